@@ -1,0 +1,110 @@
+//! The one error type, and what a caller can do about it.
+
+use std::borrow::Cow;
+use std::{error, fmt};
+
+/// A `Result` whose error is [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation did not happen, or why nobody knows whether it did.
+///
+/// There is one error type for the whole crate because a caller asks one question of it: *what can
+/// I do now?* [`kind`](Self::kind) answers that. The message says what was wrong and what would be
+/// right; the cause, where there is one, stays reachable through
+/// [`source`](std::error::Error::source).
+///
+/// # Examples
+///
+/// ```
+/// use duly::{ErrorKind, QueueName};
+///
+/// let error = "no spaces, please".parse::<QueueName>().unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Invalid);
+/// assert!(error.to_string().contains("letters, digits"));
+/// ```
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    context: Cow<'static, str>,
+    source: Option<Box<dyn error::Error + Send + Sync>>,
+}
+
+/// What a caller can do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The argument can never be accepted; trying again is useless.
+    Invalid,
+    /// No event has this id; it was pruned or never pushed.
+    NotFound,
+    /// The id belongs to another payload already; nothing was changed.
+    Conflict,
+    /// There is no room now: a full ring, a full disk, a full store. Nothing happened; try later.
+    Full,
+    /// The lease ran out and another consumer may hold the event now.
+    LeaseLost,
+    /// The store refused or could not be reached, and nothing happened; try again.
+    Unavailable,
+    /// The answer was lost: it may or may not have happened. The same call again is safe, for a
+    /// push with the same [`EventId`](crate::EventId).
+    Unknown,
+    /// Stored bytes failed their checksum, carry an unknown version, or are not ours.
+    Corrupt,
+    /// The bus or its store was shut down, or stopped itself in doubt; open it again.
+    Closed,
+    /// The wait was longer than the caller allowed; what was waited for may still happen.
+    TimedOut,
+}
+
+impl Error {
+    /// An error of `kind`; `context` says what was wrong and what would be right.
+    ///
+    /// For stores and codecs of your own.
+    pub fn new(kind: ErrorKind, context: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            kind,
+            context: context.into(),
+            source: None,
+        }
+    }
+
+    /// The same error with its cause.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Box<dyn error::Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What a caller can do.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    pub(crate) fn invalid(context: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Invalid, context)
+    }
+
+    pub(crate) fn corrupt(context: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Corrupt, context)
+    }
+
+    pub(crate) fn closed(context: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Closed, context)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.context)
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match &self.source {
+            Some(source) => Some(source.as_ref()),
+            None => None,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Which shard of a queue an event lives in.
+
+use std::fmt;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::event::queue::QueueName;
+
+/// The most buckets a queue may have.
+pub const BUCKETS_MAX: u16 = 1_024;
+
+/// The shard of a queue that an event lives in; one hash tag and so one slot on Redis Cluster.
+///
+/// The bucket is part of the [`EventId`](crate::EventId), so an event is found by its id alone and
+/// the number of buckets of a queue may change at any time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BucketId(pub u16);
+
+impl BucketId {
+    /// The bucket, of `buckets`, of everything that carries the same `text`.
+    #[must_use]
+    pub fn of_text(text: &str, buckets: u16) -> Self {
+        Self::spread(xxh3_64(text.as_bytes()), buckets)
+    }
+
+    /// The bucket, of `buckets`, that a random number falls into.
+    #[must_use]
+    pub fn spread(random: u64, buckets: u16) -> Self {
+        // The high half of a product is as even as the number and needs no division.
+        let bucket = (u128::from(random) * u128::from(buckets.max(1))) >> 64;
+        Self(u16::try_from(bucket).unwrap_or(0)) // less than `buckets`, so it always fits
+    }
+}
+
+impl fmt::Display for BucketId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One bucket of one queue: what a store operation is atomic on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BucketKey {
+    /// The queue.
+    pub queue: QueueName,
+    /// Its shard.
+    pub bucket: BucketId,
+}
+
+impl BucketKey {
+    /// The bucket `bucket` of `queue`.
+    #[must_use]
+    pub fn new(queue: QueueName, bucket: BucketId) -> Self {
+        Self { queue, bucket }
+    }
+}
+
+/// As `queue:bucket`.
+impl fmt::Display for BucketKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.queue, self.bucket)
+    }
+}

@@ -1,0 +1,138 @@
+//! An event's identity: 128 bits, written as the 26 characters of a ULID.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::error::{Error, Result};
+use crate::event::bucket::BucketId;
+use crate::time::Timestamp;
+
+/// Crockford's base 32, as in the ULID specification.
+const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+const TEXT_LEN: usize = 26;
+
+/// The identity of an event, sortable by creation time; also its idempotency key.
+///
+/// 48 bits of creation time in milliseconds, 16 of bucket, 64 of entropy. Pushing again with the
+/// same id changes nothing, so an id chosen before the first try makes every retry safe.
+///
+/// # Examples
+///
+/// ```
+/// use duly::{BucketId, EventId, Timestamp};
+///
+/// let id = EventId::from_parts(Timestamp::from_millis(1_700_000_000_000), BucketId(7), 42);
+/// assert_eq!(id.bucket(), BucketId(7));
+/// assert_eq!(id.to_string().parse::<EventId>()?, id);
+/// # Ok::<(), duly::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventId(u128);
+
+impl EventId {
+    /// An id from its three parts; creation times past the year 10889 lose their high bits.
+    #[must_use]
+    pub const fn from_parts(created: Timestamp, bucket: BucketId, entropy: u64) -> Self {
+        let created = (created.as_millis() & 0xFFFF_FFFF_FFFF) as u128;
+        Self(created << 80 | (bucket.0 as u128) << 64 | entropy as u128)
+    }
+
+    /// An id from its 16 bytes, the highest first.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_be_bytes(bytes))
+    }
+
+    /// The 16 bytes, the highest first; they sort as ids do.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    /// When the id was made, by the clock of the process that made it.
+    #[must_use]
+    pub const fn created(self) -> Timestamp {
+        Timestamp::from_millis((self.0 >> 80) as u64)
+    }
+
+    /// The bucket the event lives in.
+    #[must_use]
+    pub const fn bucket(self) -> BucketId {
+        BucketId((self.0 >> 64) as u16)
+    }
+
+    /// The random part.
+    #[must_use]
+    pub const fn entropy(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [0_u8; TEXT_LEN];
+        let mut rest = self.0;
+        for letter in text.iter_mut().rev() {
+            *letter = ALPHABET[(rest & 31) as usize];
+            rest >>= 5;
+        }
+        // Every byte comes from an ASCII alphabet.
+        f.pad(std::str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EventId({self})")
+    }
+}
+
+/// Reads the 26 letters in either case; the look-alikes `I`, `L` and `O` read as `1`, `1` and `0`.
+impl FromStr for EventId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text.len() != TEXT_LEN {
+            return Err(Error::invalid(format!(
+                "an event id has {TEXT_LEN} characters, this one has {}",
+                text.len()
+            )));
+        }
+        let mut id = 0_u128;
+        for (at, letter) in text.bytes().enumerate() {
+            let upper = match letter.to_ascii_uppercase() {
+                b'I' | b'L' => b'1',
+                b'O' => b'0',
+                upper => upper,
+            };
+            let Some(digit) = ALPHABET.iter().position(|known| *known == upper) else {
+                return Err(Error::invalid(format!(
+                    "an event id is written in the letters and digits of base 32, character {} is not",
+                    at + 1
+                )));
+            };
+            if at == 0 && digit > 7 {
+                return Err(Error::invalid(
+                    "an event id starts with a digit from 0 to 7",
+                ));
+            }
+            id = id << 5 | digit as u128;
+        }
+        Ok(Self(id))
+    }
+}
+
+impl Serialize for EventId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for EventId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}

@@ -1,0 +1,15 @@
+//! The event: its identity, its queue, its bytes and its states.
+
+mod bucket;
+mod envelope;
+mod id;
+mod payload;
+mod queue;
+mod state;
+
+pub use bucket::{BUCKETS_MAX, BucketId, BucketKey};
+pub use envelope::{Envelope, HEADERS_MAX, Headers, Late, TEXT_BYTES_MAX};
+pub use id::EventId;
+pub use payload::Payload;
+pub use queue::QueueName;
+pub use state::State;

@@ -1,0 +1,119 @@
+//! The checked name of a queue.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::error::{Error, Result};
+
+/// The name of a queue; one that is not legal cannot exist.
+///
+/// One to 128 letters, digits, `.`, `_` and `-`, the first a letter or a digit. Nothing else, so
+/// that a name can stand in a Redis key, a metric label, a URL and a file name as it is.
+/// Cloning is cheap.
+///
+/// # Examples
+///
+/// ```
+/// use duly::QueueName;
+///
+/// let name: QueueName = "order-close".parse()?;
+/// assert_eq!(name.as_str(), "order-close");
+/// assert!("order:close".parse::<QueueName>().is_err());
+/// # Ok::<(), duly::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueName(Arc<str>);
+
+impl QueueName {
+    /// The most characters a name may have.
+    pub const LEN_MAX: usize = 128;
+
+    /// Checks `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming what was wrong.
+    pub fn new(name: &str) -> Result<Self> {
+        let wrong = |what: &str| {
+            Err(Error::invalid(format!(
+                "queue name {name:?} {what}; a queue name is 1 to {} letters, digits, '.', '_' or \
+                 '-', and starts with a letter or a digit",
+                Self::LEN_MAX
+            )))
+        };
+        if name.is_empty() {
+            return wrong("is empty");
+        }
+        if name.len() > Self::LEN_MAX {
+            return wrong("is too long");
+        }
+        if !name.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+            return wrong("starts with something else");
+        }
+        if !name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+        {
+            return wrong("holds something else");
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for QueueName {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Self::new(name)
+    }
+}
+
+impl Deref for QueueName {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for QueueName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for QueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for QueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl Serialize for QueueName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for QueueName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Self::new(&name).map_err(de::Error::custom)
+    }
+}

@@ -1,0 +1,126 @@
+//! The store: where events wait, and the contract that every store keeps.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::core::op::{Answer, Delivery, StoreOp};
+use crate::error::Result;
+use crate::event::{BucketKey, QueueName};
+use crate::record::{Page, Query, Record};
+
+/// A future that a store answers with.
+pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;
+
+/// Where events wait: the durable side of the bus.
+///
+/// A store is whatever passes the contract suite (`duly::testing::store_contract`, feature
+/// `testing`). The suite says in tests what this page says in words.
+///
+/// # The contract
+///
+/// **One operation is one step.** [`apply`](Self::apply) is atomic on its bucket: another
+/// operation sees all of it or nothing. Operations on one bucket happen one after the other.
+///
+/// **An answer is the truth.** `Ok` means that it happened, and for a push, a settle and every
+/// change by hand that it is as durable as [`durability`](Self::durability) says. An error of kind
+/// [`Unknown`] means that it may have happened. Every other error means that nothing happened.
+///
+/// **Every operation can be repeated.** The same push, fetch, settle, heartbeat or reap after an
+/// `Unknown` has the effect of one.
+///
+/// **The clock is the store's.** Due times and deadlines are compared to it alone; it never goes
+/// back within a bucket. No event is leased before it is due, but for the read-ahead that a fetch
+/// asks for, and then its due time is in the delivery.
+///
+/// **Nothing is forgotten.** An accepted event is in exactly one state at any time. It leaves the
+/// store only by ack, discard, cancel, expiry or an operator's drop, and each of these writes a
+/// record in the same step.
+///
+/// **A lease is a fact.** From fetch to settle an event belongs to one node, under the number of
+/// the fetch that leased it. A settle under any other is refused. A lease ends early only by a
+/// reap, which needs the holder's last heartbeat number, so a node that has beaten since is spared.
+///
+/// **Attempts count once.** A retry, a bury and a reap count the attempt; a release and a snooze do
+/// not. An event whose attempts are used up becomes a dead letter, whoever asks for a retry.
+///
+/// **Everything is bounded.** No operation carries or returns more than
+/// [`BATCH_MAX`](crate::core::op::BATCH_MAX) events.
+///
+/// [`Unknown`]: crate::ErrorKind::Unknown
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Applies one operation to one bucket, which need not exist yet.
+    ///
+    /// Operations that need no disk and no network are done when this returns, and the future is
+    /// ready at once; the mover relies on it for punctuality, not for correctness.
+    ///
+    /// # Errors
+    ///
+    /// As in the contract above.
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer>;
+
+    /// What a push that answered `Ok` survives.
+    fn durability(&self) -> Durability;
+
+    /// Whether nodes in other processes may use the same events, so that a silent one must be
+    /// looked for.
+    fn is_shared(&self) -> bool;
+
+    /// Every bucket that may hold events: also those of queues and bucket counts used before.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    fn buckets(&self) -> StoreFuture<Vec<BucketKey>>;
+
+    /// From now on `watcher` is told when a bucket's next work comes earlier than it was.
+    fn watch(&self, watcher: Arc<dyn Watcher>);
+
+    /// Notes that the handlers of these deliveries start now, in a way that outlives the process.
+    ///
+    /// Called by workers before the first line of a handler runs, so it must be quick. A store
+    /// that counts every lease anyway has nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// When the note could not be written; the handlers are then not started.
+    fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {
+        let _ = (queue, deliveries);
+        Ok(())
+    }
+
+    /// Reads records, in the order in which they were written.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    fn records(&self, query: Query) -> StoreFuture<Page<Record>>;
+
+    /// Writes what is still on its way and lets go of files and connections.
+    ///
+    /// # Errors
+    ///
+    /// When something on its way could not be written.
+    fn close(&self) -> StoreFuture<()>;
+}
+
+/// Told by a store that there is work sooner than was thought.
+pub trait Watcher: Send + Sync {
+    /// `bucket` has ready events where it had none, or an earlier next due time.
+    fn earlier(&self, bucket: &BucketKey);
+}
+
+/// What an accepted push survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Nothing: it lives as long as the process.
+    Memory,
+    /// The death of any process of ours, not a power cut.
+    OsCache,
+    /// A power cut.
+    Disk,
+    /// The loss of the machine: so many others have it.
+    Replicated(u16),
+}

@@ -1,0 +1,310 @@
+//! Time is asked for, never taken: two kinds of it, and the clock that tells both.
+//!
+//! [`Timestamp`] is the store's time and the only one that is stored. [`Mono`] is a process's own
+//! and says only how long something took. They do not convert into each other: nodes whose wall
+//! clocks disagree still agree on what is due, because only the store says so.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// The longest delay an event may be pushed with: ten years.
+pub const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
+
+/// Milliseconds since the Unix epoch, UTC, by the store's clock.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use duly::Timestamp;
+///
+/// let noon = Timestamp::from_millis(1_000);
+/// // A fraction of a millisecond rounds up, so that nothing is ever early.
+/// assert_eq!((noon + Duration::from_micros(1_500)).as_millis(), 1_002);
+/// ```
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The Unix epoch.
+    pub const EPOCH: Self = Self(0);
+    /// Later than every other.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The instant `millis` milliseconds after the Unix epoch.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// The first whole millisecond that is not before `micros` microseconds after the epoch.
+    #[must_use]
+    pub const fn from_micros_up(micros: u64) -> Self {
+        Self(micros.div_ceil(1_000))
+    }
+
+    /// Milliseconds since the Unix epoch.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// Microseconds since the Unix epoch.
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0.saturating_mul(1_000)
+    }
+
+    /// How long after `earlier` this is; zero when it is not.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Rounds up to whole milliseconds and stops at [`Timestamp::MAX`].
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, delay: Duration) -> Self {
+        let millis = u64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(millis))
+    }
+}
+
+/// Rounds up to whole milliseconds and stops at the epoch.
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+
+    fn sub(self, span: Duration) -> Self {
+        let millis = u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(millis))
+    }
+}
+
+/// Rounds up to whole milliseconds; a time before the epoch is the epoch.
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        Self::EPOCH + time.duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
+}
+
+impl From<Timestamp> for SystemTime {
+    fn from(time: Timestamp) -> Self {
+        UNIX_EPOCH + Duration::from_millis(time.0)
+    }
+}
+
+/// As in RFC 3339, for example `2026-11-20T13:05:07.250Z`.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, ms) = (self.0 / 86_400_000, self.0 % 86_400_000);
+        // Days since 0000-03-01, so that a leap day ends its year (Howard Hinnant, "chrono-
+        // Compatible Low-Level Date Algorithms").
+        let z = days + 719_468;
+        let (era, doe) = (z / 146_097, z % 146_097);
+        let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
+        let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+        let mp = (5 * doy + 2) / 153;
+        let day = doy - (153 * mp + 2) / 5 + 1;
+        let month = if mp < 10 { mp + 3 } else { mp - 9 };
+        let year = yoe + era * 400 + u64::from(month <= 2);
+        let (h, m, s) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{:03}Z",
+            ms % 1_000
+        )
+    }
+}
+
+/// When an event is due: after a delay, or at an instant.
+///
+/// A delay counts from the moment the store accepts the event, by the store's clock; a fraction of
+/// a millisecond rounds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At once: the event never touches the delay set.
+    Now,
+    /// After this delay.
+    After(Duration),
+    /// At this instant; one that is past means at once.
+    At(Timestamp),
+}
+
+impl When {
+    /// The due time of an event that the store accepts at `now_us`, in microseconds.
+    pub(crate) fn due(self, now_us: u64) -> Timestamp {
+        match self {
+            Self::Now => Timestamp::from_millis(now_us / 1_000),
+            Self::After(delay) => {
+                let delay_us = u64::try_from(delay.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
+                Timestamp::from_micros_up(now_us.saturating_add(delay_us))
+            }
+            Self::At(due) => due,
+        }
+    }
+
+    /// Refuses what lies further away than [`DELAY_MAX`].
+    pub(crate) fn checked(self, now: Timestamp) -> Result<Self> {
+        let delay = match self {
+            Self::Now => Duration::ZERO,
+            Self::After(delay) => delay,
+            Self::At(due) => due.since(now),
+        };
+        if delay > DELAY_MAX {
+            let days = DELAY_MAX.as_secs() / 86_400;
+            return Err(Error::invalid(format!(
+                "the delay is {} days, at most {days} are allowed",
+                delay.as_secs() / 86_400
+            )));
+        }
+        Ok(self)
+    }
+}
+
+impl From<Duration> for When {
+    fn from(delay: Duration) -> Self {
+        if delay.is_zero() {
+            Self::Now
+        } else {
+            Self::After(delay)
+        }
+    }
+}
+
+impl From<SystemTime> for When {
+    fn from(due: SystemTime) -> Self {
+        Self::At(due.into())
+    }
+}
+
+impl From<Timestamp> for When {
+    fn from(due: Timestamp) -> Self {
+        Self::At(due)
+    }
+}
+
+/// A process's own monotonic time: nanoseconds since a start that only this process knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mono(u64);
+
+impl Mono {
+    /// Later than every other.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The instant `nanos` nanoseconds after this process's start of time.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since this process's start of time.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero when it is not.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Mono {
+    type Output = Self;
+
+    fn add(self, span: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
+        )
+    }
+}
+
+impl Sub<Duration> for Mono {
+    type Output = Self;
+
+    fn sub(self, span: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
+        )
+    }
+}
+
+/// Tells the time; the only way the crate learns it.
+pub trait Clock: fmt::Debug + Send + Sync + 'static {
+    /// Wall time in microseconds since the Unix epoch, UTC.
+    ///
+    /// It does not have to be monotonic: stores keep the largest they have seen.
+    fn wall_us(&self) -> u64;
+
+    /// Time that only goes forward, for how long things take.
+    fn mono(&self) -> Mono;
+
+    /// Wall time in whole milliseconds, rounded down.
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.wall_us() / 1_000)
+    }
+}
+
+/// The machine's clock.
+///
+/// It follows the wall clock forward at once. When the wall clock is set back it goes on at its
+/// own pace, so that delays keep their length and nothing is delivered twice.
+#[derive(Debug)]
+pub struct SystemClock {
+    started: std::time::Instant,
+    /// What to add to the time since `started`, in microseconds; only ever grows.
+    offset_us: AtomicU64,
+}
+
+impl SystemClock {
+    /// A clock that starts now.
+    #[must_use]
+    #[allow(clippy::disallowed_methods)] // the one place that reads the machine's clocks
+    pub fn new() -> Self {
+        Self {
+            started: std::time::Instant::now(),
+            offset_us: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods)] // the one place that reads the machine's clocks
+    fn wall_us(&self) -> u64 {
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_micros();
+        let wall = u64::try_from(wall).unwrap_or(u64::MAX);
+        let elapsed = self.mono().as_nanos() / 1_000;
+        let offset = wall.saturating_sub(elapsed);
+        self.offset_us
+            .fetch_max(offset, Ordering::Relaxed)
+            .max(offset)
+            + elapsed
+    }
+
+    fn mono(&self) -> Mono {
+        Mono(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
