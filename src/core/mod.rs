@@ -6,4 +6,13 @@
 //! `flow` does it for real; the simulator in `tests/simulation` does it on virtual time, from a
 //! seed, with everything going wrong that can.
 
+mod bucket_care;
+mod clock;
+mod lease;
+mod mover;
+pub mod node;
 pub mod op;
+pub mod options;
+mod queue_care;
+mod reaper;
+mod settle;

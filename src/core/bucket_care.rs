@@ -1,0 +1,219 @@
+//! Everything a node knows and wants of one bucket.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::core::clock::StoreClock;
+use crate::core::lease::Leases;
+use crate::core::mover::Mover;
+use crate::core::node::Job;
+use crate::core::op::{Delivery, Fetch, RequestId, Settlement, Verdict};
+use crate::core::options::NodeOptions;
+use crate::core::queue_care::QueueCare;
+use crate::core::reaper::Reaper;
+use crate::core::settle::Settler;
+use crate::event::BucketKey;
+use crate::time::{Mono, Timestamp};
+
+/// One bucket, as a node sees it.
+#[derive(Debug)]
+pub(crate) struct BucketCare<B> {
+    pub(crate) key: BucketKey,
+    /// Its queue's place in the node.
+    pub(crate) queue: usize,
+    pub(crate) clock: StoreClock,
+    pub(crate) mover: Mover,
+    pub(crate) leases: Leases,
+    pub(crate) settler: Settler,
+    pub(crate) reaper: Reaper,
+    /// Leased events that wait for their due time or for room, in due order.
+    held: BTreeMap<(Timestamp, u64), Job<B>>,
+    /// Tells apart what is due at one instant, in the order in which it was leased.
+    next_held: u64,
+    /// A fetch that was sent and not answered. Its repeat answers the same batch.
+    pub(crate) fetching: Option<Fetch>,
+    /// A move or a fetch is on its way.
+    pub(crate) looking: bool,
+    pub(crate) last_fetch: Mono,
+    pub(crate) rest: Rest,
+    /// The store answered that it cannot be trusted: nothing more is asked.
+    pub(crate) doubted: bool,
+}
+
+/// What a bucket wants to be asked next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// The fetch whose answer was lost, again.
+    FetchAgain(Fetch),
+    /// Ready events, and those due soon.
+    Fetch { limit: usize, ahead_limit: usize },
+    /// Whether something is due.
+    MoveDue,
+}
+
+impl<B> BucketCare<B> {
+    pub(crate) fn new(key: BucketKey, queue: usize) -> Self {
+        Self {
+            key,
+            queue,
+            clock: StoreClock::default(),
+            mover: Mover::new(),
+            leases: Leases::default(),
+            settler: Settler::default(),
+            reaper: Reaper::default(),
+            held: BTreeMap::new(),
+            next_held: 0,
+            fetching: None,
+            looking: false,
+            last_fetch: Mono::default(),
+            rest: Rest::default(),
+            doubted: false,
+        }
+    }
+
+    /// When to ask what next, with what the queue and the node allow; `None` waits for news.
+    pub(crate) fn look(
+        &self,
+        now: Mono,
+        queue: &QueueCare,
+        options: &NodeOptions,
+        stopping: bool,
+    ) -> Option<(Mono, Look)> {
+        if self.looking {
+            return None;
+        }
+        if let Some(fetch) = &self.fetching {
+            return Some((self.rest.until, Look::FetchAgain(fetch.clone())));
+        }
+        if stopping {
+            return None;
+        }
+        let held_up = self.settler.len() >= options.unsettled_max || self.is_overdue(now);
+        let limit = if held_up {
+            0
+        } else {
+            queue.room().min(options.batch)
+        };
+        let ahead_limit = match held_up || options.ahead.is_zero() || queue.is_paused() {
+            true => 0,
+            false => options
+                .ahead_max
+                .saturating_sub(queue.ahead)
+                .min(options.batch),
+        };
+        let fetch = Look::Fetch { limit, ahead_limit };
+        let look = if limit + ahead_limit > 0 {
+            fetch
+        } else {
+            Look::MoveDue
+        };
+
+        let mut wanted = (self.mover.must_look(), look);
+        let mut or = |at: Mono, look: Look| {
+            if at < wanted.0 {
+                wanted = (at, look);
+            }
+        };
+        if self.mover.has_ready() && limit > 0 {
+            or(Mono::default(), fetch);
+        }
+        if ahead_limit > 0 {
+            or(
+                self.mover
+                    .reads_ahead(&self.clock, options.ahead, self.last_fetch),
+                fetch,
+            );
+        }
+        or(self.mover.must_move(&self.clock), Look::MoveDue);
+        Some((wanted.0.max(self.rest.until), wanted.1))
+    }
+
+    /// Takes in what a fetch gave.
+    pub(crate) fn hold(&mut self, bucket: usize, fetched_us: u64, deliveries: Vec<Delivery<B>>) {
+        for delivery in deliveries {
+            self.next_held += 1;
+            let place = (delivery.due, self.next_held);
+            self.held.insert(
+                place,
+                Job {
+                    bucket,
+                    fetched_us,
+                    delivery,
+                },
+            );
+        }
+    }
+
+    /// Takes out at most `limit` of what is due.
+    pub(crate) fn take_due(&mut self, now: Mono, limit: usize) -> Vec<Job<B>> {
+        let mut due = Vec::new();
+        while due.len() < limit {
+            let Some(first) = self.held.first_entry() else {
+                break;
+            };
+            if !self.clock.has_reached(now, first.key().0) {
+                break;
+            }
+            due.push(first.remove());
+        }
+        due
+    }
+
+    /// When the first of what is held is due.
+    pub(crate) fn next_held_due(&self) -> Mono {
+        self.held
+            .first_key_value()
+            .map_or(Mono::MAX, |((due, _), _)| self.clock.mono_at(*due))
+    }
+
+    /// Whether something that is held has been due and found no room.
+    fn is_overdue(&self, now: Mono) -> bool {
+        self.next_held_due() <= now
+    }
+
+    /// Hands back what is held and was fetched by `through` or before; answers how many that were.
+    pub(crate) fn release_held(&mut self, now: Mono, through: RequestId) -> usize {
+        let before = self.held.len();
+        let keep = self.held.split_off(&(Timestamp::EPOCH, 0));
+        for (place, job) in keep {
+            if job.delivery.request <= through {
+                self.settler.add(now, job.release());
+            } else {
+                self.held.insert(place, job);
+            }
+        }
+        before - self.held.len()
+    }
+}
+
+impl<B> Job<B> {
+    /// Hands this delivery back: its handler never started.
+    #[must_use]
+    pub fn release(&self) -> Settlement {
+        Settlement {
+            id: self.delivery.id,
+            request: self.delivery.request,
+            verdict: Verdict::Release,
+            started_us: 0,
+            fetched_us: self.fetched_us,
+        }
+    }
+}
+
+/// The wait after a failed call, doubled with each further one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rest {
+    pub(crate) until: Mono,
+    last: Duration,
+}
+
+impl Rest {
+    pub(crate) fn failed(&mut self, now: Mono, options: &NodeOptions) {
+        self.last = (self.last * 2).clamp(options.retry_min, options.retry_max);
+        self.until = now + self.last;
+    }
+
+    pub(crate) fn answered(&mut self) {
+        *self = Self::default();
+    }
+}

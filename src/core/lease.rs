@@ -1,0 +1,66 @@
+//! What a node holds of a bucket, and for how long it may rely on it.
+
+use crate::core::op::RequestId;
+use crate::core::options::NodeOptions;
+use crate::time::Mono;
+
+/// The leases of one bucket.
+///
+/// A lease stands for as long as the node's heartbeat number changes often enough. Others count
+/// the silence from when they *saw* a number; we count from when we *sent* it, less a margin. So we
+/// stop starting handlers before anyone can take them.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    /// Deliveries that are neither settled nor lost.
+    held: usize,
+    /// The last fetch that was answered.
+    answered: RequestId,
+    /// When the next heartbeat is due; meaningful while something is held.
+    next: Mono,
+    in_flight: bool,
+}
+
+impl Leases {
+    /// A fetch or heartbeat that was sent then was answered: until when handlers may start.
+    pub(crate) fn fresh_until(sent: Mono, options: &NodeOptions) -> Mono {
+        sent + options.silence - options.margin
+    }
+
+    /// A fetch that was sent then gave so many.
+    pub(crate) fn fetched(&mut self, request: RequestId, many: usize, sent: Mono, o: &NodeOptions) {
+        self.answered = self.answered.max(request);
+        if self.held == 0 {
+            self.next = sent + o.heartbeat;
+        }
+        self.held += many;
+    }
+
+    /// So many were settled, or refused as lost.
+    pub(crate) fn settled(&mut self, many: usize) {
+        self.held = self.held.saturating_sub(many);
+    }
+
+    /// When the next heartbeat has to be sent.
+    pub(crate) fn wakes(&self) -> Mono {
+        if self.held == 0 || self.in_flight {
+            Mono::MAX
+        } else {
+            self.next
+        }
+    }
+
+    /// A heartbeat is sent now; what it can speak of are the fetches answered so far.
+    pub(crate) fn beat(&mut self, now: Mono, options: &NodeOptions) -> RequestId {
+        self.in_flight = true;
+        self.next = now + options.heartbeat;
+        self.answered
+    }
+
+    /// A heartbeat was answered, or its answer is lost: then the next one follows soon.
+    pub(crate) fn beaten(&mut self, now: Mono, answered: bool, options: &NodeOptions) {
+        self.in_flight = false;
+        if !answered {
+            self.next = now + options.heartbeat / 4;
+        }
+    }
+}

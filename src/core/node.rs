@@ -1,0 +1,582 @@
+//! A node: the machines of all its buckets and queues behind one door.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::core::bucket_care::{BucketCare, Look};
+use crate::core::lease::Leases;
+use crate::core::op::{Answer, Delivery, Fetch, Reaped, Reply, RequestId, Settlement, StoreOp};
+use crate::core::options::NodeOptions;
+use crate::core::queue_care::QueueCare;
+use crate::error::ErrorKind;
+use crate::event::BucketKey;
+use crate::record::NodeId;
+use crate::time::Mono;
+
+/// The number of a call to the store, by which its answer finds back.
+pub type CallId = u64;
+
+/// What happened.
+#[derive(Debug)]
+pub enum Input<B> {
+    /// The store says that a bucket's next work comes earlier than it was.
+    Woken {
+        /// The bucket's place in the node.
+        bucket: usize,
+    },
+    /// A call was answered, or it is clear that it will not be.
+    Answered {
+        /// Which call.
+        call: CallId,
+        /// The answer.
+        answer: Result<Answer<B>, ErrorKind>,
+    },
+    /// A published event is off the node's hands: its handler ended, or it was handed back.
+    Ended {
+        /// The bucket's place in the node.
+        bucket: usize,
+        /// What is to be settled.
+        settlement: Settlement,
+    },
+    /// A queue takes so many events from now on; 0 pauses it.
+    Resized {
+        /// The queue's place in the node.
+        queue: usize,
+        /// Its new capacity.
+        capacity: usize,
+    },
+    /// The node shall fetch nothing more, hand back what it holds and settle what ends.
+    Stop,
+}
+
+/// What should happen.
+#[derive(Debug)]
+pub enum Action<B> {
+    /// Ask the store.
+    Call {
+        /// The number to answer under.
+        call: CallId,
+        /// The bucket's place in the node.
+        bucket: usize,
+        /// The operation.
+        op: StoreOp,
+    },
+    /// Publish into a queue's ring.
+    Publish {
+        /// The queue's place in the node.
+        queue: usize,
+        /// What to publish; there is room for all of it.
+        jobs: Vec<Job<B>>,
+    },
+    /// Handlers may start on this bucket's leases until then.
+    Fresh {
+        /// The bucket's place in the node.
+        bucket: usize,
+        /// The end.
+        until: Mono,
+    },
+    /// Leases of this bucket from fetches up to `through` are lost: nothing may start on them.
+    Lost {
+        /// The bucket's place in the node.
+        bucket: usize,
+        /// The last fetch concerned.
+        through: RequestId,
+    },
+    /// So many settles came after their lease was lost; the loss is on record.
+    Refused {
+        /// The bucket's place in the node.
+        bucket: usize,
+        /// How many.
+        lost: usize,
+    },
+    /// The store cannot be trusted or reached any more: nothing further happens in this bucket.
+    Doubt {
+        /// The bucket's place in the node.
+        bucket: usize,
+        /// What the store answered.
+        kind: ErrorKind,
+    },
+    /// All that was asked of a stop is done.
+    Stopped,
+}
+
+/// A leased event on its way to a handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job<B> {
+    /// The bucket's place in the node.
+    pub bucket: usize,
+    /// When it was leased, by the store's clock, in microseconds since the epoch.
+    pub fetched_us: u64,
+    /// The event.
+    pub delivery: Delivery<B>,
+}
+
+/// The machines of a node.
+///
+/// [`handle`](Self::handle) takes in what happened, [`turn`](Self::turn) answers what should
+/// happen, and [`wakes`](Self::wakes) says when to turn again if nothing happens before.
+#[derive(Debug)]
+pub struct Node<B> {
+    id: NodeId,
+    options: NodeOptions,
+    buckets: Vec<BucketCare<B>>,
+    queues: Vec<QueueCare>,
+    calls: BTreeMap<CallId, Call>,
+    next_call: CallId,
+    next_request: RequestId,
+    timers: BTreeSet<(Mono, usize)>,
+    timer_of: Vec<Mono>,
+    /// Buckets about which there is news.
+    touched: BTreeSet<usize>,
+    /// Queues that have room again.
+    roomy: BTreeSet<usize>,
+    stopping: bool,
+    stopped: bool,
+}
+
+#[derive(Debug)]
+struct Call {
+    bucket: usize,
+    sent: Mono,
+    kind: CallKind,
+}
+
+#[derive(Debug)]
+enum CallKind {
+    Move {
+        limit: usize,
+    },
+    Fetch {
+        request: RequestId,
+        reserved: usize,
+        limit: usize,
+    },
+    Settle,
+    Heartbeat {
+        through: RequestId,
+    },
+    Reap,
+}
+
+impl<B> Node<B> {
+    /// A node that serves nothing yet.
+    #[must_use]
+    pub fn new(id: NodeId, options: NodeOptions) -> Self {
+        Self {
+            id,
+            options,
+            buckets: Vec::new(),
+            queues: Vec::new(),
+            calls: BTreeMap::new(),
+            next_call: 0,
+            next_request: 0,
+            timers: BTreeSet::new(),
+            timer_of: Vec::new(),
+            touched: BTreeSet::new(),
+            roomy: BTreeSet::new(),
+            stopping: false,
+            stopped: false,
+        }
+    }
+
+    /// Serves a queue that takes `capacity` events at once; answers its place.
+    pub fn add_queue(&mut self, capacity: usize) -> usize {
+        self.queues.push(QueueCare {
+            capacity,
+            ..QueueCare::default()
+        });
+        self.queues.len() - 1
+    }
+
+    /// Serves a bucket of a queue; answers its place.
+    pub fn add_bucket(&mut self, queue: usize, key: BucketKey) -> usize {
+        let bucket = self.buckets.len();
+        self.buckets.push(BucketCare::new(key, queue));
+        self.queues[queue].buckets.push(bucket);
+        self.timer_of.push(Mono::MAX);
+        self.touched.insert(bucket);
+        bucket
+    }
+
+    /// The bucket at a place.
+    #[must_use]
+    pub fn bucket(&self, bucket: usize) -> &BucketKey {
+        &self.buckets[bucket].key
+    }
+
+    /// This node's identity.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// When to turn if nothing happens before; [`Mono::MAX`] is never.
+    #[must_use]
+    pub fn wakes(&self) -> Mono {
+        if !self.touched.is_empty() || !self.roomy.is_empty() {
+            return Mono::default();
+        }
+        self.timers.first().map_or(Mono::MAX, |(at, _)| *at)
+    }
+
+    /// Takes in what happened. Nothing is decided before the next [`turn`](Self::turn), so that
+    /// many things that happened together are decided together.
+    pub fn handle(&mut self, now: Mono, input: Input<B>, out: &mut Vec<Action<B>>) {
+        match input {
+            Input::Woken { bucket } => {
+                self.buckets[bucket].mover.woken();
+                self.touched.insert(bucket);
+            }
+            Input::Answered { call, answer } => {
+                if let Some(call) = self.calls.remove(&call) {
+                    self.touched.insert(call.bucket);
+                    self.answered(now, &call, answer, out);
+                }
+            }
+            Input::Ended { bucket, settlement } => {
+                let care = &mut self.buckets[bucket];
+                care.settler.add(now, settlement);
+                let queue = &mut self.queues[care.queue];
+                queue.outstanding = queue.outstanding.saturating_sub(1);
+                self.roomy.insert(care.queue);
+                self.touched.insert(bucket);
+            }
+            Input::Resized { queue, capacity } => {
+                self.queues[queue].capacity = capacity;
+                self.roomy.insert(queue);
+            }
+            Input::Stop => {
+                self.stopping = true;
+                for (at, care) in self.buckets.iter_mut().enumerate() {
+                    let released = care.release_held(now, RequestId::MAX);
+                    self.queues[care.queue].ahead -= released;
+                    self.touched.insert(at);
+                }
+            }
+        }
+    }
+
+    /// Decides what should happen now.
+    pub fn turn(&mut self, now: Mono, out: &mut Vec<Action<B>>) {
+        for queue in std::mem::take(&mut self.roomy) {
+            self.touched.extend(&self.queues[queue].buckets);
+        }
+        while let Some((at, bucket)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.timers.remove(&(at, bucket));
+            self.timer_of[bucket] = Mono::MAX;
+            self.touched.insert(bucket);
+        }
+        for bucket in std::mem::take(&mut self.touched) {
+            self.turn_bucket(now, bucket, out);
+        }
+        if self.stopping && !self.stopped && self.is_done() {
+            self.stopped = true;
+            out.push(Action::Stopped);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.queues.iter().all(|queue| queue.outstanding == 0)
+            && self
+                .buckets
+                .iter()
+                .all(|care| (care.settler.len() == 0 && care.fetching.is_none()) || care.doubted)
+    }
+
+    fn turn_bucket(&mut self, now: Mono, bucket: usize, out: &mut Vec<Action<B>>) {
+        let Self {
+            buckets,
+            queues,
+            options,
+            ..
+        } = self;
+        let care = &mut buckets[bucket];
+        let queue = &mut queues[care.queue];
+        if care.doubted {
+            return;
+        }
+
+        let jobs = care.take_due(now, queue.free().min(options.batch));
+        if !jobs.is_empty() {
+            queue.outstanding += jobs.len();
+            queue.ahead -= jobs.len();
+            out.push(Action::Publish {
+                queue: care.queue,
+                jobs,
+            });
+        }
+
+        for (kind, op) in self.asks(now, bucket) {
+            self.next_call += 1;
+            self.calls.insert(
+                self.next_call,
+                Call {
+                    bucket,
+                    sent: now,
+                    kind,
+                },
+            );
+            out.push(Action::Call {
+                call: self.next_call,
+                bucket,
+                op,
+            });
+        }
+        self.set_timer(now, bucket);
+    }
+
+    /// What the store is to be asked about a bucket now.
+    fn asks(&mut self, now: Mono, bucket: usize) -> Vec<(CallKind, StoreOp)> {
+        let Self {
+            id,
+            buckets,
+            queues,
+            options,
+            ..
+        } = self;
+        let care = &mut buckets[bucket];
+        let resting = care.rest.until > now;
+        let mut asks = Vec::new();
+        if care.leases.wakes() <= now {
+            let through = care.leases.beat(now, options);
+            asks.push((
+                CallKind::Heartbeat { through },
+                StoreOp::Heartbeat { node: *id },
+            ));
+        }
+        if care.settler.wakes(options, self.stopping) <= now && !resting {
+            let settlements = care.settler.send(now, options);
+            asks.push((
+                CallKind::Settle,
+                StoreOp::Settle {
+                    node: *id,
+                    settlements,
+                },
+            ));
+        }
+        match care.look(now, &queues[care.queue], options, self.stopping) {
+            Some((at, look)) if at <= now => asks.push(self.ask_look(bucket, look)),
+            _ => {}
+        }
+        let Self {
+            buckets, options, ..
+        } = self;
+        let care = &mut buckets[bucket];
+        if care.reaper.wakes() <= now && !resting && !self.stopping {
+            let silent = care.reaper.send(now, options);
+            asks.push((
+                CallKind::Reap,
+                StoreOp::Reap {
+                    silent,
+                    limit: options.batch,
+                },
+            ));
+        }
+        asks
+    }
+
+    fn ask_look(&mut self, bucket: usize, look: Look) -> (CallKind, StoreOp) {
+        let Self {
+            id,
+            buckets,
+            queues,
+            options,
+            ..
+        } = self;
+        let care = &mut buckets[bucket];
+        care.looking = true;
+        let fetch = match look {
+            Look::MoveDue => {
+                care.mover.looks();
+                let limit = options.batch;
+                return (CallKind::Move { limit }, StoreOp::MoveDue { limit });
+            }
+            Look::FetchAgain(fetch) => fetch,
+            Look::Fetch { limit, ahead_limit } => {
+                care.mover.looks();
+                queues[care.queue].reserved += limit;
+                queues[care.queue].ahead += ahead_limit;
+                self.next_request += 1;
+                let request = self.next_request;
+                Fetch {
+                    node: *id,
+                    request,
+                    limit,
+                    ahead: options.ahead,
+                    ahead_limit,
+                    hold: None,
+                }
+            }
+        };
+        care.fetching = Some(fetch.clone());
+        let kind = CallKind::Fetch {
+            request: fetch.request,
+            reserved: fetch.limit,
+            limit: fetch.limit + fetch.ahead_limit,
+        };
+        (kind, StoreOp::Fetch(fetch))
+    }
+
+    /// Sleeps until the first thing that this bucket wants and can have.
+    fn set_timer(&mut self, now: Mono, bucket: usize) {
+        let care = &self.buckets[bucket];
+        let queue = &self.queues[care.queue];
+        let mut at = care.leases.wakes();
+        at = at.min(
+            care.settler
+                .wakes(&self.options, self.stopping)
+                .max(care.rest.until),
+        );
+        if queue.free() > 0 {
+            at = at.min(care.next_held_due());
+        }
+        if let Some((look, _)) = care.look(now, queue, &self.options, self.stopping) {
+            at = at.min(look);
+        }
+        if !self.stopping {
+            at = at.min(care.reaper.wakes().max(care.rest.until));
+        }
+        let timer = &mut self.timer_of[bucket];
+        if *timer != at {
+            self.timers.remove(&(*timer, bucket));
+            *timer = at;
+            if at < Mono::MAX {
+                self.timers.insert((at, bucket));
+            }
+        }
+    }
+
+    fn answered(
+        &mut self,
+        now: Mono,
+        call: &Call,
+        answer: Result<Answer<B>, ErrorKind>,
+        out: &mut Vec<Action<B>>,
+    ) {
+        let care = &mut self.buckets[call.bucket];
+        match answer {
+            Ok(Answer { now_us, reply }) => {
+                care.clock.learn(now, now_us);
+                care.rest.answered();
+                self.replied(now, call, now_us, reply, out);
+            }
+            Err(kind) => {
+                care.rest.failed(now, &self.options);
+                match call.kind {
+                    CallKind::Move { .. } => {
+                        care.looking = false;
+                        care.mover.woken();
+                    }
+                    CallKind::Fetch { .. } => care.looking = false,
+                    CallKind::Settle => care.settler.unanswered(),
+                    CallKind::Heartbeat { .. } => care.leases.beaten(now, false, &self.options),
+                    CallKind::Reap => care.reaper.unanswered(now, &self.options),
+                }
+                if matches!(
+                    kind,
+                    ErrorKind::Closed | ErrorKind::Corrupt | ErrorKind::Invalid
+                ) {
+                    care.doubted = true;
+                    out.push(Action::Doubt {
+                        bucket: call.bucket,
+                        kind,
+                    });
+                }
+            }
+        }
+    }
+
+    fn replied(
+        &mut self,
+        now: Mono,
+        call: &Call,
+        now_us: u64,
+        reply: Reply<B>,
+        out: &mut Vec<Action<B>>,
+    ) {
+        let bucket = call.bucket;
+        let care = &mut self.buckets[bucket];
+        let queue = &mut self.queues[care.queue];
+        let options = &self.options;
+        match (&call.kind, reply) {
+            (CallKind::Move { limit }, Reply::Moved { moved, next_due }) => {
+                care.looking = false;
+                let ready =
+                    care.mover.has_ready() || moved > 0 || care.last_fetch == Mono::default();
+                care.mover.looked(next_due, ready, moved == *limit);
+                care.mover.sleeps_until(now + options.sleep_max);
+            }
+            (
+                CallKind::Fetch {
+                    request,
+                    reserved,
+                    limit,
+                },
+                Reply::Fetched {
+                    deliveries,
+                    ready,
+                    next_due,
+                },
+            ) => {
+                care.looking = false;
+                let ahead_limit = care.fetching.take().map_or(0, |fetch| fetch.ahead_limit);
+                queue.reserved = queue.reserved.saturating_sub(*reserved);
+                queue.ahead = queue.ahead.saturating_sub(ahead_limit) + deliveries.len();
+                care.last_fetch = call.sent;
+                care.mover
+                    .looked(next_due, ready > 0, deliveries.len() >= (*limit).max(1));
+                care.mover.sleeps_until(now + options.sleep_max);
+                if !deliveries.is_empty() {
+                    care.leases
+                        .fetched(*request, deliveries.len(), call.sent, options);
+                    let until = Leases::fresh_until(call.sent, options);
+                    out.push(Action::Fresh { bucket, until });
+                }
+                care.hold(bucket, now_us, deliveries);
+                if self.stopping {
+                    queue.ahead -= care.release_held(now, RequestId::MAX);
+                }
+            }
+            (CallKind::Settle, Reply::Settled(accepted)) => {
+                care.leases.settled(care.settler.settled());
+                self.roomy.insert(care.queue);
+                let lost = accepted.iter().filter(|accepted| !**accepted).count();
+                if lost > 0 {
+                    out.push(Action::Refused { bucket, lost });
+                }
+            }
+            (CallKind::Heartbeat { through }, Reply::Kept(kept)) => {
+                care.leases.beaten(now, true, options);
+                if kept {
+                    let until = Leases::fresh_until(call.sent, options);
+                    out.push(Action::Fresh { bucket, until });
+                } else {
+                    // What was fetched before this heartbeat was sent is another node's now.
+                    queue.ahead -= care.release_held(now, *through);
+                    out.push(Action::Lost {
+                        bucket,
+                        through: *through,
+                    });
+                }
+            }
+            (CallKind::Reap, Reply::Reaped(reaped)) => self.reaped(now, bucket, &reaped),
+            (_, _) => {
+                care.doubted = true;
+                out.push(Action::Doubt {
+                    bucket,
+                    kind: ErrorKind::Corrupt,
+                });
+            }
+        }
+    }
+
+    fn reaped(&mut self, now: Mono, bucket: usize, reaped: &Reaped) {
+        let care = &mut self.buckets[bucket];
+        care.reaper.looked(now, self.id, reaped, &self.options);
+        care.reaper.deadline(reaped.next_deadline, |deadline| {
+            care.clock.mono_at(deadline)
+        });
+        if reaped.ready > 0 {
+            care.mover.woken();
+        }
+    }
+}

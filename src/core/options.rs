@@ -1,0 +1,87 @@
+//! The times and bounds of a node.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// The times and bounds of a node's machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeOptions {
+    /// How often a node says that it is alive to each bucket it holds something of.
+    /// Default: 700 ms.
+    pub heartbeat: Duration,
+    /// For how long a heartbeat number must not change before another node reaps. Default: 2.4 s.
+    pub silence: Duration,
+    /// How much earlier than its lease could be lost a node stops starting handlers on it.
+    /// Default: 400 ms.
+    pub margin: Duration,
+    /// How often a bucket that others hold something of is looked at for silent ones.
+    /// Default: 150 ms.
+    pub reap_every: Duration,
+    /// How often a bucket that nobody else was seen in is looked at. Default: 300 ms for a store
+    /// that is shared, 5 s otherwise.
+    pub glance_every: Duration,
+    /// How long before its due time an event may be leased. Zero reads nothing ahead.
+    /// Default: 100 ms.
+    pub ahead: Duration,
+    /// The most events that one queue holds read ahead. Default: 65,536.
+    pub ahead_max: usize,
+    /// The most events of one fetch, move or settle, at most 1,000. Default: 500.
+    pub batch: usize,
+    /// How long a finished attempt may wait for others to be settled with. Default: 500 µs.
+    pub settle_linger: Duration,
+    /// The most finished attempts of a bucket that wait to be settled; beyond it the bucket
+    /// fetches nothing. Default: 16,384.
+    pub unsettled_max: usize,
+    /// The longest sleep without a look at a bucket: the net under lost wake-ups. Default: 30 s.
+    pub sleep_max: Duration,
+    /// The first wait after a failed call; it doubles up to `retry_max`. Default: 20 ms.
+    pub retry_min: Duration,
+    /// The longest wait after a failed call. Default: 2 s.
+    pub retry_max: Duration,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_millis(700),
+            silence: Duration::from_millis(2_400),
+            margin: Duration::from_millis(400),
+            reap_every: Duration::from_millis(150),
+            glance_every: Duration::from_secs(5),
+            ahead: Duration::from_millis(100),
+            ahead_max: 65_536,
+            batch: 500,
+            settle_linger: Duration::from_micros(500),
+            unsettled_max: 16_384,
+            sleep_max: Duration::from_secs(30),
+            retry_min: Duration::from_millis(20),
+            retry_max: Duration::from_secs(2),
+        }
+    }
+}
+
+impl NodeOptions {
+    /// Checks that the times fit together.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming the one that does not.
+    pub fn check(&self) -> Result<()> {
+        if self.heartbeat * 2 + self.margin > self.silence {
+            return Err(Error::invalid(format!(
+                "a heartbeat every {:?} leaves no room for a lost one within a silence of {:?} less \
+                 a margin of {:?}; silence must be at least two heartbeats and the margin",
+                self.heartbeat, self.silence, self.margin
+            )));
+        }
+        if self.batch == 0 || self.batch > crate::core::op::BATCH_MAX {
+            return Err(Error::invalid(format!(
+                "a batch of {} is not possible, it is 1 to {}",
+                self.batch,
+                crate::core::op::BATCH_MAX
+            )));
+        }
+        Ok(())
+    }
+}

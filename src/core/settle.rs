@@ -1,0 +1,67 @@
+//! Finished attempts on their way to the store, in batches.
+
+use std::collections::VecDeque;
+
+use crate::core::op::Settlement;
+use crate::core::options::NodeOptions;
+use crate::time::Mono;
+
+/// The finished attempts of one bucket.
+///
+/// One batch is on its way at a time, and what finishes meanwhile makes the next one. A batch
+/// whose answer is lost is sent again as it was: settling is idempotent.
+#[derive(Debug, Default)]
+pub(crate) struct Settler {
+    waiting: VecDeque<Settlement>,
+    /// When the oldest of `waiting` came.
+    since: Mono,
+    sent: Vec<Settlement>,
+    in_flight: bool,
+}
+
+impl Settler {
+    pub(crate) fn add(&mut self, now: Mono, settlement: Settlement) {
+        if self.waiting.is_empty() {
+            self.since = now;
+        }
+        self.waiting.push_back(settlement);
+    }
+
+    /// Attempts that are not known to be settled.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len() + self.sent.len()
+    }
+
+    /// When the next batch has to go.
+    pub(crate) fn wakes(&self, options: &NodeOptions, hurry: bool) -> Mono {
+        if self.in_flight || self.len() == 0 {
+            Mono::MAX
+        } else if hurry || !self.sent.is_empty() || self.waiting.len() >= options.batch {
+            Mono::default()
+        } else {
+            self.since + options.settle_linger
+        }
+    }
+
+    /// The next batch, or the last one again when its answer was lost.
+    pub(crate) fn send(&mut self, now: Mono, options: &NodeOptions) -> Vec<Settlement> {
+        if self.sent.is_empty() {
+            let many = self.waiting.len().min(options.batch);
+            self.sent.extend(self.waiting.drain(..many));
+            self.since = now;
+        }
+        self.in_flight = true;
+        self.sent.clone()
+    }
+
+    /// The batch was answered: how many that were.
+    pub(crate) fn settled(&mut self) -> usize {
+        self.in_flight = false;
+        std::mem::take(&mut self.sent).len()
+    }
+
+    /// The answer is lost; the batch goes again.
+    pub(crate) fn unanswered(&mut self) {
+        self.in_flight = false;
+    }
+}
