@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::core::clock::StoreClock;
 use crate::core::lease::Leases;
 use crate::core::mover::Mover;
-use crate::core::node::Job;
-use crate::core::op::{Delivery, Fetch, RequestId, Settlement, Verdict};
+use crate::core::op::{Delivery, Fetch, RequestId};
 use crate::core::options::NodeOptions;
 use crate::core::queue_care::QueueCare;
 use crate::core::reaper::Reaper;
 use crate::core::settle::Settler;
+use crate::core::step::Job;
 use crate::event::BucketKey;
 use crate::time::{Mono, Timestamp};
 
@@ -101,9 +101,9 @@ impl<B> BucketCare<B> {
                 .saturating_sub(queue.ahead)
                 .min(options.batch),
         };
-        let fetch = Look::Fetch { limit, ahead_limit };
+        let fetch = || Look::Fetch { limit, ahead_limit };
         let look = if limit + ahead_limit > 0 {
-            fetch
+            fetch()
         } else {
             Look::MoveDue
         };
@@ -115,14 +115,13 @@ impl<B> BucketCare<B> {
             }
         };
         if self.mover.has_ready() && limit > 0 {
-            or(Mono::default(), fetch);
+            or(Mono::default(), fetch());
         }
         if ahead_limit > 0 {
-            or(
-                self.mover
-                    .reads_ahead(&self.clock, options.ahead, self.last_fetch),
-                fetch,
-            );
+            let at = self
+                .mover
+                .reads_ahead(&self.clock, options.ahead, self.last_fetch);
+            or(at, fetch());
         }
         or(self.mover.must_move(&self.clock), Look::MoveDue);
         Some((wanted.0.max(self.rest.until), wanted.1))
@@ -183,20 +182,6 @@ impl<B> BucketCare<B> {
             }
         }
         before - self.held.len()
-    }
-}
-
-impl<B> Job<B> {
-    /// Hands this delivery back: its handler never started.
-    #[must_use]
-    pub fn release(&self) -> Settlement {
-        Settlement {
-            id: self.delivery.id,
-            request: self.delivery.request,
-            verdict: Verdict::Release,
-            started_us: 0,
-            fetched_us: self.fetched_us,
-        }
     }
 }
 

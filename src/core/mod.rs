@@ -16,3 +16,4 @@ pub mod options;
 mod queue_care;
 mod reaper;
 mod settle;
+pub mod step;

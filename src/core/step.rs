@@ -1,0 +1,117 @@
+//! What happens to a node, and what it answers that should happen.
+
+use crate::core::op::{Answer, Delivery, RequestId, Settlement, StoreOp, Verdict};
+use crate::error::ErrorKind;
+use crate::time::Mono;
+
+/// The number of a call to the store, by which its answer finds back.
+pub type CallId = u64;
+
+/// What happened.
+#[derive(Debug)]
+pub enum Input<B> {
+    /// The store says that a bucket's next work comes earlier than it was.
+    Woken {
+        /// The bucket's place in the node.
+        bucket: usize,
+    },
+    /// A call was answered, or it is clear that it will not be.
+    Answered {
+        /// Which call.
+        call: CallId,
+        /// The answer.
+        answer: Result<Answer<B>, ErrorKind>,
+    },
+    /// A published event is off the node's hands: its handler ended, or it was handed back.
+    Ended {
+        /// The bucket's place in the node.
+        bucket: usize,
+        /// What is to be settled.
+        settlement: Settlement,
+    },
+    /// A queue takes so many events from now on; 0 pauses it.
+    Resized {
+        /// The queue's place in the node.
+        queue: usize,
+        /// Its new capacity.
+        capacity: usize,
+    },
+    /// The node shall fetch nothing more, hand back what it holds and settle what ends.
+    Stop,
+}
+
+/// What should happen.
+#[derive(Debug)]
+pub enum Action<B> {
+    /// Ask the store.
+    Call {
+        /// The number to answer under.
+        call: CallId,
+        /// The bucket's place in the node.
+        bucket: usize,
+        /// The operation.
+        op: StoreOp,
+    },
+    /// Publish into a queue's ring.
+    Publish {
+        /// The queue's place in the node.
+        queue: usize,
+        /// What to publish; there is room for all of it.
+        jobs: Vec<Job<B>>,
+    },
+    /// Handlers may start on this bucket's leases until then.
+    Fresh {
+        /// The bucket's place in the node.
+        bucket: usize,
+        /// The end.
+        until: Mono,
+    },
+    /// Leases of this bucket from fetches up to `through` are lost: nothing may start on them.
+    Lost {
+        /// The bucket's place in the node.
+        bucket: usize,
+        /// The last fetch concerned.
+        through: RequestId,
+    },
+    /// So many settles came after their lease was lost; the loss is on record.
+    Refused {
+        /// The bucket's place in the node.
+        bucket: usize,
+        /// How many.
+        lost: usize,
+    },
+    /// The store cannot be trusted or reached any more: nothing further happens in this bucket.
+    Doubt {
+        /// The bucket's place in the node.
+        bucket: usize,
+        /// What the store answered.
+        kind: ErrorKind,
+    },
+    /// All that was asked of a stop is done.
+    Stopped,
+}
+
+/// A leased event on its way to a handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job<B> {
+    /// The bucket's place in the node.
+    pub bucket: usize,
+    /// When it was leased, by the store's clock, in microseconds since the epoch.
+    pub fetched_us: u64,
+    /// The event.
+    pub delivery: Delivery<B>,
+}
+
+impl<B> Job<B> {
+    /// Hands this delivery back: its handler never started.
+    #[must_use]
+    pub fn release(&self) -> Settlement {
+        Settlement {
+            id: self.delivery.id,
+            request: self.delivery.request,
+            verdict: Verdict::Release,
+            started_us: 0,
+            fetched_us: self.fetched_us,
+        }
+    }
+}
