@@ -1,6 +1,7 @@
 //! The event: its identity, its queue, its bytes and its states.
 
 mod bucket;
+mod delivered;
 mod envelope;
 mod id;
 mod payload;
@@ -8,6 +9,7 @@ mod queue;
 mod state;
 
 pub use bucket::{BUCKETS_MAX, BucketId, BucketKey};
+pub use delivered::Event;
 pub use envelope::{Envelope, HEADERS_MAX, Headers, Late, TEXT_BYTES_MAX};
 pub use id::EventId;
 pub use payload::Payload;

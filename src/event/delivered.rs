@@ -1,0 +1,125 @@
+//! One delivery as the handler sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::event::bucket::BucketId;
+use crate::event::envelope::Envelope;
+use crate::event::id::EventId;
+use crate::time::Timestamp;
+
+/// One delivery as the handler sees it: the value and what is known of this attempt.
+///
+/// # Examples
+///
+/// ```
+/// use duly::Event;
+///
+/// let event = Event::published("hello");
+/// assert_eq!(event.payload, "hello");
+/// assert_eq!(event.attempt(), 1);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Event<T> {
+    /// The value.
+    pub payload: T,
+    /// `None` for one that was published straight into the ring.
+    stored: Option<Stored>,
+}
+
+#[derive(Clone, Debug)]
+struct Stored {
+    envelope: Arc<Envelope>,
+    due: Timestamp,
+    attempt: u16,
+    started_us: u64,
+}
+
+impl<T> Event<T> {
+    /// An event that was published straight into the ring: no store knows it.
+    pub fn published(payload: T) -> Self {
+        Self { payload, stored: None }
+    }
+
+    /// An attempt of a stored event that starts at `started_us`, in microseconds since the epoch.
+    pub(crate) fn stored(
+        payload: T,
+        envelope: Arc<Envelope>,
+        due: Timestamp,
+        attempt: u16,
+        started_us: u64,
+    ) -> Self {
+        Self { payload, stored: Some(Stored { envelope, due, attempt, started_us }) }
+    }
+
+    /// Its identity: the same in every attempt, so it can serve others as an idempotency key. All
+    /// zero for an event that no store knows.
+    #[must_use]
+    pub fn id(&self) -> EventId {
+        match &self.stored {
+            Some(stored) => stored.envelope.id,
+            None => EventId::from_parts(Timestamp::EPOCH, BucketId(0), 0),
+        }
+    }
+
+    /// Which attempt this is, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> u16 {
+        self.stored.as_ref().map_or(1, |stored| stored.attempt)
+    }
+
+    /// How many attempts there are at most.
+    #[must_use]
+    pub fn attempts(&self) -> u16 {
+        self.stored.as_ref().map_or(1, |stored| stored.envelope.attempts)
+    }
+
+    /// When this attempt was due; `None` for an event that no store knows.
+    #[must_use]
+    pub fn due(&self) -> Option<Timestamp> {
+        self.stored.as_ref().map(|stored| stored.due)
+    }
+
+    /// How long after its due time this attempt started, by the store's clock.
+    #[must_use]
+    pub fn lateness(&self) -> Duration {
+        self.stored.as_ref().map_or(Duration::ZERO, |stored| {
+            Duration::from_micros(stored.started_us.saturating_sub(stored.due.as_micros()))
+        })
+    }
+
+    /// Whether it was pushed with a delay.
+    #[must_use]
+    pub fn is_delayed(&self) -> bool {
+        self.stored.as_ref().is_some_and(|stored| stored.envelope.delayed)
+    }
+
+    /// When it was pushed, by the pusher's clock; `None` for an event that no store knows.
+    #[must_use]
+    pub fn pushed(&self) -> Option<Timestamp> {
+        self.stored.as_ref().map(|stored| stored.envelope.pushed)
+    }
+
+    /// What it belongs to, if its pusher said so.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.stored.as_ref().and_then(|stored| stored.envelope.key.as_deref())
+    }
+
+    /// The value of a header.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers().iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Every header, in the order in which they were set.
+    #[must_use]
+    pub fn headers(&self) -> &[(String, String)] {
+        self.stored.as_ref().map_or(&[], |stored| &stored.envelope.headers)
+    }
+
+    /// The same delivery with what `f` makes of its payload.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Event<U> {
+        Event { payload: f(self.payload), stored: self.stored }
+    }
+}

@@ -1,0 +1,141 @@
+//! The choices for one queue.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::event::{BUCKETS_MAX, QueueName};
+use crate::handler::Annotation;
+use crate::retry::RetryPolicy;
+
+/// How one queue is run: every choice made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueOptions {
+    /// Over how many buckets its events are spread, 1 to 1,024. Default: 8.
+    pub buckets: u16,
+    /// How many of its handlers run at once, at most 65,536; 0 pauses it. Default: 16.
+    pub workers: usize,
+    /// How long a handler may take, at most 7 days. Default: 30 s.
+    pub timeout: Duration,
+    /// How often an event is tried at most, 1 to 1,000. Default: 16.
+    pub attempts: u16,
+    /// How long a failed event waits for its next attempt. Default: `exp(1s..10m, jitter 10%)`.
+    pub backoff: RetryPolicy,
+    /// Slots of its ring, a power of two from 64 to 65,536: how many events are on their way to
+    /// handlers at most. Default: 1,024.
+    pub ring: usize,
+    /// How long an idle worker looks for the next event while traffic is dense. Default: 20 µs.
+    pub linger: Duration,
+    /// Whether its handlers have a runtime of their own. Default: no.
+    pub dedicated: bool,
+    /// Whether this process consumes it. Default: yes.
+    pub consume: bool,
+    /// The version of its payload's type. Default: 0.
+    pub version: u32,
+}
+
+impl Default for QueueOptions {
+    fn default() -> Self {
+        Self {
+            buckets: 8,
+            workers: 16,
+            timeout: Duration::from_secs(30),
+            attempts: 16,
+            backoff: RetryPolicy::default(),
+            ring: 1_024,
+            linger: Duration::from_micros(20),
+            dedicated: false,
+            consume: true,
+            version: 0,
+        }
+    }
+}
+
+/// Some choices for a queue; what is `None` is left to a weaker source.
+///
+/// The sources are, weakest first: the default, the annotation, the settings file, the
+/// environment, the builder.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QueueChoices {
+    /// See [`QueueOptions::buckets`].
+    pub buckets: Option<u16>,
+    /// See [`QueueOptions::workers`].
+    pub workers: Option<usize>,
+    /// See [`QueueOptions::timeout`].
+    pub timeout: Option<Duration>,
+    /// See [`QueueOptions::attempts`].
+    pub attempts: Option<u16>,
+    /// See [`QueueOptions::backoff`].
+    pub backoff: Option<RetryPolicy>,
+    /// See [`QueueOptions::ring`].
+    pub ring: Option<usize>,
+    /// See [`QueueOptions::linger`].
+    pub linger: Option<Duration>,
+    /// See [`QueueOptions::dedicated`].
+    pub dedicated: Option<bool>,
+    /// See [`QueueOptions::consume`].
+    pub consume: Option<bool>,
+    /// See [`QueueOptions::version`].
+    pub version: Option<u32>,
+}
+
+impl From<&Annotation> for QueueChoices {
+    fn from(said: &Annotation) -> Self {
+        Self {
+            buckets: said.buckets,
+            workers: said.workers.map(|workers| workers as usize),
+            timeout: said.timeout,
+            attempts: said.attempts,
+            backoff: said.backoff,
+            ring: said.ring,
+            linger: said.linger,
+            dedicated: said.dedicated.then_some(true),
+            consume: None,
+            version: said.version,
+        }
+    }
+}
+
+impl QueueOptions {
+    /// The same with every choice that `choices` makes.
+    #[must_use]
+    pub fn with(self, choices: &QueueChoices) -> Self {
+        Self {
+            buckets: choices.buckets.unwrap_or(self.buckets),
+            workers: choices.workers.unwrap_or(self.workers),
+            timeout: choices.timeout.unwrap_or(self.timeout),
+            attempts: choices.attempts.unwrap_or(self.attempts),
+            backoff: choices.backoff.unwrap_or(self.backoff),
+            ring: choices.ring.unwrap_or(self.ring),
+            linger: choices.linger.unwrap_or(self.linger),
+            dedicated: choices.dedicated.unwrap_or(self.dedicated),
+            consume: choices.consume.unwrap_or(self.consume),
+            version: choices.version.unwrap_or(self.version),
+        }
+    }
+
+    /// Checks every bound.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming queue, value and bound.
+    pub fn check(&self, queue: &QueueName) -> Result<()> {
+        const WEEK: Duration = Duration::from_secs(7 * 86_400);
+        let wrong = |what: String| Err(Error::invalid(format!("queue {queue}: {what}")));
+        if !(1..=BUCKETS_MAX).contains(&self.buckets) {
+            return wrong(format!("buckets is {}, it is 1 to {BUCKETS_MAX}", self.buckets));
+        }
+        if self.workers > 65_536 {
+            return wrong(format!("workers is {}, it is at most 65536", self.workers));
+        }
+        if self.timeout.is_zero() || self.timeout > WEEK {
+            return wrong(format!("timeout is {:?}, it is more than 0 and at most 7d", self.timeout));
+        }
+        if !(1..=1_000).contains(&self.attempts) {
+            return wrong(format!("attempts is {}, it is 1 to 1000", self.attempts));
+        }
+        if !self.ring.is_power_of_two() || !(64..=65_536).contains(&self.ring) {
+            return wrong(format!("ring is {}, it is a power of two from 64 to 65536", self.ring));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+//! Callers that wait for a handler's reply.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::event::EventId;
+
+/// What a caller learns of its event.
+#[derive(Debug)]
+pub(crate) enum Answered {
+    /// The handler succeeded, with this reply if it gave one.
+    Replied(Option<Vec<u8>>),
+    /// The event ended without success; in the handler's words.
+    Ended(String),
+}
+
+/// The callers of this process, by the event they wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Replies(Mutex<HashMap<EventId, oneshot::Sender<Answered>>>);
+
+/// A caller's place; dropping it gives up waiting.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    replies: Arc<Replies>,
+    id: EventId,
+    answer: oneshot::Receiver<Answered>,
+}
+
+impl Replies {
+    /// Waits for the end of `id`, from now on.
+    pub(crate) fn wait(self: &Arc<Self>, id: EventId) -> Waiting {
+        let (sender, answer) = oneshot::channel();
+        self.lock().insert(id, sender);
+        Waiting { replies: Arc::clone(self), id, answer }
+    }
+
+    /// Tells the caller of `id`, if there is one.
+    pub(crate) fn tell(&self, id: EventId, answer: Answered) {
+        if let Some(sender) = self.lock().remove(&id) {
+            let _ = sender.send(answer); // the caller may have given up
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<EventId, oneshot::Sender<Answered>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// The answer; `None` when the flow went away.
+    pub(crate) async fn answer(&mut self) -> Option<Answered> {
+        (&mut self.answer).await.ok()
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.replies.lock().remove(&self.id);
+    }
+}

@@ -1,0 +1,66 @@
+//! What handlers share: databases, clients, settings.
+
+use std::any::{Any, TypeId, type_name};
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// A shared value that a handler function asks for by its type.
+///
+/// Which types a handler asks for is known before the bus starts, so a missing one fails the start
+/// and not the thousandth event.
+#[derive(Debug)]
+pub struct State<T>(pub Arc<T>);
+
+impl<T> Deref for State<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Clone for State<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// Shared values by their types.
+#[derive(Clone, Default)]
+pub struct States(HashMap<TypeId, (&'static str, Arc<dyn Any + Send + Sync>)>);
+
+impl States {
+    /// Keeps `value`; answers whether there was one of its type before, which it replaces.
+    pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) -> bool {
+        self.insert_shared(Arc::new(value))
+    }
+
+    pub(crate) fn insert_shared<T: Send + Sync + 'static>(&mut self, value: Arc<T>) -> bool {
+        self.0.insert(TypeId::of::<T>(), (type_name::<T>(), value)).is_some()
+    }
+
+    /// The value of type `T`.
+    #[must_use]
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.0.get(&TypeId::of::<T>()).and_then(|(_, value)| value.downcast_ref())
+    }
+
+    /// The value of type `T`, to keep.
+    #[must_use]
+    pub fn share<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.0.get(&TypeId::of::<T>()).and_then(|(_, value)| Arc::clone(value).downcast().ok())
+    }
+
+    pub(crate) fn has(&self, id: TypeId) -> bool {
+        self.0.contains_key(&id)
+    }
+}
+
+/// Prints the types, never the values.
+impl fmt::Debug for States {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.values().map(|(name, _)| name)).finish()
+    }
+}
