@@ -1,8 +1,9 @@
 //! duly
-
 pub mod core;
 pub mod error;
 pub mod event;
+pub mod flow;
+pub mod handler;
 pub mod record;
 pub mod store;
 pub mod time;

@@ -1,0 +1,204 @@
+//! The consumer side of a pool's ring: where workers take jobs, and publishers wait for room.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicUsize, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crossbeam_utils::CachePadded;
+use tokio::sync::Notify;
+
+use super::ring::{RingConsumer, RingProducer};
+
+/// The jobs that are published and not taken: in the ring, and in the stash that the ring is drained
+/// into.
+///
+/// A worker frees the ring when it drains it, not when a job ends, so a slow job never holds up the
+/// ring's other slots. Ring and stash together hold at most twice the ring's capacity, and the few
+/// jobs that workers have given back.
+pub(super) struct Feed<J> {
+    inner: CachePadded<Mutex<Inner<J>>>,
+    room: Room,
+}
+
+struct Inner<J> {
+    consumer: RingConsumer<J>,
+    stash: VecDeque<J>,
+    /// The ring is full of nothing and is never drained again.
+    sealed: bool,
+}
+
+impl<J> Feed<J> {
+    pub(super) fn new(consumer: RingConsumer<J>) -> Self {
+        let inner = Inner {
+            consumer,
+            stash: VecDeque::new(),
+            sealed: false,
+        };
+        Self {
+            inner: CachePadded::new(Mutex::new(inner)),
+            room: Room::default(),
+        }
+    }
+
+    /// Moves up to `most` jobs to the back of `local`, oldest first, and returns whether there are
+    /// more.
+    #[inline]
+    pub(super) fn take(&self, local: &mut VecDeque<J>, most: usize) -> bool {
+        let mut inner = self.lock();
+        let drained = inner.stash.is_empty() && inner.drain_ring();
+        if most == 1 {
+            local.extend(inner.stash.pop_front());
+        } else {
+            let count = most.min(inner.stash.len());
+            local.extend(inner.stash.drain(..count));
+        }
+        let more = inner.has_work();
+        drop(inner);
+        if drained {
+            self.room.freed();
+        }
+        more
+    }
+
+    /// Puts jobs that were taken and not begun back to the front, in their order.
+    pub(super) fn give_back(&self, local: &mut VecDeque<J>) {
+        let mut inner = self.lock();
+        while let Some(job) = local.pop_back() {
+            inner.stash.push_front(job);
+        }
+    }
+
+    /// Whether [`take`](Self::take) would find something.
+    #[inline]
+    pub(super) fn has_work(&self) -> bool {
+        self.lock().has_work()
+    }
+
+    /// How many jobs are published and not taken, those included that are just being published.
+    pub(super) fn len(&self, seed: &Mutex<RingProducer<J>>) -> usize {
+        self.lock().len(seed)
+    }
+
+    /// Whether there is no job and `nobody_works`, at one and the same moment: while this looks, no
+    /// worker takes a job or gives one back.
+    pub(super) fn is_idle(
+        &self,
+        seed: &Mutex<RingProducer<J>>,
+        nobody_works: impl FnOnce() -> bool,
+    ) -> bool {
+        let inner = self.lock();
+        inner.len(seed) == 0 && nobody_works()
+    }
+
+    /// Takes everything that was ever published and lets nothing in after it.
+    ///
+    /// A publisher that races with this is either in time, and its job is among those returned, or
+    /// finds the ring full: the ring itself decides, since the last thing that it takes is a batch
+    /// of nothing as large as itself, which fits only when no publisher is half-way.
+    pub(super) fn seal(&self, seed: &Mutex<RingProducer<J>>) -> Vec<J> {
+        let mut inner = self.lock();
+        while !inner.sealed {
+            inner.drain_ring();
+            inner.sealed = lock(seed).try_fill();
+            if !inner.sealed {
+                // Somebody is between claiming a slot and publishing it, which is a matter of
+                // nanoseconds unless their thread was interrupted just there.
+                std::thread::yield_now();
+            }
+        }
+        inner.stash.drain(..).collect()
+    }
+
+    /// Where publishers wait.
+    #[inline]
+    pub(super) fn room(&self) -> &Room {
+        &self.room
+    }
+
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, Inner<J>> {
+        lock(&self.inner)
+    }
+}
+
+impl<J> Inner<J> {
+    #[inline]
+    fn drain_ring(&mut self) -> bool {
+        !self.sealed && self.consumer.drain_into(&mut self.stash)
+    }
+
+    fn len(&self, seed: &Mutex<RingProducer<J>>) -> usize {
+        let in_ring = if self.sealed { 0 } else { lock(seed).len() };
+        in_ring + self.stash.len()
+    }
+
+    #[inline]
+    fn has_work(&self) -> bool {
+        !self.stash.is_empty() || (!self.sealed && self.consumer.has_available())
+    }
+}
+
+/// Publishers that wait until the ring has room.
+///
+/// A publisher counts itself, and then tries once more; a worker frees slots, and then looks at the
+/// count. With a fence between the two steps on both sides, one of them sees the other.
+#[derive(Default)]
+pub(super) struct Room {
+    waiting: CachePadded<AtomicUsize>,
+    freed: Notify,
+}
+
+impl Room {
+    /// Tries `publish` whenever there may be room, until it says that it is done.
+    pub(super) async fn wait_until<T>(&self, mut publish: impl FnMut() -> Option<T>) -> T {
+        let _counted = Waiting::count(&self.waiting);
+        loop {
+            let freed = self.freed.notified();
+            let mut freed = pin!(freed);
+            freed.as_mut().enable();
+            fence(SeqCst);
+            if let Some(done) = publish() {
+                return done;
+            }
+            freed.await;
+        }
+    }
+
+    /// Says that slots were freed.
+    #[inline]
+    pub(super) fn freed(&self) {
+        fence(SeqCst);
+        if self.waiting.load(Relaxed) > 0 {
+            self.freed.notify_waiters();
+        }
+    }
+
+    /// Says that there will be no room, whatever the count: those who wait look once more.
+    pub(super) fn closed(&self) {
+        self.freed.notify_waiters();
+    }
+}
+
+/// One waiting publisher, counted also when its waiting is cancelled.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn count(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, SeqCst);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Locks, poisoned or not: nothing that happens under these locks can leave a mess behind.
+#[inline]
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

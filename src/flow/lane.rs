@@ -1,0 +1,267 @@
+//! One queue of this process: its ring, its workers and its handler.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+use tokio::runtime::{Handle, Runtime};
+
+use crate::core::step::{Input, Job};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Envelope;
+use crate::flow::attempt::Attempt;
+use crate::flow::board::Board;
+use crate::flow::executor::{Executor, Task};
+use crate::flow::pool::{Pool, PoolOptions, Publisher};
+
+/// A queue's lane as the mover and the bus see it, whatever it carries.
+pub(crate) trait Lane: Send + Sync {
+    /// Publishes leased events into the ring.
+    fn publish_jobs(&self, jobs: Vec<Job<Arc<Envelope>>>);
+
+    /// Lets so many handlers run at once; 0 pauses.
+    fn set_workers(&self, workers: usize);
+
+    /// How many handlers may run at once.
+    fn workers(&self) -> usize;
+
+    /// How many events wait in the ring and how many workers are active.
+    fn load(&self) -> (usize, usize);
+
+    /// Stops beginning handlers, and hands back what never started once no handler runs.
+    fn stop(self: Arc<Self>) -> BoxFuture<'static, ()>;
+
+    /// Cuts short what still runs.
+    fn cut(&self);
+
+    /// The same as a [`Port`] of its payload's type.
+    fn port(self: Arc<Self>) -> Box<dyn Any + Send + Sync>;
+}
+
+/// Where values go straight into a ring.
+pub(crate) trait Port<T>: Send + Sync {
+    /// Publishes a value, or gives it back when the ring is full or the bus is stopping.
+    fn try_publish(&self, payload: T) -> Result<(), (T, Error)>;
+
+    /// Publishes as many values as there is room for, from the front.
+    fn try_publish_many(&self, payloads: &mut VecDeque<T>) -> usize;
+
+    /// Publishes a value as soon as there is room.
+    fn publish(&self, payload: T) -> BoxFuture<'_, Result<()>>;
+
+    /// A port of one's own, that shares nothing with others that publish.
+    fn split(&self) -> Box<dyn Port<T>>;
+}
+
+/// The lane of a handler.
+pub(crate) struct HandlerLane<A: Attempt>
+where
+    A::Payload: DeserializeOwned,
+{
+    pool: Pool<Executor<A>>,
+    /// The mover's.
+    publisher: Mutex<Publisher<Executor<A>>>,
+    runtime: Handle,
+    /// A runtime of the queue's own, for handlers that are heavy on the processor.
+    own_runtime: Mutex<Option<Runtime>>,
+}
+
+impl<A: Attempt> HandlerLane<A>
+where
+    A::Payload: DeserializeOwned,
+{
+    /// Makes the ring; workers start when there is work.
+    ///
+    /// # Errors
+    ///
+    /// When the ring cannot be that large, or a runtime of its own cannot be had.
+    pub(crate) fn new(executor: Executor<A>, runtime: &Handle, board: &Arc<Board>) -> Result<Self> {
+        let options = Arc::clone(&executor.options);
+        let own_runtime = match options.dedicated {
+            false => None,
+            true => Some(own_runtime(&executor.surroundings.queue)?),
+        };
+        let (runtime, board) = match &own_runtime {
+            None => (runtime.clone(), Arc::clone(board)),
+            Some(own) => (own.handle().clone(), Board::new(own.handle().clone())),
+        };
+        let pool_options = PoolOptions {
+            capacity: options.ring,
+            linger: options.linger,
+            ..PoolOptions::new(options.workers, runtime.clone(), board)
+        };
+        let pool = Pool::new(executor, pool_options)
+            .map_err(|error| Error::invalid("the ring cannot be made").because(error))?;
+        let publisher = Mutex::new(pool.publisher());
+        Ok(Self { pool, publisher, runtime, own_runtime: Mutex::new(own_runtime) })
+    }
+
+    fn publisher(&self) -> MutexGuard<'_, Publisher<Executor<A>>> {
+        self.publisher.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hand_back(&self, tasks: impl IntoIterator<Item = Task<A::Payload>>) {
+        let mut forgotten = 0_usize;
+        for task in tasks {
+            match task {
+                Task::Stored(job) => self.pool.work().hand_back(&job),
+                Task::Published(_) => forgotten += 1,
+            }
+        }
+        if forgotten > 0 {
+            let queue = &self.pool.work().surroundings.queue;
+            tracing::warn!(%queue, forgotten, "published events were not handled before the stop");
+        }
+    }
+}
+
+impl<A: Attempt> Lane for HandlerLane<A>
+where
+    A::Payload: DeserializeOwned,
+{
+    fn publish_jobs(&self, jobs: Vec<Job<Arc<Envelope>>>) {
+        let mut tasks: VecDeque<_> = jobs.into_iter().map(Task::Stored).collect();
+        self.publisher().try_publish_many(&mut tasks);
+        if tasks.is_empty() {
+            return;
+        }
+        // Credits keep room for these, but values published in memory took it: wait for theirs.
+        let mut publisher = self.pool.publisher();
+        let inbox = Arc::clone(&self.pool.work().inbox);
+        self.runtime.spawn(async move {
+            while !tasks.is_empty() {
+                if publisher.publish_many(&mut tasks).await.is_err() {
+                    break;
+                }
+            }
+            for task in tasks {
+                if let Task::Stored(job) = task {
+                    inbox.add(Input::Ended { bucket: job.bucket, settlement: job.release() });
+                }
+            }
+        });
+    }
+
+    fn set_workers(&self, workers: usize) {
+        self.pool.set_workers(workers);
+    }
+
+    fn workers(&self) -> usize {
+        self.pool.workers()
+    }
+
+    fn load(&self) -> (usize, usize) {
+        (self.pool.queued(), self.pool.active())
+    }
+
+    fn stop(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        self.pool.set_workers(0);
+        self.hand_back(self.pool.drain());
+        Box::pin(async move {
+            self.pool.stopped().await;
+            self.hand_back(self.pool.drain());
+        })
+    }
+
+    fn cut(&self) {
+        self.pool.cut();
+    }
+
+    fn port(self: Arc<Self>) -> Box<dyn Any + Send + Sync> {
+        let port: Arc<dyn Port<A::Payload>> = Arc::new(LanePort::of(&self.pool));
+        Box::new(port)
+    }
+}
+
+impl<A: Attempt> Drop for HandlerLane<A>
+where
+    A::Payload: DeserializeOwned,
+{
+    fn drop(&mut self) {
+        let own = self.own_runtime.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(runtime) = own {
+            runtime.shutdown_background(); // a runtime must not be waited for inside another one
+        }
+    }
+}
+
+/// Publishes values of one type into one ring.
+struct LanePort<A: Attempt>(Mutex<Publisher<Executor<A>>>)
+where
+    A::Payload: DeserializeOwned;
+
+impl<A: Attempt> LanePort<A>
+where
+    A::Payload: DeserializeOwned,
+{
+    fn of(pool: &Pool<Executor<A>>) -> Self {
+        Self(Mutex::new(pool.publisher()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Publisher<Executor<A>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<A: Attempt> Port<A::Payload> for LanePort<A>
+where
+    A::Payload: DeserializeOwned,
+{
+    fn try_publish(&self, payload: A::Payload) -> Result<(), (A::Payload, Error)> {
+        let mut publisher = self.lock();
+        match publisher.try_publish(Task::Published(payload)) {
+            Ok(()) => Ok(()),
+            Err(Task::Published(payload)) if publisher.is_closed() => Err((payload, stopping())),
+            Err(Task::Published(payload)) => {
+                Err((payload, Error::new(ErrorKind::Full, "the ring is full, try again later")))
+            }
+            Err(Task::Stored(_)) => unreachable!("the task that is given back is the one given"),
+        }
+    }
+
+    fn try_publish_many(&self, payloads: &mut VecDeque<A::Payload>) -> usize {
+        let mut tasks: VecDeque<_> = payloads.drain(..).map(Task::Published).collect();
+        let published = self.lock().try_publish_many(&mut tasks);
+        payloads.extend(tasks.into_iter().filter_map(|task| match task {
+            Task::Published(payload) => Some(payload),
+            Task::Stored(_) => None,
+        }));
+        published
+    }
+
+    fn publish(&self, payload: A::Payload) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let task = match self.try_publish(payload) {
+                Ok(()) => return Ok(()),
+                Err((payload, error)) if error.kind() == ErrorKind::Full => {
+                    Task::Published(payload)
+                }
+                Err((_, error)) => return Err(error),
+            };
+            let mut publisher = self.lock().clone();
+            publisher.publish(task).await.map_err(|_closed| stopping())
+        })
+    }
+
+    fn split(&self) -> Box<dyn Port<A::Payload>> {
+        Box::new(Self(Mutex::new(self.lock().clone())))
+    }
+}
+
+fn stopping() -> Error {
+    Error::closed("the bus is stopping and takes no more events")
+}
+
+fn own_runtime(queue: &str) -> Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name(format!("duly-{queue}"))
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Error::new(ErrorKind::Unavailable, format!("queue {queue}: no thread of its own"))
+                .because(error)
+        })
+}

@@ -1,0 +1,163 @@
+//! The mover: drives a node's machines, on a thread of its own with a precise timer.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::core::node::Node;
+use crate::core::op::Answer;
+use crate::core::step::{Action, CallId, Input};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Envelope;
+use crate::flow::inbox::{Gate, Inbox, News, Sleeper};
+use crate::flow::lane::Lane;
+use crate::store::{Store, StoreFuture};
+use crate::time::{Clock, Mono};
+
+/// After this long without an answer a call to the store counts as unanswered, and is repeated.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Runs the node's machines: feeds them what happened and does what they answer.
+///
+/// It never waits for a handler, a full ring or a slow store: a call that is not answered at once
+/// goes on in the runtime, and its answer comes back through the inbox.
+pub(crate) struct Mover {
+    pub(crate) node: Node<Arc<Envelope>>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) lanes: Vec<Arc<dyn Lane>>,
+    pub(crate) gates: Arc<[Gate]>,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) runtime: Handle,
+    /// Cancelled when the node has stopped.
+    pub(crate) stopped: CancellationToken,
+    /// Cancelled when the mover shall end at once, whatever is left.
+    pub(crate) abandoned: CancellationToken,
+}
+
+impl Mover {
+    /// Runs on a thread of its own until the node has stopped.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no thread to give.
+    pub(crate) fn spawn_thread(mut self) -> Result<()> {
+        let inbox = Arc::clone(&self.inbox);
+        let run = move || {
+            let _ended = self.stopped.clone().drop_guard();
+            while !self.is_over() {
+                match self.turn() {
+                    Mono::MAX => std::thread::park(),
+                    at => std::thread::park_timeout(at.since(self.clock.mono())),
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("duly-mover".into()).spawn(run);
+        let thread = thread.map_err(|error| {
+            Error::new(ErrorKind::Unavailable, "the mover has no thread").because(error)
+        })?;
+        inbox.belongs_to(Sleeper::Thread(thread.thread().clone()));
+        thread.thread().unpark(); // news may have come before it could be woken
+        Ok(())
+    }
+
+    /// Runs as a task of the runtime: for time that is virtual, which threads do not see.
+    pub(crate) fn spawn_task(mut self) {
+        let notify = Arc::new(Notify::new());
+        self.inbox.belongs_to(Sleeper::Task(Arc::clone(&notify)));
+        let runtime = self.runtime.clone();
+        runtime.spawn(async move {
+            let _ended = self.stopped.clone().drop_guard();
+            while !self.is_over() {
+                let at = self.turn();
+                let span = at.since(self.clock.mono()).min(Duration::from_secs(86_400));
+                tokio::select! {
+                    () = notify.notified() => {}
+                    () = self.abandoned.cancelled() => {}
+                    () = tokio::time::sleep(span) => {}
+                }
+            }
+        });
+    }
+
+    fn is_over(&self) -> bool {
+        self.stopped.is_cancelled() || self.abandoned.is_cancelled()
+    }
+
+    /// Does everything that is to be done now; answers when to turn again.
+    fn turn(&mut self) -> Mono {
+        let (mut news, mut actions) = (Vec::new(), Vec::new());
+        let mut answers = VecDeque::new();
+        loop {
+            self.inbox.take(&mut news);
+            let now = self.clock.mono();
+            for input in news.drain(..).chain(answers.drain(..)) {
+                self.node.handle(now, input, &mut actions);
+            }
+            self.node.turn(now, &mut actions);
+            if actions.is_empty() {
+                return self.node.wakes();
+            }
+            for action in actions.drain(..) {
+                answers.extend(self.act(action));
+            }
+        }
+    }
+
+    /// Does one thing; answers the store's answer where it came at once.
+    fn act(&self, action: Action<Arc<Envelope>>) -> Option<News> {
+        match action {
+            Action::Call { call, bucket, op } => {
+                let answer = self.store.apply(self.node.bucket(bucket), op);
+                return self.ask(call, answer);
+            }
+            Action::Publish { queue, jobs } => self.lanes[queue].publish_jobs(jobs),
+            Action::Fresh { bucket, until } => self.gates[bucket].fresh(until),
+            Action::Lost { bucket, through } => {
+                let bucket_key = self.node.bucket(bucket);
+                tracing::warn!(bucket = %bucket_key, through, "leases were lost to another node");
+                self.gates[bucket].lost(through);
+            }
+            Action::Refused { bucket, lost } => {
+                let bucket = self.node.bucket(bucket);
+                tracing::warn!(%bucket, lost, "outcomes came after their lease was lost");
+            }
+            Action::Doubt { bucket, kind } => {
+                let bucket = self.node.bucket(bucket);
+                tracing::error!(%bucket, ?kind, "the store is in doubt: the bucket is left alone");
+            }
+            Action::Stopped => self.stopped.cancel(),
+        }
+        None
+    }
+
+    fn ask(&self, call: CallId, mut answer: StoreFuture<Answer>) -> Option<News> {
+        let mut cx = Context::from_waker(Waker::noop());
+        if let Poll::Ready(answer) = Pin::new(&mut answer).poll(&mut cx) {
+            return Some(answered(call, answer));
+        }
+        let inbox = Arc::clone(&self.inbox);
+        self.runtime.spawn(async move {
+            let answer = tokio::time::timeout(CALL_TIMEOUT, answer).await.unwrap_or_else(|_| {
+                Err(Error::new(ErrorKind::Unknown, "the store did not answer in time"))
+            });
+            inbox.add(answered(call, answer));
+        });
+        None
+    }
+}
+
+fn answered(call: CallId, answer: Result<Answer>) -> News {
+    let answer = answer.map_err(|error| {
+        tracing::warn!(%error, kind = ?error.kind(), "the store did not do as asked");
+        error.kind()
+    });
+    Input::Answered { call, answer }
+}

@@ -1,0 +1,398 @@
+//! The pool: the workers of one queue, and the ring that feeds them.
+//!
+//! ```text
+//! publisher --try_publish--> ring --poll--> stash --> worker --> handler
+//!     ^                       |      (one short lock)  0..=N tasks
+//!     `------- room ----------'
+//! ```
+//!
+//! Every queue has a pool of its own and shares nothing with the others but the threads of the
+//! runtime, so a slow queue fills only its own ring. A pool without work has no task and no timer.
+//!
+//! # Stopping
+//!
+//! [`close`](Pool::close) lets nobody publish any more, [`idle`](Pool::idle) waits until everything
+//! published has ended. Where that takes too long: [`set_workers(0)`](Pool::set_workers) begins
+//! nothing more, [`cut`](Pool::cut) drops what runs, [`stopped`](Pool::stopped) waits until it has,
+//! and [`drain`](Pool::drain) hands back what was never begun. Every published job is then
+//! accounted for: it ended, or it is among those handed back.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::board::Board;
+use super::feed::{Feed, lock};
+use super::ring::{BadCapacity, RingProducer, ring};
+use super::wake::Wake;
+use super::work::Work;
+use super::worker::Worker;
+
+#[cfg(test)]
+mod tests;
+
+/// The choices for a pool.
+#[derive(Clone)]
+pub(crate) struct PoolOptions {
+    /// Slots of the ring: a power of two of at least 64. As many jobs again may wait in the stash.
+    pub(crate) capacity: usize,
+    /// The most jobs that run at once; 0 pauses.
+    pub(crate) workers: usize,
+    /// How long a worker looks for more work before it leaves, when traffic is dense; zero for not
+    /// at all. 20 µs saves most wake-ups, and costs up to a core while traffic is dense.
+    pub(crate) linger: Duration,
+    /// How long a worker works before it lets the other tasks of its thread go first.
+    pub(crate) slice: Duration,
+    /// Where the workers run. Its timers must be enabled.
+    pub(crate) runtime: Handle,
+    /// The deadline board of that runtime.
+    pub(crate) board: Arc<Board>,
+}
+
+impl PoolOptions {
+    /// Chooses 256 slots, 20 µs of lingering and slices of 50 µs.
+    pub(crate) fn new(workers: usize, runtime: Handle, board: Arc<Board>) -> Self {
+        Self {
+            capacity: 256,
+            workers,
+            linger: Duration::from_micros(20),
+            slice: Duration::from_micros(50),
+            runtime,
+            board,
+        }
+    }
+}
+
+/// The workers of one queue. Dropping it [`close`](Self::close)s it.
+pub(crate) struct Pool<W: Work> {
+    shared: Arc<Shared<W>>,
+}
+
+impl<W: Work> Pool<W> {
+    /// Makes a pool without starting anything.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`BadCapacity`] if the ring cannot have that many slots.
+    pub(crate) fn new(work: W, options: PoolOptions) -> Result<Self, BadCapacity> {
+        let (seed, consumer) = ring(options.capacity)?;
+        let started = {
+            let _inside = options.runtime.enter(); // a paused clock is seen only from inside
+            Instant::now()
+        };
+        let shared = Arc::new(Shared {
+            wake: CachePadded::new(Wake::new(options.workers)),
+            feed: Feed::new(consumer),
+            work,
+            board: options.board,
+            runtime: options.runtime,
+            linger: options.linger,
+            slice: options.slice,
+            closed: AtomicBool::new(false),
+            cuts: AtomicUsize::new(0),
+            started,
+            left_at: CachePadded::new(AtomicU64::new(u64::MAX)),
+            left: Notify::new(),
+            seed: Mutex::new(seed),
+        });
+        Ok(Self { shared })
+    }
+
+    /// What the pool does with its jobs.
+    pub(crate) fn work(&self) -> &W {
+        &self.shared.work
+    }
+
+    /// Makes another publisher. It costs a lock: keep it.
+    pub(crate) fn publisher(&self) -> Publisher<W> {
+        Publisher {
+            producer: lock(&self.shared.seed).clone(),
+            shared: self.shared.clone(),
+        }
+    }
+
+    /// Lets up to `workers` jobs run at once from now on. With fewer than before, what runs goes on
+    /// to its end and is not replaced; with 0 nothing is begun until the number is raised again.
+    pub(crate) fn set_workers(&self, workers: usize) {
+        let shared = &self.shared;
+        if shared.wake.set_limit(workers, || shared.feed.has_work()) {
+            shared.start_worker();
+        }
+    }
+
+    /// The most jobs that run at once.
+    pub(crate) fn workers(&self) -> usize {
+        self.shared.wake.limit()
+    }
+
+    /// How many workers are active: an upper bound of the jobs that run.
+    pub(crate) fn active(&self) -> usize {
+        self.shared.wake.active()
+    }
+
+    /// How many jobs are published and not taken by a worker.
+    pub(crate) fn queued(&self) -> usize {
+        self.shared.feed.len(&self.shared.seed)
+    }
+
+    /// Whether no job is queued and no worker is active.
+    pub(crate) fn is_idle(&self) -> bool {
+        let shared = &self.shared;
+        shared
+            .feed
+            .is_idle(&shared.seed, || shared.wake.active() == 0)
+    }
+
+    /// Waits until no job is queued and no worker is active.
+    pub(crate) async fn idle(&self) {
+        self.when_a_worker_leaves(|| self.is_idle()).await;
+    }
+
+    /// Waits until no worker is active, whatever is queued.
+    pub(crate) async fn stopped(&self) {
+        self.when_a_worker_leaves(|| self.active() == 0).await;
+    }
+
+    /// Lets nobody publish any more; publishers, waiting ones too, get their job back. What is
+    /// queued is still worked off.
+    ///
+    /// A publisher that races with this may still be accepted; its job is treated like any other.
+    pub(crate) fn close(&self) {
+        self.shared.closed.store(true, SeqCst);
+        self.shared.feed.room().closed();
+    }
+
+    /// Drops every job that was begun: at once where it is suspended, else as soon as it suspends.
+    /// Each ends as [`Cut`](super::work::Ended::Cut), unless it finishes, panics or times out first.
+    /// What is queued is not touched: set the workers to 0 before, or the next jobs begin.
+    pub(crate) fn cut(&self) {
+        self.shared.cuts.fetch_add(1, SeqCst);
+        self.shared.board.wake_all();
+    }
+
+    /// [`close`](Self::close)s the pool and hands back what was not begun, oldest first.
+    ///
+    /// No job is ever stranded by this: a publisher that is late gets its job back. A worker that is
+    /// active meanwhile may hold a few jobs and give them back later, so that all are handed back
+    /// only with the workers set to 0 and after [`stopped`](Self::stopped). May be called again.
+    pub(crate) fn drain(&self) -> Vec<W::Job> {
+        self.close();
+        let jobs = self.shared.feed.seal(&self.shared.seed);
+        self.shared.left.notify_waiters();
+        jobs
+    }
+
+    /// Waits until `done` is so; looks at once, and whenever the last worker has left.
+    async fn when_a_worker_leaves(&self, done: impl Fn() -> bool) {
+        loop {
+            let mut left = pin!(self.shared.left.notified());
+            left.as_mut().enable();
+            if done() {
+                return;
+            }
+            left.await;
+        }
+    }
+}
+
+impl<W: Work> Drop for Pool<W> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl<W: Work> fmt::Debug for Pool<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("workers", &self.workers())
+            .field("active", &self.active())
+            .field("queued", &self.queued())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Publishes jobs to a pool. Cloning costs a lock: one clone for each task that publishes.
+pub(crate) struct Publisher<W: Work> {
+    producer: RingProducer<W::Job>,
+    shared: Arc<Shared<W>>,
+}
+
+/// The pool was closed; the job comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closed<J>(pub(crate) J);
+
+impl<W: Work> Publisher<W> {
+    /// Publishes `job` if there is room and the pool is open.
+    ///
+    /// # Errors
+    ///
+    /// Returns the job when the ring is full or the pool [`is_closed`](Self::is_closed).
+    #[inline]
+    pub(crate) fn try_publish(&mut self, job: W::Job) -> Result<(), W::Job> {
+        if self.is_closed() {
+            return Err(job);
+        }
+        self.producer.try_publish(job)?;
+        self.shared.call();
+        Ok(())
+    }
+
+    /// Publishes `job`, waiting for room. Cancelling this drops the job.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Closed`] with the job if the pool is closed.
+    pub(crate) async fn publish(&mut self, job: W::Job) -> Result<(), Closed<W::Job>> {
+        let Err(job) = self.try_publish(job) else {
+            return Ok(());
+        };
+        let shared = self.shared.clone();
+        let mut job = Some(job);
+        let full = || match self.try_publish(job.take()?) {
+            Ok(()) => Some(Ok(())),
+            Err(back) if self.is_closed() => Some(Err(Closed(back))),
+            Err(back) => {
+                job = Some(back);
+                None
+            }
+        };
+        shared.feed.room().wait_until(full).await
+    }
+
+    /// Publishes as many of `jobs` as there is room for, from the front and in order, with one claim
+    /// and one call, and returns their number. What is left in `jobs` found no room, or the pool
+    /// [`is_closed`](Self::is_closed).
+    #[inline]
+    pub(crate) fn try_publish_many(&mut self, jobs: &mut VecDeque<W::Job>) -> usize {
+        if jobs.is_empty() || self.is_closed() {
+            return 0;
+        }
+        let published = self.producer.try_publish_many(jobs);
+        if published > 0 {
+            self.shared.call();
+        }
+        published
+    }
+
+    /// Publishes all of `jobs` in order, waiting for room. Cancelling this leaves the unpublished
+    /// ones in `jobs`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Closed`] if the pool is closed; the unpublished ones stay in `jobs`.
+    pub(crate) async fn publish_many(
+        &mut self,
+        jobs: &mut VecDeque<W::Job>,
+    ) -> Result<(), Closed<()>> {
+        self.try_publish_many(jobs);
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let shared = self.shared.clone();
+        let rest = || {
+            self.try_publish_many(jobs);
+            if jobs.is_empty() {
+                Some(Ok(()))
+            } else if self.is_closed() {
+                Some(Err(Closed(())))
+            } else {
+                None
+            }
+        };
+        shared.feed.room().wait_until(rest).await
+    }
+
+    /// Whether the pool takes nothing more.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.closed.load(Relaxed)
+    }
+}
+
+impl<W: Work> Clone for Publisher<W> {
+    fn clone(&self) -> Self {
+        Self {
+            producer: self.producer.clone(),
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+/// What a pool's publishers and workers share.
+pub(super) struct Shared<W: Work> {
+    pub(super) wake: CachePadded<Wake>,
+    pub(super) feed: Feed<W::Job>,
+    pub(super) work: W,
+    pub(super) board: Arc<Board>,
+    pub(super) linger: Duration,
+    pub(super) slice: Duration,
+    runtime: Handle,
+    closed: AtomicBool,
+    /// How often the pool was cut short.
+    cuts: AtomicUsize,
+    started: Instant,
+    /// When a worker last left, in nanoseconds since `started`; `u64::MAX` for never.
+    left_at: CachePadded<AtomicU64>,
+    /// The last worker has left.
+    left: Notify,
+    /// The producer that the publishers' are cloned from. Locked after the feed, never before it.
+    seed: Mutex<RingProducer<W::Job>>,
+}
+
+impl<W: Work> Shared<W> {
+    /// Says that there is work, after it was published or given back.
+    #[inline]
+    pub(super) fn call(self: &Arc<Self>) {
+        if self.wake.call() {
+            self.start_worker();
+        }
+    }
+
+    #[cold]
+    fn start_worker(self: &Arc<Self>) {
+        self.runtime.spawn(Worker::new(self.clone()).run());
+    }
+
+    /// How often the pool was cut short. What was set before the cut is seen after this.
+    #[inline]
+    pub(super) fn cuts(&self) -> usize {
+        self.cuts.load(Acquire)
+    }
+
+    /// Notes that a worker leaves now.
+    pub(super) fn is_left_now(&self) {
+        if !self.linger.is_zero() {
+            self.left_at
+                .store(nanos(self.started, Instant::now()), Relaxed);
+        }
+    }
+
+    /// Whether lingering is on and the last worker left less than `gap` before `now`.
+    pub(super) fn was_left_less_than(&self, gap: Duration, now: Instant) -> bool {
+        let left_at = self.left_at.load(Relaxed);
+        !self.linger.is_zero()
+            && left_at != u64::MAX
+            && Duration::from_nanos(nanos(self.started, now).saturating_sub(left_at)) < gap
+    }
+
+    /// Tells those who wait for it that the last worker has left.
+    pub(super) fn a_worker_left(&self, last: bool) {
+        if last {
+            self.left.notify_waiters();
+        }
+    }
+}
+
+/// Nanoseconds from `start` to `now`; enough for five hundred years.
+fn nanos(start: Instant, now: Instant) -> u64 {
+    u64::try_from(now.saturating_duration_since(start).as_nanos()).unwrap_or(u64::MAX - 1)
+}

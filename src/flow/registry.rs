@@ -1,0 +1,136 @@
+//! The handlers of a bus, those that the linker found and those given by hand.
+
+use std::any::type_name;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use tokio::runtime::Handle;
+
+use crate::error::Result;
+use crate::flow::attempt::{Attempt, Blocking, Suspending};
+use crate::flow::board::Board;
+use crate::flow::executor::Executor;
+use crate::flow::inbox::{Gate, Inbox};
+use crate::flow::lane::{HandlerLane, Lane};
+use crate::flow::options::QueueOptions;
+use crate::flow::replies::Replies;
+use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, Surroundings};
+use crate::store::Store;
+use crate::time::Clock;
+
+/// What a lane is made of, besides its handler.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) options: Arc<QueueOptions>,
+    pub(crate) surroundings: Arc<Surroundings>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) gates: Arc<[Gate]>,
+    pub(crate) replies: Arc<Replies>,
+    pub(crate) runtime: Handle,
+    pub(crate) board: Arc<Board>,
+}
+
+type Install = Box<dyn FnOnce(Parts) -> Result<Arc<dyn Lane>> + Send>;
+
+/// A handler and what its annotation says, ready to be given a lane.
+pub(crate) struct Entry {
+    /// The handler's type, for messages.
+    pub(crate) handler: &'static str,
+    pub(crate) annotation: Annotation,
+    pub(crate) install: Install,
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {:?}", self.handler, self.annotation.queue)
+    }
+}
+
+impl Entry {
+    /// A handler on the runtime.
+    pub(crate) fn suspending<H: Handler>(handler: H, annotation: Annotation) -> Self {
+        Self::new::<H, _>(annotation, || Suspending(handler))
+    }
+
+    /// A handler on threads of its own.
+    pub(crate) fn blocking<H: BlockingHandler>(handler: H, annotation: Annotation) -> Self {
+        Self::new::<H, _>(annotation, || Blocking(Arc::new(handler)))
+    }
+
+    fn new<H, A: Attempt>(
+        annotation: Annotation,
+        make: impl FnOnce() -> A + Send + 'static,
+    ) -> Self
+    where
+        A::Payload: DeserializeOwned,
+    {
+        let install = move |parts: Parts| {
+            let Parts { options, surroundings, store, clock, inbox, gates, replies, .. } = parts;
+            let handler = make();
+            let executor = Executor {
+                handler,
+                options,
+                surroundings,
+                store,
+                clock,
+                inbox,
+                gates,
+                replies,
+            };
+            let lane = HandlerLane::new(executor, &parts.runtime, &parts.board)?;
+            Ok(Arc::new(lane) as Arc<dyn Lane>)
+        };
+        Self { handler: type_name::<H>(), annotation, install: Box::new(install) }
+    }
+}
+
+/// How a registered handler comes to be; `#[delay_event]` implements it for what it registers.
+pub trait Construct: Sized {
+    /// Makes the one value of the handler that the bus keeps.
+    fn construct() -> Self;
+}
+
+/// One annotated handler, put into the binary by `#[delay_event]`.
+pub struct Registration {
+    annotation: Annotation,
+    entry: fn(Annotation) -> Entry,
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registration").field("queue", &self.annotation.queue).finish()
+    }
+}
+
+impl Registration {
+    /// The registration of a handler.
+    #[must_use]
+    pub const fn of<H: Handler + Annotated + Construct>() -> Self {
+        Self {
+            annotation: H::ANNOTATION,
+            entry: |annotation| Entry::suspending(H::construct(), annotation),
+        }
+    }
+
+    /// The registration of a handler that blocks.
+    #[must_use]
+    pub const fn blocking<H: BlockingHandler + Annotated + Construct>() -> Self {
+        Self {
+            annotation: H::ANNOTATION,
+            entry: |annotation| Entry::blocking(H::construct(), annotation),
+        }
+    }
+}
+
+inventory::collect!(Registration);
+
+/// Every handler that the linker found in this program.
+pub(crate) fn linked() -> Vec<Entry> {
+    inventory::iter::<Registration>
+        .into_iter()
+        .map(|registration| (registration.entry)(registration.annotation))
+        .collect()
+}

@@ -1,0 +1,304 @@
+//! The ring: a bounded queue from many publishers to one consumer, on `disruptor`'s ring buffer.
+//!
+//! This is the only file that names that crate, because its sharp edges are covered here:
+//!
+//! - a publish closure that unwinds would wedge the ring for ever, so ours only *move* a value into
+//!   a slot that the consumer has emptied;
+//! - the spinning forms of publishing are never used: a full ring gives the value back;
+//! - a poll's guard, dropped early, skips what it has not handed out, so [`RingConsumer::drain_into`]
+//!   reads to the end and keeps the guard to itself;
+//! - taking a few events costs as much as looking at the whole backlog, so everything is taken at once.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use disruptor::{
+    BusySpin, EventPoller, MissingFreeSlots, MultiProducer, MultiProducerBarrier, Producer,
+    SingleConsumerBarrier, build_multi_producer,
+};
+
+/// A place in the ring: empty, or a value on its way to the consumer.
+///
+/// The lock is never contended, since the ring hands a slot to one side at a time. It is what makes
+/// a slot `Sync` without `unsafe`.
+type Slot<T> = Mutex<Option<T>>;
+
+/// The fewest slots a ring may have.
+pub(crate) const CAPACITY_MIN: usize = 64;
+
+/// The most slots a ring may have; they are allocated when the ring is made.
+pub(crate) const CAPACITY_MAX: usize = 1 << 20;
+
+/// Makes a ring of `capacity` slots.
+///
+/// # Errors
+///
+/// Returns [`BadCapacity`] unless `capacity` is a power of two from [`CAPACITY_MIN`] to
+/// [`CAPACITY_MAX`].
+pub(crate) fn ring<T>(capacity: usize) -> Result<(RingProducer<T>, RingConsumer<T>), BadCapacity>
+where
+    T: Send + 'static,
+{
+    if !capacity.is_power_of_two() || !(CAPACITY_MIN..=CAPACITY_MAX).contains(&capacity) {
+        return Err(BadCapacity(capacity));
+    }
+    // A wait strategy is for consumer threads, of which there are none: nothing ever spins.
+    let (poller, builder) =
+        build_multi_producer(capacity, Slot::default, BusySpin).new_event_poller();
+    let producer = RingProducer {
+        inner: builder.build(),
+        capacity,
+    };
+    Ok((producer, RingConsumer { inner: poller }))
+}
+
+/// The side of the ring that publishes. Cloning costs a lock, so a publisher keeps its clone.
+pub(crate) struct RingProducer<T> {
+    inner: MultiProducer<Slot<T>, SingleConsumerBarrier>,
+    capacity: usize,
+}
+
+impl<T> RingProducer<T> {
+    /// Publishes `value`, or gives it back when the ring is full.
+    #[inline]
+    pub(crate) fn try_publish(&mut self, value: T) -> Result<(), T> {
+        let mut value = Some(value);
+        let published = self
+            .inner
+            .try_publish(|slot| mem::swap(content(slot), &mut value));
+        match (published, value) {
+            (Err(_full), Some(value)) => Err(value),
+            // Published: the swap has left us the slot's `None`.
+            _ => Ok(()),
+        }
+    }
+
+    /// Publishes as many of `values` as there is room for, from the front and in order, and returns
+    /// their number. They are claimed together, at the price of about one single publication.
+    pub(crate) fn try_publish_many(&mut self, values: &mut VecDeque<T>) -> usize {
+        let mut count = values.len().min(self.capacity);
+        while count > 0 {
+            let published = self.inner.try_batch_publish(count, |slots| {
+                for slot in slots {
+                    *content(slot) = values.pop_front();
+                }
+            });
+            match published {
+                Ok(_sequence) => return count,
+                Err(MissingFreeSlots(missing)) => {
+                    count = count.saturating_sub(usize::try_from(missing).unwrap_or(usize::MAX));
+                }
+            }
+        }
+        0
+    }
+
+    /// Takes every slot with nothing in it, if and only if the ring is empty and nobody is in the
+    /// middle of publishing. As long as the consumer does not drain, the ring is full from then on.
+    pub(crate) fn try_fill(&mut self) -> bool {
+        self.inner.try_batch_publish(self.capacity, drop).is_ok()
+    }
+
+    /// Returns how many slots are taken, those that are just being published included.
+    pub(crate) fn len(&mut self) -> usize {
+        // The ring does not tell its length, but it tells how many slots are missing for a batch
+        // that can never fit.
+        match self.inner.try_batch_publish(self.capacity + 1, drop) {
+            Err(MissingFreeSlots(missing)) => usize::try_from(missing)
+                .unwrap_or(usize::MAX)
+                .saturating_sub(1),
+            Ok(_sequence) => self.capacity,
+        }
+    }
+}
+
+impl<T> Clone for RingProducer<T> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            capacity: self.capacity,
+        }
+    }
+}
+
+/// The side of the ring that consumes; there is one.
+pub(crate) struct RingConsumer<T> {
+    inner: EventPoller<Slot<T>, MultiProducerBarrier>,
+}
+
+impl<T> RingConsumer<T> {
+    /// Moves everything that is published to the back of `stash`, which frees its slots, and returns
+    /// whether there was anything.
+    #[inline]
+    pub(crate) fn drain_into(&mut self, stash: &mut VecDeque<T>) -> bool {
+        let Ok(mut published) = self.inner.poll() else {
+            return false;
+        };
+        stash.extend((&mut published).filter_map(|slot| lock(slot).take()));
+        true
+    }
+
+    /// Returns whether [`drain_into`](Self::drain_into) would find something.
+    #[inline]
+    pub(crate) fn has_available(&self) -> bool {
+        self.inner.has_available()
+    }
+}
+
+/// A capacity that a ring cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BadCapacity(pub(crate) usize);
+
+impl fmt::Display for BadCapacity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(capacity) = self;
+        write!(
+            f,
+            "a ring's capacity must be a power of two from {CAPACITY_MIN} to {CAPACITY_MAX}, not {capacity}"
+        )
+    }
+}
+
+impl std::error::Error for BadCapacity {}
+
+/// What is in a slot, for the producer that has claimed it.
+#[inline]
+fn content<T>(slot: &mut Slot<T>) -> &mut Option<T> {
+    slot.get_mut().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[inline]
+fn lock<T>(slot: &Slot<T>) -> MutexGuard<'_, Option<T>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_capacity_is_checked_before_the_ring_is_made() {
+        for capacity in [0, 1, 63, 65, 100, CAPACITY_MAX * 2] {
+            let error = ring::<u32>(capacity)
+                .err()
+                .expect("a bad capacity is refused");
+            assert_eq!(error, BadCapacity(capacity));
+            assert!(error.to_string().ends_with(&format!("not {capacity}")));
+        }
+        assert!(ring::<u32>(64).is_ok());
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_once_and_in_order() {
+        let (mut producer, mut consumer) = ring(64).unwrap();
+        let mut out = VecDeque::new();
+        for round in 0..10 {
+            let values = round * 40..round * 40 + 40;
+            values
+                .clone()
+                .for_each(|value| producer.try_publish(value).unwrap());
+            assert!(consumer.has_available());
+            assert!(consumer.drain_into(&mut out));
+            assert!(out.drain(..).eq(values));
+            assert!(!consumer.has_available());
+            assert!(!consumer.drain_into(&mut out));
+        }
+    }
+
+    #[test]
+    fn a_full_ring_gives_the_value_back() {
+        let (mut producer, mut consumer) = ring(64).unwrap();
+        for value in 0..64 {
+            assert_eq!(producer.len(), value);
+            producer.try_publish(value).unwrap();
+        }
+        assert_eq!(producer.try_publish(64), Err(64));
+        assert_eq!(producer.len(), 64);
+
+        consumer.drain_into(&mut VecDeque::new());
+        assert_eq!(producer.len(), 0);
+        assert_eq!(producer.try_publish(64), Ok(()));
+    }
+
+    #[test]
+    fn a_batch_fills_the_room_there_is_and_keeps_the_rest() {
+        let (mut producer, mut consumer) = ring(64).unwrap();
+        producer.try_publish(0).unwrap();
+        let mut batch: VecDeque<_> = (1..100).collect();
+        assert_eq!(producer.try_publish_many(&mut batch), 63);
+        assert_eq!(batch.front(), Some(&64));
+        assert_eq!(producer.try_publish_many(&mut batch), 0);
+
+        let mut out = VecDeque::new();
+        consumer.drain_into(&mut out);
+        assert!(out.iter().copied().eq(0..64));
+        assert_eq!(producer.try_publish_many(&mut batch), 36);
+        assert_eq!(
+            producer.try_publish_many(&mut batch),
+            0,
+            "nothing is left to publish"
+        );
+    }
+
+    #[test]
+    fn a_filled_ring_takes_nothing_more() {
+        let (mut producer, mut consumer) = ring(64).unwrap();
+        producer.try_publish("queued").unwrap();
+        assert!(!producer.try_fill(), "the ring was not empty");
+
+        let mut out = VecDeque::new();
+        consumer.drain_into(&mut out);
+        assert!(producer.try_fill());
+        assert_eq!(producer.clone().try_publish("late"), Err("late"));
+        assert_eq!(out, ["queued"]);
+    }
+
+    #[test]
+    fn a_value_taken_out_is_not_kept_alive_by_its_slot() {
+        let (mut producer, mut consumer) = ring(64).unwrap();
+        let value = Arc::new(());
+        producer.try_publish(value.clone()).unwrap();
+        let mut out = VecDeque::new();
+        consumer.drain_into(&mut out);
+        out.clear();
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+
+    #[test]
+    fn several_publishers_lose_nothing_and_keep_their_own_order() {
+        let (producer, mut consumer) = ring(64).unwrap();
+        let publishers: Vec<_> = (0..3_u64)
+            .map(|who| {
+                let mut producer = producer.clone();
+                thread::spawn(move || {
+                    for number in 0..2_000 {
+                        while producer.try_publish((who, number)).is_err() {
+                            thread::yield_now();
+                        }
+                    }
+                })
+            })
+            .collect();
+
+        let (mut out, mut next) = (VecDeque::new(), [0; 3]);
+        while next.iter().sum::<u64>() < 6_000 {
+            if !consumer.drain_into(&mut out) {
+                thread::yield_now();
+            }
+            for (who, number) in out.drain(..) {
+                let expected = &mut next[usize::try_from(who).unwrap()];
+                assert_eq!(number, *expected);
+                *expected += 1;
+            }
+        }
+        publishers
+            .into_iter()
+            .for_each(|publisher| publisher.join().unwrap());
+        assert!(!consumer.has_available());
+    }
+}

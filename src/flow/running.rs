@@ -1,0 +1,200 @@
+//! A job that was begun: its future, its time and its end.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::time::{Sleep, sleep};
+
+use super::board::{COARSE_MIN, Deadline, Reserved};
+use super::pool::Shared;
+use super::work::{Ended, Work};
+
+/// The most bytes that are kept of a panic's words.
+const WORDS_MAX: usize = 1_024;
+
+/// What a job has from the worker that runs it.
+pub(super) struct Lent<'a, W: Work> {
+    pub(super) pool: &'a Arc<Shared<W>>,
+    /// The jobs behind this one, which go back when it suspends.
+    pub(super) local: &'a mut VecDeque<W::Job>,
+    /// The worker's slot on the deadline board, if it has needed one yet.
+    pub(super) reserved: &'a mut Option<Reserved>,
+    /// How often the pool had been cut short before the job was begun.
+    pub(super) cuts: usize,
+}
+
+/// A job that was begun. Its work is told how it ended, at the latest when this is dropped.
+pub(super) struct Running<'a, W: Work, F> {
+    lent: Lent<'a, W>,
+    /// Present until the end was told.
+    ticket: Option<W::Ticket>,
+    future: Pin<&'a mut Option<F>>,
+    timer: Pin<&'a mut Option<Sleep>>,
+    limit: Limit,
+}
+
+/// What watches a job's time. Nothing does until it suspends for the first time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    /// It has never been suspended.
+    Unset,
+    /// It has no limit.
+    None,
+    /// The board watches it.
+    Coarse(Deadline),
+    /// Its own timer watches it.
+    Fine,
+}
+
+// Nothing is pinned inside: the future and the timer are pinned where they are.
+impl<W: Work, F> Unpin for Running<'_, W, F> {}
+
+impl<W: Work, F> Future for Running<'_, W, F>
+where
+    F: Future<Output = W::Output>,
+{
+    type Output = Ended<W::Output>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let Some(future) = this.future.as_mut().as_pin_mut() else {
+            return Poll::Ready(Ended::Cut); // polled after its end, which no worker does
+        };
+        match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
+            Ok(Poll::Ready(output)) => Poll::Ready(Ended::Finished(output)),
+            Ok(Poll::Pending) => this.watch(cx),
+            Err(panic) => Poll::Ready(Ended::Panicked(words(panic))),
+        }
+    }
+}
+
+impl<'a, W: Work, F> Running<'a, W, F> {
+    /// Takes over a job's future, which stays where it is pinned, and the place for a timer.
+    #[inline]
+    pub(super) fn new(
+        lent: Lent<'a, W>,
+        ticket: W::Ticket,
+        future: Pin<&'a mut Option<F>>,
+        timer: Pin<&'a mut Option<Sleep>>,
+    ) -> Self {
+        Self {
+            lent,
+            ticket: Some(ticket),
+            future,
+            timer,
+            limit: Limit::Unset,
+        }
+    }
+
+    /// Whether the job was ever suspended.
+    #[inline]
+    pub(super) fn was_suspended(&self) -> bool {
+        self.limit != Limit::Unset
+    }
+
+    /// Sees to it that the suspended job is woken when its time is over or the pool is cut short,
+    /// and ends it if that is so already.
+    fn watch(&mut self, cx: &mut Context<'_>) -> Poll<Ended<W::Output>> {
+        if self.limit == Limit::Unset {
+            self.suspend();
+        }
+        // First the waker, then the looks: who changes something and then wakes is not missed.
+        if let Some(reserved) = &self.lent.reserved {
+            reserved.watch(cx.waker());
+        }
+        if self.lent.pool.cuts() != self.lent.cuts {
+            return Poll::Ready(Ended::Cut);
+        }
+        let timed_out = match (self.limit, &self.lent.reserved) {
+            (Limit::Coarse(deadline), Some(reserved)) => reserved.has_passed(deadline),
+            (Limit::Fine, _) => match self.timer.as_mut().as_pin_mut() {
+                Some(timer) => timer.poll(cx).is_ready(),
+                None => false,
+            },
+            _ => false,
+        };
+        if timed_out {
+            Poll::Ready(Ended::TimedOut)
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// The job suspends for the first time: others may have the jobs behind it, and its time begins.
+    fn suspend(&mut self) {
+        let Lent {
+            pool,
+            local,
+            reserved,
+            ..
+        } = &mut self.lent;
+        if !local.is_empty() {
+            pool.feed.give_back(local);
+            pool.call();
+        }
+        let reserved = reserved.get_or_insert_with(|| pool.board.reserve());
+        self.limit = match pool.work.limit() {
+            None => Limit::None,
+            Some(limit) if limit >= COARSE_MIN => Limit::Coarse(reserved.arm(limit)),
+            Some(limit) => {
+                self.timer.set(Some(sleep(limit)));
+                Limit::Fine
+            }
+        };
+    }
+
+    /// Drops the future and tells the work how the job ended, once.
+    #[inline]
+    pub(super) fn end(&mut self, ended: Ended<W::Output>) {
+        let Some(ticket) = self.ticket.take() else {
+            return;
+        };
+        if let (Limit::Coarse(_), Some(reserved)) = (self.limit, &self.lent.reserved) {
+            reserved.disarm();
+        }
+        // A panic while dropping does not change how the job ended: the work was done or was not.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.future.set(None))) {
+            log("dropping a job's future panicked", panic);
+        }
+        if let Err(panic) =
+            catch_unwind(AssertUnwindSafe(|| self.lent.pool.work.end(ticket, ended)))
+        {
+            log("ending a job panicked", panic);
+        }
+    }
+}
+
+impl<W: Work, F> Drop for Running<'_, W, F> {
+    fn drop(&mut self) {
+        self.end(Ended::Cut);
+    }
+}
+
+/// Writes down a panic that no job's end can carry.
+#[cold]
+pub(super) fn log(what: &'static str, panic: Box<dyn Any + Send>) {
+    tracing::error!(panic = words(panic), "{what}");
+}
+
+/// The words of a panic, cut to a bounded length.
+#[cold]
+fn words(panic: Box<dyn Any + Send>) -> String {
+    let words = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(words), _) => words,
+        (_, Some(words)) => words.as_str(),
+        _ => "a panic without words",
+    };
+    let words = words[..words.floor_char_boundary(WORDS_MAX)].to_owned();
+    // What a panic carries may panic when it is dropped; that it may do once.
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        mem::forget(again);
+    }
+    words
+}

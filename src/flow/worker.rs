@@ -1,0 +1,301 @@
+//! A worker: takes jobs from the feed and runs them, until there are none.
+//!
+//! A worker is one task for many jobs. Three things keep it both fast and fair:
+//!
+//! - **Batches of its own.** While jobs finish without suspending, it takes up to eight at a time
+//!   for the price of one lock. The first job that suspends sends the rest back, so that no job
+//!   waits behind a suspended one.
+//! - **Slices.** After 50 µs of work it lets the other tasks of its thread go first. The clock is
+//!   read once a batch, and only a batch that was quick is followed by a longer one.
+//! - **Lingering.** When traffic is dense it looks for work for another 20 µs before it leaves,
+//!   which saves the 10 µs of waking a worker; at most one does so in a queue and in a runtime.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::yield_now;
+use tokio::time::Instant;
+
+use super::board::Reserved;
+use super::pool::Shared;
+use super::running::{Lent, Running, log};
+use super::wake::Leave;
+use super::work::Work;
+
+/// The most jobs a worker takes at once.
+const BATCH_MAX: usize = 8;
+
+/// The most batches in a slice, whatever the clock says; a paused clock would say nothing.
+const BATCHES_MAX: u32 = 4_096;
+
+/// Activations of a queue's workers that are closer than this make traffic dense.
+const DENSE: Duration = Duration::from_micros(50);
+
+/// The most times a lingering worker looks, whatever the clock says; a paused clock would say
+/// nothing, and never go on while a worker looks.
+const LOOKS_MAX: u32 = 256;
+
+/// One active worker of a pool; it has its place among the active ones from the start, and gives it
+/// back whichever way it ends.
+pub(super) struct Worker<W: Work> {
+    pool: Arc<Shared<W>>,
+    /// Taken and not begun; empty whenever the worker is suspended.
+    local: VecDeque<W::Job>,
+    /// The slot on the deadline board, from the first job that suspends.
+    reserved: Option<Reserved>,
+    pace: Pace,
+    phase: Phase,
+}
+
+/// Where a worker stands with the wake-up protocol.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Started, and has never run.
+    Waking,
+    /// Takes and runs jobs.
+    Working,
+    /// Looks for jobs instead of leaving, until this instant and so many times.
+    Lingering(Instant, u32),
+    /// Has given its place back.
+    Gone,
+}
+
+impl<W: Work> Worker<W> {
+    /// Prepares a worker for the place that [`Wake`](super::wake::Wake) has counted for it.
+    pub(super) fn new(pool: Arc<Shared<W>>) -> Self {
+        let pace = Pace::new(pool.slice);
+        Self {
+            pool,
+            local: VecDeque::new(),
+            reserved: None,
+            pace,
+            phase: Phase::Waking,
+        }
+    }
+
+    /// Works until there is nothing to do.
+    pub(super) async fn run(mut self) {
+        self.pool.wake.enter();
+        self.phase = Phase::Working;
+        let now = Instant::now();
+        self.pace.restart(now);
+        let mut dense = self.pool.was_left_less_than(DENSE, now);
+        loop {
+            if !self.take() {
+                if !self.rest(&mut dense).await {
+                    return;
+                }
+                continue;
+            }
+            let mut suspended = false;
+            while let Some((job, cuts)) = self.next() {
+                suspended |= self.attempt(job, cuts).await;
+            }
+            if suspended {
+                self.pace.suspended();
+            } else if self.pace.is_over(Instant::now) {
+                yield_now().await;
+                self.pace.restart(Instant::now());
+            }
+        }
+    }
+
+    /// Fills the empty `local`, and starts another worker if that leaves work behind. On `false`
+    /// there is nothing to do for this one.
+    #[inline]
+    fn take(&mut self) -> bool {
+        let pool = &self.pool;
+        if pool.wake.is_over() {
+            return false;
+        }
+        let mut more = pool.feed.take(&mut self.local, self.pace.batch);
+        if self.local.is_empty() {
+            return false;
+        }
+        if let Phase::Lingering(..) = self.phase {
+            self.phase = Phase::Working;
+            pool.board.stop_lingering();
+            more |= pool.wake.found(|| pool.feed.has_work());
+        }
+        if more {
+            pool.call();
+        }
+        let taken = catch_unwind(AssertUnwindSafe(|| pool.work.taken(&mut self.local)));
+        if let Err(panic) = taken {
+            log("taking a batch of jobs panicked", panic);
+        }
+        true
+    }
+
+    /// The next job of `local`, and how often the pool had been cut short before it was decided to
+    /// begin it. A worker that is one too many begins no more, and gives back what it has.
+    ///
+    /// Who wants to stop everything sets the workers to 0 and then cuts. Read in this order, either
+    /// the cut is seen as new when the job suspends, or the 0 is seen here.
+    #[inline]
+    fn next(&mut self) -> Option<(W::Job, usize)> {
+        let job = self.local.pop_front()?;
+        let cuts = self.pool.cuts();
+        if !self.pool.wake.is_over() {
+            return Some((job, cuts));
+        }
+        self.local.push_front(job);
+        self.pool.feed.give_back(&mut self.local);
+        None
+    }
+
+    /// Lingers a moment, or leaves. On `true` the worker has to look again.
+    async fn rest(&mut self, dense: &mut bool) -> bool {
+        let pool = &self.pool;
+        let over = pool.wake.is_over();
+        match self.phase {
+            Phase::Lingering(until, looks) if !over && looks > 0 && Instant::now() < until => {
+                self.phase = Phase::Lingering(until, looks - 1);
+                yield_now().await;
+                self.pace.restart(Instant::now());
+                return true;
+            }
+            Phase::Lingering(..) => *dense = false,
+            _ if *dense && !over && pool.board.try_linger() => {
+                if pool.wake.linger() {
+                    self.phase = Phase::Lingering(Instant::now() + pool.linger, LOOKS_MAX);
+                    return true;
+                }
+                pool.board.stop_lingering();
+            }
+            _ => {}
+        }
+        self.leave()
+    }
+
+    /// Gives the place back, unless there is work after all; then answers `true`.
+    fn leave(&mut self) -> bool {
+        let pool = &self.pool;
+        let lingering = matches!(self.phase, Phase::Lingering(..));
+        if lingering {
+            pool.board.stop_lingering();
+        }
+        pool.is_left_now();
+        self.phase = Phase::Gone;
+        match pool.wake.leave(lingering, || pool.feed.has_work()) {
+            Leave::Stayed => {
+                self.phase = Phase::Working;
+                true
+            }
+            Leave::Left { last } => {
+                pool.a_worker_left(last);
+                false
+            }
+        }
+    }
+
+    /// Begins a job and runs it to its end; answers whether it was suspended in between.
+    #[inline]
+    async fn attempt(&mut self, job: W::Job, cuts: usize) -> bool {
+        let Self {
+            pool,
+            local,
+            reserved,
+            ..
+        } = self;
+        let begun = match catch_unwind(AssertUnwindSafe(|| pool.work.begin(job))) {
+            Ok(begun) => begun,
+            Err(panic) => {
+                log("beginning a job panicked", panic);
+                None
+            }
+        };
+        let Some((ticket, future)) = begun else {
+            return false;
+        };
+        let lent = Lent {
+            pool,
+            local,
+            reserved,
+            cuts,
+        };
+        let (future, timer) = (pin!(Some(future)), pin!(None));
+        let mut running = Running::new(lent, ticket, future, timer);
+        let ended = (&mut running).await;
+        running.end(ended);
+        running.was_suspended()
+    }
+}
+
+impl<W: Work> Drop for Worker<W> {
+    /// Gives back what a worker has that its runtime drops half-way.
+    fn drop(&mut self) {
+        if self.phase == Phase::Gone {
+            return;
+        }
+        let pool = &self.pool;
+        pool.feed.give_back(&mut self.local);
+        let lingering = matches!(self.phase, Phase::Lingering(..));
+        if lingering {
+            pool.board.stop_lingering();
+        }
+        // Nobody is called in its place: what was started now would meet the same fate.
+        let last = pool.wake.abandon(self.phase == Phase::Waking, lingering);
+        pool.a_worker_left(last);
+    }
+}
+
+/// How much a worker takes at a time, and when it has worked long enough to let others go first.
+struct Pace {
+    slice: Duration,
+    /// When the slice began and when the last batch ended; unknown after a suspension, during which
+    /// others went first anyway.
+    since: Option<(Instant, Instant)>,
+    batches: u32,
+    /// How many jobs to take next.
+    batch: usize,
+}
+
+impl Pace {
+    fn new(slice: Duration) -> Self {
+        Self {
+            slice,
+            since: None,
+            batches: 0,
+            batch: 1,
+        }
+    }
+
+    /// A new slice begins.
+    fn restart(&mut self, now: Instant) {
+        self.since = Some((now, now));
+        self.batches = 0;
+    }
+
+    /// A job of the batch was suspended.
+    #[inline]
+    fn suspended(&mut self) {
+        self.since = None;
+        self.batch = 1;
+    }
+
+    /// Counts a batch whose jobs all finished at once; answers whether the slice is over.
+    ///
+    /// Only a batch that took a small part of the slice is followed by a longer one, and a slow one
+    /// by a single job. So jobs that burn time end the slice each by itself, and at worst one batch
+    /// of them passes before that is seen.
+    #[inline]
+    fn is_over(&mut self, now: impl FnOnce() -> Instant) -> bool {
+        let now = now();
+        let Some((began, last)) = self.since.replace((now, now)) else {
+            return false;
+        };
+        self.since = Some((began, now));
+        self.batches += 1;
+        let quick = now.saturating_duration_since(last) < self.slice / 4;
+        self.batch = if quick {
+            (self.batch * 2).min(BATCH_MAX)
+        } else {
+            1
+        };
+        now.saturating_duration_since(began) >= self.slice || self.batches >= BATCHES_MAX
+    }
+}
