@@ -38,7 +38,10 @@ struct Stored {
 impl<T> Event<T> {
     /// An event that was published straight into the ring: no store knows it.
     pub fn published(payload: T) -> Self {
-        Self { payload, stored: None }
+        Self {
+            payload,
+            stored: None,
+        }
     }
 
     /// An attempt of a stored event that starts at `started_us`, in microseconds since the epoch.
@@ -49,7 +52,15 @@ impl<T> Event<T> {
         attempt: u16,
         started_us: u64,
     ) -> Self {
-        Self { payload, stored: Some(Stored { envelope, due, attempt, started_us }) }
+        Self {
+            payload,
+            stored: Some(Stored {
+                envelope,
+                due,
+                attempt,
+                started_us,
+            }),
+        }
     }
 
     /// Its identity: the same in every attempt, so it can serve others as an idempotency key. All
@@ -71,7 +82,9 @@ impl<T> Event<T> {
     /// How many attempts there are at most.
     #[must_use]
     pub fn attempts(&self) -> u16 {
-        self.stored.as_ref().map_or(1, |stored| stored.envelope.attempts)
+        self.stored
+            .as_ref()
+            .map_or(1, |stored| stored.envelope.attempts)
     }
 
     /// When this attempt was due; `None` for an event that no store knows.
@@ -91,7 +104,9 @@ impl<T> Event<T> {
     /// Whether it was pushed with a delay.
     #[must_use]
     pub fn is_delayed(&self) -> bool {
-        self.stored.as_ref().is_some_and(|stored| stored.envelope.delayed)
+        self.stored
+            .as_ref()
+            .is_some_and(|stored| stored.envelope.delayed)
     }
 
     /// When it was pushed, by the pusher's clock; `None` for an event that no store knows.
@@ -103,23 +118,33 @@ impl<T> Event<T> {
     /// What it belongs to, if its pusher said so.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
-        self.stored.as_ref().and_then(|stored| stored.envelope.key.as_deref())
+        self.stored
+            .as_ref()
+            .and_then(|stored| stored.envelope.key.as_deref())
     }
 
     /// The value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers().iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers()
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Every header, in the order in which they were set.
     #[must_use]
     pub fn headers(&self) -> &[(String, String)] {
-        self.stored.as_ref().map_or(&[], |stored| &stored.envelope.headers)
+        self.stored
+            .as_ref()
+            .map_or(&[], |stored| &stored.envelope.headers)
     }
 
     /// The same delivery with what `f` makes of its payload.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Event<U> {
-        Event { payload: f(self.payload), stored: self.stored }
+        Event {
+            payload: f(self.payload),
+            stored: self.stored,
+        }
     }
 }

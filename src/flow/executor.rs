@@ -94,11 +94,13 @@ where
         };
         let cx = Context::new(Arc::clone(&self.surroundings));
         let late = ticket.clone().filter(|_| !A::CAN_BE_DROPPED);
-        let future = self.handler.attempt(event, cx, self.options.timeout, move || {
-            if let Some(ticket) = late {
-                self.settle(ticket, Ended::TimedOut);
-            }
-        });
+        let future = self
+            .handler
+            .attempt(event, cx, self.options.timeout, move || {
+                if let Some(ticket) = late {
+                    self.settle(ticket, Ended::TimedOut);
+                }
+            });
         Some((ticket, future))
     }
 
@@ -126,7 +128,11 @@ where
             return None;
         }
         let started_us = self.clock.wall_us();
-        let Job { bucket, fetched_us, delivery } = job;
+        let Job {
+            bucket,
+            fetched_us,
+            delivery,
+        } = job;
         let envelope = delivery.body;
         let mut ticket = Ticket {
             settlement: Settlement {
@@ -141,21 +147,33 @@ where
             attempts: envelope.attempts,
             told: (!A::CAN_BE_DROPPED).then(Arc::default),
         };
-        if envelope.expires.is_some_and(|expires| expires.as_micros() <= started_us) {
-            self.tell(ticket, Verdict::Expire);
+        if envelope
+            .expires
+            .is_some_and(|expires| expires.as_micros() <= started_us)
+        {
+            self.tell(&ticket, Verdict::Expire);
             return None;
         }
         match serde_json::from_slice(envelope.payload.as_bytes()) {
             Ok(payload) => {
                 ticket.settlement.started_us = started_us;
                 let (due, attempt) = (delivery.due, delivery.attempt);
-                Some((Event::stored(payload, envelope, due, attempt, started_us), ticket))
+                Some((
+                    Event::stored(payload, envelope, due, attempt, started_us),
+                    ticket,
+                ))
             }
             Err(error) => {
                 let queue = &self.surroundings.queue;
                 tracing::error!(%queue, id = %delivery.id, %error, "payload does not decode");
                 let error = Some(format!("the payload does not decode: {error}"));
-                self.tell(ticket, Verdict::Bury(Failing { cause: Cause::Undecodable, error }));
+                self.tell(
+                    ticket,
+                    Verdict::Bury(Failing {
+                        cause: Cause::Undecodable,
+                        error,
+                    }),
+                );
                 None
             }
         }
@@ -163,7 +181,11 @@ where
 
     /// Judges how an attempt ended and passes it on, once.
     fn settle(&self, ticket: Ticket, ended: Ended<Attempted>) {
-        if ticket.told.as_ref().is_some_and(|told| told.swap(true, Ordering::Relaxed)) {
+        if ticket
+            .told
+            .as_ref()
+            .is_some_and(|told| told.swap(true, Ordering::Relaxed))
+        {
             return;
         }
         let random = fastrand::f64();
@@ -181,17 +203,26 @@ where
             }
             Verdict::Retry(..) | Verdict::Snooze(_) | Verdict::Expire | Verdict::Release => {}
         }
-        self.tell(ticket, verdict);
+        self.tell(&ticket, verdict);
     }
 
-    fn tell(&self, ticket: Ticket, verdict: Verdict) {
-        let settlement = Settlement { verdict, ..ticket.settlement };
-        self.inbox.add(Input::Ended { bucket: ticket.bucket, settlement });
+    fn tell(&self, ticket: &Ticket, verdict: Verdict) {
+        let settlement = Settlement {
+            verdict,
+            ..ticket.settlement.clone()
+        };
+        self.inbox.add(Input::Ended {
+            bucket: ticket.bucket,
+            settlement,
+        });
     }
 
     /// Hands a delivery back whose handler never started.
     pub(crate) fn hand_back(&self, job: &Job<Arc<Envelope>>) {
-        self.inbox.add(Input::Ended { bucket: job.bucket, settlement: job.release() });
+        self.inbox.add(Input::Ended {
+            bucket: job.bucket,
+            settlement: job.release(),
+        });
     }
 
     /// Nobody keeps an event that was published in memory; the log says that it failed.
@@ -219,7 +250,10 @@ fn judge(
     random: f64,
 ) -> (Verdict, Option<Vec<u8>>) {
     let retry = |cause: Cause, delay: Option<Duration>, error: Option<String>| {
-        let failing = Failing { cause, error: error.map(cut_error) };
+        let failing = Failing {
+            cause,
+            error: error.map(cut_error),
+        };
         if ticket.attempt >= ticket.attempts {
             return Verdict::Bury(failing);
         }

@@ -62,7 +62,10 @@ impl Inbox {
 
     /// Takes all news there is into `news`, which must be empty.
     pub(crate) fn take(&self, news: &mut Vec<News>) {
-        std::mem::swap(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner), news);
+        std::mem::swap(
+            &mut *self.news.lock().unwrap_or_else(PoisonError::into_inner),
+            news,
+        );
     }
 
     fn wake(&self) {
@@ -92,7 +95,8 @@ pub(crate) struct Gate {
 impl Gate {
     /// Handlers may start until then.
     pub(crate) fn fresh(&self, until: Mono) {
-        self.fresh_until.fetch_max(until.as_nanos(), Ordering::Relaxed);
+        self.fresh_until
+            .fetch_max(until.as_nanos(), Ordering::Relaxed);
     }
 
     /// Nothing may start on leases from fetches up to `through`.

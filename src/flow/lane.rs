@@ -95,11 +95,18 @@ where
         let pool = Pool::new(executor, pool_options)
             .map_err(|error| Error::invalid("the ring cannot be made").because(error))?;
         let publisher = Mutex::new(pool.publisher());
-        Ok(Self { pool, publisher, runtime, own_runtime: Mutex::new(own_runtime) })
+        Ok(Self {
+            pool,
+            publisher,
+            runtime,
+            own_runtime: Mutex::new(own_runtime),
+        })
     }
 
     fn publisher(&self) -> MutexGuard<'_, Publisher<Executor<A>>> {
-        self.publisher.lock().unwrap_or_else(PoisonError::into_inner)
+        self.publisher
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hand_back(&self, tasks: impl IntoIterator<Item = Task<A::Payload>>) {
@@ -138,7 +145,10 @@ where
             }
             for task in tasks {
                 if let Task::Stored(job) = task {
-                    inbox.add(Input::Ended { bucket: job.bucket, settlement: job.release() });
+                    inbox.add(Input::Ended {
+                        bucket: job.bucket,
+                        settlement: job.release(),
+                    });
                 }
             }
         });
@@ -180,7 +190,11 @@ where
     A::Payload: DeserializeOwned,
 {
     fn drop(&mut self) {
-        let own = self.own_runtime.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let own = self
+            .own_runtime
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(runtime) = own {
             runtime.shutdown_background(); // a runtime must not be waited for inside another one
         }
@@ -214,9 +228,10 @@ where
         match publisher.try_publish(Task::Published(payload)) {
             Ok(()) => Ok(()),
             Err(Task::Published(payload)) if publisher.is_closed() => Err((payload, stopping())),
-            Err(Task::Published(payload)) => {
-                Err((payload, Error::new(ErrorKind::Full, "the ring is full, try again later")))
-            }
+            Err(Task::Published(payload)) => Err((
+                payload,
+                Error::new(ErrorKind::Full, "the ring is full, try again later"),
+            )),
             Err(Task::Stored(_)) => unreachable!("the task that is given back is the one given"),
         }
     }
@@ -261,7 +276,10 @@ fn own_runtime(queue: &str) -> Result<Runtime> {
         .enable_all()
         .build()
         .map_err(|error| {
-            Error::new(ErrorKind::Unavailable, format!("queue {queue}: no thread of its own"))
-                .because(error)
+            Error::new(
+                ErrorKind::Unavailable,
+                format!("queue {queue}: no thread of its own"),
+            )
+            .because(error)
         })
 }

@@ -1,10 +1,26 @@
-//! The driver: from the ring to a queue's workers.
+//! The driver: does with threads, a runtime, rings and handlers what [`core`](crate::core) decides.
 
+mod attempt;
 pub(crate) mod board;
+mod executor;
 mod feed;
+mod inbox;
+mod lane;
+mod mover;
+mod options;
 pub(crate) mod pool;
+mod registry;
+mod replies;
 pub(crate) mod ring;
 mod running;
+mod start;
 pub(crate) mod wake;
 pub(crate) mod work;
 mod worker;
+
+pub(crate) use lane::{Lane, Port};
+pub use options::{QueueChoices, QueueOptions};
+pub use registry::{Construct, Registration};
+pub(crate) use registry::{Entry, linked};
+pub(crate) use replies::{Answered, Replies};
+pub(crate) use start::{Flow, Setup};

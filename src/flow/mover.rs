@@ -59,7 +59,9 @@ impl Mover {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("duly-mover".into()).spawn(run);
+        let thread = std::thread::Builder::new()
+            .name("duly-mover".into())
+            .spawn(run);
         let thread = thread.map_err(|error| {
             Error::new(ErrorKind::Unavailable, "the mover has no thread").because(error)
         })?;
@@ -145,9 +147,14 @@ impl Mover {
         }
         let inbox = Arc::clone(&self.inbox);
         self.runtime.spawn(async move {
-            let answer = tokio::time::timeout(CALL_TIMEOUT, answer).await.unwrap_or_else(|_| {
-                Err(Error::new(ErrorKind::Unknown, "the store did not answer in time"))
-            });
+            let answer = tokio::time::timeout(CALL_TIMEOUT, answer)
+                .await
+                .unwrap_or_else(|_| {
+                    Err(Error::new(
+                        ErrorKind::Unknown,
+                        "the store did not answer in time",
+                    ))
+                });
             inbox.add(answered(call, answer));
         });
         None

@@ -122,19 +122,28 @@ impl QueueOptions {
         const WEEK: Duration = Duration::from_secs(7 * 86_400);
         let wrong = |what: String| Err(Error::invalid(format!("queue {queue}: {what}")));
         if !(1..=BUCKETS_MAX).contains(&self.buckets) {
-            return wrong(format!("buckets is {}, it is 1 to {BUCKETS_MAX}", self.buckets));
+            return wrong(format!(
+                "buckets is {}, it is 1 to {BUCKETS_MAX}",
+                self.buckets
+            ));
         }
         if self.workers > 65_536 {
             return wrong(format!("workers is {}, it is at most 65536", self.workers));
         }
         if self.timeout.is_zero() || self.timeout > WEEK {
-            return wrong(format!("timeout is {:?}, it is more than 0 and at most 7d", self.timeout));
+            return wrong(format!(
+                "timeout is {:?}, it is more than 0 and at most 7d",
+                self.timeout
+            ));
         }
         if !(1..=1_000).contains(&self.attempts) {
             return wrong(format!("attempts is {}, it is 1 to 1000", self.attempts));
         }
         if !self.ring.is_power_of_two() || !(64..=65_536).contains(&self.ring) {
-            return wrong(format!("ring is {}, it is a power of two from 64 to 65536", self.ring));
+            return wrong(format!(
+                "ring is {}, it is a power of two from 64 to 65536",
+                self.ring
+            ));
         }
         Ok(())
     }

@@ -60,15 +60,21 @@ impl Entry {
         Self::new::<H, _>(annotation, || Blocking(Arc::new(handler)))
     }
 
-    fn new<H, A: Attempt>(
-        annotation: Annotation,
-        make: impl FnOnce() -> A + Send + 'static,
-    ) -> Self
+    fn new<H, A: Attempt>(annotation: Annotation, make: impl FnOnce() -> A + Send + 'static) -> Self
     where
         A::Payload: DeserializeOwned,
     {
         let install = move |parts: Parts| {
-            let Parts { options, surroundings, store, clock, inbox, gates, replies, .. } = parts;
+            let Parts {
+                options,
+                surroundings,
+                store,
+                clock,
+                inbox,
+                gates,
+                replies,
+                ..
+            } = parts;
             let handler = make();
             let executor = Executor {
                 handler,
@@ -83,7 +89,11 @@ impl Entry {
             let lane = HandlerLane::new(executor, &parts.runtime, &parts.board)?;
             Ok(Arc::new(lane) as Arc<dyn Lane>)
         };
-        Self { handler: type_name::<H>(), annotation, install: Box::new(install) }
+        Self {
+            handler: type_name::<H>(),
+            annotation,
+            install: Box::new(install),
+        }
     }
 }
 
@@ -101,7 +111,9 @@ pub struct Registration {
 
 impl fmt::Debug for Registration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registration").field("queue", &self.annotation.queue).finish()
+        f.debug_struct("Registration")
+            .field("queue", &self.annotation.queue)
+            .finish()
     }
 }
 

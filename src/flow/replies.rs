@@ -33,7 +33,11 @@ impl Replies {
     pub(crate) fn wait(self: &Arc<Self>, id: EventId) -> Waiting {
         let (sender, answer) = oneshot::channel();
         self.lock().insert(id, sender);
-        Waiting { replies: Arc::clone(self), id, answer }
+        Waiting {
+            replies: Arc::clone(self),
+            id,
+            answer,
+        }
     }
 
     /// Tells the caller of `id`, if there is one.

@@ -34,13 +34,19 @@ pub(crate) struct Surroundings {
 
 impl fmt::Debug for Surroundings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Surroundings").field("queue", &self.queue).finish_non_exhaustive()
+        f.debug_struct("Surroundings")
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
     }
 }
 
 impl Context {
     pub(crate) fn new(shared: Arc<Surroundings>) -> Self {
-        Self { shared, token: OnceLock::new(), reply: OnceLock::new() }
+        Self {
+            shared,
+            token: OnceLock::new(),
+            reply: OnceLock::new(),
+        }
     }
 
     /// The queue that the event came from.
@@ -59,7 +65,10 @@ impl Context {
     pub fn state<T: Send + Sync + 'static>(&self) -> &T {
         match self.shared.states.get() {
             Some(value) => value,
-            None => panic!("no state of type `{name}`; {ADVICE}", name = type_name::<T>()),
+            None => panic!(
+                "no state of type `{name}`; {ADVICE}",
+                name = type_name::<T>()
+            ),
         }
     }
 
@@ -72,7 +81,10 @@ impl Context {
     pub fn share<T: Send + Sync + 'static>(&self) -> State<T> {
         match self.shared.states.share() {
             Some(value) => State(value),
-            None => panic!("no state of type `{name}`; {ADVICE}", name = type_name::<T>()),
+            None => panic!(
+                "no state of type `{name}`; {ADVICE}",
+                name = type_name::<T>()
+            ),
         }
     }
 
@@ -80,7 +92,9 @@ impl Context {
     /// stop.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
-        self.token.get_or_init(|| self.shared.stop.child_token()).clone()
+        self.token
+            .get_or_init(|| self.shared.stop.child_token())
+            .clone()
     }
 
     /// Whether this attempt has been given up. For blocking handlers, which nobody can stop.
@@ -112,14 +126,11 @@ impl Context {
     /// Another context of the same attempt, for a thread of its own.
     pub(crate) fn fork(&self) -> Self {
         let token = OnceLock::from(self.cancellation());
-        Self { shared: Arc::clone(&self.shared), token, reply: OnceLock::new() }
-    }
-
-    pub(crate) fn adopt_reply(&self, mut other: Self) {
-        if let Some(reply) = other.take_reply() {
-            let _ = self.reply.set(reply); // the first one counts
+        Self {
+            shared: Arc::clone(&self.shared),
+            token,
+            reply: OnceLock::new(),
         }
-        other.token.take();
     }
 }
 

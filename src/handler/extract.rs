@@ -38,19 +38,25 @@ impl States {
     }
 
     pub(crate) fn insert_shared<T: Send + Sync + 'static>(&mut self, value: Arc<T>) -> bool {
-        self.0.insert(TypeId::of::<T>(), (type_name::<T>(), value)).is_some()
+        self.0
+            .insert(TypeId::of::<T>(), (type_name::<T>(), value))
+            .is_some()
     }
 
     /// The value of type `T`.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.0.get(&TypeId::of::<T>()).and_then(|(_, value)| value.downcast_ref())
+        self.0
+            .get(&TypeId::of::<T>())
+            .and_then(|(_, value)| value.downcast_ref())
     }
 
     /// The value of type `T`, to keep.
     #[must_use]
     pub fn share<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        self.0.get(&TypeId::of::<T>()).and_then(|(_, value)| Arc::clone(value).downcast().ok())
+        self.0
+            .get(&TypeId::of::<T>())
+            .and_then(|(_, value)| Arc::clone(value).downcast().ok())
     }
 
     pub(crate) fn has(&self, id: TypeId) -> bool {
@@ -61,6 +67,8 @@ impl States {
 /// Prints the types, never the values.
 impl fmt::Debug for States {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.values().map(|(name, _)| name)).finish()
+        f.debug_set()
+            .entries(self.0.values().map(|(name, _)| name))
+            .finish()
     }
 }

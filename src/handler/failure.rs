@@ -78,7 +78,10 @@ impl Failure {
     }
 
     fn new(ending: Ending, words: impl Into<String>) -> Self {
-        Self { ending, words: Words::Text(words.into()) }
+        Self {
+            ending,
+            words: Words::Text(words.into()),
+        }
     }
 
     pub(crate) fn ending(&self) -> Ending {
@@ -113,7 +116,10 @@ impl fmt::Debug for Failure {
 /// Means *retry by the queue's policy*.
 impl<E: StdError + Send + Sync + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self { ending: Ending::Retry, words: Words::Error(Box::new(error)) }
+        Self {
+            ending: Ending::Retry,
+            words: Words::Error(Box::new(error)),
+        }
     }
 }
 
@@ -167,5 +173,8 @@ impl<T, E: Into<Failure>> FailureExt<T> for Result<T, E> {
 }
 
 fn ending<T, E: Into<Failure>>(result: Result<T, E>, ending: Ending) -> Result<T, Failure> {
-    result.map_err(|error| Failure { ending, ..error.into() })
+    result.map_err(|error| Failure {
+        ending,
+        ..error.into()
+    })
 }

@@ -1,0 +1,165 @@
+//! What `#[delay_event(..)]` may say.
+
+use std::time::Duration;
+
+use proc_macro2::{Span, TokenStream};
+use quote::ToTokens;
+use syn::{
+    Error, Meta, Path, Token, Type, ext::IdentExt, parse::Parser, parse_quote,
+    punctuated::Punctuated,
+};
+
+use crate::{
+    backoff::Backoff,
+    errors::Errors,
+    value::{Isolation, Value},
+};
+
+/// One thing that may be said.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Queue,
+    Buckets,
+    Workers,
+    Timeout,
+    Attempts,
+    Backoff,
+    Ring,
+    Linger,
+    Isolation,
+    Version,
+    Blocking,
+    State,
+    Register,
+    Crate,
+}
+
+/// The keys as they are written, each with the form in which messages show it.
+const KEYS: [(Key, &str, &str); 14] = [
+    (Key::Queue, "queue", "queue = \"order-close\""),
+    (Key::Buckets, "buckets", "buckets = 8"),
+    (Key::Workers, "workers", "workers = 16"),
+    (Key::Timeout, "timeout", "timeout = \"30s\""),
+    (Key::Attempts, "attempts", "attempts = 16"),
+    (Key::Backoff, "backoff", "backoff = \"exp(1s..10m)\""),
+    (Key::Ring, "ring", "ring = 1024"),
+    (Key::Linger, "linger", "linger = \"20us\""),
+    (Key::Isolation, "isolation", "isolation = \"dedicated\""),
+    (Key::Version, "version", "version = 1"),
+    (Key::Blocking, "blocking", "blocking"),
+    (Key::State, "state", "state(Db, Mailer)"),
+    (Key::Register, "register", "register = false"),
+    (Key::Crate, "crate", "crate = my::duly"),
+];
+
+const WEEK: Duration = Duration::from_hours(7 * 24);
+
+/// What the annotation says; `None` where it says nothing.
+pub(crate) struct Attr {
+    pub(crate) queue: Option<String>,
+    pub(crate) buckets: Option<u32>,
+    pub(crate) workers: Option<u32>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) attempts: Option<u32>,
+    pub(crate) backoff: Option<Backoff>,
+    pub(crate) ring: Option<u32>,
+    pub(crate) linger: Option<Duration>,
+    pub(crate) isolation: Isolation,
+    pub(crate) version: Option<u32>,
+    pub(crate) blocking: bool,
+    pub(crate) states: Vec<Type>,
+    pub(crate) register: bool,
+    /// Where the crate `duly` is.
+    pub(crate) krate: Path,
+}
+
+impl Attr {
+    /// Reads what stands between the parentheses; every mistake goes into `errors`.
+    pub(crate) fn parse(args: TokenStream, errors: &mut Errors) -> Self {
+        let mut attr = Self::silent();
+        let said = Punctuated::<Meta, Token![,]>::parse_terminated.parse2(args);
+        let Some(said) = errors.keep(said.map_err(|error| malformed(&error))) else {
+            return attr;
+        };
+
+        let mut seen = Vec::new();
+        for meta in &said {
+            let Some((key, name, form)) = errors.keep(known(meta.path())) else {
+                continue;
+            };
+            if seen.contains(&key) {
+                let message = format!("`{name}` is given twice, keep one");
+                errors.push(Error::new_spanned(meta.path(), message));
+                continue;
+            }
+            seen.push(key);
+            errors.keep(attr.read(key, &Value { name, form, meta }));
+        }
+        if !seen.contains(&Key::Queue) {
+            let message = "missing queue name, add `queue = \"...\"`";
+            errors.push(Error::new(Span::call_site(), message));
+        }
+        attr
+    }
+
+    fn read(&mut self, key: Key, value: &Value<'_>) -> syn::Result<()> {
+        match key {
+            Key::Queue => self.queue = Some(value.queue()?),
+            Key::Buckets => self.buckets = Some(value.integer(1, 1024)?),
+            Key::Workers => self.workers = Some(value.integer(1, 65_536)?),
+            Key::Timeout => self.timeout = Some(value.duration_up_to(WEEK)?),
+            Key::Attempts => self.attempts = Some(value.integer(1, 1000)?),
+            Key::Backoff => self.backoff = Some(value.backoff()?),
+            Key::Ring => self.ring = Some(value.power_of_two(64, 65_536)?),
+            Key::Linger => self.linger = Some(value.duration()?),
+            Key::Isolation => self.isolation = value.isolation()?,
+            Key::Version => self.version = Some(value.integer(0, u32::MAX)?),
+            Key::Blocking => self.blocking = value.flag()?,
+            Key::State => self.states = value.types()?,
+            Key::Register => self.register = value.boolean()?,
+            Key::Crate => self.krate = value.path()?,
+        }
+        Ok(())
+    }
+
+    /// An annotation without a word.
+    fn silent() -> Self {
+        Self {
+            queue: None,
+            buckets: None,
+            workers: None,
+            timeout: None,
+            attempts: None,
+            backoff: None,
+            ring: None,
+            linger: None,
+            isolation: Isolation::Shared,
+            version: None,
+            blocking: false,
+            states: Vec::new(),
+            register: true,
+            krate: parse_quote!(::duly),
+        }
+    }
+}
+
+/// The parser's words, and the form that it looked for in vain.
+fn malformed(error: &Error) -> Error {
+    let form = "queue = \"order-close\", workers = 16";
+    Error::new(error.span(), format!("{error}, write keys as in `{form}`"))
+}
+
+/// The key that `path` names, as written, and its form.
+fn known(path: &Path) -> syn::Result<(Key, &'static str, &'static str)> {
+    let written = path.get_ident().map(|ident| ident.unraw().to_string());
+    if let Some(found) = KEYS
+        .into_iter()
+        .find(|(_, name, _)| written.as_deref() == Some(name))
+    {
+        return Ok(found);
+    }
+    let known = KEYS.map(|(_, name, _)| format!("`{name}`")).join(", ");
+    let written = path.to_token_stream().to_string().replace(' ', "");
+    let message = format!("unknown key `{written}`, expected one of {known}");
+    Err(Error::new_spanned(path, message))
+}

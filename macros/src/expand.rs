@@ -1,0 +1,173 @@
+//! From annotation and item to code.
+
+use std::time::Duration;
+
+use proc_macro2::{Literal, TokenStream};
+use quote::{format_ident, quote};
+use syn::{Error, Generics, Ident, Item, spanned::Spanned};
+
+use crate::{
+    attr::Attr,
+    backoff::{Backoff, Shape},
+    errors::Errors,
+    function, structure,
+    value::Isolation,
+};
+
+/// Expands the annotation; if anything is wrong, the item stays as it was beside its errors, so
+/// that they are the only ones.
+pub(crate) fn expand(args: TokenStream, item: &TokenStream) -> TokenStream {
+    try_expand(args, item.clone()).unwrap_or_else(|error| {
+        let errors = error.into_compile_error();
+        quote! { #item #errors }
+    })
+}
+
+fn try_expand(args: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
+    let mut errors = Errors::default();
+    let attr = Attr::parse(args, &mut errors);
+    let tokens = match syn::parse2(item)? {
+        Item::Struct(item) => structure::expand(&attr, &item, &mut errors),
+        Item::Fn(item) => function::expand(&attr, &item, &mut errors),
+        other => {
+            errors.push(misplaced(&other));
+            TokenStream::new()
+        }
+    };
+    errors.finish()?;
+    Ok(tokens)
+}
+
+fn misplaced(item: &Item) -> Error {
+    let (kind, span) = match item {
+        Item::Enum(item) => ("an enum", item.enum_token.span()),
+        Item::Union(item) => ("a union", item.union_token.span()),
+        Item::Trait(item) => ("a trait", item.trait_token.span()),
+        Item::Impl(item) => ("an `impl`", item.impl_token.span()),
+        Item::Const(item) => ("a constant", item.const_token.span()),
+        Item::Static(item) => ("a static", item.static_token.span()),
+        Item::Type(item) => ("a type alias", item.type_token.span()),
+        Item::Mod(item) => ("a module", item.mod_token.span()),
+        other => ("this item", other.span()),
+    };
+    Error::new(
+        span,
+        format!("`#[delay_event]` belongs on a struct or an `async fn`, not on {kind}"),
+    )
+}
+
+/// `impl Annotated`: what the annotation says, as a constant; `states` may come from arguments too.
+pub(crate) fn annotated(
+    attr: &Attr,
+    ident: &Ident,
+    generics: &Generics,
+    states: &[syn::Type],
+) -> TokenStream {
+    let (krate, queue) = (&attr.krate, &attr.queue);
+    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+    let said = said(attr);
+    let role = format_ident!(
+        "{}",
+        if attr.blocking {
+            "BlockingHandler"
+        } else {
+            "Handler"
+        }
+    );
+    let states = (!states.is_empty()).then(|| {
+        quote! { .states(const { &[#(#krate::__private::StateNeed::of::<#states>()),*] }) }
+    });
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics #krate::__private::Annotated for #ident #ty_generics #where_clause {
+            type Value = <Self as #krate::__private::#role>::Payload;
+            const ANNOTATION: #krate::__private::Annotation =
+                #krate::__private::Annotation::new(#queue) #(#said)* #states;
+        }
+    }
+}
+
+/// A call of the builder for each thing that is said.
+fn said(attr: &Attr) -> Vec<TokenStream> {
+    let krate = &attr.krate;
+    let number = |value| Literal::u32_unsuffixed(value);
+    [
+        attr.buckets
+            .map(number)
+            .map(|value| quote! { .buckets(#value) }),
+        attr.workers
+            .map(number)
+            .map(|value| quote! { .workers(#value) }),
+        attr.timeout
+            .map(duration)
+            .map(|value| quote! { .timeout(#value) }),
+        attr.attempts
+            .map(number)
+            .map(|value| quote! { .attempts(#value) }),
+        attr.backoff
+            .map(|value| policy(krate, value))
+            .map(|value| quote! { .backoff(#value) }),
+        attr.ring.map(number).map(|value| quote! { .ring(#value) }),
+        attr.linger
+            .map(duration)
+            .map(|value| quote! { .linger(#value) }),
+        attr.version
+            .map(number)
+            .map(|value| quote! { .version(#value) }),
+        (attr.isolation == Isolation::Dedicated).then(|| quote! { .dedicated() }),
+        attr.blocking.then(|| quote! { .blocking() }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn duration(value: Duration) -> TokenStream {
+    let secs = Literal::u64_unsuffixed(value.as_secs());
+    let nanos = Literal::u32_unsuffixed(value.subsec_nanos());
+    quote! { ::core::time::Duration::new(#secs, #nanos) }
+}
+
+fn policy(krate: &syn::Path, backoff: Backoff) -> TokenStream {
+    let shape = match backoff.shape {
+        Shape::Fixed(delay) => {
+            let delay = duration(delay);
+            quote! { fixed(#delay) }
+        }
+        Shape::Linear(step, max) => {
+            let (step, max) = (duration(step), duration(max));
+            quote! { linear(#step, #max) }
+        }
+        Shape::Exponential(first, max) => {
+            let (first, max) = (duration(first), duration(max));
+            quote! { exponential(#first, #max) }
+        }
+    };
+    let jitter = (backoff.jitter > 0).then(|| {
+        let percent = Literal::u8_unsuffixed(backoff.jitter);
+        quote! { .jitter(#percent) }
+    });
+    quote! { #krate::__private::RetryPolicy::#shape #jitter }
+}
+
+/// The registration, by which the bus finds the handler, and how it makes one.
+pub(crate) fn registered(attr: &Attr, ident: &Ident, made: &TokenStream) -> TokenStream {
+    let krate = &attr.krate;
+    let kind = if attr.blocking {
+        quote! { blocking }
+    } else {
+        quote! { of }
+    };
+    quote! {
+        #[automatically_derived]
+        impl #krate::__private::Construct for #ident {
+            fn construct() -> Self {
+                #made
+            }
+        }
+
+        #krate::__private::inventory::submit! {
+            #krate::__private::Registration::#kind::<#ident>()
+        }
+    }
+}

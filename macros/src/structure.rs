@@ -1,0 +1,31 @@
+//! `#[delay_event]` on a struct: the struct as it was, its annotation and its registration.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::{Error, ItemStruct};
+
+use crate::{attr::Attr, errors::Errors, expand};
+
+pub(crate) fn expand(attr: &Attr, item: &ItemStruct, errors: &mut Errors) -> TokenStream {
+    let (krate, ident, generics) = (&attr.krate, &item.ident, &item.generics);
+    if attr.register && !generics.params.is_empty() {
+        errors.push(Error::new_spanned(
+            generics,
+            "a generic handler is many handlers, say `register = false` and register each of them",
+        ));
+    }
+    let annotated = expand::annotated(attr, ident, generics, &attr.states);
+    let registered = attr.register.then(|| {
+        let made = if item.fields.is_empty() {
+            quote! { Self {} }
+        } else {
+            quote_spanned! { ident.span() => <#ident as #krate::__private::ByDefault>::by_default() }
+        };
+        expand::registered(attr, ident, &made)
+    });
+    quote! {
+        #item
+        #annotated
+        #registered
+    }
+}

@@ -1,0 +1,238 @@
+//! Starting and stopping the flow of events through this process.
+
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use crate::core::node::Node;
+use crate::core::options::NodeOptions;
+use crate::core::step::Input;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketId, BucketKey, QueueName};
+use crate::flow::board::Board;
+use crate::flow::inbox::{Gate, Inbox};
+use crate::flow::lane::{Lane, Port};
+use crate::flow::mover::Mover;
+use crate::flow::options::QueueOptions;
+use crate::flow::registry::{Entry, Parts};
+use crate::flow::replies::Replies;
+use crate::handler::{States, Surroundings};
+use crate::record::NodeId;
+use crate::store::{Store, Watcher};
+use crate::time::Clock;
+
+/// How long handlers that were told to stop have before they are cut.
+const LAST_WORDS: Duration = Duration::from_millis(50);
+
+/// What a flow is started with.
+pub(crate) struct Setup {
+    pub(crate) id: NodeId,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) states: Arc<States>,
+    pub(crate) node: NodeOptions,
+    pub(crate) handlers: Vec<(QueueName, Arc<QueueOptions>, Entry)>,
+    pub(crate) replies: Arc<Replies>,
+    /// Whether time is virtual, so that the mover must be a task of the runtime.
+    pub(crate) virtual_time: bool,
+}
+
+/// The running flow of events through this process: one mover, and a lane for each queue.
+pub(crate) struct Flow {
+    lanes: BTreeMap<QueueName, Served>,
+    inbox: Arc<Inbox>,
+    /// Cancelled when the node has stopped.
+    stopped: CancellationToken,
+    /// Cancelled to end the mover at once.
+    abandoned: CancellationToken,
+    /// Tells handlers to give up.
+    stop: CancellationToken,
+}
+
+struct Served {
+    lane: Arc<dyn Lane>,
+    place: usize,
+    options: Arc<QueueOptions>,
+}
+
+impl Flow {
+    /// Makes the lanes and starts the mover.
+    ///
+    /// # Errors
+    ///
+    /// When a lane or the mover's thread cannot be had, or the store cannot be read.
+    pub(crate) async fn start(setup: Setup) -> Result<Self> {
+        let Setup {
+            id,
+            store,
+            clock,
+            states,
+            node: options,
+            handlers,
+            replies,
+            virtual_time,
+        } = setup;
+        let runtime = Handle::current();
+        let board = Board::new(runtime.clone());
+        let inbox = Arc::new(Inbox::default());
+        let stop = CancellationToken::new();
+
+        let mut node = Node::new(id, options);
+        let mut places = HashMap::new();
+        let known = store.buckets().await?;
+        for (queue, options, _) in &handlers {
+            let place = node.add_queue(if options.workers == 0 {
+                0
+            } else {
+                options.ring
+            });
+            let now_used = (0..options.buckets).map(BucketId);
+            let once_used = known
+                .iter()
+                .filter(|key| key.queue == *queue)
+                .map(|key| key.bucket);
+            for bucket in now_used.chain(once_used) {
+                let key = BucketKey::new(queue.clone(), bucket);
+                if !places.contains_key(&key) {
+                    places.insert(key.clone(), node.add_bucket(place, key));
+                }
+            }
+        }
+        let gates: Arc<[Gate]> = places.iter().map(|_| Gate::default()).collect();
+        inbox.serves(places);
+
+        let mut lanes = BTreeMap::new();
+        let mut in_order = Vec::new();
+        for (place, (queue, options, entry)) in handlers.into_iter().enumerate() {
+            let parts = Parts {
+                options: Arc::clone(&options),
+                surroundings: Arc::new(Surroundings {
+                    queue: queue.clone(),
+                    states: Arc::clone(&states),
+                    stop: stop.clone(),
+                }),
+                store: Arc::clone(&store),
+                clock: Arc::clone(&clock),
+                inbox: Arc::clone(&inbox),
+                gates: Arc::clone(&gates),
+                replies: Arc::clone(&replies),
+                runtime: runtime.clone(),
+                board: Arc::clone(&board),
+            };
+            let lane = (entry.install)(parts)?;
+            in_order.push(Arc::clone(&lane));
+            lanes.insert(
+                queue,
+                Served {
+                    lane,
+                    place,
+                    options,
+                },
+            );
+        }
+
+        store.watch(Arc::clone(&inbox) as Arc<dyn Watcher>);
+        let (stopped, abandoned) = (CancellationToken::new(), CancellationToken::new());
+        let mover = Mover {
+            node,
+            store,
+            clock,
+            lanes: in_order,
+            gates,
+            inbox: Arc::clone(&inbox),
+            runtime,
+            stopped: stopped.clone(),
+            abandoned: abandoned.clone(),
+        };
+        if virtual_time {
+            mover.spawn_task();
+        } else {
+            mover.spawn_thread()?;
+        }
+        Ok(Self {
+            lanes,
+            inbox,
+            stopped,
+            abandoned,
+            stop,
+        })
+    }
+
+    /// Where values of type `T` go straight into the ring of `queue`, if this process consumes it.
+    pub(crate) fn port<T: 'static>(&self, queue: &QueueName) -> Option<Arc<dyn Port<T>>> {
+        let port: Box<dyn Any> = Arc::clone(&self.lanes.get(queue)?.lane).port();
+        port.downcast().ok().map(|port| *port)
+    }
+
+    /// Lets so many handlers of `queue` run at once; 0 pauses it.
+    pub(crate) fn set_workers(&self, queue: &QueueName, workers: usize) -> Result<()> {
+        let Some(served) = self.lanes.get(queue) else {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("queue {queue} has no handler in this process"),
+            ));
+        };
+        served.lane.set_workers(workers);
+        let capacity = if workers == 0 { 0 } else { served.options.ring };
+        self.inbox.add(Input::Resized {
+            queue: served.place,
+            capacity,
+        });
+        Ok(())
+    }
+
+    /// Each queue with how many events wait in its ring, how many workers are active, and how many
+    /// there may be.
+    pub(crate) fn load(&self) -> impl Iterator<Item = (&QueueName, usize, usize, usize)> {
+        self.lanes.iter().map(|(queue, served)| {
+            let (queued, active) = served.lane.load();
+            (queue, queued, active, served.lane.workers())
+        })
+    }
+
+    /// Fetches nothing more, lets handlers finish for as long as `grace`, hands back what never
+    /// started and settles everything that ended; answers whether all of that was done in time.
+    pub(crate) async fn stop(self, grace: Duration) -> bool {
+        self.inbox.add(Input::Stop);
+        let stops: Vec<_> = self
+            .lanes
+            .values()
+            .map(|served| Arc::clone(&served.lane).stop())
+            .collect();
+        let mut finished = futures_util::future::join_all(stops);
+        if tokio::time::timeout(grace, &mut finished).await.is_err() {
+            self.stop.cancel();
+            if tokio::time::timeout(LAST_WORDS, &mut finished)
+                .await
+                .is_err()
+            {
+                for served in self.lanes.values() {
+                    served.lane.cut();
+                }
+                // What suspends is gone now; only what blocks its thread is not waited for.
+                let _ = tokio::time::timeout(LAST_WORDS, finished).await;
+            }
+        }
+        let settled = tokio::time::timeout(grace.max(SETTLE_MIN), self.stopped.cancelled()).await;
+        settled.is_ok()
+    }
+}
+
+/// However short the grace, outcomes have this long to reach the store.
+const SETTLE_MIN: Duration = Duration::from_secs(2);
+
+/// A flow that is dropped ends at once and waits for nothing; the leases run out by themselves.
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.abandoned.cancel();
+        self.inbox.add(Input::Stop); // wakes the mover, so that it sees that it is abandoned
+        for served in self.lanes.values() {
+            served.lane.cut();
+        }
+    }
+}

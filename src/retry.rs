@@ -1,0 +1,310 @@
+//! When a failed attempt is tried again.
+
+use std::{error, fmt, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::duration;
+
+/// The delay after attempt *n*: a pure function that owns no clock and no random numbers.
+///
+/// Attempts count from 1, so `delay_after(1, _)` is how long an event waits after its first
+/// failure. Whether there is another attempt at all is not decided here but by the number of
+/// attempts an event is allowed.
+///
+/// | text | delays | made by |
+/// |---|---|---|
+/// | `fixed(5s)` | 5 s each time | [`fixed`](Self::fixed) |
+/// | `linear(1s..1m)` | 1 s, 2 s, 3 s, … 60 s | [`linear`](Self::linear) |
+/// | `exp(1s..10m)` | 1 s, 2 s, 4 s, … 600 s | [`exponential`](Self::exponential) |
+///
+/// Each may end in a jitter, as in `exp(1s..10m, jitter 20%)`. The text is what the annotation,
+/// settings files, [`FromStr`], [`Display`](fmt::Display) and serde speak; durations in it are
+/// those of [`duration`].
+///
+/// The default is `exp(1s..10m, jitter 10%)`: quick enough for a hiccup, slow enough for an
+/// outage, and a crowd that failed together does not come back together.
+///
+/// # Examples
+///
+/// ```
+/// use duly::retry::RetryPolicy;
+/// use std::time::Duration;
+///
+/// let policy: RetryPolicy = "exp(1s..10m)".parse()?;
+/// assert_eq!(policy, RetryPolicy::exponential(Duration::from_secs(1), Duration::from_mins(10)));
+/// assert_eq!(policy.delay_after(1, 0.0), Duration::from_secs(1));
+/// assert_eq!(policy.delay_after(4, 0.0), Duration::from_secs(8));
+/// assert_eq!(policy.delay_after(1_000, 0.0), Duration::from_mins(10));
+/// assert_eq!(RetryPolicy::default().to_string(), "exp(1s..10m, jitter 10%)");
+/// # Ok::<(), duly::retry::ParseRetryError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    shape: Shape,
+    jitter_percent: u8,
+}
+
+/// How the delay grows with the attempts, before jitter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Fixed(Duration),
+    Linear { step: Duration, max: Duration },
+    Exponential { first: Duration, max: Duration },
+}
+
+impl RetryPolicy {
+    /// The same delay after every attempt; zero means at once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::retry::RetryPolicy;
+    /// # use std::time::Duration;
+    /// let policy = RetryPolicy::fixed(Duration::from_secs(5));
+    /// assert_eq!(policy.delay_after(9, 0.0), Duration::from_secs(5));
+    /// assert_eq!(policy.to_string(), "fixed(5s)");
+    /// ```
+    #[must_use]
+    pub const fn fixed(delay: Duration) -> Self {
+        Self::of(Shape::Fixed(delay))
+    }
+
+    /// `step` after the first attempt and one `step` more after each, never more than `max`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::retry::RetryPolicy;
+    /// # use std::time::Duration;
+    /// let policy = RetryPolicy::linear(Duration::from_secs(20), Duration::from_secs(60));
+    /// let delays = [1, 2, 3, 4].map(|attempt| policy.delay_after(attempt, 0.0).as_secs());
+    /// assert_eq!(delays, [20, 40, 60, 60]);
+    /// ```
+    #[must_use]
+    pub const fn linear(step: Duration, max: Duration) -> Self {
+        Self::of(Shape::Linear { step, max })
+    }
+
+    /// `first` after the first attempt and twice as long after each, never more than `max`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::retry::RetryPolicy;
+    /// # use std::time::Duration;
+    /// let policy = RetryPolicy::exponential(Duration::from_secs(1), Duration::from_secs(5));
+    /// let delays = [1, 2, 3, 4].map(|attempt| policy.delay_after(attempt, 0.0).as_secs());
+    /// assert_eq!(delays, [1, 2, 4, 5]);
+    /// ```
+    #[must_use]
+    pub const fn exponential(first: Duration, max: Duration) -> Self {
+        Self::of(Shape::Exponential { first, max })
+    }
+
+    /// Shortens each delay by a random part of up to `percent` of it. Default: 0.
+    ///
+    /// Jitter only ever shortens, so a delay stays within its cap. More than 100 counts as 100.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::retry::RetryPolicy;
+    /// # use std::time::Duration;
+    /// let policy = RetryPolicy::fixed(Duration::from_secs(10)).jitter(20);
+    /// assert_eq!(policy.delay_after(1, 0.0), Duration::from_secs(10));
+    /// assert_eq!(policy.delay_after(1, 0.5), Duration::from_secs(9));
+    /// assert_eq!(policy.delay_after(1, 1.0), Duration::from_secs(8));
+    /// ```
+    #[must_use]
+    pub const fn jitter(self, percent: u8) -> Self {
+        let jitter_percent = if percent > 100 { 100 } else { percent };
+        Self {
+            jitter_percent,
+            ..self
+        }
+    }
+
+    /// How long to wait after the failure of `attempt`, which counts from 1.
+    ///
+    /// `random` is a number from 0 to 1 of the caller's choosing and only matters with
+    /// [`jitter`](Self::jitter); one outside is taken to the nearer end, NaN to 0. The same
+    /// arguments always give the same delay. Nothing overflows: a delay that would is the cap.
+    /// Attempt 0, which does not happen, is taken for the first.
+    #[must_use]
+    pub fn delay_after(&self, attempt: u16, random: f64) -> Duration {
+        let failed = u128::from(attempt.max(1));
+        let nanos = match self.shape {
+            Shape::Fixed(delay) => delay.as_nanos(),
+            Shape::Linear { step, max } => {
+                step.as_nanos().saturating_mul(failed).min(max.as_nanos())
+            }
+            Shape::Exponential { first, max } => {
+                let factor = 1_u128
+                    .checked_shl(u32::from(attempt.max(1)) - 1)
+                    .unwrap_or(u128::MAX);
+                first.as_nanos().saturating_mul(factor).min(max.as_nanos())
+            }
+        };
+        Duration::from_nanos_u128(nanos - nanos * self.cut(random) / BILLION)
+    }
+
+    /// The part that jitter takes away, in billionths.
+    fn cut(&self, random: f64) -> u128 {
+        // A float that is NaN casts to 0.
+        let random = (random.clamp(0.0, 1.0) * BILLION as f64) as u128;
+        random * u128::from(self.jitter_percent) / 100
+    }
+
+    const fn of(shape: Shape) -> Self {
+        Self {
+            shape,
+            jitter_percent: 0,
+        }
+    }
+}
+
+const BILLION: u128 = 1_000_000_000;
+
+impl Default for RetryPolicy {
+    /// `exp(1s..10m, jitter 10%)`.
+    fn default() -> Self {
+        Self::exponential(Duration::from_secs(1), Duration::from_mins(10)).jitter(10)
+    }
+}
+
+impl fmt::Display for RetryPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = duration::format;
+        match self.shape {
+            Shape::Fixed(delay) => write!(f, "fixed({}", text(delay))?,
+            Shape::Linear { step, max } => write!(f, "linear({}..{}", text(step), text(max))?,
+            Shape::Exponential { first, max } => write!(f, "exp({}..{}", text(first), text(max))?,
+        }
+        match self.jitter_percent {
+            0 => f.write_str(")"),
+            percent => write!(f, ", jitter {percent}%)"),
+        }
+    }
+}
+
+impl FromStr for RetryPolicy {
+    type Err = ParseRetryError;
+
+    /// Reads the text of [`RetryPolicy`], such as `exp(1s..10m, jitter 20%)`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ParseRetryError`] for an unknown form, a malformed duration, a range that starts
+    /// at zero or ends before it starts, or a jitter that is not a whole percentage up to 100.
+    fn from_str(text: &str) -> Result<Self, ParseRetryError> {
+        read(text).map_err(|message| ParseRetryError { message })
+    }
+}
+
+impl Serialize for RetryPolicy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for RetryPolicy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
+    }
+}
+
+/// Why a text is not a [`RetryPolicy`]; says what was wrong and what would be right.
+///
+/// # Examples
+///
+/// ```
+/// use duly::retry::RetryPolicy;
+///
+/// assert_eq!(
+///     "exp(10m..1s)".parse::<RetryPolicy>().unwrap_err().to_string(),
+///     "backoff `exp(10m..1s)` ends before it starts, write the shorter delay first",
+/// );
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseRetryError {
+    message: String,
+}
+
+impl fmt::Display for ParseRetryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl error::Error for ParseRetryError {}
+
+fn read(text: &str) -> Result<RetryPolicy, String> {
+    let Some((form, inside)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) else {
+        return Err(unknown(text));
+    };
+    let (delays, jitter) = match inside.split_once(',') {
+        Some((delays, jitter)) => (delays.trim(), percent(text, jitter.trim())?),
+        None => (inside.trim(), 0),
+    };
+    let policy = match form {
+        "fixed" if delays.contains("..") => {
+            return Err(format!(
+                "backoff `{text}` has a range, write one delay, as in `fixed(5s)`"
+            ));
+        }
+        "fixed" => RetryPolicy::fixed(delay(delays)?),
+        "linear" => {
+            let (step, max) = range(text, delays)?;
+            RetryPolicy::linear(step, max)
+        }
+        "exp" => {
+            let (first, max) = range(text, delays)?;
+            RetryPolicy::exponential(first, max)
+        }
+        _ => return Err(unknown(text)),
+    };
+    Ok(policy.jitter(jitter))
+}
+
+fn unknown(text: &str) -> String {
+    format!("unknown backoff `{text}`, expected `fixed(5s)`, `linear(1s..1m)` or `exp(1s..10m)`")
+}
+
+fn delay(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|error| error.to_string())
+}
+
+fn range(text: &str, delays: &str) -> Result<(Duration, Duration), String> {
+    let Some((first, max)) = delays.split_once("..") else {
+        return Err(format!(
+            "backoff `{text}` has no range, write its first and its longest delay, as in `1s..10m`"
+        ));
+    };
+    let (first, max) = (delay(first.trim())?, delay(max.trim())?);
+    if first.is_zero() {
+        return Err(format!(
+            "backoff `{text}` starts at zero, write a longer delay, or `fixed(0s)` to retry at once"
+        ));
+    }
+    if max < first {
+        return Err(format!(
+            "backoff `{text}` ends before it starts, write the shorter delay first"
+        ));
+    }
+    Ok((first, max))
+}
+
+fn percent(text: &str, jitter: &str) -> Result<u8, String> {
+    jitter
+        .strip_prefix("jitter ")
+        .and_then(|percent| percent.trim_start().strip_suffix('%'))
+        .filter(|percent| percent.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|percent| percent.parse().ok())
+        .filter(|percent| *percent <= 100)
+        .ok_or_else(|| {
+            format!("backoff `{text}` has `{jitter}` after the comma, expected a whole percentage up to 100, as in `jitter 20%`")
+        })
+}

@@ -1,0 +1,18 @@
+use duly::delay_event;
+
+#[delay_event(queue = "a", backoff = "exponential(1s..10m)")]
+struct Unknown;
+
+#[delay_event(queue = "a", backoff = "exp(10m..1s)")]
+struct Backwards;
+
+#[delay_event(queue = "a", backoff = "linear(1s)")]
+struct NoRange;
+
+#[delay_event(queue = "a", backoff = "fixed(5)")]
+struct NoUnit;
+
+#[delay_event(queue = "a", backoff = "exp(1s..10m, jitter 120%)")]
+struct Jitter;
+
+fn main() {}

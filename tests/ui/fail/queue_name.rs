@@ -1,0 +1,15 @@
+use duly::delay_event;
+
+#[delay_event(queue = "")]
+struct Empty;
+
+#[delay_event(queue = "order close")]
+struct Space;
+
+#[delay_event(queue = "-order")]
+struct Start;
+
+#[delay_event(queue = "ooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooo")]
+struct Long;
+
+fn main() {}

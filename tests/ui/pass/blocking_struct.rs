@@ -1,0 +1,16 @@
+//! A struct whose handler blocks.
+
+use duly::{BlockingHandler, Context, Event, Failure, delay_event};
+
+#[delay_event(queue = "report", blocking, isolation = "shared")]
+struct Report;
+
+impl BlockingHandler for Report {
+    type Payload = String;
+
+    fn handle(&self, _event: Event<String>, _cx: &Context) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+fn main() {}
