@@ -168,7 +168,7 @@ where
                 tracing::error!(%queue, id = %delivery.id, %error, "payload does not decode");
                 let error = Some(format!("the payload does not decode: {error}"));
                 self.tell(
-                    ticket,
+                    &ticket,
                     Verdict::Bury(Failing {
                         cause: Cause::Undecodable,
                         error,
