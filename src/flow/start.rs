@@ -168,6 +168,11 @@ impl Flow {
         port.downcast().ok().map(|port| *port)
     }
 
+    /// Whether this process has a handler for `queue`.
+    pub(crate) fn serves(&self, queue: &QueueName) -> bool {
+        self.lanes.contains_key(queue)
+    }
+
     /// Lets so many handlers of `queue` run at once; 0 pauses it.
     pub(crate) fn set_workers(&self, queue: &QueueName, workers: usize) -> Result<()> {
         let Some(served) = self.lanes.get(queue) else {
