@@ -38,7 +38,10 @@ impl Bus {
         let mut sum = Stats::default();
         for bucket in self.inner.buckets_of(&QueueName::new(queue)?).await? {
             match self.inner.store.apply(&bucket, StoreOp::Stats).await? {
-                Answer { reply: Reply::Stats(stats), .. } => sum += stats,
+                Answer {
+                    reply: Reply::Stats(stats),
+                    ..
+                } => sum += stats,
                 Answer { reply, .. } => return Err(unexpected(&reply)),
             }
         }
@@ -70,7 +73,9 @@ impl Bus {
     pub fn set_workers(&self, queue: &str, workers: usize) -> Result<()> {
         let queue = QueueName::new(queue)?;
         if workers > 65_536 {
-            return Err(Error::invalid(format!("workers is {workers}, it is at most 65536")));
+            return Err(Error::invalid(format!(
+                "workers is {workers}, it is at most 65536"
+            )));
         }
         match self.inner.flow().as_ref() {
             Some(flow) => flow.set_workers(&queue, workers),
@@ -109,13 +114,23 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 continue;
             }
             let after = after.filter(|id| id.bucket() == bucket.bucket);
-            let peek = StoreOp::Peek { state: State::Dead, after, limit: limit - items.len() };
+            let peek = StoreOp::Peek {
+                state: State::Dead,
+                after,
+                limit: limit - items.len(),
+            };
             match self.inner.store.apply(&bucket, peek).await? {
-                Answer { reply: Reply::Peeked(peeked), .. } => items.extend(peeked),
+                Answer {
+                    reply: Reply::Peeked(peeked),
+                    ..
+                } => items.extend(peeked),
                 Answer { reply, .. } => return Err(unexpected(&reply)),
             }
         }
-        let next = items.last().filter(|_| items.len() == limit).map(|last| last.id);
+        let next = items
+            .last()
+            .filter(|_| items.len() == limit)
+            .map(|last| last.id);
         Ok(Page { items, next })
     }
 
@@ -137,7 +152,11 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         self.by_bucket(ids, |ids| StoreOp::Drop { ids }).await
     }
 
-    async fn by_bucket(&self, ids: &[EventId], op: impl Fn(Vec<EventId>) -> StoreOp) -> Result<usize> {
+    async fn by_bucket(
+        &self,
+        ids: &[EventId],
+        op: impl Fn(Vec<EventId>) -> StoreOp,
+    ) -> Result<usize> {
         let mut sorted = ids.to_vec();
         sorted.sort_unstable_by_key(|id| id.bucket());
         let batches = sorted

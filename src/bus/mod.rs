@@ -82,13 +82,21 @@ struct Owner(Arc<Inner>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        drop(self.0.flow.write().unwrap_or_else(PoisonError::into_inner).take());
+        drop(
+            self.0
+                .flow
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
     }
 }
 
 impl fmt::Debug for Bus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bus").field("store", &self.inner.store).finish_non_exhaustive()
+        f.debug_struct("Bus")
+            .field("store", &self.inner.store)
+            .finish_non_exhaustive()
     }
 }
 
@@ -160,7 +168,12 @@ impl Bus {
     /// its thread, a store that does not answer): these events are handled again. Or what the
     /// store answers to being closed.
     pub async fn shutdown(&self, grace: Duration) -> Result<()> {
-        let flow = self.inner.flow.write().unwrap_or_else(PoisonError::into_inner).take();
+        let flow = self
+            .inner
+            .flow
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         let settled = match flow {
             Some(flow) => flow.stop(grace).await,
             None => true,
@@ -177,7 +190,10 @@ impl Bus {
 
     /// The same bus, seen from inside: it does not keep the bus running.
     fn from_inside(inner: Arc<Inner>) -> Self {
-        Self { inner, _owner: None }
+        Self {
+            inner,
+            _owner: None,
+        }
     }
 }
 

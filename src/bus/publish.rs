@@ -69,7 +69,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         }
         let flow = self.inner.flow();
         let Some(flow) = flow.as_ref() else {
-            return Err(Error::closed("the bus is stopping and takes no more events"));
+            return Err(Error::closed(
+                "the bus is stopping and takes no more events",
+            ));
         };
         let Some(port) = flow.port::<T>(&self.name) else {
             return Err(Error::new(

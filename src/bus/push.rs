@@ -7,9 +7,7 @@ use futures_util::future::try_join_all;
 use serde::Serialize;
 
 use crate::bus::queue::{Queue, unexpected};
-use crate::core::op::{
-    Answer, BATCH_MAX, NewEvent, PushVerdict, Pushed, Reply, StoreOp, Unique,
-};
+use crate::core::op::{Answer, BATCH_MAX, NewEvent, PushVerdict, Pushed, Reply, StoreOp, Unique};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, Envelope, EventId, Headers, Late, Payload};
 use crate::store::Durability;
@@ -195,9 +193,13 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// As [`Queue::push`]; [`ErrorKind::Conflict`] when its id belongs to another payload, or is
     /// older than what the store remembers of finished events.
     pub async fn send(self) -> Result<Receipt> {
-        let Self { queue, .. } = &self;
+        let queue = self.queue;
         let now = queue.inner.clock.now();
-        let text = self.unique.as_ref().map(|(key, _)| key).or(self.key.as_ref());
+        let text = self
+            .unique
+            .as_ref()
+            .map(|(key, _)| key)
+            .or(self.key.as_ref());
         let id = match (self.id, text) {
             (Some(id), _) => id,
             (None, Some(text)) => queue.id_in(BucketId::of_text(text, queue.options.buckets)),
@@ -205,7 +207,9 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         };
         let attempts = self.attempts.unwrap_or(queue.options.attempts);
         if !(1..=1_000).contains(&attempts) {
-            return Err(Error::invalid(format!("attempts is {attempts}, it is 1 to 1000")));
+            return Err(Error::invalid(format!(
+                "attempts is {attempts}, it is 1 to 1000"
+            )));
         }
         let envelope = Envelope {
             pushed: now,
@@ -271,7 +275,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         for (payloads, turn) in encoded.chunks(chunk).zip(0_u16..) {
             // No overflow: a push has at most PUSH_MANY_MAX / CHUNK_MIN batches, a queue 1,024 buckets.
             let bucket = BucketId((first + turn) % self.options.buckets);
-            let events = payloads.iter().map(|payload| self.plain_event(bucket, now, payload, when));
+            let events = payloads
+                .iter()
+                .map(|payload| self.plain_event(bucket, now, payload, when));
             batches.push(self.push_batch(bucket, events.collect()));
         }
         try_join_all(batches).await?.into_iter().flatten().collect()
@@ -292,7 +298,11 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             version: self.options.version,
             ..Envelope::new(id, self.name.clone(), payload.clone())
         };
-        NewEvent { envelope: Arc::new(envelope), when, on_taken: Unique::Keep }
+        NewEvent {
+            envelope: Arc::new(envelope),
+            when,
+            on_taken: Unique::Keep,
+        }
     }
 
     /// Pushes a batch into one bucket.
@@ -303,10 +313,17 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ) -> Result<Vec<Result<Receipt>>> {
         let ids: Vec<_> = events.iter().map(|event| event.envelope.id).collect();
         let bucket = BucketKey::new(self.name.clone(), bucket);
-        let answer = self.inner.store.apply(&bucket, StoreOp::Push(events)).await?;
+        let answer = self
+            .inner
+            .store
+            .apply(&bucket, StoreOp::Push(events))
+            .await?;
         let durability = self.inner.store.durability();
         match answer {
-            Answer { reply: Reply::Pushed(pushed), .. } if pushed.len() == ids.len() => Ok(ids
+            Answer {
+                reply: Reply::Pushed(pushed),
+                ..
+            } if pushed.len() == ids.len() => Ok(ids
                 .into_iter()
                 .zip(pushed)
                 .map(|(id, pushed)| receipt(id, pushed, durability))
@@ -330,7 +347,12 @@ fn receipt(id: EventId, pushed: Pushed, durability: Durability) -> Result<Receip
                  can know whether it is new; push with a new id"
             ),
         )),
-        _ => Ok(Receipt { id, due, durability, verdict }),
+        _ => Ok(Receipt {
+            id,
+            due,
+            durability,
+            verdict,
+        }),
     }
 }
 

@@ -62,7 +62,13 @@ impl<T> fmt::Debug for Queue<T> {
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     pub(super) fn new(inner: Arc<Inner>, name: QueueName) -> Self {
         let options = inner.options(&name);
-        Self { inner, name, options, port: OnceLock::new(), payload: PhantomData }
+        Self {
+            inner,
+            name,
+            options,
+            port: OnceLock::new(),
+            payload: PhantomData,
+        }
     }
 
     /// The queue's name.
@@ -164,8 +170,11 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 
     pub(super) fn encode(&self, payload: &T) -> Result<Payload> {
         let bytes = serde_json::to_vec(payload).map_err(|error| {
-            Error::invalid(format!("queue {}: the payload cannot be encoded", self.name))
-                .because(error)
+            Error::invalid(format!(
+                "queue {}: the payload cannot be encoded",
+                self.name
+            ))
+            .because(error)
         })?;
         let max = self.inner.payload_bytes_max;
         if bytes.len() > max {

@@ -43,7 +43,11 @@ impl Bus {
 
 impl Records {
     fn new(inner: &Inner) -> Self {
-        Self { store: Arc::clone(&inner.store), query: Query::default(), wrong: None }
+        Self {
+            store: Arc::clone(&inner.store),
+            query: Query::default(),
+            wrong: None,
+        }
     }
 
     /// Only of this queue.
