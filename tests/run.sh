@@ -44,8 +44,9 @@ logged() {
 }
 
 # sum <word>: adds up the numbers before a word in the lines that sum up a run of tests.
+# What a failed test printed is indented, so that a sum in there is not counted again.
 sum() {
-    grep -E '^ *(test result:|Summary )' "$log" |
+    grep -E '^(test result:| +Summary \[)' "$log" |
         grep -oE "[0-9]+ $1" | awk '{ sum += $1 } END { print sum + 0 }' || true
 }
 
@@ -82,7 +83,7 @@ fi
 
 if cargo nextest --version >/dev/null 2>&1; then
     tests "unit and integration tests" \
-        cargo nextest run --workspace --all-features --no-fail-fast --no-tests=pass
+        cargo nextest run --workspace --all-features --no-fail-fast --status-level fail
 else
     tests "unit and integration tests" \
         cargo test --workspace --all-features --no-fail-fast --lib --bins --tests
