@@ -12,7 +12,9 @@ limit=20m # for each step; a test that hangs has failed
 passed=0
 failed=0
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+running= # the step under way; it has a process group of its own, which a Ctrl-C does not reach
+trap 'rm -f "$log"; [ -z "$running" ] || kill "$running"' EXIT
+trap 'exit 130' INT TERM
 
 step() { printf '== %s\n' "$*"; }
 
@@ -38,7 +40,10 @@ need() {
 # logged <command>...: runs it quietly within the limit and answers its exit code.
 logged() {
     local code=0
-    timeout --kill-after=10s "$limit" "$@" >"$log" 2>&1 || code=$?
+    timeout --kill-after=10s "$limit" "$@" >"$log" 2>&1 &
+    running=$!
+    wait "$running" || code=$?
+    running=
     [ "$code" != 124 ] || echo "error: not done within $limit" >>"$log"
     return "$code"
 }
