@@ -56,7 +56,12 @@ pub(crate) fn imports_not_down(files: &[File]) -> Vec<String> {
         };
         for (number, line) in file.code() {
             for used in rooms_named(line).filter(|used| *used != room) {
-                if floor(used).is_none_or(|there| there >= here) {
+                if used.is_empty() {
+                    wrong.push(format!(
+                        "{path}:{number}: room `{room}` names several rooms in one `use`; each \
+                         takes a line"
+                    ));
+                } else if floor(used).is_none_or(|there| there >= here) {
                     wrong.push(format!(
                         "{path}:{number}: room `{room}` names `crate::{used}`"
                     ));
@@ -182,7 +187,10 @@ mod made_up {
     fn an_import_from_the_front_door_is_found() {
         for (line, end) in [
             ("use crate::Error;", "names `crate::Error`"),
-            ("use crate::{error::Error, time::Mono};", "names `crate::`"),
+            (
+                "use crate::{error::Error, time::Mono};",
+                "names several rooms in one `use`; each takes a line",
+            ),
             ("use super::Error;", "names the front door by `super::`"),
         ] {
             let found = complaints(imports_not_down, "src/retry.rs", line);
