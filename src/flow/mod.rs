@@ -1,5 +1,7 @@
 //! The driver: from the ring to a queue's workers.
 
+#[cfg(feature = "testing")]
+pub(crate) mod bench;
 pub(crate) mod board;
 mod feed;
 pub(crate) mod pool;
