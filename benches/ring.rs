@@ -3,6 +3,7 @@
 //! ```text
 //! cargo bench --bench ring              # about two minutes
 //! cargo bench --bench ring -- --quick   # a few seconds, for a first look
+//! cargo bench --bench ring -- duly      # only the cases whose name holds this word
 //! ```
 //!
 //! Measures only, and claims nothing: every table names its base case, and the last column compares
@@ -51,8 +52,21 @@ fn main() {
     };
     ready_handlers(plan);
     suspending_handlers(plan);
-    backlog(plan);
-    isolation(plan);
+    if wanted("backlog") {
+        backlog(plan);
+    }
+    if wanted("isolation") {
+        isolation(plan);
+    }
+}
+
+/// Whether a case was asked for: all are, unless words were given.
+fn wanted(name: &str) -> bool {
+    let mut words = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with("--"))
+        .peekable();
+    words.peek().is_none() || words.any(|word| name.contains(&word))
 }
 
 /// How much is measured.
@@ -303,6 +317,9 @@ impl Table {
         F: Fn(usize) -> R,
         R: Future<Output = ()> + Send + 'static,
     {
+        if !wanted(name) {
+            return;
+        }
         let runtime = runtime();
         let run = |events: usize| {
             let (start, cpu) = (Instant::now(), cpu_time());
