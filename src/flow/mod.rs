@@ -1,6 +1,9 @@
 //! The driver: does with threads, a runtime, rings and handlers what [`core`](crate::core) decides.
 
 mod attempt;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod bench;
 pub(crate) mod board;
 mod executor;
 mod feed;
