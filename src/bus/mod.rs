@@ -16,11 +16,10 @@ use std::time::Duration;
 pub use admin::{QueueLoad, QueueStats};
 pub use builder::BusBuilder;
 pub use publish::Publisher;
-pub use push::{EventBuilder, Receipt};
+pub use push::{EventBuilder, PUSH_MANY_MAX, Receipt};
 pub use queue::Queue;
 pub use records::Records;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;

@@ -13,7 +13,7 @@ use crate::core::op::{Answer, Cancelled, Changed, Reply, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Payload, QueueName};
 use crate::flow::{Port, QueueOptions};
-use crate::time::When;
+use crate::time::{Timestamp, When};
 
 /// The typed handle that an application pushes to. Cloning is cheap.
 ///
@@ -108,7 +108,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// # Errors
     ///
     /// As [`push`](Self::push).
-    pub async fn push_at(&self, payload: T, due: impl Into<crate::Timestamp>) -> Result<Receipt> {
+    pub async fn push_at(&self, payload: T, due: impl Into<Timestamp>) -> Result<Receipt> {
         self.event(payload).when(due.into()).send().await
     }
 

@@ -21,7 +21,7 @@ pub(crate) mod wake;
 pub(crate) mod work;
 mod worker;
 
-pub(crate) use lane::{Lane, Port};
+pub(crate) use lane::Port;
 pub use options::{QueueChoices, QueueOptions};
 pub use registry::{Construct, Registration};
 pub(crate) use registry::{Entry, linked};

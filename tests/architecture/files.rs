@@ -108,7 +108,7 @@ pub(crate) fn project(folders: &[&str]) -> Vec<File> {
 fn the_project_is_found() {
     let files = project(&["src"]);
     assert!(files.iter().any(|file| file.path == "src/error.rs"));
-    assert!(files.iter().any(|file| file.path == "src/core/op.rs"));
+    assert!(files.iter().any(|file| file.path == "src/core/mod.rs"));
 }
 
 #[test]
