@@ -1,5 +1,6 @@
 //! duly
 
+pub mod codec;
 pub mod core;
 pub mod error;
 pub mod event;
