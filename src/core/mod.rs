@@ -7,3 +7,4 @@
 //! seed, with everything going wrong that can.
 
 pub mod op;
+pub mod reference;
