@@ -1,10 +1,13 @@
 //! The store: where events wait, and the contract that every store keeps.
 
+pub mod embedded;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+pub use self::embedded::{EmbeddedOptions, EmbeddedStore};
 use crate::core::op::{Answer, Delivery, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};

@@ -129,8 +129,7 @@ impl Cache {
     }
 
     fn shrink(&mut self) {
-        while self.bytes > self.bytes_max
-            && self.window.front().is_some_and(|slot| !slot.unwritten)
+        while self.bytes > self.bytes_max && self.window.front().is_some_and(|slot| !slot.unwritten)
         {
             self.let_go();
         }

@@ -133,7 +133,8 @@ impl<'a> Transaction<'a> {
             counts,
             records_max,
             now,
-            add: connection.prepare_cached("INSERT INTO events VALUES (?1, ?2, 0, NULL, ?3, ?4)")?,
+            add: connection
+                .prepare_cached("INSERT INTO events VALUES (?1, ?2, 0, NULL, ?3, ?4)")?,
             stand: connection.prepare_cached(
                 "UPDATE events SET due = ?2, tries = ?3, dead = ?4, sum = ?5 WHERE row = ?1",
             )?,
@@ -174,7 +175,8 @@ impl<'a> Transaction<'a> {
                     }
                 }
                 Change::Updated { row, payload } => self.update(row.number(), payload)?,
-                Change::Damaged(row) => self.set_aside(row.number())?,
+                Change::Damaged { row, why } => self.set_aside(row.number(), why)?,
+                Change::Lost { why } => self.note_loss(why)?,
             }
         }
         removed.sort_unstable();
@@ -194,13 +196,7 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    fn stand(
-        &mut self,
-        row: i64,
-        due: i64,
-        tries: i64,
-        dead: Option<i64>,
-    ) -> rusqlite::Result<()> {
+    fn stand(&mut self, row: i64, due: i64, tries: i64, dead: Option<i64>) -> rusqlite::Result<()> {
         let sum = sums::of_event(row, due, tries, dead);
         self.stand.execute(params![row, due, tries, dead, sum])?;
         Ok(())
@@ -249,14 +245,24 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    fn set_aside(&self, row: i64) -> rusqlite::Result<()> {
-        self.connection
+    fn set_aside(&self, row: i64, why: &str) -> rusqlite::Result<()> {
+        let copied = self
+            .connection
             .prepare_cached(
                 "INSERT INTO damaged (found, why, row, due, tries, dead, sum, body) \
-                 SELECT ?2, 'its envelope does not read', row, due, tries, dead, sum, body \
-                 FROM events WHERE row = ?1",
+                 SELECT ?2, ?3, row, due, tries, dead, sum, body FROM events WHERE row = ?1",
             )?
-            .execute(params![row, ms(self.now)])?;
+            .execute(params![row, ms(self.now), why])?;
+        if copied == 0 {
+            self.note_loss(why)?;
+        }
+        Ok(())
+    }
+
+    fn note_loss(&self, why: &str) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("INSERT INTO damaged (found, why) VALUES (?1, ?2)")?
+            .execute(params![ms(self.now), why])?;
         Ok(())
     }
 

@@ -87,11 +87,6 @@ impl Gate {
         wake(state);
     }
 
-    /// The fate, if it is known already.
-    pub(super) fn fate(&self, lane: Lane) -> Option<Fate> {
-        self.lock().fate(lane).cloned()
-    }
-
     /// Waits for the fate and answers `Ok` when it is [`Fate::Written`].
     pub(super) fn wait(self: Arc<Self>, lane: Lane) -> Wait {
         Wait {

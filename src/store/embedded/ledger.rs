@@ -43,7 +43,9 @@ pub(super) enum Change {
     /// A row is over.
     Removed(Row),
     /// A row's bytes are damaged: it is set aside before it is removed.
-    Damaged(Row),
+    Damaged { row: Row, why: String },
+    /// Something is gone, and nobody knows what it was.
+    Lost { why: String },
     /// A line of history.
     Recorded(Box<Record>),
 }

@@ -88,8 +88,8 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection> {
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection> {
     // NOFOLLOW: a symbolic link in place of the file is not ours. NO_MUTEX: one thread each.
     let flags = access | OpenFlags::SQLITE_OPEN_NOFOLLOW | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)
-        .map_err(|error| sqlite::at_open(path, error))?;
+    let connection =
+        Connection::open_with_flags(path, flags).map_err(|error| sqlite::at_open(path, error))?;
     connection.set_prepared_statement_cache_capacity(32);
     Ok(connection)
 }
@@ -136,8 +136,7 @@ fn configure(connection: &Connection, new: bool) -> rusqlite::Result<()> {
         // Both only take effect before the first table.
         connection.execute_batch("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL")?;
     }
-    let mode: String =
-        connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         return Err(rusqlite::Error::InvalidQuery);
     }
@@ -172,9 +171,11 @@ fn upgrade(connection: &mut Connection, format: i64) -> rusqlite::Result<()> {
 /// own checksum does not hold.
 pub(super) fn tally(connection: &Connection) -> rusqlite::Result<Option<(i64, i64)>> {
     let found = connection
-        .query_row("SELECT events, rows, sum FROM tally WHERE one = 1", [], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })
+        .query_row(
+            "SELECT events, rows, sum FROM tally WHERE one = 1",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )
         .optional()?;
     Ok(found
         .filter(|(events, rows, sum)| sums::of_tally(*events, *rows) == *sum)

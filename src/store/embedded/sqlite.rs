@@ -26,7 +26,9 @@ pub(super) fn at_open(path: &Path, error: rusqlite::Error) -> Error {
         ),
         Some(ErrorCode::DatabaseCorrupt) => (
             ErrorKind::Corrupt,
-            format!("{at} is damaged and cannot be opened; restore it, or recover it with `sqlite3 {at} .recover`"),
+            format!(
+                "{at} is damaged and cannot be opened; restore it, or recover it with `sqlite3 {at} .recover`"
+            ),
         ),
         Some(ErrorCode::DiskFull) => (
             ErrorKind::Full,
