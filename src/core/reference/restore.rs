@@ -1,5 +1,9 @@
 //! What a store that outlives its process gives back to the reference store at start.
 
+use std::sync::Arc;
+
+use crate::core::reference::Bucket;
+use crate::core::reference::entry::{Entry, Place, Terms};
 use crate::event::{EventId, Late, State};
 use crate::time::Timestamp;
 
@@ -47,4 +51,48 @@ pub struct Finished {
     pub tries: u16,
     /// Whether a lease of it was lost before it was cancelled.
     pub haunted: bool,
+}
+
+impl<B: Clone> Bucket<B> {
+    /// Takes up an event from before the start; events come in the order in which they were
+    /// accepted. One that is due becomes ready with the next move.
+    pub fn restore(&mut self, restored: Restored<B>) {
+        let id = restored.id;
+        let unique = restored.unique.map(Arc::<str>::from);
+        let place = match restored.dead_at {
+            Some(_) => {
+                self.dead.insert(id);
+                Place::Dead
+            }
+            None => {
+                self.waiting.schedule(id, restored.due);
+                if let Some(unique) = &unique {
+                    self.uniques.insert(Arc::clone(unique), id);
+                }
+                Place::Scheduled
+            }
+        };
+        let terms = Terms {
+            fingerprint: restored.fingerprint,
+            attempts: restored.attempts,
+            key: restored.key.map(Arc::from),
+            unique,
+            expires: restored.expires,
+            late: restored.late,
+        };
+        let mut entry = Entry::new(restored.body, restored.due, place, terms);
+        entry.tries = restored.tries;
+        self.entries.insert(id, entry);
+    }
+
+    /// Takes up the memory of a finished event from before the start; the one that finished first
+    /// comes first.
+    pub fn restore_finished(&mut self, finished: Finished) {
+        self.past.remember(finished, None);
+    }
+
+    /// Says that finished ids created until `created` may have been forgotten before the start.
+    pub fn forgotten_before(&mut self, created: Timestamp) {
+        self.past.forget_until(created);
+    }
 }
