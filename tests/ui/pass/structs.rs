@@ -35,7 +35,7 @@ pub struct Generic<T: fmt::Debug>(pub PhantomData<T>)
 where
     T: Clone + Send + Sync + 'static;
 
-impl<T: fmt::Debug + Clone> fmt::Debug for Generic<T> {
+impl<T: fmt::Debug + Clone + Send + Sync> fmt::Debug for Generic<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Generic")
     }
