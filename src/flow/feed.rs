@@ -42,8 +42,11 @@ impl<J> Feed<J> {
         }
     }
 
-    /// Moves up to `most` jobs to the back of `local`, oldest first, and returns whether there are
-    /// more.
+    /// Moves up to `most` jobs to the back of `local`, oldest first, and returns whether it leaves
+    /// any that nobody else will be called for.
+    ///
+    /// Right after the ring was drained that is the stash alone: whoever publishes later calls for
+    /// itself, and is heard. Not looking at the ring again spares its publishers' cache lines.
     #[inline]
     pub(super) fn take(&self, local: &mut VecDeque<J>, most: usize) -> bool {
         let mut inner = self.lock();
@@ -54,7 +57,11 @@ impl<J> Feed<J> {
             let count = most.min(inner.stash.len());
             local.extend(inner.stash.drain(..count));
         }
-        let more = inner.has_work();
+        let more = if drained {
+            !inner.stash.is_empty()
+        } else {
+            inner.has_work()
+        };
         drop(inner);
         if drained {
             self.room.freed();
