@@ -209,3 +209,37 @@ impl Drop for Waiting<'_> {
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::ring::ring;
+
+    #[test]
+    fn what_is_published_after_sealing_comes_back() {
+        let (mut producer, consumer) = ring(64).unwrap();
+        let (feed, seed) = (Feed::new(consumer), Mutex::new(producer.clone()));
+        producer.try_publish("in time").unwrap();
+        assert_eq!(feed.seal(&seed), ["in time"]);
+
+        // A publisher that saw an open pool, and was interrupted before it published.
+        assert_eq!(producer.try_publish("late"), Err("late"));
+        assert!(!feed.has_work());
+        assert_eq!(feed.len(&seed), 0);
+        assert!(feed.seal(&seed).is_empty());
+    }
+
+    #[test]
+    fn what_is_given_back_is_taken_first_and_in_its_order() {
+        let (mut producer, consumer) = ring(64).unwrap();
+        let feed = Feed::new(consumer);
+        (0..10).for_each(|job| producer.try_publish(job).unwrap());
+        let mut local = VecDeque::new();
+        assert!(feed.take(&mut local, 4), "six are left");
+        local.pop_front();
+        feed.give_back(&mut local);
+        assert!(local.is_empty());
+        assert!(!feed.take(&mut local, 100), "none is left");
+        assert!(local.into_iter().eq(1..10));
+    }
+}
