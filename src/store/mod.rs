@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-pub use self::embedded::{EmbeddedOptions, EmbeddedStore};
+pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
 use crate::core::op::{Answer, Delivery, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
