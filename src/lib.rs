@@ -6,6 +6,8 @@ pub mod error;
 pub mod event;
 pub mod record;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod time;
 
 pub use error::{Error, ErrorKind, Result};

@@ -1,6 +1,8 @@
 //! The store: where events wait, and the contract that every store keeps.
 
-pub mod embedded;
+mod embedded;
+mod memory;
+mod shards;
 
 use std::fmt;
 use std::future::Future;
@@ -8,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
+pub use self::memory::{MemoryStore, RECORDS_MAX};
 use crate::core::op::{Answer, Delivery, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
