@@ -68,6 +68,7 @@ pub use flow::bench as __bench;
 #[doc(hidden)]
 pub mod __private;
 pub mod bus;
+pub mod codec;
 pub mod config;
 pub mod core;
 pub mod duration;

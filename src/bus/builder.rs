@@ -12,7 +12,7 @@ use crate::event::QueueName;
 use crate::flow::{Entry, Flow, QueueChoices, QueueOptions, Replies, Setup, linked};
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
 use crate::record::NodeId;
-use crate::store::{MemoryStore, Store};
+use crate::store::{EmbeddedOptions, EmbeddedStore, MemoryStore, Store};
 use crate::time::{Clock, SystemClock};
 
 /// Where events are kept when nobody says otherwise: a file in the working directory.
@@ -344,8 +344,8 @@ fn open_store(url: &str, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
     match url.split_once(':') {
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::with_clock(Arc::clone(clock)))),
         Some(("sqlite", path)) if !path.is_empty() => {
-            let _ = path;
-            todo!()
+            let options = EmbeddedOptions::new().clock(Arc::clone(clock));
+            Ok(Arc::new(EmbeddedStore::open_with(path, options)?))
         }
         _ => Err(Error::invalid(format!(
             "store url {url:?} is not known; it is `memory:` or `sqlite:` and the path of a file"

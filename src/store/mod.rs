@@ -1,5 +1,6 @@
 //! The store: where events wait, and the contract that every store keeps.
 
+pub mod embedded;
 mod memory;
 mod shards;
 
@@ -8,6 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+pub use self::embedded::{EmbeddedOptions, EmbeddedStore};
 pub use self::memory::{MemoryStore, RECORDS_MAX};
 use crate::core::op::{Answer, Delivery, StoreOp};
 use crate::error::Result;
