@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use duly::ErrorKind;
-use duly::State;
+use duly::event::State;
 use duly::store::{EmbeddedStore, Store};
 use futures_util::FutureExt;
 

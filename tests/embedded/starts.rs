@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use duly::State;
 use duly::core::op::{Delivery, Verdict};
+use duly::event::State;
 use duly::record::{Outcome, Query, Record};
 use duly::store::{EmbeddedStore, Store};
 use duly::time::When;
