@@ -303,11 +303,8 @@ impl BusBuilder {
             let queue = queue?;
             if let btree_map::Entry::Vacant(place) = queues.entry(queue) {
                 let choices = QueueChoices::default();
-                place.insert(Arc::new(self.options_of(
-                    place.key(),
-                    settings,
-                    &choices,
-                )?));
+                let options = self.options_of(place.key(), settings, &choices)?;
+                place.insert(Arc::new(options));
             }
         }
         for (queue, options, _) in handlers {
