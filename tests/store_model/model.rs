@@ -106,11 +106,17 @@ impl Model {
 
     /// The millisecond that is `delay` from now, rounded up.
     fn after(&self, delay: Duration) -> Timestamp {
-        if delay.is_zero() {
-            return self.now();
-        }
         let us = self.now_us + u64::try_from(delay.as_micros()).expect("short");
         Timestamp::from_millis(us.div_ceil(1_000))
+    }
+
+    /// When an attempt that ended is due again.
+    fn again(&self, delay: Duration) -> Timestamp {
+        if delay.is_zero() {
+            self.now()
+        } else {
+            self.after(delay)
+        }
     }
 
     fn due(&self, when: When) -> Timestamp {
@@ -367,7 +373,7 @@ impl Model {
     }
 
     fn settle_one(&mut self, node: NodeId, settlement: &Settlement, front: &mut i64) -> bool {
-        let (id, now) = (settlement.id, self.now());
+        let id = settlement.id;
         let token = (
             node,
             settlement.request,
@@ -393,11 +399,11 @@ impl Model {
             Verdict::Retry(delay, _) => {
                 self.record(id, tries, Outcome::Retried, None);
                 self.event(id).expect("it is there").tries = tries;
-                self.wait(id, self.after(*delay));
+                self.wait(id, self.again(*delay));
             }
             Verdict::Snooze(delay) => {
                 self.record(id, tries, Outcome::Snoozed, None);
-                self.wait(id, self.after(*delay));
+                self.wait(id, self.again(*delay));
             }
             Verdict::Release => {
                 let (moved_us, is_due) = (event.moved_us, self.is_due(due));
@@ -420,7 +426,6 @@ impl Model {
             Verdict::Discard(error) => record.error = error.clone(),
             _ => {}
         }
-        let _ = now;
         true
     }
 
@@ -440,7 +445,12 @@ impl Model {
         Reply::Kept(kept)
     }
 
-    pub(crate) fn extend(&mut self, node: NodeId, of: &[(EventId, RequestId)], hold: Duration) -> Reply {
+    pub(crate) fn extend(
+        &mut self,
+        node: NodeId,
+        of: &[(EventId, RequestId)],
+        hold: Duration,
+    ) -> Reply {
         let after = self.after(hold);
         let reaping = self.node(node).reaping;
         let extended = of.iter().map(|(id, request)| {
