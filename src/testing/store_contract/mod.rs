@@ -34,6 +34,8 @@ pub mod look;
 #[allow(missing_docs)] // each name is a promise
 pub mod push;
 #[allow(missing_docs)] // each name is a promise
+pub mod records;
+#[allow(missing_docs)] // each name is a promise
 pub mod settle;
 #[allow(missing_docs)] // each name is a promise
 pub mod unique;
@@ -127,9 +129,12 @@ macro_rules! store_contract_tests {
                 what_is_handed_back_was_moved_when_it_was
                 a_bury_counts_the_attempt_and_keeps_the_reason
                 a_delay_that_is_too_long_is_cut_and_never_refused
+            }
+            records {
                 a_record_tells_everything_about_its_attempt
                 a_long_error_is_cut
                 records_are_read_in_their_order_and_by_page
+                every_lease_that_ends_leaves_one_record
             }
             lease {
                 a_heartbeat_keeps_what_a_node_holds
