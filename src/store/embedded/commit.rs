@@ -221,7 +221,7 @@ impl<'a> Transaction<'a> {
             .query_row([row], |found| {
                 let due = found.get(0)?;
                 let sum = sums::of_event(row, due, found.get(1)?, found.get(2)?);
-                Ok((due, sum == found.get(3)?))
+                Ok((due, sum == found.get::<_, i64>(3)?))
             })
             .optional()?;
         Ok(found.filter(|(_, whole)| *whole).map(|(due, _)| due))
