@@ -7,19 +7,19 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 const PATH: &str = "DULY_TEST_CHILD_PATH";
 
 /// The store that this process was started for, when it is a child.
-pub fn path() -> Option<PathBuf> {
+pub(crate) fn path() -> Option<PathBuf> {
     std::env::var_os(PATH).map(PathBuf::from)
 }
 
 /// A child that does what the test `part` does when [`path`] names a store.
-pub fn command(part: &str, store: &Path) -> Command {
+pub(crate) fn command(part: &str, store: &Path) -> Command {
     let program = std::env::current_exe().expect("the test binary");
     prepared(Command::new(program), part, store)
 }
 
 /// The same under a limit on the size of its files, in blocks of 512 bytes. Writing beyond it is
 /// an error, as from a broken disk.
-pub fn limited(part: &str, store: &Path, blocks: u32) -> Command {
+pub(crate) fn limited(part: &str, store: &Path, blocks: u32) -> Command {
     let program = std::env::current_exe().expect("the test binary");
     let mut shell = Command::new("sh");
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
@@ -37,13 +37,13 @@ fn prepared(mut command: Command, part: &str, store: &Path) -> Command {
 }
 
 /// A running child and what it says, line by line; killed when dropped.
-pub struct Running {
-    pub child: Child,
-    pub lines: std::io::Lines<BufReader<ChildStdout>>,
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    pub(crate) lines: std::io::Lines<BufReader<ChildStdout>>,
 }
 
 impl Running {
-    pub fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.spawn().expect("a child");
         let stdout = child.stdout.take().expect("its output is piped");
         let lines = BufReader::new(stdout).lines();
@@ -51,7 +51,7 @@ impl Running {
     }
 
     /// The rest of the next line that starts with `word`; `None` when there is none any more.
-    pub fn next(&mut self, word: &str) -> Option<String> {
+    pub(crate) fn next(&mut self, word: &str) -> Option<String> {
         self.lines.find_map(|line| {
             let line = line.ok()?;
             // The harness may have begun the line.
@@ -61,7 +61,7 @@ impl Running {
     }
 
     /// `kill -9`.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().expect("a living child");
         self.child.wait().expect("its end");
     }

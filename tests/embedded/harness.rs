@@ -16,21 +16,21 @@ use duly::time::{Clock, Mono, When};
 use duly::{Result, Timestamp};
 use futures_util::FutureExt;
 
-pub const NODE: NodeId = NodeId(1);
+pub(crate) const NODE: NodeId = NodeId(1);
 
 /// Noon of the tests: the time at which every clock starts.
-pub const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 /// A clock that is moved by hand.
 #[derive(Debug)]
-pub struct Hand(AtomicU64);
+pub(crate) struct Hand(AtomicU64);
 
 impl Hand {
-    pub fn at(time: Timestamp) -> Arc<Self> {
+    pub(crate) fn at(time: Timestamp) -> Arc<Self> {
         Arc::new(Self(AtomicU64::new(time.as_micros())))
     }
 
-    pub fn advance(&self, span: Duration) {
+    pub(crate) fn advance(&self, span: Duration) {
         let span = u64::try_from(span.as_micros()).expect("a short span");
         self.0.fetch_add(span, Ordering::Relaxed);
     }
@@ -47,59 +47,59 @@ impl Clock for Hand {
 }
 
 /// A directory for one store; it goes when this does.
-pub struct Place {
-    pub directory: tempfile::TempDir,
-    pub clock: Arc<Hand>,
+pub(crate) struct Place {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) clock: Arc<Hand>,
 }
 
 impl Place {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             directory: tempfile::tempdir().expect("a directory"),
             clock: Hand::at(START),
         }
     }
 
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.directory.path().join("duly.db")
     }
 
     /// Small, so that a test does not write megabytes.
-    pub fn options(&self) -> EmbeddedOptions {
+    pub(crate) fn options(&self) -> EmbeddedOptions {
         let clock = Arc::clone(&self.clock);
         EmbeddedOptions::inline().clock(clock).reserve_bytes(4_096)
     }
 
-    pub fn try_open(&self) -> Result<EmbeddedStore> {
+    pub(crate) fn try_open(&self) -> Result<EmbeddedStore> {
         EmbeddedStore::open_with(self.path(), self.options())
     }
 
-    pub fn open(&self) -> EmbeddedStore {
+    pub(crate) fn open(&self) -> EmbeddedStore {
         self.try_open().expect("a store")
     }
 
     /// The error of an open that must fail.
-    pub fn open_error(&self) -> duly::Error {
+    pub(crate) fn open_error(&self) -> duly::Error {
         self.try_open().expect_err("the store must not open")
     }
 }
 
-pub fn key() -> BucketKey {
+pub(crate) fn key() -> BucketKey {
     BucketKey::new("order-close".parse().expect("a legal name"), BucketId(0))
 }
 
 /// The id of the `n`th event of a test.
-pub fn id(n: u64) -> EventId {
+pub(crate) fn id(n: u64) -> EventId {
     EventId::from_parts(START, BucketId(0), n)
 }
 
 /// What the `n`th event carries: it says whose it is.
-pub fn payload(n: u64) -> Payload {
+pub(crate) fn payload(n: u64) -> Payload {
     Payload::from(format!("payload of event {n}").into_bytes())
 }
 
 /// The `n`th event, with `attempts` attempts.
-pub fn event(n: u64, when: When, attempts: u16) -> NewEvent {
+pub(crate) fn event(n: u64, when: When, attempts: u16) -> NewEvent {
     let mut envelope = Envelope::new(id(n), key().queue, payload(n));
     envelope.attempts = attempts;
     NewEvent {
@@ -110,24 +110,24 @@ pub fn event(n: u64, when: When, attempts: u16) -> NewEvent {
 }
 
 /// Asks an inline store, whose futures are ready.
-pub fn ask(store: &EmbeddedStore, op: StoreOp) -> Result<Reply> {
+pub(crate) fn ask(store: &EmbeddedStore, op: StoreOp) -> Result<Reply> {
     let answer = store.apply(&key(), op).now_or_never();
     Ok(answer.expect("an inline store answers at once")?.reply)
 }
 
-pub fn push(store: &EmbeddedStore, event: NewEvent) -> Result<Pushed> {
+pub(crate) fn push(store: &EmbeddedStore, event: NewEvent) -> Result<Pushed> {
     match ask(store, StoreOp::Push(vec![event]))? {
         Reply::Pushed(pushed) => Ok(pushed[0]),
         other => panic!("a push was answered with {other:?}"),
     }
 }
 
-pub fn push_now(store: &EmbeddedStore, n: u64) {
+pub(crate) fn push_now(store: &EmbeddedStore, n: u64) {
     let pushed = push(store, event(n, When::Now, 3)).expect("a push");
     assert_eq!(pushed.verdict, PushVerdict::Accepted);
 }
 
-pub fn fetch_op(request: u64) -> StoreOp {
+pub(crate) fn fetch_op(request: u64) -> StoreOp {
     StoreOp::Fetch(Fetch {
         node: NODE,
         request,
@@ -139,7 +139,7 @@ pub fn fetch_op(request: u64) -> StoreOp {
 }
 
 /// Moves what is due and leases all of it.
-pub fn fetch(store: &EmbeddedStore, request: u64) -> Vec<Delivery> {
+pub(crate) fn fetch(store: &EmbeddedStore, request: u64) -> Vec<Delivery> {
     ask(store, StoreOp::MoveDue { limit: 1_000 }).expect("a move");
     match ask(store, fetch_op(request)).expect("a fetch") {
         Reply::Fetched { deliveries, .. } => deliveries,
@@ -147,7 +147,7 @@ pub fn fetch(store: &EmbeddedStore, request: u64) -> Vec<Delivery> {
     }
 }
 
-pub fn settlement(delivery: &Delivery, verdict: Verdict) -> Settlement {
+pub(crate) fn settlement(delivery: &Delivery, verdict: Verdict) -> Settlement {
     Settlement {
         id: delivery.id,
         request: delivery.request,
@@ -157,7 +157,7 @@ pub fn settlement(delivery: &Delivery, verdict: Verdict) -> Settlement {
     }
 }
 
-pub fn settle(store: &EmbeddedStore, delivery: &Delivery, verdict: Verdict) -> Result<bool> {
+pub(crate) fn settle(store: &EmbeddedStore, delivery: &Delivery, verdict: Verdict) -> Result<bool> {
     let settlements = vec![settlement(delivery, verdict)];
     match ask(
         store,
@@ -171,21 +171,21 @@ pub fn settle(store: &EmbeddedStore, delivery: &Delivery, verdict: Verdict) -> R
     }
 }
 
-pub fn get(store: &EmbeddedStore, n: u64) -> Option<Snapshot> {
+pub(crate) fn get(store: &EmbeddedStore, n: u64) -> Option<Snapshot> {
     match ask(store, StoreOp::Get { id: id(n) }).expect("a look") {
         Reply::Found(found) => found,
         other => panic!("a get was answered with {other:?}"),
     }
 }
 
-pub fn stats(store: &EmbeddedStore) -> Stats {
+pub(crate) fn stats(store: &EmbeddedStore) -> Stats {
     match ask(store, StoreOp::Stats).expect("stats") {
         Reply::Stats(stats) => stats,
         other => panic!("stats were answered with {other:?}"),
     }
 }
 
-pub fn pushed(answer: Answer) -> Pushed {
+pub(crate) fn pushed(answer: Answer) -> Pushed {
     match answer.reply {
         Reply::Pushed(pushed) => pushed[0],
         other => panic!("a push was answered with {other:?}"),

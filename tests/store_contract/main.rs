@@ -6,6 +6,29 @@ mod memory {
     duly::store_contract_tests!(MemoryHarness);
 }
 
+mod embedded;
+
+mod embedded_inline {
+    use crate::embedded::EmbeddedHarness;
+    use duly::store::EmbeddedOptions;
+
+    duly::store_contract_tests!(EmbeddedHarness(EmbeddedOptions::inline));
+}
+
+mod embedded_threaded {
+    use crate::embedded::EmbeddedHarness;
+    use duly::store::EmbeddedOptions;
+
+    duly::store_contract_tests!(EmbeddedHarness(EmbeddedOptions::new));
+}
+
+mod embedded_without_cache {
+    use crate::embedded::EmbeddedHarness;
+    use duly::store::EmbeddedOptions;
+
+    duly::store_contract_tests!(EmbeddedHarness(|| EmbeddedOptions::new().cache_bytes(0)));
+}
+
 /// A promise that the macro does not list would never be played.
 #[test]
 fn every_promise_is_listed() {
