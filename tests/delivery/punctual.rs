@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use duly::prelude::*;
 use duly::testing::Probe;
 
 use crate::world::{Numbers, ORDERS, World, ms, secs};
