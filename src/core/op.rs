@@ -475,6 +475,12 @@ pub trait Ledger {
     /// What is kept in memory of an envelope.
     type Body: Clone;
 
+    /// Whether a push takes effect only once it was confirmed.
+    ///
+    /// When `true`, a pushed event is *held* by [`Bucket`](crate::core::reference::Bucket) until
+    /// `confirm`: nobody can lease or see it, and `forget` undoes it.
+    const CONFIRMS: bool = false;
+
     /// An event was accepted; answers what to keep of it.
     fn added(&mut self, envelope: &Arc<Envelope>, due: Timestamp) -> Self::Body;
 
