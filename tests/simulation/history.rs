@@ -47,6 +47,8 @@ pub enum Ending {
 /// What happened.
 #[derive(Clone, Copy, Debug, Hash)]
 pub enum What {
+    /// A client pushes, perhaps not for the first time.
+    PushAsked { payload: u64, attempts: u16 },
     /// A client was told what became of its push; `payload` is what it pushed.
     PushAnswered { verdict: Told, payload: u64 },
     /// A client was told what became of its cancel.

@@ -41,6 +41,7 @@ pub struct Plan {
     pub slow_us: u64,
     pub wakes_lost: u64,
     pub crashes: u64,
+    pub cuts: u64,
     pub pauses: u64,
     pub outages: u64,
     pub clock_steps: u64,
@@ -108,6 +109,7 @@ impl Plan {
             slow_us: rng.pick(&[50_000, 700_000, 4_000_000]),
             wakes_lost: 0,
             crashes: 0,
+            cuts: 0,
             pauses: 0,
             outages: 0,
             clock_steps: 0,
@@ -145,6 +147,7 @@ impl Plan {
                 self.slow = some(60);
                 self.wakes_lost = some(500);
                 self.crashes = some(5);
+                self.cuts = some(6);
                 self.pauses = some(6);
                 self.outages = some(3);
                 self.clock_steps = some(4);
