@@ -70,7 +70,6 @@ enum CallKind {
     },
     Fetch {
         request: RequestId,
-        reserved: usize,
         limit: usize,
     },
     Settle,
@@ -161,7 +160,8 @@ impl<B> Node<B> {
                 self.touched.insert(bucket);
             }
             Input::Answered { call, answer } => {
-                if let Some(call) = self.calls.remove(&call) {
+                let call = self.calls.remove(&call);
+                if let Some(call) = call.filter(|call| !self.buckets[call.bucket].doubted) {
                     self.touched.insert(call.bucket);
                     self.answered(now, &call, answer, out);
                 }

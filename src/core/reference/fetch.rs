@@ -28,7 +28,11 @@ impl<B: Clone> Bucket<B> {
         let deliveries = if self.is_new_request(fetch)? {
             self.lease_batch(fetch, ledger)
         } else {
-            self.batch_again(fetch)
+            let again = self.batch_again(fetch);
+            if !again.is_empty() {
+                self.heartbeat(fetch.node);
+            }
+            again
         };
         Ok(Reply::Fetched {
             deliveries,

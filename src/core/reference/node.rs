@@ -27,8 +27,8 @@ pub(super) struct Nodes {
 /// One node, from its first fetch on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
-    /// Its last heartbeat. The fetch that makes it a holder is one as well, so that nobody can
-    /// reap it by what was seen before.
+    /// Its last heartbeat. A fetch that leases something, and its repeat, is one as well: the node
+    /// relies on its leases from then on, so nobody may reap it by what was seen before.
     pub(super) beat: u64,
     /// Its greatest request number.
     pub(super) last_request: Option<RequestId>,
@@ -128,7 +128,7 @@ impl Nodes {
             return;
         }
         let known = self.nodes.entry(node).or_default();
-        if deadline.is_none() && !known.is_holder() {
+        if deadline.is_none() {
             known.beat += 1;
         }
         if let Some(deadline) = deadline {
