@@ -22,6 +22,8 @@ pub struct Life {
     payload: u64,
     attempts: u32,
     due: Timestamp,
+    /// Since when it is known to be due then.
+    known_us: u64,
     /// Attempts that count.
     tries: u32,
     /// A lease was lost once.
@@ -54,7 +56,7 @@ fn broken(text: &str) -> Verdict {
 }
 
 impl Life {
-    pub fn new(id: EventId, due: Timestamp, payload: u64, attempts: u16) -> Self {
+    pub fn new(id: EventId, entry: &Entry, due: Timestamp, payload: u64, attempts: u16) -> Self {
         Self {
             id,
             pushed: payload,
@@ -64,6 +66,7 @@ impl Life {
             payload,
             attempts: u32::from(attempts),
             due,
+            known_us: entry.store_us,
             tries: 0,
             is_haunted: false,
             is_over: false,
@@ -108,6 +111,12 @@ impl Life {
     }
 
     pub fn read(&mut self, entry: &Entry, expect: &Expect) -> Verdict {
+        if matches!(
+            entry.what,
+            What::Rescheduled { .. } | What::Settled { .. } | What::Recorded { .. } | What::Revived
+        ) {
+            self.known_us = entry.store_us;
+        }
         match entry.what {
             What::CancelApplied(truth) => self.cancelled(truth),
             What::CancelAnswered(truth) => {
@@ -282,7 +291,8 @@ impl Life {
         if payload != self.payload {
             return broken("an update was confirmed, and a handler sees another payload");
         }
-        let late_us = entry.store_us.saturating_sub(due.as_micros());
+        let from_us = due.as_micros().max(self.known_us);
+        let late_us = entry.store_us.saturating_sub(from_us);
         if expect.late_us_max.is_some_and(|most| late_us > most) {
             return broken("I16: a handler started late, and nothing excuses it");
         }
