@@ -30,6 +30,9 @@ impl<B: Clone> Bucket<B> {
         } else {
             self.batch_again(fetch)
         };
+        if fetch.hold.is_none() && !deliveries.is_empty() {
+            self.nodes.fetching(fetch.node).beat += 1;
+        }
         Ok(Reply::Fetched {
             deliveries,
             ready: self.waiting.ready_len(),
