@@ -48,7 +48,7 @@ impl<B: Clone> Bucket<B> {
             node.refused = node.refused.max(Some(fetch.request));
             node.last_request = node.last_request.max(Some(fetch.request));
         }
-        if reaping || node.refused.is_some_and(|told| fetch.request <= told) {
+        if node.refused.is_some_and(|told| fetch.request <= told) {
             return Err(Error::new(
                 ErrorKind::LeaseLost,
                 format!(

@@ -34,7 +34,11 @@ pub mod look;
 #[allow(missing_docs)] // each name is a promise
 pub mod push;
 #[allow(missing_docs)] // each name is a promise
+pub mod records;
+#[allow(missing_docs)] // each name is a promise
 pub mod settle;
+#[allow(missing_docs)] // each name is a promise
+pub mod stale;
 #[allow(missing_docs)] // each name is a promise
 pub mod unique;
 
@@ -106,6 +110,8 @@ macro_rules! store_contract_tests {
                 read_ahead_leases_what_is_due_soon_in_due_order
                 what_was_read_ahead_and_handed_back_waits_for_its_due_time
                 what_was_read_ahead_and_lost_waits_for_its_due_time
+            }
+            stale {
                 an_expired_event_is_set_aside_with_a_record
                 an_event_that_is_too_late_ends_as_its_policy_says
                 lateness_counts_from_the_due_time_of_the_attempt
@@ -127,9 +133,12 @@ macro_rules! store_contract_tests {
                 what_is_handed_back_was_moved_when_it_was
                 a_bury_counts_the_attempt_and_keeps_the_reason
                 a_delay_that_is_too_long_is_cut_and_never_refused
+            }
+            records {
                 a_record_tells_everything_about_its_attempt
                 a_long_error_is_cut
                 records_are_read_in_their_order_and_by_page
+                every_lease_that_ends_leaves_one_record
             }
             lease {
                 a_heartbeat_keeps_what_a_node_holds

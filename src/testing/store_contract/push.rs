@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::op::Verdict;
-use crate::core::op::{BATCH_MAX, PushVerdict, StoreOp, Unique};
+use crate::core::op::{BATCH_MAX, PushVerdict, StoreOp, Unique, Verdict};
 use crate::error::ErrorKind;
 use crate::event::{BucketId, EventId, State};
 use crate::testing::store_contract::harness::StoreHarness;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::core::op::{Settlement, Verdict};
+use crate::core::op::Verdict;
 use crate::event::State;
-use crate::record::{Cause, ERROR_BYTES_MAX, Outcome, Record, Stages};
+use crate::record::{Cause, Outcome};
 use crate::testing::store_contract::harness::StoreHarness;
-use crate::testing::store_contract::world::{A, B, World, bury, failed, ms, retry, secs};
-use crate::time::{Clock, DELAY_MAX};
+use crate::testing::store_contract::world::{A, B, World, bury, ms, retry, secs};
+use crate::time::DELAY_MAX;
 
 /// Every verdict, with the outcome that its record has.
 fn verdicts() -> Vec<(Verdict, Option<Outcome>, State)> {
@@ -266,93 +266,4 @@ pub async fn a_delay_that_is_too_long_is_cut_and_never_refused(harness: &dyn Sto
     assert!(world.settle(A, &delivery, retry(Duration::MAX)).await);
     let due = world.get(id).await.map(|found| found.due);
     assert_eq!(due, Some(world.now() + DELAY_MAX));
-}
-
-pub async fn a_record_tells_everything_about_its_attempt(harness: &dyn StoreHarness) {
-    let world = World::new(harness).await;
-    let draft = world.event().when(ms(10));
-    let id = world
-        .add(draft.with(|envelope| envelope.key = Some("order:7".into())))
-        .await;
-    world.advance(ms(12));
-    world.move_due().await;
-    let moved_us = world.clock.wall_us();
-    world.advance(ms(3));
-    let delivery = world.fetch(A).await.remove(0);
-    let fetched_us = world.clock.wall_us();
-    let failing = failed("no such order");
-    let settlement = Settlement {
-        id,
-        request: delivery.request,
-        verdict: Verdict::Retry(secs(1), failing),
-        started_us: fetched_us + 2_000,
-        fetched_us,
-    };
-    world.advance(ms(9));
-    assert_eq!(world.settle_all(A, vec![settlement]).await, [true]);
-    let expected = Record {
-        id,
-        queue: world.bucket.queue.clone(),
-        key: Some("order:7".into()),
-        attempt: 1,
-        outcome: Outcome::Retried,
-        cause: Some(Cause::Failed),
-        due: delivery.due,
-        stages: Stages {
-            moved_us,
-            fetched_us,
-            started_us: fetched_us + 2_000,
-            finished_us: world.clock.wall_us(),
-        },
-        node: A,
-        error: Some("no such order".into()),
-    };
-    assert_eq!(world.record(id).await, expected);
-}
-
-pub async fn a_long_error_is_cut(harness: &dyn StoreHarness) {
-    let world = World::new(harness).await;
-    let id = world.add(world.event()).await;
-    let delivery = world.take(A).await;
-    let long = "ä".repeat(ERROR_BYTES_MAX);
-    assert!(
-        world
-            .settle(A, &delivery, Verdict::Discard(Some(long)))
-            .await
-    );
-    let error = world.record(id).await.error.expect("it is kept");
-    assert_eq!(error.len(), ERROR_BYTES_MAX);
-}
-
-pub async fn records_are_read_in_their_order_and_by_page(harness: &dyn StoreHarness) {
-    use crate::record::Query;
-    let world = World::new(harness).await;
-    let mut ids = Vec::new();
-    for _ in 0..5 {
-        ids.push(world.add(world.event()).await);
-        let delivery = world.take(A).await;
-        assert!(world.settle(A, &delivery, Verdict::Ack).await);
-    }
-    let (mut seen, mut after) = (Vec::new(), None);
-    loop {
-        let query = Query {
-            queue: Some(world.bucket.queue.clone()),
-            outcome: Some(Outcome::Acked),
-            after,
-            limit: Some(2),
-            ..Query::default()
-        };
-        let page = world
-            .store()
-            .records(query)
-            .await
-            .expect("they can be read");
-        assert!(page.items.len() <= 2);
-        seen.extend(page.items.into_iter().map(|record| record.id));
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    assert_eq!(seen, ids);
 }

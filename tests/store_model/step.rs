@@ -1,0 +1,136 @@
+//! Random steps; what each one is in a world is decided when that world is reached.
+
+use std::time::Duration;
+
+use duly::core::op::{Failing, Verdict};
+use duly::event::{Late, State};
+use duly::record::Cause;
+use duly::time::{Timestamp, When};
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use crate::machine::START_MS;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub(crate) delay_ms: u64,
+    pub(crate) attempts: u16,
+    pub(crate) unique: Option<u8>,
+    pub(crate) replace: bool,
+    pub(crate) expires_ms: Option<u64>,
+    pub(crate) late: Late,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Advance {
+        us: u64,
+    },
+    SetBack {
+        ms: u64,
+    },
+    Push(Vec<Draft>),
+    PushAgain(Index, bool),
+    MoveDue(usize),
+    Fetch {
+        node: u64,
+        back: u64,
+        limit: usize,
+        ahead_ms: u64,
+        ahead_limit: usize,
+        hold_ms: Option<u64>,
+    },
+    Settle(Vec<(Index, Verdict)>, bool),
+    Heartbeat(u64),
+    Extend(Vec<Index>, u64),
+    Reap(Option<Index>, usize),
+    ReapAll,
+    Cancel(Index),
+    Reschedule(Index, When),
+    Update(Index, u8),
+    Get(Index),
+    Peek(State, Option<Index>, usize),
+    Revive(Vec<Index>),
+    Drop(Vec<Index>),
+    Stats,
+    Forecast(Vec<u64>),
+}
+
+fn delays() -> impl Strategy<Value = u64> {
+    prop_oneof![2 => Just(0), 3 => 1..40_u64, 1 => Just(9_000)]
+}
+
+fn drafts() -> impl Strategy<Value = Draft> {
+    let late = prop_oneof![
+        4 => Just(Late::Deliver),
+        1 => (0..20_u64).prop_map(|ms| Late::Expire(Duration::from_millis(ms))),
+        1 => (0..20_u64).prop_map(|ms| Late::Bury(Duration::from_millis(ms))),
+    ];
+    let unique = prop::option::weighted(0.4, 0..2_u8);
+    let expires = prop::option::weighted(0.2, 0..60_u64);
+    (delays(), 1..4_u16, unique, any::<bool>(), expires, late).prop_map(
+        |(delay_ms, attempts, unique, replace, expires_ms, late)| Draft {
+            delay_ms,
+            attempts,
+            unique,
+            replace,
+            expires_ms,
+            late,
+        },
+    )
+}
+
+fn verdicts() -> impl Strategy<Value = Verdict> {
+    let failing = || Failing {
+        cause: Cause::Failed,
+        error: Some("it failed".into()),
+    };
+    prop_oneof![
+        3 => Just(Verdict::Ack),
+        3 => delays().prop_map(move |ms| Verdict::Retry(Duration::from_millis(ms), failing())),
+        1 => delays().prop_map(|ms| Verdict::Snooze(Duration::from_millis(ms))),
+        1 => Just(Verdict::Bury(failing())),
+        1 => Just(Verdict::Discard(Some("of no use".into()))),
+        1 => Just(Verdict::Expire),
+        3 => Just(Verdict::Release),
+    ]
+}
+
+pub(crate) fn steps() -> impl Strategy<Value = Step> {
+    let index = any::<Index>;
+    let some = || prop::collection::vec(any::<Index>(), 0..4);
+    let whens = prop_oneof![
+        Just(When::Now),
+        (0..50_u64).prop_map(|ms| When::After(Duration::from_millis(ms))),
+        (0..90_000_u64).prop_map(|ms| When::At(Timestamp::from_millis(START_MS + ms))),
+    ];
+    let states = prop::sample::select(State::ALL.to_vec());
+    let holds = prop::option::weighted(0.25, 1..30_u64);
+    prop_oneof![
+        8 => (0..30_000_u64).prop_map(|us| Step::Advance { us }),
+        1 => (0..50_u64).prop_map(|ms| Step::SetBack { ms }),
+        8 => prop::collection::vec(drafts(), 1..4).prop_map(Step::Push),
+        2 => (index(), any::<bool>()).prop_map(|(of, same)| Step::PushAgain(of, same)),
+        4 => (0..5_usize).prop_map(Step::MoveDue),
+        10 => (0..2_u64, prop_oneof![5 => Just(0), 1 => 1..4_u64], 0..5_usize, 0..40_u64, 0..3_usize, holds)
+            .prop_map(|(node, back, limit, ahead_ms, ahead_limit, hold_ms)| Step::Fetch {
+                node, back, limit, ahead_ms, ahead_limit, hold_ms,
+            }),
+        10 => (prop::collection::vec((index(), verdicts()), 1..5), any::<bool>())
+            .prop_map(|(ends, swap)| Step::Settle(ends, swap)),
+        2 => (0..2_u64).prop_map(Step::Heartbeat),
+        1 => (some(), 1..40_u64).prop_map(|(of, ms)| Step::Extend(of, ms)),
+        3 => (prop::option::of(index()), 0..3_usize).prop_map(|(of, limit)| Step::Reap(of, limit)),
+        2 => Just(Step::ReapAll),
+        2 => index().prop_map(Step::Cancel),
+        2 => (index(), whens).prop_map(|(of, when)| Step::Reschedule(of, when)),
+        2 => (index(), 0..3_u8).prop_map(|(of, payload)| Step::Update(of, payload)),
+        1 => index().prop_map(Step::Get),
+        1 => (states, prop::option::of(index()), 0..4_usize)
+            .prop_map(|(state, after, limit)| Step::Peek(state, after, limit)),
+        2 => some().prop_map(Step::Revive),
+        1 => some().prop_map(Step::Drop),
+        1 => Just(Step::Stats),
+        1 => prop::collection::vec(0..10_000_u64, 1..3).prop_map(Step::Forecast),
+    ]
+}
