@@ -4,13 +4,13 @@
 
 pub use inventory;
 
+pub use crate::event::Event;
+pub use crate::flow::{Construct, Registration};
 use crate::handler::State;
-pub use crate::{
-    event::Event,
-    flow::{Construct, Registration},
-    handler::{Annotated, Annotation, BlockingHandler, Context, Failure, Handler, StateNeed},
-    retry::RetryPolicy,
+pub use crate::handler::{
+    Annotated, Annotation, BlockingHandler, Context, Failure, Handler, StateNeed,
 };
+pub use crate::retry::RetryPolicy;
 
 /// [`Default`], with words for a handler that lacks it.
 #[diagnostic::on_unimplemented(

@@ -1,6 +1,74 @@
-//! duly
+//! An event bus that delivers on time, can prove it, and can explain itself.
+//!
+//! A program pushes a value, now or for later; a handler in this program or another one receives it
+//! when it is due, again and again until it succeeds. Under it lies a durable store, in front of
+//! the handlers a lock-free ring.
+//!
+//! ```text
+//!            push              move due           fetch              publish
+//!  caller ---------> SCHEDULED ---------> READY ---------> LEASED ------------> ring
+//!                      ^   |                ^                |                    |
+//!                      |   | cancel         | reap           |                    v
+//!                      |   `-> CANCELLED    `-- lease ran out                pool: handler
+//!                      |                                                          |
+//!                      |  retry after backoff                                     |
+//!                      `------------------------------------ outcome <------------'
+//!                                                            |    |
+//!                                                        ack |    | bury
+//!                                                            v    v
+//!                                                          DONE  DEAD --- revive ---> READY
+//!
+//!  every outcome also writes one consumption record, which `records` reads
+//! ```
+//!
+//! # A whole program
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use duly::prelude::*;
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Unpaid {
+//!     order: u64,
+//! }
+//!
+//! #[delay_event(queue = "order-close", workers = 16, timeout = "30s", backoff = "exp(1s..10m)")]
+//! async fn close_order(event: Event<Unpaid>) -> Result<(), Failure> {
+//!     println!("closing order {}", event.payload.order);
+//!     Ok(())
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> duly::Result<()> {
+//!     let bus = Bus::builder().start().await?; // finds every annotated handler
+//!     let orders = bus.queue::<close_order>();
+//!     orders.push(Unpaid { order: 7 }, Duration::from_secs(1800)).await?;
+//!     tokio::signal::ctrl_c().await.ok();
+//!     bus.shutdown(Duration::from_secs(30)).await
+//! }
+//! ```
+//!
+//! # Tour
+//!
+//! - Write a [`Handler`] and annotate it with [`delay_event`]; say how it failed with a [`Failure`].
+//! - Start a [`Bus`]; get a [`Queue`] and push. The [`Receipt`] says what was reached.
+//! - [`Queue::cancel`], [`Queue::reschedule`] and [`Queue::update`] tell the truth.
+//! - [`Bus::records`] reads what happened in every attempt.
+//! - [`Queue::publish`] is the path without a store, [`Queue::call`] the one with a reply.
+//! - Settings: [`config`]. A store of your own: [`store::Store`]. Tests without waiting: `testing`,
+//!   with the feature of that name.
+//!
+//! The guides: [what is promised](_docs::delivery), [running it](_docs::operations),
+//! [what lies in the file](_docs::storage), [how it is built](_docs::architecture).
+
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub use flow::bench as __bench;
+
 #[doc(hidden)]
 pub mod __private;
+pub mod bus;
+pub mod codec;
 pub mod config;
 pub mod core;
 pub mod duration;
@@ -11,12 +79,46 @@ pub mod handler;
 pub mod record;
 pub mod retry;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod time;
 
+pub use bus::{Bus, BusBuilder, EventBuilder, Publisher, Queue, Receipt};
+pub use core::op::{Cancelled, Changed, Unique};
 pub use error::{Error, ErrorKind, Result};
-pub use event::{BucketId, Event, EventId, QueueName, State as EventState};
+pub use event::{BucketId, Event, EventId, Late, QueueName, State as EventState};
+pub use flow::{QueueChoices, QueueOptions};
 pub use handler::{
     Annotated, BlockingHandler, Context, Failure, FailureExt, Handler, State, delay_event,
 };
+pub use record::{Outcome, Record};
 pub use retry::RetryPolicy;
-pub use time::{Timestamp, When};
+pub use store::{Durability, Store};
+pub use time::{Clock, Timestamp, When};
+
+/// What most programs use.
+pub mod prelude {
+    pub use serde::{Deserialize, Serialize};
+
+    pub use crate::{
+        BlockingHandler, Bus, Cancelled, Changed, Context, Error, ErrorKind, Event, EventId,
+        Failure, FailureExt, Handler, Late, Outcome, Queue, QueueChoices, Receipt, RetryPolicy,
+        State, Unique, delay_event,
+    };
+}
+
+/// The guides, so that their code runs as tests and their links are checked.
+pub mod _docs {
+    #[doc = include_str!("docs/architecture.md")]
+    pub mod architecture {}
+    #[doc = include_str!("docs/delivery.md")]
+    pub mod delivery {}
+    #[doc = include_str!("docs/operations.md")]
+    pub mod operations {}
+    #[doc = include_str!("docs/storage.md")]
+    pub mod storage {}
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

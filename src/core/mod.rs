@@ -15,5 +15,6 @@ pub mod op;
 pub mod options;
 mod queue_care;
 mod reaper;
+pub mod reference;
 mod settle;
 pub mod step;

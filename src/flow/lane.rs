@@ -30,6 +30,10 @@ pub(crate) trait Lane: Send + Sync {
     /// How many events wait in the ring and how many workers are active.
     fn load(&self) -> (usize, usize);
 
+    /// Whether its handlers block their threads.
+    #[cfg(feature = "testing")]
+    fn blocks(&self) -> bool;
+
     /// Stops beginning handlers, and hands back what never started once no handler runs.
     fn stop(self: Arc<Self>) -> BoxFuture<'static, ()>;
 
@@ -129,7 +133,10 @@ where
     A::Payload: DeserializeOwned,
 {
     fn publish_jobs(&self, jobs: Vec<Job<Arc<Envelope>>>) {
-        let mut tasks: VecDeque<_> = jobs.into_iter().map(Task::Stored).collect();
+        let mut tasks: VecDeque<_> = jobs
+            .into_iter()
+            .map(|job| Task::Stored(Box::new(job)))
+            .collect();
         self.publisher().try_publish_many(&mut tasks);
         if tasks.is_empty() {
             return;
@@ -164,6 +171,11 @@ where
 
     fn load(&self) -> (usize, usize) {
         (self.pool.queued(), self.pool.active())
+    }
+
+    #[cfg(feature = "testing")]
+    fn blocks(&self) -> bool {
+        !A::CAN_BE_DROPPED
     }
 
     fn stop(self: Arc<Self>) -> BoxFuture<'static, ()> {
@@ -237,13 +249,7 @@ where
     }
 
     fn try_publish_many(&self, payloads: &mut VecDeque<A::Payload>) -> usize {
-        let mut tasks: VecDeque<_> = payloads.drain(..).map(Task::Published).collect();
-        let published = self.lock().try_publish_many(&mut tasks);
-        payloads.extend(tasks.into_iter().filter_map(|task| match task {
-            Task::Published(payload) => Some(payload),
-            Task::Stored(_) => None,
-        }));
-        published
+        self.lock().try_publish_many_as(payloads, Task::Published)
     }
 
     fn publish(&self, payload: A::Payload) -> BoxFuture<'_, Result<()>> {

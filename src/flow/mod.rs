@@ -1,6 +1,9 @@
 //! The driver: does with threads, a runtime, rings and handlers what [`core`](crate::core) decides.
 
 mod attempt;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod bench;
 pub(crate) mod board;
 mod executor;
 mod feed;
@@ -18,7 +21,7 @@ pub(crate) mod wake;
 pub(crate) mod work;
 mod worker;
 
-pub(crate) use lane::{Lane, Port};
+pub(crate) use lane::Port;
 pub use options::{QueueChoices, QueueOptions};
 pub use registry::{Construct, Registration};
 pub(crate) use registry::{Entry, linked};

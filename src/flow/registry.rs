@@ -15,7 +15,7 @@ use crate::flow::inbox::{Gate, Inbox};
 use crate::flow::lane::{HandlerLane, Lane};
 use crate::flow::options::QueueOptions;
 use crate::flow::replies::Replies;
-use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, Surroundings};
+use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, Stripes};
 use crate::store::Store;
 use crate::time::Clock;
 
@@ -23,7 +23,7 @@ use crate::time::Clock;
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) options: Arc<QueueOptions>,
-    pub(crate) surroundings: Arc<Surroundings>,
+    pub(crate) surroundings: Stripes,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) inbox: Arc<Inbox>,
@@ -134,6 +134,12 @@ impl Registration {
             annotation: H::ANNOTATION,
             entry: |annotation| Entry::blocking(H::construct(), annotation),
         }
+    }
+
+    /// What the handler's annotation says.
+    #[must_use]
+    pub const fn annotation(&self) -> &Annotation {
+        &self.annotation
     }
 }
 

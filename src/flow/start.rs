@@ -20,7 +20,7 @@ use crate::flow::mover::Mover;
 use crate::flow::options::QueueOptions;
 use crate::flow::registry::{Entry, Parts};
 use crate::flow::replies::Replies;
-use crate::handler::{States, Surroundings};
+use crate::handler::{States, Stripes, Surroundings};
 use crate::record::NodeId;
 use crate::store::{Store, Watcher};
 use crate::time::Clock;
@@ -110,7 +110,7 @@ impl Flow {
         for (place, (queue, options, entry)) in handlers.into_iter().enumerate() {
             let parts = Parts {
                 options: Arc::clone(&options),
-                surroundings: Arc::new(Surroundings {
+                surroundings: Stripes::new(&Surroundings {
                     queue: queue.clone(),
                     states: Arc::clone(&states),
                     stop: stop.clone(),
@@ -166,6 +166,18 @@ impl Flow {
     pub(crate) fn port<T: 'static>(&self, queue: &QueueName) -> Option<Arc<dyn Port<T>>> {
         let port: Box<dyn Any> = Arc::clone(&self.lanes.get(queue)?.lane).port();
         port.downcast().ok().map(|port| *port)
+    }
+
+    /// Whether this process has a handler for `queue`.
+    pub(crate) fn serves(&self, queue: &QueueName) -> bool {
+        self.lanes.contains_key(queue)
+    }
+
+    /// Whether a handler runs that blocks its thread.
+    #[cfg(feature = "testing")]
+    pub(crate) fn is_blocking(&self) -> bool {
+        let mut lanes = self.lanes.values().map(|served| &served.lane);
+        lanes.any(|lane| lane.blocks() && lane.load().1 > 0)
     }
 
     /// Lets so many handlers of `queue` run at once; 0 pauses it.

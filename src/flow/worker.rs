@@ -11,6 +11,7 @@
 //!   which saves the 10 µs of waking a worker; at most one does so in a queue and in a runtime.
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
@@ -92,7 +93,26 @@ impl<W: Work> Worker<W> {
             }
             let mut suspended = false;
             while let Some((job, cuts)) = self.next() {
-                suspended |= self.attempt(job, cuts).await;
+                let Self {
+                    pool,
+                    local,
+                    reserved,
+                    ..
+                } = &mut self;
+                let Some((ticket, future)) = begin(&pool.work, job) else {
+                    continue;
+                };
+                let lent = Lent {
+                    pool,
+                    local,
+                    reserved,
+                    cuts,
+                };
+                let (future, timer) = (pin!(Some(future)), pin!(None));
+                let mut running = Running::new(lent, ticket, future, timer);
+                let ended = (&mut running).await;
+                running.end(ended);
+                suspended |= running.was_suspended();
             }
             if suspended {
                 self.pace.suspended();
@@ -162,6 +182,10 @@ impl<W: Work> Worker<W> {
             _ if *dense && !over && pool.board.try_linger() => {
                 if pool.wake.linger() {
                     self.phase = Phase::Lingering(Instant::now() + pool.linger, LOOKS_MAX);
+                    // A worker that is quicker than its publisher would find one job at a time, and
+                    // both would wait for each other's cache lines; so let a few jobs come together.
+                    yield_now().await;
+                    self.pace.restart(Instant::now());
                     return true;
                 }
                 pool.board.stop_lingering();
@@ -191,38 +215,6 @@ impl<W: Work> Worker<W> {
             }
         }
     }
-
-    /// Begins a job and runs it to its end; answers whether it was suspended in between.
-    #[inline]
-    async fn attempt(&mut self, job: W::Job, cuts: usize) -> bool {
-        let Self {
-            pool,
-            local,
-            reserved,
-            ..
-        } = self;
-        let begun = match catch_unwind(AssertUnwindSafe(|| pool.work.begin(job))) {
-            Ok(begun) => begun,
-            Err(panic) => {
-                log("beginning a job panicked", panic);
-                None
-            }
-        };
-        let Some((ticket, future)) = begun else {
-            return false;
-        };
-        let lent = Lent {
-            pool,
-            local,
-            reserved,
-            cuts,
-        };
-        let (future, timer) = (pin!(Some(future)), pin!(None));
-        let mut running = Running::new(lent, ticket, future, timer);
-        let ended = (&mut running).await;
-        running.end(ended);
-        running.was_suspended()
-    }
 }
 
 impl<W: Work> Drop for Worker<W> {
@@ -241,6 +233,18 @@ impl<W: Work> Drop for Worker<W> {
         let last = pool.wake.abandon(self.phase == Phase::Waking, lingering);
         pool.a_worker_left(last);
     }
+}
+
+/// Begins a job, unless the work refuses it or panics.
+#[inline]
+fn begin<W: Work>(
+    work: &W,
+    job: W::Job,
+) -> Option<(W::Ticket, impl Future<Output = W::Output> + Send)> {
+    catch_unwind(AssertUnwindSafe(|| work.begin(job))).unwrap_or_else(|panic| {
+        log("beginning a job panicked", panic);
+        None
+    })
 }
 
 /// How much a worker takes at a time, and when it has worked long enough to let others go first.

@@ -1,10 +1,16 @@
 //! The store: where events wait, and the contract that every store keeps.
 
+mod embedded;
+mod memory;
+mod shards;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
+pub use self::memory::{MemoryStore, RECORDS_MAX};
 use crate::core::op::{Answer, Delivery, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};

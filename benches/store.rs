@@ -1,0 +1,254 @@
+//! What the embedded store costs beside bare SQLite doing the same work in the same run.
+//!
+//! `cargo bench --bench store` prints rates and their ratio to the base case; `-- --quick` does a
+//! tenth of the work. Ratios travel between machines, rates do not.
+
+#![allow(clippy::print_stdout)] // a bench talks
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::core::op::{Fetch, NewEvent, Reply, Settlement, StoreOp, Unique, Verdict};
+use duly::event::{BucketId, BucketKey, Envelope, EventId, Payload};
+use duly::record::NodeId;
+use duly::store::{EmbeddedStore, Store};
+use duly::time::{Clock, SystemClock, When};
+use futures_util::stream::{self, StreamExt};
+
+const QUEUE: &str = "order-close";
+const BATCH: usize = 500;
+const NODE: NodeId = NodeId(1);
+
+struct Bench {
+    clock: SystemClock,
+    events: usize,
+    base: f64,
+}
+
+fn main() {
+    let quick = std::env::args().any(|arg| arg == "--quick");
+    let mut bench = Bench {
+        clock: SystemClock::new(),
+        events: if quick { 100_000 } else { 1_000_000 },
+        base: 1.0,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
+    bench.base(BATCH);
+    bench.base_one_thread_64();
+    for in_flight in [1, 8] {
+        runtime.block_on(bench.push_batches(in_flight));
+    }
+    runtime.block_on(bench.push_singles(64));
+    runtime.block_on(bench.settle());
+    runtime.block_on(bench.open());
+}
+
+impl Bench {
+    fn report(&mut self, what: &str, events: usize, took: Duration, is_base: bool) {
+        let rate = events as f64 / took.as_secs_f64();
+        if is_base {
+            self.base = rate;
+        }
+        println!(
+            "{what:<44} {rate:>12.0}/s {:>7.3} s   {:>6.2} of the base",
+            took.as_secs_f64(),
+            rate / self.base
+        );
+    }
+
+    fn timed<T>(&self, work: impl FnOnce() -> T) -> (T, Duration) {
+        let start = self.clock.mono();
+        let done = work();
+        (done, self.clock.mono().since(start))
+    }
+
+    /// Bare SQLite: the same rows, appended in the same batches, each one synced.
+    fn base(&mut self, batch: usize) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let connection = bare(directory.path());
+        let body = vec![7_u8; 124];
+        let ((), took) = self.timed(|| append(&connection, self.events, batch, &body));
+        self.report(
+            &format!("bare rusqlite, batches of {batch}"),
+            self.events,
+            took,
+            true,
+        );
+    }
+
+    /// The same in batches of what 64 callers can have in flight.
+    fn base_one_thread_64(&mut self) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let connection = bare(directory.path());
+        let body = vec![7_u8; 124];
+        let events = self.events / 4;
+        let ((), took) = self.timed(|| append(&connection, events, 64, &body));
+        self.report("bare rusqlite, batches of 64", events, took, false);
+    }
+
+    async fn push_batches(&mut self, in_flight: usize) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = open(directory.path());
+        let batches: Vec<_> = self.batches(self.events, BATCH, Duration::from_secs(60));
+        let start = self.clock.mono();
+        stream::iter(batches)
+            .map(|batch| store.apply(&key(), StoreOp::Push(batch)))
+            .buffer_unordered(in_flight)
+            .for_each(|pushed| async { drop(pushed.expect("a push")) })
+            .await;
+        let took = self.clock.mono().since(start);
+        let what = format!("push, batches of {BATCH}, {in_flight} in flight");
+        self.report(&what, self.events, took, false);
+    }
+
+    async fn push_singles(&mut self, in_flight: usize) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = open(directory.path());
+        let events = self.events / 4;
+        let singles: Vec<_> = self.batches(events, 1, Duration::from_secs(60));
+        let start = self.clock.mono();
+        stream::iter(singles)
+            .map(|single| store.apply(&key(), StoreOp::Push(single)))
+            .buffer_unordered(in_flight)
+            .for_each(|pushed| async { drop(pushed.expect("a push")) })
+            .await;
+        let took = self.clock.mono().since(start);
+        self.report(
+            &format!("push, one by one, {in_flight} in flight"),
+            events,
+            took,
+            false,
+        );
+    }
+
+    async fn settle(&mut self) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = open(directory.path());
+        for batch in self.batches(self.events, BATCH, Duration::ZERO) {
+            store
+                .apply(&key(), StoreOp::Push(batch))
+                .await
+                .expect("a push");
+        }
+        let mut leased = Vec::new();
+        for request in 0.. {
+            let fetch = StoreOp::Fetch(Fetch {
+                node: NODE,
+                request,
+                limit: 1_000,
+                ahead: Duration::ZERO,
+                ahead_limit: 0,
+                hold: None,
+            });
+            let answer = store.apply(&key(), fetch).await.expect("a fetch");
+            let Reply::Fetched { deliveries, .. } = answer.reply else {
+                unreachable!("a fetch is answered with deliveries")
+            };
+            if deliveries.is_empty() {
+                break;
+            }
+            leased.extend(deliveries.iter().map(|delivery| Settlement {
+                id: delivery.id,
+                request: delivery.request,
+                verdict: Verdict::Ack,
+                started_us: answer.now_us,
+                fetched_us: answer.now_us,
+            }));
+        }
+        let settles: Vec<_> = leased.chunks(256).map(<[Settlement]>::to_vec).collect();
+        let start = self.clock.mono();
+        stream::iter(settles)
+            .map(|settlements| {
+                let node = NODE;
+                store.apply(&key(), StoreOp::Settle { node, settlements })
+            })
+            .buffer_unordered(8)
+            .for_each(|settled| async { drop(settled.expect("a settle")) })
+            .await;
+        let took = self.clock.mono().since(start);
+        self.report(
+            "settle (record and delete), batches of 256",
+            leased.len(),
+            took,
+            false,
+        );
+    }
+
+    async fn open(&mut self) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = open(directory.path());
+        for batch in self.batches(self.events, BATCH, Duration::from_secs(86_400)) {
+            store
+                .apply(&key(), StoreOp::Push(batch))
+                .await
+                .expect("a push");
+        }
+        store.close().await.expect("a close");
+        drop(store);
+        let (store, took) = self.timed(|| open(directory.path()));
+        self.report("open", self.events, took, false);
+        drop(store);
+    }
+
+    fn batches(&self, events: usize, batch: usize, delay: Duration) -> Vec<Vec<NewEvent>> {
+        let now = self.clock.now();
+        let mut random = fastrand::Rng::with_seed(7);
+        let one = |random: &mut fastrand::Rng| {
+            let id = EventId::from_parts(now, BucketId(0), random.u64(..));
+            let queue = QUEUE.parse().expect("a legal name");
+            NewEvent {
+                envelope: Arc::new(Envelope::new(id, queue, Payload::from(vec![7; 64]))),
+                when: When::from(delay + Duration::from_millis(random.u64(0..1_000))),
+                on_taken: Unique::Keep,
+            }
+        };
+        (0..events / batch)
+            .map(|_| (0..batch).map(|_| one(&mut random)).collect())
+            .map(|mut batch: Vec<NewEvent>| {
+                if delay.is_zero() {
+                    batch.iter_mut().for_each(|event| event.when = When::Now);
+                }
+                batch
+            })
+            .collect()
+    }
+}
+
+fn key() -> BucketKey {
+    BucketKey::new(QUEUE.parse().expect("a legal name"), BucketId(0))
+}
+
+fn open(directory: &Path) -> EmbeddedStore {
+    EmbeddedStore::open(directory.join("duly.db")).expect("a store")
+}
+
+fn bare(directory: &Path) -> rusqlite::Connection {
+    let connection = rusqlite::Connection::open(directory.join("bare.db")).expect("a file");
+    connection
+        .execute_batch(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+             CREATE TABLE events (row INTEGER PRIMARY KEY, due INTEGER, tries INTEGER, dead \
+             INTEGER, sum INTEGER, body BLOB)",
+        )
+        .expect("a table");
+    connection
+}
+
+fn append(connection: &rusqlite::Connection, events: usize, batch: usize, body: &[u8]) {
+    let mut insert = connection
+        .prepare("INSERT INTO events VALUES (?1, ?2, 0, NULL, ?3, ?4)")
+        .expect("a statement");
+    for first in (1..=events).step_by(batch) {
+        connection.execute_batch("BEGIN").expect("a transaction");
+        for row in first..first + batch {
+            let row = row as i64;
+            insert
+                .execute(rusqlite::params![row, row * 31, i64::MAX - row, body])
+                .expect("a row");
+        }
+        connection.execute_batch("COMMIT").expect("a commit");
+    }
+}

@@ -1,0 +1,178 @@
+//! What an operator asks and does: counts, pauses, dead letters.
+
+use futures_util::future::try_join_all;
+use serde::Serialize;
+
+use crate::bus::queue::unexpected;
+use crate::bus::{Bus, Inner, Queue};
+use crate::core::op::{Answer, BATCH_MAX, Reply, Snapshot, Stats, StoreOp};
+use crate::error::{Error, Result};
+use crate::event::{BucketId, BucketKey, EventId, QueueName, State};
+use crate::record::Page;
+
+/// How many events of a queue stand where, in all of its buckets.
+pub type QueueStats = Stats;
+
+/// What a queue of this process is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueLoad {
+    /// The queue.
+    pub queue: QueueName,
+    /// Events that wait in its ring.
+    pub queued: usize,
+    /// Workers that are active: an upper bound of the handlers that run.
+    pub active: usize,
+    /// Workers there may be; 0 means paused.
+    pub workers: usize,
+}
+
+impl Bus {
+    /// How many events of a queue stand where.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a name that is not legal, or what the
+    /// store answers.
+    pub async fn stats(&self, queue: &str) -> Result<QueueStats> {
+        let mut sum = Stats::default();
+        for bucket in self.inner.buckets_of(&QueueName::new(queue)?).await? {
+            match self.inner.store.apply(&bucket, StoreOp::Stats).await? {
+                Answer {
+                    reply: Reply::Stats(stats),
+                    ..
+                } => sum += stats,
+                Answer { reply, .. } => return Err(unexpected(&reply)),
+            }
+        }
+        Ok(sum)
+    }
+
+    /// What each queue with a handler in this process is doing.
+    #[must_use]
+    pub fn load(&self) -> Vec<QueueLoad> {
+        let flow = self.inner.flow();
+        let load = flow.iter().flat_map(|flow| flow.load());
+        load.map(|(queue, queued, active, workers)| QueueLoad {
+            queue: queue.clone(),
+            queued,
+            active,
+            workers,
+        })
+        .collect()
+    }
+
+    /// Lets so many handlers of a queue run at once in this process, from now on; 0 pauses it.
+    ///
+    /// With fewer than before, what runs goes on to its end and is not replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) when the queue has no handler here;
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for more than 65,536.
+    pub fn set_workers(&self, queue: &str, workers: usize) -> Result<()> {
+        let queue = QueueName::new(queue)?;
+        if workers > 65_536 {
+            return Err(Error::invalid(format!(
+                "workers is {workers}, it is at most 65536"
+            )));
+        }
+        match self.inner.flow().as_ref() {
+            Some(flow) => flow.set_workers(&queue, workers),
+            None => Err(Error::closed("the bus is stopping")),
+        }
+    }
+}
+
+impl Inner {
+    /// Every bucket of a queue, those of earlier bucket counts too.
+    async fn buckets_of(&self, queue: &QueueName) -> Result<Vec<BucketKey>> {
+        let mut buckets = self.store.buckets().await?;
+        buckets.retain(|key| key.queue == *queue);
+        buckets.sort_unstable();
+        Ok(buckets)
+    }
+}
+
+impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+    /// Dead letters, bucket by bucket in the order of their ids; `after` is [`Page::next`] of the
+    /// page before. At most 1,000 a page.
+    ///
+    /// # Errors
+    ///
+    /// What the store answers.
+    pub async fn dead_letters(
+        &self,
+        after: Option<EventId>,
+        limit: usize,
+    ) -> Result<Page<Snapshot, EventId>> {
+        let limit = limit.clamp(1, BATCH_MAX);
+        let mut items = Vec::new();
+        let from = after.map_or(BucketId(0), EventId::bucket);
+        for bucket in self.inner.buckets_of(&self.name).await? {
+            if bucket.bucket < from || items.len() == limit {
+                continue;
+            }
+            let after = after.filter(|id| id.bucket() == bucket.bucket);
+            let peek = StoreOp::Peek {
+                state: State::Dead,
+                after,
+                limit: limit - items.len(),
+            };
+            match self.inner.store.apply(&bucket, peek).await? {
+                Answer {
+                    reply: Reply::Peeked(peeked),
+                    ..
+                } => items.extend(peeked),
+                Answer { reply, .. } => return Err(unexpected(&reply)),
+            }
+        }
+        let next = items
+            .last()
+            .filter(|_| items.len() == limit)
+            .map(|last| last.id);
+        Ok(Page { items, next })
+    }
+
+    /// Makes dead letters ready again, with all their attempts; answers how many that were.
+    ///
+    /// # Errors
+    ///
+    /// What the store answers.
+    pub async fn revive(&self, ids: &[EventId]) -> Result<usize> {
+        self.by_bucket(ids, |ids| StoreOp::Revive { ids }).await
+    }
+
+    /// Removes dead letters for good; answers how many that were.
+    ///
+    /// # Errors
+    ///
+    /// What the store answers.
+    pub async fn drop_dead(&self, ids: &[EventId]) -> Result<usize> {
+        self.by_bucket(ids, |ids| StoreOp::Drop { ids }).await
+    }
+
+    async fn by_bucket(
+        &self,
+        ids: &[EventId],
+        op: impl Fn(Vec<EventId>) -> StoreOp,
+    ) -> Result<usize> {
+        let mut sorted = ids.to_vec();
+        sorted.sort_unstable_by_key(|id| id.bucket());
+        let batches = sorted
+            .chunk_by(|a, b| a.bucket() == b.bucket())
+            .flat_map(|ids| ids.chunks(BATCH_MAX))
+            .map(|ids| {
+                let bucket = BucketKey::new(self.name.clone(), ids[0].bucket()); // never empty
+                self.inner.store.apply(&bucket, op(ids.to_vec()))
+            });
+        let mut sum = 0;
+        for Answer { reply, .. } in try_join_all(batches).await? {
+            match reply {
+                Reply::Counted(counted) => sum += counted,
+                reply => return Err(unexpected(&reply)),
+            }
+        }
+        Ok(sum)
+    }
+}

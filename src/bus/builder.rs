@@ -1,0 +1,368 @@
+//! The choices for a bus.
+
+use std::collections::{BTreeMap, btree_map};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use crate::bus::{Bus, Inner, Owner};
+use crate::config::Settings;
+use crate::core::options::NodeOptions;
+use crate::error::{Error, Result};
+use crate::event::QueueName;
+use crate::flow::{Entry, Flow, QueueChoices, QueueOptions, Replies, Setup, linked};
+use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
+use crate::record::NodeId;
+use crate::store::{EmbeddedOptions, EmbeddedStore, MemoryStore, Store};
+use crate::time::{Clock, SystemClock};
+
+/// Where events are kept when nobody says otherwise: a file in the working directory.
+const STORE_URL: &str = "sqlite:duly.db";
+/// The largest payload when nobody says otherwise, in bytes.
+const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
+
+/// Collects the choices for a bus; nothing starts before [`start`](Self::start).
+///
+/// Settings come, weakest first, from the annotation, a file (`duly.toml`), the environment
+/// (`DULY__STORE__URL`), and this builder.
+#[derive(Debug, Default)]
+#[must_use = "a builder does nothing until `start` is called"]
+pub struct BusBuilder {
+    store: Option<Arc<dyn Store>>,
+    store_url: Option<String>,
+    settings: Option<Settings>,
+    states: States,
+    handlers: Vec<Entry>,
+    linked: bool,
+    publish_only: bool,
+    queues: BTreeMap<String, QueueChoices>,
+    node: Option<NodeOptions>,
+    read_ahead: Option<Duration>,
+    payload_bytes_max: Option<usize>,
+    clock: Option<Arc<dyn Clock>>,
+    virtual_time: bool,
+}
+
+impl BusBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            linked: true,
+            ..Self::default()
+        }
+    }
+
+    /// Where events are kept: `memory:` forgets them with the process, `sqlite:path` is the
+    /// embedded store in that file. Default: `sqlite:duly.db`.
+    pub fn store_url(mut self, url: impl Into<String>) -> Self {
+        self.store_url = Some(url.into());
+        self
+    }
+
+    /// A store of your own; it takes the place of [`store_url`](Self::store_url).
+    pub fn store(mut self, store: impl Store) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// A store that others hold too, such as one that several buses share.
+    pub fn shared_store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// These settings instead of those of the file and the environment.
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = Some(settings);
+        self
+    }
+
+    /// A value that handlers share: a database, a client. A second one of its type replaces it.
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.states.insert(value);
+        self
+    }
+
+    /// A handler given by hand: for one that says `register = false`, or that has fields.
+    pub fn register<H: Handler + Annotated>(mut self, handler: H) -> Self {
+        self.handlers
+            .push(Entry::suspending(handler, H::ANNOTATION));
+        self
+    }
+
+    /// A blocking handler given by hand.
+    pub fn register_blocking<H: BlockingHandler + Annotated>(mut self, handler: H) -> Self {
+        self.handlers.push(Entry::blocking(handler, H::ANNOTATION));
+        self
+    }
+
+    /// A handler without an annotation, for the queue that `annotation` names.
+    pub fn register_as<H: Handler>(mut self, annotation: Annotation, handler: H) -> Self {
+        self.handlers.push(Entry::suspending(handler, annotation));
+        self
+    }
+
+    /// Leaves out the annotated handlers that the linker found; only those given by hand run.
+    pub fn only_registered(mut self) -> Self {
+        self.linked = false;
+        self
+    }
+
+    /// Runs no handlers in this process: it only pushes.
+    pub fn publish_only(mut self) -> Self {
+        self.publish_only = true;
+        self
+    }
+
+    /// Choices for one queue, stronger than its annotation, the file and the environment.
+    ///
+    /// A second call for the same queue replaces the first.
+    pub fn queue(mut self, name: impl Into<String>, choices: QueueChoices) -> Self {
+        self.queues.insert(name.into(), choices);
+        self
+    }
+
+    /// How long before its due time an event may be leased, so that it starts at the instant.
+    /// Zero reads nothing ahead; at most 10 s. Default: 100 ms.
+    pub fn read_ahead(mut self, ahead: Duration) -> Self {
+        self.read_ahead = Some(ahead);
+        self
+    }
+
+    /// The largest payload that a push accepts, encoded, in bytes. Default: 1 MiB.
+    pub fn payload_bytes_max(mut self, bytes: usize) -> Self {
+        self.payload_bytes_max = Some(bytes);
+        self
+    }
+
+    /// The times and bounds of this node. Default: [`NodeOptions::default`].
+    pub fn node_options(mut self, node: NodeOptions) -> Self {
+        self.node = Some(node);
+        self
+    }
+
+    /// The clock that tells the time. Default: the machine's.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Time is that of the runtime, which tests pause: the mover is a task, not a thread.
+    ///
+    /// Whatever is left open is chosen for a test: nothing is read from the environment, nothing is
+    /// kept, nothing lingers, and no look at an idle bucket hides a wake-up that was lost.
+    #[cfg(feature = "testing")]
+    pub(crate) fn virtual_time(mut self, clock: Arc<dyn Clock>) -> Self {
+        const DAY: Duration = Duration::from_secs(86_400);
+        self.virtual_time = true;
+        self.settings.get_or_insert_default();
+        self.store_url.get_or_insert_with(|| "memory:".to_owned());
+        self.node.get_or_insert_with(|| NodeOptions {
+            settle_linger: Duration::ZERO,
+            sleep_max: DAY,
+            glance_every: DAY,
+            ..NodeOptions::default()
+        });
+        self.clock(clock)
+    }
+
+    /// Checks every choice, opens the store, and starts.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for two handlers of one queue, a state that
+    /// a handler asks for and nobody gave, a value out of its bounds, an unknown setting; or what
+    /// the store answers to being opened.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn start(mut self) -> Result<Bus> {
+        let settings = match self.settings.take() {
+            Some(settings) => settings,
+            None => Settings::load()?,
+        };
+        let clock = self
+            .clock
+            .take()
+            .unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let defaults = QueueOptions::default().with(&settings.queue_defaults);
+        let handlers = self.handlers(&settings)?;
+        let queues = self.named_queues(&settings, &handlers)?;
+
+        let node = NodeOptions {
+            ahead: self
+                .read_ahead
+                .or(settings.read_ahead)
+                .unwrap_or(NodeOptions::default().ahead),
+            ..self.node.take().unwrap_or_default()
+        };
+        if node.ahead > AHEAD_MAX {
+            return Err(Error::invalid(format!(
+                "reading ahead {:?} is too far, it is at most {AHEAD_MAX:?}",
+                node.ahead
+            )));
+        }
+        node.check()?;
+        let payload_bytes_max = self
+            .payload_bytes_max
+            .or(settings.payload_bytes_max)
+            .unwrap_or(PAYLOAD_BYTES_MAX);
+
+        let store = match self.store.take() {
+            Some(store) => store,
+            None => {
+                let url = self.store_url.take().or(settings.store_url);
+                let url = url.as_deref().unwrap_or(STORE_URL);
+                open_store(url, &clock, self.virtual_time)?
+            }
+        };
+        let node = match store.is_shared() {
+            true => NodeOptions {
+                glance_every: Duration::from_millis(300),
+                ..node
+            },
+            false => node,
+        };
+        let replies = Arc::new(Replies::default());
+        let inner = Arc::new(Inner {
+            store: Arc::clone(&store),
+            clock: Arc::clone(&clock),
+            replies: Arc::clone(&replies),
+            flow: RwLock::new(None),
+            queues,
+            defaults: Arc::new(defaults),
+            payload_bytes_max,
+        });
+        self.states.insert(Bus::from_inside(Arc::clone(&inner)));
+        let flow = Flow::start(Setup {
+            id: NodeId(fastrand::u64(1..)),
+            store,
+            clock,
+            states: Arc::new(self.states),
+            node,
+            handlers,
+            replies,
+            virtual_time: self.virtual_time,
+        })
+        .await?;
+        *inner
+            .flow
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(flow);
+        Ok(Bus {
+            _owner: Some(Arc::new(Owner(Arc::clone(&inner)))),
+            inner,
+        })
+    }
+
+    /// Every handler that shall run, with its queue's options.
+    fn handlers(
+        &mut self,
+        settings: &Settings,
+    ) -> Result<Vec<(QueueName, Arc<QueueOptions>, Entry)>> {
+        if self.publish_only {
+            return Ok(Vec::new());
+        }
+        let mut entries = std::mem::take(&mut self.handlers);
+        if self.linked {
+            entries.extend(linked());
+        }
+        let mut taken: BTreeMap<QueueName, &'static str> = BTreeMap::new();
+        let mut handlers = Vec::new();
+        for entry in entries {
+            let queue = QueueName::new(entry.annotation.queue)?;
+            if let Some(other) = taken.insert(queue.clone(), entry.handler) {
+                return Err(Error::invalid(format!(
+                    "queue {queue} has two handlers, {other} and {}; a queue has one",
+                    entry.handler
+                )));
+            }
+            if let Some(need) = entry
+                .annotation
+                .states
+                .iter()
+                .find(|need| !self.states.has((need.id)()))
+            {
+                return Err(Error::invalid(format!(
+                    "handler {} of queue {queue} asks for a state of type {}, which the builder \
+                     was not given; add `.state(..)`",
+                    entry.handler,
+                    (need.name)()
+                )));
+            }
+            let annotated = QueueChoices::from(&entry.annotation);
+            let options = self.options_of(&queue, settings, &annotated)?;
+            if options.consume {
+                tracing::info!(%queue, handler = entry.handler, ?options, "handler registered");
+                handlers.push((queue, Arc::new(options), entry));
+            }
+        }
+        Ok(handlers)
+    }
+
+    /// The options of each queue that has a handler or choices of its own.
+    fn named_queues(
+        &self,
+        settings: &Settings,
+        handlers: &[(QueueName, Arc<QueueOptions>, Entry)],
+    ) -> Result<BTreeMap<QueueName, Arc<QueueOptions>>> {
+        let mut queues = BTreeMap::new();
+        for entry in linked() {
+            let queue = QueueName::new(entry.annotation.queue)?;
+            let options = self.options_of(&queue, settings, &(&entry.annotation).into())?;
+            queues.insert(queue, Arc::new(options));
+        }
+        let by_builder = self.queues.keys().map(|name| QueueName::new(name.as_str()));
+        for queue in by_builder.chain(settings.queues.keys().cloned().map(Ok)) {
+            let queue = queue?;
+            if let btree_map::Entry::Vacant(place) = queues.entry(queue) {
+                let choices = QueueChoices::default();
+                let options = self.options_of(place.key(), settings, &choices)?;
+                place.insert(Arc::new(options));
+            }
+        }
+        for (queue, options, _) in handlers {
+            queues.insert(queue.clone(), Arc::clone(options));
+        }
+        Ok(queues)
+    }
+
+    fn options_of(
+        &self,
+        queue: &QueueName,
+        settings: &Settings,
+        annotated: &QueueChoices,
+    ) -> Result<QueueOptions> {
+        let mut options = QueueOptions::default()
+            .with(&settings.queue_defaults)
+            .with(annotated);
+        if let Some(choices) = settings.queues.get(queue) {
+            options = options.with(choices);
+        }
+        if let Some(choices) = self.queues.get(queue.as_str()) {
+            options = options.with(choices);
+        }
+        options.check(queue)?;
+        options.dedicated &= !self.virtual_time; // another runtime has a time of its own
+        Ok(options)
+    }
+}
+
+/// The furthest that may be read ahead.
+const AHEAD_MAX: Duration = Duration::from_secs(10);
+
+fn open_store(url: &str, clock: &Arc<dyn Clock>, virtual_time: bool) -> Result<Arc<dyn Store>> {
+    match url.split_once(':') {
+        Some(("memory", "")) => Ok(Arc::new(MemoryStore::with_clock(Arc::clone(clock)))),
+        Some(("sqlite", path)) if !path.is_empty() => {
+            let options = match virtual_time {
+                true => EmbeddedOptions::inline(),
+                false => EmbeddedOptions::new(),
+            };
+            let options = options.clock(Arc::clone(clock));
+            Ok(Arc::new(EmbeddedStore::open_with(path, options)?))
+        }
+        _ => Err(Error::invalid(format!(
+            "store url {url:?} is not known; it is `memory:` or `sqlite:` and the path of a file"
+        ))),
+    }
+}

@@ -1,0 +1,66 @@
+//! Push and wait for the handler's reply: the synchronous model.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::bus::Queue;
+use crate::bus::queue::CALL_MAX;
+use crate::error::{Error, ErrorKind, Result};
+use crate::flow::Answered;
+
+impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+    /// Pushes `payload`, due at once, and waits for the reply that its handler gives with
+    /// [`Context::reply`](crate::Context::reply); one that gives none replies `()`.
+    ///
+    /// The event is as durable as any other: when the wait is over it is handled all the same.
+    /// The handler must run in this process. Waits at most 24 hours.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] when no handler of the queue runs in this process;
+    /// [`ErrorKind::TimedOut`] after `timeout`; [`ErrorKind::Unavailable`] when the event ended
+    /// without success, in the handler's words; [`ErrorKind::Invalid`] when the reply is not an
+    /// `R`; and as [`push`](Self::push).
+    pub async fn call<R: DeserializeOwned>(&self, payload: T, timeout: Duration) -> Result<R> {
+        let served = self
+            .inner
+            .flow()
+            .as_ref()
+            .is_some_and(|flow| flow.serves(&self.name));
+        if !served {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!(
+                    "queue {} has no handler in this process that could reply",
+                    self.name
+                ),
+            ));
+        }
+        let id = self.new_id();
+        let mut waiting = self.inner.replies.wait(id);
+        self.event(payload).id(id).send().await?;
+        let answer = tokio::time::timeout(timeout.min(CALL_MAX), waiting.answer()).await;
+        match answer {
+            Ok(Some(Answered::Replied(reply))) => {
+                let reply = reply.unwrap_or_else(|| b"null".to_vec());
+                serde_json::from_slice(&reply).map_err(|error| {
+                    Error::invalid(format!("queue {}: the reply is something else", self.name))
+                        .because(error)
+                })
+            }
+            Ok(Some(Answered::Ended(words))) => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("event {id} failed: {words}"),
+            )),
+            Ok(None) => Err(Error::closed(
+                "the bus was stopped before the handler replied",
+            )),
+            Err(_elapsed) => Err(Error::new(
+                ErrorKind::TimedOut,
+                format!("no reply within {timeout:?}; event {id} is handled all the same"),
+            )),
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The bus: the one thing a user holds.
+
+mod admin;
+mod builder;
+mod call;
+mod publish;
+mod push;
+mod queue;
+mod records;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+pub use admin::{QueueLoad, QueueStats};
+pub use builder::BusBuilder;
+pub use publish::Publisher;
+pub use push::{EventBuilder, PUSH_MANY_MAX, Receipt};
+pub use queue::Queue;
+pub use records::Records;
+use serde::Serialize;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::QueueName;
+use crate::flow::{Flow, QueueOptions, Replies};
+use crate::handler::{Annotated, Context};
+use crate::store::{Durability, Store};
+use crate::time::Clock;
+
+/// A running event bus.
+///
+/// Cloning is cheap, and every clone is the same bus. It runs until [`shutdown`](Self::shutdown),
+/// or until the last clone outside of handlers is dropped; then it stops at once and waits for
+/// nothing, and what it held is handed on when its leases run out, or at the next start.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use duly::prelude::*;
+///
+/// #[delay_event(queue = "greet", register = false)]
+/// async fn greet(event: Event<String>) -> Result<(), Failure> {
+///     assert_eq!(event.payload, "hello");
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> duly::Result<()> {
+/// let bus = Bus::builder().store_url("memory:").register(greet).start().await?;
+/// let queue = bus.queue::<greet>();
+/// let receipt = queue.push("hello".to_owned(), Duration::from_millis(10)).await?;
+/// assert!(receipt.is_accepted());
+/// bus.shutdown(Duration::from_secs(1)).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Bus {
+    inner: Arc<Inner>,
+    /// Absent in the handle that handlers see, so that they do not keep the bus running.
+    _owner: Option<Arc<Owner>>,
+}
+
+pub(crate) struct Inner {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    replies: Arc<Replies>,
+    /// Taken out at the end.
+    flow: RwLock<Option<Flow>>,
+    /// The queues that have a handler here, or choices of their own.
+    queues: BTreeMap<QueueName, Arc<QueueOptions>>,
+    /// What goes for any other queue.
+    defaults: Arc<QueueOptions>,
+    payload_bytes_max: usize,
+}
+
+/// Ends the flow when the last one who holds the bus lets go of it.
+struct Owner(Arc<Inner>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        drop(
+            self.0
+                .flow
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+    }
+}
+
+impl fmt::Debug for Bus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bus")
+            .field("store", &self.inner.store)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn flow(&self) -> RwLockReadGuard<'_, Option<Flow>> {
+        self.flow.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn options(&self, queue: &QueueName) -> Arc<QueueOptions> {
+        Arc::clone(self.queues.get(queue).unwrap_or(&self.defaults))
+    }
+}
+
+impl Bus {
+    /// Collects the choices for a bus.
+    pub fn builder() -> BusBuilder {
+        BusBuilder::new()
+    }
+
+    /// The queue of an annotated handler, to push to.
+    ///
+    /// The handler need not run in this process.
+    ///
+    /// # Panics
+    ///
+    /// When an annotation that was written by hand names an illegal queue; `#[delay_event]` refuses
+    /// that while the program is compiled.
+    #[must_use]
+    pub fn queue<H>(&self) -> Queue<H::Value>
+    where
+        H: Annotated,
+        H::Value: Serialize + Send + Sync + 'static,
+    {
+        match QueueName::new(H::ANNOTATION.queue) {
+            Ok(name) => Queue::new(Arc::clone(&self.inner), name),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// A queue by its name and the type of its payload, to push to.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] when the name is not legal.
+    pub fn queue_named<T>(&self, name: &str) -> Result<Queue<T>>
+    where
+        T: Serialize + Send + Sync + 'static,
+    {
+        Ok(Queue::new(Arc::clone(&self.inner), QueueName::new(name)?))
+    }
+
+    /// What an accepted push survives.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.inner.store.durability()
+    }
+
+    /// Stops: fetches nothing more, lets handlers finish for as long as `grace`, hands back what
+    /// never started at once, settles everything that ended, and closes the store.
+    ///
+    /// A handler that still runs when the grace is over is told so by its
+    /// [cancellation](Context::cancellation) and then dropped; its attempt counts, and its event is
+    /// ready again. Later calls have nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::TimedOut`] when outcomes could not be settled in time (a handler that blocks
+    /// its thread, a store that does not answer): these events are handled again. Or what the
+    /// store answers to being closed.
+    pub async fn shutdown(&self, grace: Duration) -> Result<()> {
+        let flow = self
+            .inner
+            .flow
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let settled = match flow {
+            Some(flow) => flow.stop(grace).await,
+            None => true,
+        };
+        self.inner.store.close().await?;
+        if !settled {
+            return Err(Error::new(
+                ErrorKind::TimedOut,
+                "not everything could be settled in time; those events are handled again",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The store, for tests that look underneath.
+    #[cfg(feature = "testing")]
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    /// Whether this process has a handler for `queue`.
+    #[cfg(feature = "testing")]
+    pub(crate) fn serves(&self, queue: &QueueName) -> bool {
+        let flow = self.inner.flow();
+        flow.as_ref().is_some_and(|flow| flow.serves(queue))
+    }
+
+    /// Whether a handler runs that blocks its thread.
+    #[cfg(feature = "testing")]
+    pub(crate) fn is_blocking(&self) -> bool {
+        let flow = self.inner.flow();
+        flow.as_ref().is_some_and(Flow::is_blocking)
+    }
+
+    /// The same bus, seen from inside: it does not keep the bus running.
+    fn from_inside(inner: Arc<Inner>) -> Self {
+        Self {
+            inner,
+            _owner: None,
+        }
+    }
+}
+
+impl Context {
+    /// The bus, to push from a handler.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use duly::prelude::*;
+    ///
+    /// #[delay_event(queue = "order-closed", register = false)]
+    /// async fn closed(event: Event<u64>) -> Result<(), Failure> {
+    ///     Ok(())
+    /// }
+    ///
+    /// #[delay_event(queue = "order-close", register = false)]
+    /// async fn close(event: Event<u64>, cx: &Context) -> Result<(), Failure> {
+    ///     cx.bus().queue::<closed>().push_now(event.payload).await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Never in a handler that a bus runs: the bus is always there.
+    #[must_use]
+    pub fn bus(&self) -> &Bus {
+        self.state()
+    }
+}

@@ -1,0 +1,122 @@
+//! Values that need no durability: straight into the ring, in nanoseconds.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::bus::{Bus, Queue};
+use crate::error::{Error, ErrorKind, Result};
+use crate::flow::Port;
+use crate::handler::Annotated;
+
+impl Bus {
+    /// Publishes a value straight into the ring of its handler: **a crash forgets it**, and nobody
+    /// retries it or keeps a record. Waits while the ring is full.
+    ///
+    /// For many values get the [`Queue`] or a [`Publisher`] once and publish there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::publish`].
+    pub async fn publish<H>(&self, payload: H::Value) -> Result<()>
+    where
+        H: Annotated,
+        H::Value: Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        self.queue::<H>().publish(payload).await
+    }
+}
+
+impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+    /// Publishes a value straight into the ring of its handler: **a crash forgets it**, and nobody
+    /// retries it or keeps a record. Waits while the ring is full.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] when this process has no handler for the queue, or one of another
+    /// payload; [`ErrorKind::Closed`] when the bus is stopping.
+    pub async fn publish(&self, payload: T) -> Result<()> {
+        self.port()?.publish(payload).await
+    }
+
+    /// Publishes a value as [`publish`](Self::publish) does, if there is room now.
+    ///
+    /// # Errors
+    ///
+    /// As [`publish`](Self::publish), and [`ErrorKind::Full`]; the value comes back.
+    pub fn try_publish(&self, payload: T) -> Result<(), (T, Error)> {
+        match self.port() {
+            Ok(port) => port.try_publish(payload),
+            Err(error) => Err((payload, error)),
+        }
+    }
+
+    /// A publisher of one's own, for one task that publishes a lot.
+    ///
+    /// # Errors
+    ///
+    /// As [`publish`](Self::publish).
+    pub fn publisher(&self) -> Result<Publisher<T>> {
+        Ok(Publisher(self.port()?.split()))
+    }
+
+    fn port(&self) -> Result<&Arc<dyn Port<T>>> {
+        if let Some(port) = self.port.get() {
+            return Ok(port);
+        }
+        let flow = self.inner.flow();
+        let Some(flow) = flow.as_ref() else {
+            return Err(Error::closed(
+                "the bus is stopping and takes no more events",
+            ));
+        };
+        let Some(port) = flow.port::<T>(&self.name) else {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!(
+                    "queue {} has no handler for this payload in this process; push to it instead",
+                    self.name
+                ),
+            ));
+        };
+        Ok(self.port.get_or_init(|| port))
+    }
+}
+
+/// Publishes values of one type straight into one ring: **a crash forgets them**.
+pub struct Publisher<T>(Box<dyn Port<T>>);
+
+impl<T> fmt::Debug for Publisher<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Publisher")
+    }
+}
+
+impl<T: Send + Sync + 'static> Publisher<T> {
+    /// Publishes a value; waits while the ring is full.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Closed`] when the bus is stopping.
+    pub async fn publish(&mut self, payload: T) -> Result<()> {
+        self.0.publish(payload).await
+    }
+
+    /// Publishes a value if there is room now.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Full`] and [`ErrorKind::Closed`]; the value comes back.
+    pub fn try_publish(&mut self, payload: T) -> Result<(), (T, Error)> {
+        self.0.try_publish(payload)
+    }
+
+    /// Publishes as many values as there is room for, from the front, with one step on the ring;
+    /// answers how many.
+    pub fn try_publish_many(&mut self, payloads: &mut VecDeque<T>) -> usize {
+        self.0.try_publish_many(payloads)
+    }
+}

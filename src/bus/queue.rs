@@ -1,0 +1,205 @@
+//! The typed handle that an application pushes to.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::bus::push::EventBuilder;
+use crate::bus::{Inner, Receipt};
+use crate::core::op::{Answer, Cancelled, Changed, Reply, Snapshot, StoreOp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketKey, EventId, Payload, QueueName};
+use crate::flow::{Port, QueueOptions};
+use crate::time::{Timestamp, When};
+
+/// The typed handle that an application pushes to. Cloning is cheap.
+///
+/// # Examples
+///
+/// ```
+/// # use std::time::Duration;
+/// # use duly::prelude::*;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> duly::Result<()> {
+/// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+/// let queue = bus.queue_named::<u64>("order-close")?;
+/// let receipt = queue.push(7, Duration::from_secs(1800)).await?;
+///
+/// assert_eq!(queue.cancel(receipt.id()).await?, Cancelled::Cancelled);
+/// # bus.shutdown(Duration::from_secs(1)).await
+/// # }
+/// ```
+pub struct Queue<T> {
+    pub(super) inner: Arc<Inner>,
+    pub(super) name: QueueName,
+    pub(super) options: Arc<QueueOptions>,
+    /// Where values go straight into the ring; looked up once.
+    pub(super) port: OnceLock<Arc<dyn Port<T>>>,
+    payload: PhantomData<fn(T)>,
+}
+
+impl<T> Clone for Queue<T> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            name: self.name.clone(),
+            options: Arc::clone(&self.options),
+            port: self.port.clone(),
+            payload: PhantomData,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Queue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Queue").field(&self.name).finish()
+    }
+}
+
+impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+    pub(super) fn new(inner: Arc<Inner>, name: QueueName) -> Self {
+        let options = inner.options(&name);
+        Self {
+            inner,
+            name,
+            options,
+            port: OnceLock::new(),
+            payload: PhantomData,
+        }
+    }
+
+    /// The queue's name.
+    #[must_use]
+    pub fn name(&self) -> &QueueName {
+        &self.name
+    }
+
+    /// Pushes `payload`, due after a [`Duration`], or at a [`SystemTime`](std::time::SystemTime) or
+    /// [`Timestamp`](crate::Timestamp).
+    ///
+    /// A delay counts from the moment the store accepts the event; fractions of a millisecond round
+    /// up, so it is never early.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] when the payload cannot be encoded or is too large, or the delay is
+    /// longer than [`DELAY_MAX`](crate::time::DELAY_MAX); [`ErrorKind::Full`] when the store has no
+    /// room: nothing happened; [`ErrorKind::Unknown`] when the answer was lost. To be able to push
+    /// again safely then, choose the id before: [`event`](Self::event) and
+    /// [`id`](EventBuilder::id).
+    pub async fn push(&self, payload: T, when: impl Into<When>) -> Result<Receipt> {
+        self.event(payload).when(when).send().await
+    }
+
+    /// Pushes `payload`, due at once: it never touches the delay set.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub async fn push_now(&self, payload: T) -> Result<Receipt> {
+        self.event(payload).send().await
+    }
+
+    /// Pushes `payload`, due at an instant; one that is past means at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub async fn push_at(&self, payload: T, due: impl Into<Timestamp>) -> Result<Receipt> {
+        self.event(payload).when(due.into()).send().await
+    }
+
+    /// An event with more to say than a payload and a delay.
+    pub fn event(&self, payload: T) -> EventBuilder<T> {
+        EventBuilder::new(self.clone(), payload)
+    }
+
+    /// Takes an event back, and tells the truth about it.
+    ///
+    /// # Errors
+    ///
+    /// When the store does not answer; [`ErrorKind::Unknown`]: calling again is safe.
+    pub async fn cancel(&self, id: EventId) -> Result<Cancelled> {
+        match self.apply(id, StoreOp::Cancel { id }).await? {
+            Reply::Cancelled(cancelled) => Ok(cancelled),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Gives an event that waits another due time, and tells the truth about it.
+    ///
+    /// # Errors
+    ///
+    /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`] for a delay that is too long.
+    pub async fn reschedule(&self, id: EventId, when: impl Into<When>) -> Result<Changed> {
+        let when = when.into().checked(self.inner.clock.now())?;
+        match self.apply(id, StoreOp::Reschedule { id, when }).await? {
+            Reply::Rescheduled(changed) => Ok(changed),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Gives an event that waits another payload, and tells the truth about it.
+    ///
+    /// # Errors
+    ///
+    /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`] when the payload cannot be encoded or is
+    /// too large.
+    pub async fn update(&self, id: EventId, payload: &T) -> Result<Changed> {
+        let payload = self.encode(payload)?;
+        match self.apply(id, StoreOp::Update { id, payload }).await? {
+            Reply::Updated(changed) => Ok(changed),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Looks an event up; `None` when the store does not know it, or not any more.
+    ///
+    /// # Errors
+    ///
+    /// When the store does not answer.
+    pub async fn get(&self, id: EventId) -> Result<Option<Snapshot>> {
+        match self.apply(id, StoreOp::Get { id }).await? {
+            Reply::Found(found) => Ok(found),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) fn encode(&self, payload: &T) -> Result<Payload> {
+        let bytes = serde_json::to_vec(payload).map_err(|error| {
+            Error::invalid(format!(
+                "queue {}: the payload cannot be encoded",
+                self.name
+            ))
+            .because(error)
+        })?;
+        let max = self.inner.payload_bytes_max;
+        if bytes.len() > max {
+            return Err(Error::invalid(format!(
+                "the payload has {} bytes, at most {max} are allowed",
+                bytes.len()
+            )));
+        }
+        Ok(Payload::from(bytes))
+    }
+
+    async fn apply(&self, id: EventId, op: StoreOp) -> Result<Reply> {
+        let bucket = BucketKey::new(self.name.clone(), id.bucket());
+        let Answer { reply, .. } = self.inner.store.apply(&bucket, op).await?;
+        Ok(reply)
+    }
+}
+
+/// A store answered something that does not belong to what it was asked.
+pub(super) fn unexpected(reply: &Reply) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!("the store answered something that it was not asked: {reply:?}"),
+    )
+}
+
+/// How long a call waits at most when nobody says otherwise.
+pub(super) const CALL_MAX: Duration = Duration::from_secs(24 * 3_600);

@@ -1,0 +1,3 @@
+//! Bytes and values: how an envelope lies in a file.
+
+pub mod wire;

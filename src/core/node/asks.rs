@@ -1,0 +1,100 @@
+//! What a node asks the store.
+
+use crate::core::bucket_care::Look;
+use crate::core::node::{CallKind, Node};
+use crate::core::op::{Fetch, StoreOp};
+use crate::time::Mono;
+
+impl<B> Node<B> {
+    /// What the store is to be asked about a bucket now.
+    pub(super) fn asks(&mut self, now: Mono, bucket: usize) -> Vec<(CallKind, StoreOp)> {
+        let Self {
+            id,
+            buckets,
+            queues,
+            options,
+            ..
+        } = self;
+        let care = &mut buckets[bucket];
+        let resting = care.rest.until > now;
+        let mut asks = Vec::new();
+        if care.leases.wakes() <= now {
+            let through = care.leases.beat(now, options);
+            asks.push((
+                CallKind::Heartbeat { through },
+                StoreOp::Heartbeat { node: *id },
+            ));
+        }
+        if care.settler.wakes(options, self.stopping) <= now && !resting {
+            let settlements = care.settler.send(now, options);
+            asks.push((
+                CallKind::Settle,
+                StoreOp::Settle {
+                    node: *id,
+                    settlements,
+                },
+            ));
+        }
+        match care.look(now, &queues[care.queue], options, self.stopping) {
+            Some((at, look)) if at <= now => asks.push(self.ask_look(bucket, look)),
+            _ => {}
+        }
+        let Self {
+            buckets, options, ..
+        } = self;
+        let care = &mut buckets[bucket];
+        if care.reaper.wakes() <= now && !resting && !self.stopping {
+            let silent = care.reaper.send(now, options);
+            asks.push((
+                CallKind::Reap,
+                StoreOp::Reap {
+                    silent,
+                    limit: options.batch,
+                },
+            ));
+        }
+        asks
+    }
+
+    fn ask_look(&mut self, bucket: usize, look: Look) -> (CallKind, StoreOp) {
+        let Self {
+            id,
+            buckets,
+            queues,
+            options,
+            ..
+        } = self;
+        let care = &mut buckets[bucket];
+        care.looking = true;
+        let fetch = match look {
+            Look::MoveDue => {
+                care.mover.looks();
+                let limit = options.batch;
+                return (CallKind::Move { limit }, StoreOp::MoveDue { limit });
+            }
+            Look::FetchAgain(fetch) => fetch,
+            Look::Fetch { limit, ahead_limit } => {
+                care.mover.looks();
+                queues[care.queue].reserved += limit;
+                queues[care.queue].ahead += ahead_limit;
+                self.next_request += 1;
+                let request = self.next_request;
+                Fetch {
+                    node: *id,
+                    request,
+                    limit,
+                    ahead: options.ahead,
+                    ahead_limit,
+                    hold: None,
+                }
+            }
+        };
+        care.fetching = Some(fetch.clone());
+        let kind = CallKind::Fetch {
+            request: fetch.request,
+            reserved: fetch.limit,
+            limit: fetch.limit + fetch.ahead_limit,
+        };
+        (kind, StoreOp::Fetch(fetch))
+    }
+}

@@ -1,0 +1,289 @@
+//! A node: the machines of all its buckets and queues behind one door.
+
+mod answers;
+mod asks;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::core::bucket_care::BucketCare;
+use crate::core::op::RequestId;
+use crate::core::options::NodeOptions;
+use crate::core::queue_care::QueueCare;
+use crate::core::step::{Action, CallId, Input};
+use crate::event::BucketKey;
+use crate::record::NodeId;
+use crate::time::Mono;
+
+/// The machines of a node.
+///
+/// [`handle`](Self::handle) takes in what happened, [`turn`](Self::turn) answers what should
+/// happen, and [`wakes`](Self::wakes) says when to turn again if nothing happens before.
+#[derive(Debug)]
+pub struct Node<B> {
+    id: NodeId,
+    options: NodeOptions,
+    buckets: Vec<BucketCare<B>>,
+    queues: Vec<QueueCare>,
+    calls: BTreeMap<CallId, Call>,
+    next_call: CallId,
+    next_request: RequestId,
+    timers: BTreeSet<(Mono, usize)>,
+    timer_of: Vec<Mono>,
+    /// Buckets about which there is news.
+    touched: BTreeSet<usize>,
+    /// Queues that have room again.
+    roomy: BTreeSet<usize>,
+    stopping: bool,
+    stopped: bool,
+}
+
+/// What a node accounts for in one queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Events that are published and have not ended.
+    pub outstanding: usize,
+    /// Room kept free for what fetches on their way may bring.
+    pub reserved: usize,
+    /// Events held until they are due or there is room, and room kept for more of them.
+    pub ahead: usize,
+}
+
+impl Load {
+    /// Whether there is nothing.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[derive(Debug)]
+struct Call {
+    bucket: usize,
+    sent: Mono,
+    kind: CallKind,
+}
+
+#[derive(Debug)]
+enum CallKind {
+    Move {
+        limit: usize,
+    },
+    Fetch {
+        request: RequestId,
+        reserved: usize,
+        limit: usize,
+    },
+    Settle,
+    Heartbeat {
+        through: RequestId,
+    },
+    Reap,
+}
+
+impl<B> Node<B> {
+    /// A node that serves nothing yet.
+    #[must_use]
+    pub fn new(id: NodeId, options: NodeOptions) -> Self {
+        Self {
+            id,
+            options,
+            buckets: Vec::new(),
+            queues: Vec::new(),
+            calls: BTreeMap::new(),
+            next_call: 0,
+            next_request: 0,
+            timers: BTreeSet::new(),
+            timer_of: Vec::new(),
+            touched: BTreeSet::new(),
+            roomy: BTreeSet::new(),
+            stopping: false,
+            stopped: false,
+        }
+    }
+
+    /// Serves a queue that takes `capacity` events at once; answers its place.
+    pub fn add_queue(&mut self, capacity: usize) -> usize {
+        self.queues.push(QueueCare {
+            capacity,
+            ..QueueCare::default()
+        });
+        self.queues.len() - 1
+    }
+
+    /// Serves a bucket of a queue; answers its place.
+    pub fn add_bucket(&mut self, queue: usize, key: BucketKey) -> usize {
+        let bucket = self.buckets.len();
+        self.buckets.push(BucketCare::new(key, queue));
+        self.queues[queue].buckets.push(bucket);
+        self.timer_of.push(Mono::MAX);
+        self.touched.insert(bucket);
+        bucket
+    }
+
+    /// The bucket at a place.
+    #[must_use]
+    pub fn bucket(&self, bucket: usize) -> &BucketKey {
+        &self.buckets[bucket].key
+    }
+
+    /// This node's identity.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// What a queue accounts for now.
+    #[must_use]
+    pub fn load(&self, queue: usize) -> Load {
+        let queue = &self.queues[queue];
+        Load {
+            outstanding: queue.outstanding,
+            reserved: queue.reserved,
+            ahead: queue.ahead,
+        }
+    }
+
+    /// When to turn if nothing happens before; [`Mono::MAX`] is never.
+    #[must_use]
+    pub fn wakes(&self) -> Mono {
+        if !self.touched.is_empty() || !self.roomy.is_empty() {
+            return Mono::default();
+        }
+        self.timers.first().map_or(Mono::MAX, |(at, _)| *at)
+    }
+
+    /// Takes in what happened. Nothing is decided before the next [`turn`](Self::turn), so that
+    /// many things that happened together are decided together.
+    pub fn handle(&mut self, now: Mono, input: Input<B>, out: &mut Vec<Action<B>>) {
+        match input {
+            Input::Woken { bucket } => {
+                self.buckets[bucket].mover.woken();
+                self.touched.insert(bucket);
+            }
+            Input::Answered { call, answer } => {
+                if let Some(call) = self.calls.remove(&call) {
+                    self.touched.insert(call.bucket);
+                    self.answered(now, &call, answer, out);
+                }
+            }
+            Input::Ended { bucket, settlement } => {
+                let care = &mut self.buckets[bucket];
+                care.settler.add(now, settlement);
+                let queue = &mut self.queues[care.queue];
+                queue.outstanding = queue.outstanding.saturating_sub(1);
+                self.roomy.insert(care.queue);
+                self.touched.insert(bucket);
+            }
+            Input::Resized { queue, capacity } => {
+                self.queues[queue].capacity = capacity;
+                self.roomy.insert(queue);
+            }
+            Input::Stop => {
+                self.stopping = true;
+                for (at, care) in self.buckets.iter_mut().enumerate() {
+                    let released = care.release_held(now, RequestId::MAX);
+                    self.queues[care.queue].ahead -= released;
+                    self.touched.insert(at);
+                }
+            }
+        }
+    }
+
+    /// Decides what should happen now.
+    pub fn turn(&mut self, now: Mono, out: &mut Vec<Action<B>>) {
+        for queue in std::mem::take(&mut self.roomy) {
+            self.touched.extend(&self.queues[queue].buckets);
+        }
+        while let Some((at, bucket)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.timers.remove(&(at, bucket));
+            self.timer_of[bucket] = Mono::MAX;
+            self.touched.insert(bucket);
+        }
+        for bucket in std::mem::take(&mut self.touched) {
+            self.turn_bucket(now, bucket, out);
+        }
+        if self.stopping && !self.stopped && self.is_done() {
+            self.stopped = true;
+            out.push(Action::Stopped);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.queues.iter().all(|queue| queue.outstanding == 0)
+            && self
+                .buckets
+                .iter()
+                .all(|care| (care.settler.len() == 0 && care.fetching.is_none()) || care.doubted)
+    }
+
+    fn turn_bucket(&mut self, now: Mono, bucket: usize, out: &mut Vec<Action<B>>) {
+        let Self {
+            buckets,
+            queues,
+            options,
+            ..
+        } = self;
+        let care = &mut buckets[bucket];
+        let queue = &mut queues[care.queue];
+        if care.doubted {
+            return;
+        }
+
+        let jobs = care.take_due(now, queue.free().min(options.batch));
+        if !jobs.is_empty() {
+            queue.outstanding += jobs.len();
+            queue.ahead -= jobs.len();
+            out.push(Action::Publish {
+                queue: care.queue,
+                jobs,
+            });
+        }
+
+        for (kind, op) in self.asks(now, bucket) {
+            self.next_call += 1;
+            self.calls.insert(
+                self.next_call,
+                Call {
+                    bucket,
+                    sent: now,
+                    kind,
+                },
+            );
+            out.push(Action::Call {
+                call: self.next_call,
+                bucket,
+                op,
+            });
+        }
+        self.set_timer(now, bucket);
+    }
+
+    /// Sleeps until the first thing that this bucket wants and can have.
+    fn set_timer(&mut self, now: Mono, bucket: usize) {
+        let care = &self.buckets[bucket];
+        let queue = &self.queues[care.queue];
+        let mut at = care.leases.wakes();
+        at = at.min(
+            care.settler
+                .wakes(&self.options, self.stopping)
+                .max(care.rest.until),
+        );
+        if queue.free() > 0 {
+            at = at.min(care.next_held_due());
+        }
+        if let Some((look, _)) = care.look(now, queue, &self.options, self.stopping) {
+            at = at.min(look);
+        }
+        if !self.stopping {
+            at = at.min(care.reaper.wakes().max(care.rest.until));
+        }
+        let timer = &mut self.timer_of[bucket];
+        if *timer != at {
+            self.timers.remove(&(*timer, bucket));
+            *timer = at;
+            if at < Mono::MAX {
+                self.timers.insert((at, bucket));
+            }
+        }
+    }
+}

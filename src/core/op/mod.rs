@@ -1,0 +1,202 @@
+//! Every operation of a store as a value, and its answer.
+//!
+//! An operation is atomic on one bucket and idempotent: after an [`Unknown`] answer it can be sent
+//! again as it is. A push carries its ids, a fetch its request number, a settle the lease that it
+//! belongs to, a heartbeat and a reap only state what is so.
+//!
+//! [`Unknown`]: crate::ErrorKind::Unknown
+
+mod ledger;
+mod reply;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::ledger::Ledger;
+pub use self::reply::{
+    Answer, Cancelled, Changed, Delivery, PushVerdict, Pushed, Reaped, Reply, Snapshot, Stats,
+};
+use crate::event::{Envelope, EventId, Payload, State};
+use crate::record::{Cause, NodeId};
+use crate::time::When;
+
+/// The most events that one operation may carry or return.
+pub const BATCH_MAX: usize = 1_000;
+
+/// One operation on one bucket.
+#[derive(Clone, Debug)]
+pub enum StoreOp {
+    /// Adds events. Due ones become ready, others scheduled; an id that exists changes nothing.
+    Push(Vec<NewEvent>),
+    /// Moves scheduled events that are due to the publish list, at most `limit`.
+    MoveDue {
+        /// At most so many.
+        limit: usize,
+    },
+    /// Leases events to a node.
+    Fetch(Fetch),
+    /// Ends attempts, each only under the lease it belongs to, and writes their records.
+    Settle {
+        /// The node that held them.
+        node: NodeId,
+        /// How each ended.
+        settlements: Vec<Settlement>,
+    },
+    /// Says that `node` is alive, and so keeps everything that it holds in the bucket.
+    Heartbeat {
+        /// The node.
+        node: NodeId,
+    },
+    /// Moves the deadlines of leases that have one of their own.
+    Extend {
+        /// The node that holds them.
+        node: NodeId,
+        /// Which leases: the event and the request that fetched it.
+        leases: Vec<(EventId, RequestId)>,
+        /// The new deadline, from now.
+        hold: Duration,
+    },
+    /// Takes back what silent nodes hold and what is past its own deadline, at most `limit`.
+    Reap {
+        /// Nodes that fell silent: each with the last heartbeat number seen of it. One that has
+        /// beaten since is spared.
+        silent: Vec<(NodeId, u64)>,
+        /// At most so many events.
+        limit: usize,
+    },
+    /// Takes an event back.
+    Cancel {
+        /// The event.
+        id: EventId,
+    },
+    /// Gives an event another due time.
+    Reschedule {
+        /// The event.
+        id: EventId,
+        /// When it shall be due.
+        when: When,
+    },
+    /// Gives an event another payload.
+    Update {
+        /// The event.
+        id: EventId,
+        /// Its new payload.
+        payload: Payload,
+    },
+    /// Looks an event up.
+    Get {
+        /// The event.
+        id: EventId,
+    },
+    /// Reads events of one state in the order of their ids.
+    Peek {
+        /// Which state.
+        state: State,
+        /// Only ids greater than this.
+        after: Option<EventId>,
+        /// At most so many.
+        limit: usize,
+    },
+    /// Makes dead events ready again, with all their attempts.
+    Revive {
+        /// Which; those that are not dead are passed over.
+        ids: Vec<EventId>,
+    },
+    /// Removes dead events for good.
+    Drop {
+        /// Which; those that are not dead are passed over.
+        ids: Vec<EventId>,
+    },
+    /// Counts events by state.
+    Stats,
+    /// Counts scheduled events that fall due within each of the spans.
+    Forecast {
+        /// The spans, from now.
+        within: Vec<Duration>,
+    },
+}
+
+/// A number that a node gives to each fetch; a repeat of the fetch carries the same one.
+pub type RequestId = u64;
+
+/// One event of a push.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEvent {
+    /// The event.
+    pub envelope: Arc<Envelope>,
+    /// When it is due.
+    pub when: When,
+    /// What to do when its unique key is taken.
+    pub on_taken: Unique,
+}
+
+/// What a push does when an event with its unique key waits already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unique {
+    /// The waiting one stays; the push answers *duplicate of* it. The default.
+    #[default]
+    Keep,
+    /// The waiting one is cancelled in the same step. One whose handler may have started is left
+    /// alone, and the new one is accepted beside it.
+    Replace,
+}
+
+/// Leases events to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// Who asks.
+    pub node: NodeId,
+    /// The number of this fetch; its repeat answers the same batch.
+    pub request: RequestId,
+    /// At most so many ready events.
+    pub limit: usize,
+    /// Also scheduled ones that are due within this span.
+    pub ahead: Duration,
+    /// At most so many of those.
+    pub ahead_limit: usize,
+    /// `None`: for as long as the node's heartbeat lasts. Otherwise until this long from now.
+    pub hold: Option<Duration>,
+}
+
+/// How one attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// The event.
+    pub id: EventId,
+    /// The fetch that leased it.
+    pub request: RequestId,
+    /// What becomes of it.
+    pub verdict: Verdict,
+    /// When its handler started, in microseconds since the epoch; 0 when it did not.
+    pub started_us: u64,
+    /// When it was leased, in microseconds since the epoch.
+    pub fetched_us: u64,
+}
+
+/// What becomes of an event after an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is done.
+    Ack,
+    /// It failed and is due again after a delay, unless this was its last attempt.
+    Retry(Duration, Failing),
+    /// It is due again after a delay, and the attempt does not count.
+    Snooze(Duration),
+    /// It becomes a dead letter.
+    Bury(Failing),
+    /// It is of no use any more.
+    Discard(Option<String>),
+    /// It reached its expiry before its handler started.
+    Expire,
+    /// Its handler never started: it is ready again at once, and the attempt does not count.
+    Release,
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failing {
+    /// What kind of failure it was.
+    pub cause: Cause,
+    /// The handler's words.
+    pub error: Option<String>,
+}

@@ -1,0 +1,98 @@
+//! Changes by hand: cancel, reschedule and update, which tell the truth.
+
+use crate::core::op::{Cancelled, Changed, Ledger};
+use crate::core::reference::Bucket;
+use crate::core::reference::entry::{Entry, Place};
+use crate::error::Result;
+use crate::event::{Envelope, EventId, Payload, State};
+use crate::time::When;
+
+impl<B: Clone> Bucket<B> {
+    pub(super) fn cancel<L: Ledger<Body = B>>(&mut self, id: EventId, ledger: &mut L) -> Cancelled {
+        let truth = |haunted| match haunted {
+            false => Cancelled::Cancelled,
+            true => Cancelled::CancelledAfterAttempt,
+        };
+        let Some(entry) = self.entries.get(&id) else {
+            return match self.past.get(id).map(|past| past.finished) {
+                Some(past) if past.state == State::Cancelled => truth(past.haunted),
+                Some(past) => Cancelled::TooLate(past.state),
+                None => Cancelled::NotFound,
+            };
+        };
+        match entry.state() {
+            State::Scheduled | State::Ready => {
+                let haunted = entry.haunted;
+                self.cancel_waiting(id, ledger);
+                truth(haunted)
+            }
+            state => Cancelled::TooLate(state),
+        }
+    }
+
+    pub(super) fn reschedule<L: Ledger<Body = B>>(
+        &mut self,
+        id: EventId,
+        when: When,
+        ledger: &mut L,
+    ) -> Result<Changed> {
+        let due = when.checked(self.now())?.due(self.now_us);
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return Ok(self.changed_past(id));
+        };
+        let due_now = due.as_micros() <= self.now_us;
+        let place = match entry.place {
+            Place::Held => Place::Held,
+            // It keeps its place in the list.
+            Place::Ready(at) if due_now => Place::Ready(at),
+            Place::Scheduled | Place::Ready(_) => {
+                match entry.place {
+                    Place::Ready(at) => drop(self.waiting.remove_ready(at)),
+                    _ => self.waiting.unschedule(id, entry.due),
+                }
+                Self::wait(&mut self.waiting, self.now_us, id, due)
+            }
+            Place::Leased(_) | Place::Dead => return Ok(Changed::TooLate(entry.state())),
+        };
+        entry.due = due;
+        if !matches!((&entry.place, &place), (Place::Ready(_), Place::Ready(_))) {
+            entry.go(place);
+        }
+        ledger.changed(&entry.body, due, entry.tries);
+        Ok(changed(entry))
+    }
+
+    /// A dead event can be updated too: its payload may be what killed it.
+    pub(super) fn update<L: Ledger<Body = B>>(
+        &mut self,
+        id: EventId,
+        payload: &Payload,
+        ledger: &mut L,
+    ) -> Changed {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return self.changed_past(id);
+        };
+        if entry.lease().is_some() {
+            return Changed::TooLate(State::Leased);
+        }
+        let envelope = Envelope::new(id, self.key.queue.clone(), payload.clone());
+        entry.fingerprint = envelope.fingerprint();
+        ledger.updated(&mut entry.body, payload);
+        changed(entry)
+    }
+
+    fn changed_past(&self, id: EventId) -> Changed {
+        let past = self.past.get(id);
+        past.map_or(Changed::NotFound, |past| {
+            Changed::TooLate(past.finished.state)
+        })
+    }
+}
+
+fn changed<B>(entry: &Entry<B>) -> Changed {
+    if entry.haunted {
+        Changed::ChangedAfterAttempt(entry.due)
+    } else {
+        Changed::Changed(entry.due)
+    }
+}

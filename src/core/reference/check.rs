@@ -1,0 +1,97 @@
+//! What must be so at any time: each event in exactly one place, and every counter right.
+
+use crate::core::reference::Bucket;
+use crate::core::reference::entry::Place;
+use crate::event::State;
+
+impl<B: Clone> Bucket<B> {
+    /// Checks everything that must be so at any time; looks at every event.
+    ///
+    /// Each id is in exactly one place; the index of that place has it and no other has; leases
+    /// and what nodes hold are the same; counters equal sets.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is not so.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_places()?;
+        self.check_uniques()?;
+        self.waiting.check()?;
+        let leases = self.entries.iter();
+        let leases = leases.filter_map(|(id, entry)| Some((*id, entry.lease()?)));
+        self.nodes.check(leases)?;
+        self.past.check()?;
+        match self
+            .past
+            .after(None)
+            .find(|p| self.entries.contains_key(&p.id))
+        {
+            Some(past) => Err(format!("{} is over and is still there", past.id)),
+            None => Ok(()),
+        }
+    }
+
+    /// Each index names only events that are in its place, and counts as many as there are.
+    fn check_places(&self) -> Result<(), String> {
+        for (due, id) in self.waiting.scheduled() {
+            let entry = self.entries.get(&id);
+            let same = entry
+                .is_some_and(|entry| matches!(entry.place, Place::Scheduled) && entry.due == due);
+            expect(same, || {
+                format!("{id} is in the delay set and not scheduled")
+            })?;
+        }
+        for (at, ready) in self.waiting.ready() {
+            let entry = self.entries.get(&ready.id);
+            let same =
+                entry.is_some_and(|entry| matches!(entry.place, Place::Ready(here) if here == at));
+            expect(same, || {
+                format!("{} is in the publish list and not ready", ready.id)
+            })?;
+        }
+        for id in &self.dead {
+            let state = self.entries.get(id).map(|entry| entry.state());
+            expect(state == Some(State::Dead), || {
+                format!("{id} is listed as dead and is not")
+            })?;
+        }
+        for id in &self.held {
+            let held = self.entries.get(id).is_some_and(|entry| entry.is_held());
+            expect(held, || {
+                format!("{id} waits for a confirmation and is not held")
+            })?;
+        }
+        let stats = self.stats();
+        let indexed = stats.scheduled + stats.ready + stats.leased + stats.dead + self.held.len();
+        let (places, events) = (indexed, self.entries.len());
+        expect(places == events, || {
+            format!("{events} events are in {places} places")
+        })?;
+        let spent = self
+            .entries
+            .iter()
+            .find(|(_, entry)| entry.tries >= entry.attempts && entry.state() != State::Dead);
+        match spent {
+            Some((id, _)) => Err(format!("{id} has used up its attempts and is not dead")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_uniques(&self) -> Result<(), String> {
+        for (unique, id) in &self.uniques {
+            let entry = self
+                .entries
+                .get(id)
+                .filter(|entry| entry.state() != State::Dead);
+            let owns = entry.is_some_and(|entry| entry.unique() == Some(unique));
+            expect(owns, || {
+                format!("{id} has a unique key that is not its own")
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn expect(so: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if so { Ok(()) } else { Err(otherwise()) }
+}

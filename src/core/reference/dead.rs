@@ -1,0 +1,58 @@
+//! Dead letters: revive and drop.
+
+use crate::core::op::Ledger;
+use crate::core::reference::entry::{Ending, Place};
+use crate::core::reference::{Bucket, bounded};
+use crate::error::Result;
+use crate::event::{EventId, State};
+use crate::record::Outcome;
+
+impl<B: Clone> Bucket<B> {
+    /// Dead events are ready again, due now, with all their attempts. One whose unique key was
+    /// taken meanwhile lives on without it.
+    pub(super) fn revive<L: Ledger<Body = B>>(
+        &mut self,
+        ids: &[EventId],
+        ledger: &mut L,
+    ) -> Result<usize> {
+        bounded("ids", ids.len())?;
+        let due = self.now();
+        let mut revived = 0;
+        for id in ids {
+            if !self.dead.remove(id) {
+                continue;
+            }
+            let Some(entry) = self.entries.get_mut(id) else {
+                continue;
+            };
+            entry.tries = 0;
+            entry.due = due;
+            let at = self.waiting.append(*id, self.now_us);
+            entry.go(Place::Ready(at));
+            ledger.revived(&entry.body, due);
+            if let Some(unique) = entry.unique() {
+                self.uniques.entry(unique.clone()).or_insert(*id);
+            }
+            revived += 1;
+        }
+        Ok(revived)
+    }
+
+    /// Removes dead events for good; each leaves a record that it was discarded.
+    pub(super) fn drop_dead<L: Ledger<Body = B>>(
+        &mut self,
+        ids: &[EventId],
+        ledger: &mut L,
+    ) -> Result<usize> {
+        bounded("ids", ids.len())?;
+        let mut dropped = 0;
+        for id in ids {
+            if self.dead.remove(id) {
+                let ending = Ending::unheld(Outcome::Discarded, 0, self.now_us);
+                self.finish(*id, State::Cancelled, ending, ledger);
+                dropped += 1;
+            }
+        }
+        Ok(dropped)
+    }
+}

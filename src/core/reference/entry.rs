@@ -1,0 +1,252 @@
+//! One event as the reference store keeps it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::op::{RequestId, Settlement, Verdict};
+use crate::event::{EventId, Late, QueueName, State};
+use crate::record::{Cause, NodeId, Outcome, Record, Stages, cut_error};
+use crate::time::Timestamp;
+
+/// An event that is not over. Kept small: there may be ten million of them.
+#[derive(Clone, Debug)]
+pub(super) struct Entry<B> {
+    pub(super) body: B,
+    pub(super) fingerprint: u64,
+    pub(super) due: Timestamp,
+    pub(super) place: Place,
+    /// What few events have.
+    more: Option<Box<More>>,
+    pub(super) tries: u16,
+    pub(super) attempts: u16,
+    /// A lease of it was lost once, so somebody believed dead may still run it.
+    pub(super) haunted: bool,
+}
+
+/// Where an event is; it is in the index of that place and in no other.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// Pushed, not yet confirmed.
+    Held,
+    Scheduled,
+    /// At this position of the publish list.
+    Ready(i64),
+    Leased(Box<Lease>),
+    Dead,
+}
+
+/// Who has an event, and since when.
+#[derive(Clone, Debug)]
+pub(super) struct Lease {
+    pub(super) node: NodeId,
+    pub(super) request: RequestId,
+    pub(super) moved_us: u64,
+    pub(super) fetched_us: u64,
+    /// Its own deadline; without one it lasts as long as the node's heartbeat.
+    pub(super) deadline: Option<Timestamp>,
+}
+
+impl Lease {
+    pub(super) fn is_under(&self, node: NodeId, request: RequestId) -> bool {
+        self.node == node && self.request == request
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct More {
+    key: Option<Arc<str>>,
+    unique: Option<Arc<str>>,
+    expires: Option<Timestamp>,
+    late: Late,
+    settled: Option<Settled>,
+}
+
+/// The last settlement that was accepted, so that its repeat is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Settled {
+    node: NodeId,
+    request: RequestId,
+    verdict: u8,
+}
+
+impl Settled {
+    pub(super) fn new(node: NodeId, settlement: &Settlement) -> Self {
+        let verdict = match &settlement.verdict {
+            Verdict::Ack => 0,
+            Verdict::Retry(..) => 1,
+            Verdict::Snooze(_) => 2,
+            Verdict::Bury(_) => 3,
+            Verdict::Discard(_) => 4,
+            Verdict::Expire => 5,
+            Verdict::Release => 6,
+        };
+        Self {
+            node,
+            request: settlement.request,
+            verdict,
+        }
+    }
+}
+
+/// What an envelope says that the reference store has to know.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    pub(super) fingerprint: u64,
+    pub(super) attempts: u16,
+    pub(super) key: Option<Arc<str>>,
+    pub(super) unique: Option<Arc<str>>,
+    pub(super) expires: Option<Timestamp>,
+    pub(super) late: Late,
+}
+
+/// Why an event is not handed out any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stale {
+    Expired,
+    TooLate,
+}
+
+impl<B> Entry<B> {
+    pub(super) fn new(body: B, due: Timestamp, place: Place, terms: Terms) -> Self {
+        let Terms {
+            fingerprint,
+            attempts,
+            key,
+            unique,
+            expires,
+            late,
+        } = terms;
+        let plain = key.is_none() && unique.is_none() && expires.is_none() && late == Late::Deliver;
+        let more = (!plain).then(|| {
+            Box::new(More {
+                key,
+                unique,
+                expires,
+                late,
+                settled: None,
+            })
+        });
+        Self {
+            body,
+            fingerprint,
+            due,
+            place,
+            more,
+            tries: 0,
+            attempts,
+            haunted: false,
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        match self.place {
+            Place::Held | Place::Scheduled => State::Scheduled,
+            Place::Ready(_) => State::Ready,
+            Place::Leased(_) => State::Leased,
+            Place::Dead => State::Dead,
+        }
+    }
+
+    /// Takes it to another place and answers the one it was in.
+    pub(super) fn go(&mut self, place: Place) -> Place {
+        let (before, from) = (self.state(), std::mem::replace(&mut self.place, place));
+        debug_assert!(
+            before.may_become(self.state()),
+            "{before} became {}",
+            self.state()
+        );
+        from
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.place, Place::Held)
+    }
+
+    pub(super) fn lease(&self) -> Option<&Lease> {
+        match &self.place {
+            Place::Leased(lease) => Some(lease),
+            _ => None,
+        }
+    }
+
+    /// The lease that `node` got by `request`, if it still stands.
+    pub(super) fn lease_under(&self, node: NodeId, request: RequestId) -> Option<&Lease> {
+        self.lease().filter(|lease| lease.is_under(node, request))
+    }
+
+    pub(super) fn unique(&self) -> Option<&Arc<str>> {
+        self.more.as_ref()?.unique.as_ref()
+    }
+
+    pub(super) fn settled(&self) -> Option<Settled> {
+        self.more.as_ref()?.settled
+    }
+
+    pub(super) fn settle(&mut self, settled: Settled) {
+        self.more.get_or_insert_default().settled = Some(settled);
+    }
+
+    /// Whether it is of no use any more at `now_us`, and why.
+    pub(super) fn stale(&self, now_us: u64) -> Option<Stale> {
+        let more = self.more.as_ref()?;
+        let passed = |limit: Duration| {
+            let late_us = now_us.saturating_sub(self.due.as_micros());
+            u128::from(late_us) * 1_000 > limit.as_nanos()
+        };
+        if more.expires.is_some_and(|at| at.as_micros() <= now_us) {
+            return Some(Stale::Expired);
+        }
+        match more.late {
+            Late::Expire(limit) if passed(limit) => Some(Stale::Expired),
+            Late::Bury(limit) if passed(limit) => Some(Stale::TooLate),
+            _ => None,
+        }
+    }
+
+    /// The record of how an attempt, or the event itself, ended.
+    pub(super) fn record(&self, id: EventId, queue: &QueueName, ending: Ending) -> Record {
+        let key = self.more.as_ref().and_then(|more| more.key.as_deref());
+        Record {
+            id,
+            queue: queue.clone(),
+            key: key.map(str::to_owned),
+            attempt: ending.attempt,
+            outcome: ending.outcome,
+            cause: ending.cause,
+            due: self.due,
+            stages: ending.stages,
+            node: ending.node,
+            error: ending.error.map(cut_error),
+        }
+    }
+}
+
+/// What a record says beside what the entry knows.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) outcome: Outcome,
+    pub(super) cause: Option<Cause>,
+    /// 0 where no attempt had begun.
+    pub(super) attempt: u16,
+    pub(super) node: NodeId,
+    pub(super) stages: Stages,
+    pub(super) error: Option<String>,
+}
+
+impl Ending {
+    /// The end of an event that nobody held.
+    pub(super) fn unheld(outcome: Outcome, moved_us: u64, finished_us: u64) -> Self {
+        Self {
+            outcome,
+            cause: None,
+            attempt: 0,
+            node: NodeId::default(),
+            stages: Stages {
+                moved_us,
+                finished_us,
+                ..Stages::default()
+            },
+            error: None,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Fetch, heartbeat and extend: who has what, and for how long.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::core::op::{BATCH_MAX, Delivery, Fetch, Ledger, Reply, RequestId};
+use crate::core::reference::entry::{Ending, Entry, Lease, Place, Stale};
+use crate::core::reference::{Bucket, bounded};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{EventId, State};
+use crate::record::{Cause, NodeId, Outcome};
+use crate::time::{Timestamp, When};
+
+/// A fetch on its way: what it has leased so far.
+struct Batch<B> {
+    deadline: Option<Timestamp>,
+    deliveries: Vec<Delivery<B>>,
+    /// How many events of no use it may still set aside; the rest is for the next fetch.
+    aside: usize,
+}
+
+impl<B: Clone> Bucket<B> {
+    pub(super) fn fetch<L: Ledger<Body = B>>(
+        &mut self,
+        fetch: &Fetch,
+        ledger: &mut L,
+    ) -> Result<Reply<B>> {
+        let deliveries = if self.is_new_request(fetch)? {
+            self.lease_batch(fetch, ledger)
+        } else {
+            self.batch_again(fetch)
+        };
+        Ok(Reply::Fetched {
+            deliveries,
+            ready: self.waiting.ready_len(),
+            next_due: self.waiting.next_due(),
+        })
+    }
+
+    /// Whether the request was never seen. One that is older than the last, or the last itself, is
+    /// a repeat, and whatever has not reached the store yet comes too late: its node goes on with
+    /// a greater number, so what it leased now would belong to nobody.
+    fn is_new_request(&mut self, fetch: &Fetch) -> Result<bool> {
+        let reaping = self.nodes.is_reaping(fetch.node);
+        let node = self.nodes.fetching(fetch.node);
+        if reaping || node.lost {
+            node.lost = false;
+            node.refused = node.refused.max(Some(fetch.request));
+            node.last_request = node.last_request.max(Some(fetch.request));
+        }
+        if reaping || node.refused.is_some_and(|told| fetch.request <= told) {
+            return Err(Error::new(
+                ErrorKind::LeaseLost,
+                format!(
+                    "node {} was believed dead and what it held is given to others; drop it and \
+                     fetch again",
+                    fetch.node
+                ),
+            ));
+        }
+        let is_new = node.last_request.is_none_or(|last| fetch.request > last);
+        if is_new {
+            node.last_request = Some(fetch.request);
+        }
+        Ok(is_new)
+    }
+
+    fn batch_again(&self, fetch: &Fetch) -> Vec<Delivery<B>> {
+        let node = self.nodes.get(fetch.node).into_iter();
+        let ids = node.flat_map(|node| node.batch(fetch.request));
+        let leased = ids.filter_map(|id| {
+            let entry = self.entries.get(&id)?;
+            let lease = entry.lease_under(fetch.node, fetch.request)?;
+            Some(delivery(id, entry, lease))
+        });
+        leased.collect()
+    }
+
+    fn lease_batch<L: Ledger<Body = B>>(
+        &mut self,
+        fetch: &Fetch,
+        ledger: &mut L,
+    ) -> Vec<Delivery<B>> {
+        let hold = fetch.hold.map(|hold| When::After(hold).due(self.now_us));
+        let mut batch = Batch {
+            deadline: hold,
+            deliveries: Vec::new(),
+            aside: BATCH_MAX,
+        };
+        let limit = fetch.limit.min(BATCH_MAX);
+        while batch.deliveries.len() < limit && batch.aside > 0 {
+            let Some(ready) = self.waiting.pop_ready() else {
+                break;
+            };
+            self.take(fetch, ready.id, ready.moved_us, &mut batch, ledger);
+        }
+        let limit = batch.deliveries.len().saturating_add(fetch.ahead_limit);
+        let limit = limit.min(BATCH_MAX);
+        let ahead_us = u64::try_from(fetch.ahead.as_micros()).unwrap_or(u64::MAX);
+        let until_us = self.now_us.saturating_add(ahead_us);
+        while batch.deliveries.len() < limit && batch.aside > 0 {
+            let Some((due, id)) = self.waiting.due_until(until_us) else {
+                break;
+            };
+            self.waiting.unschedule(id, due);
+            self.take(fetch, id, self.now_us, &mut batch, ledger);
+        }
+        let ids = batch.deliveries.iter().map(|delivery| delivery.id);
+        let ids: VecDeque<EventId> = ids.collect();
+        self.nodes.lease(fetch.node, fetch.request, hold, ids);
+        batch.deliveries
+    }
+
+    /// Leases one event that has left its index, or sets it aside if it is of no use any more.
+    fn take<L: Ledger<Body = B>>(
+        &mut self,
+        fetch: &Fetch,
+        id: EventId,
+        moved_us: u64,
+        batch: &mut Batch<B>,
+        ledger: &mut L,
+    ) {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        if let Some(stale) = entry.stale(self.now_us) {
+            let tries = entry.tries;
+            batch.aside -= 1;
+            self.set_aside(id, stale, tries, moved_us, ledger);
+            return;
+        }
+        let lease = Lease {
+            node: fetch.node,
+            request: fetch.request,
+            moved_us,
+            fetched_us: self.now_us,
+            deadline: batch.deadline,
+        };
+        batch.deliveries.push(delivery(id, entry, &lease));
+        entry.go(Place::Leased(Box::new(lease)));
+    }
+
+    fn set_aside<L: Ledger<Body = B>>(
+        &mut self,
+        id: EventId,
+        stale: Stale,
+        tries: u16,
+        moved_us: u64,
+        ledger: &mut L,
+    ) {
+        match stale {
+            Stale::Expired => {
+                let ending = Ending::unheld(Outcome::Expired, moved_us, self.now_us);
+                self.finish(id, State::Expired, ending, ledger);
+            }
+            Stale::TooLate => {
+                let ending = Ending {
+                    cause: Some(Cause::TooLate),
+                    ..Ending::unheld(Outcome::Buried, moved_us, self.now_us)
+                };
+                self.bury(id, tries, ending, ledger);
+            }
+        }
+    }
+
+    pub(super) fn heartbeat(&mut self, node: NodeId) -> bool {
+        let stands = !self.nodes.is_reaping(node);
+        match self.nodes.get_mut(node) {
+            Some(node) if stands && node.is_holder() => {
+                node.beat += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn extend(
+        &mut self,
+        node: NodeId,
+        leases: &[(EventId, RequestId)],
+        hold: Duration,
+    ) -> Result<Vec<bool>> {
+        bounded("leases", leases.len())?;
+        let after = When::After(hold).due(self.now_us);
+        let stood = leases.iter().map(|(id, request)| {
+            let Some(entry) = self.entries.get_mut(id) else {
+                return false;
+            };
+            let Place::Leased(lease) = &mut entry.place else {
+                return false;
+            };
+            if !lease.is_under(node, *request) {
+                return false;
+            }
+            match &mut lease.deadline {
+                // It lasts as long as the heartbeat, and so it does not need this.
+                None => !self.nodes.is_reaping(node),
+                Some(deadline) => {
+                    self.nodes.extend(*id, *deadline, after);
+                    *deadline = after;
+                    true
+                }
+            }
+        });
+        Ok(stood.collect())
+    }
+}
+
+fn delivery<B: Clone>(id: EventId, entry: &Entry<B>, lease: &Lease) -> Delivery<B> {
+    Delivery {
+        id,
+        body: entry.body.clone(),
+        due: entry.due,
+        attempt: entry.tries.saturating_add(1),
+        request: lease.request,
+        moved_us: lease.moved_us,
+    }
+}

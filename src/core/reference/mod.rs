@@ -1,0 +1,343 @@
+//! The reference store: the executable meaning of the store contract, in plain maps.
+//!
+//! A [`Bucket`] is a value. It decides; what has to be remembered of its decisions it tells a
+//! [`Ledger`]. The memory store is this bucket behind a lock, the embedded store is this bucket
+//! with a ledger that writes a file, and every other store is compared with it.
+//!
+//! ```text
+//!              push                 move due                fetch
+//!  (held) --> scheduled (by due) --------------> ready (list) -------> leased (by node, deadline)
+//!                  ^                                ^                         |
+//!                  '------- retry, snooze ----------+---- release, reap ------+
+//!                                                   |                         v
+//!                                        revive ----'------- dead <------- settle ---> past
+//! ```
+//!
+//! An event is an [`Entry`] in the one map of events, and its id is in exactly one index, the one
+//! of its place. An event that is over leaves the map; the `past` remembers its id for a while.
+
+mod change;
+mod check;
+mod dead;
+mod entry;
+mod fetch;
+mod look;
+mod node;
+mod past;
+mod push;
+mod reap;
+mod restore;
+mod settle;
+mod waiting;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use self::entry::{Ending, Entry, Place};
+use self::node::Nodes;
+use self::past::Past;
+pub use self::restore::{Finished, Restored};
+use self::waiting::Waiting;
+use crate::core::op::{Answer, BATCH_MAX, Ledger, Reply, StoreOp};
+use crate::error::{Error, Result};
+use crate::event::{BucketKey, EventId, State};
+use crate::record::Outcome;
+use crate::time::Timestamp;
+
+/// How many finished ids a bucket remembers unless told otherwise.
+pub const FINISHED_MAX: usize = 100_000;
+
+/// One bucket of the reference store; `B` is what is kept of an envelope.
+///
+/// # Examples
+///
+/// ```
+/// use duly::core::op::{Reply, StoreOp};
+/// use duly::core::reference::Bucket;
+/// # use std::sync::Arc;
+/// # use duly::core::op::{Answer, Ledger};
+/// # use duly::event::{BucketId, BucketKey, Envelope, Payload};
+/// # struct Forgetful;
+/// # impl Ledger for Forgetful {
+/// #     type Body = Arc<Envelope>;
+/// #     fn added(&mut self, envelope: &Arc<Envelope>, _: duly::Timestamp) -> Arc<Envelope> {
+/// #         Arc::clone(envelope)
+/// #     }
+/// #     fn changed(&mut self, _: &Self::Body, _: duly::Timestamp, _: u16) {}
+/// #     fn updated(&mut self, _: &mut Self::Body, _: &Payload) {}
+/// #     fn buried(&mut self, _: &Self::Body, _: duly::Timestamp, _: u16) {}
+/// #     fn revived(&mut self, _: &Self::Body, _: duly::Timestamp) {}
+/// #     fn removed(&mut self, _: &Self::Body) {}
+/// #     fn recorded(&mut self, _: duly::record::Record) {}
+/// # }
+///
+/// let mut bucket = Bucket::new(BucketKey::new("orders".parse()?, BucketId(0)));
+/// let Answer { now_us, reply } = bucket.apply(1_000, StoreOp::Stats, &mut Forgetful)?;
+/// assert_eq!((now_us, reply), (1_000, Reply::Stats(Default::default())));
+/// // Time does not go back within a bucket.
+/// assert_eq!(bucket.apply(999, StoreOp::Stats, &mut Forgetful)?.now_us, 1_000);
+/// # Ok::<(), duly::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Bucket<B> {
+    key: BucketKey,
+    /// The latest time ever given.
+    now_us: u64,
+    entries: BTreeMap<EventId, Entry<B>>,
+    held: BTreeSet<EventId>,
+    waiting: Waiting,
+    nodes: Nodes,
+    dead: BTreeSet<EventId>,
+    /// Which waiting or running event has a unique key.
+    uniques: BTreeMap<Arc<str>, EventId>,
+    past: Past,
+}
+
+/// What a bucket's next work is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// Whether it has ready events.
+    pub ready: bool,
+    /// When its next scheduled event is due.
+    pub next_due: Option<Timestamp>,
+}
+
+impl Head {
+    /// Whether there is work sooner than there was at `other`.
+    #[must_use]
+    pub fn is_earlier_than(self, other: Self) -> bool {
+        let sooner = match (self.next_due, other.next_due) {
+            (Some(this), Some(that)) => this < that,
+            (this, _) => this.is_some(),
+        };
+        (self.ready && !other.ready) || sooner
+    }
+}
+
+impl<B: Clone> Bucket<B> {
+    /// An empty bucket that remembers [`FINISHED_MAX`] finished ids.
+    #[must_use]
+    pub fn new(key: BucketKey) -> Self {
+        Self {
+            key,
+            now_us: 0,
+            entries: BTreeMap::new(),
+            held: BTreeSet::new(),
+            waiting: Waiting::default(),
+            nodes: Nodes::default(),
+            dead: BTreeSet::new(),
+            uniques: BTreeMap::new(),
+            past: Past::new(FINISHED_MAX),
+        }
+    }
+
+    /// The same bucket, remembering at most `finished_max` finished ids; the oldest are forgotten
+    /// first.
+    #[must_use]
+    pub fn with_memory(mut self, finished_max: usize) -> Self {
+        self.past.set_max(finished_max);
+        self
+    }
+
+    /// Which bucket this is.
+    #[must_use]
+    pub fn key(&self) -> &BucketKey {
+        &self.key
+    }
+
+    /// The latest time that it was given, in microseconds since the epoch.
+    #[must_use]
+    pub fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    /// Applies one operation at `now_us`, or at the latest time seen if that is later, and tells
+    /// `ledger` what was decided.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid): the operation can never be accepted.
+    /// [`LeaseLost`](crate::ErrorKind::LeaseLost), for a fetch: the node was believed dead, and it
+    /// is told so. No event was changed.
+    pub fn apply<L: Ledger<Body = B>>(
+        &mut self,
+        now_us: u64,
+        op: StoreOp,
+        ledger: &mut L,
+    ) -> Result<Answer<B>> {
+        self.now_us = self.now_us.max(now_us);
+        let reply = match op {
+            StoreOp::Push(events) => Reply::Pushed(self.push(&events, ledger)?),
+            StoreOp::MoveDue { limit } => self.move_due(limit),
+            StoreOp::Fetch(fetch) => self.fetch(&fetch, ledger)?,
+            StoreOp::Settle { node, settlements } => {
+                Reply::Settled(self.settle(node, settlements, ledger)?)
+            }
+            StoreOp::Heartbeat { node } => Reply::Kept(self.heartbeat(node)),
+            StoreOp::Extend { node, leases, hold } => {
+                Reply::Extended(self.extend(node, &leases, hold)?)
+            }
+            StoreOp::Reap { silent, limit } => Reply::Reaped(self.reap(&silent, limit, ledger)?),
+            StoreOp::Cancel { id } => Reply::Cancelled(self.cancel(id, ledger)),
+            StoreOp::Reschedule { id, when } => {
+                Reply::Rescheduled(self.reschedule(id, when, ledger)?)
+            }
+            StoreOp::Update { id, payload } => Reply::Updated(self.update(id, &payload, ledger)),
+            StoreOp::Get { id } => Reply::Found(self.get(id)),
+            StoreOp::Peek {
+                state,
+                after,
+                limit,
+            } => Reply::Peeked(self.peek(state, after, limit)),
+            StoreOp::Revive { ids } => Reply::Counted(self.revive(&ids, ledger)?),
+            StoreOp::Drop { ids } => Reply::Counted(self.drop_dead(&ids, ledger)?),
+            StoreOp::Stats => Reply::Stats(self.stats()),
+            StoreOp::Forecast { within } => Reply::Forecast(self.forecast(&within)?),
+        };
+        Ok(Answer {
+            now_us: self.now_us,
+            reply,
+        })
+    }
+
+    /// The bucket's next work.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        Head {
+            ready: self.waiting.ready_len() > 0,
+            next_due: self.waiting.next_due(),
+        }
+    }
+
+    /// Whether it holds no event that is not over.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn move_due(&mut self, limit: usize) -> Reply<B> {
+        let mut moved = 0;
+        while moved < limit.min(BATCH_MAX)
+            && let Some((due, id)) = self.waiting.due_until(self.now_us)
+        {
+            self.waiting.unschedule(id, due);
+            let at = self.waiting.append(id, self.now_us);
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.go(Place::Ready(at));
+            }
+            moved += 1;
+        }
+        Reply::Moved {
+            moved,
+            next_due: self.waiting.next_due(),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.now_us / 1_000)
+    }
+
+    /// The event is over: it leaves the map, and its id is remembered. Its place must have been
+    /// left before.
+    fn finish<L: Ledger<Body = B>>(
+        &mut self,
+        id: EventId,
+        state: State,
+        ending: Ending,
+        ledger: &mut L,
+    ) {
+        let Some(entry) = self.entries.remove(&id) else {
+            return;
+        };
+        debug_assert!(entry.state().may_become(state));
+        self.free_unique(id, entry.unique());
+        ledger.recorded(entry.record(id, &self.key.queue, ending));
+        ledger.removed(&entry.body);
+        let finished = Finished {
+            id,
+            state,
+            fingerprint: Some(entry.fingerprint),
+            due: entry.due,
+            tries: entry.tries,
+            haunted: entry.haunted,
+        };
+        self.past.remember(finished, entry.settled());
+    }
+
+    /// The event becomes a dead letter, with `tries` attempts used up. Its place must have been
+    /// left before.
+    fn bury<L: Ledger<Body = B>>(
+        &mut self,
+        id: EventId,
+        tries: u16,
+        ending: Ending,
+        ledger: &mut L,
+    ) {
+        let now = self.now();
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        entry.go(Place::Dead);
+        entry.tries = tries;
+        ledger.recorded(entry.record(id, &self.key.queue, ending));
+        ledger.buried(&entry.body, now, tries);
+        let unique = entry.unique().cloned();
+        self.dead.insert(id);
+        self.free_unique(id, unique.as_ref());
+    }
+
+    /// Puts an event that waits where its due time says; answers the place.
+    fn wait(waiting: &mut Waiting, now_us: u64, id: EventId, due: Timestamp) -> Place {
+        if due.as_micros() <= now_us {
+            Place::Ready(waiting.append(id, now_us))
+        } else {
+            waiting.schedule(id, due);
+            Place::Scheduled
+        }
+    }
+
+    /// Takes a waiting event out of its index; answers when it was moved to the publish list.
+    fn unwait(&mut self, id: EventId) -> u64 {
+        let Some(entry) = self.entries.get(&id) else {
+            return 0;
+        };
+        match entry.place {
+            Place::Scheduled => self.waiting.unschedule(id, entry.due),
+            Place::Ready(at) => {
+                let ready = self.waiting.remove_ready(at);
+                return ready.map_or(0, |ready| ready.moved_us);
+            }
+            Place::Held => {
+                self.held.remove(&id);
+            }
+            Place::Leased(_) | Place::Dead => {}
+        }
+        0
+    }
+
+    /// Cancels an event that waits, with a record.
+    fn cancel_waiting<L: Ledger<Body = B>>(&mut self, id: EventId, ledger: &mut L) {
+        let moved_us = self.unwait(id);
+        let ending = Ending::unheld(Outcome::Cancelled, moved_us, self.now_us);
+        self.finish(id, State::Cancelled, ending, ledger);
+    }
+
+    /// The unique key is free again, unless another event has taken it over.
+    fn free_unique(&mut self, id: EventId, unique: Option<&Arc<str>>) {
+        if let Some(unique) = unique
+            && self.uniques.get(unique) == Some(&id)
+        {
+            self.uniques.remove(unique);
+        }
+    }
+}
+
+/// Refuses a list that is longer than an operation may carry.
+fn bounded(what: &str, len: usize) -> Result<()> {
+    if len > BATCH_MAX {
+        return Err(Error::invalid(format!(
+            "the operation carries {len} {what}, at most {BATCH_MAX} are allowed"
+        )));
+    }
+    Ok(())
+}

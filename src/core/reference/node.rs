@@ -1,0 +1,268 @@
+//! What each node holds.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::core::op::RequestId;
+use crate::core::reference::entry::Lease;
+use crate::event::EventId;
+use crate::record::NodeId;
+use crate::time::Timestamp;
+
+/// How many nodes that hold nothing are remembered, for late repeats of their fetches.
+const IDLE_NODES_MAX: usize = 1_024;
+
+/// The leases of a bucket, by node and by deadline.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Nodes {
+    nodes: BTreeMap<NodeId, Node>,
+    /// Those that are being reaped and still hold something.
+    reaping: BTreeSet<NodeId>,
+    /// The leases with a deadline of their own.
+    deadlines: BTreeSet<(Timestamp, EventId)>,
+    leased: usize,
+    /// Counts fetches, to know which node was heard of last.
+    fetches: u64,
+}
+
+/// One node, from its first fetch on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Node {
+    /// Its last heartbeat. The fetch that makes it a holder is one as well, so that nobody can
+    /// reap it by what was seen before.
+    pub(super) beat: u64,
+    /// Its greatest request number.
+    pub(super) last_request: Option<RequestId>,
+    /// It was reaped and has not been told by a refused fetch.
+    pub(super) lost: bool,
+    /// The fetch that told it; repeats of it tell it again.
+    pub(super) refused: Option<RequestId>,
+    /// What lasts as long as its heartbeat.
+    kept: Batches,
+    /// What has deadlines of its own.
+    timed: Batches,
+    last_fetch: u64,
+}
+
+/// Leases by the request that made them.
+#[derive(Clone, Debug, Default)]
+struct Batches {
+    batches: BTreeMap<RequestId, Batch>,
+    leased: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Batch {
+    /// What the request answered; leases that have ended are still in it.
+    ids: VecDeque<EventId>,
+    leased: usize,
+}
+
+impl Batches {
+    fn end(&mut self, request: RequestId) {
+        let Some(batch) = self.batches.get_mut(&request) else {
+            return;
+        };
+        self.leased -= 1;
+        batch.leased -= 1;
+        if batch.leased == 0 {
+            self.batches.remove(&request);
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.batches.values().map(|batch| batch.leased).sum()
+    }
+}
+
+impl Node {
+    /// Whether it holds anything that its heartbeat keeps.
+    pub(super) fn is_holder(&self) -> bool {
+        self.kept.leased > 0
+    }
+
+    /// What `request` answered.
+    pub(super) fn batch(&self, request: RequestId) -> impl Iterator<Item = EventId> + '_ {
+        let batches = [&self.kept, &self.timed].into_iter();
+        let batches = batches.filter_map(move |batches| batches.batches.get(&request));
+        batches.flat_map(|batch| batch.ids.iter().copied())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.kept.leased == 0 && self.timed.leased == 0
+    }
+}
+
+impl Nodes {
+    pub(super) fn get(&self, node: NodeId) -> Option<&Node> {
+        self.nodes.get(&node)
+    }
+
+    pub(super) fn get_mut(&mut self, node: NodeId) -> Option<&mut Node> {
+        self.nodes.get_mut(&node)
+    }
+
+    /// The node that fetches now, which need not be known.
+    pub(super) fn fetching(&mut self, node: NodeId) -> &mut Node {
+        if !self.nodes.contains_key(&node) && self.nodes.len() >= IDLE_NODES_MAX {
+            let idle = self.nodes.iter().filter(|(_, node)| node.is_idle());
+            let oldest = idle.min_by_key(|(_, node)| node.last_fetch);
+            if let Some(oldest) = oldest.map(|(id, _)| *id) {
+                self.nodes.remove(&oldest);
+            }
+        }
+        self.fetches += 1;
+        let known = self.nodes.entry(node).or_default();
+        known.last_fetch = self.fetches;
+        known
+    }
+
+    /// Notes that `node` got `ids` by `request`.
+    pub(super) fn lease(
+        &mut self,
+        node: NodeId,
+        request: RequestId,
+        deadline: Option<Timestamp>,
+        ids: VecDeque<EventId>,
+    ) {
+        if ids.is_empty() {
+            return;
+        }
+        let known = self.nodes.entry(node).or_default();
+        if deadline.is_none() && !known.is_holder() {
+            known.beat += 1;
+        }
+        if let Some(deadline) = deadline {
+            self.deadlines.extend(ids.iter().map(|id| (deadline, *id)));
+        }
+        let batches = match deadline {
+            None => &mut known.kept,
+            Some(_) => &mut known.timed,
+        };
+        let leased = ids.len();
+        self.leased += leased;
+        batches.leased += leased;
+        batches.batches.insert(request, Batch { ids, leased });
+    }
+
+    /// Notes that a lease ended, however it did.
+    pub(super) fn end(&mut self, id: EventId, lease: &Lease) {
+        self.leased -= 1;
+        let Some(node) = self.nodes.get_mut(&lease.node) else {
+            return;
+        };
+        match lease.deadline {
+            None => node.kept.end(lease.request),
+            Some(deadline) => {
+                self.deadlines.remove(&(deadline, id));
+                node.timed.end(lease.request);
+            }
+        }
+        if !node.is_holder() {
+            self.reaping.remove(&lease.node);
+        }
+    }
+
+    /// Gives a lease another deadline.
+    pub(super) fn extend(&mut self, id: EventId, before: Timestamp, after: Timestamp) {
+        self.deadlines.remove(&(before, id));
+        self.deadlines.insert((after, id));
+    }
+
+    /// Marks `node` as reaped if it has not beaten since `beat`; from then on there is no way back.
+    pub(super) fn give_up(&mut self, node: NodeId, beat: u64) {
+        let Some(known) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        if known.is_holder() && known.beat == beat && self.reaping.insert(node) {
+            known.lost = true;
+        }
+    }
+
+    pub(super) fn is_reaping(&self, node: NodeId) -> bool {
+        self.reaping.contains(&node)
+    }
+
+    /// One lease of a node that is being reaped, with its request. It may have ended already.
+    pub(super) fn pop_reaping(&mut self) -> Option<(NodeId, RequestId, EventId)> {
+        let node = *self.reaping.first()?;
+        let kept = &mut self.nodes.get_mut(&node)?.kept;
+        let mut first = kept.batches.first_entry()?;
+        let id = first.get_mut().ids.pop_front()?;
+        Some((node, *first.key(), id))
+    }
+
+    pub(super) fn has_reaping(&self) -> bool {
+        !self.reaping.is_empty()
+    }
+
+    /// The next lease to reach its own deadline.
+    pub(super) fn next_deadline(&self) -> Option<(Timestamp, EventId)> {
+        self.deadlines.first().copied()
+    }
+
+    /// Every node with something that its heartbeat keeps, and its last heartbeat.
+    pub(super) fn holders(&self) -> Vec<(NodeId, u64)> {
+        let holders = self.nodes.iter().filter(|(_, node)| node.is_holder());
+        holders.map(|(id, node)| (*id, node.beat)).collect()
+    }
+
+    pub(super) fn leased(&self) -> usize {
+        self.leased
+    }
+
+    /// Every id that was ever answered and not yet dropped; leases that have ended among them.
+    pub(super) fn ids(&self) -> impl Iterator<Item = EventId> + '_ {
+        let batches = self
+            .nodes
+            .values()
+            .flat_map(|node| [&node.kept, &node.timed]);
+        let batches = batches.flat_map(|batches| batches.batches.values());
+        batches.flat_map(|batch| batch.ids.iter().copied())
+    }
+
+    /// Whether the counters are what they count; `leases` are all leases that stand.
+    pub(super) fn check<'a>(
+        &self,
+        leases: impl Iterator<Item = (EventId, &'a Lease)>,
+    ) -> Result<(), String> {
+        let (mut standing, mut timed) = (BTreeMap::<(NodeId, RequestId, bool), usize>::new(), 0);
+        for (id, lease) in leases {
+            let key = (lease.node, lease.request, lease.deadline.is_some());
+            *standing.entry(key).or_default() += 1;
+            let known = self.get(lease.node);
+            if !known.is_some_and(|node| node.batch(lease.request).any(|held| held == id)) {
+                return Err(format!("{id} is leased and its node does not hold it"));
+            }
+            if let Some(deadline) = lease.deadline {
+                timed += 1;
+                if !self.deadlines.contains(&(deadline, id)) {
+                    return Err(format!("{id} has a deadline that nobody looks at"));
+                }
+            }
+        }
+        if timed != self.deadlines.len() {
+            return Err("there are deadlines without a lease".into());
+        }
+        if standing.values().sum::<usize>() != self.leased {
+            return Err("the counter of leases differs from the leases".into());
+        }
+        for (id, node) in &self.nodes {
+            for (batches, timed) in [(&node.kept, false), (&node.timed, true)] {
+                let counted = batches.batches.iter();
+                for (request, batch) in counted {
+                    let standing = standing.get(&(*id, *request, timed));
+                    if standing.copied().unwrap_or(0) != batch.leased || batch.leased == 0 {
+                        return Err(format!("node {id} counts request {request} wrongly"));
+                    }
+                }
+                if batches.count() != batches.leased {
+                    return Err(format!("node {id} counts its leases wrongly"));
+                }
+            }
+            if self.is_reaping(*id) && !node.is_holder() {
+                return Err(format!("node {id} is being reaped and holds nothing"));
+            }
+        }
+        Ok(())
+    }
+}

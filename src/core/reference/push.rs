@@ -1,0 +1,142 @@
+//! Push, and what becomes of an event that waits for its confirmation.
+
+use std::sync::Arc;
+
+use crate::core::op::{Ledger, NewEvent, PushVerdict, Pushed, Unique};
+use crate::core::reference::entry::{Entry, Place, Terms};
+use crate::core::reference::{Bucket, bounded};
+use crate::error::{Error, Result};
+use crate::event::{Envelope, EventId, State};
+use crate::time::Timestamp;
+
+impl Terms {
+    fn of(envelope: &Envelope) -> Self {
+        Self {
+            fingerprint: envelope.fingerprint(),
+            attempts: envelope.attempts,
+            key: envelope.key.as_deref().map(Arc::from),
+            unique: envelope.unique.as_deref().map(Arc::from),
+            expires: envelope.expires,
+            late: envelope.late,
+        }
+    }
+}
+
+impl<B: Clone> Bucket<B> {
+    pub(super) fn push<L: Ledger<Body = B>>(
+        &mut self,
+        events: &[NewEvent],
+        ledger: &mut L,
+    ) -> Result<Vec<Pushed>> {
+        bounded("events", events.len())?;
+        for event in events {
+            self.belongs(&event.envelope)?;
+            event.envelope.check(usize::MAX)?;
+            event.when.checked(self.now())?;
+        }
+        let pushed = events.iter().map(|event| self.push_one(event, ledger));
+        Ok(pushed.collect())
+    }
+
+    fn belongs(&self, envelope: &Envelope) -> Result<()> {
+        if envelope.queue != self.key.queue || envelope.id.bucket() != self.key.bucket {
+            return Err(Error::invalid(format!(
+                "event {} of queue {} belongs to bucket {}, it was pushed to {}",
+                envelope.id,
+                envelope.queue,
+                envelope.id.bucket(),
+                self.key
+            )));
+        }
+        Ok(())
+    }
+
+    fn push_one<L: Ledger<Body = B>>(&mut self, event: &NewEvent, ledger: &mut L) -> Pushed {
+        let (envelope, id) = (&event.envelope, event.envelope.id);
+        let due = event.when.due(self.now_us);
+        let terms = Terms::of(envelope);
+        if let Some(known) = self.known(id, due, terms.fingerprint) {
+            return known;
+        }
+        let mut verdict = PushVerdict::Accepted;
+        if let Some(taken) = terms.unique.as_ref().and_then(|key| self.uniques.get(key)) {
+            let taken = *taken;
+            let entry = self.entries.get(&taken);
+            let waits = entry.is_some_and(|entry| entry.lease().is_none());
+            match event.on_taken {
+                Unique::Keep => {
+                    return Pushed {
+                        due: entry.map_or(due, |entry| entry.due),
+                        verdict: PushVerdict::Duplicate(taken),
+                    };
+                }
+                Unique::Replace if waits => {
+                    self.cancel_waiting(taken, ledger);
+                    verdict = PushVerdict::Replaced(taken);
+                }
+                // Its handler may have started: it is left alone and only loses the key.
+                Unique::Replace => {}
+            }
+        }
+        let body = ledger.added(envelope, due);
+        let place = if L::CONFIRMS {
+            self.held.insert(id);
+            Place::Held
+        } else {
+            Self::wait(&mut self.waiting, self.now_us, id, due)
+        };
+        if let Some(unique) = &terms.unique {
+            self.uniques.insert(Arc::clone(unique), id);
+        }
+        self.entries.insert(id, Entry::new(body, due, place, terms));
+        Pushed { due, verdict }
+    }
+
+    /// The answer for an id that is, or may have been, here already.
+    fn known(&self, id: EventId, due: Timestamp, fingerprint: u64) -> Option<Pushed> {
+        let past = self.past.get(id).map(|past| past.finished);
+        let (due, known) = match (self.entries.get(&id), past) {
+            (Some(entry), _) => (entry.due, Some(entry.fingerprint)),
+            (None, Some(past)) => (past.due, past.fingerprint),
+            (None, None) if self.past.may_have_forgotten(id) => {
+                let verdict = PushVerdict::TooOld;
+                return Some(Pushed { due, verdict });
+            }
+            (None, None) => return None,
+        };
+        let verdict = match known {
+            Some(known) if known != fingerprint => PushVerdict::Conflict,
+            _ => PushVerdict::Duplicate(id),
+        };
+        Some(Pushed { due, verdict })
+    }
+
+    /// Lets held events take effect, those that are due in the given order; others are passed
+    /// over.
+    ///
+    /// A held event exists for everything that changes: it is a duplicate for a push, has its
+    /// unique key, and can be cancelled, rescheduled and updated. For everything that reads or
+    /// leases it does not exist yet.
+    pub fn confirm(&mut self, ids: &[EventId]) {
+        for id in ids {
+            if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.is_held()) {
+                self.held.remove(id);
+                let place = Self::wait(&mut self.waiting, self.now_us, *id, entry.due);
+                entry.go(place);
+            }
+        }
+    }
+
+    /// Removes held events without a trace, as if they had never been pushed; others are passed
+    /// over. What they replaced stays cancelled.
+    pub fn forget(&mut self, ids: &[EventId]) {
+        for id in ids {
+            if self.held.remove(id)
+                && let Some(entry) = self.entries.remove(id)
+            {
+                debug_assert_eq!(entry.state(), State::Scheduled);
+                self.free_unique(*id, entry.unique());
+            }
+        }
+    }
+}

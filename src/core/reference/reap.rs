@@ -1,0 +1,91 @@
+//! Reap: what nobody holds any more goes back.
+
+use crate::core::op::{BATCH_MAX, Ledger, Reaped};
+use crate::core::reference::entry::Ending;
+use crate::core::reference::{Bucket, bounded};
+use crate::error::Result;
+use crate::event::EventId;
+use crate::record::{Cause, NodeId, Outcome, Stages};
+
+impl<B: Clone> Bucket<B> {
+    /// Takes back what the silent nodes hold and what is past its own deadline.
+    ///
+    /// That a node is given up is decided here and now, by its last heartbeat; what the limit
+    /// leaves of it is taken back by the reaps that follow, whoever asks.
+    pub(super) fn reap<L: Ledger<Body = B>>(
+        &mut self,
+        silent: &[(NodeId, u64)],
+        limit: usize,
+        ledger: &mut L,
+    ) -> Result<Reaped> {
+        bounded("silent nodes", silent.len())?;
+        for (node, beat) in silent {
+            self.nodes.give_up(*node, *beat);
+        }
+        let limit = limit.min(BATCH_MAX);
+        let mut reaped = Reaped::default();
+        while reaped.ready + reaped.dead < limit
+            && let Some((node, request, id)) = self.nodes.pop_reaping()
+        {
+            let entry = self.entries.get(&id);
+            if entry.is_some_and(|entry| entry.lease_under(node, request).is_some()) {
+                self.take_back(id, &mut reaped, ledger);
+            }
+        }
+        while reaped.ready + reaped.dead < limit
+            && let Some(id) = self.next_overdue()
+        {
+            self.take_back(id, &mut reaped, ledger);
+        }
+        reaped.more = self.nodes.has_reaping() || self.next_overdue().is_some();
+        reaped.holders = self.nodes.holders();
+        reaped.next_deadline = self.nodes.next_deadline().map(|(deadline, _)| deadline);
+        Ok(reaped)
+    }
+
+    /// The next event whose lease is past its own deadline.
+    fn next_overdue(&self) -> Option<EventId> {
+        let next = self.nodes.next_deadline();
+        let (_, id) = next.filter(|(deadline, _)| deadline.as_micros() <= self.now_us)?;
+        Some(id)
+    }
+
+    /// Ends a lease against its holder's will. The attempt counts, as nobody can know whether its
+    /// handler had started.
+    fn take_back<L: Ledger<Body = B>>(&mut self, id: EventId, reaped: &mut Reaped, ledger: &mut L) {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let Some(lease) = entry.lease().cloned() else {
+            return;
+        };
+        self.nodes.end(id, &lease);
+        entry.haunted = true;
+        entry.tries = entry.tries.saturating_add(1);
+        let tries = entry.tries;
+        let ending = Ending {
+            outcome: Outcome::LeaseLost,
+            cause: Some(Cause::LeaseLost),
+            attempt: tries,
+            node: lease.node,
+            stages: Stages {
+                moved_us: lease.moved_us,
+                fetched_us: lease.fetched_us,
+                started_us: 0,
+                finished_us: self.now_us,
+            },
+            error: None,
+        };
+        if tries >= entry.attempts {
+            self.bury(id, tries, ending, ledger);
+            reaped.dead += 1;
+        } else {
+            ledger.recorded(entry.record(id, &self.key.queue, ending));
+            // What was read ahead is not due yet and waits on.
+            let place = Self::wait(&mut self.waiting, self.now_us, id, entry.due);
+            entry.go(place);
+            ledger.changed(&entry.body, entry.due, tries);
+            reaped.ready += 1;
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What a store that outlives its process gives back to the reference store at start.
+
+use std::sync::Arc;
+
+use crate::core::reference::Bucket;
+use crate::core::reference::entry::{Entry, Place, Terms};
+use crate::event::{EventId, Late, State};
+use crate::time::Timestamp;
+
+/// An event that was not over when the process ended.
+///
+/// Its leases, and the shadow of lost ones, died with the process.
+#[derive(Clone, Debug)]
+pub struct Restored<B> {
+    /// The event.
+    pub id: EventId,
+    /// What to keep of its envelope.
+    pub body: B,
+    /// When it is due.
+    pub due: Timestamp,
+    /// Attempts that have ended and count.
+    pub tries: u16,
+    /// How often it is tried at most.
+    pub attempts: u16,
+    /// [`Envelope::fingerprint`](crate::event::Envelope::fingerprint) of its envelope.
+    pub fingerprint: u64,
+    /// What it belongs to.
+    pub key: Option<String>,
+    /// Its unique key; where several waiting events have the same, the last one restored has it.
+    pub unique: Option<String>,
+    /// From then on it is not started any more.
+    pub expires: Option<Timestamp>,
+    /// What becomes of it when it reaches its consumer late.
+    pub late: Late,
+    /// When it became a dead letter, if it did.
+    pub dead_at: Option<Timestamp>,
+}
+
+/// An event that is over and still remembered, so that a late repeat of its push is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The event.
+    pub id: EventId,
+    /// How it ended: done, cancelled or expired.
+    pub state: State,
+    /// The fingerprint of its envelope; without one, any push of this id is a duplicate.
+    pub fingerprint: Option<u64>,
+    /// When it was due.
+    pub due: Timestamp,
+    /// Attempts that had ended and count.
+    pub tries: u16,
+    /// Whether a lease of it was lost before it was cancelled.
+    pub haunted: bool,
+}
+
+impl<B: Clone> Bucket<B> {
+    /// Takes up an event from before the start; events come in the order in which they were
+    /// accepted. One that is due becomes ready with the next move.
+    pub fn restore(&mut self, restored: Restored<B>) {
+        let id = restored.id;
+        let unique = restored.unique.map(Arc::<str>::from);
+        let place = match restored.dead_at {
+            Some(_) => {
+                self.dead.insert(id);
+                Place::Dead
+            }
+            None => {
+                self.waiting.schedule(id, restored.due);
+                if let Some(unique) = &unique {
+                    self.uniques.insert(Arc::clone(unique), id);
+                }
+                Place::Scheduled
+            }
+        };
+        let terms = Terms {
+            fingerprint: restored.fingerprint,
+            attempts: restored.attempts,
+            key: restored.key.map(Arc::from),
+            unique,
+            expires: restored.expires,
+            late: restored.late,
+        };
+        let mut entry = Entry::new(restored.body, restored.due, place, terms);
+        entry.tries = restored.tries;
+        self.entries.insert(id, entry);
+    }
+
+    /// Takes up the memory of a finished event from before the start; the one that finished first
+    /// comes first.
+    pub fn restore_finished(&mut self, finished: Finished) {
+        self.past.remember(finished, None);
+    }
+
+    /// Says that finished ids created until `created` may have been forgotten before the start.
+    pub fn forgotten_before(&mut self, created: Timestamp) {
+        self.past.forget_until(created);
+    }
+}

@@ -1,0 +1,151 @@
+//! Settle: what becomes of a lease when its attempt has ended.
+
+use std::time::Duration;
+
+use crate::core::op::{Failing, Ledger, Settlement, Verdict};
+use crate::core::reference::entry::{Ending, Lease, Place, Settled};
+use crate::core::reference::{Bucket, bounded};
+use crate::error::Result;
+use crate::event::{EventId, State};
+use crate::record::{NodeId, Outcome, Stages};
+use crate::time::{DELAY_MAX, Timestamp, When};
+
+impl<B: Clone> Bucket<B> {
+    pub(super) fn settle<L: Ledger<Body = B>>(
+        &mut self,
+        node: NodeId,
+        settlements: Vec<Settlement>,
+        ledger: &mut L,
+    ) -> Result<Vec<bool>> {
+        bounded("settlements", settlements.len())?;
+        let releases = settlements.iter();
+        let releases = releases.filter(|settlement| settlement.verdict == Verdict::Release);
+        // What is handed back keeps its order, so it takes its places from the first one on.
+        let mut front = self.waiting.make_room(releases.count());
+        let accepted = settlements.into_iter().map(|settlement| {
+            let settled = Settled::new(node, &settlement);
+            let Some(entry) = self.entries.get_mut(&settlement.id) else {
+                let past = self.past.get(settlement.id);
+                return past.is_some_and(|past| past.settled == Some(settled));
+            };
+            let Some(lease) = entry.lease_under(node, settlement.request).cloned() else {
+                return entry.settled() == Some(settled);
+            };
+            entry.settle(settled);
+            self.nodes.end(settlement.id, &lease);
+            if settlement.verdict == Verdict::Release {
+                self.release(settlement.id, &lease, &mut front);
+            } else {
+                self.conclude(&lease, settlement, ledger);
+            }
+            true
+        });
+        Ok(accepted.collect())
+    }
+
+    /// Hands back an event whose handler never started. One that was read ahead waits on for its
+    /// due time.
+    fn release(&mut self, id: EventId, lease: &Lease, front: &mut i64) {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let place = if entry.due.as_micros() > self.now_us {
+            self.waiting.schedule(id, entry.due);
+            Place::Scheduled
+        } else {
+            self.waiting.put(*front, id, lease.moved_us);
+            Place::Ready(*front)
+        };
+        *front += 1;
+        entry.go(place);
+    }
+
+    /// Ends an attempt that counts for something, with its record.
+    fn conclude<L: Ledger<Body = B>>(
+        &mut self,
+        lease: &Lease,
+        settlement: Settlement,
+        ledger: &mut L,
+    ) {
+        let Settlement {
+            id,
+            request: _,
+            verdict,
+            started_us,
+            fetched_us,
+        } = settlement;
+        let Some(entry) = self.entries.get(&id) else {
+            return;
+        };
+        let tries = entry.tries.saturating_add(1);
+        let last = tries >= entry.attempts;
+        let ending = |outcome| Ending {
+            outcome,
+            cause: None,
+            attempt: tries,
+            node: lease.node,
+            stages: Stages {
+                moved_us: lease.moved_us,
+                fetched_us,
+                started_us,
+                finished_us: self.now_us,
+            },
+            error: None,
+        };
+        let failing = |outcome, failing: Failing| Ending {
+            cause: Some(failing.cause),
+            error: failing.error,
+            ..ending(outcome)
+        };
+        match verdict {
+            Verdict::Ack => self.finish(id, State::Done, ending(Outcome::Acked), ledger),
+            Verdict::Discard(error) => {
+                let ending = Ending {
+                    error,
+                    ..ending(Outcome::Discarded)
+                };
+                self.finish(id, State::Done, ending, ledger);
+            }
+            Verdict::Expire => {
+                let ending = Ending {
+                    attempt: 0,
+                    ..ending(Outcome::Expired)
+                };
+                self.finish(id, State::Expired, ending, ledger);
+            }
+            Verdict::Retry(delay, why) if !last => {
+                let ending = failing(Outcome::Retried, why);
+                self.again(id, delay, tries, ending, ledger);
+            }
+            Verdict::Retry(_, why) | Verdict::Bury(why) => {
+                self.bury(id, tries, failing(Outcome::Buried, why), ledger);
+            }
+            Verdict::Snooze(delay) => {
+                let ending = ending(Outcome::Snoozed);
+                self.again(id, delay, tries - 1, ending, ledger);
+            }
+            Verdict::Release => {}
+        }
+    }
+
+    /// The event waits once more, with `tries` attempts used up.
+    fn again<L: Ledger<Body = B>>(
+        &mut self,
+        id: EventId,
+        delay: Duration,
+        tries: u16,
+        ending: Ending,
+        ledger: &mut L,
+    ) {
+        let due: Timestamp = When::from(delay.min(DELAY_MAX)).due(self.now_us);
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        ledger.recorded(entry.record(id, &self.key.queue, ending));
+        entry.due = due;
+        entry.tries = tries;
+        let place = Self::wait(&mut self.waiting, self.now_us, id, due);
+        entry.go(place);
+        ledger.changed(&entry.body, due, tries);
+    }
+}

@@ -1,0 +1,129 @@
+//! What waits: the delay set and the publish list.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::event::EventId;
+use crate::time::Timestamp;
+
+/// Due times are also counted by spans of this many milliseconds, so that a forecast over
+/// millions of events looks at some thousand counters.
+const SLOT_MS: u64 = 4_096;
+
+/// The delay set in the order of due times, and the publish list in the order of arrival.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Waiting {
+    scheduled: BTreeSet<(Timestamp, EventId)>,
+    /// How many of the scheduled ones are due within each slot; none of them is zero.
+    slots: BTreeMap<u64, usize>,
+    ready: BTreeMap<i64, Ready>,
+    /// The next free position before the first, and the one after the last.
+    front: i64,
+    back: i64,
+}
+
+/// A place in the publish list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ready {
+    pub(super) id: EventId,
+    /// When it was moved there.
+    pub(super) moved_us: u64,
+}
+
+impl Waiting {
+    pub(super) fn schedule(&mut self, id: EventId, due: Timestamp) {
+        self.scheduled.insert((due, id));
+        *self.slots.entry(due.as_millis() / SLOT_MS).or_default() += 1;
+    }
+
+    pub(super) fn unschedule(&mut self, id: EventId, due: Timestamp) {
+        self.scheduled.remove(&(due, id));
+        let slot = due.as_millis() / SLOT_MS;
+        if let Some(count) = self.slots.get_mut(&slot) {
+            *count -= 1;
+            if *count == 0 {
+                self.slots.remove(&slot);
+            }
+        }
+    }
+
+    /// The next scheduled event, if it is due until `until_us`.
+    pub(super) fn due_until(&self, until_us: u64) -> Option<(Timestamp, EventId)> {
+        let first = self.scheduled.first().copied();
+        first.filter(|(due, _)| due.as_micros() <= until_us)
+    }
+
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        self.scheduled.first().map(|(due, _)| *due)
+    }
+
+    /// How many are due until `until_us`.
+    pub(super) fn count_until(&self, until_us: u64) -> usize {
+        let until = Timestamp::from_millis(until_us / 1_000);
+        let slot = until.as_millis() / SLOT_MS;
+        let whole: usize = self.slots.range(..slot).map(|(_, count)| count).sum();
+        let from = (Timestamp::from_millis(slot * SLOT_MS), MIN_ID);
+        let rest = self.scheduled.range(from..);
+        whole + rest.take_while(|(due, _)| *due <= until).count()
+    }
+
+    /// Appends to the publish list; answers the position.
+    pub(super) fn append(&mut self, id: EventId, moved_us: u64) -> i64 {
+        let at = self.back;
+        self.back += 1;
+        self.ready.insert(at, Ready { id, moved_us });
+        at
+    }
+
+    /// Makes room for `count` events before the first; answers the first of the positions.
+    pub(super) fn make_room(&mut self, count: usize) -> i64 {
+        self.front -= i64::try_from(count).unwrap_or(0); // a batch, so it always fits
+        self.front
+    }
+
+    /// Puts an event on a position that [`make_room`](Self::make_room) gave.
+    pub(super) fn put(&mut self, at: i64, id: EventId, moved_us: u64) {
+        self.ready.insert(at, Ready { id, moved_us });
+    }
+
+    pub(super) fn remove_ready(&mut self, at: i64) -> Option<Ready> {
+        self.ready.remove(&at)
+    }
+
+    pub(super) fn pop_ready(&mut self) -> Option<Ready> {
+        self.ready.pop_first().map(|(_, ready)| ready)
+    }
+
+    pub(super) fn ready(&self) -> impl Iterator<Item = (i64, Ready)> + '_ {
+        self.ready.iter().map(|(at, ready)| (*at, *ready))
+    }
+
+    pub(super) fn ready_len(&self) -> usize {
+        self.ready.len()
+    }
+
+    pub(super) fn scheduled(&self) -> impl Iterator<Item = (Timestamp, EventId)> + '_ {
+        self.scheduled.iter().copied()
+    }
+
+    pub(super) fn scheduled_len(&self) -> usize {
+        self.scheduled.len()
+    }
+
+    /// Whether the counters are what they count.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let mut slots = BTreeMap::<u64, usize>::new();
+        for (due, _) in &self.scheduled {
+            *slots.entry(due.as_millis() / SLOT_MS).or_default() += 1;
+        }
+        if slots != self.slots {
+            return Err("the forecast's counters differ from the delay set".into());
+        }
+        let inside = |at: &i64| (self.front..self.back).contains(at);
+        if !self.ready.keys().all(inside) {
+            return Err("the publish list has a position outside its ends".into());
+        }
+        Ok(())
+    }
+}
+
+const MIN_ID: EventId = EventId::from_bytes([0; 16]);

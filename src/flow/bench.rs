@@ -1,0 +1,230 @@
+//! What the benchmarks may see of the pool: thin covers over what is otherwise private.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::board::Board;
+use super::feed::Feed;
+use super::pool::{Pool, PoolOptions, Publisher};
+use super::ring::{RingProducer, ring};
+use super::work::{Ended, Work};
+
+/// The deadline board of a runtime.
+#[derive(Clone)]
+pub struct Deadlines(Arc<Board>);
+
+impl Deadlines {
+    /// Makes the board of the current runtime.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Board::new(Handle::current()))
+    }
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Deadlines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deadlines").finish_non_exhaustive()
+    }
+}
+
+/// A pool that calls a closure for each job.
+pub struct BenchPool<J, H, F>(Pool<Call<J, H, F>>)
+where
+    J: Send + 'static,
+    H: Fn(J) -> F + Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static;
+
+impl<J, H, F> BenchPool<J, H, F>
+where
+    J: Send + 'static,
+    H: Fn(J) -> F + Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    /// Makes a pool of `workers` in the current runtime.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the ring cannot have that capacity.
+    pub fn new(
+        deadlines: &Deadlines,
+        capacity: usize,
+        workers: usize,
+        limit: Option<Duration>,
+        handler: H,
+    ) -> Self {
+        let options = PoolOptions::new(workers, Handle::current(), deadlines.0.clone());
+        let work = Call {
+            handler,
+            limit,
+            types: PhantomData,
+        };
+        match Pool::new(
+            work,
+            PoolOptions {
+                capacity,
+                ..options
+            },
+        ) {
+            Ok(pool) => Self(pool),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Makes a publisher.
+    pub fn publisher(&self) -> BenchPublisher<J, H, F> {
+        BenchPublisher(self.0.publisher())
+    }
+
+    /// Waits until nothing is queued and nothing runs.
+    pub async fn idle(&self) {
+        self.0.idle().await;
+    }
+
+    /// Stops at once, and drops what runs and what is queued.
+    pub async fn stop(&self) {
+        self.0.set_workers(0);
+        self.0.cut();
+        self.0.stopped().await;
+        self.0.drain();
+    }
+}
+
+impl<J, H, F> fmt::Debug for BenchPool<J, H, F>
+where
+    J: Send + 'static,
+    H: Fn(J) -> F + Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Publishes to a [`BenchPool`].
+pub struct BenchPublisher<J, H, F>(Publisher<Call<J, H, F>>)
+where
+    J: Send + 'static,
+    H: Fn(J) -> F + Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static;
+
+impl<J, H, F> BenchPublisher<J, H, F>
+where
+    J: Send + 'static,
+    H: Fn(J) -> F + Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    /// Publishes, or gives the job back.
+    ///
+    /// # Errors
+    ///
+    /// Returns the job when there is no room.
+    pub fn try_publish(&mut self, job: J) -> Result<(), J> {
+        self.0.try_publish(job)
+    }
+
+    /// Publishes, waiting for room; whether the pool was open.
+    pub async fn publish(&mut self, job: J) -> bool {
+        self.0.publish(job).await.is_ok()
+    }
+
+    /// Publishes all of `jobs`, waiting for room; whether the pool was open.
+    pub async fn publish_many(&mut self, jobs: &mut VecDeque<J>) -> bool {
+        self.0.publish_many(jobs).await.is_ok()
+    }
+}
+
+impl<J, H, F> fmt::Debug for BenchPublisher<J, H, F>
+where
+    J: Send + 'static,
+    H: Fn(J) -> F + Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BenchPublisher").finish_non_exhaustive()
+    }
+}
+
+struct Call<J, H, F> {
+    handler: H,
+    limit: Option<Duration>,
+    types: PhantomData<fn(J) -> F>,
+}
+
+impl<J, H, F> Work for Call<J, H, F>
+where
+    J: Send + 'static,
+    H: Fn(J) -> F + Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    type Job = J;
+    type Ticket = ();
+    type Output = ();
+
+    #[inline]
+    fn begin(&self, job: J) -> Option<((), impl Future<Output = ()> + Send)> {
+        Some(((), (self.handler)(job)))
+    }
+
+    #[inline]
+    fn end(&self, (): (), _ended: Ended<()>) {}
+
+    #[inline]
+    fn limit(&self) -> Option<Duration> {
+        self.limit
+    }
+}
+
+/// A ring and its stash without workers, to measure taking alone.
+pub struct BenchFeed<J> {
+    producer: Mutex<RingProducer<J>>,
+    feed: Feed<J>,
+}
+
+impl<J: Send + 'static> BenchFeed<J> {
+    /// Makes an empty one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the ring cannot have that capacity.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        match ring(capacity) {
+            Ok((producer, consumer)) => Self {
+                producer: Mutex::new(producer),
+                feed: Feed::new(consumer),
+            },
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Publishes what fits.
+    pub fn publish_many(&mut self, jobs: &mut VecDeque<J>) -> usize {
+        self.producer
+            .get_mut()
+            .map_or(0, |producer| producer.try_publish_many(jobs, |job| job))
+    }
+
+    /// Takes up to `most` jobs; whether there are more.
+    #[inline]
+    pub fn take(&self, local: &mut VecDeque<J>, most: usize) -> bool {
+        self.feed.take(local, most)
+    }
+}
+
+impl<J> fmt::Debug for BenchFeed<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BenchFeed").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,300 @@
+//! One batch of changes, one transaction.
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+
+use crate::codec::wire;
+use crate::event::Payload;
+use crate::store::embedded::ledger::{Change, Changes};
+use crate::store::embedded::records;
+use crate::store::embedded::sums;
+use crate::time::Timestamp;
+
+/// Writes batches; the only holder of the connection that writes.
+#[derive(Debug)]
+pub(super) struct Committer {
+    connection: Connection,
+    counts: Counts,
+    /// How many records are kept; older ones are removed as new ones come.
+    records_max: i64,
+}
+
+/// What goes on from transaction to transaction; taken over only when one is committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
+    /// How many events the file holds.
+    pub(super) events: i64,
+    /// All their row numbers in one.
+    pub(super) rows: i64,
+    /// The oldest record that is kept.
+    pub(super) first_record: i64,
+    /// The number of the next record.
+    pub(super) next_record: i64,
+}
+
+impl Committer {
+    pub(super) fn new(connection: Connection, counts: Counts, records_max: u64) -> Self {
+        Self {
+            connection,
+            counts,
+            records_max: i64::try_from(records_max).unwrap_or(i64::MAX).max(1),
+        }
+    }
+
+    /// Writes all of `batch` and returns when it is on disk, or nothing of it.
+    pub(super) fn write<'a>(
+        &mut self,
+        batch: impl Iterator<Item = &'a Changes> + Clone,
+        now: Timestamp,
+    ) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("BEGIN IMMEDIATE")?
+            .execute([])?;
+        let mut counts = self.counts;
+        let written = Transaction::new(&self.connection, &mut counts, self.records_max, now)
+            .and_then(|mut transaction| transaction.fill(batch))
+            .and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]));
+        match written {
+            Ok(_) => {
+                self.counts = counts;
+                Ok(())
+            }
+            Err(error) => {
+                // SQLite has rolled back by itself after some errors.
+                if !self.connection.is_autocommit() {
+                    self.connection.execute_batch("ROLLBACK")?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// How many pages the write-ahead log holds that are not in the file yet.
+    pub(super) fn log_pages(&self) -> rusqlite::Result<i64> {
+        let (log, copied) = self.checkpoint_pragma("PRAGMA wal_checkpoint(NOOP)")?;
+        Ok(log - copied)
+    }
+
+    /// Copies the write-ahead log into the file, as far as readers allow.
+    pub(super) fn checkpoint(&self) -> rusqlite::Result<()> {
+        self.checkpoint_pragma("PRAGMA wal_checkpoint(PASSIVE)")
+            .map(drop)
+    }
+
+    fn checkpoint_pragma(&self, sql: &str) -> rusqlite::Result<(i64, i64)> {
+        self.connection
+            .prepare_cached(sql)?
+            .query_row([], |row| Ok((row.get(1)?, row.get(2)?)))
+    }
+
+    /// Gives at most `pages` free pages back to the file system, when at least half as many as are
+    /// in use are free; answers whether there is more to give.
+    pub(super) fn vacuum(&self, pages: u32) -> rusqlite::Result<bool> {
+        let pragma = |name: &str| -> rusqlite::Result<i64> {
+            let mut statement = self.connection.prepare_cached(&format!("PRAGMA {name}"))?;
+            statement.query_row([], |row| row.get(0))
+        };
+        let free = pragma("freelist_count")?;
+        if free < i64::from(pages) || free * 3 < pragma("page_count")? {
+            return Ok(false);
+        }
+        self.connection
+            .execute_batch(&format!("PRAGMA incremental_vacuum({pages})"))?;
+        Ok(true)
+    }
+
+    /// The last step: everything into the file, and the file closed.
+    pub(super) fn close(self) -> rusqlite::Result<()> {
+        self.checkpoint()?;
+        self.connection.close().map_err(|(_, error)| error)
+    }
+}
+
+/// The statements of one transaction.
+struct Transaction<'a> {
+    connection: &'a Connection,
+    counts: &'a mut Counts,
+    records_max: i64,
+    now: Timestamp,
+    add: CachedStatement<'a>,
+    stand: CachedStatement<'a>,
+    remove: CachedStatement<'a>,
+    record: CachedStatement<'a>,
+}
+
+impl<'a> Transaction<'a> {
+    fn new(
+        connection: &'a Connection,
+        counts: &'a mut Counts,
+        records_max: i64,
+        now: Timestamp,
+    ) -> rusqlite::Result<Self> {
+        Ok(Self {
+            connection,
+            counts,
+            records_max,
+            now,
+            add: connection
+                .prepare_cached("INSERT INTO events VALUES (?1, ?2, 0, NULL, ?3, ?4)")?,
+            stand: connection.prepare_cached(
+                "UPDATE events SET due = ?2, tries = ?3, dead = ?4, sum = ?5 WHERE row = ?1",
+            )?,
+            remove: connection.prepare_cached("DELETE FROM events WHERE row = ?1")?,
+            record: connection.prepare_cached(records::INSERT)?,
+        })
+    }
+
+    /// Additions first and removals last, each in order of the rows; what lies between keeps the
+    /// order in which it was decided. That is the order of each row's own life.
+    fn fill<'b>(
+        &mut self,
+        batch: impl Iterator<Item = &'b Changes> + Clone,
+    ) -> rusqlite::Result<()> {
+        let first = self.counts.next_record;
+        for changes in batch.clone() {
+            for change in &changes.list {
+                if let Change::Added { row, due, body } = change {
+                    self.add(row.number(), *due, &changes.bytes[body.clone()])?;
+                }
+            }
+        }
+        let mut removed = Vec::new();
+        for change in batch.flat_map(|changes| &changes.list) {
+            match change {
+                Change::Added { .. } => {}
+                Change::Removed(row) => removed.push(row.number()),
+                Change::Recorded(record) => {
+                    records::insert(&mut self.record, self.counts.next_record, record)?;
+                    self.counts.next_record += 1;
+                }
+                Change::Stands { row, due, tries } => {
+                    self.stand(row.number(), ms(*due), (*tries).into(), None)?;
+                }
+                Change::Dead { row, at, tries } => {
+                    if let Some(due) = self.due(row.number())? {
+                        self.stand(row.number(), due, (*tries).into(), Some(ms(*at)))?;
+                    }
+                }
+                Change::Updated { row, payload } => self.update(row.number(), payload)?,
+                Change::Damaged { row, why } => self.set_aside(row.number(), why)?,
+                Change::Lost { why } => self.note_loss(why)?,
+            }
+        }
+        removed.sort_unstable();
+        for row in removed {
+            self.remove(row)?;
+        }
+        self.trim_records(self.counts.next_record - first)?;
+        self.count()
+    }
+
+    fn add(&mut self, row: i64, due: Timestamp, body: &[u8]) -> rusqlite::Result<()> {
+        let due = ms(due);
+        let sum = sums::of_event(row, due, 0, None);
+        self.add.execute(params![row, due, sum, body])?;
+        self.counts.events += 1;
+        self.counts.rows ^= sums::of_row(row);
+        Ok(())
+    }
+
+    fn stand(&mut self, row: i64, due: i64, tries: i64, dead: Option<i64>) -> rusqlite::Result<()> {
+        let sum = sums::of_event(row, due, tries, dead);
+        self.stand.execute(params![row, due, tries, dead, sum])?;
+        Ok(())
+    }
+
+    /// A row of a push that was refused for want of room is not there; that is not counted.
+    fn remove(&mut self, row: i64) -> rusqlite::Result<()> {
+        if self.remove.execute([row])? == 1 {
+            self.counts.events -= 1;
+            self.counts.rows ^= sums::of_row(row);
+        }
+        Ok(())
+    }
+
+    /// The due time as it is stored, when its checksum holds.
+    ///
+    /// A row whose checksum does not hold keeps it: what is damaged is never made to look whole.
+    fn due(&self, row: i64) -> rusqlite::Result<Option<i64>> {
+        let found = self
+            .connection
+            .prepare_cached("SELECT due, tries, dead, sum FROM events WHERE row = ?1")?
+            .query_row([row], |found| {
+                let due = found.get(0)?;
+                let sum = sums::of_event(row, due, found.get(1)?, found.get(2)?);
+                Ok((due, sum == found.get::<_, i64>(3)?))
+            })
+            .optional()?;
+        Ok(found.filter(|(_, whole)| *whole).map(|(due, _)| due))
+    }
+
+    fn update(&self, row: i64, payload: &Payload) -> rusqlite::Result<()> {
+        let body: Option<Vec<u8>> = self
+            .connection
+            .prepare_cached("SELECT body FROM events WHERE row = ?1")?
+            .query_row([row], |found| found.get(0))
+            .optional()?;
+        // A damaged body is left as it is; whoever reads it sets it aside.
+        if let Some(Ok(mut envelope)) = body.map(|body| wire::decode(&body)) {
+            envelope.payload = payload.clone();
+            let mut body = Vec::new();
+            wire::encode(&envelope, &mut body);
+            self.connection
+                .prepare_cached("UPDATE events SET body = ?2 WHERE row = ?1")?
+                .execute(params![row, body])?;
+        }
+        Ok(())
+    }
+
+    fn set_aside(&self, row: i64, why: &str) -> rusqlite::Result<()> {
+        let copied = self
+            .connection
+            .prepare_cached(
+                "INSERT INTO damaged (found, why, row, due, tries, dead, sum, body) \
+                 SELECT ?2, ?3, row, due, tries, dead, sum, body FROM events WHERE row = ?1",
+            )?
+            .execute(params![row, ms(self.now), why])?;
+        if copied == 0 {
+            self.note_loss(why)?;
+        }
+        Ok(())
+    }
+
+    fn note_loss(&self, why: &str) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("INSERT INTO damaged (found, why) VALUES (?1, ?2)")?
+            .execute(params![ms(self.now), why])?;
+        Ok(())
+    }
+
+    /// Removes the oldest records beyond the bound, a few more than were added, so that a lowered
+    /// bound is reached in time and no commit pays for it alone.
+    fn trim_records(&mut self, added: i64) -> rusqlite::Result<()> {
+        let Counts {
+            first_record,
+            next_record,
+            ..
+        } = *self.counts;
+        let excess = next_record - first_record - self.records_max;
+        if added > 0 && excess > 0 {
+            let until = first_record + excess.min(2 * added);
+            self.connection
+                .prepare_cached("DELETE FROM records WHERE number < ?1")?
+                .execute([until])?;
+            self.counts.first_record = until;
+        }
+        Ok(())
+    }
+
+    fn count(&self) -> rusqlite::Result<()> {
+        let Counts { events, rows, .. } = *self.counts;
+        self.connection
+            .prepare_cached("UPDATE tally SET events = ?1, rows = ?2, sum = ?3 WHERE one = 1")?
+            .execute([events, rows, sums::of_tally(events, rows)])?;
+        Ok(())
+    }
+}
+
+/// As SQLite has it; a time past its range keeps its bits, as nothing is ordered by it there.
+pub(super) fn ms(time: Timestamp) -> i64 {
+    time.as_millis().cast_signed()
+}

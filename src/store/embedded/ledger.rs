@@ -1,0 +1,142 @@
+//! What the reference store decided, as changes to write.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::codec::wire;
+use crate::core::op::Ledger;
+use crate::event::{Envelope, EventId, Payload};
+use crate::record::Record;
+use crate::store::embedded::cache::Cache;
+use crate::time::Timestamp;
+
+/// The number of a row: what the reference store keeps of an envelope that lies in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Row(pub(super) u64);
+
+impl Row {
+    /// As SQLite has it. Rows count up from one, so the sign is never reached.
+    pub(super) fn number(self) -> i64 {
+        self.0.cast_signed()
+    }
+}
+
+/// One thing to remember.
+#[derive(Debug)]
+pub(super) enum Change {
+    /// An event; its envelope's bytes lie here in [`Changes::bytes`].
+    Added {
+        row: Row,
+        due: Timestamp,
+        body: Range<usize>,
+    },
+    /// A row waits for this due time and has used up so many attempts.
+    Stands {
+        row: Row,
+        due: Timestamp,
+        tries: u16,
+    },
+    /// A row became a dead letter; its due time stays as it was.
+    Dead { row: Row, at: Timestamp, tries: u16 },
+    /// A row has another payload.
+    Updated { row: Row, payload: Payload },
+    /// A row is over.
+    Removed(Row),
+    /// A row's bytes are damaged: it is set aside before it is removed.
+    Damaged { row: Row, why: String },
+    /// Something is gone, and nobody knows what it was.
+    Lost { why: String },
+    /// A line of history.
+    Recorded(Box<Record>),
+}
+
+/// All changes of one operation, in the order of its decisions.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) list: Vec<Change>,
+    /// The bytes of all envelopes, one after the other: one allocation an operation.
+    pub(super) bytes: Vec<u8>,
+    /// The events that are held until these changes are written.
+    pub(super) held: Vec<EventId>,
+}
+
+impl Changes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+}
+
+/// Takes down what the reference store decides.
+#[derive(Debug)]
+pub(super) struct Scribe<'a> {
+    cache: &'a Mutex<Cache>,
+    pub(super) changes: Changes,
+}
+
+impl<'a> Scribe<'a> {
+    pub(super) fn new(cache: &'a Mutex<Cache>) -> Self {
+        Self {
+            cache,
+            changes: Changes::default(),
+        }
+    }
+
+    fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ledger for Scribe<'_> {
+    type Body = Row;
+
+    fn added(&mut self, envelope: &Arc<Envelope>, due: Timestamp) -> Row {
+        let row = self.cache().add(envelope);
+        let from = self.changes.bytes.len();
+        wire::encode(envelope, &mut self.changes.bytes);
+        let body = from..self.changes.bytes.len();
+        self.changes.held.push(envelope.id);
+        self.changes.list.push(Change::Added { row, due, body });
+        row
+    }
+
+    fn changed(&mut self, row: &Row, due: Timestamp, tries: u16) {
+        self.changes.list.push(Change::Stands {
+            row: *row,
+            due,
+            tries,
+        });
+    }
+
+    fn updated(&mut self, row: &mut Row, payload: &Payload) {
+        self.cache().update(*row, payload);
+        self.changes.list.push(Change::Updated {
+            row: *row,
+            payload: payload.clone(),
+        });
+    }
+
+    fn buried(&mut self, row: &Row, at: Timestamp, tries: u16) {
+        self.changes.list.push(Change::Dead {
+            row: *row,
+            at,
+            tries,
+        });
+    }
+
+    fn revived(&mut self, row: &Row, due: Timestamp) {
+        self.changes.list.push(Change::Stands {
+            row: *row,
+            due,
+            tries: 0,
+        });
+    }
+
+    fn removed(&mut self, row: &Row) {
+        self.cache().forget(*row);
+        self.changes.list.push(Change::Removed(*row));
+    }
+
+    fn recorded(&mut self, record: Record) {
+        self.changes.list.push(Change::Recorded(Box::new(record)));
+    }
+}

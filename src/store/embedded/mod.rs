@@ -1,0 +1,319 @@
+//! The embedded store: one SQLite file, one process, durable when `push` answers.
+//!
+//! ```text
+//!  caller ----> reference store decides ----> pending changes ----> writer: one transaction
+//!    ^          (in memory, bucket locked)    (in that order)             |  for all of them
+//!    `----------------------- answered when it is on disk <---------------'
+//! ```
+//!
+//! The live state is core's reference store in memory, with row numbers where the memory store has
+//! envelopes; the file only remembers what it decided: a table of events in order of arrival, and
+//! one of records, written in the same transaction. Leases are not written: at a new start
+//! everything that was not settled is ready again.
+//!
+//! Beside `name.db` lie SQLite's own `-wal` and `-shm`; `-lock`, whose lock says that a process has
+//! it open; `-starts`, the notes of handlers that started; and `-reserve`, room for the time when
+//! the disk is full.
+
+mod cache;
+mod commit;
+mod file;
+mod gate;
+mod ledger;
+mod options;
+mod pending;
+mod reader;
+mod records;
+mod recovery;
+mod schema;
+mod shared;
+mod space;
+mod sqlite;
+mod starts;
+mod stop;
+mod sums;
+mod writer;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::core::op::{Answer, Delivery, StoreOp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketKey, QueueName};
+use crate::record::{Page, Query, Record};
+use crate::store::{Durability, Store, StoreFuture, Watcher};
+
+use self::cache::Cache;
+use self::file::{Lock, Paths};
+use self::gate::{Gate, Lane};
+pub use self::options::EmbeddedOptions;
+use self::pending::Pending;
+pub use self::reader::Damaged;
+use self::reader::{Reader, Reading};
+use self::recovery::{Bounds, Recovered};
+use self::shared::{Decided, Shared};
+use self::space::Space;
+use self::starts::{Start, Starts};
+use self::writer::Writer;
+
+/// A store in one SQLite file: nothing to install, and durable.
+///
+/// A push that answered `Ok` survives a power cut. What happens when something goes wrong:
+///
+/// - **The process dies, at any instruction**: what was acknowledged is there. An attempt whose
+///   handler had started counts; an event that was merely leased loses nothing.
+/// - **The disk is full**: pushes answer [`ErrorKind::Full`](crate::ErrorKind::Full) and nothing of
+///   them happened. What is stored is still handled; pushes work again when there is room.
+/// - **The disk fails**: the store stops itself. What was on its way answers
+///   [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), everything later
+///   [`ErrorKind::Closed`](crate::ErrorKind::Closed). A failed sync is never tried again.
+/// - **Bytes are damaged**: they are never delivered, but set aside and listed by
+///   [`damaged`](Self::damaged). Everything else goes on.
+///
+/// # Examples
+///
+/// ```
+/// use duly::store::{Durability, EmbeddedStore, Store};
+///
+/// let directory = tempfile::tempdir()?;
+/// let store = EmbeddedStore::open(directory.path().join("duly.db"))?;
+/// assert_eq!(store.durability(), Durability::Disk);
+/// // A store has one owner at a time.
+/// assert!(EmbeddedStore::open(directory.path().join("duly.db")).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct EmbeddedStore {
+    shared: Arc<Shared>,
+    writing: Writing,
+}
+
+/// Who writes.
+#[derive(Debug)]
+enum Writing {
+    Thread(Mutex<Option<JoinHandle<()>>>),
+    Inline(Mutex<Option<Writer>>),
+}
+
+impl EmbeddedStore {
+    /// Opens the store in the file at `path`, and makes it where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_with`](Self::open_with).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, EmbeddedOptions::new())
+    }
+
+    /// Opens the store in the file at `path` with choices of your own.
+    ///
+    /// Reads everything that is not over, so it takes a second or two for each million events.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when the file is not a store, was written
+    /// by a newer duly, or is damaged beyond its rows; [`ErrorKind::Full`](crate::ErrorKind::Full)
+    /// when the disk is; [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when another
+    /// process has it open or it cannot be written.
+    pub fn open_with(path: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Self> {
+        let paths = Paths::prepare(path.as_ref())?;
+        let lock = Lock::take(&paths)?;
+        paths.claim_data()?;
+        let connection = schema::open_writer(&paths.data)?;
+        let wrong = |error| file::unusable(&paths.starts, "cannot be used", error);
+        let bounds = Bounds {
+            records: options.records_max,
+            finished: options.finished_max,
+        };
+        let starts = Starts::read(&paths.starts).map_err(wrong)?;
+        let now = options.clock.now();
+        let Recovered {
+            shards,
+            committer,
+            next_row,
+        } = recovery::recover(&paths.data, connection, &starts, &bounds, now)?;
+        // Only now: what the notes said is in the file.
+        let starts = Starts::begin(&paths.starts).map_err(wrong)?;
+        let space = Space::new(paths.reserve.clone(), options.reserve_bytes);
+        space
+            .restore()
+            .map_err(|error| file::unusable(&paths.reserve, "cannot be written", error))?;
+        paths
+            .sync_directory()
+            .map_err(|error| file::unusable(&paths.directory, "cannot be synced", error))?;
+        let reader = Reader::new(schema::open_reader(&paths.data)?);
+        let reading = if options.inline {
+            Reading::inline(reader)
+        } else {
+            Reading::thread(reader).map_err(no_thread)?
+        };
+        let shared = Arc::new(Shared {
+            clock: options.clock,
+            shards,
+            cache: Mutex::new(Cache::new(next_row, options.cache_bytes)),
+            pending: Pending::new(options.pending_bytes, options.batch_bytes),
+            reading,
+            space,
+            starts: Mutex::new(starts),
+            stop: OnceLock::new(),
+            lock: Mutex::new(Some(lock)),
+            ended: Arc::new(Gate::default()),
+            paths,
+        });
+        let writer = Writer::new(Arc::clone(&shared), committer, options.inline);
+        let writing = if options.inline {
+            Writing::Inline(Mutex::new(Some(writer)))
+        } else {
+            let thread = std::thread::Builder::new()
+                .name("duly-writer".to_owned())
+                .spawn(move || writer.run())
+                .map_err(no_thread)?;
+            Writing::Thread(Mutex::new(Some(thread)))
+        };
+        Ok(Self { shared, writing })
+    }
+
+    /// What was set aside because its bytes were damaged, the latest first, at most 1,000.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read.
+    pub fn damaged(&self) -> StoreFuture<Vec<Damaged>> {
+        Box::pin(self.shared.reading.run(Reader::damaged))
+    }
+
+    /// Checks everything that must be so in memory at any time; looks at every event.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is not so.
+    pub fn check(&self) -> Result<(), String> {
+        self.shared.shards.check()
+    }
+
+    /// Without a thread: writes what was decided before anybody waits for it.
+    fn write_inline(&self) {
+        if let Writing::Inline(writer) = &self.writing {
+            let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(writer) = &mut *writer {
+                writer.drain();
+            }
+        }
+    }
+
+    /// Closes the list and lets whoever writes end.
+    fn begin_close(&self) {
+        self.shared.pending.close();
+        if let Writing::Inline(writer) = &self.writing {
+            let writer = writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(mut writer) = writer {
+                writer.drain();
+                writer.end();
+            }
+        }
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+        let Decided { answer, wait, node } = match self.shared.decide(bucket, op) {
+            Ok(decided) => decided,
+            Err(error) => return Box::pin(std::future::ready(Err(error))),
+        };
+        let found = self.shared.find(answer);
+        self.write_inline();
+        let known = match (found, wait) {
+            (Ok(answer), None) => return Box::pin(std::future::ready(Ok(answer))),
+            (Ok(answer), Some((gate, lane))) => {
+                return Box::pin(async move { gate.wait(lane).await.map(|()| answer) });
+            }
+            // Nothing that waits for the writer carries a body.
+            (Err(known), _) => known,
+        };
+        let (shared, bucket) = (Arc::clone(&self.shared), bucket.clone());
+        let load = move |reader: &Reader| shared.load(reader, known, &bucket, node);
+        let loaded = Box::pin(self.shared.reading.run(load));
+        self.write_inline();
+        loaded
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Disk
+    }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
+        Box::pin(std::future::ready(Ok(self.shared.shards.keys())))
+    }
+
+    fn watch(&self, watcher: Arc<dyn Watcher>) {
+        self.shared.shards.watch(watcher);
+    }
+
+    fn starting(&self, _queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {
+        if self.shared.stop.get().is_some() || self.shared.pending.is_closed() {
+            return Err(self.shared.why_closed());
+        }
+        let starts: Vec<Start> = deliveries
+            .iter()
+            .map(|delivery| Start {
+                id: delivery.id,
+                attempt: delivery.attempt,
+                due: delivery.due,
+            })
+            .collect();
+        let mut notes = self.shared.starts();
+        let mut noted = notes.note(&starts);
+        if noted
+            .as_ref()
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::StorageFull)
+        {
+            // Handling what is stored is what the reserve is for.
+            self.shared.space.release();
+            noted = notes.note(&starts);
+        }
+        noted.map_err(|error| file::unusable(&self.shared.paths.starts, "cannot be written", error))
+    }
+
+    fn records(&self, query: Query) -> StoreFuture<Page<Record>> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            // What was decided before this call is read by it.
+            if let Some(gate) = shared.pending.newest() {
+                gate.wait(Lane::Rest).await?;
+            }
+            let read = move |reader: &Reader| reader.records(&query);
+            shared.reading.run(read).await
+        })
+    }
+
+    fn close(&self) -> StoreFuture<()> {
+        self.begin_close();
+        Box::pin(Arc::clone(&self.shared.ended).wait(Lane::Rest))
+    }
+}
+
+/// Writes what was decided, and waits until it is on disk and the file is free.
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        self.begin_close();
+        if let Writing::Thread(thread) = &self.writing {
+            let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if thread.is_some_and(|thread| thread.join().is_err()) {
+                tracing::error!("the writing thread of the embedded store panicked");
+            }
+        }
+    }
+}
+
+fn no_thread(error: std::io::Error) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        "the store could not start its thread; check the limits of this process",
+    )
+    .because(error)
+}

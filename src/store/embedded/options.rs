@@ -1,0 +1,107 @@
+//! How an embedded store is opened.
+
+use std::sync::Arc;
+
+use crate::core::reference::FINISHED_MAX;
+use crate::time::{Clock, SystemClock};
+
+/// Collects the choices for an [`EmbeddedStore`](super::EmbeddedStore).
+///
+/// # Examples
+///
+/// ```
+/// use duly::store::EmbeddedOptions;
+///
+/// let options = EmbeddedOptions::new().cache_bytes(256 << 20).records_max(10_000_000);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing until a store is opened with them"]
+pub struct EmbeddedOptions {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) cache_bytes: usize,
+    pub(super) pending_bytes: usize,
+    pub(super) batch_bytes: usize,
+    pub(super) reserve_bytes: u64,
+    pub(super) records_max: u64,
+    pub(super) finished_max: usize,
+    pub(super) inline: bool,
+}
+
+impl EmbeddedOptions {
+    /// The defaults: the machine's clock, and a thread that writes.
+    pub fn new() -> Self {
+        Self {
+            clock: Arc::new(SystemClock::new()),
+            cache_bytes: 64 << 20,
+            pending_bytes: 64 << 20,
+            batch_bytes: 4 << 20,
+            reserve_bytes: 4 << 20,
+            records_max: 1_000_000,
+            finished_max: FINISHED_MAX,
+            inline: false,
+        }
+    }
+
+    /// For one thread on a clock that is moved by hand: no thread writes, each operation is on
+    /// disk before it returns, and every future is ready.
+    pub fn inline() -> Self {
+        Self {
+            inline: true,
+            ..Self::new()
+        }
+    }
+
+    /// The clock that due times are compared to. Default: the machine's.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// How many bytes of envelopes are kept in memory beside the file, so that an event that is
+    /// due soon after its push is not read back. Default: 64 MiB.
+    pub fn cache_bytes(mut self, bytes: usize) -> Self {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// How many bytes may wait to be written; beyond that a push answers
+    /// [`ErrorKind::Full`](crate::ErrorKind::Full) at once. Default: 64 MiB.
+    pub fn pending_max(mut self, bytes: usize) -> Self {
+        self.pending_bytes = bytes;
+        self
+    }
+
+    /// About how many bytes are written in one transaction. Default: 4 MiB, so that nobody waits
+    /// for a much longer commit than his own.
+    pub fn batch_max(mut self, bytes: usize) -> Self {
+        self.batch_bytes = bytes;
+        self
+    }
+
+    /// How many bytes of disk are held back for the time when it is full, so that what is stored
+    /// can still be handled. Default: 4 MiB.
+    pub fn reserve_bytes(mut self, bytes: u64) -> Self {
+        self.reserve_bytes = bytes;
+        self
+    }
+
+    /// How many records are kept, at least 1; the oldest go first. Default: 1,000,000.
+    pub fn records_max(mut self, records: u64) -> Self {
+        self.records_max = records;
+        self
+    }
+
+    /// How many finished events each bucket remembers, so that a late repeat of their push is
+    /// recognised. Default: 100,000.
+    pub fn finished_max(mut self, events: usize) -> Self {
+        self.finished_max = events;
+        self
+    }
+}
+
+impl Default for EmbeddedOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}

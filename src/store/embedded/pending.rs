@@ -1,0 +1,224 @@
+//! What was decided and is not written yet, in the order of the decisions.
+//!
+//! Changes are appended while the bucket they belong to is locked, so their order here is the
+//! order of the decisions. The writer takes them a batch at a time; what arrives while it writes
+//! is the next batch.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::event::{BucketKey, EventId};
+use crate::store::embedded::gate::{Fate, Gate, Lane};
+use crate::store::embedded::ledger::Changes;
+
+/// The changes of one operation.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub(super) bucket: BucketKey,
+    pub(super) changes: Changes,
+    /// [`Lane::Pushes`]: it may be refused when the disk is full.
+    pub(super) lane: Lane,
+    /// The events whose attempts it settles.
+    pub(super) settled: Vec<EventId>,
+}
+
+impl Chunk {
+    /// What it weighs against the bounds: its bytes, and about as many as a change takes.
+    fn weight(&self) -> usize {
+        self.changes.bytes.len() + self.changes.list.len() * 128
+    }
+}
+
+/// Changes that are written in one transaction.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) gate: Arc<Gate>,
+    pub(super) chunks: Vec<Chunk>,
+    weight: usize,
+}
+
+/// What the writer found.
+#[derive(Debug)]
+pub(super) enum Taken {
+    Batch(Batch),
+    /// Nothing, for as long as it wanted to wait.
+    Nothing,
+    /// Nothing, and nothing will come.
+    Closed,
+}
+
+/// The list, shared by everyone who decides and the one who writes.
+#[derive(Debug)]
+pub(super) struct Pending {
+    state: Mutex<State>,
+    work: Condvar,
+    /// The weight of everything in the list and in the writer's hand.
+    weight: AtomicUsize,
+    weight_max: usize,
+    batch_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    batches: VecDeque<Batch>,
+    /// The gate and the weight of the batch that is being written.
+    writing: Option<(Arc<Gate>, usize)>,
+    closed: bool,
+    /// The writer waits for work.
+    asleep: bool,
+}
+
+impl Pending {
+    /// A list in which pushes find room up to `weight_max` bytes, written in batches of about
+    /// `batch_max` bytes.
+    pub(super) fn new(weight_max: usize, batch_max: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            work: Condvar::new(),
+            weight: AtomicUsize::new(0),
+            weight_max,
+            batch_max,
+        }
+    }
+
+    /// Whether a push may add to the list.
+    pub(super) fn has_room(&self) -> bool {
+        self.weight.load(Ordering::Relaxed) < self.weight_max
+    }
+
+    /// Adds changes; call with their bucket locked. `None`: the list is closed.
+    pub(super) fn submit(&self, chunk: Chunk) -> Option<Arc<Gate>> {
+        let weight = chunk.weight();
+        let mut state = self.lock();
+        if state.closed {
+            return None;
+        }
+        let fits = |batch: &&mut Batch| batch.weight < self.batch_max;
+        if state.batches.back_mut().filter(fits).is_none() {
+            state.batches.push_back(Batch::default());
+        }
+        let batch = state.batches.back_mut()?; // it was just made sure of
+        batch.weight += weight;
+        batch.chunks.push(chunk);
+        let gate = Arc::clone(&batch.gate);
+        self.weight.fetch_add(weight, Ordering::Relaxed);
+        if std::mem::take(&mut state.asleep) {
+            self.work.notify_one();
+        }
+        Some(gate)
+    }
+
+    /// The gate of the youngest changes that are not written yet.
+    pub(super) fn newest(&self) -> Option<Arc<Gate>> {
+        let state = self.lock();
+        let gate = match state.batches.back() {
+            Some(batch) => &batch.gate,
+            None => &state.writing.as_ref()?.0,
+        };
+        Some(Arc::clone(gate))
+    }
+
+    /// Takes the next batch; waits for one at most so long, for ever when `None`.
+    pub(super) fn take(&self, wait: Option<Duration>) -> Taken {
+        let mut state = self.lock();
+        loop {
+            if let Some(batch) = state.batches.pop_front() {
+                state.writing = Some((Arc::clone(&batch.gate), batch.weight));
+                return Taken::Batch(batch);
+            }
+            if state.closed {
+                return Taken::Closed;
+            }
+            state.asleep = true;
+            let Some(wait) = wait else {
+                state = self
+                    .work
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let (woken, timeout) = self
+                .work
+                .wait_timeout(state, wait)
+                .unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            if timeout.timed_out() && state.batches.is_empty() && !state.closed {
+                state.asleep = false;
+                return Taken::Nothing;
+            }
+        }
+    }
+
+    /// The batch that was taken is written.
+    pub(super) fn written(&self) {
+        if let Some((_, weight)) = self.lock().writing.take() {
+            self.weight.fetch_sub(weight, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes out every push that may be refused, each with the gate its caller waits at.
+    pub(super) fn refuse_pushes(&self) -> Vec<(Arc<Gate>, Vec<Chunk>)> {
+        let mut state = self.lock();
+        let mut refused = Vec::new();
+        for batch in &mut state.batches {
+            let pushes = batch.split_pushes();
+            let weight: usize = pushes.iter().map(Chunk::weight).sum();
+            batch.weight -= weight;
+            self.weight.fetch_sub(weight, Ordering::Relaxed);
+            refused.push((Arc::clone(&batch.gate), pushes));
+        }
+        refused
+    }
+
+    /// Takes nothing more in; what is in the list is still written.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_all();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// Takes nothing more in, and answers `fate` to everyone who waits.
+    pub(super) fn abandon(&self, fate: &Fate) {
+        let (batches, writing) = {
+            let mut state = self.lock();
+            state.closed = true;
+            (std::mem::take(&mut state.batches), state.writing.take())
+        };
+        let gates = batches.iter().map(|batch| &batch.gate);
+        for gate in writing.iter().map(|(gate, _)| gate).chain(gates) {
+            gate.open(fate.clone());
+        }
+        self.work.notify_all();
+    }
+
+    /// Waits so long, or until the list is closed.
+    pub(super) fn pause(&self, wait: Duration) {
+        let state = self.lock();
+        let still = |state: &mut State| !state.closed;
+        drop(
+            self.work
+                .wait_timeout_while(state, wait, still)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Batch {
+    /// Takes out every push that may be refused.
+    pub(super) fn split_pushes(&mut self) -> Vec<Chunk> {
+        let (pushes, rest) = std::mem::take(&mut self.chunks)
+            .into_iter()
+            .partition(|chunk| chunk.lane == Lane::Pushes);
+        self.chunks = rest;
+        pushes
+    }
+}

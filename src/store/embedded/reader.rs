@@ -1,0 +1,186 @@
+//! Reads beside the writer: bodies that are not in memory, and pages of history.
+
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use rusqlite::{Connection, OptionalExtension};
+use tokio::sync::oneshot;
+
+use crate::codec::wire;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Envelope, EventId};
+use crate::record::{Page, Query, Record};
+use crate::store::embedded::ledger::Row;
+use crate::store::embedded::{records, sqlite};
+use crate::time::Timestamp;
+
+/// How many reads may wait.
+const WAITING_MAX: usize = 1_024;
+/// How many lines of damage are listed.
+const DAMAGED_MAX: i64 = 1_000;
+
+/// What was set aside because its checksum did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Damaged {
+    /// When it was found.
+    pub found: Timestamp,
+    /// What was wrong.
+    pub why: String,
+    /// The row it lay in; `None` when that is not known.
+    pub row: Option<u64>,
+    /// The id that its bytes name, which may be damaged itself.
+    pub id: Option<EventId>,
+    /// What there is of its envelope.
+    pub body: Vec<u8>,
+}
+
+/// The connection that only reads.
+#[derive(Debug)]
+pub(super) struct Reader {
+    connection: Connection,
+}
+
+impl Reader {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self { connection }
+    }
+
+    /// The envelope in `row`; `Ok(Err)` says why it cannot be had.
+    pub(super) fn envelope(&self, row: Row) -> Result<Result<Envelope>> {
+        let read = || -> rusqlite::Result<Option<Result<Envelope>>> {
+            self.connection
+                .prepare_cached("SELECT body FROM events WHERE row = ?1")?
+                .query_row([row.number()], |found| {
+                    Ok(match found.get_ref(0)?.as_blob() {
+                        Ok(body) => wire::decode(body),
+                        Err(error) => Err(Error::corrupt("it is no envelope").because(error)),
+                    })
+                })
+                .optional()
+        };
+        let missing = || Err(Error::corrupt("its row is gone from the file"));
+        Ok(read().map_err(sqlite::at_read)?.unwrap_or_else(missing))
+    }
+
+    /// A page of history.
+    pub(super) fn records(&self, query: &Query) -> Result<Page<Record>> {
+        let (page, damaged) = records::page(&self.connection, query).map_err(sqlite::at_read)?;
+        if damaged > 0 {
+            tracing::error!(damaged, "damaged records were passed over");
+        }
+        Ok(page)
+    }
+
+    /// What was set aside, the latest first.
+    pub(super) fn damaged(&self) -> Result<Vec<Damaged>> {
+        let read = || -> rusqlite::Result<Vec<Damaged>> {
+            let mut statement = self.connection.prepare_cached(
+                "SELECT found, why, row, body FROM damaged ORDER BY number DESC LIMIT ?1",
+            )?;
+            let rows = statement.query_map([DAMAGED_MAX], |found| {
+                let body: Vec<u8> = found.get(3).unwrap_or_default();
+                let id = body.get(2..).and_then(|rest| rest.first_chunk());
+                Ok(Damaged {
+                    found: Timestamp::from_millis(found.get::<_, i64>(0)?.cast_unsigned()),
+                    why: found.get(1)?,
+                    row: found.get::<_, Option<i64>>(2)?.map(i64::cast_unsigned),
+                    id: id.map(|bytes| EventId::from_bytes(*bytes)),
+                    body,
+                })
+            })?;
+            rows.collect()
+        };
+        read().map_err(sqlite::at_read)
+    }
+}
+
+/// Where reads are done: on a thread of its own, or at once on the caller's.
+#[derive(Debug)]
+pub(super) enum Reading {
+    Thread(Mutex<Option<(SyncSender<Job>, JoinHandle<()>)>>),
+    Inline(Mutex<Option<Reader>>),
+}
+
+/// Something to read.
+pub(super) struct Job(Box<dyn FnOnce(&Reader) + Send>);
+
+impl Reading {
+    pub(super) fn inline(reader: Reader) -> Self {
+        Self::Inline(Mutex::new(Some(reader)))
+    }
+
+    pub(super) fn thread(reader: Reader) -> std::io::Result<Self> {
+        let (jobs, todo): (_, Receiver<Job>) = sync_channel(WAITING_MAX);
+        let thread = std::thread::Builder::new()
+            .name("duly-reader".to_owned())
+            .spawn(move || todo.into_iter().for_each(|Job(job)| job(&reader)))?;
+        Ok(Self::Thread(Mutex::new(Some((jobs, thread)))))
+    }
+
+    /// Does `read`, and answers what it answers.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reader) -> Result<T> + Send + 'static,
+    ) -> impl Future<Output = Result<T>> + Send + 'static {
+        let (answer, answered) = oneshot::channel();
+        let refused = match self {
+            Self::Thread(thread) => {
+                let job = Job(Box::new(move |reader| drop(answer.send(read(reader)))));
+                match &*thread.lock().unwrap_or_else(PoisonError::into_inner) {
+                    Some((jobs, _)) => match jobs.try_send(job) {
+                        Ok(()) => None,
+                        Err(TrySendError::Full(_)) => Some(Error::new(
+                            ErrorKind::Unavailable,
+                            format!("{WAITING_MAX} reads wait already; try again"),
+                        )),
+                        Err(TrySendError::Disconnected(_)) => Some(closed()),
+                    },
+                    None => Some(closed()),
+                }
+            }
+            Self::Inline(reader) => match &*reader.lock().unwrap_or_else(PoisonError::into_inner) {
+                Some(reader) => {
+                    drop(answer.send(read(reader)));
+                    None
+                }
+                None => Some(closed()),
+            },
+        };
+        async move {
+            match refused {
+                Some(error) => Err(error),
+                None => answered.await.unwrap_or_else(|_| Err(closed())),
+            }
+        }
+    }
+
+    /// Finishes what waits and lets go of the file.
+    pub(super) fn close(&self) {
+        match self {
+            Self::Thread(thread) => {
+                let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some((jobs, thread)) = thread {
+                    drop(jobs);
+                    if thread.join().is_err() {
+                        tracing::error!("the reading thread of the embedded store panicked");
+                    }
+                }
+            }
+            Self::Inline(reader) => {
+                drop(reader.lock().unwrap_or_else(PoisonError::into_inner).take());
+            }
+        }
+    }
+}
+
+pub(super) fn closed() -> Error {
+    Error::closed("the store is closed; open it again")
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Job")
+    }
+}

@@ -1,0 +1,294 @@
+//! What the file remembers, back into memory.
+//!
+//! Recovery may be interrupted anywhere and as often as it likes: it reads, decides, writes all
+//! that it decided in one transaction, and only then lets go of the notes it decided from.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use rusqlite::{Connection, Row as Found};
+
+use crate::codec::wire::View;
+use crate::core::reference::{Finished, Restored};
+use crate::error::{Error, Result};
+use crate::event::{BucketKey, QueueName, State};
+use crate::record::{Cause, Outcome, Record, Stages};
+use crate::store::embedded::commit::{Committer, Counts};
+use crate::store::embedded::ledger::{Change, Changes, Row};
+use crate::store::embedded::starts::Start;
+use crate::store::embedded::{records, schema, sqlite, sums};
+use crate::store::shards::{News, Shards};
+use crate::time::Timestamp;
+
+/// How many of the last records are read to remember what is finished.
+const FINISHED_READ: i64 = 500_000;
+
+/// What a recovery found.
+pub(super) struct Recovered {
+    pub(super) shards: Shards<Row>,
+    pub(super) committer: Committer,
+    /// The number of the next row.
+    pub(super) next_row: u64,
+}
+
+/// How much history is kept, on disk and in memory.
+pub(super) struct Bounds {
+    pub(super) records: u64,
+    pub(super) finished: usize,
+}
+
+/// Reads everything that is not over and what was over last.
+pub(super) fn recover(
+    path: &Path,
+    connection: Connection,
+    starts: &HashSet<Start>,
+    bounds: &Bounds,
+    now: Timestamp,
+) -> Result<Recovered> {
+    let mut scan = Scan {
+        shards: Shards::new(bounds.finished),
+        starts,
+        now,
+        last: None,
+        changes: Changes::default(),
+        next_row: 1,
+        counts: Counts {
+            events: 0,
+            rows: 0,
+            first_record: 1,
+            next_record: 1,
+        },
+    };
+    let read = |scan: &mut Scan<'_>| {
+        scan.read_finished(&connection)?;
+        scan.read_events(&connection)?;
+        scan.compare(schema::tally(&connection)?);
+        Ok(())
+    };
+    read(&mut scan).map_err(|error| sqlite::at_open(path, error))?;
+    let Scan {
+        shards,
+        changes,
+        counts,
+        next_row,
+        ..
+    } = scan;
+    let mut committer = Committer::new(connection, counts, bounds.records);
+    if !changes.is_empty() {
+        committer
+            .write(std::iter::once(&changes), now)
+            .map_err(|error| sqlite::at_open(path, error))?;
+    }
+    Ok(Recovered {
+        shards,
+        committer,
+        next_row,
+    })
+}
+
+struct Scan<'a> {
+    shards: Shards<Row>,
+    starts: &'a HashSet<Start>,
+    now: Timestamp,
+    /// The bucket of the row before: neighbours often share its queue.
+    last: Option<BucketKey>,
+    /// What the recovery itself has to write.
+    changes: Changes,
+    next_row: u64,
+    counts: Counts,
+}
+
+/// The columns of an event, when their checksum holds.
+struct Columns {
+    due: Timestamp,
+    tries: u16,
+    dead: Option<Timestamp>,
+}
+
+impl Scan<'_> {
+    fn read_events(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut statement = connection
+            .prepare("SELECT row, due, tries, dead, sum, body FROM events ORDER BY row")?;
+        let mut rows = statement.query([])?;
+        while let Some(found) = rows.next()? {
+            let number: i64 = found.get(0)?;
+            self.counts.events += 1;
+            self.counts.rows ^= sums::of_row(number);
+            let row = Row(number.cast_unsigned());
+            self.next_row = self.next_row.max(row.0.saturating_add(1));
+            if let Err(error) = self.read_event(row, found) {
+                tracing::error!(row = row.0, %error, "a damaged event was set aside");
+                let why = error.to_string();
+                self.changes.list.push(Change::Damaged { row, why });
+                self.changes.list.push(Change::Removed(row));
+            }
+        }
+        Ok(())
+    }
+
+    fn read_event(&mut self, row: Row, found: &Found<'_>) -> Result<()> {
+        let no_event = |error| Error::corrupt("its row is no event").because(error);
+        let Columns { due, tries, dead } = columns(found)
+            .map_err(no_event)?
+            .ok_or_else(|| Error::corrupt("the checksum of its row does not hold"))?;
+        let body = found.get_ref(5).map_err(no_event)?;
+        let body = body
+            .as_blob()
+            .map_err(|error| Error::corrupt("it is no envelope").because(error))?;
+        let view = View::read(body)?;
+        let key = self.key(&view)?;
+        let mut restored = Restored {
+            id: view.id,
+            body: row,
+            due,
+            tries,
+            attempts: view.attempts,
+            fingerprint: view.fingerprint(),
+            key: view.key.map(str::to_owned),
+            unique: view.unique.map(str::to_owned),
+            expires: view.expires,
+            late: view.late,
+            dead_at: dead,
+        };
+        let start = Start {
+            id: view.id,
+            attempt: tries.saturating_add(1),
+            due,
+        };
+        if dead.is_none() && self.starts.contains(&start) {
+            self.count_attempt(&key, &mut restored);
+        }
+        self.shards
+            .change(&key, News::Known, |bucket| bucket.restore(restored));
+        Ok(())
+    }
+
+    /// Its handler had started and nobody knows how it ended: it may have killed the process.
+    fn count_attempt(&mut self, key: &BucketKey, restored: &mut Restored<Row>) {
+        restored.tries = restored.tries.saturating_add(1);
+        let (row, tries) = (restored.body, restored.tries);
+        self.changes
+            .list
+            .push(if restored.tries >= restored.attempts {
+                restored.dead_at = Some(self.now);
+                Change::Dead {
+                    row,
+                    at: self.now,
+                    tries,
+                }
+            } else {
+                let due = restored.due;
+                Change::Stands { row, due, tries }
+            });
+        let record = Record {
+            id: restored.id,
+            queue: key.queue.clone(),
+            key: restored.key.clone(),
+            attempt: tries,
+            outcome: Outcome::LeaseLost,
+            cause: Some(Cause::LeaseLost),
+            due: restored.due,
+            stages: Stages {
+                finished_us: self.now.as_micros(),
+                ..Stages::default()
+            },
+            node: crate::record::NodeId::default(),
+            error: Some("the process ended while the handler ran".to_owned()),
+        };
+        self.changes.list.push(Change::Recorded(Box::new(record)));
+    }
+
+    fn key(&mut self, view: &View<'_>) -> Result<BucketKey> {
+        let bucket = view.id.bucket();
+        if let Some(last) = &self.last
+            && *last.queue == *view.queue
+        {
+            return Ok(BucketKey::new(last.queue.clone(), bucket));
+        }
+        let queue = QueueName::new(view.queue)
+            .map_err(|error| Error::corrupt("it names a queue that cannot exist").because(error))?;
+        let key = BucketKey::new(queue, bucket);
+        self.last = Some(key.clone());
+        Ok(key)
+    }
+
+    /// Rows that vanished leave no trace but here.
+    fn compare(&mut self, tally: Option<(i64, i64)>) {
+        let why = match tally {
+            Some(tally) if tally == (self.counts.events, self.counts.rows) => return,
+            Some((events, _)) => format!(
+                "the file says that it holds {events} events, it holds {}: some are lost, or came \
+                 back",
+                self.counts.events
+            ),
+            None => "the tally of the events is damaged: nobody knows whether some are lost".into(),
+        };
+        tracing::error!(%why, "the embedded store is damaged");
+        self.changes.list.push(Change::Lost { why });
+    }
+
+    /// The last records say which ids are over.
+    fn read_finished(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let (first, last): (Option<i64>, Option<i64>) =
+            connection.query_row("SELECT min(number), max(number) FROM records", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        let (Some(first), Some(last)) = (first, last) else {
+            return Ok(());
+        };
+        self.counts.first_record = first;
+        self.counts.next_record = last.saturating_add(1);
+        let from = first.max(last.saturating_sub(FINISHED_READ));
+        let mut statement =
+            connection.prepare("SELECT * FROM records WHERE number >= ?1 ORDER BY number")?;
+        let mut rows = statement.query([from])?;
+        let mut oldest = None;
+        while let Some(found) = rows.next()? {
+            let (_, Some(record)) = records::read(found)? else {
+                continue; // a damaged record is nobody's memory
+            };
+            oldest.get_or_insert(record.stages.finished_us);
+            self.remember(&record);
+        }
+        if from > 1
+            && let Some(finished_us) = oldest
+        {
+            // An id is made before its event ends, so younger ids are all in what was read.
+            self.shards
+                .forgotten_before(Timestamp::from_millis(finished_us / 1_000));
+        }
+        Ok(())
+    }
+
+    fn remember(&self, record: &Record) {
+        let state = match record.outcome {
+            Outcome::Acked | Outcome::Discarded => State::Done,
+            Outcome::Cancelled => State::Cancelled,
+            Outcome::Expired => State::Expired,
+            _ => return,
+        };
+        let key = BucketKey::new(record.queue.clone(), record.id.bucket());
+        let finished = Finished {
+            id: record.id,
+            state,
+            fingerprint: None,
+            due: record.due,
+            tries: record.attempt,
+            haunted: false,
+        };
+        self.shards.change(&key, News::Known, |bucket| {
+            bucket.restore_finished(finished)
+        });
+    }
+}
+
+fn columns(found: &Found<'_>) -> rusqlite::Result<Option<Columns>> {
+    let (row, due, tries): (i64, i64, i64) = (found.get(0)?, found.get(1)?, found.get(2)?);
+    let dead: Option<i64> = found.get(3)?;
+    let whole = sums::of_event(row, due, tries, dead) == found.get::<_, i64>(4)?;
+    Ok(whole.then(|| Columns {
+        due: Timestamp::from_millis(due.cast_unsigned()),
+        tries: u16::try_from(tries).unwrap_or(u16::MAX), // written from 16 bits
+        dead: dead.map(|at| Timestamp::from_millis(at.cast_unsigned())),
+    }))
+}

@@ -1,0 +1,183 @@
+//! The tables, whose file it is, and which version of them.
+//!
+//! # Format 1
+//!
+//! | table | a row is | columns |
+//! |---|---|---|
+//! | `events` | an event that is not over, in order of arrival | `row`; `due` in ms; `tries` that have ended and count; `dead`, since when in ms, or null; `sum` over these; `body`, the envelope (`codec::wire`) |
+//! | `records` | a line of history, in order | `number` and the fields of [`Record`](crate::record::Record); `sum` over all of them |
+//! | `damaged` | what was set aside because its checksum did not hold | `found` in ms, `why`, and what there was |
+//! | `tally` | the one row that says how many events there are | `events`, `rows` (all row numbers in one), `sum` over both |
+//!
+//! # If you change this
+//!
+//! 1. Increment [`FORMAT`] and add a step to [`upgrade`]; never change an old step.
+//! 2. Keep a golden file of the old format in `tests/data` and open it in `tests/embedded.rs`.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+
+use crate::error::{Error, Result};
+use crate::store::embedded::{sqlite, sums};
+
+/// The version of the tables that this duly writes, and the newest that it reads.
+pub(super) const FORMAT: i64 = 1;
+
+/// "duly" in ASCII: how a file says whose it is.
+const APPLICATION: i64 = 0x6475_6C79;
+
+const TABLES: &str = "
+CREATE TABLE events (
+  row   INTEGER PRIMARY KEY,
+  due   INTEGER NOT NULL,
+  tries INTEGER NOT NULL,
+  dead  INTEGER,
+  sum   INTEGER NOT NULL,
+  body  BLOB NOT NULL
+) STRICT;
+CREATE TABLE records (
+  number   INTEGER PRIMARY KEY,
+  event    BLOB NOT NULL,
+  queue    TEXT NOT NULL,
+  key      TEXT,
+  attempt  INTEGER NOT NULL,
+  outcome  TEXT NOT NULL,
+  cause    TEXT,
+  due      INTEGER NOT NULL,
+  moved    INTEGER NOT NULL,
+  fetched  INTEGER NOT NULL,
+  started  INTEGER NOT NULL,
+  finished INTEGER NOT NULL,
+  node     INTEGER NOT NULL,
+  error    TEXT,
+  sum      INTEGER NOT NULL
+) STRICT;
+CREATE TABLE damaged (
+  number INTEGER PRIMARY KEY,
+  found  INTEGER NOT NULL,
+  why    TEXT NOT NULL,
+  row    INTEGER,
+  due, tries, dead, sum, body
+);
+CREATE TABLE tally (
+  one    INTEGER PRIMARY KEY CHECK (one = 1),
+  events INTEGER NOT NULL,
+  rows   INTEGER NOT NULL,
+  sum    INTEGER NOT NULL
+) STRICT;";
+
+/// Opens the file for writing: checks whose it is, creates or upgrades its tables.
+pub(super) fn open_writer(path: &Path) -> Result<Connection> {
+    let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let format = identify(&connection, path)?;
+    configure(&connection, format.is_none()).map_err(|error| sqlite::at_open(path, error))?;
+    upgrade(&mut connection, format.unwrap_or(0)).map_err(|error| sqlite::at_open(path, error))?;
+    Ok(connection)
+}
+
+/// Opens the file once more, for reading beside the writer.
+pub(super) fn open_reader(path: &Path) -> Result<Connection> {
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    connection
+        .busy_timeout(std::time::Duration::from_secs(5))
+        .map_err(|error| sqlite::at_open(path, error))?;
+    Ok(connection)
+}
+
+fn connect(path: &Path, access: OpenFlags) -> Result<Connection> {
+    // NOFOLLOW: a symbolic link in place of the file is not ours. NO_MUTEX: one thread each.
+    let flags = access | OpenFlags::SQLITE_OPEN_NOFOLLOW | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection =
+        Connection::open_with_flags(path, flags).map_err(|error| sqlite::at_open(path, error))?;
+    connection.set_prepared_statement_cache_capacity(32);
+    Ok(connection)
+}
+
+/// Answers the format of the file, `None` when it is empty.
+///
+/// Nothing is written before this: a file of somebody else stays as it is.
+fn identify(connection: &Connection, path: &Path) -> Result<Option<i64>> {
+    let pragma = |name: &str| -> Result<i64> {
+        connection
+            .query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
+            .map_err(|error| sqlite::at_open(path, error))
+    };
+    if pragma("page_count")? == 0 {
+        return Ok(None);
+    }
+    let (application, format) = (pragma("application_id")?, pragma("user_version")?);
+    let at = path.display();
+    if application == 0 && format == 0 && pragma("schema_version")? == 0 {
+        return Ok(None); // its creation was interrupted before the first table
+    }
+    if application != APPLICATION {
+        return Err(Error::corrupt(format!(
+            "{at} is a SQLite file of another program (application id {application:#010x}), or its \
+             header is damaged; name a file of its own for the store"
+        )));
+    }
+    if format > FORMAT {
+        return Err(Error::corrupt(format!(
+            "{at} was written by a newer duly (format {format}), this one reads up to {FORMAT}; \
+             upgrade duly to open it"
+        )));
+    }
+    if format < 1 {
+        return Err(Error::corrupt(format!(
+            "{at} says that it has format {format}, the first is 1: its header is damaged"
+        )));
+    }
+    Ok(Some(format))
+}
+
+fn configure(connection: &Connection, new: bool) -> rusqlite::Result<()> {
+    if new {
+        // Both only take effect before the first table.
+        connection.execute_batch("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL")?;
+    }
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(rusqlite::Error::InvalidQuery);
+    }
+    // FULL: a commit is on disk when it returns. The writer checkpoints by itself. Bytes that
+    // were freed may stay in the file: an envelope that is secret is encrypted.
+    connection.execute_batch(
+        "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA mmap_size = 0; \
+         PRAGMA cache_size = -16000; PRAGMA temp_store = MEMORY",
+    )
+}
+
+/// Brings the tables from `format` to [`FORMAT`], step by step in one transaction.
+fn upgrade(connection: &mut Connection, format: i64) -> rusqlite::Result<()> {
+    if format == FORMAT {
+        return Ok(());
+    }
+    let step = connection.transaction()?;
+    if format < 1 {
+        step.execute_batch(TABLES)?;
+        step.execute(
+            "INSERT INTO tally VALUES (1, 0, 0, ?1)",
+            [sums::of_tally(0, 0)],
+        )?;
+        step.pragma_update(None, "application_id", APPLICATION)?;
+    }
+    // if format < 2 { ... }, and so on: each step from the one before it.
+    step.pragma_update(None, "user_version", FORMAT)?;
+    step.commit()
+}
+
+/// How many events there are and all their row numbers in one, as last written; `None` when its
+/// own checksum does not hold.
+pub(super) fn tally(connection: &Connection) -> rusqlite::Result<Option<(i64, i64)>> {
+    let found = connection
+        .query_row(
+            "SELECT events, rows, sum FROM tally WHERE one = 1",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?)),
+        )
+        .optional()?;
+    Ok(found
+        .filter(|(events, rows, sum): &(i64, i64, i64)| sums::of_tally(*events, *rows) == *sum)
+        .map(|(events, rows, _)| (events, rows)))
+}

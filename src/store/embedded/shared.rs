@@ -1,0 +1,349 @@
+//! What the callers, the writer and the reader share, and how a caller's operation is decided.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::core::op::{Answer, Delivery, Reply, Settlement, StoreOp, Verdict};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketKey, Envelope, EventId, Payload};
+use crate::record::NodeId;
+use crate::store::embedded::cache::{Cache, Cached};
+use crate::store::embedded::file::{Lock, Paths};
+use crate::store::embedded::gate::{self, Fate, Gate, Lane};
+use crate::store::embedded::ledger::{Change, Row, Scribe};
+use crate::store::embedded::pending::{Chunk, Pending};
+use crate::store::embedded::reader::{Reader, Reading, closed};
+use crate::store::embedded::space::Space;
+use crate::store::embedded::starts::Starts;
+use crate::store::embedded::stop::Stop;
+use crate::store::shards::{News, Shards};
+use crate::time::{Clock, Timestamp};
+
+/// The longest payload: far above every sensible one, well below what SQLite can hold.
+const PAYLOAD_BYTES_MAX: usize = 256 << 20;
+
+/// Everything but the connection that writes.
+///
+/// Locks are taken in this order: a bucket, then one of the others; never two of the others.
+pub(super) struct Shared {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) paths: Paths,
+    pub(super) shards: Shards<Row>,
+    pub(super) cache: Mutex<Cache>,
+    pub(super) pending: Pending,
+    pub(super) reading: Reading,
+    pub(super) space: Space,
+    pub(super) starts: Mutex<Starts>,
+    pub(super) stop: OnceLock<Arc<Stop>>,
+    pub(super) lock: Mutex<Option<Lock>>,
+    /// Opened when the last byte is written and every file is closed.
+    pub(super) ended: Arc<Gate>,
+}
+
+/// An answer whose bodies are still to be found, and what must be on disk before it may be given.
+pub(super) struct Decided {
+    pub(super) answer: Answer<Row>,
+    pub(super) wait: Option<(Arc<Gate>, Lane)>,
+    /// Who fetched, if it was a fetch.
+    pub(super) node: NodeId,
+}
+
+/// A body on its way to the caller.
+#[derive(Debug)]
+pub(super) struct Known {
+    row: Row,
+    cached: Cached,
+}
+
+impl Shared {
+    /// Lets the reference store decide, and hands what is to be remembered to the writer.
+    pub(super) fn decide(&self, key: &BucketKey, op: StoreOp) -> Result<Decided> {
+        self.admit(&op)?;
+        let mut lane = match op {
+            StoreOp::Push(_) => Lane::Pushes,
+            _ => Lane::Rest,
+        };
+        let must_wait = matches!(
+            op,
+            StoreOp::Push(_)
+                | StoreOp::Settle { .. }
+                | StoreOp::Cancel { .. }
+                | StoreOp::Reschedule { .. }
+                | StoreOp::Update { .. }
+                | StoreOp::Revive { .. }
+                | StoreOp::Drop { .. }
+        );
+        let node = match &op {
+            StoreOp::Fetch(fetch) => fetch.node,
+            _ => NodeId::default(),
+        };
+        let ended: Vec<EventId> = match &op {
+            StoreOp::Settle { settlements, .. } => settlements.iter().map(|one| one.id).collect(),
+            _ => Vec::new(),
+        };
+
+        let news = News::of(&op);
+        let now_us = self.clock.wall_us();
+        let mut scribe = Scribe::new(&self.cache);
+        self.shards.change(key, news, |bucket| {
+            let answer = bucket.apply(now_us, op, &mut scribe)?;
+            let changes = scribe.changes;
+            let wait = if changes.is_empty() {
+                // It may rest on what others decided and nobody has written yet.
+                must_wait.then(|| self.pending.newest()).flatten()
+            } else {
+                let replaces = |change: &Change| matches!(change, Change::Removed(_));
+                if changes.list.iter().any(replaces) {
+                    // What takes another's place is never refused: half of it cannot be undone.
+                    lane = Lane::Rest;
+                }
+                let gate = self.pending.submit(Chunk {
+                    bucket: key.clone(),
+                    changes,
+                    lane,
+                    settled: accepted(&answer.reply, ended),
+                });
+                Some(gate.ok_or_else(|| self.why_closed())?).filter(|_| must_wait)
+            };
+            Ok(Decided {
+                answer,
+                wait: wait.map(|gate| (gate, lane)),
+                node,
+            })
+        })
+    }
+
+    /// Refuses what cannot be done now, before anything of it is.
+    fn admit(&self, op: &StoreOp) -> Result<()> {
+        if self.stop.get().is_some() || self.pending.is_closed() {
+            return Err(self.why_closed());
+        }
+        let fits = |payload: &Payload| {
+            if payload.len() <= PAYLOAD_BYTES_MAX {
+                return Ok(());
+            }
+            Err(Error::invalid(format!(
+                "the payload has {} bytes, the embedded store takes at most {PAYLOAD_BYTES_MAX}",
+                payload.len()
+            )))
+        };
+        match op {
+            StoreOp::Push(events) => {
+                events
+                    .iter()
+                    .try_for_each(|event| fits(&event.envelope.payload))?;
+                if self.space.is_full() {
+                    return Err(gate::full());
+                }
+                if !self.pending.has_room() {
+                    return Err(Error::new(
+                        ErrorKind::Full,
+                        "the disk is slower than the pushes and too many wait to be written; push \
+                         again in a moment",
+                    ));
+                }
+                Ok(())
+            }
+            StoreOp::Update { payload, .. } => fits(payload),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn why_closed(&self) -> Error {
+        self.stop.get().map_or_else(closed, |stop| stop.closed())
+    }
+
+    /// Finds the bodies that are in memory; `Err` when some must be read.
+    pub(super) fn find(&self, answer: Answer<Row>) -> std::result::Result<Answer, Answer<Known>> {
+        let cache = self.cache();
+        let mut whole = true;
+        let known = answer.reply.try_map(|row| {
+            let cached = cache.get(row);
+            whole &= matches!(cached, Cached::Whole(_));
+            Ok::<_, std::convert::Infallible>(Known { row, cached })
+        });
+        drop(cache);
+        let Ok(reply) = known;
+        let answer = Answer {
+            now_us: answer.now_us,
+            reply,
+        };
+        if !whole {
+            return Err(answer);
+        }
+        Ok(finish(answer))
+    }
+
+    /// Reads the bodies that are not in memory; a delivery whose bytes are damaged is set aside.
+    pub(super) fn load(
+        &self,
+        reader: &Reader,
+        mut answer: Answer<Known>,
+        bucket: &BucketKey,
+        node: NodeId,
+    ) -> Result<Answer> {
+        match &mut answer.reply {
+            Reply::Fetched { deliveries, .. } => {
+                for mut delivery in std::mem::take(deliveries) {
+                    match fill(reader, &mut delivery.body)? {
+                        Ok(()) => deliveries.push(delivery),
+                        Err(why) => self.set_aside(bucket, node, &delivery, &why),
+                    }
+                }
+            }
+            Reply::Found(Some(snapshot)) => forget_damaged(reader, &mut snapshot.body)?,
+            Reply::Peeked(snapshots) => {
+                for snapshot in snapshots {
+                    forget_damaged(reader, &mut snapshot.body)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(finish(answer))
+    }
+
+    /// Takes an event out of circulation whose bytes cannot be believed.
+    fn set_aside(&self, bucket: &BucketKey, node: NodeId, delivery: &Delivery<Known>, why: &Error) {
+        let now_us = self.clock.wall_us();
+        let settlement = Settlement {
+            id: delivery.id,
+            request: delivery.request,
+            verdict: Verdict::Discard(Some(format!("{why}; its bytes were set aside"))),
+            started_us: 0,
+            fetched_us: now_us,
+        };
+        let op = StoreOp::Settle {
+            node,
+            settlements: vec![settlement],
+        };
+        let mut scribe = Scribe::new(&self.cache);
+        scribe.changes.list.push(Change::Damaged {
+            row: delivery.body.row,
+            why: why.to_string(),
+        });
+        self.shards.change(bucket, News::Known, |shard| {
+            let settled = shard.apply(now_us, op, &mut scribe);
+            // Refused: somebody else has settled it, and its row is gone for that reason.
+            if settled.is_ok_and(|answer| answer.reply == Reply::Settled(vec![true])) {
+                tracing::error!(event = %delivery.id, %why, "a damaged event was set aside");
+                self.pending.submit(Chunk {
+                    bucket: bucket.clone(),
+                    changes: scribe.changes,
+                    lane: Lane::Rest,
+                    settled: vec![delivery.id],
+                });
+            }
+        });
+    }
+
+    /// What was pushed is on disk, and takes effect.
+    pub(super) fn confirm(&self, chunk: &Chunk) {
+        let changes = &chunk.changes;
+        let now = self.clock.now();
+        let mut cache = self.cache();
+        for change in &changes.list {
+            match change {
+                Change::Added { row, due, .. } => cache.written(*row, *due, now),
+                Change::Updated { row, payload } => cache.updated(*row, payload),
+                _ => {}
+            }
+        }
+        drop(cache);
+        if !changes.held.is_empty() {
+            self.shards.change(&chunk.bucket, News::Tell, |bucket| {
+                bucket.confirm(&changes.held);
+            });
+        }
+        if !chunk.settled.is_empty() {
+            self.starts().ended(&chunk.settled);
+        }
+    }
+
+    /// What was pushed found no room, and never was.
+    pub(super) fn refuse(&self, chunk: &Chunk) {
+        self.shards.change(&chunk.bucket, News::Known, |bucket| {
+            bucket.forget(&chunk.changes.held);
+        });
+        let mut cache = self.cache();
+        for change in &chunk.changes.list {
+            if let Change::Added { row, .. } = change {
+                cache.forget(*row);
+            }
+        }
+    }
+
+    /// Acknowledges nothing any more, and says so to everyone who waits.
+    pub(super) fn stop(&self, stop: Stop) {
+        let stop = Arc::clone(self.stop.get_or_init(|| Arc::new(stop)));
+        tracing::error!(error = %stop.closed(), "the embedded store stopped itself");
+        self.pending.abandon(&Fate::Stopped(stop));
+    }
+
+    pub(super) fn starts(&self) -> MutexGuard<'_, Starts> {
+        self.starts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Those of `ids` whose settlement was accepted.
+fn accepted(reply: &Reply<Row>, mut ids: Vec<EventId>) -> Vec<EventId> {
+    if let Reply::Settled(settled) = reply {
+        let mut settled = settled.iter();
+        ids.retain(|_| settled.next().is_some_and(|accepted| *accepted));
+    }
+    ids
+}
+
+/// Reads one body where it is not in memory; `Ok(Err)` says why it cannot be believed.
+fn fill(reader: &Reader, known: &mut Known) -> Result<Result<()>> {
+    let payload = match &known.cached {
+        Cached::Whole(_) => return Ok(Ok(())),
+        Cached::Updated(payload) => Some(payload.clone()),
+        Cached::OnDisk => None,
+    };
+    Ok(reader.envelope(known.row)?.map(|mut envelope: Envelope| {
+        if let Some(payload) = payload {
+            envelope.payload = payload;
+        }
+        known.cached = Cached::Whole(Arc::new(envelope));
+    }))
+}
+
+/// A look at an event shows no body where it is damaged; a fetch will set it aside.
+fn forget_damaged(reader: &Reader, body: &mut Option<Known>) -> Result<()> {
+    if let Some(known) = body
+        && fill(reader, known)?.is_err()
+    {
+        *body = None;
+    }
+    Ok(())
+}
+
+/// An answer all of whose bodies are in memory.
+fn finish(answer: Answer<Known>) -> Answer {
+    let reply = answer.reply.try_map(|known| match known.cached {
+        Cached::Whole(envelope) => Ok(envelope),
+        Cached::OnDisk | Cached::Updated(_) => Err(()),
+    });
+    Answer {
+        now_us: answer.now_us,
+        // Every body was found or taken out before.
+        reply: reply.unwrap_or(Reply::Found(None)),
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("data", &self.paths.data)
+            .field("full", &self.space.is_full())
+            .field("stop", &self.stop.get())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,168 @@
+//! The buckets of a store that keeps its index in memory, each behind a lock of its own.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use crate::core::op::StoreOp;
+use crate::core::reference::{Bucket, FINISHED_MAX, Head};
+use crate::event::BucketKey;
+use crate::store::Watcher;
+use crate::time::Timestamp;
+
+/// How many watchers are told; beyond that the one that came first is let go.
+const WATCHERS_MAX: usize = 64;
+
+/// Buckets by their keys, made when they are first asked for, and who watches them.
+///
+/// A bucket is locked for one operation at a time. Watchers are told after the lock is given back.
+pub(crate) struct Shards<B> {
+    buckets: RwLock<BTreeMap<BucketKey, Arc<Mutex<Bucket<B>>>>>,
+    watchers: RwLock<Vec<Arc<dyn Watcher>>>,
+    finished_max: usize,
+    /// What every bucket may have forgotten before the start.
+    forgotten: Option<Timestamp>,
+}
+
+/// Whether a change can bring work that nobody knows of yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// It can: watchers are told when the bucket's head is earlier after it.
+    Tell,
+    /// It is the mover's own doing, who sees the answer.
+    Known,
+}
+
+impl News {
+    /// What `op` is.
+    pub(crate) fn of(op: &StoreOp) -> Self {
+        match op {
+            StoreOp::MoveDue { .. } | StoreOp::Fetch(_) => Self::Known,
+            _ => Self::Tell,
+        }
+    }
+}
+
+impl<B> fmt::Debug for Shards<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shards")
+            .field("finished_max", &self.finished_max)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: Clone> Default for Shards<B> {
+    fn default() -> Self {
+        Self::new(FINISHED_MAX)
+    }
+}
+
+impl<B: Clone> Shards<B> {
+    /// No buckets; each that is made remembers at most `finished_max` finished ids.
+    pub(crate) fn new(finished_max: usize) -> Self {
+        Self {
+            buckets: RwLock::default(),
+            watchers: RwLock::default(),
+            finished_max,
+            forgotten: None,
+        }
+    }
+
+    /// Every bucket, known and to come, may have forgotten finished ids created until `created`.
+    pub(crate) fn forgotten_before(&mut self, created: Timestamp) {
+        self.forgotten = Some(created);
+        let buckets = self.buckets.get_mut();
+        for shard in buckets.unwrap_or_else(PoisonError::into_inner).values() {
+            let mut bucket = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            bucket.forgotten_before(created);
+        }
+    }
+
+    /// Does `change` under the bucket's lock and tells the watchers if it brought work sooner.
+    pub(crate) fn change<T>(
+        &self,
+        key: &BucketKey,
+        news: News,
+        change: impl FnOnce(&mut Bucket<B>) -> T,
+    ) -> T {
+        let shard = self.shard(key);
+        let mut bucket = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let before: Head = bucket.head();
+        let answer = change(&mut bucket);
+        let is_earlier = bucket.head().is_earlier_than(before);
+        drop(bucket);
+        if is_earlier && news == News::Tell {
+            self.tell(key);
+        }
+        answer
+    }
+
+    /// Every bucket that holds events, in the order of keys.
+    pub(crate) fn keys(&self) -> Vec<BucketKey> {
+        let shards: Vec<_> = {
+            let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+            let shards = buckets.iter();
+            shards
+                .map(|(key, shard)| (key.clone(), Arc::clone(shard)))
+                .collect()
+        };
+        let in_use = shards.into_iter().filter(|(_, shard)| {
+            let bucket = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            !bucket.is_empty()
+        });
+        in_use.map(|(key, _)| key).collect()
+    }
+
+    /// From now on `watcher` is told as well; the same one only once.
+    pub(crate) fn watch(&self, watcher: Arc<dyn Watcher>) {
+        let mut watchers = self
+            .watchers
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if watchers.iter().any(|known| Arc::ptr_eq(known, &watcher)) {
+            return;
+        }
+        if watchers.len() == WATCHERS_MAX {
+            watchers.remove(0);
+        }
+        watchers.push(watcher);
+    }
+
+    /// Checks every bucket; answers the first thing that is not as it must be.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        for (key, shard) in buckets.iter() {
+            let bucket = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            bucket.check().map_err(|wrong| format!("{key}: {wrong}"))?;
+        }
+        Ok(())
+    }
+
+    fn shard(&self, key: &BucketKey) -> Arc<Mutex<Bucket<B>>> {
+        let known = {
+            let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+            buckets.get(key).map(Arc::clone)
+        };
+        known.unwrap_or_else(|| {
+            let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+            let made = || {
+                let mut bucket = Bucket::new(key.clone()).with_memory(self.finished_max);
+                if let Some(created) = self.forgotten {
+                    bucket.forgotten_before(created);
+                }
+                Arc::new(Mutex::new(bucket))
+            };
+            Arc::clone(buckets.entry(key.clone()).or_insert_with(made))
+        })
+    }
+
+    fn tell(&self, key: &BucketKey) {
+        let watchers = {
+            let watchers = self.watchers.read().unwrap_or_else(PoisonError::into_inner);
+            watchers.clone()
+        };
+        for watcher in watchers {
+            watcher.earlier(key);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The architecture, as tests: which room may know which, and what may be said where.
+//!
+//! Each check is a function from files to complaints. Here they run over the files of the project;
+//! beside each of them are tests that feed it made-up files and expect its complaint, since a check
+//! that cannot fail is none.
+
+mod files;
+mod manners;
+mod rooms;
+
+use std::process::Command;
+
+use files::{File, project, root};
+
+#[test]
+fn imports_point_down() {
+    expect_none(&rooms::imports_not_down(&project(&["src"])));
+}
+
+#[test]
+fn each_foreign_package_has_one_room() {
+    expect_none(&rooms::packages_out_of_their_room(&project(&["src"])));
+}
+
+#[test]
+fn core_is_pure() {
+    expect_none(&rooms::impurities(&project(&["src/core"])));
+}
+
+#[test]
+fn a_file_is_a_room_with_one_job() {
+    expect_none(&manners::long_files(&project(&["src", "macros/src"])));
+}
+
+#[test]
+fn nothing_is_left_lying() {
+    let files = project(&["src", "macros/src", "tests", "examples", "benches"]);
+    expect_none(&manners::unfinished(&files));
+}
+
+#[test]
+fn every_test_example_and_benchmark_says_what_it_is_for() {
+    let files = project(&["tests", "examples", "benches"]);
+    expect_none(&manners::without_opening(&files));
+}
+
+#[test]
+fn every_example_and_benchmark_is_run_by_ci() {
+    let listed = Command::new(root().join(".ci/run"))
+        .arg("--list")
+        .output()
+        .expect(".ci/run can be run");
+    assert!(listed.status.success(), ".ci/run --list failed: {listed:?}");
+    let listed = String::from_utf8(listed.stdout).expect("the list is text");
+    expect_none(&manners::not_run(
+        &project(&["examples", "benches"]),
+        &listed,
+    ));
+}
+
+#[test]
+fn documents_name_files_that_exist() {
+    let mut documents = project(&["src/docs"]);
+    for name in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"] {
+        documents.push(File::read(name));
+    }
+    let exists = |path: &str| root().join(path).exists();
+    expect_none(&manners::dead_paths(&documents, exists));
+}
+
+/// Fails with all complaints at once, one a line.
+fn expect_none(complaints: &[String]) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}

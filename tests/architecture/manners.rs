@@ -1,0 +1,184 @@
+//! How files are kept: short, finished, introduced, run, and named truly in documents.
+
+use std::collections::BTreeSet;
+
+use crate::files::{File, is_name, words};
+
+/// The most lines of a file that has one job.
+const LINES_MAX: usize = 400;
+
+/// Files with one job and more lines all the same, each with its reason beside it.
+const LONG: &[&str] = &[];
+
+/// Marks of work that was left lying, spelled in halves so that this file holds none of them.
+const UNFINISHED: &[&str] = &[
+    concat!("to", "do!"),
+    concat!("unimple", "mented!"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+];
+
+/// Files that have grown past one job.
+pub(crate) fn long_files(files: &[File]) -> Vec<String> {
+    longer_than_listed(files, LONG)
+}
+
+fn longer_than_listed(files: &[File], listed: &[&str]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        let (path, lines) = (&file.path, file.text.lines().count());
+        match (lines > LINES_MAX, listed.contains(&path.as_str())) {
+            (true, false) => wrong.push(format!(
+                "{path}: {lines} lines, at most {LINES_MAX}: what second job has it taken on?"
+            )),
+            (false, true) => wrong.push(format!(
+                "{path}: {lines} lines; it can leave the list of long files"
+            )),
+            (true, true) | (false, false) => {}
+        }
+    }
+    wrong
+}
+
+/// Lines that say that something is still to be done.
+pub(crate) fn unfinished(files: &[File]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for file in files {
+        for (line, number) in file.text.lines().zip(1..) {
+            for mark in UNFINISHED {
+                if words(line, mark).next().is_some() {
+                    wrong.push(format!("{}:{number}: says `{mark}`", file.path));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+/// Targets that do not begin with what they are for.
+pub(crate) fn without_opening(files: &[File]) -> Vec<String> {
+    let targets = files.iter().filter(|file| is_target(&file.path));
+    let mute = targets.filter(|file| !file.text.starts_with("//! "));
+    mute.map(|file| format!("{}: does not start with a `//!` line", file.path))
+        .collect()
+}
+
+/// Targets that are not among the lines of `listed`.
+pub(crate) fn not_run(files: &[File], listed: &str) -> Vec<String> {
+    let listed: BTreeSet<_> = listed.lines().collect();
+    let targets = files.iter().filter(|file| is_target(&file.path));
+    let forgotten = targets.filter(|file| !listed.contains(file.path.as_str()));
+    forgotten
+        .map(|file| format!("{}: is not run by .ci/run", file.path))
+        .collect()
+}
+
+/// Whether cargo makes a program of it: `tests/a.rs` and `tests/a/main.rs`, not `tests/a/b.rs`.
+fn is_target(path: &str) -> bool {
+    let name = path.strip_suffix("/main.rs").or(path.strip_suffix(".rs"));
+    name.is_some_and(|name| name.matches('/').count() == 1)
+}
+
+/// Paths of the project that a document names and that are not there.
+pub(crate) fn dead_paths(documents: &[File], exists: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for document in documents {
+        for (line, number) in document.text.lines().zip(1..) {
+            for path in paths(line).filter(|path| !exists(path)) {
+                wrong.push(format!(
+                    "{}:{number}: names {path}, which is not there",
+                    document.path
+                ));
+            }
+        }
+    }
+    wrong
+}
+
+/// What in a line looks like a path of the project; one with a star stands for many.
+fn paths(line: &str) -> impl Iterator<Item = &str> {
+    const FOLDERS: &[&str] = &["src/", "macros/", "tests/", "examples/", "benches/", ".ci/"];
+    let words = line.split(|c| !(is_name(c) || matches!(c, '/' | '.' | '-' | '*')));
+    let paths = words.map(|word| word.trim_start_matches("../").trim_end_matches('.'));
+    paths
+        .filter(|path| FOLDERS.iter().any(|folder| path.starts_with(folder)) && !path.contains('*'))
+}
+
+#[cfg(test)]
+mod made_up {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_too_long_is_found() {
+        let files = [
+            File::new("src/short.rs", &"\n".repeat(400)),
+            File::new("src/long.rs", &"\n".repeat(401)),
+        ];
+        assert_eq!(
+            longer_than_listed(&files, &[]),
+            ["src/long.rs: 401 lines, at most 400: what second job has it taken on?"]
+        );
+        assert_eq!(longer_than_listed(&files, &["src/long.rs"]), [""; 0]);
+    }
+
+    #[test]
+    fn a_listed_file_that_is_short_again_is_found() {
+        let files = [File::new("src/short.rs", "\n")];
+        assert_eq!(
+            longer_than_listed(&files, &["src/short.rs"]),
+            ["src/short.rs: 1 lines; it can leave the list of long files"]
+        );
+    }
+
+    #[test]
+    fn what_is_left_lying_is_found() {
+        for mark in UNFINISHED {
+            let found = unfinished(&[File::new("src/a.rs", &format!("\n    // {mark}: later"))]);
+            assert_eq!(found, [format!("src/a.rs:2: says `{mark}`")]);
+        }
+    }
+
+    #[test]
+    fn a_target_without_a_first_line_is_found() {
+        let files = [
+            File::new("tests/lease.rs", "//! Leases."),
+            File::new("tests/store_contract/main.rs", "mod cases;"),
+            File::new("tests/store_contract/cases.rs", "mod part;"),
+            File::new("examples/hello.rs", "use duly::prelude::*;"),
+        ];
+        assert_eq!(
+            without_opening(&files),
+            [
+                "tests/store_contract/main.rs: does not start with a `//!` line",
+                "examples/hello.rs: does not start with a `//!` line",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_example_that_is_not_run_is_found() {
+        let files = [
+            File::new("examples/hello.rs", ""),
+            File::new("examples/delay.rs", ""),
+        ];
+        assert_eq!(
+            not_run(&files, "examples/hello.rs\nbenches/ring.rs\n"),
+            ["examples/delay.rs: is not run by .ci/run"]
+        );
+    }
+
+    #[test]
+    fn a_document_that_names_a_file_that_is_not_there_is_found() {
+        let text = "Held by `tests/lease.rs`.\n[the test](../../tests/gone.rs) (src/docs/a.md).";
+        let found = dead_paths(&[File::new("README.md", text)], |path| {
+            path == "tests/lease.rs"
+        });
+        assert_eq!(
+            found,
+            [
+                "README.md:2: names tests/gone.rs, which is not there",
+                "README.md:2: names src/docs/a.md, which is not there",
+            ]
+        );
+    }
+}

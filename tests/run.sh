@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Runs every test of the project: unit, integration and documentation tests, then the models.
+#
+# Needs a Rust toolchain. What else is missing it installs with apt, as root or through sudo.
+# A test that is ignored or filtered out counts as failed: what is not run holds nothing.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+export CARGO_TERM_COLOR=never NO_COLOR=1
+target=${CARGO_TARGET_DIR:-target}
+limit=20m # for each step; a test that hangs has failed
+passed=0
+failed=0
+log=$(mktemp)
+running= # the step under way; it has a process group of its own, which a Ctrl-C does not reach
+trap 'rm -f "$log"; [ -z "$running" ] || kill "$running"' EXIT
+trap 'exit 130' INT TERM
+
+step() { printf '== %s\n' "$*"; }
+
+# need <program> <package>...: installs the packages unless there is such a program.
+need() {
+    local program=$1
+    shift
+    ! command -v "$program" >/dev/null || return 0
+    step "installing $* for $program"
+    local as_root=()
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null || {
+            echo "$program is missing, and so is sudo: install $* by hand" >&2
+            exit 1
+        }
+        as_root=(sudo)
+    fi
+    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -qq -y --no-install-recommends "$@" >/dev/null
+}
+
+# logged <command>...: runs it quietly within the limit and answers its exit code.
+logged() {
+    local code=0
+    timeout --kill-after=10s "$limit" "$@" >"$log" 2>&1 &
+    running=$!
+    wait "$running" || code=$?
+    running=
+    [ "$code" != 124 ] || echo "error: not done within $limit" >>"$log"
+    return "$code"
+}
+
+# sum <word>: adds up the numbers before a word in the lines that sum up a run of tests.
+# What a failed test printed is indented, so that a sum in there is not counted again.
+sum() {
+    grep -E '^(test result:| +Summary \[)' "$log" |
+        grep -oE "[0-9]+ $1" | awk '{ sum += $1 } END { print sum + 0 }' || true
+}
+
+# tests <title> <command>...: runs tests, counts them, and shows everything when one has failed.
+tests() {
+    local title=$1 code=0
+    shift
+    step "$title"
+    logged "$@" || code=$?
+    local good bad
+    good=$(sum passed)
+    bad=$(($(sum failed) + $(sum 'timed out') + $(sum ignored) + $(sum skipped) + $(sum 'filtered out')))
+    # Not one failed test and yet an error: it did not compile, or a process died on the way.
+    [ "$code" = 0 ] || [ "$bad" != 0 ] || bad=1
+    passed=$((passed + good))
+    failed=$((failed + bad))
+    [ "$bad" = 0 ] || cat "$log"
+    printf '   %s passed, %s failed\n' "$good" "$bad"
+}
+
+command -v cargo >/dev/null || {
+    echo "cargo is missing: install a Rust toolchain, for example from https://rustup.rs" >&2
+    exit 1
+}
+need cc gcc libc6-dev # compiles the SQLite of the embedded store
+# A store that needs a server on this machine says so here: need <server> <package>.
+
+step "building the tests"
+if ! logged cargo test --workspace --all-features --no-run; then
+    cat "$log"
+    echo "0 passed, 1 failed"
+    exit 1
+fi
+
+if cargo nextest --version >/dev/null 2>&1; then
+    tests "unit and integration tests" \
+        cargo nextest run --workspace --all-features --no-fail-fast --status-level fail
+else
+    tests "unit and integration tests" \
+        cargo test --workspace --all-features --no-fail-fast --lib --bins --tests
+fi
+tests "documentation tests" cargo test --workspace --all-features --no-fail-fast --doc
+
+if [ -f tests/loom/Cargo.toml ]; then
+    tests "models, under every interleaving" \
+        cargo test --manifest-path tests/loom/Cargo.toml --release --target-dir "$target/loom"
+fi
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" != 0 ]
