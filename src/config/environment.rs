@@ -66,7 +66,11 @@ fn is_setting(name: &str) -> Result<bool> {
             .replace('.', "_")
     };
     let said = folded(&name["DULY_".len()..]);
-    match known_keys().find(|key| folded(key) == said) {
+    let meant = known_keys().find(|key| match folded(key).split_once("<NAME>") {
+        Some((start, end)) => said.starts_with(start) && said.ends_with(end),
+        None => folded(key) == said,
+    });
+    match meant {
         None => Ok(false),
         Some(key) => Err(Error::invalid(format!(
             "{name} is not read, did you mean {PREFIX}{}?",

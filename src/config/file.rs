@@ -204,7 +204,7 @@ fn is_blank(error: &(dyn std::error::Error + 'static)) -> bool {
 /// The place and the reason, without the lines in between, which quote the text.
 fn in_one_line(error: &str) -> String {
     let mut lines = error.lines().filter(|line| !line.trim().is_empty());
-    match (lines.next(), lines.last()) {
+    match (lines.next(), lines.next_back()) {
         (Some(place), Some(reason)) => format!("{place}: {reason}"),
         (Some(only), None) => only.to_owned(),
         (None, _) => String::new(),

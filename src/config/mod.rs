@@ -135,7 +135,17 @@ impl Settings {
     /// missing, and everything that [`from_file`](Self::from_file) and
     /// [`with_environment`](Self::with_environment) refuse.
     pub fn load() -> Result<Self> {
-        Self::load_from("", env::vars_os())
+        Self::load_for([])
+    }
+
+    /// As [`load`](Self::load), for a program that has these queues besides those of annotated
+    /// handlers, so that variables may [spell](self#the-environment) them too.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn load_for(queues: impl IntoIterator<Item = QueueName>) -> Result<Self> {
+        Self::layered(Path::new(""), env::vars_os(), queues)
     }
 
     /// As [`load`](Self::load), with another directory and other variables than the process's.
@@ -158,10 +168,19 @@ impl Settings {
         directory: impl AsRef<Path>,
         variables: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self> {
-        let variables: Vec<(OsString, OsString)> = variables
+        let variables = variables
             .into_iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect();
+            .map(|(name, value)| (name.into(), value.into()));
+        Self::layered(directory.as_ref(), variables, [])
+    }
+
+    /// The file and, over it, the variables.
+    fn layered(
+        directory: &Path,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        queues: impl IntoIterator<Item = QueueName>,
+    ) -> Result<Self> {
+        let variables: Vec<_> = variables.into_iter().collect();
         let named = variables.iter().find(|(name, _)| name == environment::FILE);
         let settings = match named {
             Some((_, path)) if path.is_empty() => {
@@ -170,13 +189,13 @@ impl Settings {
                 ));
             }
             // A path that is absolute takes the place of the directory.
-            Some((_, path)) => Self::from_file(directory.as_ref().join(PathBuf::from(path)))?,
-            None => match file::find(directory.as_ref())? {
+            Some((_, path)) => Self::from_file(directory.join(PathBuf::from(path)))?,
+            None => match file::find(directory)? {
                 Some(path) => Self::from_file(path)?,
                 None => Self::default(),
             },
         };
-        settings.with_environment(variables)
+        settings.overlaid(variables, queues)
     }
 
     /// Reads one file, TOML or YAML by its extension.
@@ -224,18 +243,27 @@ impl Settings {
     /// unknown, its value is not one that the key takes, the queue it names may be another, or two
     /// variables mean the same key.
     pub fn with_environment<N: Into<OsString>, V: Into<OsString>>(
-        mut self,
+        self,
         variables: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self> {
-        let mut known: Vec<QueueName> = self.queues.keys().cloned().collect();
+        let variables = variables
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()));
+        self.overlaid(variables, [])
+    }
+
+    /// These settings with the variables over them, which may spell any of `queues` as well.
+    fn overlaid(
+        mut self,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        queues: impl IntoIterator<Item = QueueName>,
+    ) -> Result<Self> {
+        let mut known: Vec<QueueName> = self.queues.keys().cloned().chain(queues).collect();
         for entry in linked() {
             known.push(QueueName::new(entry.annotation.queue)?);
         }
         known.sort();
         known.dedup();
-        let variables = variables
-            .into_iter()
-            .map(|(name, value)| (name.into(), value.into()));
         environment::apply(&mut self, variables, &known)?;
         Ok(self)
     }
