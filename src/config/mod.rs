@@ -2,7 +2,7 @@
 //!
 //! What a handler's annotation says is compiled in; what must differ between a desk and a
 //! production machine is said here. For one and the same key the sources are, weakest first: the
-//! file, the environment, and the [builder](crate). A bus that is given no settings loads these
+//! file, the environment, and the [builder](crate::bus::BusBuilder). A bus that is given no settings loads these
 //! itself with [`Settings::load`].
 //!
 //! # Keys
