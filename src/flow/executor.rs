@@ -151,6 +151,8 @@ where
             .expires
             .is_some_and(|expires| expires.as_micros() <= started_us)
         {
+            let words = "the event expired before its handler started".to_owned();
+            self.replies.tell(delivery.id, Answered::Ended(words));
             self.tell(&ticket, Verdict::Expire);
             return None;
         }
@@ -166,14 +168,14 @@ where
             Err(error) => {
                 let queue = &self.surroundings.queue;
                 tracing::error!(%queue, id = %delivery.id, %error, "payload does not decode");
-                let error = Some(format!("the payload does not decode: {error}"));
-                self.tell(
-                    &ticket,
-                    Verdict::Bury(Failing {
-                        cause: Cause::Undecodable,
-                        error,
-                    }),
-                );
+                let words = format!("the payload does not decode: {error}");
+                self.replies
+                    .tell(delivery.id, Answered::Ended(words.clone()));
+                let verdict = Verdict::Bury(Failing {
+                    cause: Cause::Undecodable,
+                    error: Some(cut_error(words)),
+                });
+                self.tell(&ticket, verdict);
                 None
             }
         }
