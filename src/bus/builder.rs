@@ -1,6 +1,6 @@
 //! The choices for a bus.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -312,17 +312,13 @@ impl BusBuilder {
             let options = self.options_of(&queue, settings, &(&entry.annotation).into())?;
             queues.insert(queue, Arc::new(options));
         }
-        for name in self.queues.keys() {
-            let queue = QueueName::new(name)?;
-            if !queues.contains_key(&queue) {
-                let options = self.options_of(&queue, settings, &QueueChoices::default())?;
-                queues.insert(queue, Arc::new(options));
-            }
-        }
-        for queue in settings.queues.keys() {
-            if !queues.contains_key(queue) {
-                let options = self.options_of(queue, settings, &QueueChoices::default())?;
-                queues.insert(queue.clone(), Arc::new(options));
+        let by_builder = self.queues.keys().map(|name| QueueName::new(name.as_str()));
+        for queue in by_builder.chain(settings.queues.keys().cloned().map(Ok)) {
+            let queue = queue?;
+            if let btree_map::Entry::Vacant(place) = queues.entry(queue) {
+                let choices = QueueChoices::default();
+                let options = self.options_of(place.key(), settings, &choices)?;
+                place.insert(Arc::new(options));
             }
         }
         for (queue, options, _) in handlers {

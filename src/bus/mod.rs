@@ -113,7 +113,6 @@ impl Inner {
 
 impl Bus {
     /// Collects the choices for a bus.
-    #[must_use]
     pub fn builder() -> BusBuilder {
         BusBuilder::new()
     }

@@ -8,6 +8,9 @@
 //! [`Probe`] is a handler that writes down what it was given and does as it is told, for tests of
 //! what *pushes* events.
 //!
+//! [`store_contract`] is the contract of a store as a suite of tests, for a store of your own;
+//! [`ManualClock`] is the clock it moves by hand.
+//!
 //! # Examples
 //!
 //! ```
@@ -46,10 +49,13 @@
 //! ```
 
 mod bus;
+mod clock;
 mod probe;
 mod quiet;
+pub mod store_contract;
 mod virtual_clock;
 
 pub use self::bus::TestBus;
+pub use self::clock::ManualClock;
 pub use self::probe::{Probe, Seen};
 pub use self::virtual_clock::VirtualClock;

@@ -1,0 +1,90 @@
+//! Draining: from the release of a backlog until the last event of it is handled and settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::prelude::*;
+use duly::time::SystemClock;
+use tokio::time::Instant;
+
+use crate::scene::{Counts, Kept, Plan, QUEUES, Tally, payload, queues, start, until};
+use crate::table::Rates;
+use crate::{Result, bare, wrong};
+
+/// The workers of a queue when nobody says otherwise.
+const WORKERS: usize = 16;
+const BATCH: usize = 5_000;
+
+pub(crate) async fn run(plan: Plan) -> Result {
+    let mut table = Rates::titled("drain: fetch, handle, settle and record a backlog of 4 queues");
+    let base: Result<_> = (0..plan.passes)
+        .map(|_| bare::settle(plan.events, 500))
+        .collect();
+    table.line(
+        "bare SQLite, delete and record, 500 a commit",
+        plan.events,
+        base?,
+    );
+    for kept in Kept::ALL {
+        let mut took = Vec::new();
+        for _ in 0..plan.passes {
+            took.push(draining(kept, plan.events).await?);
+        }
+        let (handled, settled): (Vec<_>, Vec<_>) = took.into_iter().unzip();
+        table.line(&format!("{}, handled", kept.name()), plan.events, handled);
+        table.line(
+            &format!("{}, settled too", kept.name()),
+            plan.events,
+            settled,
+        );
+    }
+    Ok(())
+}
+
+/// How long it took until all were handled, and until all were settled.
+async fn draining(kept: Kept, events: usize) -> Result<(Duration, Duration)> {
+    let (url, _directory) = kept.fresh()?;
+    let tally = Arc::new(Tally::default());
+    let paused = QueueChoices {
+        workers: Some(0),
+        ..QueueChoices::default()
+    };
+    let clock = Arc::new(SystemClock::new());
+    let bus = start(&url, clock, &paused, || Counts(Arc::clone(&tally))).await?;
+    for queue in queues(&bus)? {
+        for _ in 0..events / QUEUES.len() / BATCH {
+            queue
+                .push_many((0..BATCH).map(|_| payload()), Duration::ZERO)
+                .await?;
+        }
+    }
+
+    let begun = Instant::now();
+    for queue in QUEUES {
+        bus.set_workers(queue, WORKERS)?;
+    }
+    until(|| tally.total() >= events).await;
+    let handled = begun.elapsed();
+    while left(&bus).await? > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let settled = begun.elapsed();
+
+    bus.shutdown(Duration::from_secs(5)).await?;
+    if tally.total() != events {
+        let handled = tally.total();
+        return Err(wrong(format!(
+            "pushed {events} events, {handled} were handled"
+        )));
+    }
+    Ok((handled, settled))
+}
+
+async fn left(bus: &Bus) -> Result<usize> {
+    let mut left = 0;
+    for queue in QUEUES {
+        let stats = bus.stats(queue).await?;
+        left += stats.scheduled + stats.ready + stats.leased + stats.dead;
+    }
+    Ok(left)
+}
