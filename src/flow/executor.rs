@@ -1,6 +1,5 @@
 //! One attempt, from the ring to its verdict.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,6 +19,9 @@ use crate::record::{Cause, cut_error};
 use crate::retry::RetryPolicy;
 use crate::store::Store;
 use crate::time::Clock;
+
+/// How long an event whose start could not be noted waits before it is handed back.
+const NOTE_REST: Duration = Duration::from_secs(1);
 
 /// What travels through a ring.
 pub(crate) enum Task<T> {
@@ -58,28 +60,6 @@ where
     type Job = Task<A::Payload>;
     type Ticket = Option<Ticket>;
     type Output = Attempted;
-
-    fn taken(&self, tasks: &mut VecDeque<Self::Job>) {
-        let deliveries: Vec<_> = tasks
-            .iter()
-            .filter_map(|task| match task {
-                Task::Stored(job) => Some(&job.delivery),
-                Task::Published(_) => None,
-            })
-            .collect();
-        if deliveries.is_empty() {
-            return;
-        }
-        if let Err(error) = self.store.starting(&self.surroundings.queue, &deliveries) {
-            tracing::error!(queue = %self.surroundings.queue, %error, "handlers are not started");
-            for task in std::mem::take(tasks) {
-                match task {
-                    Task::Stored(job) => self.hand_back(&job),
-                    Task::Published(_) => tasks.push_back(task),
-                }
-            }
-        }
-    }
 
     fn begin(
         &self,
@@ -128,21 +108,17 @@ where
             return None;
         }
         let started_us = self.clock.wall_us();
-        let Job {
-            bucket,
-            fetched_us,
-            delivery,
-        } = job;
-        let envelope = delivery.body;
+        let delivery = &job.delivery;
+        let envelope = &delivery.body;
         let mut ticket = Ticket {
             settlement: Settlement {
                 id: delivery.id,
                 request,
                 verdict: Verdict::Expire,
                 started_us: 0,
-                fetched_us,
+                fetched_us: job.fetched_us,
             },
-            bucket,
+            bucket: job.bucket,
             attempt: delivery.attempt,
             attempts: envelope.attempts,
             told: (!A::CAN_BE_DROPPED).then(Arc::default),
@@ -156,29 +132,38 @@ where
             self.tell(&ticket, Verdict::Expire);
             return None;
         }
-        match serde_json::from_slice(envelope.payload.as_bytes()) {
-            Ok(payload) => {
-                ticket.settlement.started_us = started_us;
-                let (due, attempt) = (delivery.due, delivery.attempt);
-                Some((
-                    Event::stored(payload, envelope, due, attempt, started_us),
-                    ticket,
-                ))
-            }
+        let payload = match serde_json::from_slice(envelope.payload.as_bytes()) {
+            Ok(payload) => payload,
             Err(error) => {
-                let queue = &self.surroundings.queue;
-                tracing::error!(%queue, id = %delivery.id, %error, "payload does not decode");
-                let words = format!("the payload does not decode: {error}");
-                self.replies
-                    .tell(delivery.id, Answered::Ended(words.clone()));
-                let verdict = Verdict::Bury(Failing {
-                    cause: Cause::Undecodable,
-                    error: Some(cut_error(words)),
-                });
-                self.tell(&ticket, verdict);
-                None
+                self.bury_undecodable(&ticket, &error);
+                return None;
             }
+        };
+        // The last thing before the handler: what is noted and does not start has lost an attempt
+        // if the process dies.
+        let queue = &self.surroundings.queue;
+        if let Err(error) = self.store.starting(queue, &[delivery]) {
+            tracing::error!(%queue, id = %delivery.id, %error, "the handler is not started");
+            self.hand_back_later(&job);
+            return None;
         }
+        ticket.settlement.started_us = started_us;
+        let (due, attempt) = (delivery.due, delivery.attempt);
+        let event = Event::stored(payload, job.delivery.body, due, attempt, started_us);
+        Some((event, ticket))
+    }
+
+    /// What is no payload of this handler will not be one at the next attempt either.
+    fn bury_undecodable(&self, ticket: &Ticket, error: &serde_json::Error) {
+        let (queue, id) = (&self.surroundings.queue, ticket.settlement.id);
+        tracing::error!(%queue, %id, %error, "payload does not decode");
+        let words = format!("the payload does not decode: {error}");
+        self.replies.tell(id, Answered::Ended(words.clone()));
+        let verdict = Verdict::Bury(Failing {
+            cause: Cause::Undecodable,
+            error: Some(cut_error(words)),
+        });
+        self.tell(ticket, verdict);
     }
 
     /// Judges how an attempt ended and passes it on, once.
@@ -224,6 +209,16 @@ where
         self.inbox.add(Input::Ended {
             bucket: job.bucket,
             settlement: job.release(),
+        });
+    }
+
+    /// Hands a delivery back after a rest, so that a store that cannot note starts is not asked at
+    /// full speed; until then it keeps its credit.
+    fn hand_back_later(&self, job: &Job<Arc<Envelope>>) {
+        let (inbox, bucket, settlement) = (Arc::clone(&self.inbox), job.bucket, job.release());
+        tokio::spawn(async move {
+            tokio::time::sleep(NOTE_REST).await;
+            inbox.add(Input::Ended { bucket, settlement });
         });
     }
 

@@ -3,68 +3,16 @@
 //! Of the stores of today only the memory store can be shared, by several buses of one process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use duly::core::op::{Answer, Delivery, StoreOp};
-use duly::event::BucketKey;
 use duly::prelude::*;
-use duly::record::{Page, Query};
-use duly::store::{Durability, Store, StoreFuture, Watcher};
 use duly::testing::{Probe, TestBus};
-use duly::{QueueName, Record};
 
+use crate::faulty::{Fault, Faulty};
 use crate::world::{ORDERS, World, ms, secs};
 
-/// A store that one bus may lose sight of, while others go on with it.
-#[derive(Debug)]
-struct Distant {
-    near: Arc<dyn Store>,
-    lost: AtomicBool,
-}
-
-impl Store for Distant {
-    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
-        if self.lost.load(Ordering::Relaxed) {
-            return Box::pin(std::future::pending());
-        }
-        self.near.apply(bucket, op)
-    }
-
-    fn durability(&self) -> Durability {
-        self.near.durability()
-    }
-
-    fn is_shared(&self) -> bool {
-        true
-    }
-
-    fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
-        self.near.buckets()
-    }
-
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.near.watch(watcher);
-    }
-
-    fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> duly::Result<()> {
-        self.near.starting(queue, deliveries)
-    }
-
-    fn records(&self, query: Query) -> StoreFuture<Page<Record>> {
-        self.near.records(query)
-    }
-
-    fn close(&self) -> StoreFuture<()> {
-        self.near.close()
-    }
-}
-
 /// A bus on its own way to the store, and that way.
-async fn distant(world: &World, probe: &Probe<u64>) -> (TestBus, Arc<Distant>) {
-    let store = Arc::new(Distant {
-        near: Arc::clone(&world.store),
-        lost: AtomicBool::new(false),
-    });
+async fn distant(world: &World, probe: &Probe<u64>) -> (TestBus, Arc<Faulty>) {
+    let store = Faulty::to(&world.store);
     let builder = Bus::builder().only_registered();
     let builder = builder.shared_store(Arc::clone(&store) as _);
     let orders = ORDERS.timeout(secs(86_400));
@@ -135,11 +83,11 @@ async fn an_outcome_that_comes_after_the_lease_was_lost_is_refused() {
     cut_off.advance(secs(1)).await;
     let probe = Probe::<u64>::taking(secs(100));
     let (bus, _queue) = world.serve(ORDERS.timeout(secs(600)), &probe).await;
-    way.lost.store(true, Ordering::Relaxed);
+    way.is(Fault::Hung);
 
     bus.advance(secs(10)).await;
     assert_eq!(probe.attempts(), [(id, 2)]);
-    way.lost.store(false, Ordering::Relaxed);
+    way.is(Fault::None);
     bus.advance(secs(60)).await;
     assert_eq!(slow.running_now(), 0, "it has ended, and told the store");
     assert_eq!(bus.outcomes(id).await.unwrap(), [Outcome::LeaseLost]);
@@ -162,7 +110,7 @@ async fn nothing_starts_on_a_lease_that_may_be_gone() {
     assert_eq!(slow.count(), 16);
     let probe = Probe::<u64>::new();
     let (bus, _queue) = world.serve(ORDERS, &probe).await;
-    way.lost.store(true, Ordering::Relaxed);
+    way.is(Fault::Hung);
     let cut = world.clock.elapsed();
     bus.advance(secs(60)).await;
 
@@ -182,9 +130,9 @@ async fn a_node_that_was_believed_dead_goes_on_when_it_is_back() {
     bus.set_workers("orders", 0).unwrap();
     queue.push_many(0..32_u64, ms(50)).await.unwrap();
     back.advance(ms(10)).await;
-    way.lost.store(true, Ordering::Relaxed);
+    way.is(Fault::Hung);
     back.advance(secs(30)).await;
-    way.lost.store(false, Ordering::Relaxed);
+    way.is(Fault::None);
     back.advance(secs(30)).await;
 
     let mut payloads = probe.payloads();
@@ -211,7 +159,7 @@ async fn a_cancel_says_when_a_lost_attempt_may_still_run() {
     cut_off.advance(secs(1)).await;
     let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
     bus.set_workers("orders", 0).unwrap();
-    way.lost.store(true, Ordering::Relaxed);
+    way.is(Fault::Hung);
     bus.advance(secs(10)).await;
 
     let moved = queue.reschedule(id, secs(60)).await.unwrap();

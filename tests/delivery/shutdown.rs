@@ -12,6 +12,7 @@ use crate::world::{ORDERS, World, ms, secs};
 over_every_store! {
     a_stop_waits_for_what_runs_and_for_nothing_else,
     what_never_started_is_handed_back_at_once_and_has_used_nothing,
+    what_waited_behind_a_slow_handler_has_used_nothing,
     what_was_read_ahead_is_handed_back_and_waits_on,
     an_idle_bus_stops_at_once,
     what_runs_beyond_the_grace_is_cut_and_its_attempt_counts,
@@ -59,6 +60,36 @@ async fn what_never_started_is_handed_back_at_once_and_has_used_nothing(world: W
     assert!(second.attempts().iter().all(|(_, attempt)| *attempt == 1));
     let records = bus.records().outcome(Outcome::LeaseLost).page().await;
     assert_eq!(records.unwrap().items, []);
+}
+
+/// Quick handlers make a worker take several events at once; what it took is not what it started.
+async fn what_waited_behind_a_slow_handler_has_used_nothing(world: World) {
+    let first = Probe::<u64>::running(|event, _cx| async move {
+        if event.payload >= 100 {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    });
+    let orders = ORDERS.workers(1).buckets(1);
+    let (bus, queue) = world.serve(orders, &first).await;
+    queue.push_many(0..150, secs(0)).await.unwrap();
+    bus.advance(secs(1)).await;
+    assert_eq!(first.count(), 101);
+    bus.shutdown(secs(1)).await.unwrap();
+    drop((bus, queue));
+
+    let world = world.restart();
+    let second = Probe::<u64>::new();
+    let (bus, _queue) = world.serve(orders, &second).await;
+    bus.advance(secs(1)).await;
+
+    let (cut, others): (Vec<_>, Vec<_>) =
+        (second.seen().into_iter()).partition(|seen| seen.payload == 100);
+    assert_eq!((cut.len(), cut[0].attempt), (1, 2));
+    assert_eq!(others.len(), 49);
+    assert!(others.iter().all(|seen| seen.attempt == 1));
+    let lost = bus.records().outcome(Outcome::LeaseLost).page().await;
+    assert_eq!(lost.unwrap().items, []);
 }
 
 async fn what_was_read_ahead_is_handed_back_and_waits_on(world: World) {
