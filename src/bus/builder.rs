@@ -231,6 +231,7 @@ impl BusBuilder {
             queues,
             defaults: Arc::new(defaults),
             payload_bytes_max,
+            stopping: tokio::sync::Mutex::default(),
         });
         self.states.insert(Bus::from_inside(Arc::clone(&inner)));
         let flow = Flow::start(Setup {

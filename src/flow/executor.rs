@@ -1,6 +1,5 @@
 //! One attempt, from the ring to its verdict.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,6 +19,9 @@ use crate::record::{Cause, cut_error};
 use crate::retry::RetryPolicy;
 use crate::store::Store;
 use crate::time::Clock;
+
+/// How long an event whose start could not be noted waits before it is handed back.
+const NOTE_REST: Duration = Duration::from_secs(1);
 
 /// What travels through a ring.
 pub(crate) enum Task<T> {
@@ -57,28 +59,6 @@ where
     type Job = Task<A::Payload>;
     type Ticket = Option<Ticket>;
     type Output = Attempted;
-
-    fn taken(&self, tasks: &mut VecDeque<Self::Job>) {
-        let deliveries: Vec<_> = tasks
-            .iter()
-            .filter_map(|task| match task {
-                Task::Stored(job) => Some(&job.delivery),
-                Task::Published(_) => None,
-            })
-            .collect();
-        if deliveries.is_empty() {
-            return;
-        }
-        if let Err(error) = self.store.starting(&self.surroundings.queue, &deliveries) {
-            tracing::error!(queue = %self.surroundings.queue, %error, "handlers are not started");
-            for task in std::mem::take(tasks) {
-                match task {
-                    Task::Stored(job) => self.hand_back(&job),
-                    Task::Published(_) => tasks.push_back(task),
-                }
-            }
-        }
-    }
 
     fn begin(
         &self,
@@ -132,22 +112,27 @@ where
             .expires
             .is_some_and(|expires| expires.as_micros() <= started_us)
         {
+            let words = "the event expired before its handler started";
+            let ended = || Answered::Ended(words.to_owned());
+            self.replies.tell(delivery.id, ended);
             self.tell(&job, 0, Verdict::Expire);
             return None;
         }
         let payload = match serde_json::from_slice(envelope.payload.as_bytes()) {
             Ok(payload) => payload,
             Err(error) => {
-                let queue = &self.surroundings.queue;
-                tracing::error!(%queue, id = %delivery.id, %error, "payload does not decode");
-                let failing = Failing {
-                    cause: Cause::Undecodable,
-                    error: Some(format!("the payload does not decode: {error}")),
-                };
-                self.tell(&job, 0, Verdict::Bury(failing));
+                self.bury_undecodable(&job, &error);
                 return None;
             }
         };
+        // The last thing before the handler: what is noted and does not start has lost an attempt
+        // if the process dies.
+        let queue = &self.surroundings.queue;
+        if let Err(error) = self.store.starting(queue, &[delivery]) {
+            tracing::error!(%queue, id = %delivery.id, %error, "the handler is not started");
+            self.hand_back_later(&job);
+            return None;
+        }
         let (due, attempt) = (delivery.due, delivery.attempt);
         let event = Event::stored(payload, Arc::clone(envelope), due, attempt, started_us);
         let ticket = Ticket {
@@ -156,6 +141,19 @@ where
             told: (!A::CAN_BE_DROPPED).then(Arc::default),
         };
         Some((event, ticket))
+    }
+
+    /// What is no payload of this handler will not be one at the next attempt either.
+    fn bury_undecodable(&self, job: &Job<Arc<Envelope>>, error: &serde_json::Error) {
+        let (queue, id) = (&self.surroundings.queue, job.delivery.id);
+        tracing::error!(%queue, %id, %error, "payload does not decode");
+        let words = format!("the payload does not decode: {error}");
+        self.replies.tell(id, || Answered::Ended(words.clone()));
+        let failing = Failing {
+            cause: Cause::Undecodable,
+            error: Some(cut_error(words)),
+        };
+        self.tell(job, 0, Verdict::Bury(failing));
     }
 
     /// Judges how an attempt ended and passes it on, once.
@@ -197,6 +195,16 @@ where
     /// Hands a delivery back whose handler never started.
     pub(crate) fn hand_back(&self, job: &Job<Arc<Envelope>>) {
         self.tell(job, 0, Verdict::Release);
+    }
+
+    /// Hands a delivery back after a rest, so that a store that cannot note starts is not asked at
+    /// full speed; until then it keeps its credit.
+    fn hand_back_later(&self, job: &Job<Arc<Envelope>>) {
+        let (inbox, bucket, settlement) = (Arc::clone(&self.inbox), job.bucket, job.release());
+        tokio::spawn(async move {
+            tokio::time::sleep(NOTE_REST).await;
+            inbox.add(Input::Ended { bucket, settlement });
+        });
     }
 
     /// Nobody keeps an event that was published in memory; the log says that it failed.

@@ -56,6 +56,11 @@ impl Replies {
         }
     }
 
+    /// Lets every caller go: no reply will come any more.
+    pub(crate) fn give_up(&self) {
+        self.lock().clear();
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<EventId, oneshot::Sender<Answered>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

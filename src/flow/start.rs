@@ -51,6 +51,8 @@ pub(crate) struct Flow {
     abandoned: CancellationToken,
     /// Tells handlers to give up.
     stop: CancellationToken,
+    /// Who waits for a handler's reply.
+    replies: Arc<Replies>,
 }
 
 struct Served {
@@ -159,6 +161,7 @@ impl Flow {
             stopped,
             abandoned,
             stop,
+            replies,
         })
     }
 
@@ -244,7 +247,9 @@ impl Drop for Flow {
         self.abandoned.cancel();
         self.inbox.add(Input::Stop); // wakes the mover, so that it sees that it is abandoned
         for served in self.lanes.values() {
+            served.lane.set_workers(0); // or what is cut makes room for what waits
             served.lane.cut();
         }
+        self.replies.give_up();
     }
 }

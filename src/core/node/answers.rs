@@ -25,6 +25,10 @@ impl<B> Node<B> {
             Err(kind) => {
                 care.rest.failed(now, &self.options);
                 match call.kind {
+                    CallKind::Fetch { .. } if kind == ErrorKind::LeaseLost => {
+                        self.believed_dead(now, call, out);
+                        return;
+                    }
                     CallKind::Move { .. } => {
                         care.looking = false;
                         care.mover.woken();
@@ -46,6 +50,29 @@ impl<B> Node<B> {
                 }
             }
         }
+    }
+
+    /// The store gave this node up: what it held is others' now, and the fetch that was told so is
+    /// never answered otherwise. The next one is.
+    fn believed_dead(&mut self, now: Mono, call: &Call, out: &mut Vec<Action<B>>) {
+        let CallKind::Fetch {
+            request, reserved, ..
+        } = call.kind
+        else {
+            return;
+        };
+        let care = &mut self.buckets[call.bucket];
+        let queue = &mut self.queues[care.queue];
+        let ahead_limit = care.fetching.take().map_or(0, |fetch| fetch.ahead_limit);
+        care.looking = false;
+        care.mover.woken();
+        queue.reserved = queue.reserved.saturating_sub(reserved);
+        queue.ahead = queue.ahead.saturating_sub(ahead_limit);
+        queue.ahead -= care.release_held(now, request);
+        out.push(Action::Lost {
+            bucket: call.bucket,
+            through: request,
+        });
     }
 
     fn replied(
