@@ -3,7 +3,7 @@
 //! ```text
 //! cargo bench --bench ring              # about two minutes
 //! cargo bench --bench ring -- --quick   # a few seconds, for a first look
-//! cargo bench --bench ring -- duly      # only the cases whose name holds this word
+//! cargo bench --bench ring -- duly      # only the cases whose names hold all words
 //! ```
 //!
 //! Measures only, and claims nothing: every table names its base case, and the last column compares
@@ -60,13 +60,11 @@ fn main() {
     }
 }
 
-/// Whether a case was asked for: all are, unless words were given.
+/// Whether a case was asked for: its name holds every word that was given.
 fn wanted(name: &str) -> bool {
-    let mut words = std::env::args()
+    std::env::args()
         .skip(1)
-        .filter(|arg| !arg.starts_with("--"))
-        .peekable();
-    words.peek().is_none() || words.any(|word| name.contains(&word))
+        .all(|word| word.starts_with("--") || name.contains(&word))
 }
 
 /// How much is measured.
@@ -317,7 +315,7 @@ impl Table {
         F: Fn(usize) -> R,
         R: Future<Output = ()> + Send + 'static,
     {
-        if !wanted(name) {
+        if !wanted(&format!("{}: {name}", self.title)) {
             return;
         }
         let runtime = runtime();
@@ -347,6 +345,9 @@ impl Table {
     }
 
     fn print(&self) {
+        if self.lines.is_empty() {
+            return;
+        }
         let base = self.lines.iter().find(|(name, ..)| *name == self.base);
         let base = base.map_or(f64::NAN, |(_, rate, _)| *rate);
         println!("\n{}: 1 publisher, {WORKERS} workers", self.title);

@@ -1,5 +1,7 @@
 //! How small is a whole program?
 
+#![allow(clippy::print_stdout)]
+
 use std::time::Duration;
 
 use duly::prelude::*;

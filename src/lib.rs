@@ -79,6 +79,8 @@ pub mod handler;
 pub mod record;
 pub mod retry;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod time;
 
 pub use bus::{Bus, BusBuilder, EventBuilder, Publisher, Queue, Receipt};

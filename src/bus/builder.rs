@@ -1,6 +1,6 @@
 //! The choices for a bus.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -146,9 +146,21 @@ impl BusBuilder {
     }
 
     /// Time is that of the runtime, which tests pause: the mover is a task, not a thread.
+    ///
+    /// Whatever is left open is chosen for a test: nothing is read from the environment, nothing is
+    /// kept, nothing lingers, and no look at an idle bucket hides a wake-up that was lost.
     #[cfg(feature = "testing")]
     pub(crate) fn virtual_time(mut self, clock: Arc<dyn Clock>) -> Self {
+        const DAY: Duration = Duration::from_secs(86_400);
         self.virtual_time = true;
+        self.settings.get_or_insert_default();
+        self.store_url.get_or_insert_with(|| "memory:".to_owned());
+        self.node.get_or_insert_with(|| NodeOptions {
+            settle_linger: Duration::ZERO,
+            sleep_max: DAY,
+            glance_every: DAY,
+            ..NodeOptions::default()
+        });
         self.clock(clock)
     }
 
@@ -199,7 +211,8 @@ impl BusBuilder {
             Some(store) => store,
             None => {
                 let url = self.store_url.take().or(settings.store_url);
-                open_store(url.as_deref().unwrap_or(STORE_URL), &clock)?
+                let url = url.as_deref().unwrap_or(STORE_URL);
+                open_store(url, &clock, self.virtual_time)?
             }
         };
         let node = match store.is_shared() {
@@ -298,17 +311,13 @@ impl BusBuilder {
             let options = self.options_of(&queue, settings, &(&entry.annotation).into())?;
             queues.insert(queue, Arc::new(options));
         }
-        for name in self.queues.keys() {
-            let queue = QueueName::new(name)?;
-            if !queues.contains_key(&queue) {
-                let options = self.options_of(&queue, settings, &QueueChoices::default())?;
-                queues.insert(queue, Arc::new(options));
-            }
-        }
-        for queue in settings.queues.keys() {
-            if !queues.contains_key(queue) {
-                let options = self.options_of(queue, settings, &QueueChoices::default())?;
-                queues.insert(queue.clone(), Arc::new(options));
+        let by_builder = self.queues.keys().map(|name| QueueName::new(name.as_str()));
+        for queue in by_builder.chain(settings.queues.keys().cloned().map(Ok)) {
+            let queue = queue?;
+            if let btree_map::Entry::Vacant(place) = queues.entry(queue) {
+                let choices = QueueChoices::default();
+                let options = self.options_of(place.key(), settings, &choices)?;
+                place.insert(Arc::new(options));
             }
         }
         for (queue, options, _) in handlers {
@@ -333,6 +342,7 @@ impl BusBuilder {
             options = options.with(choices);
         }
         options.check(queue)?;
+        options.dedicated &= !self.virtual_time; // another runtime has a time of its own
         Ok(options)
     }
 }
@@ -340,11 +350,15 @@ impl BusBuilder {
 /// The furthest that may be read ahead.
 const AHEAD_MAX: Duration = Duration::from_secs(10);
 
-fn open_store(url: &str, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+fn open_store(url: &str, clock: &Arc<dyn Clock>, virtual_time: bool) -> Result<Arc<dyn Store>> {
     match url.split_once(':') {
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::with_clock(Arc::clone(clock)))),
         Some(("sqlite", path)) if !path.is_empty() => {
-            let options = EmbeddedOptions::new().clock(Arc::clone(clock));
+            let options = match virtual_time {
+                true => EmbeddedOptions::inline(),
+                false => EmbeddedOptions::new(),
+            };
+            let options = options.clock(Arc::clone(clock));
             Ok(Arc::new(EmbeddedStore::open_with(path, options)?))
         }
         _ => Err(Error::invalid(format!(

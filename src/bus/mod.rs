@@ -111,7 +111,6 @@ impl Inner {
 
 impl Bus {
     /// Collects the choices for a bus.
-    #[must_use]
     pub fn builder() -> BusBuilder {
         BusBuilder::new()
     }
@@ -185,6 +184,26 @@ impl Bus {
             ));
         }
         Ok(())
+    }
+
+    /// The store, for tests that look underneath.
+    #[cfg(feature = "testing")]
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    /// Whether this process has a handler for `queue`.
+    #[cfg(feature = "testing")]
+    pub(crate) fn serves(&self, queue: &QueueName) -> bool {
+        let flow = self.inner.flow();
+        flow.as_ref().is_some_and(|flow| flow.serves(queue))
+    }
+
+    /// Whether a handler runs that blocks its thread.
+    #[cfg(feature = "testing")]
+    pub(crate) fn is_blocking(&self) -> bool {
+        let flow = self.inner.flow();
+        flow.as_ref().is_some_and(Flow::is_blocking)
     }
 
     /// The same bus, seen from inside: it does not keep the bus running.

@@ -57,7 +57,7 @@ impl State {
     /// # Examples
     ///
     /// ```
-    /// use duly::State;
+    /// use duly::event::State;
     ///
     /// assert!(State::Dead.may_become(State::Ready)); // revive
     /// assert!(!State::Done.may_become(State::Ready));

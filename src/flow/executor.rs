@@ -98,7 +98,7 @@ where
             .handler
             .attempt(event, cx, self.options.timeout, move || {
                 if let Some(ticket) = late {
-                    self.settle(ticket, Ended::TimedOut);
+                    self.settle(&ticket, Ended::TimedOut);
                 }
             });
         Some((ticket, future))
@@ -106,7 +106,7 @@ where
 
     fn end(&self, ticket: Self::Ticket, ended: Ended<Attempted>) {
         match ticket {
-            Some(ticket) => self.settle(ticket, ended),
+            Some(ticket) => self.settle(&ticket, ended),
             None => self.lament(&ended),
         }
     }
@@ -180,7 +180,7 @@ where
     }
 
     /// Judges how an attempt ended and passes it on, once.
-    fn settle(&self, ticket: Ticket, ended: Ended<Attempted>) {
+    fn settle(&self, ticket: &Ticket, ended: Ended<Attempted>) {
         if ticket
             .told
             .as_ref()
@@ -189,7 +189,7 @@ where
             return;
         }
         let random = fastrand::f64();
-        let (verdict, reply) = judge(&ticket, ended, &self.options.backoff, random);
+        let (verdict, reply) = judge(ticket, ended, &self.options.backoff, random);
         let id = ticket.settlement.id;
         match &verdict {
             Verdict::Ack => self.replies.tell(id, Answered::Replied(reply)),
@@ -203,7 +203,7 @@ where
             }
             Verdict::Retry(..) | Verdict::Snooze(_) | Verdict::Expire | Verdict::Release => {}
         }
-        self.tell(&ticket, verdict);
+        self.tell(ticket, verdict);
     }
 
     fn tell(&self, ticket: &Ticket, verdict: Verdict) {

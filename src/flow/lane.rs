@@ -30,6 +30,10 @@ pub(crate) trait Lane: Send + Sync {
     /// How many events wait in the ring and how many workers are active.
     fn load(&self) -> (usize, usize);
 
+    /// Whether its handlers block their threads.
+    #[cfg(feature = "testing")]
+    fn blocks(&self) -> bool;
+
     /// Stops beginning handlers, and hands back what never started once no handler runs.
     fn stop(self: Arc<Self>) -> BoxFuture<'static, ()>;
 
@@ -164,6 +168,11 @@ where
 
     fn load(&self) -> (usize, usize) {
         (self.pool.queued(), self.pool.active())
+    }
+
+    #[cfg(feature = "testing")]
+    fn blocks(&self) -> bool {
+        !A::CAN_BE_DROPPED
     }
 
     fn stop(self: Arc<Self>) -> BoxFuture<'static, ()> {

@@ -135,6 +135,12 @@ impl Registration {
             entry: |annotation| Entry::blocking(H::construct(), annotation),
         }
     }
+
+    /// What the handler's annotation says.
+    #[must_use]
+    pub const fn annotation(&self) -> &Annotation {
+        &self.annotation
+    }
 }
 
 inventory::collect!(Registration);

@@ -173,6 +173,13 @@ impl Flow {
         self.lanes.contains_key(queue)
     }
 
+    /// Whether a handler runs that blocks its thread.
+    #[cfg(feature = "testing")]
+    pub(crate) fn is_blocking(&self) -> bool {
+        let mut lanes = self.lanes.values().map(|served| &served.lane);
+        lanes.any(|lane| lane.blocks() && lane.load().1 > 0)
+    }
+
     /// Lets so many handlers of `queue` run at once; 0 pauses it.
     pub(crate) fn set_workers(&self, queue: &QueueName, workers: usize) -> Result<()> {
         let Some(served) = self.lanes.get(queue) else {

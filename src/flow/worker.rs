@@ -182,6 +182,10 @@ impl<W: Work> Worker<W> {
             _ if *dense && !over && pool.board.try_linger() => {
                 if pool.wake.linger() {
                     self.phase = Phase::Lingering(Instant::now() + pool.linger, LOOKS_MAX);
+                    // A worker that is quicker than its publisher would find one job at a time, and
+                    // both would wait for each other's cache lines; so let a few jobs come together.
+                    yield_now().await;
+                    self.pace.restart(Instant::now());
                     return true;
                 }
                 pool.board.stop_lingering();

@@ -49,6 +49,47 @@ impl Context {
         }
     }
 
+    /// A context outside of any bus, to call a handler by hand in a test.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use duly::handler::States;
+    /// use duly::prelude::*;
+    ///
+    /// #[delay_event(queue = "greet", register = false)]
+    /// async fn greet(_event: Event<String>, name: State<String>) -> Result<(), Failure> {
+    ///     assert_eq!(*name, "Ada");
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let mut states = States::default();
+    /// states.insert("Ada".to_owned());
+    /// let cx = Context::detached("greet", states);
+    /// assert!(greet.handle(Event::published("hello".to_owned()), &cx).await.is_ok());
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When `queue` is not a legal name.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn detached(queue: &str, states: States) -> Self {
+        let queue = match QueueName::new(queue) {
+            Ok(queue) => queue,
+            Err(error) => panic!("{error}"),
+        };
+        let (states, stop) = (Arc::new(states), CancellationToken::new());
+        Self::new(Arc::new(Surroundings {
+            queue,
+            states,
+            stop,
+        }))
+    }
+
     /// The queue that the event came from.
     #[must_use]
     pub fn queue_name(&self) -> &QueueName {

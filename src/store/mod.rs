@@ -1,6 +1,6 @@
 //! The store: where events wait, and the contract that every store keeps.
 
-pub mod embedded;
+mod embedded;
 mod memory;
 mod shards;
 
@@ -9,7 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-pub use self::embedded::{EmbeddedOptions, EmbeddedStore};
+pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
 pub use self::memory::{MemoryStore, RECORDS_MAX};
 use crate::core::op::{Answer, Delivery, StoreOp};
 use crate::error::Result;

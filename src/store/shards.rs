@@ -8,6 +8,7 @@ use crate::core::op::StoreOp;
 use crate::core::reference::{Bucket, FINISHED_MAX, Head};
 use crate::event::BucketKey;
 use crate::store::Watcher;
+use crate::time::Timestamp;
 
 /// How many watchers are told; beyond that the one that came first is let go.
 const WATCHERS_MAX: usize = 64;
@@ -19,6 +20,8 @@ pub(crate) struct Shards<B> {
     buckets: RwLock<BTreeMap<BucketKey, Arc<Mutex<Bucket<B>>>>>,
     watchers: RwLock<Vec<Arc<dyn Watcher>>>,
     finished_max: usize,
+    /// What every bucket may have forgotten before the start.
+    forgotten: Option<Timestamp>,
 }
 
 /// Whether a change can bring work that nobody knows of yet.
@@ -61,6 +64,17 @@ impl<B: Clone> Shards<B> {
             buckets: RwLock::default(),
             watchers: RwLock::default(),
             finished_max,
+            forgotten: None,
+        }
+    }
+
+    /// Every bucket, known and to come, may have forgotten finished ids created until `created`.
+    pub(crate) fn forgotten_before(&mut self, created: Timestamp) {
+        self.forgotten = Some(created);
+        let buckets = self.buckets.get_mut();
+        for shard in buckets.unwrap_or_else(PoisonError::into_inner).values() {
+            let mut bucket = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            bucket.forgotten_before(created);
         }
     }
 
@@ -132,7 +146,10 @@ impl<B: Clone> Shards<B> {
         known.unwrap_or_else(|| {
             let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
             let made = || {
-                let bucket = Bucket::new(key.clone()).with_memory(self.finished_max);
+                let mut bucket = Bucket::new(key.clone()).with_memory(self.finished_max);
+                if let Some(created) = self.forgotten {
+                    bucket.forgotten_before(created);
+                }
                 Arc::new(Mutex::new(bucket))
             };
             Arc::clone(buckets.entry(key.clone()).or_insert_with(made))

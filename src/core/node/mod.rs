@@ -37,6 +37,25 @@ pub struct Node<B> {
     stopped: bool,
 }
 
+/// What a node accounts for in one queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Events that are published and have not ended.
+    pub outstanding: usize,
+    /// Room kept free for what fetches on their way may bring.
+    pub reserved: usize,
+    /// Events held until they are due or there is room, and room kept for more of them.
+    pub ahead: usize,
+}
+
+impl Load {
+    /// Whether there is nothing.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 #[derive(Debug)]
 struct Call {
     bucket: usize,
@@ -111,6 +130,17 @@ impl<B> Node<B> {
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.id
+    }
+
+    /// What a queue accounts for now.
+    #[must_use]
+    pub fn load(&self, queue: usize) -> Load {
+        let queue = &self.queues[queue];
+        Load {
+            outstanding: queue.outstanding,
+            reserved: queue.reserved,
+            ahead: queue.ahead,
+        }
     }
 
     /// When to turn if nothing happens before; [`Mono::MAX`] is never.

@@ -397,6 +397,32 @@ async fn the_number_of_workers_follows_while_they_run() {
     assert_eq!(books.ends(), all_finished(0..40));
 }
 
+#[tokio::test]
+async fn a_paused_pool_does_not_even_begin_what_its_workers_have_taken() {
+    type Act = Box<dyn Fn() + Send + Sync>;
+    let pause = Arc::new(std::sync::OnceLock::<Act>::new());
+    let handler = {
+        let pause = pause.clone();
+        move |job: u64| {
+            if job == 20 {
+                pause.get().expect("set before anything is published")();
+            }
+            ready(())
+        }
+    };
+    let pool = Arc::new(pool(Books::new(handler), 1));
+    let weak = Arc::downgrade(&pool);
+    let act = move || weak.upgrade().expect("the pool is there").set_workers(0);
+    assert!(pause.set(Box::new(act)).is_ok());
+
+    let mut jobs: VecDeque<_> = (0..64).collect();
+    pool.publisher().try_publish_many(&mut jobs);
+    pool.work().until_begun(21).await;
+    within("stopping", pool.stopped()).await;
+    assert!(pool.work().begun().into_iter().eq(0..=20));
+    assert!(pool.drain().into_iter().eq(21..64));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_job_that_suspends_holds_up_no_other_one() {
     let handler = |job: u64| async move {

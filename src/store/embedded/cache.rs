@@ -80,6 +80,7 @@ impl Cache {
             self.forget(row);
         } else if let Some(slot) = self.slot(row) {
             slot.unwritten = false;
+            self.shrink();
         }
     }
 

@@ -27,7 +27,6 @@ mod records;
 mod recovery;
 mod schema;
 mod shared;
-mod slots;
 mod space;
 mod sqlite;
 mod starts;
@@ -36,7 +35,7 @@ mod sums;
 mod writer;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::core::op::{Answer, Delivery, StoreOp};
@@ -130,7 +129,7 @@ impl EmbeddedStore {
         let starts = Starts::read(&paths.starts).map_err(wrong)?;
         let now = options.clock.now();
         let Recovered {
-            slots,
+            shards,
             committer,
             next_row,
         } = recovery::recover(&paths.data, connection, &starts, &bounds, now)?;
@@ -151,13 +150,12 @@ impl EmbeddedStore {
         };
         let shared = Arc::new(Shared {
             clock: options.clock,
-            slots,
+            shards,
             cache: Mutex::new(Cache::new(next_row, options.cache_bytes)),
             pending: Pending::new(options.pending_bytes, options.batch_bytes),
             reading,
             space,
             starts: Mutex::new(starts),
-            watchers: RwLock::default(),
             stop: OnceLock::new(),
             lock: Mutex::new(Some(lock)),
             ended: Arc::new(Gate::default()),
@@ -185,6 +183,15 @@ impl EmbeddedStore {
         Box::pin(self.shared.reading.run(Reader::damaged))
     }
 
+    /// Checks everything that must be so in memory at any time; looks at every event.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is not so.
+    pub fn check(&self) -> Result<(), String> {
+        self.shared.shards.check()
+    }
+
     /// Without a thread: writes what was decided before anybody waits for it.
     fn write_inline(&self) {
         if let Writing::Inline(writer) = &self.writing {
@@ -210,12 +217,7 @@ impl EmbeddedStore {
 
 impl Store for EmbeddedStore {
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
-        let Decided {
-            answer,
-            wait,
-            slot,
-            node,
-        } = match self.shared.decide(bucket, op) {
+        let Decided { answer, wait, node } = match self.shared.decide(bucket, op) {
             Ok(decided) => decided,
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
@@ -229,8 +231,8 @@ impl Store for EmbeddedStore {
             // Nothing that waits for the writer carries a body.
             (Err(known), _) => known,
         };
-        let shared = Arc::clone(&self.shared);
-        let load = move |reader: &Reader| shared.load(reader, known, &slot, node);
+        let (shared, bucket) = (Arc::clone(&self.shared), bucket.clone());
+        let load = move |reader: &Reader| shared.load(reader, known, &bucket, node);
         let loaded = Box::pin(self.shared.reading.run(load));
         self.write_inline();
         loaded
@@ -245,16 +247,11 @@ impl Store for EmbeddedStore {
     }
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
-        let all = self.shared.slots.all();
-        let keys = all.iter().map(|slot| slot.key.clone()).collect();
-        Box::pin(std::future::ready(Ok(keys)))
+        Box::pin(std::future::ready(Ok(self.shared.shards.keys())))
     }
 
     fn watch(&self, watcher: Arc<dyn Watcher>) {
-        let watchers = self.shared.watchers.write();
-        watchers
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(watcher);
+        self.shared.shards.watch(watcher);
     }
 
     fn starting(&self, _queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {

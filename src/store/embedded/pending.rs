@@ -9,15 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::event::EventId;
+use crate::event::{BucketKey, EventId};
 use crate::store::embedded::gate::{Fate, Gate, Lane};
 use crate::store::embedded::ledger::Changes;
-use crate::store::embedded::slots::Slot;
 
 /// The changes of one operation.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    pub(super) slot: Arc<Slot>,
+    pub(super) bucket: BucketKey,
     pub(super) changes: Changes,
     /// [`Lane::Pushes`]: it may be refused when the disk is full.
     pub(super) lane: Lane,

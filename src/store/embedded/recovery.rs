@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
 
 use rusqlite::{Connection, Row as Found};
 
@@ -16,9 +15,9 @@ use crate::event::{BucketKey, QueueName, State};
 use crate::record::{Cause, Outcome, Record, Stages};
 use crate::store::embedded::commit::{Committer, Counts};
 use crate::store::embedded::ledger::{Change, Changes, Row};
-use crate::store::embedded::slots::{Slot, Slots};
 use crate::store::embedded::starts::Start;
 use crate::store::embedded::{records, schema, sqlite, sums};
+use crate::store::shards::{News, Shards};
 use crate::time::Timestamp;
 
 /// How many of the last records are read to remember what is finished.
@@ -26,7 +25,7 @@ const FINISHED_READ: i64 = 500_000;
 
 /// What a recovery found.
 pub(super) struct Recovered {
-    pub(super) slots: Slots,
+    pub(super) shards: Shards<Row>,
     pub(super) committer: Committer,
     /// The number of the next row.
     pub(super) next_row: u64,
@@ -47,7 +46,7 @@ pub(super) fn recover(
     now: Timestamp,
 ) -> Result<Recovered> {
     let mut scan = Scan {
-        slots: Slots::new(bounds.finished),
+        shards: Shards::new(bounds.finished),
         starts,
         now,
         last: None,
@@ -68,7 +67,7 @@ pub(super) fn recover(
     };
     read(&mut scan).map_err(|error| sqlite::at_open(path, error))?;
     let Scan {
-        slots,
+        shards,
         changes,
         counts,
         next_row,
@@ -81,18 +80,18 @@ pub(super) fn recover(
             .map_err(|error| sqlite::at_open(path, error))?;
     }
     Ok(Recovered {
-        slots,
+        shards,
         committer,
         next_row,
     })
 }
 
 struct Scan<'a> {
-    slots: Slots,
+    shards: Shards<Row>,
     starts: &'a HashSet<Start>,
     now: Timestamp,
-    /// The bucket of the row before: neighbours often share it.
-    last: Option<Arc<Slot>>,
+    /// The bucket of the row before: neighbours often share its queue.
+    last: Option<BucketKey>,
     /// What the recovery itself has to write.
     changes: Changes,
     next_row: u64,
@@ -137,7 +136,7 @@ impl Scan<'_> {
             .as_blob()
             .map_err(|error| Error::corrupt("it is no envelope").because(error))?;
         let view = View::read(body)?;
-        let slot = self.slot(view.queue, &view)?;
+        let key = self.key(&view)?;
         let mut restored = Restored {
             id: view.id,
             body: row,
@@ -157,14 +156,15 @@ impl Scan<'_> {
             due,
         };
         if dead.is_none() && self.starts.contains(&start) {
-            self.count_attempt(&slot, &mut restored);
+            self.count_attempt(&key, &mut restored);
         }
-        slot.lock().restore(restored);
+        self.shards
+            .change(&key, News::Known, |bucket| bucket.restore(restored));
         Ok(())
     }
 
     /// Its handler had started and nobody knows how it ended: it may have killed the process.
-    fn count_attempt(&mut self, slot: &Slot, restored: &mut Restored<Row>) {
+    fn count_attempt(&mut self, key: &BucketKey, restored: &mut Restored<Row>) {
         restored.tries = restored.tries.saturating_add(1);
         let (row, tries) = (restored.body, restored.tries);
         self.changes
@@ -182,7 +182,7 @@ impl Scan<'_> {
             });
         let record = Record {
             id: restored.id,
-            queue: slot.key.queue.clone(),
+            queue: key.queue.clone(),
             key: restored.key.clone(),
             attempt: tries,
             outcome: Outcome::LeaseLost,
@@ -198,19 +198,18 @@ impl Scan<'_> {
         self.changes.list.push(Change::Recorded(Box::new(record)));
     }
 
-    fn slot(&mut self, queue: &str, view: &View<'_>) -> Result<Arc<Slot>> {
+    fn key(&mut self, view: &View<'_>) -> Result<BucketKey> {
         let bucket = view.id.bucket();
         if let Some(last) = &self.last
-            && *last.key.queue == *queue
-            && last.key.bucket == bucket
+            && *last.queue == *view.queue
         {
-            return Ok(Arc::clone(last));
+            return Ok(BucketKey::new(last.queue.clone(), bucket));
         }
-        let queue = QueueName::new(queue)
+        let queue = QueueName::new(view.queue)
             .map_err(|error| Error::corrupt("it names a queue that cannot exist").because(error))?;
-        let slot = self.slots.get(&BucketKey::new(queue, bucket));
-        self.last = Some(Arc::clone(&slot));
-        Ok(slot)
+        let key = BucketKey::new(queue, bucket);
+        self.last = Some(key.clone());
+        Ok(key)
     }
 
     /// Rows that vanished leave no trace but here.
@@ -255,7 +254,7 @@ impl Scan<'_> {
             && let Some(finished_us) = oldest
         {
             // An id is made before its event ends, so younger ids are all in what was read.
-            self.slots
+            self.shards
                 .forgotten_before(Timestamp::from_millis(finished_us / 1_000));
         }
         Ok(())
@@ -269,13 +268,16 @@ impl Scan<'_> {
             _ => return,
         };
         let key = BucketKey::new(record.queue.clone(), record.id.bucket());
-        self.slots.get(&key).lock().restore_finished(Finished {
+        let finished = Finished {
             id: record.id,
             state,
             fingerprint: None,
             due: record.due,
             tries: record.attempt,
             haunted: false,
+        };
+        self.shards.change(&key, News::Known, |bucket| {
+            bucket.restore_finished(finished)
         });
     }
 }

@@ -178,6 +178,6 @@ pub(super) fn tally(connection: &Connection) -> rusqlite::Result<Option<(i64, i6
         )
         .optional()?;
     Ok(found
-        .filter(|(events, rows, sum)| sums::of_tally(*events, *rows) == *sum)
+        .filter(|(events, rows, sum): &(i64, i64, i64)| sums::of_tally(*events, *rows) == *sum)
         .map(|(events, rows, _)| (events, rows)))
 }

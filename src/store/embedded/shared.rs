@@ -1,23 +1,21 @@
 //! What the callers, the writer and the reader share, and how a caller's operation is decided.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::core::op::{Answer, Delivery, Reply, Settlement, StoreOp, Verdict};
-use crate::core::reference::Head;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::NodeId;
-use crate::store::Watcher;
 use crate::store::embedded::cache::{Cache, Cached};
 use crate::store::embedded::file::{Lock, Paths};
 use crate::store::embedded::gate::{self, Fate, Gate, Lane};
 use crate::store::embedded::ledger::{Change, Row, Scribe};
 use crate::store::embedded::pending::{Chunk, Pending};
 use crate::store::embedded::reader::{Reader, Reading, closed};
-use crate::store::embedded::slots::{Slot, Slots};
 use crate::store::embedded::space::Space;
 use crate::store::embedded::starts::Starts;
 use crate::store::embedded::stop::Stop;
+use crate::store::shards::{News, Shards};
 use crate::time::{Clock, Timestamp};
 
 /// The longest payload: far above every sensible one, well below what SQLite can hold.
@@ -29,13 +27,12 @@ const PAYLOAD_BYTES_MAX: usize = 256 << 20;
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) paths: Paths,
-    pub(super) slots: Slots,
+    pub(super) shards: Shards<Row>,
     pub(super) cache: Mutex<Cache>,
     pub(super) pending: Pending,
     pub(super) reading: Reading,
     pub(super) space: Space,
     pub(super) starts: Mutex<Starts>,
-    pub(super) watchers: RwLock<Vec<Arc<dyn Watcher>>>,
     pub(super) stop: OnceLock<Arc<Stop>>,
     pub(super) lock: Mutex<Option<Lock>>,
     /// Opened when the last byte is written and every file is closed.
@@ -46,7 +43,6 @@ pub(super) struct Shared {
 pub(super) struct Decided {
     pub(super) answer: Answer<Row>,
     pub(super) wait: Option<(Arc<Gate>, Lane)>,
-    pub(super) slot: Arc<Slot>,
     /// Who fetched, if it was a fetch.
     pub(super) node: NodeId,
 }
@@ -62,7 +58,6 @@ impl Shared {
     /// Lets the reference store decide, and hands what is to be remembered to the writer.
     pub(super) fn decide(&self, key: &BucketKey, op: StoreOp) -> Result<Decided> {
         self.admit(&op)?;
-        let slot = self.slots.get(key);
         let mut lane = match op {
             StoreOp::Push(_) => Lane::Pushes,
             _ => Lane::Rest,
@@ -86,36 +81,34 @@ impl Shared {
             _ => Vec::new(),
         };
 
+        let news = News::of(&op);
+        let now_us = self.clock.wall_us();
         let mut scribe = Scribe::new(&self.cache);
-        let mut bucket = slot.lock();
-        let before = bucket.head();
-        let answer = bucket.apply(self.clock.wall_us(), op, &mut scribe)?;
-        let changes = scribe.changes;
-        let wait = if changes.is_empty() {
-            // It may rest on what others decided and nobody has written yet.
-            must_wait.then(|| self.pending.newest()).flatten()
-        } else {
-            let replaces = |change: &Change| matches!(change, Change::Removed(_));
-            if changes.list.iter().any(replaces) {
-                // What takes another's place is never refused: half of it cannot be undone.
-                lane = Lane::Rest;
-            }
-            let gate = self.pending.submit(Chunk {
-                slot: Arc::clone(&slot),
-                changes,
-                lane,
-                settled: accepted(&answer.reply, ended),
-            });
-            Some(gate.ok_or_else(|| self.why_closed())?).filter(|_| must_wait)
-        };
-        let after = bucket.head();
-        drop(bucket);
-        self.tell(&slot, before, after);
-        Ok(Decided {
-            answer,
-            wait: wait.map(|gate| (gate, lane)),
-            slot,
-            node,
+        self.shards.change(key, news, |bucket| {
+            let answer = bucket.apply(now_us, op, &mut scribe)?;
+            let changes = scribe.changes;
+            let wait = if changes.is_empty() {
+                // It may rest on what others decided and nobody has written yet.
+                must_wait.then(|| self.pending.newest()).flatten()
+            } else {
+                let replaces = |change: &Change| matches!(change, Change::Removed(_));
+                if changes.list.iter().any(replaces) {
+                    // What takes another's place is never refused: half of it cannot be undone.
+                    lane = Lane::Rest;
+                }
+                let gate = self.pending.submit(Chunk {
+                    bucket: key.clone(),
+                    changes,
+                    lane,
+                    settled: accepted(&answer.reply, ended),
+                });
+                Some(gate.ok_or_else(|| self.why_closed())?).filter(|_| must_wait)
+            };
+            Ok(Decided {
+                answer,
+                wait: wait.map(|gate| (gate, lane)),
+                node,
+            })
         })
     }
 
@@ -185,7 +178,7 @@ impl Shared {
         &self,
         reader: &Reader,
         mut answer: Answer<Known>,
-        slot: &Arc<Slot>,
+        bucket: &BucketKey,
         node: NodeId,
     ) -> Result<Answer> {
         match &mut answer.reply {
@@ -193,7 +186,7 @@ impl Shared {
                 for mut delivery in std::mem::take(deliveries) {
                     match fill(reader, &mut delivery.body)? {
                         Ok(()) => deliveries.push(delivery),
-                        Err(why) => self.set_aside(slot, node, &delivery, &why),
+                        Err(why) => self.set_aside(bucket, node, &delivery, &why),
                     }
                 }
             }
@@ -209,7 +202,7 @@ impl Shared {
     }
 
     /// Takes an event out of circulation whose bytes cannot be believed.
-    fn set_aside(&self, slot: &Arc<Slot>, node: NodeId, delivery: &Delivery<Known>, why: &Error) {
+    fn set_aside(&self, bucket: &BucketKey, node: NodeId, delivery: &Delivery<Known>, why: &Error) {
         let now_us = self.clock.wall_us();
         let settlement = Settlement {
             id: delivery.id,
@@ -227,18 +220,19 @@ impl Shared {
             row: delivery.body.row,
             why: why.to_string(),
         });
-        let mut bucket = slot.lock();
-        let settled = bucket.apply(now_us, op, &mut scribe);
-        // Refused: somebody else has settled it, and its row is gone for that reason.
-        if settled.is_ok_and(|answer| answer.reply == Reply::Settled(vec![true])) {
-            tracing::error!(event = %delivery.id, %why, "a damaged event was set aside");
-            self.pending.submit(Chunk {
-                slot: Arc::clone(slot),
-                changes: scribe.changes,
-                lane: Lane::Rest,
-                settled: vec![delivery.id],
-            });
-        }
+        self.shards.change(bucket, News::Known, |shard| {
+            let settled = shard.apply(now_us, op, &mut scribe);
+            // Refused: somebody else has settled it, and its row is gone for that reason.
+            if settled.is_ok_and(|answer| answer.reply == Reply::Settled(vec![true])) {
+                tracing::error!(event = %delivery.id, %why, "a damaged event was set aside");
+                self.pending.submit(Chunk {
+                    bucket: bucket.clone(),
+                    changes: scribe.changes,
+                    lane: Lane::Rest,
+                    settled: vec![delivery.id],
+                });
+            }
+        });
     }
 
     /// What was pushed is on disk, and takes effect.
@@ -255,12 +249,9 @@ impl Shared {
         }
         drop(cache);
         if !changes.held.is_empty() {
-            let mut bucket = chunk.slot.lock();
-            let before = bucket.head();
-            bucket.confirm(&changes.held);
-            let after = bucket.head();
-            drop(bucket);
-            self.tell(&chunk.slot, before, after);
+            self.shards.change(&chunk.bucket, News::Tell, |bucket| {
+                bucket.confirm(&changes.held);
+            });
         }
         if !chunk.settled.is_empty() {
             self.starts().ended(&chunk.settled);
@@ -269,7 +260,9 @@ impl Shared {
 
     /// What was pushed found no room, and never was.
     pub(super) fn refuse(&self, chunk: &Chunk) {
-        chunk.slot.lock().forget(&chunk.changes.held);
+        self.shards.change(&chunk.bucket, News::Known, |bucket| {
+            bucket.forget(&chunk.changes.held);
+        });
         let mut cache = self.cache();
         for change in &chunk.changes.list {
             if let Change::Added { row, .. } = change {
@@ -283,15 +276,6 @@ impl Shared {
         let stop = Arc::clone(self.stop.get_or_init(|| Arc::new(stop)));
         tracing::error!(error = %stop.closed(), "the embedded store stopped itself");
         self.pending.abandon(&Fate::Stopped(stop));
-    }
-
-    fn tell(&self, slot: &Slot, before: Head, after: Head) {
-        if after.is_earlier_than(before) {
-            let watchers = self.watchers.read().unwrap_or_else(PoisonError::into_inner);
-            for watcher in &*watchers {
-                watcher.earlier(&slot.key);
-            }
-        }
     }
 
     pub(super) fn starts(&self) -> MutexGuard<'_, Starts> {

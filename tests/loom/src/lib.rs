@@ -2,7 +2,7 @@
 //!
 //! The code under test is the real file. Around it stands the least that a pool is: a ring that
 //! promises no more than `disruptor` does (a slot is published by a `Release` store and found by an
-//! `Acquire` load), a reading position behind a lock, and workers that take one job at a time.
+//! `Acquire` load), a stash behind a lock, and workers that take one job at a time.
 
 #![cfg(test)]
 
@@ -251,12 +251,18 @@ impl Model {
     }
 }
 
+/// The reading side: jobs below `drained` have left the ring, those below `taken` the stash.
+struct Feed {
+    drained: usize,
+    taken: usize,
+}
+
 /// The least that a pool is.
 struct Pool {
     model: Model,
     wake: Wake,
     published: Vec<AtomicBool>,
-    taken: Mutex<usize>,
+    feed: Mutex<Feed>,
     /// Bookkeeping that must not order anything, hence not loom's.
     workers: std::sync::Mutex<Vec<JoinHandle<()>>>,
 }
@@ -267,24 +273,37 @@ impl Pool {
             model,
             wake: Wake::faulty(model.workers, model.fault),
             published: (0..model.jobs).map(|_| AtomicBool::new(false)).collect(),
-            taken: Mutex::new(0),
+            feed: Mutex::new(Feed {
+                drained: 0,
+                taken: 0,
+            }),
             workers: std::sync::Mutex::default(),
         })
     }
 
-    /// Takes the next job, and says whether another one is there.
+    /// Takes the next job, and says whether it leaves any that nobody else will be called for.
     fn take(&self) -> Option<(usize, bool)> {
-        let mut taken = self.taken.lock().unwrap();
-        let job = *taken;
-        self.is_published(job).then(|| {
-            *taken += 1;
-            (job, self.is_published(job + 1))
+        let mut feed = self.feed.lock().unwrap();
+        let before = feed.drained;
+        if feed.taken == feed.drained {
+            while self.is_published(feed.drained) {
+                feed.drained += 1;
+            }
+        }
+        let job = feed.taken;
+        (job < feed.drained).then(|| {
+            feed.taken += 1;
+            let has_drained = feed.drained > before;
+            (
+                job,
+                feed.taken < feed.drained || (!has_drained && self.is_published(feed.drained)),
+            )
         })
     }
 
     fn has_work(&self) -> bool {
-        let taken = self.taken.lock().unwrap();
-        self.is_published(*taken)
+        let feed = self.feed.lock().unwrap();
+        feed.taken < feed.drained || self.is_published(feed.drained)
     }
 
     fn is_published(&self, job: usize) -> bool {
@@ -301,7 +320,7 @@ impl Pool {
                 None => break,
             }
         }
-        let taken = *self.taken.lock().unwrap();
+        let taken = self.feed.lock().unwrap().taken;
         assert_eq!(taken, self.published.len(), "a job was stranded");
         let hanging = usize::from(self.model.hangs.is_some());
         assert_eq!(

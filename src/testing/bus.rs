@@ -1,0 +1,228 @@
+//! The real bus on a virtual clock.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::bus::{Bus, BusBuilder};
+use crate::core::op::{Answer, Reply, Stats, StoreOp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::EventId;
+use crate::record::{Outcome, Record};
+use crate::testing::VirtualClock;
+use crate::testing::quiet::quiet;
+use crate::time::{Clock, Timestamp};
+
+/// How long [`TestBus::run_until_idle`] lets running handlers go on between two looks.
+const STRIDE: Duration = Duration::from_millis(100);
+
+/// The real bus on a virtual clock, for tests; it is used like a [`Bus`].
+///
+/// Its runtime is one whose time is paused, as in `#[tokio::test(start_paused = true)]`. Time stands
+/// still while anything can run, and jumps to the next timer when nothing can, so a test is as exact
+/// as it is fast: an event that is due in a minute starts in a minute, not a millisecond later.
+///
+/// Time also stands still while a blocking handler runs, so such a handler takes no time, and
+/// cannot be seen to time out.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use duly::prelude::*;
+/// use duly::handler::Annotation;
+/// use duly::testing::{Probe, TestBus};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> duly::Result<()> {
+/// let probe = Probe::<String>::new();
+/// let bus = TestBus::start(Bus::builder().register_as(Annotation::new("remind"), probe.clone())).await?;
+/// let queue = bus.queue_named::<String>("remind")?;
+/// queue.push("pay!".to_owned(), Duration::from_secs(60)).await?;
+///
+/// bus.advance(Duration::from_millis(59_999)).await;
+/// assert_eq!(probe.count(), 0);
+/// bus.advance(Duration::from_millis(1)).await;
+/// assert_eq!(probe.payloads(), ["pay!"]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct TestBus {
+    bus: Bus,
+    clock: Arc<VirtualClock>,
+}
+
+impl TestBus {
+    /// Starts what `builder` describes, on a new clock.
+    ///
+    /// Where the builder does not say otherwise, the store is `memory:`, and neither a settings file
+    /// nor the environment is read. A store of one's own needs the same clock:
+    /// [`start_on`](Self::start_on).
+    ///
+    /// # Errors
+    ///
+    /// As [`BusBuilder::start`].
+    ///
+    /// # Panics
+    ///
+    /// When the runtime's time is not paused.
+    pub async fn start(builder: BusBuilder) -> Result<Self> {
+        Self::start_on(Arc::new(VirtualClock::new()), builder).await
+    }
+
+    /// Starts what `builder` describes on `clock`, which others may follow too: the store, another
+    /// bus.
+    ///
+    /// # Errors
+    ///
+    /// As [`BusBuilder::start`].
+    ///
+    /// # Panics
+    ///
+    /// When the runtime's time is not paused.
+    pub async fn start_on(clock: Arc<VirtualClock>, builder: BusBuilder) -> Result<Self> {
+        tokio::time::advance(Duration::ZERO).await; // panics, saying so, unless time is paused
+        let bus = builder
+            .virtual_time(Arc::clone(&clock) as _)
+            .start()
+            .await?;
+        Ok(Self { bus, clock })
+    }
+
+    /// The clock.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<VirtualClock> {
+        &self.clock
+    }
+
+    /// What the clock says.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Lets `span` pass, and everything run that is due until then, each thing at its time.
+    pub async fn advance(&self, span: Duration) {
+        self.settle().await;
+        // Slept and not jumped: timers on the way come one after the other, at their times.
+        tokio::time::sleep(span).await;
+        self.settle().await;
+    }
+
+    /// Lets everything run that can run now, without any time passing.
+    pub async fn settle(&self) {
+        quiet().await;
+        while self.bus.is_blocking() {
+            quiet().await;
+        }
+    }
+
+    /// Lets time pass until no event of the queues handled here waits or runs, and answers how long
+    /// that took; dead letters stay where they are.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::TimedOut`] when that is not so after `limit`; or what the store answers.
+    pub async fn run_until_idle(&self, limit: Duration) -> Result<Duration> {
+        let began = self.clock.elapsed();
+        loop {
+            self.settle().await;
+            let (stats, next_due) = self.waiting().await?;
+            let took = self.clock.elapsed() - began;
+            let left = limit.saturating_sub(took);
+            if (stats.scheduled, stats.ready, stats.leased) == (0, 0, 0) {
+                return Ok(took);
+            }
+            if left.is_zero() {
+                return Err(Error::new(
+                    ErrorKind::TimedOut,
+                    format!(
+                        "after {limit:?} {} events are scheduled, {} ready and {} running",
+                        stats.scheduled, stats.ready, stats.leased
+                    ),
+                ));
+            }
+            let until_due = next_due.filter(|_| stats.ready + stats.leased == 0);
+            let stride = until_due.map_or(STRIDE, |due| due.since(self.now()).max(STRIDE));
+            tokio::time::sleep(stride.min(left)).await;
+        }
+    }
+
+    /// Every record of an event, in the order in which they were written.
+    ///
+    /// # Errors
+    ///
+    /// What the store answers.
+    pub async fn history(&self, id: EventId) -> Result<Vec<Record>> {
+        let mut history = Vec::new();
+        let mut after = None;
+        loop {
+            let mut records = self.bus.records().id(id).limit(1_000);
+            if let Some(after) = after {
+                records = records.after(after);
+            }
+            let page = records.page().await?;
+            history.extend(page.items);
+            if page.next.is_none() {
+                return Ok(history);
+            }
+            after = page.next;
+        }
+    }
+
+    /// How each ended attempt of an event ended, and the event itself.
+    ///
+    /// # Errors
+    ///
+    /// What the store answers.
+    pub async fn outcomes(&self, id: EventId) -> Result<Vec<Outcome>> {
+        let history = self.history(id).await?;
+        Ok(history.iter().map(|record| record.outcome).collect())
+    }
+
+    /// When each ended attempt of an event started, since the clock did.
+    ///
+    /// # Errors
+    ///
+    /// What the store answers.
+    pub async fn starts(&self, id: EventId) -> Result<Vec<Duration>> {
+        let history = self.history(id).await?;
+        let starts = history.iter().map(|record| record.stages.started_us);
+        let since = |us: u64| Duration::from_micros(us - self.clock.start().as_micros());
+        Ok(starts.filter(|us| *us > 0).map(since).collect())
+    }
+
+    /// What the queues handled here hold, and when the next of it is due.
+    async fn waiting(&self) -> Result<(Stats, Option<Timestamp>)> {
+        let (mut sum, mut next) = (Stats::default(), None);
+        let store = self.bus.store();
+        for bucket in store.buckets().await? {
+            if !self.bus.serves(&bucket.queue) {
+                continue;
+            }
+            for op in [StoreOp::Stats, StoreOp::MoveDue { limit: 0 }] {
+                match store.apply(&bucket, op).await? {
+                    Answer {
+                        reply: Reply::Stats(stats),
+                        ..
+                    } => sum += stats,
+                    Answer {
+                        reply: Reply::Moved { next_due, .. },
+                        ..
+                    } => next = next.into_iter().chain(next_due).min(),
+                    _ => {}
+                }
+            }
+        }
+        Ok((sum, next))
+    }
+}
+
+impl Deref for TestBus {
+    type Target = Bus;
+
+    fn deref(&self) -> &Bus {
+        &self.bus
+    }
+}

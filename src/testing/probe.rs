@@ -1,0 +1,257 @@
+//! A handler that writes down what it was given, and does as it is told.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, ready};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use crate::event::{Event, EventId};
+use crate::handler::{Context, Failure, Handler};
+
+/// The most attempts that a probe remembers.
+const SEEN_MAX: usize = 1_000_000;
+
+type Does<T> = dyn Fn(Event<T>, &Context) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync;
+
+/// A handler that writes down every attempt that it was given, and does as it is told.
+///
+/// Its clones are one: one of them is given to the bus, another is asked afterwards. It remembers
+/// the first million attempts.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use duly::prelude::*;
+/// use duly::handler::Annotation;
+/// use duly::testing::{Probe, TestBus};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> duly::Result<()> {
+/// let probe = Probe::answering(|event: &Event<u64>, _cx| match event.attempt() {
+///     1 => Err(Failure::retry_after(Duration::from_secs(5), "not yet")),
+///     _ => Ok(()),
+/// });
+/// let bus = TestBus::start(Bus::builder().register_as(Annotation::new("count"), probe.clone())).await?;
+/// bus.queue_named::<u64>("count")?.push_now(7).await?;
+/// bus.advance(Duration::from_secs(60)).await;
+///
+/// assert_eq!(probe.payloads(), [7, 7]);
+/// assert_eq!(probe.times(), [Duration::ZERO, Duration::from_secs(5)]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Probe<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    does: Box<Does<T>>,
+    made: Instant,
+    log: Mutex<Log<T>>,
+}
+
+struct Log<T> {
+    seen: Vec<Seen<T>>,
+    count: usize,
+    running: usize,
+    most_at_once: usize,
+}
+
+/// One attempt that a [`Probe`] was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Seen<T> {
+    /// The event.
+    pub id: EventId,
+    /// Its value.
+    pub payload: T,
+    /// Which attempt it was, from 1.
+    pub attempt: u16,
+    /// When it started, since the probe was made.
+    pub at: Duration,
+    /// When it ended, or was dropped; `None` while it runs.
+    pub ended: Option<Duration>,
+    /// Whether it came through [`Handler::handle_delayed`].
+    pub delayed: bool,
+}
+
+impl<T: Send + Sync + 'static> Probe<T> {
+    /// A probe whose every attempt succeeds at once.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::answering(|_event, _cx| Ok(()))
+    }
+
+    /// A probe that answers at once what `does` says.
+    pub fn answering(
+        does: impl Fn(&Event<T>, &Context) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Self {
+        Self::running(move |event, cx| ready(does(&event, cx)))
+    }
+
+    /// A probe that runs the future that `does` makes, which may take its time.
+    pub fn running<F>(does: impl Fn(Event<T>, &Context) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        Self(Arc::new(Shared {
+            does: Box::new(move |event, cx| Box::pin(does(event, cx))),
+            made: Instant::now(),
+            log: Mutex::new(Log {
+                seen: Vec::new(),
+                count: 0,
+                running: 0,
+                most_at_once: 0,
+            }),
+        }))
+    }
+
+    /// A probe whose attempts take `span` each, and then succeed.
+    #[must_use]
+    pub fn taking(span: Duration) -> Self {
+        Self::running(move |_event, _cx| async move {
+            tokio::time::sleep(span).await;
+            Ok(())
+        })
+    }
+
+    /// How many attempts there were.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.log().count
+    }
+
+    /// How many attempts run now.
+    #[must_use]
+    pub fn running_now(&self) -> usize {
+        self.0.log().running
+    }
+
+    /// How many attempts ran at once at most.
+    #[must_use]
+    pub fn most_at_once(&self) -> usize {
+        self.0.log().most_at_once
+    }
+
+    /// When each attempt started, since the probe was made.
+    #[must_use]
+    pub fn times(&self) -> Vec<Duration> {
+        self.0.log().seen.iter().map(|seen| seen.at).collect()
+    }
+
+    /// Which event each attempt was of, and its number.
+    #[must_use]
+    pub fn attempts(&self) -> Vec<(EventId, u16)> {
+        let log = self.0.log();
+        log.seen
+            .iter()
+            .map(|seen| (seen.id, seen.attempt))
+            .collect()
+    }
+}
+
+impl<T: Clone> Probe<T> {
+    /// The value of each attempt.
+    #[must_use]
+    pub fn payloads(&self) -> Vec<T> {
+        let log = self.0.log();
+        log.seen.iter().map(|seen| seen.payload.clone()).collect()
+    }
+
+    /// Every attempt, in the order of their starts.
+    #[must_use]
+    pub fn seen(&self) -> Vec<Seen<T>> {
+        self.0.log().seen.clone()
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Probe<T> {
+    /// Runs one attempt; what it notes when it is dropped is its end.
+    async fn attempt(&self, event: Event<T>, cx: &Context, delayed: bool) -> Result<(), Failure> {
+        let _running = Running(&self.0, self.0.begin(&event, delayed));
+        (self.0.does)(event, cx).await
+    }
+}
+
+impl<T> Shared<T> {
+    fn log(&self) -> MutexGuard<'_, Log<T>> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Clone> Shared<T> {
+    /// Notes the start of an attempt; answers its place.
+    fn begin(&self, event: &Event<T>, delayed: bool) -> usize {
+        let at = self.made.elapsed();
+        let mut log = self.log();
+        log.count += 1;
+        log.running += 1;
+        log.most_at_once = log.most_at_once.max(log.running);
+        if log.seen.len() < SEEN_MAX {
+            log.seen.push(Seen {
+                id: event.id(),
+                payload: event.payload.clone(),
+                attempt: event.attempt(),
+                at,
+                ended: None,
+                delayed,
+            });
+        }
+        log.count - 1
+    }
+}
+
+/// An attempt under way, by its place.
+struct Running<'a, T>(&'a Shared<T>, usize);
+
+impl<T> Drop for Running<'_, T> {
+    fn drop(&mut self) {
+        let at = self.0.made.elapsed();
+        let mut log = self.0.log();
+        log.running -= 1;
+        if let Some(seen) = log.seen.get_mut(self.1) {
+            seen.ended = Some(at);
+        }
+    }
+}
+
+impl<T> Handler for Probe<T>
+where
+    T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    type Payload = T;
+
+    async fn handle(&self, event: Event<T>, cx: &Context) -> Result<(), Failure> {
+        self.attempt(event, cx, false).await
+    }
+
+    async fn handle_delayed(&self, event: Event<T>, cx: &Context) -> Result<(), Failure> {
+        self.attempt(event, cx, true).await
+    }
+}
+
+impl<T> Clone for Probe<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Send + Sync + 'static> Default for Probe<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Prints how much it has seen, never payloads.
+impl<T> fmt::Debug for Probe<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let log = self.0.log();
+        f.debug_struct("Probe")
+            .field("count", &log.count)
+            .field("running", &log.running)
+            .finish_non_exhaustive()
+    }
+}

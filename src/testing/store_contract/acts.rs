@@ -1,0 +1,231 @@
+//! Short words for each operation, and for what often comes first.
+
+use std::time::Duration;
+
+use crate::core::op::{
+    BATCH_MAX, Cancelled, Changed, Delivery, Fetch, PushVerdict, Pushed, Reaped, Reply, Settlement,
+    Snapshot, Stats, StoreOp, Verdict,
+};
+use crate::event::{EventId, Payload, State};
+use crate::record::{NodeId, Query, Record};
+use crate::testing::store_contract::world::{A, B, Draft, World, bury};
+use crate::time::{Clock, When};
+
+impl World {
+    pub(super) async fn push_all(&self, drafts: &[Draft]) -> Vec<Pushed> {
+        let events = drafts.iter().map(|draft| draft.0.clone()).collect();
+        match self.op(StoreOp::Push(events)).await {
+            Reply::Pushed(pushed) => pushed,
+            other => panic!("a push answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn push(&self, draft: &Draft) -> PushVerdict {
+        self.push_all(std::slice::from_ref(draft)).await[0].verdict
+    }
+
+    /// Pushes a new event, and answers its id.
+    pub(super) async fn add(&self, draft: Draft) -> EventId {
+        assert_eq!(self.push(&draft).await, PushVerdict::Accepted);
+        draft.id()
+    }
+
+    pub(super) async fn move_due(&self) -> usize {
+        match self.op(StoreOp::MoveDue { limit: BATCH_MAX }).await {
+            Reply::Moved { moved, .. } => moved,
+            other => panic!("move due answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn fetch_by(&self, fetch: &Fetch) -> Vec<Delivery> {
+        match self.op(StoreOp::Fetch(fetch.clone())).await {
+            Reply::Fetched { deliveries, .. } => deliveries,
+            other => panic!("a fetch answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn fetch(&self, node: NodeId) -> Vec<Delivery> {
+        self.fetch_by(&self.fetching(node, BATCH_MAX)).await
+    }
+
+    /// Moves and fetches, and answers the only event that there is.
+    pub(super) async fn take(&self, node: NodeId) -> Delivery {
+        self.move_due().await;
+        let mut deliveries = self.fetch(node).await;
+        assert_eq!(deliveries.len(), 1, "one event is there to be had");
+        deliveries.remove(0)
+    }
+
+    pub(super) fn ended(&self, delivery: &Delivery, verdict: Verdict) -> Settlement {
+        Settlement {
+            id: delivery.id,
+            request: delivery.request,
+            verdict,
+            started_us: self.clock.wall_us(),
+            fetched_us: self.clock.wall_us(),
+        }
+    }
+
+    pub(super) async fn settle_all(&self, node: NodeId, settlements: Vec<Settlement>) -> Vec<bool> {
+        match self.op(StoreOp::Settle { node, settlements }).await {
+            Reply::Settled(settled) => settled,
+            other => panic!("a settle answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn settle(&self, node: NodeId, of: &Delivery, verdict: Verdict) -> bool {
+        self.settle_all(node, vec![self.ended(of, verdict)]).await[0]
+    }
+
+    pub(super) async fn heartbeat(&self, node: NodeId) -> bool {
+        match self.op(StoreOp::Heartbeat { node }).await {
+            Reply::Kept(kept) => kept,
+            other => panic!("a heartbeat answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn extend(&self, node: NodeId, of: &Delivery, hold: Duration) -> bool {
+        let leases = vec![(of.id, of.request)];
+        match self.op(StoreOp::Extend { node, leases, hold }).await {
+            Reply::Extended(extended) => extended[0],
+            other => panic!("extend answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn reap(&self, silent: Vec<(NodeId, u64)>, limit: usize) -> Reaped {
+        match self.op(StoreOp::Reap { silent, limit }).await {
+            Reply::Reaped(reaped) => reaped,
+            other => panic!("a reap answered {other:?}"),
+        }
+    }
+
+    /// What a reaper sees: who holds something, and at which heartbeat.
+    pub(super) async fn holders(&self) -> Vec<(NodeId, u64)> {
+        self.reap(Vec::new(), 0).await.holders
+    }
+
+    /// Takes back all that `node` holds.
+    pub(super) async fn reap_node(&self, node: NodeId) -> Reaped {
+        let holders = self.holders().await;
+        let silent = holders.into_iter().filter(|(holder, _)| *holder == node);
+        self.reap(silent.collect(), BATCH_MAX).await
+    }
+
+    pub(super) async fn cancel(&self, id: EventId) -> Cancelled {
+        match self.op(StoreOp::Cancel { id }).await {
+            Reply::Cancelled(cancelled) => cancelled,
+            other => panic!("a cancel answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn reschedule(&self, id: EventId, when: impl Into<When>) -> Changed {
+        let when = when.into();
+        match self.op(StoreOp::Reschedule { id, when }).await {
+            Reply::Rescheduled(changed) => changed,
+            other => panic!("reschedule answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn update(&self, id: EventId, payload: &str) -> Changed {
+        let payload = Payload::from(payload.as_bytes());
+        match self.op(StoreOp::Update { id, payload }).await {
+            Reply::Updated(changed) => changed,
+            other => panic!("update answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn revive(&self, ids: &[EventId]) -> usize {
+        match self.op(StoreOp::Revive { ids: ids.to_vec() }).await {
+            Reply::Counted(counted) => counted,
+            other => panic!("revive answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn drop_dead(&self, ids: &[EventId]) -> usize {
+        match self.op(StoreOp::Drop { ids: ids.to_vec() }).await {
+            Reply::Counted(counted) => counted,
+            other => panic!("drop answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn get(&self, id: EventId) -> Option<Snapshot> {
+        match self.op(StoreOp::Get { id }).await {
+            Reply::Found(found) => found,
+            other => panic!("get answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn state(&self, id: EventId) -> Option<State> {
+        self.get(id).await.map(|found| found.state)
+    }
+
+    pub(super) async fn peek(
+        &self,
+        state: State,
+        after: Option<EventId>,
+        limit: usize,
+    ) -> Vec<EventId> {
+        let op = StoreOp::Peek {
+            state,
+            after,
+            limit,
+        };
+        match self.op(op).await {
+            Reply::Peeked(peeked) => {
+                assert!(peeked.iter().all(|found| found.state == state));
+                peeked.into_iter().map(|found| found.id).collect()
+            }
+            other => panic!("peek answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn stats(&self) -> Stats {
+        match self.op(StoreOp::Stats).await {
+            Reply::Stats(stats) => stats,
+            other => panic!("stats answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn forecast(&self, within: &[Duration]) -> Vec<usize> {
+        let within = within.to_vec();
+        match self.op(StoreOp::Forecast { within }).await {
+            Reply::Forecast(forecast) => forecast,
+            other => panic!("forecast answered {other:?}"),
+        }
+    }
+
+    /// The records of an event, in the order in which they were written.
+    pub(super) async fn records(&self, id: EventId) -> Vec<Record> {
+        let query = Query {
+            id: Some(id),
+            limit: Some(Query::LIMIT_MAX),
+            ..Query::default()
+        };
+        let page = self.store().records(query).await;
+        page.expect("records can be read").items
+    }
+
+    /// The one record of an event that has one.
+    pub(super) async fn record(&self, id: EventId) -> Record {
+        let mut records = self.records(id).await;
+        assert_eq!(records.len(), 1, "{records:?}");
+        records.remove(0)
+    }
+
+    /// An event of which `node` lost a lease: ready again, one attempt used up.
+    pub(super) async fn haunted(&self, draft: Draft) -> EventId {
+        let id = self.add(draft).await;
+        let held = self.fetch(B).await;
+        assert!(held.iter().any(|delivery| delivery.id == id));
+        self.reap_node(B).await;
+        id
+    }
+
+    /// An event that is dead, by one record.
+    pub(super) async fn dead(&self, draft: Draft) -> EventId {
+        let id = self.add(draft).await;
+        let delivery = self.take(A).await;
+        assert!(self.settle(A, &delivery, bury()).await);
+        id
+    }
+}

@@ -1,0 +1,88 @@
+//! Dead letters: kept, listed, revived, dropped.
+
+use crate::core::op::{Cancelled, Changed, PushVerdict, Verdict};
+use crate::event::State;
+use crate::record::{NodeId, Outcome};
+use crate::testing::store_contract::harness::StoreHarness;
+use crate::testing::store_contract::world::{A, World, retry, secs};
+
+pub async fn a_dead_letter_is_kept_whole_and_is_not_started(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let draft = world
+        .event()
+        .with(|envelope| envelope.key = Some("k".into()));
+    let id = world.dead(draft.clone()).await;
+    world.advance(secs(86_400));
+    assert_eq!(world.move_due().await, 0);
+    assert_eq!(world.fetch(A).await, []);
+    world.reap(Vec::new(), 100).await;
+    let found = world.get(id).await.expect("it is kept");
+    assert_eq!(found.state, State::Dead);
+    assert_eq!(found.body.as_deref(), Some(&*draft.0.envelope));
+    assert_eq!(world.peek(State::Dead, None, 10).await, [id]);
+    assert_eq!(world.stats().await.dead, 1);
+}
+
+pub async fn a_revived_event_is_ready_and_has_all_its_attempts(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let id = world.dead(world.event().attempts(2)).await;
+    world.advance(secs(60));
+    assert_eq!(world.revive(&[id]).await, 1);
+    assert_eq!(world.state(id).await, Some(State::Ready));
+    for attempt in [1, 2] {
+        let delivery = world.take(A).await;
+        assert_eq!((delivery.attempt, delivery.due), (attempt, world.now()));
+        assert!(world.settle(A, &delivery, retry(secs(0))).await);
+    }
+    assert_eq!(world.state(id).await, Some(State::Dead));
+    assert_eq!(world.records(id).await.len(), 3, "a revive is no attempt");
+}
+
+pub async fn a_revived_event_that_was_haunted_still_is(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let id = world.add(world.event().attempts(1)).await;
+    world.take(A).await;
+    world.reap_node(A).await;
+    assert_eq!(world.revive(&[id]).await, 1);
+    assert_eq!(world.cancel(id).await, Cancelled::CancelledAfterAttempt);
+}
+
+pub async fn a_dropped_event_is_gone_with_a_record(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let draft = world.event();
+    let id = world.dead(draft.clone()).await;
+    assert_eq!(world.drop_dead(&[id]).await, 1);
+    let found = world.get(id).await.expect("its id is remembered");
+    assert_eq!((found.state, found.body), (State::Cancelled, None));
+    let records = world.records(id).await;
+    let last = records.last().expect("a drop leaves a record");
+    assert_eq!((last.outcome, last.attempt), (Outcome::Discarded, 0));
+    assert_eq!(last.node, NodeId::default());
+    assert_eq!(world.push(&draft).await, PushVerdict::Duplicate(id));
+    assert_eq!(world.drop_dead(&[id]).await, 0, "only once");
+    assert_eq!(world.stats().await.dead, 0);
+}
+
+pub async fn what_is_not_dead_is_neither_revived_nor_dropped(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let scheduled = world.add(world.event().when(secs(5))).await;
+    let leased = world.add(world.event()).await;
+    let delivery = world.take(A).await;
+    let ready = world.add(world.event()).await;
+    let ids = [scheduled, leased, ready, world.event().id()];
+    assert_eq!(world.revive(&ids).await, 0);
+    assert_eq!(world.drop_dead(&ids).await, 0);
+    assert_eq!(world.state(scheduled).await, Some(State::Scheduled));
+    assert_eq!(world.state(ready).await, Some(State::Ready));
+    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+}
+
+pub async fn a_dead_letter_can_be_mended_and_revived(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let id = world.dead(world.event()).await;
+    let changed = world.update(id, "mended").await;
+    assert!(matches!(changed, Changed::Changed(_)), "{changed:?}");
+    assert_eq!(world.state(id).await, Some(State::Dead));
+    assert_eq!(world.revive(&[id]).await, 1);
+    assert_eq!(world.take(A).await.body.payload.as_bytes(), b"mended");
+}

@@ -1,0 +1,216 @@
+//! Looking, and being told: get, peek, stats, forecast, and the watcher.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::core::op::{Stats, StoreOp, Verdict};
+use crate::error::ErrorKind;
+use crate::event::{BucketKey, State};
+use crate::store::Watcher;
+use crate::testing::store_contract::harness::StoreHarness;
+use crate::testing::store_contract::world::{A, World, bury, ms, retry, secs};
+
+pub async fn get_tells_where_an_event_stands(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let draft = world.event();
+    let id = world.add(draft.clone()).await;
+    let delivery = world.take(A).await;
+    let found = world.get(id).await.expect("it is leased");
+    assert_eq!(
+        (found.state, found.holder, found.tries),
+        (State::Leased, Some(A), 0)
+    );
+    assert_eq!(found.body.as_deref(), Some(&*draft.0.envelope));
+    assert!(world.settle(A, &delivery, retry(secs(5))).await);
+    let found = world.get(id).await.expect("it waits");
+    assert_eq!(
+        (found.state, found.holder, found.tries),
+        (State::Scheduled, None, 1)
+    );
+    world.cancel(id).await;
+    let found = world.get(id).await.expect("it is remembered");
+    assert_eq!((found.state, found.body), (State::Cancelled, None));
+}
+
+pub async fn peek_reads_one_state_by_id_and_by_page(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    for verdict in [Verdict::Ack, bury(), Verdict::Expire] {
+        for _ in 0..3 {
+            world.add(world.event()).await;
+            let delivery = world.take(A).await;
+            assert!(world.settle(A, &delivery, verdict.clone()).await);
+        }
+    }
+    for _ in 0..3 {
+        let id = world.add(world.event()).await;
+        world.cancel(id).await;
+    }
+    for _ in 0..3 {
+        world.add(world.event()).await;
+    }
+    assert_eq!(world.fetch(A).await.len(), 3);
+    for delay in [0, 0, 0, 30, 20, 10] {
+        world.add(world.event().when(secs(delay))).await;
+    }
+    let drafts: Vec<_> = (0..40).map(|_| world.event().when(secs(99))).collect();
+    for state in State::ALL {
+        let all = world.peek(state, None, 100).await;
+        assert_eq!(all.len(), 3, "{state}");
+        assert!(all.is_sorted(), "{state}");
+        assert_eq!(world.peek(state, None, 2).await, all[..2], "{state}");
+        assert_eq!(
+            world.peek(state, Some(all[1]), 2).await,
+            all[2..],
+            "{state}"
+        );
+        assert_eq!(world.peek(state, Some(all[2]), 2).await, [], "{state}");
+    }
+    // The same where the states are few among many.
+    world.push_all(&drafts).await;
+    for state in [State::Ready, State::Leased] {
+        let all = world.peek(state, None, 100).await;
+        assert_eq!(all.len(), 3, "{state}");
+        assert_eq!(
+            world.peek(state, Some(all[0]), 1).await,
+            all[1..2],
+            "{state}"
+        );
+    }
+}
+
+pub async fn stats_count_every_event_once(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    assert_eq!(world.stats().await, Stats::default());
+    world.dead(world.event()).await;
+    world.add(world.event()).await;
+    world.take(A).await;
+    for delay in [0, 0, 5, 6, 7] {
+        world.add(world.event().when(secs(delay))).await;
+    }
+    let cancelled = world.add(world.event()).await;
+    world.cancel(cancelled).await;
+    let expected = Stats {
+        scheduled: 3,
+        ready: 2,
+        leased: 1,
+        dead: 1,
+    };
+    assert_eq!(world.stats().await, expected);
+}
+
+pub async fn the_forecast_counts_what_falls_due_within_each_span(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    for delay in [1_000, 2_000, 59_999, 60_000, 60_001, 3_600_000, 90_000_000] {
+        world.add(world.event().when(ms(delay))).await;
+    }
+    world.add(world.event()).await;
+    let spans = [secs(0), secs(60), secs(300), secs(3_600), Duration::MAX];
+    assert_eq!(world.forecast(&spans).await, [0, 4, 5, 6, 7]);
+    world.advance(secs(2));
+    assert_eq!(
+        world.forecast(&spans[..2]).await,
+        [2, 5],
+        "what is due and not moved counts"
+    );
+    world.move_due().await;
+    assert_eq!(world.forecast(&spans[..2]).await, [0, 3]);
+}
+
+pub async fn a_list_beyond_the_bound_is_refused(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    world.add(world.event()).await;
+    let delivery = world.take(A).await;
+    let settlement = world.ended(&delivery, Verdict::Ack);
+    for op in [
+        StoreOp::Settle {
+            node: A,
+            settlements: vec![settlement; 1_001],
+        },
+        StoreOp::Extend {
+            node: A,
+            leases: vec![(delivery.id, delivery.request); 1_001],
+            hold: secs(1),
+        },
+        StoreOp::Reap {
+            silent: vec![(A, 1); 1_001],
+            limit: 1,
+        },
+        StoreOp::Revive {
+            ids: vec![delivery.id; 1_001],
+        },
+        StoreOp::Drop {
+            ids: vec![delivery.id; 1_001],
+        },
+        StoreOp::Forecast {
+            within: vec![secs(1); 1_001],
+        },
+    ] {
+        let error = world.try_op(op).await.expect_err("too long");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+    assert!(
+        world.settle(A, &delivery, Verdict::Ack).await,
+        "nothing was changed"
+    );
+}
+
+#[derive(Default)]
+struct Told(AtomicUsize);
+
+impl Watcher for Told {
+    fn earlier(&self, bucket: &BucketKey) {
+        assert_eq!(bucket.bucket.0, 3);
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Told {
+    /// Whether it was told since it was asked last.
+    fn take(&self) -> bool {
+        self.0.swap(0, Ordering::SeqCst) > 0
+    }
+}
+
+pub async fn a_watcher_is_told_of_work_that_comes_sooner(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let told = Arc::new(Told::default());
+    world.store().watch(Arc::clone(&told) as Arc<dyn Watcher>);
+    let first = world.add(world.event().when(secs(60))).await;
+    assert!(told.take(), "the first due time");
+    world.add(world.event().when(secs(30))).await;
+    assert!(told.take(), "an earlier one");
+    world.reschedule(first, secs(10)).await;
+    assert!(told.take(), "an earlier one by hand");
+    world.add(world.event()).await;
+    assert!(told.take(), "ready where nothing was");
+    let delivery = world.take(A).await;
+    told.take();
+    assert!(world.settle(A, &delivery, Verdict::Release).await);
+    assert!(told.take(), "ready again by release");
+    let delivery = world.take(A).await;
+    assert!(world.settle(A, &delivery, retry(secs(5))).await);
+    assert!(told.take(), "a retry that is due sooner");
+    world.advance(secs(5));
+    world.take(A).await;
+    told.take();
+    world.reap_node(A).await;
+    assert!(told.take(), "ready again by reap");
+}
+
+pub async fn a_watcher_is_left_alone_otherwise(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let told = Arc::new(Told::default());
+    world.store().watch(Arc::clone(&told) as Arc<dyn Watcher>);
+    let first = world.add(world.event().when(secs(10))).await;
+    assert!(told.take());
+    world.add(world.event().when(secs(20))).await;
+    assert!(!told.take(), "a later one");
+    world.reschedule(first, secs(15)).await;
+    world.stats().await;
+    world.cancel(first).await;
+    assert!(!told.take(), "nothing came sooner");
+    world.advance(secs(20));
+    world.move_due().await;
+    assert!(!told.take(), "the mover knows what it did");
+}

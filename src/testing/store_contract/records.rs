@@ -1,0 +1,135 @@
+//! Records: one for each attempt and each end, complete, in order.
+
+use crate::core::op::{Settlement, Verdict};
+use crate::record::{Cause, ERROR_BYTES_MAX, Outcome, Query, Record, Stages};
+use crate::testing::store_contract::harness::StoreHarness;
+use crate::testing::store_contract::world::{A, B, World, bury, failed, ms, retry, secs};
+use crate::time::Clock;
+
+pub async fn a_record_tells_everything_about_its_attempt(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let draft = world.event().when(ms(10));
+    let id = world
+        .add(draft.with(|envelope| envelope.key = Some("order:7".into())))
+        .await;
+    world.advance(ms(12));
+    world.move_due().await;
+    let moved_us = world.clock.wall_us();
+    world.advance(ms(3));
+    let delivery = world.fetch(A).await.remove(0);
+    let fetched_us = world.clock.wall_us();
+    let failing = failed("no such order");
+    let settlement = Settlement {
+        id,
+        request: delivery.request,
+        verdict: Verdict::Retry(secs(1), failing),
+        started_us: fetched_us + 2_000,
+        fetched_us,
+    };
+    world.advance(ms(9));
+    assert_eq!(world.settle_all(A, vec![settlement]).await, [true]);
+    let expected = Record {
+        id,
+        queue: world.bucket.queue.clone(),
+        key: Some("order:7".into()),
+        attempt: 1,
+        outcome: Outcome::Retried,
+        cause: Some(Cause::Failed),
+        due: delivery.due,
+        stages: Stages {
+            moved_us,
+            fetched_us,
+            started_us: fetched_us + 2_000,
+            finished_us: world.clock.wall_us(),
+        },
+        node: A,
+        error: Some("no such order".into()),
+    };
+    assert_eq!(world.record(id).await, expected);
+}
+
+pub async fn a_long_error_is_cut(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let id = world.add(world.event()).await;
+    let delivery = world.take(A).await;
+    let long = "ä".repeat(ERROR_BYTES_MAX);
+    assert!(
+        world
+            .settle(A, &delivery, Verdict::Discard(Some(long)))
+            .await
+    );
+    let error = world.record(id).await.error.expect("it is kept");
+    assert_eq!(error.len(), ERROR_BYTES_MAX);
+}
+
+pub async fn records_are_read_in_their_order_and_by_page(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(world.add(world.event()).await);
+        let delivery = world.take(A).await;
+        assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    }
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let query = Query {
+            queue: Some(world.bucket.queue.clone()),
+            outcome: Some(Outcome::Acked),
+            after,
+            limit: Some(2),
+            ..Query::default()
+        };
+        let page = world
+            .store()
+            .records(query)
+            .await
+            .expect("they can be read");
+        assert!(page.items.len() <= 2);
+        seen.extend(page.items.into_iter().map(|record| record.id));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, ids);
+}
+
+pub async fn every_lease_that_ends_leaves_one_record(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let id = world.add(world.event().attempts(9)).await;
+    for verdict in [retry(secs(0)), Verdict::Snooze(secs(0)), retry(secs(0))] {
+        let delivery = world.take(A).await;
+        assert!(world.settle(A, &delivery, verdict).await);
+        world.take(B).await;
+        world.reap_node(B).await;
+        // B is told before it gets more.
+        let told = world.fetching(B, 1);
+        assert!(
+            world
+                .try_op(crate::core::op::StoreOp::Fetch(told))
+                .await
+                .is_err()
+        );
+    }
+    let delivery = world.take(A).await;
+    assert!(world.settle(A, &delivery, bury()).await);
+    let records = world.records(id).await;
+    let told: Vec<_> = records
+        .iter()
+        .map(|record| (record.attempt, record.outcome))
+        .collect();
+    let (retried, lost) = (Outcome::Retried, Outcome::LeaseLost);
+    let snoozed = Outcome::Snoozed;
+    assert_eq!(
+        told,
+        [
+            (1, retried),
+            (2, lost),
+            (3, snoozed),
+            (3, lost),
+            (4, retried),
+            (5, lost),
+            (6, Outcome::Buried)
+        ]
+    );
+}

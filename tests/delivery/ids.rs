@@ -1,0 +1,168 @@
+//! Promise 10: a pushed id is a promise; and what unique keys and keys promise.
+
+use std::sync::Arc;
+
+use duly::prelude::*;
+use duly::store::MemoryStore;
+use duly::testing::{Probe, TestBus, VirtualClock};
+
+use crate::world::{ORDERS, World, ms, secs};
+
+over_every_store! {
+    the_same_id_twice_changes_nothing,
+    the_same_id_is_known_after_its_event_is_over,
+    the_same_id_with_another_payload_is_a_conflict,
+    a_unique_event_keeps_the_second_one_out,
+    a_unique_event_gives_way_when_asked_to_and_still_waiting,
+    a_unique_key_is_free_when_its_event_is_over,
+    a_replaced_event_whose_handler_runs_is_left_alone,
+}
+
+async fn the_same_id_twice_changes_nothing(world: World) {
+    let probe = Probe::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let id = queue.new_id();
+    let push = |delay| queue.event(7_u64).id(id).after(delay).send();
+    let first = push(secs(10)).await.unwrap();
+    let second = push(secs(1)).await.unwrap();
+
+    assert!(first.is_accepted());
+    assert!(second.is_duplicate());
+    assert_eq!((second.id(), second.due()), (id, first.due()));
+    bus.advance(secs(60)).await;
+    assert_eq!(probe.times(), [secs(10)]);
+}
+
+async fn the_same_id_is_known_after_its_event_is_over(world: World) {
+    let probe = Probe::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let id = queue.new_id();
+    queue.event(7_u64).id(id).send().await.unwrap();
+    bus.advance(secs(1)).await;
+
+    let again = queue.event(7).id(id).send().await.unwrap();
+    assert!(again.is_duplicate());
+    bus.shutdown(secs(1)).await.unwrap();
+    let world = world.restart();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let after_restart = queue.event(7).id(id).send().await.unwrap();
+    assert!(after_restart.is_duplicate());
+    bus.advance(secs(60)).await;
+    assert_eq!(probe.attempts(), [(id, 1)]);
+}
+
+async fn the_same_id_with_another_payload_is_a_conflict(world: World) {
+    let probe = Probe::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let id = queue.new_id();
+    let push = |payload: u64| queue.event(payload).id(id).after(secs(1)).send();
+    push(7).await.unwrap();
+    let waiting = push(8).await.unwrap_err();
+    bus.advance(secs(2)).await;
+    let over = push(8).await.unwrap_err();
+
+    assert_eq!(waiting.kind(), ErrorKind::Conflict);
+    assert_eq!(over.kind(), ErrorKind::Conflict);
+    assert_eq!(probe.payloads(), [7]);
+}
+
+async fn a_unique_event_keeps_the_second_one_out(world: World) {
+    let probe = Probe::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let push = |number, delay| {
+        let event = queue.event(number).after(delay);
+        event.unique("close:8", Unique::Keep).send()
+    };
+    let first = push(1_u64, secs(10)).await.unwrap();
+    let second = push(2, secs(5)).await.unwrap();
+
+    assert!(second.is_duplicate());
+    assert_eq!(second.id(), first.id());
+    bus.advance(secs(60)).await;
+    assert_eq!(probe.payloads(), [1]);
+}
+
+async fn a_unique_event_gives_way_when_asked_to_and_still_waiting(world: World) {
+    let probe = Probe::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let push = |number, delay| {
+        let event = queue.event(number).after(delay);
+        event.unique("close:8", Unique::Replace).send()
+    };
+    let first = push(1_u64, secs(10)).await.unwrap();
+    let second = push(2, secs(5)).await.unwrap();
+
+    assert_eq!(second.replaced(), Some(first.id()));
+    bus.advance(secs(60)).await;
+    assert_eq!(probe.payloads(), [2]);
+    let outcomes = bus.outcomes(first.id()).await.unwrap();
+    assert_eq!(outcomes, [Outcome::Cancelled]);
+}
+
+async fn a_unique_key_is_free_when_its_event_is_over(world: World) {
+    let probe = Probe::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    for _ in 0..3 {
+        let event = queue.event(1_u64).unique("close:8", Unique::Keep);
+        assert!(event.send().await.unwrap().is_accepted());
+        bus.advance(secs(1)).await;
+    }
+    assert_eq!(probe.count(), 3);
+}
+
+async fn a_replaced_event_whose_handler_runs_is_left_alone(world: World) {
+    let probe = Probe::taking(secs(5));
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let push = |number| {
+        queue
+            .event(number)
+            .unique("close:8", Unique::Replace)
+            .send()
+    };
+    push(1_u64).await.unwrap();
+    bus.advance(secs(1)).await;
+    let second = push(2).await.unwrap();
+
+    assert!(second.is_accepted());
+    assert_eq!(second.replaced(), None);
+    bus.advance(secs(60)).await;
+    assert_eq!(probe.payloads(), [1, 2]);
+    assert_eq!(bus.records().page().await.unwrap().items.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_older_than_all_that_is_remembered_is_refused() {
+    let clock = Arc::new(VirtualClock::new());
+    let store = MemoryStore::with_clock(Arc::clone(&clock) as _).with_memory(2, 100);
+    let probe = Probe::<u64>::new();
+    let builder = Bus::builder().only_registered().store(store);
+    let builder = builder.register_as(ORDERS.buckets(1), probe.clone());
+    let bus = TestBus::start_on(clock, builder).await.unwrap();
+    let queue = bus.queue_named::<u64>("orders").unwrap();
+    let old = queue.new_id();
+    queue.event(0).id(old).send().await.unwrap();
+    for number in 1..10 {
+        bus.advance(ms(5)).await;
+        queue.push_now(number).await.unwrap();
+    }
+    bus.advance(secs(1)).await;
+
+    let error = queue.event(0).id(old).send().await.unwrap_err();
+
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.to_string().contains("older than"), "{error}");
+    assert_eq!(probe.count(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_one_key_share_a_bucket() {
+    let world = World::memory();
+    let (_bus, queue) = world.push_only("orders").await;
+    let mut buckets = Vec::new();
+    for number in 0..20_u64 {
+        let event = queue.event(number).after(secs(1)).key("order:8");
+        buckets.push(event.send().await.unwrap().id().bucket());
+    }
+    buckets.dedup();
+    assert_eq!(buckets.len(), 1);
+}

@@ -1,0 +1,96 @@
+//! What becomes of an event whose time has passed: expiry and lateness, as its pusher asked.
+
+use duly::prelude::*;
+use duly::record::Cause;
+use duly::testing::Probe;
+
+use crate::world::{ORDERS, World, ms, secs};
+
+over_every_store! {
+    an_expired_event_never_starts_and_is_on_record,
+    an_event_expires_also_in_the_ring,
+    a_late_event_is_delivered_unless_asked_otherwise,
+    a_late_event_expires_where_asked,
+    a_late_event_is_buried_where_asked,
+}
+
+/// A bus whose one worker is busy for the first minute.
+async fn busy(world: &World) -> (duly::testing::TestBus, Queue<u64>, Probe<u64>) {
+    let probe = Probe::running(|event: Event<u64>, _cx| async move {
+        tokio::time::sleep(secs(event.payload)).await;
+        Ok(())
+    });
+    let orders = ORDERS.workers(1).timeout(secs(3_600));
+    let (bus, queue) = world.serve(orders, &probe).await;
+    queue.push_now(60).await.unwrap();
+    bus.settle().await;
+    (bus, queue, probe)
+}
+
+async fn an_expired_event_never_starts_and_is_on_record(world: World) {
+    let (bus, queue) = world.push_only("orders").await;
+    let event = queue.event(1_u64).after(secs(10)).expires_after(secs(60));
+    let id = event.send().await.unwrap().id();
+    let alive = queue.event(2).expires_after(secs(600)).send();
+    let alive = alive.await.unwrap().id();
+    bus.advance(secs(120)).await;
+    bus.shutdown(secs(1)).await.unwrap();
+
+    let world = world.restart();
+    let probe = Probe::<u64>::new();
+    let (bus, _queue) = world.serve(ORDERS, &probe).await;
+    bus.advance(secs(60)).await;
+    assert_eq!(probe.attempts(), [(alive, 1)]);
+    assert_eq!(bus.outcomes(id).await.unwrap(), [Outcome::Expired]);
+}
+
+async fn an_event_expires_also_in_the_ring(world: World) {
+    let (bus, queue, probe) = busy(&world).await;
+    let event = queue.event(0).expires_after(secs(30)).send();
+    let id = event.await.unwrap().id();
+    bus.advance(secs(120)).await;
+    assert_eq!(probe.count(), 1);
+    assert_eq!(bus.outcomes(id).await.unwrap(), [Outcome::Expired]);
+}
+
+async fn a_late_event_is_delivered_unless_asked_otherwise(world: World) {
+    let (bus, queue, probe) = busy(&world).await;
+    queue.push(0, secs(1)).await.unwrap();
+    bus.advance(secs(120)).await;
+    assert_eq!(probe.times(), [secs(0), secs(60)]);
+}
+
+async fn a_late_event_expires_where_asked(world: World) {
+    let (bus, queue) = world.push_only("orders").await;
+    let late = |late| queue.event(0_u64).late(late).send();
+    let gone = late(Late::Expire(secs(5))).await.unwrap().id();
+    let here = late(Late::Expire(secs(50))).await.unwrap().id();
+    bus.advance(secs(20)).await;
+    bus.shutdown(secs(1)).await.unwrap();
+
+    let world = world.restart();
+    let probe = Probe::<u64>::new();
+    let (bus, _queue) = world.serve(ORDERS, &probe).await;
+    bus.advance(ms(1)).await;
+    assert_eq!(probe.attempts(), [(here, 1)]);
+    assert_eq!(bus.outcomes(gone).await.unwrap(), [Outcome::Expired]);
+}
+
+async fn a_late_event_is_buried_where_asked(world: World) {
+    let (bus, queue) = world.push_only("orders").await;
+    let event = queue.event(0_u64).late(Late::Bury(secs(5))).send();
+    let id = event.await.unwrap().id();
+    bus.advance(secs(20)).await;
+    bus.shutdown(secs(1)).await.unwrap();
+
+    let world = world.restart();
+    let probe = Probe::<u64>::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    bus.advance(secs(1)).await;
+    assert_eq!(probe.count(), 0);
+    let history = bus.history(id).await.unwrap();
+    assert_eq!(history[0].outcome, Outcome::Buried);
+    assert_eq!(history[0].cause, Some(Cause::TooLate));
+    let dead = queue.dead_letters(None, 10).await.unwrap();
+    assert_eq!(dead.items[0].id, id);
+}

@@ -1,0 +1,26 @@
+//! What the bus promises, promise by promise, over every store and on virtual time.
+//!
+//! `src/docs/delivery.md` says for each promise which file of this folder holds it.
+
+#[macro_use]
+mod world;
+
+mod accepted;
+mod apart;
+mod call;
+mod cancel;
+mod dead_letter;
+mod doubt;
+mod full;
+mod handlers;
+mod ids;
+mod kit;
+mod late;
+mod lease;
+mod publish;
+mod punctual;
+mod records;
+mod retry;
+mod shutdown;
+mod start;
+mod workers;

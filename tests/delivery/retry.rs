@@ -1,0 +1,195 @@
+//! Promise 4: attempts are bounded and counted.
+
+use std::time::Duration;
+
+use duly::prelude::*;
+use duly::record::Cause;
+use duly::testing::Probe;
+
+use crate::world::{ORDERS, World, ms, secs};
+
+over_every_store! {
+    a_failed_attempt_is_due_again_after_its_backoff,
+    a_failure_a_timeout_and_a_panic_each_use_an_attempt,
+    after_the_last_attempt_comes_no_other,
+    a_permanent_failure_is_dead_at_once,
+    a_payload_that_does_not_decode_is_dead_at_once_and_never_seen,
+    a_discarded_event_is_over_without_a_dead_letter,
+    a_snooze_uses_no_attempt,
+    retry_after_overrules_the_backoff,
+    an_event_may_have_attempts_of_its_own,
+    attempts_outside_their_bounds_are_refused,
+    attempts_survive_a_restart,
+    a_time_out_drops_the_handler_where_it_waits,
+}
+
+const TWICE: RetryPolicy = RetryPolicy::exponential(secs(1), secs(60));
+
+async fn a_failed_attempt_is_due_again_after_its_backoff(world: World) {
+    let probe = Probe::<u64>::answering(|event, _cx| match event.attempt() {
+        1..=4 => Err(Failure::retry("not yet")),
+        _ => Ok(()),
+    });
+    let (bus, queue) = world.serve(ORDERS.backoff(TWICE), &probe).await;
+    let id = queue.push(1, secs(5)).await.unwrap().id();
+
+    bus.advance(secs(3_600)).await;
+
+    assert_eq!(probe.times(), [5, 6, 8, 12, 20].map(secs));
+    assert_eq!(probe.attempts(), [1, 2, 3, 4, 5].map(|n| (id, n)));
+    assert_eq!(bus.starts(id).await.unwrap(), probe.times());
+}
+
+/// What a handler does, and what its record says then.
+const MISDEEDS: [(u64, Cause); 3] = [
+    (0, Cause::Failed),
+    (1, Cause::TimedOut),
+    (2, Cause::Panicked),
+];
+
+async fn a_failure_a_timeout_and_a_panic_each_use_an_attempt(world: World) {
+    let probe = Probe::running(|event: Event<u64>, _cx| async move {
+        match event.payload {
+            0 => Err(Failure::retry("words")),
+            1 => std::future::pending().await,
+            _ => panic!("words"),
+        }
+    });
+    let orders = ORDERS.attempts(3).timeout(secs(10));
+    let (bus, queue) = world.serve(orders, &probe).await;
+    for (misdeed, cause) in MISDEEDS {
+        let before = probe.count();
+        let id = queue.push_now(misdeed).await.unwrap().id();
+        bus.advance(secs(600)).await;
+
+        assert_eq!(probe.count() - before, 3, "{cause}");
+        let history = bus.history(id).await.unwrap();
+        let ends = [Outcome::Retried, Outcome::Retried, Outcome::Buried];
+        for (number, (record, end)) in (1..).zip(history.iter().zip(ends)) {
+            assert_eq!((record.attempt, record.outcome), (number, end), "{cause}");
+            assert_eq!(record.cause, Some(cause));
+            assert_eq!(record.error.is_some(), cause != Cause::TimedOut);
+        }
+        assert_eq!(history.len(), 3, "{cause}");
+    }
+    assert_eq!(bus.stats("orders").await.unwrap().dead, 3);
+}
+
+async fn after_the_last_attempt_comes_no_other(world: World) {
+    let probe = Probe::<u64>::answering(|_event, _cx| Err(Failure::retry("never")));
+    let (bus, queue) = world.serve(ORDERS.attempts(5), &probe).await;
+    queue.push_now(1).await.unwrap();
+    bus.advance(secs(86_400)).await;
+    assert_eq!(probe.times(), [0, 1, 2, 3, 4].map(secs));
+}
+
+async fn a_permanent_failure_is_dead_at_once(world: World) {
+    let probe = Probe::<u64>::answering(|_event, _cx| Err(Failure::permanent("no such order")));
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let id = queue.push_now(1).await.unwrap().id();
+    bus.advance(secs(3_600)).await;
+    assert_eq!(probe.count(), 1);
+    let history = bus.history(id).await.unwrap();
+    assert_eq!(history[0].outcome, Outcome::Buried);
+    assert_eq!(history[0].error.as_deref(), Some("no such order"));
+}
+
+async fn a_payload_that_does_not_decode_is_dead_at_once_and_never_seen(world: World) {
+    let probe = Probe::<u64>::new();
+    let (bus, _queue) = world.serve(ORDERS, &probe).await;
+    let wrong = bus.queue_named::<String>("orders").unwrap();
+    let id = wrong.push_now("seven".to_owned()).await.unwrap().id();
+    bus.advance(secs(3_600)).await;
+
+    assert_eq!(probe.count(), 0);
+    let history = bus.history(id).await.unwrap();
+    assert_eq!(history.len(), 1);
+    assert_eq!(history[0].outcome, Outcome::Buried);
+    assert_eq!(history[0].cause, Some(Cause::Undecodable));
+    let words = history[0].error.as_deref().unwrap();
+    assert!(words.contains("does not decode"), "{words}");
+}
+
+async fn a_discarded_event_is_over_without_a_dead_letter(world: World) {
+    let probe = Probe::<u64>::answering(|_event, _cx| Err(Failure::discard("was paid")));
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let id = queue.push_now(1).await.unwrap().id();
+    bus.advance(secs(3_600)).await;
+    assert_eq!(probe.count(), 1);
+    let history = bus.history(id).await.unwrap();
+    assert_eq!(history[0].outcome, Outcome::Discarded);
+    assert_eq!(history[0].error.as_deref(), Some("was paid"));
+    assert_eq!(bus.stats("orders").await.unwrap().dead, 0);
+}
+
+async fn a_snooze_uses_no_attempt(world: World) {
+    let probe = Probe::<u64>::answering(|_event, _cx| Err(Failure::snooze(secs(60))));
+    let (bus, queue) = world.serve(ORDERS.attempts(2), &probe).await;
+    let id = queue.push_now(1).await.unwrap().id();
+    bus.advance(secs(600)).await;
+    assert_eq!(probe.count(), 11);
+    assert!(probe.attempts().iter().all(|attempt| *attempt == (id, 1)));
+    assert_eq!(queue.get(id).await.unwrap().unwrap().tries, 0);
+}
+
+async fn retry_after_overrules_the_backoff(world: World) {
+    let probe = Probe::<u64>::answering(|_event, _cx| {
+        Err(Failure::retry_after(secs(100), "the bank is closed"))
+    });
+    let (bus, queue) = world.serve(ORDERS.attempts(3), &probe).await;
+    queue.push_now(1).await.unwrap();
+    bus.advance(secs(3_600)).await;
+    assert_eq!(probe.times(), [0, 100, 200].map(secs));
+}
+
+async fn an_event_may_have_attempts_of_its_own(world: World) {
+    let probe = Probe::<u64>::answering(|_event, _cx| Err(Failure::retry("no")));
+    let (bus, queue) = world.serve(ORDERS.attempts(2), &probe).await;
+    queue.event(1).attempts(4).send().await.unwrap();
+    bus.advance(secs(3_600)).await;
+    assert_eq!(probe.count(), 4);
+}
+
+async fn attempts_outside_their_bounds_are_refused(world: World) {
+    let (_bus, queue) = world.push_only("orders").await;
+    for attempts in [0, 1_001] {
+        let error = queue.event(1_u64).attempts(attempts).send().await;
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("1 to 1000"), "{error}");
+    }
+}
+
+async fn attempts_survive_a_restart(mut world: World) {
+    for attempt in 1..=3 {
+        let probe = Probe::<u64>::answering(|_event, _cx| Err(Failure::retry("no")));
+        let (bus, queue) = world.serve(ORDERS.attempts(3), &probe).await;
+        if attempt == 1 {
+            queue.push_now(1).await.unwrap();
+        }
+        bus.advance(ms(1_000)).await;
+        bus.shutdown(secs(1)).await.unwrap();
+        let numbers: Vec<_> = probe.seen().iter().map(|seen| seen.attempt).collect();
+        match attempt {
+            1 => assert_eq!(numbers, [1, 2]),
+            2 => assert_eq!(numbers, [3]),
+            _ => assert!(numbers.is_empty()),
+        }
+        drop((bus, queue));
+        world = world.restart();
+    }
+}
+
+async fn a_time_out_drops_the_handler_where_it_waits(world: World) {
+    let probe = Probe::<u64>::taking(secs(3_600));
+    let orders = ORDERS.attempts(1).timeout(secs(30));
+    let (bus, queue) = world.serve(orders, &probe).await;
+    queue.push_now(1).await.unwrap();
+    bus.advance(secs(60)).await;
+    let seen = probe.seen();
+    let ended = seen[0].ended.unwrap();
+    // The deadline board looks every 10 ms, and gives a handler two ticks more.
+    assert!(ended >= secs(30), "{ended:?}");
+    assert!(ended <= secs(30) + Duration::from_millis(30), "{ended:?}");
+    assert_eq!(probe.running_now(), 0);
+}

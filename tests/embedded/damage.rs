@@ -1,0 +1,232 @@
+//! Damaged bytes are found, never delivered; everything else goes on.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use duly::core::op::Verdict;
+use duly::store::{Damaged, EmbeddedOptions, EmbeddedStore};
+use duly::time::When;
+use futures_util::FutureExt;
+
+use crate::harness::*;
+
+fn damaged(store: &EmbeddedStore) -> Vec<Damaged> {
+    let listed = store.damaged().now_or_never();
+    listed
+        .expect("an inline store answers at once")
+        .expect("a list")
+}
+
+/// Somebody else at the file, while no store has it open.
+fn meddle(place: &Place, sql: &str) {
+    let file = rusqlite::Connection::open(place.path()).expect("the file");
+    assert_eq!(file.execute(sql, []).expect("a change"), 1);
+}
+
+/// What `sql` did to the second of three events; the other two must not notice.
+fn one_of_three_is_damaged_by(sql: &str) {
+    let place = Place::new();
+    let store = place.open();
+    (1..=3).for_each(|n| push_now(&store, n));
+    drop(store);
+    meddle(&place, sql);
+    let store = place.open();
+    let found = damaged(&store);
+    assert_eq!(found.len(), 1, "{sql}: {found:?}");
+    let delivered: Vec<_> = fetch(&store, 1).iter().map(|d| d.id).collect();
+    assert_eq!(delivered, [id(1), id(3)], "{sql}");
+    drop(store);
+    // It was set aside once, and stays listed.
+    let store = place.open();
+    assert_eq!(damaged(&store), found, "{sql}");
+}
+
+#[test]
+fn a_damaged_row_is_set_aside_and_the_others_go_on() {
+    one_of_three_is_damaged_by("UPDATE events SET body = zeroblob(100) WHERE row = 2");
+    one_of_three_is_damaged_by("UPDATE events SET body = body || x'00' WHERE row = 2");
+    one_of_three_is_damaged_by("UPDATE events SET due = due - 1 WHERE row = 2");
+    one_of_three_is_damaged_by("UPDATE events SET tries = 1 WHERE row = 2");
+    one_of_three_is_damaged_by("UPDATE events SET dead = 7 WHERE row = 2");
+    one_of_three_is_damaged_by("UPDATE events SET row = 9 WHERE row = 2");
+}
+
+#[test]
+fn a_row_that_vanished_is_noticed() {
+    one_of_three_is_damaged_by("DELETE FROM events WHERE row = 2");
+}
+
+#[test]
+fn damage_that_happens_while_the_store_is_open_is_never_delivered() {
+    let place = Place::new();
+    let options = place.options().cache_bytes(0);
+    let store = EmbeddedStore::open_with(place.path(), options).expect("a store");
+    (1..=3).for_each(|n| push_now(&store, n));
+    meddle(
+        &place,
+        "UPDATE events SET body = zeroblob(100) WHERE row = 2",
+    );
+    assert!(get(&store, 2).expect("it is still there").body.is_none());
+    let delivered: Vec<_> = fetch(&store, 1).iter().map(|d| d.id).collect();
+    assert_eq!(delivered, [id(1), id(3)]);
+    assert_eq!(damaged(&store).len(), 1);
+    assert_eq!(stats(&store).leased, 2);
+    drop(store);
+    let store = place.open();
+    assert_eq!(stats(&store).scheduled, 2);
+    assert_eq!(damaged(&store).len(), 1);
+}
+
+#[test]
+fn a_damaged_record_is_not_history() {
+    let place = Place::new();
+    let store = place.open();
+    push_now(&store, 1);
+    let delivery = fetch(&store, 1).remove(0);
+    assert!(settle(&store, &delivery, Verdict::Ack).expect("a settle"));
+    drop(store);
+    meddle(&place, "UPDATE records SET outcome = 'expired'");
+    let store = place.open();
+    let page = duly::store::Store::records(&store, Default::default()).now_or_never();
+    assert_eq!(page.expect("ready").expect("a page").items, []);
+}
+
+/// Events of a small file, and what each of them is.
+fn small_store(place: &Place) -> BTreeMap<u64, When> {
+    let store = place.open();
+    let mut events = BTreeMap::new();
+    for n in 1..=40 {
+        let when = When::from(Duration::from_secs(n % 4 * 60));
+        push(&store, event(n, when, 3)).expect("a push");
+        events.insert(n, when);
+    }
+    for delivery in fetch(&store, 1).into_iter().take(3) {
+        assert!(settle(&store, &delivery, Verdict::Ack).expect("a settle"));
+        events.remove(&delivery.id.entropy());
+    }
+    events
+}
+
+/// Whether a store, whatever was done to its file, tells no lie: what it delivers is what was
+/// pushed, when it is due, and what is missing is reported.
+fn check(place: &Place, events: &BTreeMap<u64, When>, case: &str) {
+    let Ok(store) = place.try_open() else {
+        return; // found at once
+    };
+    let mut left = events.clone();
+    for minutes in 0..4 {
+        for delivery in fetch(&store, minutes + 1) {
+            let n = delivery.id.entropy();
+            let when = left.remove(&n);
+            let Some(when) = when else {
+                panic!("{case}: event {n} was delivered, which was over or never was");
+            };
+            assert_eq!(delivery.body.payload, payload(n), "{case}: event {n}");
+            let delay = match when {
+                When::After(delay) => delay,
+                _ => Duration::ZERO,
+            };
+            assert_eq!(delivery.due, START + delay, "{case}: event {n}");
+            assert!(
+                delay.as_secs() <= minutes * 60,
+                "{case}: event {n} is early"
+            );
+        }
+        place.clock.advance(Duration::from_secs(60));
+    }
+    let silent = damaged(&store).is_empty();
+    assert!(
+        left.is_empty() || !silent,
+        "{case}: {left:?} vanished in silence"
+    );
+}
+
+/// A place with the same file, changed by `change`; in memory, as nothing here is about syncing.
+fn copy_with(bytes: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Place {
+    let memory = Path::new("/dev/shm");
+    let place = Place {
+        directory: if memory.is_dir() {
+            tempfile::tempdir_in(memory).expect("a directory")
+        } else {
+            tempfile::tempdir().expect("a directory")
+        },
+        clock: Hand::at(START),
+    };
+    let mut bytes = bytes.to_vec();
+    change(&mut bytes);
+    fs::write(place.path(), bytes).expect("a copy");
+    place
+}
+
+/// `DULY_FLIPS` sets how many bits are tried, `all` tries every one.
+#[test]
+fn no_flipped_bit_delivers_a_wrong_payload_or_loses_an_event_in_silence() {
+    let place = Place::new();
+    let events = small_store(&place);
+    let bytes = fs::read(place.path()).expect("the file");
+    let bits = bytes.len() * 8;
+    let flips = match std::env::var("DULY_FLIPS").as_deref() {
+        Ok("all") => bits,
+        Ok(flips) => flips.parse().expect("a number or `all`"),
+        Err(_) => 400,
+    };
+    let mut random = fastrand::Rng::with_seed(11);
+    for flip in 0..flips.min(bits) {
+        let bit = if flips >= bits {
+            flip
+        } else {
+            random.usize(..bits)
+        };
+        let copy = copy_with(&bytes, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+        check(&copy, &events, &format!("bit {bit} of {bits}"));
+    }
+}
+
+#[test]
+fn a_data_file_cut_anywhere_is_noticed() {
+    let place = Place::new();
+    let events = small_store(&place);
+    let bytes = fs::read(place.path()).expect("the file");
+    for len in (1..bytes.len()).step_by(977) {
+        let copy = copy_with(&bytes, |bytes| bytes.truncate(len));
+        check(&copy, &events, &format!("cut to {len} of {}", bytes.len()));
+    }
+}
+
+#[test]
+fn a_log_cut_anywhere_loses_the_youngest_events_and_nothing_else() {
+    let place = Place::new();
+    let store = place.open();
+    let mut events = 0;
+    while events < 40 {
+        events += 1;
+        push_now(&store, events);
+    }
+    let read = |suffix: &str| {
+        let name = format!("duly.db{suffix}");
+        fs::read(place.directory.path().join(name)).expect("a file")
+    };
+    let (data, log) = (read(""), read("-wal"));
+    let mut seen = Vec::new();
+    for len in (0..=log.len()).step_by(4_001).chain([log.len()]) {
+        let copy = copy_with(&data, |_| {});
+        let path = copy.directory.path().join("duly.db-wal");
+        fs::write(path, &log[..len]).expect("a log");
+        let Ok(store) = EmbeddedStore::open_with(
+            copy.path(),
+            EmbeddedOptions::inline()
+                .clock(copy.clock.clone())
+                .reserve_bytes(0),
+        ) else {
+            continue; // not even the tables were there: found at once
+        };
+        let delivered: Vec<_> = fetch(&store, 1).iter().map(|d| d.id.entropy()).collect();
+        let expected: Vec<_> = (1..=delivered.len() as u64).collect();
+        assert_eq!(delivered, expected, "cut to {len}");
+        seen.push(delivered.len());
+    }
+    assert!(seen.is_sorted(), "{seen:?}");
+    assert_eq!(seen.last(), Some(&40), "the whole log has everything");
+}

@@ -1,0 +1,231 @@
+//! Whose file it is, who may open it, and in which version.
+
+use std::fs;
+use std::path::Path;
+
+use duly::ErrorKind;
+use duly::event::State;
+use duly::store::{EmbeddedStore, Store};
+use futures_util::FutureExt;
+
+use crate::child::{self, Running};
+use crate::harness::*;
+
+#[test]
+fn a_file_that_is_no_store_is_refused_and_left_as_it_is() {
+    let place = Place::new();
+    let text = b"this was somebody's diary, and it shall stay one".repeat(40);
+    fs::write(place.path(), &text).expect("a file");
+    let error = place.open_error();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("duly.db"), "{error}");
+    assert_eq!(fs::read(place.path()).expect("the file"), text);
+}
+
+#[test]
+fn a_sqlite_file_of_another_program_is_refused_and_left_as_it_is() {
+    let place = Place::new();
+    let other = rusqlite::Connection::open(place.path()).expect("a file");
+    other
+        .execute_batch("CREATE TABLE diary (day TEXT); PRAGMA user_version = 1")
+        .expect("a table");
+    drop(other);
+    let before = fs::read(place.path()).expect("the file");
+    let error = place.open_error();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("another program"), "{error}");
+    assert!(error.to_string().contains("duly.db"), "{error}");
+    assert_eq!(fs::read(place.path()).expect("the file"), before);
+}
+
+#[test]
+fn a_newer_format_asks_for_an_upgrade() {
+    let place = Place::new();
+    drop(place.open());
+    let file = rusqlite::Connection::open(place.path()).expect("the file");
+    file.pragma_update(None, "user_version", 2)
+        .expect("a version");
+    drop(file);
+    let error = place.open_error();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    let text = error.to_string();
+    assert!(
+        text.contains("newer duly (format 2), this one reads up to 1"),
+        "{text}"
+    );
+    assert!(text.contains("upgrade"), "{text}");
+}
+
+/// `tests/data/format-1.db` was written by duly 0.1.0: events 1 (ready, tried once), 2 (due an
+/// hour later), 3 (dead); event 4 was acknowledged.
+#[test]
+fn a_file_of_format_1_opens_for_ever() {
+    let place = Place::new();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/format-1.db");
+    if std::env::var_os("DULY_WRITE_GOLDEN").is_some() {
+        write_golden(&place);
+        fs::copy(place.path(), &golden).expect("a copy");
+        fs::remove_file(place.path()).expect("the file");
+    }
+    fs::copy(&golden, place.path()).expect("the golden file");
+    let store = place.open();
+    let found = |n| get(&store, n).expect("an event of the golden file");
+    assert_eq!((found(1).state, found(1).tries), (State::Scheduled, 1));
+    assert_eq!(found(2).due, START + std::time::Duration::from_secs(3_600));
+    assert_eq!((found(3).state, found(3).tries), (State::Dead, 1));
+    assert_eq!(found(4).state, State::Done);
+    for n in 1..=3 {
+        let body = found(n).body.expect("it is not over");
+        assert_eq!(body.payload, payload(n));
+    }
+    let records = store.records(Default::default()).now_or_never();
+    let page = records.expect("ready").expect("a page");
+    assert_eq!(page.items.len(), 3);
+}
+
+fn write_golden(place: &Place) {
+    use duly::core::op::{Failing, Verdict};
+    use duly::record::Cause;
+    let store = place.open();
+    for n in [1, 3, 4] {
+        push_now(&store, n);
+    }
+    let hour = std::time::Duration::from_secs(3_600);
+    push(&store, event(2, hour.into(), 3)).expect("a push");
+    let why = Failing {
+        cause: Cause::Failed,
+        error: Some("no answer".to_owned()),
+    };
+    for delivery in fetch(&store, 1) {
+        let verdict = match delivery.id.entropy() {
+            1 => Verdict::Retry(std::time::Duration::ZERO, why.clone()),
+            3 => Verdict::Bury(why.clone()),
+            _ => Verdict::Ack,
+        };
+        assert!(settle(&store, &delivery, verdict).expect("a settle"));
+    }
+}
+
+#[test]
+fn a_store_opens_once_in_a_process() {
+    let place = Place::new();
+    let store = place.open();
+    let error = place.open_error();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let text = error.to_string();
+    assert!(text.contains("duly.db"), "{text}");
+    assert!(text.contains(&std::process::id().to_string()), "{text}");
+    drop(store);
+    drop(place.open());
+}
+
+#[test]
+fn a_store_opens_in_one_process_at_a_time_and_its_lock_dies_with_it() {
+    let place = Place::new();
+    let mut holder = Running::start(child::command("file::holds_a_store", &place.path()));
+    holder.next("holding").expect("the child holds it");
+    let error = place.open_error();
+    let text = error.to_string();
+    assert!(text.contains(&holder.child.id().to_string()), "{text}");
+    holder.kill();
+    drop(place.open());
+}
+
+#[test]
+#[allow(clippy::print_stdout)] // it talks to its parent
+fn holds_a_store() {
+    let Some(path) = child::path() else { return };
+    let _store = EmbeddedStore::open(path).expect("a store");
+    println!("holding");
+    std::thread::park();
+}
+
+#[test]
+fn a_closed_store_can_be_opened_again_while_its_handle_lives() {
+    let place = Place::new();
+    let closed = place.open();
+    push_now(&closed, 1);
+    closed
+        .close()
+        .now_or_never()
+        .expect("ready")
+        .expect("a close");
+    let error = push(&closed, event(2, duly::time::When::Now, 1)).expect_err("it is closed");
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    let store = place.open();
+    assert_eq!(stats(&store).scheduled, 1);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut store = directory.path().join("duly.db");
+    let mut rights = fs::metadata(directory.path()).expect("it").permissions();
+    rights.set_readonly(true);
+    fs::set_permissions(directory.path(), rights).expect("a mode");
+    if fs::write(directory.path().join("probe"), b"").is_ok() {
+        // The owner of the machine may write everywhere but where nobody can.
+        store = "/proc/self/duly.db".into();
+    }
+    let error = EmbeddedStore::open(&store).expect_err("nothing can be written there");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("duly.db"), "{error}");
+    assert!(error.to_string().contains("may write"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn files_and_directories_are_their_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let directory = place.directory.path().join("made/by/us");
+    let store = EmbeddedStore::open_with(directory.join("duly.db"), place.options());
+    let store = store.expect("a store");
+    push_now(&store, 1);
+    let mode = |path: &Path| fs::metadata(path).expect("it").permissions().mode() & 0o777;
+    assert_eq!(mode(&directory), 0o700);
+    let mut files = 0;
+    for file in fs::read_dir(&directory).expect("a directory") {
+        let file = file.expect("a file").path();
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+        files += 1;
+    }
+    assert_eq!(
+        files, 6,
+        "the data, its log and index, lock, starts and reserve"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn no_link_is_followed() {
+    for name in [
+        "duly.db",
+        "duly.db-lock",
+        "duly.db-starts",
+        "duly.db-reserve",
+    ] {
+        let place = Place::new();
+        let victim = place.directory.path().join("victim");
+        fs::write(&victim, b"").expect("a file");
+        let link = place.directory.path().join(name);
+        std::os::unix::fs::symlink(&victim, &link).expect("a link");
+        place.open_error();
+        assert_eq!(fs::read(&victim).expect("it"), b"", "through {name}");
+    }
+}
+
+#[test]
+fn a_data_file_that_was_cut_to_nothing_is_not_taken_for_a_new_one() {
+    let place = Place::new();
+    let store = place.open();
+    push_now(&store, 1);
+    let copy = Place::new();
+    for suffix in ["", "-wal"] {
+        let name = format!("duly.db{suffix}");
+        let to = copy.directory.path().join(&name);
+        fs::copy(place.directory.path().join(&name), to).expect("a copy");
+    }
+    fs::write(copy.path(), b"").expect("a cut");
+    assert_eq!(copy.open_error().kind(), ErrorKind::Corrupt);
+}

@@ -1,0 +1,138 @@
+//! A full disk refuses pushes, and what is stored is still handled.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use duly::ErrorKind;
+use duly::core::op::Verdict;
+use duly::event::Payload;
+use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
+use duly::time::When;
+
+use crate::child::{self, Running};
+use crate::harness::*;
+
+/// A disk of 16 MiB in memory, on a mount of its own: the child is alone with it.
+///
+/// Needs the right to mount, as root or in a user namespace.
+fn on_a_small_disk(part: &str, mount: &Path) -> Command {
+    let own = child::command(part, &mount.join("duly.db"));
+    let mut command = Command::new("unshare");
+    let script = "mount -t tmpfs -o size=16m tmpfs \"$0\" && exec \"$@\"";
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+    command
+        .arg(mount)
+        .arg(own.get_program())
+        .args(own.get_args());
+    for (name, value) in own.get_envs() {
+        command.env(name, value.expect("set, not removed"));
+    }
+    command.stdout(std::process::Stdio::piped());
+    command
+}
+
+fn runs_on_a_small_disk(part: &str) {
+    let mount = tempfile::tempdir().expect("a directory");
+    let mut child = Running::start(on_a_small_disk(part, mount.path()));
+    let passed = child.next("passed");
+    let end = child.child.wait().expect("its end");
+    assert!(end.success() && passed.is_some(), "{part} failed: {end}");
+}
+
+#[test]
+fn a_full_disk_refuses_pushes_while_everything_else_goes_on() {
+    runs_on_a_small_disk("full::fills_its_disk");
+}
+
+fn big(n: u64) -> duly::core::op::NewEvent {
+    let mut event = event(n, When::Now, 3);
+    std::sync::Arc::make_mut(&mut event.envelope).payload = Payload::from(vec![n as u8; 20_000]);
+    event
+}
+
+/// Fills the rest of the disk with a file of its own and answers its path.
+fn ballast(path: &Path) -> PathBuf {
+    use std::io::Write;
+    let ballast = path.with_file_name("ballast");
+    let mut file = std::fs::File::create(&ballast).expect("a file");
+    for piece in [1 << 20, 4_096, 1] {
+        while file.write_all(&vec![1; piece]).is_ok() {}
+    }
+    ballast
+}
+
+#[tokio::test]
+#[allow(clippy::print_stdout)] // it talks to its parent
+async fn fills_its_disk() {
+    let Some(path) = child::path() else { return };
+    let options = EmbeddedOptions::new().reserve_bytes(1 << 20);
+    let store = EmbeddedStore::open_with(&path, options).expect("a store");
+    let push = |n| {
+        let op = duly::core::op::StoreOp::Push(vec![big(n)]);
+        store.apply(&key(), op)
+    };
+    for n in 1..=100 {
+        push(n).await.expect("there is room");
+    }
+    let ballast = ballast(&path);
+
+    // Full: an error, and nothing of it happened.
+    let mut stored = 100;
+    let refused = loop {
+        match push(stored + 1).await {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
+    assert!(refused.to_string().contains("full"), "{refused}");
+    let get = |n| store.apply(&key(), duly::core::op::StoreOp::Get { id: id(n) });
+    let answer = get(stored + 1).await.expect("a look");
+    assert_eq!(answer.reply, duly::core::op::Reply::Found(None));
+
+    // Everything that is stored is delivered and settled all the same.
+    let mut handled = 0;
+    for request in 1.. {
+        let answer = store
+            .apply(&key(), fetch_op(request))
+            .await
+            .expect("a fetch");
+        let duly::core::op::Reply::Fetched { deliveries, .. } = answer.reply else {
+            panic!("no fetch")
+        };
+        if deliveries.is_empty() {
+            break;
+        }
+        for delivery in deliveries {
+            let n = delivery.id.entropy();
+            assert_eq!(delivery.body.payload.as_bytes(), vec![n as u8; 20_000]);
+            store.starting(&key().queue, &[&delivery]).expect("a note");
+            let op = duly::core::op::StoreOp::Settle {
+                node: NODE,
+                settlements: vec![settlement(&delivery, Verdict::Ack)],
+            };
+            store
+                .apply(&key(), op)
+                .await
+                .expect("a settle on a full disk");
+            handled += 1;
+        }
+    }
+    assert_eq!(handled, stored);
+
+    // Room again: the same id is pushed as if nothing had been.
+    std::fs::remove_file(ballast).expect("the ballast");
+    let mut tries = 0;
+    while let Err(error) = push(stored + 1).await {
+        assert_eq!(error.kind(), ErrorKind::Full);
+        tries += 1;
+        assert!(tries < 1_000, "pushes do not work again");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    store.close().await.expect("a close");
+    let store = EmbeddedStore::open(&path).expect("a store");
+    let answer = store.apply(&key(), duly::core::op::StoreOp::Stats).await;
+    let stats = answer.expect("stats").reply;
+    assert!(matches!(stats, duly::core::op::Reply::Stats(stats) if stats.scheduled == 1));
+    println!("passed");
+}

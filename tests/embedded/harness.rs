@@ -1,0 +1,193 @@
+//! A store in a directory of its own, on a clock that is moved by hand.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use duly::core::op::{
+    Answer, Delivery, Fetch, NewEvent, PushVerdict, Pushed, Reply, Settlement, Snapshot, Stats,
+    StoreOp, Unique, Verdict,
+};
+use duly::event::{BucketId, BucketKey, Envelope, EventId, Payload};
+use duly::record::NodeId;
+use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
+use duly::time::{Clock, Mono, When};
+use duly::{Result, Timestamp};
+use futures_util::FutureExt;
+
+pub(crate) const NODE: NodeId = NodeId(1);
+
+/// Noon of the tests: the time at which every clock starts.
+pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+/// A clock that is moved by hand.
+#[derive(Debug)]
+pub(crate) struct Hand(AtomicU64);
+
+impl Hand {
+    pub(crate) fn at(time: Timestamp) -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(time.as_micros())))
+    }
+
+    pub(crate) fn advance(&self, span: Duration) {
+        let span = u64::try_from(span.as_micros()).expect("a short span");
+        self.0.fetch_add(span, Ordering::Relaxed);
+    }
+}
+
+impl Clock for Hand {
+    fn wall_us(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn mono(&self) -> Mono {
+        Mono::from_nanos(self.wall_us() * 1_000)
+    }
+}
+
+/// A directory for one store; it goes when this does.
+pub(crate) struct Place {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) clock: Arc<Hand>,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().expect("a directory"),
+            clock: Hand::at(START),
+        }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.path().join("duly.db")
+    }
+
+    /// Small, so that a test does not write megabytes.
+    pub(crate) fn options(&self) -> EmbeddedOptions {
+        let clock = Arc::clone(&self.clock);
+        EmbeddedOptions::inline().clock(clock).reserve_bytes(4_096)
+    }
+
+    pub(crate) fn try_open(&self) -> Result<EmbeddedStore> {
+        EmbeddedStore::open_with(self.path(), self.options())
+    }
+
+    pub(crate) fn open(&self) -> EmbeddedStore {
+        self.try_open().expect("a store")
+    }
+
+    /// The error of an open that must fail.
+    pub(crate) fn open_error(&self) -> duly::Error {
+        self.try_open().expect_err("the store must not open")
+    }
+}
+
+pub(crate) fn key() -> BucketKey {
+    BucketKey::new("order-close".parse().expect("a legal name"), BucketId(0))
+}
+
+/// The id of the `n`th event of a test.
+pub(crate) fn id(n: u64) -> EventId {
+    EventId::from_parts(START, BucketId(0), n)
+}
+
+/// What the `n`th event carries: it says whose it is.
+pub(crate) fn payload(n: u64) -> Payload {
+    Payload::from(format!("payload of event {n}").into_bytes())
+}
+
+/// The `n`th event, with `attempts` attempts.
+pub(crate) fn event(n: u64, when: When, attempts: u16) -> NewEvent {
+    let mut envelope = Envelope::new(id(n), key().queue, payload(n));
+    envelope.attempts = attempts;
+    NewEvent {
+        envelope: Arc::new(envelope),
+        when,
+        on_taken: Unique::Keep,
+    }
+}
+
+/// Asks an inline store, whose futures are ready.
+pub(crate) fn ask(store: &EmbeddedStore, op: StoreOp) -> Result<Reply> {
+    let answer = store.apply(&key(), op).now_or_never();
+    Ok(answer.expect("an inline store answers at once")?.reply)
+}
+
+pub(crate) fn push(store: &EmbeddedStore, event: NewEvent) -> Result<Pushed> {
+    match ask(store, StoreOp::Push(vec![event]))? {
+        Reply::Pushed(pushed) => Ok(pushed[0]),
+        other => panic!("a push was answered with {other:?}"),
+    }
+}
+
+pub(crate) fn push_now(store: &EmbeddedStore, n: u64) {
+    let pushed = push(store, event(n, When::Now, 3)).expect("a push");
+    assert_eq!(pushed.verdict, PushVerdict::Accepted);
+}
+
+pub(crate) fn fetch_op(request: u64) -> StoreOp {
+    StoreOp::Fetch(Fetch {
+        node: NODE,
+        request,
+        limit: 1_000,
+        ahead: Duration::ZERO,
+        ahead_limit: 0,
+        hold: None,
+    })
+}
+
+/// Moves what is due and leases all of it.
+pub(crate) fn fetch(store: &EmbeddedStore, request: u64) -> Vec<Delivery> {
+    ask(store, StoreOp::MoveDue { limit: 1_000 }).expect("a move");
+    match ask(store, fetch_op(request)).expect("a fetch") {
+        Reply::Fetched { deliveries, .. } => deliveries,
+        other => panic!("a fetch was answered with {other:?}"),
+    }
+}
+
+pub(crate) fn settlement(delivery: &Delivery, verdict: Verdict) -> Settlement {
+    Settlement {
+        id: delivery.id,
+        request: delivery.request,
+        verdict,
+        started_us: 0,
+        fetched_us: 0,
+    }
+}
+
+pub(crate) fn settle(store: &EmbeddedStore, delivery: &Delivery, verdict: Verdict) -> Result<bool> {
+    let settlements = vec![settlement(delivery, verdict)];
+    match ask(
+        store,
+        StoreOp::Settle {
+            node: NODE,
+            settlements,
+        },
+    )? {
+        Reply::Settled(settled) => Ok(settled[0]),
+        other => panic!("a settle was answered with {other:?}"),
+    }
+}
+
+pub(crate) fn get(store: &EmbeddedStore, n: u64) -> Option<Snapshot> {
+    match ask(store, StoreOp::Get { id: id(n) }).expect("a look") {
+        Reply::Found(found) => found,
+        other => panic!("a get was answered with {other:?}"),
+    }
+}
+
+pub(crate) fn stats(store: &EmbeddedStore) -> Stats {
+    match ask(store, StoreOp::Stats).expect("stats") {
+        Reply::Stats(stats) => stats,
+        other => panic!("stats were answered with {other:?}"),
+    }
+}
+
+pub(crate) fn pushed(answer: Answer) -> Pushed {
+    match answer.reply {
+        Reply::Pushed(pushed) => pushed[0],
+        other => panic!("a push was answered with {other:?}"),
+    }
+}

@@ -1,0 +1,14 @@
+//! What the embedded store promises beyond the contract: about its file, its disk and its process.
+//!
+//! The contract itself is tested in `store_contract`, random operations and reopening in
+//! `store_model`.
+
+mod child;
+mod crash;
+mod damage;
+mod file;
+mod full;
+mod harness;
+mod history;
+mod starts;
+mod stop;

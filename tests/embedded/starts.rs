@@ -1,0 +1,161 @@
+//! A handler that kills its process has used an attempt; a lease alone has not.
+
+use std::time::Duration;
+
+use duly::core::op::{Delivery, Verdict};
+use duly::event::State;
+use duly::record::{Outcome, Query, Record};
+use duly::store::{EmbeddedStore, Store};
+use duly::time::When;
+use futures_util::FutureExt;
+
+use crate::child::{self, Running};
+use crate::harness::*;
+
+fn note(store: &EmbeddedStore, deliveries: &[Delivery]) {
+    let started: Vec<_> = deliveries.iter().collect();
+    store.starting(&key().queue, &started).expect("a note");
+}
+
+fn records(store: &EmbeddedStore) -> Vec<Record> {
+    let page = store.records(Query::default()).now_or_never();
+    page.expect("ready").expect("a page").items
+}
+
+#[test]
+fn a_handler_that_kills_its_process_uses_an_attempt_and_ends_as_a_dead_letter() {
+    let place = Place::new();
+    let store = place.open();
+    push(&store, event(1, When::Now, 3)).expect("a push");
+    drop(store);
+    for tries in 1..=3 {
+        let mut victim =
+            Running::start(child::command("starts::dies_in_its_handler", &place.path()));
+        victim.next("started").expect("its handler starts");
+        victim.child.wait().expect("its end");
+        let store = place.open();
+        let state = if tries < 3 {
+            State::Scheduled
+        } else {
+            State::Dead
+        };
+        let found = get(&store, 1).expect("it is kept");
+        assert_eq!((found.state, found.tries), (state, tries));
+        let records = records(&store);
+        assert_eq!(records.len(), usize::from(tries));
+        let last = records.last().expect("a record an attempt");
+        assert_eq!((last.outcome, last.attempt), (Outcome::LeaseLost, tries));
+    }
+}
+
+#[test]
+#[allow(clippy::print_stdout)] // it talks to its parent
+fn dies_in_its_handler() {
+    let Some(path) = child::path() else { return };
+    let place = Place::new();
+    let store = EmbeddedStore::open_with(path, place.options()).expect("a store");
+    let deliveries = fetch(&store, 1);
+    assert_eq!(deliveries.len(), 1);
+    note(&store, &deliveries);
+    println!("started");
+    std::process::abort();
+}
+
+#[test]
+fn an_event_that_was_merely_leased_loses_nothing() {
+    let place = Place::new();
+    let store = place.open();
+    push_now(&store, 1);
+    assert_eq!(fetch(&store, 1).len(), 1);
+    drop(store);
+    let store = place.open();
+    assert_eq!(get(&store, 1).expect("it is there").tries, 0);
+    assert_eq!(fetch(&store, 1)[0].attempt, 1);
+    assert_eq!(records(&store), []);
+}
+
+#[test]
+fn an_attempt_is_counted_once_however_often_the_store_is_opened() {
+    let place = Place::new();
+    let store = place.open();
+    push_now(&store, 1);
+    note(&store, &fetch(&store, 1));
+    let notes = place.directory.path().join("duly.db-starts");
+    let kept = std::fs::read(&notes).expect("the notes");
+    drop(store);
+    for _ in 0..3 {
+        // As if every start before had died before it cleared the notes.
+        std::fs::write(&notes, &kept).expect("the notes");
+        let store = place.open();
+        assert_eq!(get(&store, 1).expect("it is there").tries, 1);
+    }
+}
+
+#[test]
+fn a_snoozed_attempt_is_not_counted() {
+    let place = Place::new();
+    let store = place.open();
+    push_now(&store, 1);
+    let deliveries = fetch(&store, 1);
+    note(&store, &deliveries);
+    let later = Verdict::Snooze(Duration::from_secs(60));
+    assert!(settle(&store, &deliveries[0], later).expect("a settle"));
+    drop(store);
+    let store = place.open();
+    assert_eq!(get(&store, 1).expect("it is there").tries, 0);
+}
+
+#[test]
+fn half_a_note_is_no_note() {
+    let place = Place::new();
+    let store = place.open();
+    (1..=2).for_each(|n| push_now(&store, n));
+    note(&store, &fetch(&store, 1));
+    let notes = place.directory.path().join("duly.db-starts");
+    let mut bytes = std::fs::read(&notes).expect("the notes");
+    drop(store);
+    bytes.truncate(bytes.len() - 5);
+    std::fs::write(&notes, bytes).expect("the notes");
+    let store = place.open();
+    let tries = |n| get(&store, n).expect("it is there").tries;
+    assert_eq!((tries(1), tries(2)), (1, 0));
+}
+
+#[test]
+fn the_notes_do_not_grow_with_what_is_over() {
+    let place = Place::new();
+    let store = place.open();
+    push(&store, event(1, When::Now, 3)).expect("a push");
+    let first = fetch(&store, 1);
+    note(&store, &first);
+    // One long handler, and very many short ones beside it.
+    for round in 2..=60_u64 {
+        let batch: Vec<_> = (0..1_000)
+            .map(|n| event(round * 1_000 + n, When::Now, 1))
+            .collect();
+        ask(&store, duly::core::op::StoreOp::Push(batch)).expect("a push");
+        let deliveries = fetch(&store, round);
+        note(&store, &deliveries);
+        let settlements = deliveries
+            .iter()
+            .map(|d| settlement(d, Verdict::Ack))
+            .collect();
+        ask(
+            &store,
+            duly::core::op::StoreOp::Settle {
+                node: NODE,
+                settlements,
+            },
+        )
+        .expect("a settle");
+    }
+    let notes = place.directory.path().join("duly.db-starts");
+    let len = std::fs::metadata(notes).expect("the notes").len();
+    assert!(
+        len < 1_100_000,
+        "{len} bytes of notes for one running handler"
+    );
+    drop(store);
+    let store = place.open();
+    assert_eq!(get(&store, 1).expect("it is there").tries, 1);
+}

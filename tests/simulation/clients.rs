@@ -1,0 +1,211 @@
+//! Those who push, cancel, reschedule, update and revive, and repeat what was not answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::core::op::{Answer, NewEvent, Reply, StoreOp, Unique};
+use duly::event::{Envelope, EventId, Late, Payload};
+use duly::time::{Timestamp, When};
+use duly::{ErrorKind, QueueName};
+
+use crate::bugs::Bug;
+use crate::history::What;
+use crate::network::Caller;
+use crate::store::{Body, value_of};
+use crate::world::{Happening, World};
+
+/// How a changed payload tells itself from the first one.
+const CONFLICT: u64 = 0xFFFF;
+
+/// Every operation that clients make.
+#[derive(Debug, Default)]
+pub struct Clients {
+    ops: Vec<ClientOp>,
+    answered: usize,
+}
+
+#[derive(Debug)]
+struct ClientOp {
+    bucket: usize,
+    id: EventId,
+    op: StoreOp,
+    is_answered: bool,
+}
+
+impl Clients {
+    pub fn are_answered(&self) -> bool {
+        self.answered == self.ops.len()
+    }
+}
+
+impl World {
+    pub fn plan_clients(&mut self) {
+        let pushing_us = self.plan.heal_us * 9 / 10;
+        let mut ids = vec![Vec::new(); self.keys.len()];
+        for value in 1..=self.plan.events as u64 {
+            let bucket = usize::try_from(self.rng.within(0..self.keys.len() as u64)).unwrap_or(0);
+            let at_us = self.rng.within(0..pushing_us);
+            let id = self.new_id(bucket, value, at_us);
+            ids[bucket].push(id);
+            self.plan_life(bucket, id, value << 16, at_us);
+        }
+        for (bucket, ids) in ids.into_iter().enumerate() {
+            for at_us in [self.plan.heal_us / 2, self.plan.heal_us + 1_500_000] {
+                if self.rng.chance(400) && !ids.is_empty() {
+                    let op = StoreOp::Revive { ids: ids.clone() };
+                    self.plan_op(at_us, bucket, ids[0], op);
+                }
+            }
+        }
+    }
+
+    fn new_id(&mut self, bucket: usize, value: u64, at_us: u64) -> EventId {
+        let created = Timestamp::from_millis(self.store.clock_us(at_us) / 1_000);
+        let entropy = self.rng.next() << 16 | value;
+        EventId::from_parts(created, self.keys[bucket].1.bucket, entropy)
+    }
+
+    /// All that will be asked about one event.
+    fn plan_life(&mut self, bucket: usize, id: EventId, value: u64, at_us: u64) {
+        let push = self.new_push(bucket, id, value, at_us);
+        self.plan_op(at_us, bucket, id, StoreOp::Push(vec![push.clone()]));
+        let later = |world: &mut Self| at_us + world.rng.within(0..2_500_000);
+        if self.rng.chance(120) {
+            let at_us = later(self);
+            self.plan_op(at_us, bucket, id, StoreOp::Push(vec![push.clone()]));
+        }
+        if self.rng.chance(40) {
+            let at_us = later(self);
+            let other = self.new_push(bucket, id, value | CONFLICT, at_us);
+            self.plan_op(at_us, bucket, id, StoreOp::Push(vec![other]));
+        }
+        if self.rng.chance(200) {
+            let at_us = later(self);
+            self.plan_op(at_us, bucket, id, StoreOp::Cancel { id });
+        }
+        if self.rng.chance(120) {
+            let (at_us, when) = (later(self), self.some_when(at_us));
+            self.plan_op(at_us, bucket, id, StoreOp::Reschedule { id, when });
+        }
+        if self.rng.chance(120) {
+            let (at_us, version) = (later(self), self.rng.within(1..CONFLICT));
+            let payload = payload_of(value | version);
+            self.plan_op(at_us, bucket, id, StoreOp::Update { id, payload });
+        }
+    }
+
+    fn new_push(&mut self, bucket: usize, id: EventId, value: u64, at_us: u64) -> NewEvent {
+        let queue: QueueName = self.keys[bucket].1.queue.clone();
+        let mut envelope = Envelope::new(id, queue, payload_of(value));
+        envelope.attempts = u16::try_from(self.rng.within(1..6)).unwrap_or(1);
+        if self.rng.chance(50) {
+            let lives_us = self.rng.within(100_000..4_000_000);
+            let expires = self.store.clock_us(at_us + lives_us);
+            envelope.expires = Some(Timestamp::from_micros_up(expires));
+        }
+        if self.rng.chance(50) {
+            let late = Duration::from_micros(self.rng.within(1_000..2_000_000));
+            envelope.late = self.rng.pick(&[Late::Expire(late), Late::Bury(late)]);
+        }
+        NewEvent {
+            envelope: Arc::new(envelope),
+            when: self.some_when(at_us),
+            on_taken: Unique::Keep,
+        }
+    }
+
+    fn some_when(&mut self, at_us: u64) -> When {
+        let delay_us = match self.rng.within(0..10) {
+            0..3 => 0,
+            3..5 => self.rng.within(1..3_000),
+            5..9 => self.rng.within(3_000..1_500_000),
+            _ => self.rng.within(1_000_000..6_000_000),
+        };
+        if self.rng.chance(200) {
+            let due = self.store.clock_us(at_us + delay_us);
+            return When::At(Timestamp::from_micros_up(due));
+        }
+        When::from(Duration::from_micros(delay_us))
+    }
+
+    fn plan_op(&mut self, at_us: u64, bucket: usize, id: EventId, op: StoreOp) {
+        self.after(at_us, Happening::Asks(self.clients.ops.len()));
+        self.clients.ops.push(ClientOp {
+            bucket,
+            id,
+            op,
+            is_answered: false,
+        });
+    }
+
+    /// An operation is sent, for the first time or again.
+    pub fn client_asks(&mut self, at: usize) {
+        let ClientOp { bucket, op, id, .. } = &self.clients.ops[at];
+        let (bucket, op, id) = (*bucket, op.clone(), *id);
+        if let StoreOp::Push(events) = &op {
+            let envelope = &events[0].envelope;
+            let what = What::PushAsked {
+                payload: value_of(&envelope.payload),
+                attempts: envelope.attempts,
+            };
+            self.note(Some(id), what);
+        }
+        self.send_from_client(Caller::Client(at), bucket, op);
+    }
+
+    pub fn client_gives_up(&mut self, at: usize) {
+        let op = &self.clients.ops[at];
+        if op.is_answered {
+            return;
+        }
+        self.note(Some(op.id), What::Unknown);
+        if self.bug == Some(Bug::NewIdAfterUnknown) {
+            self.push_under_new_id(at);
+        }
+        self.client_asks(at);
+    }
+
+    fn push_under_new_id(&mut self, at: usize) {
+        let bucket = self.clients.ops[at].bucket;
+        let StoreOp::Push(events) = &self.clients.ops[at].op else {
+            return;
+        };
+        let mut push = events[0].clone();
+        let id = self.new_id(bucket, 0, self.now_us);
+        let mut envelope = Envelope::clone(&push.envelope);
+        envelope.id = id;
+        push.envelope = Arc::new(envelope);
+        let op = &mut self.clients.ops[at];
+        (op.id, op.op) = (id, StoreOp::Push(vec![push]));
+    }
+
+    pub fn client_answered(&mut self, at: usize, answer: Result<Answer<Body>, ErrorKind>) {
+        let op = &self.clients.ops[at];
+        if op.is_answered {
+            return;
+        }
+        let id = op.id;
+        let what = match (&op.op, answer.map(|answer| answer.reply)) {
+            (_, Err(ErrorKind::Unavailable)) => return, // it is sent again when patience ends
+            (_, Err(kind)) => {
+                let text = format!("a client was refused with {kind:?}");
+                return self.break_off(Some(id), text);
+            }
+            (StoreOp::Push(events), Ok(Reply::Pushed(pushed))) => Some(What::PushAnswered {
+                verdict: pushed[0].verdict.into(),
+                payload: value_of(&events[0].envelope.payload),
+            }),
+            (_, Ok(Reply::Cancelled(truth))) => Some(What::CancelAnswered(truth.into())),
+            (_, Ok(_)) => None,
+        };
+        self.clients.ops[at].is_answered = true;
+        self.clients.answered += 1;
+        if let Some(what) = what {
+            self.note(Some(id), what);
+        }
+    }
+}
+
+fn payload_of(value: u64) -> Payload {
+    Payload::from(value.to_be_bytes().to_vec())
+}

@@ -1,0 +1,105 @@
+//! The whole system on virtual time, from a seed: the machines of several nodes, the reference
+//! store, and between them everything that can go wrong.
+//!
+//! `DULY_SIM_SEEDS` says how many seeds are run, `DULY_SIM_FROM` with which one to begin. A seed
+//! that fails prints its story and the command that tells it again.
+
+#![allow(clippy::print_stderr)] // a story is told to whoever runs the tests
+#![allow(unreachable_pub)] // a test has no outside
+
+mod bugs;
+mod checker;
+mod clients;
+mod faults;
+mod history;
+mod life;
+mod network;
+mod node;
+mod plan;
+mod pool;
+mod rng;
+mod store;
+mod world;
+
+use std::fmt::Write as _;
+
+use crate::bugs::Bug;
+use crate::world::{Broken, World};
+
+/// Seeds that failed once; they are run first, for ever.
+const FAILED_ONCE: &str = include_str!("seeds.txt");
+
+fn setting(name: &str, default: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn seeds() -> impl Iterator<Item = u64> {
+    let from = setting("DULY_SIM_FROM", 0);
+    let many = setting("DULY_SIM_SEEDS", 1_500);
+    let lines = FAILED_ONCE.lines().map(str::trim);
+    let failed = lines.filter_map(|line| line.split_whitespace().next()?.parse().ok());
+    failed.chain(from..from + many)
+}
+
+/// What happened to the event whose promise was broken, and how to see it again.
+fn story(seed: u64, world: &World, broken: &Broken) -> String {
+    let mut text = format!(
+        "\nseed {seed}, at {:.3} ms: {}\n{:?}\n",
+        broken.at_us as f64 / 1_000.0,
+        broken.text,
+        world.plan
+    );
+    for entry in world.history.of(broken.id) {
+        let _ = writeln!(text, "{entry}");
+    }
+    let again = "DULY_SIM_SEEDS=1 cargo test --test simulation no_seed";
+    let _ = writeln!(text, "again: DULY_SIM_FROM={seed} {again}");
+    text
+}
+
+#[test]
+fn no_seed_breaks_a_promise() {
+    let (mut starts, mut lost, mut steps, mut worlds) = (0, 0, 0, 0);
+    for seed in seeds() {
+        let mut world = World::new(seed, None);
+        if let Some(broken) = world.run() {
+            panic!("{}", story(seed, &world, &broken));
+        }
+        starts += world.checker.starts;
+        lost += world.checker.leases_lost;
+        steps += world.steps;
+        worlds += 1;
+    }
+    eprintln!("{worlds} worlds, {steps} steps, {starts} starts, {lost} leases lost");
+    assert!(starts > 0, "nothing was ever started");
+}
+
+#[test]
+fn the_same_seed_tells_the_same_story() {
+    for seed in seeds().take(60) {
+        let hashes = [(); 2].map(|()| {
+            let mut world = World::new(seed, None);
+            world.run();
+            (world.history.hash(), world.steps)
+        });
+        assert_eq!(hashes[0], hashes[1], "seed {seed} is not the same twice");
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    let most = setting("DULY_SIM_BUG_SEEDS", 3_000);
+    let mut missed = Vec::new();
+    for bug in Bug::ALL {
+        let found = (0..most).find_map(|seed| {
+            let broken = World::new(seed, Some(bug)).run()?;
+            Some((seed, broken.text))
+        });
+        match found {
+            Some((seed, text)) => eprintln!("{bug:?}: seed {seed}: {text}"),
+            None => missed.push(bug),
+        }
+    }
+    assert!(missed.is_empty(), "{missed:?} not found in {most} seeds");
+}

@@ -1,0 +1,404 @@
+//! A node: the real machines of core, and a driver that does what they say.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use duly::core::node::Node;
+use duly::core::op::{Failing, Settlement, Verdict};
+use duly::core::step::{Action, Input, Job};
+use duly::record::{Cause, NodeId};
+use duly::time::Mono;
+
+use crate::bugs::Bug;
+use crate::history::{Token, What};
+use crate::network::Caller;
+use crate::pool::{self, Gate, Pool, Running};
+use crate::store::{Body, ending_of};
+use crate::world::{Happening, World};
+
+/// A process that may die, pause and come back.
+#[derive(Debug)]
+pub struct SimNode {
+    /// How often it was started or died; messages to an earlier life go astray.
+    pub life: u32,
+    pub core: Option<Node<Body>>,
+    pub pools: Vec<Pool>,
+    pub gates: Vec<Gate>,
+    pub is_stopping: bool,
+    /// It stands still until then, and what reaches it waits.
+    pub paused_until_us: u64,
+    backlog: Vec<Happening>,
+    born_us: u64,
+    base_ns: u64,
+    drift_ppm: i64,
+    turn_at_us: u64,
+    handlers: u64,
+}
+
+impl SimNode {
+    pub fn new(at: usize) -> Self {
+        Self {
+            life: 0,
+            core: None,
+            pools: Vec::new(),
+            gates: Vec::new(),
+            is_stopping: false,
+            paused_until_us: 0,
+            backlog: Vec::new(),
+            born_us: 0,
+            base_ns: 1_000_000 * at as u64,
+            drift_ppm: 0,
+            turn_at_us: u64::MAX,
+            handlers: 0,
+        }
+    }
+
+    pub fn id(&self) -> Option<NodeId> {
+        self.core.as_ref().map(Node::id)
+    }
+
+    /// This process's own time.
+    pub fn mono(&self, now_us: u64) -> Mono {
+        let lived = now_us - self.born_us;
+        let rate = 1_000_000_i64.saturating_add(self.drift_ppm).unsigned_abs();
+        Mono::from_nanos(self.base_ns + lived * rate / 1_000)
+    }
+
+    /// The first moment at which this process's own time has reached `at`.
+    fn when(&self, at: Mono) -> u64 {
+        let rate = 1_000_000_i64.saturating_add(self.drift_ppm).unsigned_abs();
+        let ahead = at.as_nanos().saturating_sub(self.base_ns);
+        self.born_us + ahead.saturating_mul(1_000).div_ceil(rate)
+    }
+
+    /// What each queue accounts for.
+    pub fn loads(&self) -> Vec<duly::core::node::Load> {
+        let core = self.core.iter();
+        core.flat_map(|core| (0..self.pools.len()).map(|queue| core.load(queue)))
+            .collect()
+    }
+
+    pub fn rests(&self) -> bool {
+        self.loads().iter().all(duly::core::node::Load::is_none)
+    }
+}
+
+impl World {
+    /// Starts a process, which is another node than the one before.
+    pub fn start_node(&mut self, at: usize) {
+        let drift = i64::try_from(self.plan.drift_ppm).unwrap_or(0);
+        let id = NodeId(self.rng.next());
+        let drift_ppm = if drift == 0 {
+            0
+        } else {
+            i64::try_from(self.rng.within(0..self.plan.drift_ppm * 2)).unwrap_or(0) - drift
+        };
+        let mut core = Node::new(id, self.plan.options.clone());
+        for _ in 0..self.plan.queues {
+            core.add_queue(self.plan.capacity);
+        }
+        for (queue, key) in &self.keys {
+            core.add_bucket(*queue, key.clone());
+        }
+        let pools = (0..self.plan.queues).map(|_| Pool::new(self.plan.workers, self.plan.capacity));
+        let node = &mut self.nodes[at];
+        *node = SimNode {
+            life: node.life + 1,
+            core: Some(core),
+            pools: pools.collect(),
+            gates: vec![Gate::default(); self.keys.len()],
+            born_us: self.now_us,
+            base_ns: node.base_ns,
+            drift_ppm,
+            ..SimNode::new(at)
+        };
+        self.drive(at, None);
+    }
+
+    /// A process dies, with its ring and its handlers.
+    pub fn kill_node(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        let Some(core) = node.core.take() else {
+            return;
+        };
+        node.life += 1;
+        node.pools.clear();
+        node.backlog.clear();
+        node.paused_until_us = 0;
+        self.note(None, What::Died(core.id()));
+    }
+
+    /// Something reaches a node, unless it stands still or is another one by now.
+    pub fn node_happens(&mut self, happening: Happening) {
+        let (at, life) = match &happening {
+            Happening::Answered(Caller::Node { node, life, .. }, _)
+            | Happening::GivenUp(Caller::Node { node, life, .. })
+            | Happening::Woken { node, life, .. }
+            | Happening::Turn { node, life }
+            | Happening::HandlerEnds { node, life, .. }
+            | Happening::GraceOver { node, life } => (*node, *life),
+            _ => return,
+        };
+        let node = &mut self.nodes[at];
+        if node.core.is_none() || node.life != life {
+            return;
+        }
+        if node.paused_until_us > self.now_us {
+            if !matches!(happening, Happening::Turn { .. }) {
+                node.backlog.push(happening);
+            }
+            return;
+        }
+        let input = match happening {
+            Happening::Answered(Caller::Node { call, .. }, answer) => Input::Answered { call, answer },
+            Happening::GivenUp(from @ Caller::Node { call, .. }) => Input::Answered {
+                call,
+                answer: self.tells_unknown(from),
+            },
+            Happening::Woken { bucket, .. } => {
+                if self.bug == Some(Bug::WakesIgnored) {
+                    return;
+                }
+                Input::Woken { bucket }
+            }
+            Happening::HandlerEnds { queue, number, .. } => return self.handler_ends(at, queue, number),
+            Happening::GraceOver { .. } => return self.interrupt(at),
+            _ => {
+                node.turn_at_us = u64::MAX;
+                return self.drive(at, None);
+            }
+        };
+        self.drive(at, Some(input));
+    }
+
+    /// A node goes on where it stood still, and finds everything that has come meanwhile.
+    pub fn resume_node(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        node.paused_until_us = 0;
+        for happening in std::mem::take(&mut node.backlog) {
+            self.node_happens(happening);
+        }
+        self.drive(at, None);
+    }
+
+    /// Lets the machines decide until they have nothing more to say, and does it.
+    pub fn drive(&mut self, at: usize, input: Option<Input<Body>>) {
+        let mut inputs = VecDeque::from_iter(input);
+        let mut turns = 0;
+        loop {
+            let mut actions = Vec::new();
+            let node = &mut self.nodes[at];
+            let now = node.mono(self.now_us);
+            let Some(core) = &mut node.core else {
+                return;
+            };
+            match inputs.pop_front() {
+                Some(input) => core.handle(now, input, &mut actions),
+                None if core.wakes() <= now => {
+                    core.turn(now, &mut actions);
+                    turns += 1;
+                }
+                None => break,
+            }
+            if turns > 1_000 {
+                return self.break_off(None, "I12: a node turns without end".into());
+            }
+            for action in actions {
+                self.act(at, action, &mut inputs);
+            }
+        }
+        let node = &mut self.nodes[at];
+        let wakes = node.core.as_ref().map_or(Mono::MAX, Node::wakes);
+        if wakes < Mono::MAX && node.when(wakes) < node.turn_at_us {
+            node.turn_at_us = node.when(wakes);
+            let (life, delay) = (node.life, node.turn_at_us - self.now_us);
+            self.after(delay, Happening::Turn { node: at, life });
+        }
+    }
+
+    fn act(&mut self, at: usize, action: Action<Body>, inputs: &mut VecDeque<Input<Body>>) {
+        let node = &mut self.nodes[at];
+        match action {
+            Action::Call { call, bucket, op } => {
+                let from = Caller::Node {
+                    node: at,
+                    life: node.life,
+                    call,
+                };
+                self.send_from_node(from, bucket, op);
+            }
+            Action::Publish { queue, jobs } => self.publish(at, queue, jobs, inputs),
+            Action::Fresh { bucket, until } => {
+                let until = self.trusted_until(at, until);
+                let gate = &mut self.nodes[at].gates[bucket];
+                gate.fresh_until = gate.fresh_until.max(until);
+            }
+            Action::Lost { bucket, through } => {
+                let gate = &mut node.gates[bucket];
+                gate.lost_through = gate.lost_through.max(through);
+            }
+            Action::Refused { lost, .. } => {
+                if self.plan.class == crate::plan::Class::Calm {
+                    self.break_off(None, format!("I8: {lost} settles refused without a fault"));
+                }
+            }
+            Action::Doubt { kind, .. } => {
+                self.break_off(None, format!("a node gave up a bucket: {kind:?}"));
+            }
+            Action::Stopped => {
+                let id = node.id().unwrap_or_default();
+                let left: usize = node.pools.iter().map(Pool::len).sum();
+                if left > 0 {
+                    self.break_off(None, format!("stop: {left} events are still in the ring"));
+                }
+                self.note(None, What::Stopped(id));
+                self.node_stopped(at);
+            }
+        }
+    }
+
+    fn publish(
+        &mut self,
+        at: usize,
+        queue: usize,
+        jobs: Vec<Job<Body>>,
+        inputs: &mut VecDeque<Input<Body>>,
+    ) {
+        let jobs = self.overflow(jobs, at, queue);
+        let pool = &mut self.nodes[at].pools[queue];
+        pool.ring.extend(jobs);
+        if pool.len() > pool.credits {
+            self.break_off(None, "I12: more was published than there are credits".into());
+        }
+        self.pump(at, queue, inputs);
+    }
+
+    /// Free workers take what the gate lets through; the rest is handed back.
+    pub fn pump(&mut self, at: usize, queue: usize, inputs: &mut VecDeque<Input<Body>>) {
+        while let Some(job) = self.nodes[at].pools[queue].next() {
+            let node = &self.nodes[at];
+            let is_open = node.gates[job.bucket].lets_through(node.mono(self.now_us), &job);
+            if (is_open || self.bug == Some(Bug::GateIgnored)) && !node.is_stopping {
+                self.start_handler(at, queue, job);
+            } else {
+                inputs.push_back(self.hand_back(&job));
+            }
+        }
+    }
+
+    /// A delivery whose handler never starts.
+    pub fn hand_back(&mut self, job: &Job<Body>) -> Input<Body> {
+        Input::Ended {
+            bucket: job.bucket,
+            settlement: job.release(),
+        }
+    }
+
+    fn start_handler(&mut self, at: usize, queue: usize, job: Job<Body>) {
+        let token = Token {
+            node: self.nodes[at].id().unwrap_or_default(),
+            request: job.delivery.request,
+        };
+        let what = What::Started {
+            token,
+            due: job.delivery.due,
+            payload: crate::store::value_of(&job.delivery.body.payload),
+        };
+        self.note(Some(job.delivery.id), what);
+        let (takes, verdict) = pool::handle(&mut self.rng, &self.plan.handler, self.is_healed);
+        let node = &mut self.nodes[at];
+        node.handlers += 1;
+        let (number, life) = (node.handlers, node.life);
+        let settlement = Settlement {
+            id: job.delivery.id,
+            request: job.delivery.request,
+            verdict,
+            started_us: self.store.paced_us(self.now_us),
+            fetched_us: job.fetched_us,
+        };
+        let running = Running {
+            number,
+            job,
+            settlement,
+        };
+        node.pools[queue].running.push(running);
+        let ends = Happening::HandlerEnds {
+            node: at,
+            life,
+            queue,
+            number,
+        };
+        self.after(takes, ends);
+    }
+
+    fn handler_ends(&mut self, at: usize, queue: usize, number: u64) {
+        let Some(running) = self.nodes[at].pools[queue].take_running(number) else {
+            return; // it was interrupted
+        };
+        let failed = matches!(running.settlement.verdict, Verdict::Retry(..));
+        if failed && self.bug == Some(Bug::FailureSwallowed) {
+            return;
+        }
+        let mut inputs = VecDeque::new();
+        // A worker takes its next event before the machines hear of the end of the last one.
+        self.pump(at, queue, &mut inputs);
+        inputs.push_front(self.ended(at, running));
+        while let Some(input) = inputs.pop_front() {
+            self.drive(at, Some(input));
+        }
+    }
+
+    /// Writes down how a handler ended, and what is to be settled.
+    fn ended(&mut self, at: usize, running: Running) -> Input<Body> {
+        let Running { job, settlement, .. } = running;
+        let what = What::Ended {
+            token: Token {
+                node: self.nodes[at].id().unwrap_or_default(),
+                request: settlement.request,
+            },
+            ending: ending_of(&settlement.verdict),
+            delay_us: pool::delay_of(&settlement.verdict),
+        };
+        self.note(Some(settlement.id), what);
+        Input::Ended {
+            bucket: job.bucket,
+            settlement,
+        }
+    }
+
+    /// A node is told to stop: it hands back its ring, and running handlers get a moment.
+    pub fn stop_node(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        let Some(id) = node.id().filter(|_| !node.is_stopping) else {
+            return;
+        };
+        node.is_stopping = true;
+        let life = node.life;
+        self.note(None, What::Stopping(id));
+        self.drive(at, Some(Input::Stop));
+        for queue in 0..self.plan.queues {
+            while let Some(job) = self.nodes[at].pools.get_mut(queue).and_then(|pool| pool.ring.pop_front()) {
+                if self.bug != Some(Bug::StopForgetsRing) {
+                    let input = self.hand_back(&job);
+                    self.drive(at, Some(input));
+                }
+            }
+        }
+        let grace = self.rng.pick(&[0, 50_000, 1_000_000]);
+        self.after(grace, Happening::GraceOver { node: at, life });
+    }
+
+    fn interrupt(&mut self, at: usize) {
+        let failing = Failing {
+            cause: Cause::Interrupted,
+            error: None,
+        };
+        for queue in 0..self.plan.queues {
+            while let Some(mut running) = self.nodes[at].pools.get_mut(queue).and_then(|pool| pool.running.pop()) {
+                running.settlement.verdict = Verdict::Retry(Duration::ZERO, failing.clone());
+                let input = self.ended(at, running);
+                self.drive(at, Some(input));
+            }
+        }
+    }
+}

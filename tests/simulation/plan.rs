@@ -1,0 +1,217 @@
+//! What a seed makes of the world: its size, its settings and its own mix of faults.
+
+use std::time::Duration;
+
+use duly::core::options::NodeOptions;
+
+use crate::rng::Rng;
+
+/// What may go wrong in a seed, and so what must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Nothing: the exact promises bite.
+    Calm,
+    /// Nodes die, and nothing else happens: their work must be handed on in time.
+    Crashes,
+    /// The store cannot be reached for a while, and nothing else happens: no lease may be lost.
+    Outages,
+    /// Everything.
+    Chaos,
+}
+
+/// A world before it begins. Chances are in a thousand.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub class: Class,
+    pub nodes: usize,
+    pub queues: usize,
+    pub buckets: usize,
+    pub events: usize,
+    /// Credits and workers of a queue on one node.
+    pub capacity: usize,
+    pub workers: usize,
+    pub options: NodeOptions,
+    /// How long a message takes at least and at most, unless it is slow.
+    pub latency_us: (u64, u64),
+    /// After so long without an answer a call is given up as unknown.
+    pub patience_us: u64,
+    pub lose: u64,
+    pub duplicate: u64,
+    pub slow: u64,
+    pub slow_us: u64,
+    pub wakes_lost: u64,
+    pub crashes: u64,
+    pub cuts: u64,
+    pub pauses: u64,
+    pub outages: u64,
+    pub clock_steps: u64,
+    pub stops: u64,
+    pub resizes: u64,
+    /// How far the nodes' own clocks run apart, in millionths.
+    pub drift_ppm: u64,
+    pub handler: Handlers,
+    /// Whether there is room for everything at once, so that lateness has no excuse.
+    pub roomy: bool,
+    /// When everything is well again.
+    pub heal_us: u64,
+    /// How often the store's whole state is checked, in operations.
+    pub check_every: u64,
+}
+
+/// What handlers do, as chances in a thousand; the rest succeeds at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Handlers {
+    pub fail: u64,
+    pub snooze: u64,
+    pub bury: u64,
+    pub discard: u64,
+    pub hang: u64,
+    pub long: u64,
+    pub long_us: u64,
+    pub timeout_us: u64,
+}
+
+impl Plan {
+    pub fn draw(rng: &mut Rng) -> Self {
+        let class = match rng.within(0..100) {
+            0..15 => Class::Calm,
+            15..23 => Class::Crashes,
+            23..31 => Class::Outages,
+            _ => Class::Chaos,
+        };
+        let roomy = class == Class::Crashes || rng.chance(300);
+        let events = rng.within(6..40) as usize;
+        let capacity = if roomy {
+            events + 8
+        } else {
+            rng.pick(&[1, 2, 3, 5, 16])
+        };
+        let workers = if roomy {
+            capacity
+        } else {
+            1 + rng.within(0..capacity as u64) as usize
+        };
+        let heal_us = rng.within(3_000_000..9_000_000);
+        let mut plan = Self {
+            class,
+            nodes: rng.within(1..5) as usize,
+            queues: rng.pick(&[1, 1, 2, 3]),
+            buckets: rng.pick(&[1, 1, 2, 4]),
+            events,
+            capacity,
+            workers,
+            options: options(rng, roomy),
+            latency_us: rng.pick(&[(30, 200), (100, 2_000), (1_000, 8_000)]),
+            patience_us: 500_000,
+            lose: 0,
+            duplicate: 0,
+            slow: 0,
+            slow_us: rng.pick(&[50_000, 700_000, 4_000_000]),
+            wakes_lost: 0,
+            crashes: 0,
+            cuts: 0,
+            pauses: 0,
+            outages: 0,
+            clock_steps: 0,
+            stops: 0,
+            resizes: 0,
+            drift_ppm: rng.pick(&[0, 50, 500]),
+            handler: handlers(rng),
+            roomy,
+            heal_us,
+            check_every: rng.pick(&[1, 8, 64]),
+        };
+        plan.draw_faults(rng);
+        plan
+    }
+
+    fn draw_faults(&mut self, rng: &mut Rng) {
+        match self.class {
+            Class::Calm => {}
+            Class::Crashes => {
+                self.nodes = self.nodes.max(2);
+                self.crashes = rng.within(1..4);
+                self.latency_us.1 = self.latency_us.1.min(2_000);
+            }
+            Class::Outages => self.outages = rng.within(1..4),
+            Class::Chaos => {
+                let mut some = |most: u64| {
+                    if rng.chance(500) {
+                        rng.within(1..most + 1)
+                    } else {
+                        0
+                    }
+                };
+                self.lose = some(80);
+                self.duplicate = some(80);
+                self.slow = some(60);
+                self.wakes_lost = some(500);
+                self.crashes = some(5);
+                self.cuts = some(6);
+                self.pauses = some(6);
+                self.outages = some(3);
+                self.clock_steps = some(4);
+                self.stops = some(3);
+                self.resizes = some(6);
+            }
+        }
+    }
+
+    /// Whether the store's clock only goes forward at its own pace.
+    pub fn is_clock_sound(&self) -> bool {
+        self.clock_steps == 0
+    }
+
+    /// For how long after the last fault, and the last due time, everything must be over.
+    pub fn patience_after_heal_us(&self) -> u64 {
+        self.options.sleep_max.as_micros() as u64 + self.handler.timeout_us + 25_000_000
+    }
+}
+
+fn options(rng: &mut Rng, roomy: bool) -> NodeOptions {
+    let ahead_ms = rng.pick(&[0, 20, 100]);
+    let options = NodeOptions {
+        glance_every: Duration::from_millis(300),
+        ahead: Duration::from_millis(ahead_ms),
+        ahead_max: if roomy {
+            65_536
+        } else {
+            rng.pick(&[1, 4, 65_536])
+        },
+        batch: if roomy {
+            500
+        } else {
+            rng.pick(&[1, 2, 7, 500])
+        },
+        settle_linger: Duration::from_micros(rng.pick(&[0, 500, 5_000])),
+        unsettled_max: if roomy {
+            16_384
+        } else {
+            rng.pick(&[1, 4, 16_384])
+        },
+        sleep_max: Duration::from_secs(rng.pick(&[2, 10, 30])),
+        ..NodeOptions::default()
+    };
+    options.check().expect("a drawn plan is possible");
+    options
+}
+
+fn handlers(rng: &mut Rng) -> Handlers {
+    let mut some = |most: u64| {
+        if rng.chance(500) {
+            rng.within(1..most + 1)
+        } else {
+            0
+        }
+    };
+    Handlers {
+        fail: some(300),
+        snooze: some(100),
+        bury: some(60),
+        discard: some(60),
+        hang: some(40),
+        long: some(150),
+        long_us: 6_000_000,
+        timeout_us: 7_000_000,
+    }
+}

@@ -1,0 +1,211 @@
+//! The real reference store on virtual time, with a clock that can be set wrong.
+
+use std::sync::Arc;
+
+use duly::ErrorKind;
+use duly::core::op::{Answer, Ledger, Reply, StoreOp, Verdict};
+use duly::core::reference::Bucket;
+use duly::event::{BucketKey, Envelope, EventId, Payload};
+use duly::record::Record;
+use duly::time::Timestamp;
+
+use crate::history::{Ending, Token, What};
+
+/// What is kept of an event: all of it.
+pub type Body = Arc<Envelope>;
+
+/// When every world begins, by the store's clock.
+const EPOCH_US: u64 = 1_700_000_000_000_000;
+
+/// A lookup of what an event was pushed as: which value, in which version.
+pub fn value_of(payload: &Payload) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&payload.as_bytes()[..8]);
+    u64::from_be_bytes(bytes)
+}
+
+/// The store: buckets, and what they said while an operation was applied.
+#[derive(Debug)]
+pub struct SimStore {
+    pub buckets: Vec<Bucket<Body>>,
+    clock: WallClock,
+    /// Whether it cannot be reached.
+    pub is_down: bool,
+    /// Whether it says so, or keeps silent.
+    pub refuses: bool,
+    notes: Notes,
+}
+
+/// A clock that jumps.
+#[derive(Debug, Default)]
+struct WallClock {
+    offset_us: i64,
+    /// The largest offset ever: a clock that was set back goes on at its own pace from there.
+    paced_us: i64,
+}
+
+/// What happened in an operation.
+#[derive(Debug, Default)]
+pub struct Notes(pub Vec<(EventId, What)>);
+
+impl Ledger for Notes {
+    type Body = Body;
+
+    fn added(&mut self, envelope: &Arc<Envelope>, due: Timestamp) -> Body {
+        let what = What::Added {
+            due,
+            payload: value_of(&envelope.payload),
+            attempts: envelope.attempts,
+        };
+        self.0.push((envelope.id, what));
+        Arc::clone(envelope)
+    }
+
+    fn changed(&mut self, _: &Body, _: Timestamp, _: u16) {}
+
+    fn updated(&mut self, body: &mut Body, payload: &Payload) {
+        let mut envelope = Envelope::clone(body);
+        envelope.payload = payload.clone();
+        *body = Arc::new(envelope);
+    }
+
+    fn buried(&mut self, body: &Body, _: Timestamp, _: u16) {
+        self.0.push((body.id, What::Buried));
+    }
+
+    fn revived(&mut self, body: &Body, _: Timestamp) {
+        self.0.push((body.id, What::Revived));
+    }
+
+    fn removed(&mut self, body: &Body) {
+        self.0.push((body.id, What::Removed));
+    }
+
+    fn recorded(&mut self, record: Record) {
+        let what = What::Recorded {
+            node: record.node,
+            attempt: record.attempt,
+            outcome: record.outcome,
+        };
+        self.0.push((record.id, what));
+    }
+}
+
+impl SimStore {
+    pub fn new(keys: impl Iterator<Item = BucketKey>) -> Self {
+        Self {
+            buckets: keys.map(Bucket::new).collect(),
+            clock: WallClock::default(),
+            is_down: false,
+            refuses: false,
+            notes: Notes::default(),
+        }
+    }
+
+    /// What the store's clock shows.
+    pub fn clock_us(&self, now_us: u64) -> u64 {
+        (EPOCH_US + now_us).saturating_add_signed(self.clock.offset_us)
+    }
+
+    /// What it would show had it never been set back: nothing may start before that.
+    pub fn paced_us(&self, now_us: u64) -> u64 {
+        (EPOCH_US + now_us).saturating_add_signed(self.clock.paced_us)
+    }
+
+    pub fn step_clock(&mut self, by_us: i64) {
+        self.clock.offset_us += by_us;
+        self.clock.paced_us = self.clock.paced_us.max(self.clock.offset_us);
+    }
+
+    /// Sets the clock right: not behind what it has shown before.
+    pub fn mend_clock(&mut self) {
+        self.clock.offset_us = self.clock.paced_us;
+    }
+
+    /// Applies an operation; answers what happened to which event beside.
+    pub fn apply(
+        &mut self,
+        now_us: u64,
+        bucket: usize,
+        op: StoreOp,
+    ) -> (Result<Answer<Body>, ErrorKind>, Vec<(EventId, What)>) {
+        let clock_us = self.clock_us(now_us);
+        let asked = op.clone();
+        let answer = self.buckets[bucket].apply(clock_us, op, &mut self.notes);
+        let answer = answer.map_err(|error| error.kind());
+        let mut happened = Vec::new();
+        if let Ok(answer) = &answer {
+            tell(&asked, &answer.reply, &mut happened);
+        }
+        // What was asked comes before what followed from it.
+        happened.append(&mut self.notes.0);
+        (answer, happened)
+    }
+}
+
+/// What an operation and its answer say about events.
+fn tell(op: &StoreOp, reply: &Reply<Body>, happened: &mut Vec<(EventId, What)>) {
+    match (op, reply) {
+        (StoreOp::Fetch(fetch), Reply::Fetched { deliveries, .. }) => {
+            for delivery in deliveries {
+                let what = What::Leased {
+                    token: Token {
+                        node: fetch.node,
+                        request: delivery.request,
+                    },
+                    attempt: delivery.attempt,
+                    due: delivery.due,
+                    payload: value_of(&delivery.body.payload),
+                };
+                happened.push((delivery.id, what));
+            }
+        }
+        (StoreOp::Settle { node, settlements }, Reply::Settled(accepted)) => {
+            for (settlement, accepted) in settlements.iter().zip(accepted) {
+                let what = What::Settled {
+                    token: Token {
+                        node: *node,
+                        request: settlement.request,
+                    },
+                    ending: ending_of(&settlement.verdict),
+                    accepted: *accepted,
+                };
+                happened.push((settlement.id, what));
+            }
+        }
+        (StoreOp::Cancel { id }, Reply::Cancelled(cancelled)) => {
+            happened.push((*id, What::CancelApplied((*cancelled).into())));
+        }
+        (StoreOp::Reschedule { id, .. }, Reply::Rescheduled(changed)) => {
+            let truth = (*changed).into();
+            let due = due_of(*changed);
+            happened.push((*id, What::Rescheduled { truth, due }));
+        }
+        (StoreOp::Update { id, payload }, Reply::Updated(changed)) => {
+            let truth = (*changed).into();
+            let payload = value_of(payload);
+            happened.push((*id, What::Updated { truth, payload }));
+        }
+        _ => {}
+    }
+}
+
+fn due_of(changed: duly::core::op::Changed) -> Timestamp {
+    match changed {
+        duly::core::op::Changed::Changed(due)
+        | duly::core::op::Changed::ChangedAfterAttempt(due) => due,
+        _ => Timestamp::EPOCH,
+    }
+}
+
+pub fn ending_of(verdict: &Verdict) -> Ending {
+    match verdict {
+        Verdict::Ack => Ending::Ack,
+        Verdict::Retry(..) => Ending::Retry,
+        Verdict::Snooze(_) => Ending::Snooze,
+        Verdict::Bury(_) => Ending::Bury,
+        Verdict::Discard(_) => Ending::Discard,
+        Verdict::Expire => Ending::Expire,
+        Verdict::Release => Ending::Release,
+    }
+}

@@ -1,0 +1,261 @@
+//! Everything together: one agenda, one time, one history.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use duly::EventId;
+use duly::event::{BucketId, BucketKey, QueueName};
+
+use crate::bugs::{Bug, Planted};
+use crate::checker::{Checker, Expect};
+use crate::clients::Clients;
+use crate::faults::Fault;
+use crate::history::{Entry, History, What};
+use crate::network::{Caller, Network, Request};
+use crate::node::SimNode;
+use crate::plan::{Class, Plan};
+use crate::rng::Rng;
+use crate::store::{Body, SimStore};
+
+/// What is going to happen.
+#[derive(Clone, Debug)]
+pub enum Happening {
+    /// A request reaches the store.
+    Arrives(Request),
+    /// An answer reaches whoever asked.
+    Answered(Caller, Result<duly::core::op::Answer<Body>, duly::ErrorKind>),
+    /// Whoever asked waits no longer.
+    GivenUp(Caller),
+    /// The store's word that there is earlier work reaches a node.
+    Woken { node: usize, life: u32, bucket: usize },
+    /// A node's timer.
+    Turn { node: usize, life: u32 },
+    /// A handler ends.
+    HandlerEnds { node: usize, life: u32, queue: usize, number: u64 },
+    /// A stop has waited long enough for running handlers.
+    GraceOver { node: usize, life: u32 },
+    /// A client begins an operation.
+    Asks(usize),
+    /// Something breaks, or is mended.
+    Breaks(Fault),
+    /// A look at what should have happened by now.
+    Look,
+}
+
+struct Planned {
+    at_us: u64,
+    number: u64,
+    happening: Happening,
+}
+
+/// A world from a seed.
+pub struct World {
+    pub now_us: u64,
+    pub rng: Rng,
+    pub plan: Plan,
+    pub bug: Option<Bug>,
+    pub planted: Planted,
+    pub store: SimStore,
+    pub network: Network,
+    pub nodes: Vec<SimNode>,
+    pub clients: Clients,
+    pub checker: Checker,
+    pub history: History,
+    pub is_healed: bool,
+    pub keys: Vec<(usize, BucketKey)>,
+    pub steps: u64,
+    pub calls: u64,
+    agenda: BinaryHeap<Planned>,
+    planned: u64,
+    broken: Option<Broken>,
+}
+
+/// A promise that did not hold.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    pub at_us: u64,
+    pub id: Option<EventId>,
+    pub text: String,
+}
+
+impl World {
+    pub fn new(seed: u64, bug: Option<Bug>) -> Self {
+        let mut rng = Rng::new(seed);
+        let plan = Plan::draw(&mut rng);
+        let mut keys = Vec::new();
+        for queue in 0..plan.queues {
+            let name = QueueName::new(&format!("q{queue}")).expect("a legal name");
+            for bucket in 0..plan.buckets {
+                let bucket = BucketId(u16::try_from(bucket).expect("few buckets"));
+                keys.push((queue, BucketKey::new(name.clone(), bucket)));
+            }
+        }
+        let mut world = Self {
+            now_us: 0,
+            store: SimStore::new(keys.iter().map(|(_, key)| key.clone())),
+            network: Network::new(plan.nodes),
+            nodes: (0..plan.nodes).map(SimNode::new).collect(),
+            clients: Clients::default(),
+            checker: Checker::new(expect(&plan)),
+            history: History::default(),
+            is_healed: false,
+            steps: 0,
+            calls: 0,
+            agenda: BinaryHeap::with_capacity(256),
+            planned: 0,
+            planted: Planted::default(),
+            broken: None,
+            rng,
+            plan,
+            bug,
+            keys,
+        };
+        world.plan_clients();
+        world.plan_faults();
+        for node in 0..world.plan.nodes {
+            world.start_node(node);
+        }
+        if world.plan.class == Class::Crashes || bug.is_some() {
+            world.after(100_000, Happening::Look);
+        }
+        world
+    }
+
+    /// Lets it run to its end; answers the promise that was broken, if one was.
+    pub fn run(&mut self) -> Option<Broken> {
+        let end_us = self.plan.heal_us + self.plan.patience_after_heal_us();
+        while self.broken.is_none() {
+            let Some(next) = self.agenda.pop() else {
+                self.break_off(None, "nothing is going to happen any more".into());
+                break;
+            };
+            self.now_us = next.at_us;
+            self.steps += 1;
+            self.happen(next.happening);
+            let is_time = self.is_healed && self.steps.is_multiple_of(16);
+            if is_time && self.clients.are_answered() && self.checker.is_at_rest() && self.rests() {
+                break;
+            }
+            if self.now_us > end_us && self.broken.is_none() {
+                self.end();
+                break;
+            }
+        }
+        self.check_store();
+        self.broken.take()
+    }
+
+    /// Time is up, and something has not come to its end.
+    fn end(&mut self) {
+        match self.checker.end() {
+            Err((id, text)) => self.break_off(id, text),
+            Ok(()) if !self.clients.are_answered() => {
+                self.break_off(None, "I16: a client was never answered".into());
+            }
+            Ok(()) => {
+                let load = self.nodes.iter().map(SimNode::loads).collect::<Vec<_>>();
+                let text = format!("credits: nothing is left to do, and nodes account for {load:?}");
+                self.break_off(None, text);
+            }
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Arrives(request) => self.arrives(request),
+            Happening::Answered(Caller::Client(op), answer) => self.client_answered(op, answer),
+            Happening::GivenUp(Caller::Client(op)) => self.client_gives_up(op),
+            Happening::Asks(op) => self.client_asks(op),
+            Happening::Breaks(fault) => self.breaks(fault),
+            Happening::Look => {
+                if self.now_us.is_multiple_of(1_000_000) {
+                    self.store_writes();
+                }
+                if let Err((id, text)) = self.checker.look(self.now_us) {
+                    self.break_off(Some(id), text);
+                }
+                self.after(100_000, Happening::Look);
+            }
+            happening => self.node_happens(happening),
+        }
+    }
+
+    /// Plans something for `delay_us` from now.
+    pub fn after(&mut self, delay_us: u64, happening: Happening) {
+        self.planned += 1;
+        self.agenda.push(Planned {
+            at_us: self.now_us + delay_us,
+            number: self.planned,
+            happening,
+        });
+    }
+
+    /// Writes a line of history, as the nodes see time.
+    pub fn note(&mut self, id: Option<EventId>, what: What) {
+        self.note_at(self.store.paced_us(self.now_us), id, what);
+    }
+
+    pub fn note_at(&mut self, store_us: u64, id: Option<EventId>, what: What) {
+        let entry = Entry {
+            at_us: self.now_us,
+            store_us,
+            id,
+            what,
+        };
+        self.history.write(entry);
+        if let Err(text) = self.checker.read(&entry) {
+            self.break_off(id, text);
+        }
+    }
+
+    pub fn break_off(&mut self, id: Option<EventId>, text: String) {
+        let at_us = self.now_us;
+        self.broken.get_or_insert(Broken { at_us, id, text });
+    }
+
+    /// I6: every event is in exactly one place.
+    pub fn check_store(&mut self) {
+        let wrong = self.store.buckets.iter().find_map(|bucket| bucket.check().err());
+        if let Some(text) = wrong {
+            self.break_off(None, format!("I6: {text}"));
+        }
+    }
+
+    /// Whether no node accounts for anything any more.
+    fn rests(&self) -> bool {
+        self.nodes.iter().all(SimNode::rests)
+    }
+}
+
+fn expect(plan: &Plan) -> Expect {
+    let quick = plan.latency_us.1 * 6 + plan.options.settle_linger.as_micros() as u64;
+    let exact = plan.class == Class::Calm;
+    Expect {
+        exact,
+        leases_stand: matches!(plan.class, Class::Calm | Class::Outages),
+        late_us_max: (exact && plan.roomy).then_some(quick + 5_000),
+        recovery_us_max: (plan.class == Class::Crashes).then_some(3_000_000),
+        ahead_us: plan.options.ahead.as_micros() as u64,
+    }
+}
+
+impl PartialEq for Planned {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Planned {}
+
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The earliest is the greatest, since the heap gives the greatest first.
+impl Ord for Planned {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at_us, other.number).cmp(&(self.at_us, self.number))
+    }
+}

@@ -1,0 +1,49 @@
+//! The store contract, once for each store.
+
+mod memory {
+    use duly::testing::store_contract::MemoryHarness;
+
+    duly::store_contract_tests!(MemoryHarness);
+}
+
+mod embedded;
+
+mod embedded_inline {
+    use crate::embedded::EmbeddedHarness;
+    use duly::store::EmbeddedOptions;
+
+    duly::store_contract_tests!(EmbeddedHarness(EmbeddedOptions::inline));
+}
+
+mod embedded_threaded {
+    use crate::embedded::EmbeddedHarness;
+    use duly::store::EmbeddedOptions;
+
+    duly::store_contract_tests!(EmbeddedHarness(EmbeddedOptions::new));
+}
+
+mod embedded_without_cache {
+    use crate::embedded::EmbeddedHarness;
+    use duly::store::EmbeddedOptions;
+
+    duly::store_contract_tests!(EmbeddedHarness(|| EmbeddedOptions::new().cache_bytes(0)));
+}
+
+/// A promise that the macro does not list would never be played.
+#[test]
+fn every_promise_is_listed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing/store_contract");
+    let mut written = Vec::new();
+    for file in std::fs::read_dir(folder).expect("the suite's folder") {
+        let text = std::fs::read_to_string(file.expect("a file").path()).expect("a text");
+        let names = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("pub async fn "));
+        let names = names.filter_map(|line| line.split('(').next());
+        written.extend(names.map(str::to_owned));
+    }
+    let mut listed: Vec<_> = memory::LISTED.iter().copied().map(str::to_owned).collect();
+    written.sort();
+    listed.sort();
+    assert_eq!(listed, written);
+}

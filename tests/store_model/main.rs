@@ -1,0 +1,137 @@
+//! Random operations on a store and on a naive model side by side: every answer and every record
+//! must be the same.
+//!
+//! `DULY_MODEL_CASES` says how many sequences are tried (default 64). A failure prints its seed;
+//! `DULY_MODEL_SEED` plays it again.
+
+mod model;
+mod step;
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use duly::core::op::{Reply, StoreOp};
+use duly::event::BucketKey;
+use duly::record::{NodeId, Query};
+use duly::testing::ManualClock;
+use duly::testing::store_contract::{MemoryHarness, StoreHarness, Subject};
+use duly::time::{Clock, Timestamp};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
+
+use crate::model::{BUCKET, FINISHED_MAX};
+use crate::step::{Machine, QUEUE, Step};
+
+/// A store under test, on a runtime and a clock of its own.
+struct Side<H> {
+    runtime: tokio::runtime::Runtime,
+    subject: Arc<dyn Subject>,
+    clock: Arc<ManualClock>,
+    bucket: BucketKey,
+    /// How the store numbers the heartbeats that the model numbers in its own way.
+    beats: BTreeMap<(NodeId, u64), u64>,
+    harness: PhantomData<H>,
+}
+
+impl<H: StoreHarness + Default> StateMachineTest for Side<H> {
+    type SystemUnderTest = Self;
+    type Reference = Machine;
+
+    fn init_test(machine: &Machine) -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_micros_up(machine.wall_us)));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.expect("a runtime of one thread");
+        let subject = H::default().fresh(Arc::clone(&clock), FINISHED_MAX);
+        let subject = runtime.block_on(subject);
+        Self {
+            runtime,
+            subject,
+            clock,
+            bucket: BucketKey::new(QUEUE.parse().expect("a legal name"), BUCKET),
+            beats: BTreeMap::new(),
+            harness: PhantomData,
+        }
+    }
+
+    fn apply(mut side: Self, machine: &Machine, step: Step) -> Self {
+        side.clock
+            .set_wall(Timestamp::from_millis(machine.wall_us / 1_000));
+        let rest = std::time::Duration::from_micros(machine.wall_us % 1_000);
+        side.clock.advance(rest);
+        assert_eq!(side.clock.wall_us(), machine.wall_us);
+        let Some(mut op) = machine.op.clone() else {
+            return side;
+        };
+        if let StoreOp::Reap { silent, .. } = &mut op {
+            for (node, beat) in silent {
+                *beat = side.beats.get(&(*node, *beat)).copied().unwrap_or(*beat);
+            }
+        }
+        let answer = side
+            .runtime
+            .block_on(side.subject.store().apply(&side.bucket, op));
+        let (mut got, mut expected) = match (answer, &machine.answer) {
+            (Ok(answer), Ok(reply)) => {
+                assert_eq!(answer.now_us, machine.now_us(), "{step:?}");
+                (answer.reply, reply.clone())
+            }
+            (Err(error), Err(kind)) => {
+                assert_eq!(error.kind(), *kind, "{step:?}");
+                return side;
+            }
+            (got, expected) => panic!("{step:?}: answered {got:?}, not {expected:?}"),
+        };
+        if let (Reply::Reaped(got), Reply::Reaped(expected)) = (&mut got, &mut expected) {
+            got.holders.sort_unstable();
+            for ((node, beat), (_, numbered)) in got.holders.iter_mut().zip(&expected.holders) {
+                side.beats.insert((*node, *numbered), *beat);
+                *beat = *numbered;
+            }
+        }
+        assert_eq!(got, expected, "{step:?}");
+        side
+    }
+
+    fn check_invariants(side: &Self, machine: &Machine) {
+        let checked = side.runtime.block_on(side.subject.check());
+        assert_eq!(checked, Ok(()));
+        let query = Query {
+            limit: Some(Query::LIMIT_MAX),
+            ..Query::default()
+        };
+        let page = side.runtime.block_on(side.subject.store().records(query));
+        assert_eq!(page.expect("they can be read").items, machine.records());
+    }
+}
+
+/// Plays `DULY_MODEL_CASES` random sequences over the stores of `H`.
+fn play<H: StoreHarness + Default>() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let cases = number("DULY_MODEL_CASES").unwrap_or(64);
+    let seed: u64 = number("DULY_MODEL_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let config = Config {
+        cases: u32::try_from(cases).unwrap_or(u32::MAX),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let mut runner = TestRunner::new_with_rng(config.clone(), rng);
+    let strategy = Machine::sequential_strategy(1..80);
+    let played = runner.run(&strategy, |(machine, steps, seen)| {
+        Side::<H>::test_sequential(config.clone(), machine, steps, seen);
+        Ok(())
+    });
+    if let Err(failure) = played {
+        panic!("{failure}\nplay it again with DULY_MODEL_SEED={seed} DULY_MODEL_CASES={cases}");
+    }
+}
+
+#[test]
+fn the_memory_store_answers_as_the_model_does() {
+    play::<MemoryHarness>();
+}
