@@ -20,7 +20,7 @@ use crate::flow::mover::Mover;
 use crate::flow::options::QueueOptions;
 use crate::flow::registry::{Entry, Parts};
 use crate::flow::replies::Replies;
-use crate::handler::{States, Surroundings};
+use crate::handler::{States, Stripes, Surroundings};
 use crate::record::NodeId;
 use crate::store::{Store, Watcher};
 use crate::time::Clock;
@@ -110,7 +110,7 @@ impl Flow {
         for (place, (queue, options, entry)) in handlers.into_iter().enumerate() {
             let parts = Parts {
                 options: Arc::clone(&options),
-                surroundings: Arc::new(Surroundings {
+                surroundings: Stripes::new(&Surroundings {
                     queue: queue.clone(),
                     states: Arc::clone(&states),
                     stop: stop.clone(),
