@@ -9,11 +9,8 @@ use duly::prelude::*;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Hears the number and the time of each attempt.
-struct Hears(mpsc::Sender<(u16, Instant)>);
-
-/// Whether the sleeper has been snoozed for already.
-struct Snoozed(AtomicBool);
+/// Hears the number and the time of each attempt; and whether the sleeper was snoozed for.
+struct Hears(mpsc::Sender<(u16, Instant)>, AtomicBool);
 
 /// What a partner's interface does to us.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -24,11 +21,7 @@ enum Partner {
 }
 
 #[delay_event(queue = "partner", attempts = 5, backoff = "exp(100ms..1s)")]
-async fn ask(
-    event: Event<Partner>,
-    State(hears): State<Hears>,
-    State(snoozed): State<Snoozed>,
-) -> Result<(), Failure> {
+async fn ask(event: Event<Partner>, State(hears): State<Hears>) -> Result<(), Failure> {
     hears.0.send((event.attempt(), Instant::now())).await?;
     match (event.payload, event.attempt()) {
         // Any error, and any that `?` returns: tried again by the backoff of the queue.
@@ -36,7 +29,7 @@ async fn ask(
         // The partner has said when to come back; the attempt counts.
         (Partner::Busy, 1) => Err(Failure::retry_after(Duration::from_millis(250), "busy"))?,
         // Nothing is wrong, it is only too soon; the attempt does not count.
-        (Partner::Asleep, _) if !snoozed.0.swap(true, Ordering::Relaxed) => {
+        (Partner::Asleep, _) if !hears.1.swap(true, Ordering::Relaxed) => {
             Err(Failure::snooze(Duration::from_millis(150)))?;
         }
         _ => {}
@@ -49,8 +42,7 @@ async fn main() -> duly::Result<()> {
     let (hears, mut heard) = mpsc::channel(16);
     let bus = Bus::builder()
         .store_url("memory:")
-        .state(Hears(hears))
-        .state(Snoozed(AtomicBool::new(false)))
+        .state(Hears(hears, AtomicBool::new(false)))
         .start()
         .await?;
 

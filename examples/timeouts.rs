@@ -63,12 +63,10 @@ async fn main() -> duly::Result<()> {
     }
     for record in &records {
         let took_us = record.stages.finished_us - record.stages.started_us;
+        let (queue, attempt, outcome) = (&record.queue, record.attempt, record.outcome);
+        let cause = record.cause.map_or("", Cause::as_str);
         println!(
-            "  {:<10} attempt {}: {} {} after {} ms",
-            record.queue,
-            record.attempt,
-            record.outcome,
-            record.cause.map_or("", Cause::as_str),
+            "  {queue:<10} attempt {attempt}, {:>3} ms: {outcome} {cause}",
             took_us / 1_000
         );
     }
