@@ -71,7 +71,7 @@ struct Side {
 
 impl Side {
     fn new() -> Self {
-        let key = BucketKey::new("rows".parse().unwrap(), BucketId(0));
+        let key = BucketKey::new("rows".parse().expect("a legal name"), BucketId(0));
         Self {
             bucket: Bucket::new(key).with_memory(2),
             rows: Rows::default(),
@@ -81,8 +81,9 @@ impl Side {
     }
 
     fn op(&mut self, op: StoreOp) -> Reply<u64> {
-        let answer = self.bucket.apply(self.now_us, op, &mut self.rows).unwrap();
-        self.bucket.check().unwrap();
+        let answer = self.bucket.apply(self.now_us, op, &mut self.rows);
+        let answer = answer.expect("it is accepted");
+        self.bucket.check().expect("all is in its place");
         answer.reply
     }
 
@@ -117,7 +118,7 @@ fn id(created_ms: u64, entropy: u64) -> EventId {
 
 fn event(id: EventId, when: When) -> NewEvent {
     let payload = Payload::from(b"x".as_slice());
-    let mut envelope = Envelope::new(id, "rows".parse().unwrap(), payload);
+    let mut envelope = Envelope::new(id, "rows".parse().expect("a legal name"), payload);
     envelope.attempts = 3;
     NewEvent {
         envelope: Arc::new(envelope),

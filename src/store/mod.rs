@@ -47,6 +47,10 @@ pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'stati
 /// **A lease is a fact.** From fetch to settle an event belongs to one node, under the number of
 /// the fetch that leased it. A settle under any other is refused. A lease ends early only by a
 /// reap, which needs the holder's last heartbeat number, so a node that has beaten since is spared.
+/// A fetch that gives a node something is a heartbeat as well. A node that was reaped is told
+/// before it gets more: while it is reaped, and once after, its fetch is refused as [`LeaseLost`].
+/// A fetch with a number that is not greater than the node's last one leases nothing: it answers
+/// what is still held under that number.
 ///
 /// **Attempts count once.** A retry, a bury and a reap count the attempt; a release and a snooze do
 /// not. An event whose attempts are used up becomes a dead letter, whoever asks for a retry.
@@ -55,6 +59,7 @@ pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'stati
 /// [`BATCH_MAX`](crate::core::op::BATCH_MAX) events.
 ///
 /// [`Unknown`]: crate::ErrorKind::Unknown
+/// [`LeaseLost`]: crate::ErrorKind::LeaseLost
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Applies one operation to one bucket, which need not exist yet.
     ///

@@ -4,6 +4,7 @@
 //! `DULY_MODEL_CASES` says how many sequences are tried (default 64). A failure prints its seed;
 //! `DULY_MODEL_SEED` plays it again.
 
+mod machine;
 mod model;
 mod step;
 
@@ -20,8 +21,9 @@ use duly::time::{Clock, Timestamp};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 
+use crate::machine::{Machine, QUEUE};
 use crate::model::{BUCKET, FINISHED_MAX};
-use crate::step::{Machine, QUEUE, Step};
+use crate::step::Step;
 
 /// A store under test, on a runtime and a clock of its own.
 struct Side<H> {

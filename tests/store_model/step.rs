@@ -1,60 +1,24 @@
-//! Random steps, and the operation that each one is in the world that the model has reached.
+//! Random steps; what each one is in a world is decided when that world is reached.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{
-    Failing, Fetch, NewEvent, Reply, RequestId, Settlement, StoreOp, Unique, Verdict,
-};
-use duly::event::{Envelope, EventId, Late, Payload, State};
-use duly::record::{Cause, NodeId, Record};
+use duly::core::op::{Failing, Verdict};
+use duly::event::{Late, State};
+use duly::record::Cause;
 use duly::time::{Timestamp, When};
 use proptest::prelude::*;
 use proptest::sample::Index;
-use proptest_state_machine::ReferenceStateMachine;
 
-use crate::model::{Answered, BUCKET, Model};
-
-pub(crate) const QUEUE: &str = "model";
-const START_MS: u64 = 1_767_225_600_000;
-
-/// The model, what it was asked last, and what it has seen so far.
-#[derive(Clone, Debug)]
-pub(crate) struct Machine {
-    model: Model,
-    /// The wall clock, which may be set back.
-    pub(crate) wall_us: u64,
-    /// What was applied last, and what it must answer.
-    pub(crate) op: Option<StoreOp>,
-    pub(crate) answer: Answered,
-    /// Every event ever pushed.
-    pushed: Vec<NewEvent>,
-    /// Every lease ever given.
-    leases: Vec<(NodeId, EventId, RequestId)>,
-    /// The last request number of each node.
-    requests: [RequestId; 2],
-    /// Every holder ever seen, with its heartbeat.
-    seen: Vec<(NodeId, u64)>,
-}
-
-impl Machine {
-    pub(crate) fn records(&self) -> &[Record] {
-        &self.model.records
-    }
-
-    pub(crate) fn now_us(&self) -> u64 {
-        self.model.now_us
-    }
-}
+use crate::machine::START_MS;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
-    delay_ms: u64,
-    attempts: u16,
-    unique: Option<u8>,
-    replace: bool,
-    expires_ms: Option<u64>,
-    late: Late,
+    pub(crate) delay_ms: u64,
+    pub(crate) attempts: u16,
+    pub(crate) unique: Option<u8>,
+    pub(crate) replace: bool,
+    pub(crate) expires_ms: Option<u64>,
+    pub(crate) late: Late,
 }
 
 #[derive(Clone, Debug)]
@@ -132,7 +96,7 @@ fn verdicts() -> impl Strategy<Value = Verdict> {
     ]
 }
 
-fn steps() -> impl Strategy<Value = Step> {
+pub(crate) fn steps() -> impl Strategy<Value = Step> {
     let index = any::<Index>;
     let some = || prop::collection::vec(any::<Index>(), 0..4);
     let whens = prop_oneof![
@@ -169,237 +133,4 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => Just(Step::Stats),
         1 => prop::collection::vec(0..10_000_u64, 1..3).prop_map(Step::Forecast),
     ]
-}
-
-impl Machine {
-    /// One of the ids ever pushed, or one that never was.
-    fn id(&self, of: &Index) -> EventId {
-        let at = of.index(self.pushed.len() + 1);
-        match self.pushed.get(at) {
-            Some(pushed) => pushed.envelope.id,
-            None => EventId::from_parts(Timestamp::from_millis(START_MS), BUCKET, u64::MAX),
-        }
-    }
-
-    fn ids(&self, of: &[Index]) -> Vec<EventId> {
-        of.iter().map(|of| self.id(of)).collect()
-    }
-
-    fn draft(&mut self, draft: &Draft) -> NewEvent {
-        let entropy = self.pushed.len() as u64;
-        let created = Timestamp::from_millis(self.wall_us / 1_000);
-        let id = EventId::from_parts(created, BUCKET, entropy);
-        let queue = QUEUE.parse().expect("a legal name");
-        let mut envelope = Envelope::new(id, queue, Payload::from(b"0".as_slice()));
-        envelope.attempts = draft.attempts;
-        envelope.unique = draft.unique.map(|key| key.to_string());
-        envelope.key = (entropy % 2 == 0).then(|| format!("order:{entropy}"));
-        envelope.expires = draft
-            .expires_ms
-            .map(|ms| created + Duration::from_millis(ms));
-        envelope.late = draft.late;
-        let new = NewEvent {
-            envelope: Arc::new(envelope),
-            when: When::from(Duration::from_millis(draft.delay_ms)),
-            on_taken: if draft.replace {
-                Unique::Replace
-            } else {
-                Unique::Keep
-            },
-        };
-        self.pushed.push(new.clone());
-        new
-    }
-
-    /// The operation that a step is now; none where it only moves the clock.
-    fn resolve(&mut self, step: &Step) -> Option<StoreOp> {
-        Some(match step {
-            Step::Advance { us } => {
-                self.wall_us += us;
-                return None;
-            }
-            Step::SetBack { ms } => {
-                self.wall_us = (self.wall_us - ms * 1_000).max(START_MS * 1_000);
-                return None;
-            }
-            Step::Push(drafts) => {
-                StoreOp::Push(drafts.iter().map(|draft| self.draft(draft)).collect())
-            }
-            Step::PushAgain(of, same) => {
-                let mut new = self.pushed.get(of.index(self.pushed.len().max(1)))?.clone();
-                if !same {
-                    Arc::make_mut(&mut new.envelope).payload = Payload::from(b"1".as_slice());
-                }
-                StoreOp::Push(vec![new])
-            }
-            Step::MoveDue(limit) => StoreOp::MoveDue { limit: *limit },
-            Step::Fetch {
-                node,
-                back,
-                limit,
-                ahead_ms,
-                ahead_limit,
-                hold_ms,
-            } => {
-                let last = &mut self.requests[usize::try_from(*node).expect("small")];
-                if *back == 0 {
-                    *last += 1;
-                }
-                StoreOp::Fetch(Fetch {
-                    node: NodeId(*node + 1),
-                    request: last.saturating_sub(back.saturating_sub(1)).max(1),
-                    limit: *limit,
-                    ahead: Duration::from_millis(*ahead_ms),
-                    ahead_limit: *ahead_limit,
-                    hold: hold_ms.map(Duration::from_millis),
-                })
-            }
-            Step::Settle(ends, swap) => {
-                let recent = self.leases.len().saturating_sub(8);
-                let recent = &self.leases[recent..];
-                let pick = |of: &Index| recent.get(of.index(recent.len().max(1)));
-                let (node, ..) = *pick(&ends[0].0)?;
-                let settlements = ends.iter().filter_map(|(of, verdict)| {
-                    let (_, id, request) = *pick(of)?;
-                    Some(Settlement {
-                        id,
-                        request,
-                        verdict: verdict.clone(),
-                        started_us: self.wall_us,
-                        fetched_us: self.wall_us - 7,
-                    })
-                });
-                let node = if *swap && ends.len() == 1 {
-                    NodeId(9)
-                } else {
-                    node
-                };
-                StoreOp::Settle {
-                    node,
-                    settlements: settlements.collect(),
-                }
-            }
-            Step::Heartbeat(node) => StoreOp::Heartbeat {
-                node: NodeId(node + 1),
-            },
-            Step::Extend(of, ms) => {
-                let picked = of
-                    .iter()
-                    .filter_map(|of| self.leases.get(of.index(self.leases.len().max(1))));
-                let picked: Vec<_> = picked.copied().collect();
-                let (node, ..) = *picked.first()?;
-                let leases = picked.into_iter().map(|(_, id, request)| (id, request));
-                StoreOp::Extend {
-                    node,
-                    leases: leases.collect(),
-                    hold: Duration::from_millis(*ms),
-                }
-            }
-            Step::Reap(of, limit) => {
-                let recent = &self.seen[self.seen.len().saturating_sub(5)..];
-                let silent = of
-                    .as_ref()
-                    .and_then(|of| recent.get(of.index(recent.len().max(1))));
-                StoreOp::Reap {
-                    silent: silent.copied().into_iter().collect(),
-                    limit: *limit,
-                }
-            }
-            Step::ReapAll => StoreOp::Reap {
-                silent: self.model.holders(),
-                limit: 100,
-            },
-            Step::Cancel(of) => StoreOp::Cancel { id: self.id(of) },
-            Step::Reschedule(of, when) => StoreOp::Reschedule {
-                id: self.id(of),
-                when: *when,
-            },
-            Step::Update(of, payload) => StoreOp::Update {
-                id: self.id(of),
-                payload: Payload::from(payload.to_string().into_bytes()),
-            },
-            Step::Get(of) => StoreOp::Get { id: self.id(of) },
-            Step::Peek(state, after, limit) => StoreOp::Peek {
-                state: *state,
-                after: after.as_ref().map(|after| self.id(after)),
-                limit: *limit,
-            },
-            Step::Revive(of) => StoreOp::Revive { ids: self.ids(of) },
-            Step::Drop(of) => StoreOp::Drop { ids: self.ids(of) },
-            Step::Stats => StoreOp::Stats,
-            Step::Forecast(spans) => StoreOp::Forecast {
-                within: spans.iter().map(|ms| Duration::from_millis(*ms)).collect(),
-            },
-        })
-    }
-
-    fn answer(&mut self, op: &StoreOp) -> Answered {
-        let model = &mut self.model;
-        model.now_us = model.now_us.max(self.wall_us);
-        let reply = match op {
-            StoreOp::Push(events) => model.push(events),
-            StoreOp::MoveDue { limit } => model.move_due(*limit),
-            StoreOp::Fetch(fetch) => model.fetch(fetch)?,
-            StoreOp::Settle { node, settlements } => model.settle(*node, settlements),
-            StoreOp::Heartbeat { node } => model.heartbeat(*node),
-            StoreOp::Extend { node, leases, hold } => model.extend(*node, leases, *hold),
-            StoreOp::Reap { silent, limit } => model.reap(silent, *limit),
-            StoreOp::Cancel { id } => model.cancel(*id),
-            StoreOp::Reschedule { id, when } => model.reschedule(*id, *when),
-            StoreOp::Update { id, payload } => model.update(*id, payload),
-            StoreOp::Get { id } => model.get(*id),
-            StoreOp::Peek {
-                state,
-                after,
-                limit,
-            } => model.peek(*state, *after, *limit),
-            StoreOp::Revive { ids } => model.revive(ids),
-            StoreOp::Drop { ids } => model.drop_dead(ids),
-            StoreOp::Stats => model.stats(),
-            StoreOp::Forecast { within } => model.forecast(within),
-        };
-        model.end_reaps();
-        Ok(reply)
-    }
-}
-
-impl ReferenceStateMachine for Machine {
-    type State = Self;
-    type Transition = Step;
-
-    fn init_state() -> BoxedStrategy<Self> {
-        Just(Self {
-            model: Model::default(),
-            wall_us: START_MS * 1_000,
-            op: None,
-            answer: Ok(Reply::Counted(0)),
-            pushed: Vec::new(),
-            leases: Vec::new(),
-            requests: [0; 2],
-            seen: Vec::new(),
-        })
-        .boxed()
-    }
-
-    fn transitions(_: &Self) -> BoxedStrategy<Step> {
-        steps().boxed()
-    }
-
-    fn apply(mut state: Self, step: &Step) -> Self {
-        state.op = state.resolve(step);
-        if let Some(op) = state.op.clone() {
-            state.answer = state.answer(&op);
-            match (&op, &state.answer) {
-                (StoreOp::Fetch(fetch), Ok(Reply::Fetched { deliveries, .. })) => {
-                    let given = deliveries.iter();
-                    state
-                        .leases
-                        .extend(given.map(|d| (fetch.node, d.id, d.request)));
-                }
-                (_, Ok(Reply::Reaped(reaped))) => state.seen.extend(&reaped.holders),
-                _ => {}
-            }
-        }
-        state
-    }
 }

@@ -30,6 +30,9 @@ impl<B: Clone> Bucket<B> {
         } else {
             self.batch_again(fetch)
         };
+        if fetch.hold.is_none() && !deliveries.is_empty() {
+            self.nodes.fetching(fetch.node).beat += 1;
+        }
         Ok(Reply::Fetched {
             deliveries,
             ready: self.waiting.ready_len(),
@@ -48,7 +51,7 @@ impl<B: Clone> Bucket<B> {
             node.refused = node.refused.max(Some(fetch.request));
             node.last_request = node.last_request.max(Some(fetch.request));
         }
-        if reaping || node.refused.is_some_and(|told| fetch.request <= told) {
+        if node.refused.is_some_and(|told| fetch.request <= told) {
             return Err(Error::new(
                 ErrorKind::LeaseLost,
                 format!(

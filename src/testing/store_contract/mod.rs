@@ -38,6 +38,8 @@ pub mod records;
 #[allow(missing_docs)] // each name is a promise
 pub mod settle;
 #[allow(missing_docs)] // each name is a promise
+pub mod stale;
+#[allow(missing_docs)] // each name is a promise
 pub mod unique;
 
 use std::future::Future;
@@ -108,6 +110,8 @@ macro_rules! store_contract_tests {
                 read_ahead_leases_what_is_due_soon_in_due_order
                 what_was_read_ahead_and_handed_back_waits_for_its_due_time
                 what_was_read_ahead_and_lost_waits_for_its_due_time
+            }
+            stale {
                 an_expired_event_is_set_aside_with_a_record
                 an_event_that_is_too_late_ends_as_its_policy_says
                 lateness_counts_from_the_due_time_of_the_attempt

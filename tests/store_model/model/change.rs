@@ -1,0 +1,150 @@
+//! Changes by hand, dead letters, and looking.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::core::op::{Cancelled, Changed, Reply, Snapshot, Stats};
+use duly::event::{EventId, Payload, State};
+use duly::record::Outcome;
+use duly::time::When;
+
+use crate::model::{Event, Model};
+
+impl Model {
+    pub(crate) fn cancel(&mut self, id: EventId) -> Reply {
+        let Some(event) = self.event(id) else {
+            return Reply::Cancelled(Cancelled::NotFound);
+        };
+        let (state, haunted) = (event.state, event.haunted);
+        match state {
+            State::Scheduled | State::Ready => {
+                self.record(id, 0, Outcome::Cancelled, None);
+                self.end(id, State::Cancelled);
+            }
+            State::Cancelled => {}
+            _ => return Reply::Cancelled(Cancelled::TooLate(state)),
+        }
+        Reply::Cancelled(match haunted {
+            true => Cancelled::CancelledAfterAttempt,
+            false => Cancelled::Cancelled,
+        })
+    }
+
+    fn changed(event: &Event) -> Changed {
+        match event.haunted {
+            true => Changed::ChangedAfterAttempt(event.due),
+            false => Changed::Changed(event.due),
+        }
+    }
+
+    pub(crate) fn reschedule(&mut self, id: EventId, when: When) -> Reply {
+        let due = self.due(when);
+        let is_due = self.is_due(due);
+        Reply::Rescheduled(match self.event(id) {
+            None => Changed::NotFound,
+            Some(event) if event.state == State::Ready && is_due => {
+                event.due = due;
+                Self::changed(event)
+            }
+            Some(event) if matches!(event.state, State::Scheduled | State::Ready) => {
+                self.wait(id, due);
+                Self::changed(self.event(id).expect("it is there"))
+            }
+            Some(event) => Changed::TooLate(event.state),
+        })
+    }
+
+    pub(crate) fn update(&mut self, id: EventId, payload: &Payload) -> Reply {
+        Reply::Updated(match self.event(id) {
+            None => Changed::NotFound,
+            Some(event) if event.state.is_final() || event.state == State::Leased => {
+                Changed::TooLate(event.state)
+            }
+            Some(event) => {
+                let mut envelope = (*event.envelope).clone();
+                envelope.payload = payload.clone();
+                event.envelope = Arc::new(envelope);
+                Self::changed(event)
+            }
+        })
+    }
+
+    fn snapshot(event: &Event) -> Snapshot {
+        let is_over = event.state.is_final();
+        Snapshot {
+            id: event.envelope.id,
+            state: event.state,
+            due: event.due,
+            tries: event.tries,
+            holder: event.lease.as_ref().map(|lease| lease.node),
+            body: (!is_over).then(|| Arc::clone(&event.envelope)),
+        }
+    }
+
+    pub(crate) fn get(&mut self, id: EventId) -> Reply {
+        Reply::Found(self.event(id).map(|event| Self::snapshot(event)))
+    }
+
+    pub(crate) fn peek(&self, state: State, after: Option<EventId>, limit: usize) -> Reply {
+        let events = self.events.iter().filter(|event| event.state == state);
+        let mut found: Vec<_> = events.map(Self::snapshot).collect();
+        found.retain(|found| after.is_none_or(|after| found.id > after));
+        found.sort_by_key(|found| found.id);
+        found.truncate(limit);
+        Reply::Peeked(found)
+    }
+
+    pub(crate) fn revive(&mut self, ids: &[EventId]) -> Reply {
+        let mut count = 0;
+        for id in ids {
+            let dead = |event: &Event| event.envelope.id == *id && event.state == State::Dead;
+            if self.ids(dead).is_empty() {
+                continue;
+            }
+            self.wait(*id, self.now());
+            let event = self.event(*id).expect("it is there");
+            event.tries = 0;
+            let unique = event.envelope.unique.clone();
+            let taken = |event: &Event| event.has_key && event.envelope.unique == unique;
+            let free = unique.is_some() && self.ids(taken).is_empty();
+            self.event(*id).expect("it is there").has_key = free;
+            count += 1;
+        }
+        Reply::Counted(count)
+    }
+
+    pub(crate) fn drop_dead(&mut self, ids: &[EventId]) -> Reply {
+        let mut count = 0;
+        for id in ids {
+            let dead = |event: &Event| event.envelope.id == *id && event.state == State::Dead;
+            if !self.ids(dead).is_empty() {
+                self.event(*id).expect("it is there").moved_us = 0;
+                self.record(*id, 0, Outcome::Discarded, None);
+                self.end(*id, State::Cancelled);
+                count += 1;
+            }
+        }
+        Reply::Counted(count)
+    }
+
+    pub(crate) fn stats(&self) -> Reply {
+        let count = |state| self.ids(|event| event.state == state).len();
+        Reply::Stats(Stats {
+            scheduled: count(State::Scheduled),
+            ready: count(State::Ready),
+            leased: count(State::Leased),
+            dead: count(State::Dead),
+        })
+    }
+
+    pub(crate) fn forecast(&self, within: &[Duration]) -> Reply {
+        let spans = within
+            .iter()
+            .map(|span| u64::try_from(span.as_micros()).expect("short"));
+        Reply::Forecast(
+            spans
+                .map(|us| self.scheduled(self.now_us + us).len())
+                .collect(),
+        )
+    }
+}

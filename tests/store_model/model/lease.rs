@@ -1,0 +1,270 @@
+//! Leases: fetch, settle, heartbeat, extend and reap.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::ErrorKind;
+use duly::core::op::{Delivery, Fetch, Reaped, Reply, RequestId, Settlement, Verdict};
+use duly::event::{EventId, State};
+use duly::record::{Cause, NodeId, Outcome};
+
+use crate::model::{Answered, Event, Lease, Model};
+
+impl Model {
+    pub(crate) fn fetch(&mut self, fetch: &Fetch) -> Answered {
+        let node = self.node(fetch.node);
+        if node.reaping || node.lost {
+            node.lost = false;
+            node.refused = node.refused.max(fetch.request);
+            node.last = node.last.max(fetch.request);
+        }
+        if node.reaping || fetch.request <= node.refused {
+            return Err(ErrorKind::LeaseLost);
+        }
+        if fetch.request > node.last {
+            node.last = fetch.request;
+            self.lease(fetch);
+        }
+        let of = |lease: &Lease| lease.node == fetch.node && lease.request == fetch.request;
+        let mut held: Vec<_> = self
+            .events
+            .iter()
+            .filter(|e| e.lease.as_ref().is_some_and(of))
+            .collect();
+        held.sort_by_key(|event| event.lease.as_ref().map(|lease| lease.place));
+        let deliveries = held.iter().map(|event| Delivery {
+            id: event.envelope.id,
+            body: Arc::clone(&event.envelope),
+            due: event.due,
+            attempt: event.tries + 1,
+            request: fetch.request,
+            moved_us: event.moved_us,
+        });
+        Ok(Reply::Fetched {
+            deliveries: deliveries.collect(),
+            ready: self.ids(|event| event.state == State::Ready).len(),
+            next_due: self.next_due(),
+        })
+    }
+
+    fn lease(&mut self, fetch: &Fetch) {
+        let was_holder = self.holds(fetch.node);
+        let mut place = 0;
+        let mut ready: Vec<_> = self
+            .events
+            .iter()
+            .filter(|e| e.state == State::Ready)
+            .collect();
+        ready.sort_by_key(|event| event.position);
+        let ready: Vec<_> = ready.iter().map(|event| event.envelope.id).collect();
+        for id in ready {
+            if place < fetch.limit && self.is_of_use(id) {
+                self.lease_one(id, fetch, place);
+                place += 1;
+            }
+        }
+        let ahead_us = u64::try_from(fetch.ahead.as_micros()).expect("short");
+        let limit = place + fetch.ahead_limit;
+        for id in self.scheduled(self.now_us + ahead_us) {
+            if place < limit {
+                let now_us = self.now_us;
+                self.event(id).expect("just found").moved_us = now_us;
+                if self.is_of_use(id) {
+                    self.lease_one(id, fetch, place);
+                    place += 1;
+                }
+            }
+        }
+        if !was_holder && self.holds(fetch.node) {
+            self.node(fetch.node).beat += 1;
+        }
+    }
+
+    fn lease_one(&mut self, id: EventId, fetch: &Fetch, place: usize) {
+        let lease = Lease {
+            node: fetch.node,
+            request: fetch.request,
+            fetched_us: self.now_us,
+            place,
+            deadline: fetch.hold.map(|hold| self.after(hold)),
+        };
+        let event = self.event(id).expect("it is there");
+        (event.state, event.lease) = (State::Leased, Some(lease));
+    }
+
+    pub(crate) fn settle(&mut self, node: NodeId, settlements: &[Settlement]) -> Reply {
+        let is_release = |settlement: &&Settlement| settlement.verdict == Verdict::Release;
+        let releases = settlements.iter().filter(is_release).count();
+        self.first -= i64::try_from(releases).expect("few");
+        let mut front = self.first;
+        let settled = settlements
+            .iter()
+            .map(|s| self.settle_one(node, s, &mut front));
+        Reply::Settled(settled.collect())
+    }
+
+    fn settle_one(&mut self, node: NodeId, settlement: &Settlement, front: &mut i64) -> bool {
+        let id = settlement.id;
+        let token = (
+            node,
+            settlement.request,
+            std::mem::discriminant(&settlement.verdict),
+        );
+        let Some(event) = self.event(id) else {
+            return false;
+        };
+        let lease = event.lease.as_ref();
+        if !lease.is_some_and(|l| l.node == node && l.request == settlement.request) {
+            return event.settled == Some(token);
+        }
+        event.settled = Some(token);
+        let (tries, attempts, due) = (event.tries + 1, event.envelope.attempts, event.due);
+        match &settlement.verdict {
+            Verdict::Ack => self.conclude(id, tries, Outcome::Acked, State::Done),
+            Verdict::Discard(_) => self.conclude(id, tries, Outcome::Discarded, State::Done),
+            Verdict::Expire => self.conclude(id, 0, Outcome::Expired, State::Expired),
+            Verdict::Bury(_) => self.conclude(id, tries, Outcome::Buried, State::Dead),
+            Verdict::Retry(..) if tries >= attempts => {
+                self.conclude(id, tries, Outcome::Buried, State::Dead);
+            }
+            Verdict::Retry(delay, _) => {
+                self.record(id, tries, Outcome::Retried, None);
+                self.event(id).expect("it is there").tries = tries;
+                self.wait(id, self.again(*delay));
+            }
+            Verdict::Snooze(delay) => {
+                self.record(id, tries, Outcome::Snoozed, None);
+                self.wait(id, self.again(*delay));
+            }
+            Verdict::Release => {
+                let (moved_us, is_due) = (event.moved_us, self.is_due(due));
+                self.wait(id, due);
+                let event = self.event(id).expect("it is there");
+                if is_due {
+                    (event.position, event.moved_us) = (*front, moved_us);
+                }
+                *front += 1;
+                return true;
+            }
+        }
+        let record = self.records.last_mut().expect("just recorded");
+        (record.stages.started_us, record.stages.fetched_us) =
+            (settlement.started_us, settlement.fetched_us);
+        match &settlement.verdict {
+            Verdict::Retry(_, why) | Verdict::Bury(why) => {
+                (record.cause, record.error) = (Some(why.cause), why.error.clone());
+            }
+            Verdict::Discard(error) => record.error = error.clone(),
+            _ => {}
+        }
+        true
+    }
+
+    fn conclude(&mut self, id: EventId, attempt: u16, outcome: Outcome, state: State) {
+        self.record(id, attempt, outcome, None);
+        if state == State::Dead {
+            self.event(id).expect("it is there").tries = attempt;
+        }
+        self.end(id, state);
+    }
+
+    pub(crate) fn heartbeat(&mut self, node: NodeId) -> Reply {
+        let holds = self.holds(node);
+        let known = self.node(node);
+        let kept = holds && !known.reaping;
+        known.beat += u64::from(kept);
+        Reply::Kept(kept)
+    }
+
+    pub(crate) fn extend(
+        &mut self,
+        node: NodeId,
+        of: &[(EventId, RequestId)],
+        hold: Duration,
+    ) -> Reply {
+        let after = self.after(hold);
+        let reaping = self.node(node).reaping;
+        let extended = of.iter().map(|(id, request)| {
+            let lease = self.event(*id).and_then(|event| event.lease.as_mut());
+            let lease = lease.filter(|l| l.node == node && l.request == *request);
+            lease.is_some_and(|lease| match &mut lease.deadline {
+                None => !reaping,
+                Some(deadline) => {
+                    *deadline = after;
+                    true
+                }
+            })
+        });
+        Reply::Extended(extended.collect())
+    }
+
+    /// The next thing that a reap takes back.
+    fn next_lost(&mut self) -> Option<EventId> {
+        let reaping: Vec<_> = self
+            .nodes
+            .iter()
+            .filter(|n| n.reaping)
+            .map(|n| n.id)
+            .collect();
+        let key = |event: &Event| {
+            let lease = event.lease.clone()?;
+            match lease.deadline {
+                None if !reaping.contains(&lease.node) => None,
+                None => Some((0, lease.node, lease.request, lease.place, event.envelope.id)),
+                Some(at) if !self.is_due(at) => None,
+                Some(at) => Some((1, NodeId(at.as_millis()), 0, 0, event.envelope.id)),
+            }
+        };
+        let lost = self.events.iter().filter_map(key).min();
+        lost.map(|(_, _, _, _, id)| id)
+    }
+
+    pub(crate) fn reap(&mut self, silent: &[(NodeId, u64)], limit: usize) -> Reply {
+        for (node, beat) in silent {
+            let holds = self.holds(*node);
+            let node = self.node(*node);
+            if holds && !node.reaping && node.beat == *beat {
+                (node.reaping, node.lost) = (true, true);
+            }
+        }
+        let mut reaped = Reaped::default();
+        while reaped.ready + reaped.dead < limit
+            && let Some(id) = self.next_lost()
+        {
+            let event = self.event(id).expect("just found");
+            (event.tries, event.haunted) = (event.tries + 1, true);
+            let (tries, attempts, due) = (event.tries, event.envelope.attempts, event.due);
+            self.record(id, tries, Outcome::LeaseLost, Some(Cause::LeaseLost));
+            if tries >= attempts {
+                self.end(id, State::Dead);
+                reaped.dead += 1;
+            } else {
+                self.wait(id, due);
+                reaped.ready += 1;
+            }
+        }
+        self.end_reaps();
+        reaped.more = self.next_lost().is_some();
+        reaped.holders = self.holders();
+        let deadlines = self
+            .events
+            .iter()
+            .filter_map(|event| event.lease.as_ref()?.deadline);
+        reaped.next_deadline = deadlines.min();
+        Reply::Reaped(reaped)
+    }
+
+    pub(crate) fn holders(&self) -> Vec<(NodeId, u64)> {
+        let holders = self.nodes.iter().filter(|node| self.holds(node.id));
+        let mut holders: Vec<_> = holders.map(|node| (node.id, node.beat)).collect();
+        holders.sort_unstable();
+        holders
+    }
+
+    /// A node of which all is taken back, or that has settled the rest, is not reaped any more.
+    pub(crate) fn end_reaps(&mut self) {
+        for at in 0..self.nodes.len() {
+            self.nodes[at].reaping &= self.holds(self.nodes[at].id);
+        }
+    }
+}

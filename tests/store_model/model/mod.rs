@@ -1,0 +1,282 @@
+//! What a store must answer, said once more in the plainest way: a list of events that is
+//! searched from its start for everything.
+
+mod change;
+mod lease;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::core::op::{NewEvent, PushVerdict, Pushed, Reply, RequestId, Unique, Verdict};
+use duly::event::{Envelope, EventId, Late, State};
+use duly::record::{Cause, NodeId, Outcome, Record, Stages};
+use duly::time::{Timestamp, When};
+use duly::{BucketId, ErrorKind};
+
+/// How many finished ids are remembered; few, so that forgetting happens.
+pub(crate) const FINISHED_MAX: usize = 5;
+pub(crate) const BUCKET: BucketId = BucketId(3);
+
+#[derive(Clone, Debug)]
+struct Event {
+    envelope: Arc<Envelope>,
+    state: State,
+    due: Timestamp,
+    tries: u16,
+    haunted: bool,
+    has_key: bool,
+    /// Where it stands in the publish list, and since when.
+    position: i64,
+    moved_us: u64,
+    lease: Option<Lease>,
+    settled: Option<(NodeId, RequestId, std::mem::Discriminant<Verdict>)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Lease {
+    node: NodeId,
+    request: RequestId,
+    fetched_us: u64,
+    /// The order within the batch.
+    place: usize,
+    deadline: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Node {
+    id: NodeId,
+    last: RequestId,
+    refused: RequestId,
+    beat: u64,
+    lost: bool,
+    reaping: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Model {
+    pub(crate) now_us: u64,
+    events: Vec<Event>,
+    /// Those that are over, the first that ended in front.
+    over: Vec<EventId>,
+    forgotten: Option<Timestamp>,
+    nodes: Vec<Node>,
+    pub(crate) records: Vec<Record>,
+    /// Positions at both ends of the publish list.
+    first: i64,
+    last: i64,
+}
+
+pub(crate) type Answered = Result<Reply, ErrorKind>;
+
+impl Model {
+    fn event(&mut self, id: EventId) -> Option<&mut Event> {
+        self.events.iter_mut().find(|event| event.envelope.id == id)
+    }
+
+    fn node(&mut self, id: NodeId) -> &mut Node {
+        if let Some(at) = self.nodes.iter().position(|node| node.id == id) {
+            return &mut self.nodes[at];
+        }
+        self.nodes.push(Node {
+            id,
+            ..Node::default()
+        });
+        self.nodes.last_mut().expect("just pushed")
+    }
+
+    fn holds(&self, node: NodeId) -> bool {
+        let leases = self.events.iter().filter_map(|event| event.lease.as_ref());
+        leases
+            .into_iter()
+            .any(|lease| lease.node == node && lease.deadline.is_none())
+    }
+
+    fn ids(&self, of: impl Fn(&Event) -> bool) -> Vec<EventId> {
+        let events = self.events.iter().filter(|event| of(event));
+        events.map(|event| event.envelope.id).collect()
+    }
+
+    fn is_due(&self, at: Timestamp) -> bool {
+        at.as_millis() * 1_000 <= self.now_us
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.now_us / 1_000)
+    }
+
+    /// The millisecond that is `delay` from now, rounded up.
+    fn after(&self, delay: Duration) -> Timestamp {
+        let us = self.now_us + u64::try_from(delay.as_micros()).expect("short");
+        Timestamp::from_millis(us.div_ceil(1_000))
+    }
+
+    /// When an attempt that ended is due again.
+    fn again(&self, delay: Duration) -> Timestamp {
+        if delay.is_zero() {
+            self.now()
+        } else {
+            self.after(delay)
+        }
+    }
+
+    fn due(&self, when: When) -> Timestamp {
+        match when {
+            When::Now => self.now(),
+            When::After(delay) => self.after(delay),
+            When::At(at) => at,
+        }
+    }
+
+    /// Lets an event wait, at the end of the list if it is due.
+    fn wait(&mut self, id: EventId, due: Timestamp) {
+        let (is_due, now_us, last) = (self.is_due(due), self.now_us, self.last);
+        self.last += 1;
+        let event = self.event(id).expect("it is there");
+        (event.due, event.lease) = (due, None);
+        if is_due {
+            (event.state, event.position, event.moved_us) = (State::Ready, last, now_us);
+        } else {
+            (event.state, event.moved_us) = (State::Scheduled, 0);
+        }
+    }
+
+    /// Ends the life of an event, or buries it.
+    fn end(&mut self, id: EventId, state: State) {
+        let event = self.event(id).expect("it is there");
+        (event.state, event.lease, event.has_key) = (state, None, false);
+        if state == State::Dead {
+            return;
+        }
+        self.over.push(id);
+        if self.over.len() > FINISHED_MAX {
+            let gone = self.over.remove(0);
+            self.events.retain(|event| event.envelope.id != gone);
+            self.forgotten = self.forgotten.max(Some(gone.created()));
+        }
+    }
+
+    fn record(&mut self, id: EventId, attempt: u16, outcome: Outcome, cause: Option<Cause>) {
+        let finished_us = self.now_us;
+        let event = self.event(id).expect("it is there");
+        let lease = event.lease.clone();
+        let record = Record {
+            id,
+            queue: event.envelope.queue.clone(),
+            key: event.envelope.key.clone(),
+            attempt,
+            outcome,
+            cause,
+            due: event.due,
+            stages: Stages {
+                moved_us: event.moved_us,
+                fetched_us: lease.as_ref().map_or(0, |lease| lease.fetched_us),
+                started_us: 0,
+                finished_us,
+            },
+            node: lease.map_or(NodeId(0), |lease| lease.node),
+            error: None,
+        };
+        self.records.push(record);
+    }
+
+    pub(crate) fn push(&mut self, new: &[NewEvent]) -> Reply {
+        Reply::Pushed(new.iter().map(|new| self.push_one(new)).collect())
+    }
+
+    fn push_one(&mut self, new: &NewEvent) -> Pushed {
+        let (id, mut due) = (new.envelope.id, self.due(new.when));
+        let mut verdict = PushVerdict::Accepted;
+        if let Some(known) = self.event(id) {
+            due = known.due;
+            verdict = match known.envelope.payload == new.envelope.payload {
+                true => PushVerdict::Duplicate(id),
+                false => PushVerdict::Conflict,
+            };
+            return Pushed { due, verdict };
+        }
+        if self.forgotten.is_some_and(|until| id.created() <= until) {
+            verdict = PushVerdict::TooOld;
+            return Pushed { due, verdict };
+        }
+        let unique = &new.envelope.unique;
+        let taken = self.ids(|event| event.has_key && event.envelope.unique == *unique);
+        if let Some(taken) = taken.first().copied() {
+            let holder = self.event(taken).expect("just found");
+            if new.on_taken == Unique::Keep {
+                due = holder.due;
+                verdict = PushVerdict::Duplicate(taken);
+                return Pushed { due, verdict };
+            }
+            holder.has_key = false;
+            if holder.lease.is_none() {
+                self.record(taken, 0, Outcome::Cancelled, None);
+                self.end(taken, State::Cancelled);
+                verdict = PushVerdict::Replaced(taken);
+            }
+        }
+        self.events.push(Event {
+            envelope: Arc::clone(&new.envelope),
+            state: State::Scheduled,
+            due,
+            tries: 0,
+            haunted: false,
+            has_key: unique.is_some(),
+            position: 0,
+            moved_us: 0,
+            lease: None,
+            settled: None,
+        });
+        self.wait(id, due);
+        Pushed { due, verdict }
+    }
+
+    /// The scheduled ones that are due until `until_us`, the next in front.
+    fn scheduled(&self, until_us: u64) -> Vec<EventId> {
+        let due = |event: &Event| event.due.as_millis() * 1_000 <= until_us;
+        let scheduled = |event: &&Event| event.state == State::Scheduled && due(event);
+        let mut found: Vec<_> = self.events.iter().filter(scheduled).collect();
+        found.sort_by_key(|event| (event.due, event.envelope.id));
+        found.iter().map(|event| event.envelope.id).collect()
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        let scheduled = self
+            .events
+            .iter()
+            .filter(|event| event.state == State::Scheduled);
+        scheduled.map(|event| event.due).min()
+    }
+
+    pub(crate) fn move_due(&mut self, limit: usize) -> Reply {
+        let mut moved = self.scheduled(self.now_us);
+        moved.truncate(limit);
+        for id in &moved {
+            let due = self.event(*id).expect("just found").due;
+            self.wait(*id, due);
+        }
+        Reply::Moved {
+            moved: moved.len(),
+            next_due: self.next_due(),
+        }
+    }
+
+    /// Sets an event aside that has expired or is too late.
+    fn is_of_use(&mut self, id: EventId) -> bool {
+        let now_us = self.now_us;
+        let event = self.event(id).expect("it is there");
+        let late = Duration::from_micros(now_us.saturating_sub(event.due.as_millis() * 1_000));
+        let (policy, expires) = (event.envelope.late, event.envelope.expires);
+        let expired = expires.is_some_and(|at| at.as_millis() * 1_000 <= now_us);
+        let expired = expired || matches!(policy, Late::Expire(limit) if late > limit);
+        if expired {
+            self.record(id, 0, Outcome::Expired, None);
+            self.end(id, State::Expired);
+        } else if matches!(policy, Late::Bury(limit) if late > limit) {
+            self.record(id, 0, Outcome::Buried, Some(Cause::TooLate));
+            self.end(id, State::Dead);
+        } else {
+            return true;
+        }
+        false
+    }
+}
