@@ -85,7 +85,7 @@ pub use self::file::Format;
 pub use self::keys::known_keys;
 use crate::error::{Error, Result};
 use crate::event::QueueName;
-use crate::flow::{QueueChoices, linked};
+use crate::flow::{QueueChoices, annotations};
 
 /// What the settings file and the environment say; what is `None` they leave open.
 ///
@@ -259,8 +259,8 @@ impl Settings {
         queues: impl IntoIterator<Item = QueueName>,
     ) -> Result<Self> {
         let mut known: Vec<QueueName> = self.queues.keys().cloned().chain(queues).collect();
-        for entry in linked() {
-            known.push(QueueName::new(entry.annotation.queue)?);
+        for annotation in annotations() {
+            known.push(QueueName::new(annotation.queue)?);
         }
         known.sort();
         known.dedup();

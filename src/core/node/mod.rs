@@ -256,11 +256,7 @@ impl<B> Node<B> {
         let care = &self.buckets[bucket];
         let queue = &self.queues[care.queue];
         let mut at = care.leases.wakes();
-        at = at.min(
-            care.settler
-                .wakes(&self.options, self.stopping)
-                .max(care.rest.until),
-        );
+        at = at.min(care.settles(now, &self.options, self.stopping));
         if queue.free() > 0 {
             at = at.min(care.next_held_due());
         }
