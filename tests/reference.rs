@@ -11,7 +11,7 @@ use duly::core::reference::{Bucket, Finished, Head, Restored};
 use duly::event::{BucketKey, Envelope, Late, Payload};
 use duly::record::{NodeId, Outcome, Record};
 use duly::time::When;
-use duly::{BucketId, EventId, State, Timestamp};
+use duly::{BucketId, EventId, EventState as State, Timestamp};
 
 /// Keeps a number for each envelope, as a store with a file does, and confirms late.
 #[derive(Debug, Default)]

@@ -20,26 +20,27 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// # Errors
     ///
     /// [`ErrorKind::NotFound`] when no handler of the queue runs in this process;
+    /// [`ErrorKind::Closed`] when the bus stops before the reply;
     /// [`ErrorKind::TimedOut`] after `timeout`; [`ErrorKind::Unavailable`] when the event ended
     /// without success, in the handler's words; [`ErrorKind::Invalid`] when the reply is not an
     /// `R`; and as [`push`](Self::push).
     pub async fn call<R: DeserializeOwned>(&self, payload: T, timeout: Duration) -> Result<R> {
-        let served = self
-            .inner
-            .flow()
-            .as_ref()
-            .is_some_and(|flow| flow.serves(&self.name));
-        if !served {
-            return Err(Error::new(
-                ErrorKind::NotFound,
-                format!(
-                    "queue {} has no handler in this process that could reply",
-                    self.name
-                ),
-            ));
-        }
         let id = self.new_id();
+        // First registered and then looked: a flow that ends after the look lets its callers go.
         let mut waiting = self.inner.replies.wait(id);
+        match self.inner.flow().as_ref() {
+            Some(flow) if flow.serves(&self.name) => {}
+            Some(_) => {
+                return Err(Error::new(
+                    ErrorKind::NotFound,
+                    format!(
+                        "queue {} has no handler in this process that could reply",
+                        self.name
+                    ),
+                ));
+            }
+            None => return Err(Error::closed("the bus is stopping and calls no handlers")),
+        }
         self.event(payload).id(id).send().await?;
         let answer = tokio::time::timeout(timeout.min(CALL_MAX), waiting.answer()).await;
         match answer {

@@ -74,6 +74,8 @@ pub(crate) struct Inner {
     /// What goes for any other queue.
     defaults: Arc<QueueOptions>,
     payload_bytes_max: usize,
+    /// Held while the bus stops, so that nobody closes the store before everything is settled.
+    stopping: tokio::sync::Mutex<()>,
 }
 
 /// Ends the flow when the last one who holds the bus lets go of it.
@@ -158,7 +160,7 @@ impl Bus {
     ///
     /// A handler that still runs when the grace is over is told so by its
     /// [cancellation](Context::cancellation) and then dropped; its attempt counts, and its event is
-    /// ready again. Later calls have nothing to do.
+    /// ready again. Later calls wait for the first one and have nothing to do.
     ///
     /// # Errors
     ///
@@ -166,6 +168,7 @@ impl Bus {
     /// its thread, a store that does not answer): these events are handled again. Or what the
     /// store answers to being closed.
     pub async fn shutdown(&self, grace: Duration) -> Result<()> {
+        let _stopping = self.inner.stopping.lock().await;
         let flow = self
             .inner
             .flow

@@ -10,7 +10,7 @@ use crate::core::op::{Delivery, Fetch, RequestId};
 use crate::core::options::NodeOptions;
 use crate::core::queue_care::QueueCare;
 use crate::core::reaper::Reaper;
-use crate::core::settle::Settler;
+use crate::core::settle::{Pace, Settler};
 use crate::core::step::Job;
 use crate::event::BucketKey;
 use crate::time::{Mono, Timestamp};
@@ -178,6 +178,16 @@ impl<B> BucketCare<B> {
         self.held
             .first_key_value()
             .map_or(Mono::MAX, |((due, _), _)| self.clock.mono_at(*due))
+    }
+
+    /// When finished attempts have to be settled.
+    pub(crate) fn settles(&self, now: Mono, options: &NodeOptions, stopping: bool) -> Mono {
+        let pace = match (stopping, self.is_overdue(now)) {
+            (true, _) => Pace::AtOnce,
+            (false, true) => Pace::StartsFirst,
+            (false, false) => Pace::Steady,
+        };
+        self.settler.wakes(options, pace).max(self.rest.until)
     }
 
     /// Whether something that is held has been due and found no room.

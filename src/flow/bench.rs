@@ -213,7 +213,7 @@ impl<J: Send + 'static> BenchFeed<J> {
     pub fn publish_many(&mut self, jobs: &mut VecDeque<J>) -> usize {
         self.producer
             .get_mut()
-            .map_or(0, |producer| producer.try_publish_many(jobs))
+            .map_or(0, |producer| producer.try_publish_many(jobs, |job| job))
     }
 
     /// Takes up to `most` jobs; whether there are more.

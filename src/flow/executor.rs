@@ -1,13 +1,12 @@
 //! One attempt, from the ring to its verdict.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use crate::core::op::{Failing, Settlement, Verdict};
+use crate::core::op::{Delivery, Failing, Settlement, Verdict};
 use crate::core::step::{Input, Job};
 use crate::event::{Envelope, Event};
 use crate::flow::attempt::{Attempt, Attempted};
@@ -15,16 +14,19 @@ use crate::flow::inbox::{Gate, Inbox};
 use crate::flow::options::QueueOptions;
 use crate::flow::replies::{Answered, Replies};
 use crate::flow::work::{Ended, Work};
-use crate::handler::{Context, Ending, Surroundings};
+use crate::handler::{Context, Ending, Stripes};
 use crate::record::{Cause, cut_error};
 use crate::retry::RetryPolicy;
 use crate::store::Store;
 use crate::time::Clock;
 
+/// How long an event whose start could not be noted waits before it is handed back.
+const NOTE_REST: Duration = Duration::from_secs(1);
+
 /// What travels through a ring.
 pub(crate) enum Task<T> {
     /// A leased event.
-    Stored(Job<Arc<Envelope>>),
+    Stored(Box<Job<Arc<Envelope>>>),
     /// A value that was published straight into the ring.
     Published(T),
 }
@@ -33,7 +35,7 @@ pub(crate) enum Task<T> {
 pub(crate) struct Executor<A> {
     pub(crate) handler: A,
     pub(crate) options: Arc<QueueOptions>,
-    pub(crate) surroundings: Arc<Surroundings>,
+    pub(crate) surroundings: Stripes,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) inbox: Arc<Inbox>,
@@ -41,13 +43,12 @@ pub(crate) struct Executor<A> {
     pub(crate) replies: Arc<Replies>,
 }
 
-/// What is left of a job while its handler runs: enough to settle it.
+/// A stored event whose handler runs: what is needed to settle it.
 #[derive(Clone)]
 pub(crate) struct Ticket {
-    settlement: Settlement,
-    bucket: usize,
-    attempt: u16,
-    attempts: u16,
+    job: Box<Job<Arc<Envelope>>>,
+    started_us: u64,
+    /// Set by whoever tells first; only where two may: a handler that cannot be dropped.
     told: Option<Arc<AtomicBool>>,
 }
 
@@ -58,28 +59,6 @@ where
     type Job = Task<A::Payload>;
     type Ticket = Option<Ticket>;
     type Output = Attempted;
-
-    fn taken(&self, tasks: &mut VecDeque<Self::Job>) {
-        let deliveries: Vec<_> = tasks
-            .iter()
-            .filter_map(|task| match task {
-                Task::Stored(job) => Some(&job.delivery),
-                Task::Published(_) => None,
-            })
-            .collect();
-        if deliveries.is_empty() {
-            return;
-        }
-        if let Err(error) = self.store.starting(&self.surroundings.queue, &deliveries) {
-            tracing::error!(queue = %self.surroundings.queue, %error, "handlers are not started");
-            for task in std::mem::take(tasks) {
-                match task {
-                    Task::Stored(job) => self.hand_back(&job),
-                    Task::Published(_) => tasks.push_back(task),
-                }
-            }
-        }
-    }
 
     fn begin(
         &self,
@@ -92,8 +71,12 @@ where
                 (event, Some(ticket))
             }
         };
-        let cx = Context::new(Arc::clone(&self.surroundings));
-        let late = ticket.clone().filter(|_| !A::CAN_BE_DROPPED);
+        let cx = Context::new(self.surroundings.of_this_thread());
+        let late = if A::CAN_BE_DROPPED {
+            None
+        } else {
+            ticket.clone()
+        };
         let future = self
             .handler
             .attempt(event, cx, self.options.timeout, move || {
@@ -121,107 +104,110 @@ where
     A::Payload: DeserializeOwned,
 {
     /// Looks whether a delivery may start, and decodes it; otherwise deals with it.
-    fn check_in(&self, job: Job<Arc<Envelope>>) -> Option<(Event<A::Payload>, Ticket)> {
-        let request = job.delivery.request;
-        if !self.gates[job.bucket].is_open(self.clock.mono(), request) {
+    fn check_in(&self, job: Box<Job<Arc<Envelope>>>) -> Option<(Event<A::Payload>, Ticket)> {
+        let delivery = &job.delivery;
+        if !self.gates[job.bucket].is_open(self.clock.mono(), delivery.request) {
             self.hand_back(&job);
             return None;
         }
+        let envelope = &delivery.body;
         let started_us = self.clock.wall_us();
-        let Job {
-            bucket,
-            fetched_us,
-            delivery,
-        } = job;
-        let envelope = delivery.body;
-        let mut ticket = Ticket {
-            settlement: Settlement {
-                id: delivery.id,
-                request,
-                verdict: Verdict::Expire,
-                started_us: 0,
-                fetched_us,
-            },
-            bucket,
-            attempt: delivery.attempt,
-            attempts: envelope.attempts,
-            told: (!A::CAN_BE_DROPPED).then(Arc::default),
-        };
         if envelope
             .expires
             .is_some_and(|expires| expires.as_micros() <= started_us)
         {
-            self.tell(&ticket, Verdict::Expire);
+            let words = "the event expired before its handler started";
+            let ended = || Answered::Ended(words.to_owned());
+            self.replies.tell(delivery.id, ended);
+            self.tell(&job, 0, Verdict::Expire);
             return None;
         }
-        match serde_json::from_slice(envelope.payload.as_bytes()) {
-            Ok(payload) => {
-                ticket.settlement.started_us = started_us;
-                let (due, attempt) = (delivery.due, delivery.attempt);
-                Some((
-                    Event::stored(payload, envelope, due, attempt, started_us),
-                    ticket,
-                ))
-            }
+        let payload = match serde_json::from_slice(envelope.payload.as_bytes()) {
+            Ok(payload) => payload,
             Err(error) => {
-                let queue = &self.surroundings.queue;
-                tracing::error!(%queue, id = %delivery.id, %error, "payload does not decode");
-                let error = Some(format!("the payload does not decode: {error}"));
-                self.tell(
-                    &ticket,
-                    Verdict::Bury(Failing {
-                        cause: Cause::Undecodable,
-                        error,
-                    }),
-                );
-                None
+                self.bury_undecodable(&job, &error);
+                return None;
             }
+        };
+        // The last thing before the handler: what is noted and does not start has lost an attempt
+        // if the process dies.
+        let queue = &self.surroundings.queue;
+        if let Err(error) = self.store.starting(queue, &[delivery]) {
+            tracing::error!(%queue, id = %delivery.id, %error, "the handler is not started");
+            self.hand_back_later(&job);
+            return None;
         }
+        let (due, attempt) = (delivery.due, delivery.attempt);
+        let event = Event::stored(payload, Arc::clone(envelope), due, attempt, started_us);
+        let ticket = Ticket {
+            job,
+            started_us,
+            told: (!A::CAN_BE_DROPPED).then(Arc::default),
+        };
+        Some((event, ticket))
+    }
+
+    /// What is no payload of this handler will not be one at the next attempt either.
+    fn bury_undecodable(&self, job: &Job<Arc<Envelope>>, error: &serde_json::Error) {
+        let (queue, id) = (&self.surroundings.queue, job.delivery.id);
+        tracing::error!(%queue, %id, %error, "payload does not decode");
+        let words = format!("the payload does not decode: {error}");
+        self.replies.tell(id, || Answered::Ended(words.clone()));
+        let failing = Failing {
+            cause: Cause::Undecodable,
+            error: Some(cut_error(words)),
+        };
+        self.tell(job, 0, Verdict::Bury(failing));
     }
 
     /// Judges how an attempt ended and passes it on, once.
     fn settle(&self, ticket: &Ticket, ended: Ended<Attempted>) {
-        if ticket
-            .told
-            .as_ref()
-            .is_some_and(|told| told.swap(true, Ordering::Relaxed))
-        {
+        let told = ticket.told.as_ref();
+        if told.is_some_and(|told| told.swap(true, Ordering::Relaxed)) {
             return;
         }
-        let random = fastrand::f64();
-        let (verdict, reply) = judge(ticket, ended, &self.options.backoff, random);
-        let id = ticket.settlement.id;
+        let Delivery {
+            id, attempt, body, ..
+        } = &ticket.job.delivery;
+        let tries = (*attempt, body.attempts);
+        let (verdict, reply) = judge(tries, ended, &self.options.backoff, fastrand::f64());
         match &verdict {
-            Verdict::Ack => self.replies.tell(id, Answered::Replied(reply)),
-            Verdict::Bury(Failing { error, cause }) => {
-                let words = error.clone().unwrap_or_else(|| cause.to_string());
-                self.replies.tell(id, Answered::Ended(words));
-            }
-            Verdict::Discard(words) => {
-                let words = words.clone().unwrap_or_else(|| "discarded".to_owned());
-                self.replies.tell(id, Answered::Ended(words));
-            }
+            Verdict::Ack => self.replies.tell(*id, || Answered::Replied(reply)),
+            Verdict::Bury(Failing { error, cause }) => self.replies.tell(*id, || {
+                Answered::Ended(error.clone().unwrap_or_else(|| cause.to_string()))
+            }),
+            Verdict::Discard(words) => self.replies.tell(*id, || {
+                Answered::Ended(words.clone().unwrap_or_else(|| "discarded".to_owned()))
+            }),
             Verdict::Retry(..) | Verdict::Snooze(_) | Verdict::Expire | Verdict::Release => {}
         }
-        self.tell(ticket, verdict);
+        self.tell(&ticket.job, ticket.started_us, verdict);
     }
 
-    fn tell(&self, ticket: &Ticket, verdict: Verdict) {
+    fn tell(&self, job: &Job<Arc<Envelope>>, started_us: u64, verdict: Verdict) {
         let settlement = Settlement {
             verdict,
-            ..ticket.settlement.clone()
+            started_us,
+            ..job.release()
         };
         self.inbox.add(Input::Ended {
-            bucket: ticket.bucket,
+            bucket: job.bucket,
             settlement,
         });
     }
 
     /// Hands a delivery back whose handler never started.
     pub(crate) fn hand_back(&self, job: &Job<Arc<Envelope>>) {
-        self.inbox.add(Input::Ended {
-            bucket: job.bucket,
-            settlement: job.release(),
+        self.tell(job, 0, Verdict::Release);
+    }
+
+    /// Hands a delivery back after a rest, so that a store that cannot note starts is not asked at
+    /// full speed; until then it keeps its credit.
+    fn hand_back_later(&self, job: &Job<Arc<Envelope>>) {
+        let (inbox, bucket, settlement) = (Arc::clone(&self.inbox), job.bucket, job.release());
+        tokio::spawn(async move {
+            tokio::time::sleep(NOTE_REST).await;
+            inbox.add(Input::Ended { bucket, settlement });
         });
     }
 
@@ -244,7 +230,7 @@ where
 
 /// Decides what becomes of an event; pure, so every row can be read and tested.
 fn judge(
-    ticket: &Ticket,
+    (attempt, attempts): (u16, u16),
     ended: Ended<Attempted>,
     policy: &RetryPolicy,
     random: f64,
@@ -254,10 +240,10 @@ fn judge(
             cause,
             error: error.map(cut_error),
         };
-        if ticket.attempt >= ticket.attempts {
+        if attempt >= attempts {
             return Verdict::Bury(failing);
         }
-        let delay = delay.unwrap_or_else(|| policy.delay_after(ticket.attempt, random));
+        let delay = delay.unwrap_or_else(|| policy.delay_after(attempt, random));
         Verdict::Retry(delay, failing)
     };
     let verdict = match ended {

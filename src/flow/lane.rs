@@ -133,7 +133,10 @@ where
     A::Payload: DeserializeOwned,
 {
     fn publish_jobs(&self, jobs: Vec<Job<Arc<Envelope>>>) {
-        let mut tasks: VecDeque<_> = jobs.into_iter().map(Task::Stored).collect();
+        let mut tasks: VecDeque<_> = jobs
+            .into_iter()
+            .map(|job| Task::Stored(Box::new(job)))
+            .collect();
         self.publisher().try_publish_many(&mut tasks);
         if tasks.is_empty() {
             return;
@@ -246,13 +249,7 @@ where
     }
 
     fn try_publish_many(&self, payloads: &mut VecDeque<A::Payload>) -> usize {
-        let mut tasks: VecDeque<_> = payloads.drain(..).map(Task::Published).collect();
-        let published = self.lock().try_publish_many(&mut tasks);
-        payloads.extend(tasks.into_iter().filter_map(|task| match task {
-            Task::Published(payload) => Some(payload),
-            Task::Stored(_) => None,
-        }));
-        published
+        self.lock().try_publish_many_as(payloads, Task::Published)
     }
 
     fn publish(&self, payload: A::Payload) -> BoxFuture<'_, Result<()>> {

@@ -273,10 +273,21 @@ impl<W: Work> Publisher<W> {
     /// [`is_closed`](Self::is_closed).
     #[inline]
     pub(crate) fn try_publish_many(&mut self, jobs: &mut VecDeque<W::Job>) -> usize {
+        self.try_publish_many_as(jobs, |job| job)
+    }
+
+    /// As [`try_publish_many`](Self::try_publish_many), of values that `wrap` makes jobs of. It must
+    /// only move: a panic in it would wedge the ring.
+    #[inline]
+    pub(crate) fn try_publish_many_as<U>(
+        &mut self,
+        jobs: &mut VecDeque<U>,
+        wrap: impl Fn(U) -> W::Job,
+    ) -> usize {
         if jobs.is_empty() || self.is_closed() {
             return 0;
         }
-        let published = self.producer.try_publish_many(jobs);
+        let published = self.producer.try_publish_many(jobs, wrap);
         if published > 0 {
             self.shared.call();
         }

@@ -15,7 +15,7 @@ use crate::flow::inbox::{Gate, Inbox};
 use crate::flow::lane::{HandlerLane, Lane};
 use crate::flow::options::QueueOptions;
 use crate::flow::replies::Replies;
-use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, Surroundings};
+use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, Stripes};
 use crate::store::Store;
 use crate::time::Clock;
 
@@ -23,7 +23,7 @@ use crate::time::Clock;
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) options: Arc<QueueOptions>,
-    pub(crate) surroundings: Arc<Surroundings>,
+    pub(crate) surroundings: Stripes,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) inbox: Arc<Inbox>,
@@ -151,4 +151,11 @@ pub(crate) fn linked() -> Vec<Entry> {
         .into_iter()
         .map(|registration| (registration.entry)(registration.annotation))
         .collect()
+}
+
+/// What the annotations of every handler say that the linker found in this program.
+pub(crate) fn annotations() -> impl Iterator<Item = &'static Annotation> {
+    inventory::iter::<Registration>
+        .into_iter()
+        .map(Registration::annotation)
 }

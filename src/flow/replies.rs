@@ -1,6 +1,7 @@
 //! Callers that wait for a handler's reply.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
@@ -18,7 +19,11 @@ pub(crate) enum Answered {
 
 /// The callers of this process, by the event they wait for.
 #[derive(Debug, Default)]
-pub(crate) struct Replies(Mutex<HashMap<EventId, oneshot::Sender<Answered>>>);
+pub(crate) struct Replies {
+    waiting: Mutex<HashMap<EventId, oneshot::Sender<Answered>>>,
+    /// How many that are, so that events nobody waits for need no lock.
+    count: AtomicUsize,
+}
 
 /// A caller's place; dropping it gives up waiting.
 #[derive(Debug)]
@@ -32,6 +37,7 @@ impl Replies {
     /// Waits for the end of `id`, from now on.
     pub(crate) fn wait(self: &Arc<Self>, id: EventId) -> Waiting {
         let (sender, answer) = oneshot::channel();
+        self.count.fetch_add(1, Ordering::SeqCst); // before the push, so no end is missed
         self.lock().insert(id, sender);
         Waiting {
             replies: Arc::clone(self),
@@ -41,14 +47,22 @@ impl Replies {
     }
 
     /// Tells the caller of `id`, if there is one.
-    pub(crate) fn tell(&self, id: EventId, answer: Answered) {
+    pub(crate) fn tell(&self, id: EventId, answer: impl FnOnce() -> Answered) {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
         if let Some(sender) = self.lock().remove(&id) {
-            let _ = sender.send(answer); // the caller may have given up
+            let _ = sender.send(answer()); // the caller may have given up
         }
     }
 
+    /// Lets every caller go: no reply will come any more.
+    pub(crate) fn give_up(&self) {
+        self.lock().clear();
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<EventId, oneshot::Sender<Answered>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -62,5 +76,6 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.replies.lock().remove(&self.id);
+        self.replies.count.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -75,14 +75,19 @@ impl<T> RingProducer<T> {
         }
     }
 
-    /// Publishes as many of `values` as there is room for, from the front and in order, and returns
-    /// their number. They are claimed together, at the price of about one single publication.
-    pub(crate) fn try_publish_many(&mut self, values: &mut VecDeque<T>) -> usize {
+    /// Publishes as many of `values` as there is room for, from the front and in order, each as
+    /// `wrap` makes it, and returns their number. They are claimed together, at the price of about
+    /// one single publication. `wrap` must only move: a panic in it would wedge the ring.
+    pub(crate) fn try_publish_many<U>(
+        &mut self,
+        values: &mut VecDeque<U>,
+        wrap: impl Fn(U) -> T,
+    ) -> usize {
         let mut count = values.len().min(self.capacity);
         while count > 0 {
             let published = self.inner.try_batch_publish(count, |slots| {
                 for slot in slots {
-                    *content(slot) = values.pop_front();
+                    *content(slot) = values.pop_front().map(&wrap);
                 }
             });
             match published {
@@ -230,16 +235,16 @@ mod tests {
         let (mut producer, mut consumer) = ring(64).unwrap();
         producer.try_publish(0).unwrap();
         let mut batch: VecDeque<_> = (1..100).collect();
-        assert_eq!(producer.try_publish_many(&mut batch), 63);
+        assert_eq!(producer.try_publish_many(&mut batch, |job| job), 63);
         assert_eq!(batch.front(), Some(&64));
-        assert_eq!(producer.try_publish_many(&mut batch), 0);
+        assert_eq!(producer.try_publish_many(&mut batch, |job| job), 0);
 
         let mut out = VecDeque::new();
         consumer.drain_into(&mut out);
         assert!(out.iter().copied().eq(0..64));
-        assert_eq!(producer.try_publish_many(&mut batch), 36);
+        assert_eq!(producer.try_publish_many(&mut batch, |job| job), 36);
         assert_eq!(
-            producer.try_publish_many(&mut batch),
+            producer.try_publish_many(&mut batch, |job| job),
             0,
             "nothing is left to publish"
         );

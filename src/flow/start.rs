@@ -20,7 +20,7 @@ use crate::flow::mover::Mover;
 use crate::flow::options::QueueOptions;
 use crate::flow::registry::{Entry, Parts};
 use crate::flow::replies::Replies;
-use crate::handler::{States, Surroundings};
+use crate::handler::{States, Stripes, Surroundings};
 use crate::record::NodeId;
 use crate::store::{Store, Watcher};
 use crate::time::Clock;
@@ -51,6 +51,8 @@ pub(crate) struct Flow {
     abandoned: CancellationToken,
     /// Tells handlers to give up.
     stop: CancellationToken,
+    /// Who waits for a handler's reply.
+    replies: Arc<Replies>,
 }
 
 struct Served {
@@ -110,7 +112,7 @@ impl Flow {
         for (place, (queue, options, entry)) in handlers.into_iter().enumerate() {
             let parts = Parts {
                 options: Arc::clone(&options),
-                surroundings: Arc::new(Surroundings {
+                surroundings: Stripes::new(&Surroundings {
                     queue: queue.clone(),
                     states: Arc::clone(&states),
                     stop: stop.clone(),
@@ -159,6 +161,7 @@ impl Flow {
             stopped,
             abandoned,
             stop,
+            replies,
         })
     }
 
@@ -244,7 +247,9 @@ impl Drop for Flow {
         self.abandoned.cancel();
         self.inbox.add(Input::Stop); // wakes the mover, so that it sees that it is abandoned
         for served in self.lanes.values() {
+            served.lane.set_workers(0); // or what is cut makes room for what waits
             served.lane.cut();
         }
+        self.replies.give_up();
     }
 }

@@ -1,6 +1,5 @@
 //! What a pool does with its jobs: the [`Work`] trait.
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::time::Duration;
 
@@ -33,14 +32,6 @@ pub(crate) trait Work: Send + Sync + 'static {
 
     /// Told how a job ended, exactly once for each that was begun, after its future was dropped.
     fn end(&self, ticket: Self::Ticket, ended: Ended<Self::Output>);
-
-    /// Told each batch that a worker takes, before any job of it is begun. What it removes from
-    /// `jobs` it has dealt with itself.
-    ///
-    /// A job may be told again: a worker gives back what it cannot begin soon.
-    fn taken(&self, jobs: &mut VecDeque<Self::Job>) {
-        let _ = jobs;
-    }
 
     /// How long a job's future may run, or `None` for no limit.
     ///

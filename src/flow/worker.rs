@@ -143,10 +143,6 @@ impl<W: Work> Worker<W> {
         if more {
             pool.call();
         }
-        let taken = catch_unwind(AssertUnwindSafe(|| pool.work.taken(&mut self.local)));
-        if let Err(panic) = taken {
-            log("taking a batch of jobs panicked", panic);
-        }
         true
     }
 

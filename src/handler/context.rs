@@ -2,6 +2,8 @@
 
 use std::any::type_name;
 use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
@@ -20,11 +22,19 @@ use crate::handler::extract::{State, States};
 pub struct Context {
     shared: Arc<Surroundings>,
     /// Made when first asked for: most handlers never do.
-    token: OnceLock<CancellationToken>,
+    rare: OnceLock<Box<Rare>>,
+}
+
+/// What few attempts need.
+#[derive(Debug)]
+struct Rare {
+    token: CancellationToken,
     reply: OnceLock<Vec<u8>>,
 }
 
 /// What all attempts of a queue share.
+#[derive(Clone)]
+#[repr(align(128))] // its reference count has a cache line of its own
 pub(crate) struct Surroundings {
     pub(crate) queue: QueueName,
     pub(crate) states: Arc<States>,
@@ -40,12 +50,43 @@ impl fmt::Debug for Surroundings {
     }
 }
 
+/// The surroundings of a queue, a copy for each thread or two.
+///
+/// Each attempt counts itself in and out of its surroundings. Were there one copy, the cores would
+/// spend more time on handing its reference count to each other than on small handlers.
+#[derive(Clone)]
+pub(crate) struct Stripes([Arc<Surroundings>; STRIPES]);
+
+const STRIPES: usize = 8;
+
+impl Stripes {
+    pub(crate) fn new(surroundings: &Surroundings) -> Self {
+        Self(std::array::from_fn(|_| Arc::new(surroundings.clone())))
+    }
+
+    /// The copy that this thread uses.
+    pub(crate) fn of_this_thread(&self) -> Arc<Surroundings> {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static STRIPE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES;
+        }
+        Arc::clone(&self.0[STRIPE.with(|stripe| *stripe)])
+    }
+}
+
+impl Deref for Stripes {
+    type Target = Surroundings;
+
+    fn deref(&self) -> &Surroundings {
+        &self.0[0]
+    }
+}
+
 impl Context {
     pub(crate) fn new(shared: Arc<Surroundings>) -> Self {
         Self {
             shared,
-            token: OnceLock::new(),
-            reply: OnceLock::new(),
+            rare: OnceLock::new(),
         }
     }
 
@@ -133,16 +174,14 @@ impl Context {
     /// stop.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
-        self.token
-            .get_or_init(|| self.shared.stop.child_token())
-            .clone()
+        self.rare().token.clone()
     }
 
     /// Whether this attempt has been given up. For blocking handlers, which nobody can stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        match self.token.get() {
-            Some(token) => token.is_cancelled(),
+        match self.rare.get() {
+            Some(rare) => rare.token.is_cancelled(),
             None => self.shared.stop.is_cancelled(),
         }
     }
@@ -156,22 +195,33 @@ impl Context {
     pub fn reply<R: Serialize>(&self, value: &R) -> Result<()> {
         let bytes = serde_json::to_vec(value)
             .map_err(|error| Error::invalid("the reply cannot be encoded").because(error))?;
-        let _ = self.reply.set(bytes); // a second reply of one attempt is ignored, as documented
+        let _ = self.rare().reply.set(bytes); // a second reply of one attempt is ignored, as documented
         Ok(())
     }
 
     pub(crate) fn take_reply(&mut self) -> Option<Vec<u8>> {
-        self.reply.take()
+        self.rare.get_mut().and_then(|rare| rare.reply.take())
     }
 
     /// Another context of the same attempt, for a thread of its own.
     pub(crate) fn fork(&self) -> Self {
-        let token = OnceLock::from(self.cancellation());
+        let rare = Rare {
+            token: self.cancellation(),
+            reply: OnceLock::new(),
+        };
         Self {
             shared: Arc::clone(&self.shared),
-            token,
-            reply: OnceLock::new(),
+            rare: OnceLock::from(Box::new(rare)),
         }
+    }
+
+    fn rare(&self) -> &Rare {
+        self.rare.get_or_init(|| {
+            Box::new(Rare {
+                token: self.shared.stop.child_token(),
+                reply: OnceLock::new(),
+            })
+        })
     }
 }
 
@@ -180,8 +230,8 @@ const ADVICE: &str = "give it to the builder with `.state(..)`, and name it in t
 
 impl Drop for Context {
     fn drop(&mut self) {
-        if let Some(token) = self.token.get() {
-            token.cancel();
+        if let Some(rare) = self.rare.get() {
+            rare.token.cancel();
         }
     }
 }

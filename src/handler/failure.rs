@@ -25,7 +25,10 @@ use std::time::Duration;
 /// assert!(charge("12").is_ok());
 /// assert_eq!(charge("0").unwrap_err().to_string(), "the bank is closed");
 /// ```
-pub struct Failure {
+pub struct Failure(Box<Said>);
+
+/// Kept behind one pointer, so that the way of success carries no weight.
+struct Said {
     ending: Ending,
     words: Words,
 }
@@ -78,21 +81,21 @@ impl Failure {
     }
 
     fn new(ending: Ending, words: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Said {
             ending,
             words: Words::Text(words.into()),
-        }
+        }))
     }
 
     pub(crate) fn ending(&self) -> Ending {
-        self.ending
+        self.0.ending
     }
 }
 
 /// An error and what led to it, cause by cause.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.words {
+        match &self.0.words {
             Words::Text(text) => f.write_str(text),
             Words::Error(error) => {
                 write!(f, "{error}")?;
@@ -109,17 +112,17 @@ impl fmt::Display for Failure {
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Failure({:?}, {self})", self.ending)
+        write!(f, "Failure({:?}, {self})", self.0.ending)
     }
 }
 
 /// Means *retry by the queue's policy*.
 impl<E: StdError + Send + Sync + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self {
+        Self(Box::new(Said {
             ending: Ending::Retry,
             words: Words::Error(Box::new(error)),
-        }
+        }))
     }
 }
 
@@ -173,8 +176,9 @@ impl<T, E: Into<Failure>> FailureExt<T> for Result<T, E> {
 }
 
 fn ending<T, E: Into<Failure>>(result: Result<T, E>, ending: Ending) -> Result<T, Failure> {
-    result.map_err(|error| Failure {
-        ending,
-        ..error.into()
+    result.map_err(|error| {
+        let mut failure = error.into();
+        failure.0.ending = ending;
+        failure
     })
 }

@@ -9,7 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use annotation::{Annotated, Annotation, StateNeed, delay_event};
 pub use context::Context;
-pub(crate) use context::Surroundings;
+pub(crate) use context::{Stripes, Surroundings};
 pub use extract::{State, States};
 pub(crate) use failure::Ending;
 pub use failure::{Failure, FailureExt};

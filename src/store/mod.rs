@@ -47,7 +47,7 @@ pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'stati
 /// **A lease is a fact.** From fetch to settle an event belongs to one node, under the number of
 /// the fetch that leased it. A settle under any other is refused. A lease ends early only by a
 /// reap, which needs the holder's last heartbeat number, so a node that has beaten since is spared.
-/// The fetch that makes a node a holder is a heartbeat as well. A node that was reaped is told
+/// A fetch that gives a node something is a heartbeat as well. A node that was reaped is told
 /// before it gets more: while it is reaped, and once after, its fetch is refused as [`LeaseLost`].
 /// A fetch with a number that is not greater than the node's last one leases nothing: it answers
 /// what is still held under that number.

@@ -1,1 +1,99 @@
+//! `call`: push and wait for the handler's reply.
 
+use duly::prelude::*;
+use duly::testing::Probe;
+
+use crate::world::{ORDERS, World, secs};
+
+over_every_store! {
+    a_call_answers_with_the_handlers_reply,
+    a_handler_without_a_reply_answers_nothing,
+    a_call_waits_through_retries,
+    a_call_that_is_over_too_soon_leaves_its_event,
+    a_call_tells_the_words_of_a_failure,
+    a_reply_of_another_type_is_an_error,
+    a_call_without_a_handler_here_is_refused,
+    a_call_to_a_stopped_bus_is_refused,
+}
+
+async fn a_call_answers_with_the_handlers_reply(world: World) {
+    let probe = Probe::<u64>::answering(|event, cx| {
+        cx.reply(&(event.payload * 2))?;
+        cx.reply(&"the first one counts")?;
+        Ok(())
+    });
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let (six, eight) = tokio::join!(queue.call(3, secs(5)), queue.call(4, secs(5)));
+    assert_eq!((six.unwrap(), eight.unwrap()), (6_u64, 8_u64));
+    assert_eq!(bus.clock().elapsed(), secs(0));
+}
+
+async fn a_handler_without_a_reply_answers_nothing(world: World) {
+    let (_bus, queue) = world.serve(ORDERS, &Probe::new()).await;
+    queue.call::<()>(3_u64, secs(5)).await.unwrap();
+}
+
+async fn a_call_waits_through_retries(world: World) {
+    let probe = Probe::<u64>::answering(|event, cx| {
+        cx.reply(&event.attempt())?;
+        match event.attempt() {
+            1 | 2 => Err(Failure::retry("not yet")),
+            _ => Ok(()),
+        }
+    });
+    let (_bus, queue) = world.serve(ORDERS, &probe).await;
+    assert_eq!(queue.call::<u16>(1, secs(5)).await.unwrap(), 3);
+    assert_eq!(world.clock.elapsed(), secs(2));
+}
+
+async fn a_call_that_is_over_too_soon_leaves_its_event(world: World) {
+    let probe = Probe::taking(secs(10));
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let error = queue.call::<()>(1_u64, secs(5)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert_eq!(world.clock.elapsed(), secs(5));
+    bus.advance(secs(10)).await;
+    let acked = bus.records().outcome(Outcome::Acked).page().await.unwrap();
+    assert_eq!(acked.items.len(), 1);
+}
+
+async fn a_call_tells_the_words_of_a_failure(world: World) {
+    let probe = Probe::<u64>::answering(|event, _cx| match event.payload {
+        1 => Err(Failure::permanent("no such order")),
+        2 => Err(Failure::discard("was paid")),
+        3 => panic!("at the disco"),
+        _ => Err(Failure::retry("never")),
+    });
+    let (bus, queue) = world.serve(ORDERS.attempts(2), &probe).await;
+    let expected = ["no such order", "was paid", "at the disco", "never"];
+    for (payload, words) in (1..).zip(expected) {
+        let error = queue.call::<()>(payload, secs(60)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let wrong = bus.queue_named::<String>("orders").unwrap();
+    let error = wrong.call::<()>("text".to_owned(), secs(60)).await;
+    let error = error.unwrap_err();
+    assert!(error.to_string().contains("does not decode"), "{error}");
+}
+
+async fn a_reply_of_another_type_is_an_error(world: World) {
+    let probe = Probe::<u64>::answering(|_event, cx| Ok(cx.reply(&"text")?));
+    let (_bus, queue) = world.serve(ORDERS, &probe).await;
+    let error = queue.call::<u64>(1, secs(5)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+async fn a_call_without_a_handler_here_is_refused(world: World) {
+    let (bus, queue) = world.push_only::<u64>("orders").await;
+    let error = queue.call::<()>(1, secs(5)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_eq!(bus.stats("orders").await.unwrap().ready, 0);
+}
+
+async fn a_call_to_a_stopped_bus_is_refused(world: World) {
+    let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
+    bus.shutdown(secs(1)).await.unwrap();
+    let error = queue.call::<()>(1, secs(5)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+}

@@ -1,1 +1,189 @@
+//! Promise 9: a lost worker is noticed by its lease, not by the age of its work.
+//!
+//! Of the stores of today only the memory store can be shared, by several buses of one process.
 
+use std::sync::Arc;
+
+use duly::prelude::*;
+use duly::testing::{Probe, TestBus};
+
+use crate::faulty::{Fault, Faulty};
+use crate::world::{ORDERS, World, ms, secs};
+
+/// A bus on its own way to the store, and that way.
+async fn distant(world: &World, probe: &Probe<u64>) -> (TestBus, Arc<Faulty>) {
+    let store = Faulty::to(&world.store);
+    let builder = Bus::builder().only_registered();
+    let builder = builder.shared_store(Arc::clone(&store) as _);
+    let orders = ORDERS.timeout(secs(86_400));
+    let bus = world
+        .start(builder.register_as(orders, probe.clone()))
+        .await;
+    (bus, store)
+}
+
+fn hanging() -> Probe<u64> {
+    Probe::running(|_event, _cx| std::future::pending())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_node_held_is_handed_on_within_three_seconds() {
+    let world = World::shared();
+    let first = hanging();
+    let (dying, queue) = world.serve(ORDERS.workers(64), &first).await;
+    let second = Probe::<u64>::new();
+    let (bus, _queue) = world.serve(ORDERS, &second).await;
+    bus.set_workers("orders", 0).unwrap();
+    queue.push_many(0..64, secs(0)).await.unwrap();
+    bus.advance(secs(1)).await;
+    assert_eq!(first.count(), 64);
+    bus.set_workers("orders", 16).unwrap();
+    bus.advance(ms(100)).await;
+
+    drop((dying, queue));
+    let died = world.clock.elapsed();
+    bus.advance(secs(10)).await;
+
+    let times = second.times();
+    assert_eq!(times.len(), 64);
+    let last = *times.last().unwrap();
+    assert!(last - died <= secs(3), "{:?} after it died", last - died);
+    assert!(second.attempts().iter().all(|(_, attempt)| *attempt == 2));
+    let lost = bus.records().outcome(Outcome::LeaseLost).page().await;
+    assert_eq!(lost.unwrap().items.len(), 64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_runs_for_an_hour_keeps_its_event() {
+    let world = World::shared();
+    let probe = Probe::taking(secs(3_600));
+    let (bus, queue) = world.serve(ORDERS.timeout(secs(7_200)), &probe).await;
+    let other = Probe::<u64>::new();
+    let (_other_bus, _queue) = world.serve(ORDERS, &other).await;
+    queue.push_many(0..4_u64, secs(0)).await.unwrap();
+    bus.settle().await;
+    let here = probe.count();
+    assert_eq!(here + other.count(), 4);
+    bus.advance(secs(3_700)).await;
+
+    assert_eq!((probe.count(), probe.running_now()), (here, 0));
+    assert_eq!(here + other.count(), 4);
+    let acked = bus.records().outcome(Outcome::Acked).page().await.unwrap();
+    assert_eq!(acked.items.len(), 4);
+    assert_eq!(bus.records().page().await.unwrap().items.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_comes_after_the_lease_was_lost_is_refused() {
+    let world = World::shared();
+    let slow = Probe::taking(secs(60));
+    let (cut_off, way) = distant(&world, &slow).await;
+    let queue = cut_off.queue_named("orders").unwrap();
+    let id = queue.push_now(1_u64).await.unwrap().id();
+    cut_off.advance(secs(1)).await;
+    let probe = Probe::<u64>::taking(secs(100));
+    let (bus, _queue) = world.serve(ORDERS.timeout(secs(600)), &probe).await;
+    way.is(Fault::Hung);
+
+    bus.advance(secs(10)).await;
+    assert_eq!(probe.attempts(), [(id, 2)]);
+    way.is(Fault::None);
+    bus.advance(secs(60)).await;
+    assert_eq!(slow.running_now(), 0, "it has ended, and told the store");
+    assert_eq!(bus.outcomes(id).await.unwrap(), [Outcome::LeaseLost]);
+    bus.advance(secs(100)).await;
+
+    let outcomes = bus.outcomes(id).await.unwrap();
+    assert_eq!(outcomes, [Outcome::LeaseLost, Outcome::Acked]);
+    assert_eq!((slow.count(), probe.count()), (1, 1));
+}
+
+/// What waits in its ring must not start once another node may have it.
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_on_a_lease_that_may_be_gone() {
+    let world = World::shared();
+    let slow = Probe::taking(secs(20));
+    let (cut_off, way) = distant(&world, &slow).await;
+    let queue = cut_off.queue_named("orders").unwrap();
+    queue.push_many(0..100_u64, secs(0)).await.unwrap();
+    cut_off.advance(secs(1)).await;
+    assert_eq!(slow.count(), 16);
+    let probe = Probe::<u64>::new();
+    let (bus, _queue) = world.serve(ORDERS, &probe).await;
+    way.is(Fault::Hung);
+    let cut = world.clock.elapsed();
+    bus.advance(secs(60)).await;
+
+    assert_eq!(slow.count(), 16, "the others were in its ring");
+    assert_eq!(probe.count(), 100);
+    assert!(*probe.times().last().unwrap() - cut <= secs(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_believed_dead_goes_on_when_it_is_back() {
+    let world = World::shared();
+    let probe = Probe::new();
+    let (back, way) = distant(&world, &probe).await;
+    let queue = back.queue_named("orders").unwrap();
+    let other = hanging();
+    let (bus, _queue) = world.serve(ORDERS, &other).await;
+    bus.set_workers("orders", 0).unwrap();
+    queue.push_many(0..32_u64, ms(50)).await.unwrap();
+    back.advance(ms(10)).await;
+    way.is(Fault::Hung);
+    back.advance(secs(30)).await;
+    way.is(Fault::None);
+    back.advance(secs(30)).await;
+
+    let mut payloads = probe.payloads();
+    payloads.sort_unstable();
+    payloads.dedup();
+    assert!(payloads.into_iter().eq(0..32));
+    queue.push_many(32..64, secs(0)).await.unwrap();
+    back.settle().await;
+    let late = probe
+        .payloads()
+        .into_iter()
+        .filter(|payload| *payload >= 32);
+    assert_eq!(late.count(), 32);
+}
+
+/// Its holder, believed dead, may still be running it, and that is said.
+#[tokio::test(start_paused = true)]
+async fn a_cancel_says_when_a_lost_attempt_may_still_run() {
+    let world = World::shared();
+    let slow = hanging();
+    let (cut_off, way) = distant(&world, &slow).await;
+    let queue = cut_off.queue_named("orders").unwrap();
+    let id = queue.push_now(1_u64).await.unwrap().id();
+    cut_off.advance(secs(1)).await;
+    let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
+    bus.set_workers("orders", 0).unwrap();
+    way.is(Fault::Hung);
+    bus.advance(secs(10)).await;
+
+    let moved = queue.reschedule(id, secs(60)).await.unwrap();
+    assert_eq!(moved, Changed::ChangedAfterAttempt(bus.now() + secs(60)));
+    let cancelled = queue.cancel(id).await.unwrap();
+    assert_eq!(cancelled, Cancelled::CancelledAfterAttempt);
+    assert_eq!(slow.running_now(), 1);
+}
+
+/// An event whose every holder dies has used its attempts all the same.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_kills_each_of_its_nodes_is_a_dead_letter() {
+    let world = World::shared();
+    let (_bus, queue) = world.push_only("orders").await;
+    let id = queue.event(1_u64).attempts(3).send().await.unwrap().id();
+    let mut started = 0;
+    for _ in 0..5 {
+        let probe = hanging();
+        let (node, _queue) = world.serve(ORDERS, &probe).await;
+        node.advance(secs(10)).await;
+        started += probe.count();
+        drop(node);
+    }
+    assert_eq!(started, 3);
+    let dead = queue.dead_letters(None, 10).await.unwrap();
+    assert_eq!(dead.items[0].id, id);
+}

@@ -11,6 +11,7 @@ mod call;
 mod cancel;
 mod dead_letter;
 mod doubt;
+mod faulty;
 mod full;
 mod handlers;
 mod ids;

@@ -101,7 +101,10 @@ impl World {
                 return self.after(self.plan.patience_us, Happening::GivenUp(from));
             }
             (StoreOp::Fetch(fetch), Some(Bug::FetchRenumbered)) => {
-                let seen = self.planted.fetches.insert((fetch.node, bucket, fetch.request));
+                let seen = self
+                    .planted
+                    .fetches
+                    .insert((fetch.node, bucket, fetch.request));
                 if !seen {
                     self.planted.number += 1;
                     fetch.request += self.planted.number << 32;
@@ -112,9 +115,7 @@ impl World {
                 for settlement in settlements.iter_mut() {
                     let verdict = std::mem::replace(&mut settlement.verdict, Verdict::Ack);
                     settlement.verdict = match (verdict, bug) {
-                        (Verdict::Release, Bug::ReleaseCounts) => {
-                            Verdict::Snooze(Duration::ZERO)
-                        }
+                        (Verdict::Release, Bug::ReleaseCounts) => Verdict::Snooze(Duration::ZERO),
                         (Verdict::Retry(_, why), Bug::RetryLosesDelay) => {
                             Verdict::Retry(Duration::ZERO, why)
                         }
@@ -181,7 +182,12 @@ impl World {
                 }) = self.apply_plainly(bucket, look)
                 {
                     let me = self.node_of(from);
-                    silent.extend(reaped.holders.into_iter().filter(|(node, _)| Some(*node) != me));
+                    silent.extend(
+                        reaped
+                            .holders
+                            .into_iter()
+                            .filter(|(node, _)| Some(*node) != me),
+                    );
                 }
             }
             _ => {}
@@ -216,7 +222,8 @@ impl World {
         if let Caller::Node { node, .. } = from {
             let ahead_us = 40_000 * node as u64;
             let clock_us = self.store.clock_us(self.now_us) + ahead_us;
-            let _ = self.store.buckets[bucket].apply(clock_us, StoreOp::Stats, &mut Notes::default());
+            let _ =
+                self.store.buckets[bucket].apply(clock_us, StoreOp::Stats, &mut Notes::default());
         }
     }
 
@@ -245,14 +252,22 @@ impl World {
                     when: When::After(Duration::from_secs(86_400)),
                 };
                 let _ = self.store.buckets[bucket].apply(clock_us, away, &mut notes);
-                let back = StoreOp::Reschedule { id, when: When::Now };
+                let back = StoreOp::Reschedule {
+                    id,
+                    when: When::Now,
+                };
                 self.send(Caller::Nobody, bucket, back);
             }
         }
     }
 
     /// The seam between a node's machines and its ring.
-    pub fn overflow(&mut self, mut jobs: Vec<Job<Body>>, at: usize, queue: usize) -> Vec<Job<Body>> {
+    pub fn overflow(
+        &mut self,
+        mut jobs: Vec<Job<Body>>,
+        at: usize,
+        queue: usize,
+    ) -> Vec<Job<Body>> {
         let pool: &Pool = &self.nodes[at].pools[queue];
         match self.bug {
             Some(Bug::RingDrops) => jobs.truncate((pool.workers + 1).saturating_sub(pool.len())),

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use duly::EventId;
 use duly::record::NodeId;
 
-use crate::history::{Entry, Told, Token, Truth, What};
+use crate::history::{Entry, Token, Told, Truth, What};
 use crate::life::Life;
 
 /// So long after the last fault nothing of it is left: no slow message, no rest after a failure.
@@ -108,15 +108,23 @@ impl Checker {
                 return Ok(());
             }
             What::Unknown => return Ok(()),
-            What::PushAnswered { verdict, payload } => return self.push_answered(id, verdict, payload),
+            What::PushAnswered { verdict, payload } => {
+                return self.push_answered(id, verdict, payload);
+            }
             What::CancelApplied(Truth::NotFound) => {
                 return match self.lives.contains_key(&id) {
                     true => Err("I3: a cancel says that an event is unknown which is there".into()),
                     false => Ok(()),
                 };
             }
-            What::Rescheduled { truth: Truth::NotFound, .. }
-            | What::Updated { truth: Truth::NotFound, .. }
+            What::Rescheduled {
+                truth: Truth::NotFound,
+                ..
+            }
+            | What::Updated {
+                truth: Truth::NotFound,
+                ..
+            }
             | What::CancelAnswered(Truth::NotFound) => return Ok(()),
             _ => {}
         }
@@ -158,7 +166,9 @@ impl Checker {
             (Some(life), Told::Conflict) if life.pushed == payload && !life.was_updated => {
                 Err("I10: the same push is called a conflict".into())
             }
-            (Some(life), Told::Accepted | Told::Duplicate) if life.pushed != payload && !life.was_updated => {
+            (Some(life), Told::Accepted | Told::Duplicate)
+                if life.pushed != payload && !life.was_updated =>
+            {
                 Err("I10: another payload under the same id is not called a conflict".into())
             }
             (_, Told::TooOld) => Err("I10: a push of now is called too old".into()),
@@ -191,7 +201,10 @@ impl Checker {
         };
         for (id, life) in &self.lives {
             if life.waits_since().is_some_and(|since| since + most < at_us) {
-                return Err((*id, "I11: work of a dead node was not started again in time".into()));
+                return Err((
+                    *id,
+                    "I11: work of a dead node was not started again in time".into(),
+                ));
             }
         }
         Ok(())

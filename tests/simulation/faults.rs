@@ -11,22 +11,47 @@ use crate::world::{Happening, World};
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     /// A process dies and is started again after a while.
-    Crash { node: usize, for_us: u64 },
-    Start { node: usize },
+    Crash {
+        node: usize,
+        for_us: u64,
+    },
+    Start {
+        node: usize,
+    },
     /// A process stands still, as after a SIGSTOP.
-    Pause { node: usize, for_us: u64 },
-    Resume { node: usize, life: u32 },
+    Pause {
+        node: usize,
+        for_us: u64,
+    },
+    Resume {
+        node: usize,
+        life: u32,
+    },
     /// Messages between a node and the store get lost.
-    Cut { node: usize, cut: Cut },
+    Cut {
+        node: usize,
+        cut: Cut,
+    },
     /// The store cannot be reached; it says so, or it does not.
-    Outage { refuses: bool, for_us: u64 },
+    Outage {
+        refuses: bool,
+        for_us: u64,
+    },
     OutageOver,
     /// The store's clock is set to another time.
-    Step { by_us: i64 },
+    Step {
+        by_us: i64,
+    },
     /// A node is told to stop, and is started again afterwards.
-    Stop { node: usize },
+    Stop {
+        node: usize,
+    },
     /// An operator gives a queue more or less room on a node.
-    Resize { node: usize, queue: usize, capacity: usize },
+    Resize {
+        node: usize,
+        queue: usize,
+        capacity: usize,
+    },
     /// Everything is well from now on.
     Heal,
 }
@@ -70,7 +95,9 @@ impl World {
             self.plan_fault(Fault::Outage { refuses, for_us });
         }
         for _ in 0..self.plan.clock_steps {
-            let far = self.rng.pick(&[1_000, 1_500_000, 60_000_000, 3_600_000_000]);
+            let far = self
+                .rng
+                .pick(&[1_000, 1_500_000, 60_000_000, 3_600_000_000]);
             let by_us = i64::try_from(self.rng.within(1..far)).unwrap_or(0);
             let by_us = if self.rng.chance(500) { by_us } else { -by_us };
             self.plan_fault(Fault::Step { by_us });

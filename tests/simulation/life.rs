@@ -292,7 +292,11 @@ impl Life {
         if self.lease != Some(token) {
             return broken("I8: a handler started on a lease that is over");
         }
-        if !self.running.iter().all(|running| self.lost.contains(running)) {
+        if !self
+            .running
+            .iter()
+            .all(|running| self.lost.contains(running))
+        {
             return broken("I8: two handlers run at once, and no lost lease explains it");
         }
         if self.starts > self.attempts * (1 + self.revivals) + self.snoozes {

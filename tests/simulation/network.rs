@@ -10,7 +10,11 @@ use crate::world::{Happening, World};
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    Node { node: usize, life: u32, call: CallId },
+    Node {
+        node: usize,
+        life: u32,
+        call: CallId,
+    },
     Client(usize),
     /// Nobody waits for the answer.
     Nobody,
@@ -104,11 +108,7 @@ impl World {
     }
 
     /// Applies an operation and writes down what happened.
-    pub fn apply_plainly(
-        &mut self,
-        bucket: usize,
-        op: StoreOp,
-    ) -> Result<Answer<Body>, ErrorKind> {
+    pub fn apply_plainly(&mut self, bucket: usize, op: StoreOp) -> Result<Answer<Body>, ErrorKind> {
         let before = self.store.buckets[bucket].head();
         let (answer, happened) = self.store.apply(self.now_us, bucket, op);
         let store_us = self.store.buckets[bucket].now_us();

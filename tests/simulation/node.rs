@@ -150,7 +150,9 @@ impl World {
             return;
         }
         let input = match happening {
-            Happening::Answered(Caller::Node { call, .. }, answer) => Input::Answered { call, answer },
+            Happening::Answered(Caller::Node { call, .. }, answer) => {
+                Input::Answered { call, answer }
+            }
             Happening::GivenUp(from @ Caller::Node { call, .. }) => Input::Answered {
                 call,
                 answer: self.tells_unknown(from),
@@ -161,7 +163,9 @@ impl World {
                 }
                 Input::Woken { bucket }
             }
-            Happening::HandlerEnds { queue, number, .. } => return self.handler_ends(at, queue, number),
+            Happening::HandlerEnds { queue, number, .. } => {
+                return self.handler_ends(at, queue, number);
+            }
             Happening::GraceOver { .. } => return self.interrupt(at),
             _ => {
                 node.turn_at_us = u64::MAX;
@@ -269,7 +273,10 @@ impl World {
         let pool = &mut self.nodes[at].pools[queue];
         pool.ring.extend(jobs);
         if pool.len() > pool.credits {
-            self.break_off(None, "I12: more was published than there are credits".into());
+            self.break_off(
+                None,
+                "I12: more was published than there are credits".into(),
+            );
         }
         self.pump(at, queue, inputs);
     }
@@ -351,7 +358,9 @@ impl World {
 
     /// Writes down how a handler ended, and what is to be settled.
     fn ended(&mut self, at: usize, running: Running) -> Input<Body> {
-        let Running { job, settlement, .. } = running;
+        let Running {
+            job, settlement, ..
+        } = running;
         let what = What::Ended {
             token: Token {
                 node: self.nodes[at].id().unwrap_or_default(),
@@ -378,7 +387,11 @@ impl World {
         self.note(None, What::Stopping(id));
         self.drive(at, Some(Input::Stop));
         for queue in 0..self.plan.queues {
-            while let Some(job) = self.nodes[at].pools.get_mut(queue).and_then(|pool| pool.ring.pop_front()) {
+            while let Some(job) = self.nodes[at]
+                .pools
+                .get_mut(queue)
+                .and_then(|pool| pool.ring.pop_front())
+            {
                 if self.bug != Some(Bug::StopForgetsRing) {
                     let input = self.hand_back(&job);
                     self.drive(at, Some(input));
@@ -395,7 +408,11 @@ impl World {
             error: None,
         };
         for queue in 0..self.plan.queues {
-            while let Some(mut running) = self.nodes[at].pools.get_mut(queue).and_then(|pool| pool.running.pop()) {
+            while let Some(mut running) = self.nodes[at]
+                .pools
+                .get_mut(queue)
+                .and_then(|pool| pool.running.pop())
+            {
                 running.settlement.verdict = Verdict::Retry(Duration::ZERO, failing.clone());
                 let input = self.ended(at, running);
                 self.drive(at, Some(input));

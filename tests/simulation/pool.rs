@@ -67,7 +67,10 @@ impl Pool {
     }
 
     pub fn take_running(&mut self, number: u64) -> Option<Running> {
-        let at = self.running.iter().position(|running| running.number == number)?;
+        let at = self
+            .running
+            .iter()
+            .position(|running| running.number == number)?;
         Some(self.running.remove(at))
     }
 }

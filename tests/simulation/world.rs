@@ -23,15 +23,27 @@ pub enum Happening {
     /// A request reaches the store.
     Arrives(Request),
     /// An answer reaches whoever asked.
-    Answered(Caller, Result<duly::core::op::Answer<Body>, duly::ErrorKind>),
+    Answered(
+        Caller,
+        Result<duly::core::op::Answer<Body>, duly::ErrorKind>,
+    ),
     /// Whoever asked waits no longer.
     GivenUp(Caller),
     /// The store's word that there is earlier work reaches a node.
-    Woken { node: usize, life: u32, bucket: usize },
+    Woken {
+        node: usize,
+        life: u32,
+        bucket: usize,
+    },
     /// A node's timer.
     Turn { node: usize, life: u32 },
     /// A handler ends.
-    HandlerEnds { node: usize, life: u32, queue: usize, number: u64 },
+    HandlerEnds {
+        node: usize,
+        life: u32,
+        queue: usize,
+        number: u64,
+    },
     /// A stop has waited long enough for running handlers.
     GraceOver { node: usize, life: u32 },
     /// A client begins an operation.
@@ -215,7 +227,11 @@ impl World {
 
     /// I6: every event is in exactly one place.
     pub fn check_store(&mut self) {
-        let wrong = self.store.buckets.iter().find_map(|bucket| bucket.check().err());
+        let wrong = self
+            .store
+            .buckets
+            .iter()
+            .find_map(|bucket| bucket.check().err());
         if let Some(text) = wrong {
             self.break_off(None, format!("I6: {text}"));
         }

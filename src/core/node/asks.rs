@@ -25,7 +25,7 @@ impl<B> Node<B> {
                 StoreOp::Heartbeat { node: *id },
             ));
         }
-        if care.settler.wakes(options, self.stopping) <= now && !resting {
+        if care.settles(now, options, self.stopping) <= now {
             let settlements = care.settler.send(now, options);
             asks.push((
                 CallKind::Settle,

@@ -65,17 +65,10 @@ struct Call {
 
 #[derive(Debug)]
 enum CallKind {
-    Move {
-        limit: usize,
-    },
-    Fetch {
-        request: RequestId,
-        limit: usize,
-    },
+    Move { limit: usize },
+    Fetch { request: RequestId, limit: usize },
     Settle,
-    Heartbeat {
-        through: RequestId,
-    },
+    Heartbeat { through: RequestId },
     Reap,
 }
 
@@ -263,11 +256,7 @@ impl<B> Node<B> {
         let care = &self.buckets[bucket];
         let queue = &self.queues[care.queue];
         let mut at = care.leases.wakes();
-        at = at.min(
-            care.settler
-                .wakes(&self.options, self.stopping)
-                .max(care.rest.until),
-        );
+        at = at.min(care.settles(now, &self.options, self.stopping));
         if queue.free() > 0 {
             at = at.min(care.next_held_due());
         }

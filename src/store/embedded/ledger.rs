@@ -89,6 +89,9 @@ impl<'a> Scribe<'a> {
 impl Ledger for Scribe<'_> {
     type Body = Row;
 
+    /// Nobody may lease an event that a power cut could still take back.
+    const CONFIRMS: bool = true;
+
     fn added(&mut self, envelope: &Arc<Envelope>, due: Timestamp) -> Row {
         let row = self.cache().add(envelope);
         let from = self.changes.bytes.len();

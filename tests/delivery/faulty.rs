@@ -1,0 +1,127 @@
+//! A store that does badly where a test says so.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use duly::core::op::{Answer, Delivery, StoreOp};
+use duly::event::BucketKey;
+use duly::record::{Page, Query};
+use duly::store::{Durability, Store, StoreFuture, Watcher};
+use duly::{Error, ErrorKind, QueueName, Record};
+
+/// What becomes of one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It is done and answered.
+    None,
+    /// It is not done, and the answer says why.
+    Refused(ErrorKind),
+    /// It is done, and the answer is lost.
+    Lost,
+    /// It is not done, and no answer ever comes.
+    Hung,
+}
+
+type Faults = dyn FnMut(&BucketKey, &StoreOp) -> Fault + Send;
+
+/// A way to a store on which operations meet with faults.
+pub(crate) struct Faulty {
+    near: Arc<dyn Store>,
+    faults: Mutex<Box<Faults>>,
+    pub(crate) shared: bool,
+    pub(crate) notes_fail: AtomicBool,
+    pub(crate) notes: AtomicUsize,
+    pub(crate) asked: AtomicUsize,
+}
+
+impl Faulty {
+    /// A way to `near` without faults, so far.
+    pub(crate) fn to(near: &Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self {
+            near: Arc::clone(near),
+            faults: Mutex::new(Box::new(|_, _| Fault::None)),
+            shared: near.is_shared(),
+            notes_fail: AtomicBool::new(false),
+            notes: AtomicUsize::new(0),
+            asked: AtomicUsize::new(0),
+        })
+    }
+
+    /// From now on each operation meets with what `faults` says.
+    pub(crate) fn meets(&self, faults: impl FnMut(&BucketKey, &StoreOp) -> Fault + Send + 'static) {
+        *self.faults.lock().expect("no test panics in there") = Box::new(faults);
+    }
+
+    /// From now on every operation meets with `fault`.
+    pub(crate) fn is(&self, fault: Fault) {
+        self.meets(move |_, _| fault);
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Faulty").field(&self.near).finish()
+    }
+}
+
+impl Store for Faulty {
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let fault = (*self.faults.lock().expect("no test panics in there"))(bucket, &op);
+        match fault {
+            Fault::None => self.near.apply(bucket, op),
+            Fault::Refused(kind) => failed(kind),
+            Fault::Lost => {
+                drop(self.near.apply(bucket, op));
+                failed(ErrorKind::Unknown)
+            }
+            Fault::Hung => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn durability(&self) -> Durability {
+        self.near.durability()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
+        self.near.buckets()
+    }
+
+    fn watch(&self, watcher: Arc<dyn Watcher>) {
+        self.near.watch(watcher);
+    }
+
+    fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> duly::Result<()> {
+        self.notes.fetch_add(1, Ordering::Relaxed);
+        if self.notes_fail.load(Ordering::Relaxed) {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                "the note cannot be written",
+            ));
+        }
+        self.near.starting(queue, deliveries)
+    }
+
+    fn records(&self, query: Query) -> StoreFuture<Page<Record>> {
+        self.near.records(query)
+    }
+
+    fn close(&self) -> StoreFuture<()> {
+        self.near.close()
+    }
+}
+
+fn failed(kind: ErrorKind) -> StoreFuture<Answer> {
+    Box::pin(std::future::ready(Err(Error::new(
+        kind,
+        "the test says so",
+    ))))
+}
