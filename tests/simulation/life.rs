@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use duly::EventId;
 use duly::event::State;
 use duly::record::{NodeId, Outcome};
 use duly::time::Timestamp;
@@ -13,7 +12,6 @@ use crate::history::{Ending, Entry, Token, Truth, What};
 /// An accepted event.
 #[derive(Debug)]
 pub struct Life {
-    pub id: EventId,
     /// What was pushed.
     pub pushed: u64,
     pub was_updated: bool,
@@ -57,9 +55,8 @@ fn broken(text: &str) -> Verdict {
 }
 
 impl Life {
-    pub fn new(id: EventId, entry: &Entry, due: Timestamp, payload: u64, attempts: u16) -> Self {
+    pub fn new(entry: &Entry, due: Timestamp, payload: u64, attempts: u16) -> Self {
         Self {
-            id,
             pushed: payload,
             was_updated: false,
             lease: None,
@@ -278,9 +275,10 @@ impl Life {
         self.starts += 1;
         self.orphaned_us = None;
         // A clock that was set back shows a time before the due time for longer than the event was
-        // asked to wait; then the wait counts.
+        // to wait; then the wait counts.
         let wait_us = due.as_micros().saturating_sub(self.known_us);
-        if due.as_micros() > entry.store_us && wait_us > entry.at_us - self.known_at_us {
+        let waited_us = entry.at_us - self.known_at_us + expect.early_us_max;
+        if due.as_micros() > entry.store_us && wait_us > waited_us {
             return broken("I2: a handler started early");
         }
         if self.is_cancelled || self.is_cancel_told {
