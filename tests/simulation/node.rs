@@ -167,6 +167,8 @@ impl World {
                 return self.handler_ends(at, queue, number);
             }
             Happening::GraceOver { .. } => return self.interrupt(at),
+            // A timer that was set anew since is of no use.
+            _ if node.turn_at_us > self.now_us => return,
             _ => {
                 node.turn_at_us = u64::MAX;
                 return self.drive(at, None);
