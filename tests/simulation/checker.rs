@@ -225,6 +225,11 @@ impl Checker {
         }
     }
 
+    /// Since when an event is known to be due when it is.
+    pub fn known_at_us(&self, id: EventId) -> u64 {
+        self.lives.get(&id).map_or(0, |life| life.known_at_us)
+    }
+
     /// The lease that an event is under.
     pub fn lease_of(&self, id: EventId) -> Option<Token> {
         self.lives.get(&id)?.lease

@@ -21,7 +21,7 @@ pub struct Life {
     attempts: u32,
     due: Timestamp,
     /// Since when it is known to be due then, in true time and in the store's.
-    known_at_us: u64,
+    pub known_at_us: u64,
     known_us: u64,
     /// Attempts that count.
     tries: u32,
@@ -110,12 +110,6 @@ impl Life {
     }
 
     pub fn read(&mut self, entry: &Entry, expect: &Expect) -> Verdict {
-        if matches!(
-            entry.what,
-            What::Rescheduled { .. } | What::Settled { .. } | What::Recorded { .. } | What::Revived
-        ) {
-            (self.known_at_us, self.known_us) = (entry.at_us, entry.store_us);
-        }
         match entry.what {
             What::CancelApplied(truth) => self.cancelled(truth),
             What::CancelAnswered(truth) => {
@@ -130,7 +124,10 @@ impl Life {
                     _ => Ok(()),
                 }
             }
-            What::Rescheduled { truth, due } => self.changed(truth, |life| life.due = due),
+            What::Rescheduled { truth, due } => self.changed(truth, |life| {
+                life.due = due;
+                life.due_is_known(entry);
+            }),
             What::Updated { truth, payload } => self.changed(truth, |life| {
                 life.payload = payload;
                 life.was_updated = true;
@@ -164,7 +161,10 @@ impl Life {
                 node,
                 attempt,
                 outcome,
-            } => self.recorded(expect, node, attempt, outcome),
+            } => {
+                self.due_is_known(entry);
+                self.recorded(expect, node, attempt, outcome)
+            }
             What::Buried => {
                 self.is_dead = true;
                 self.orphaned_us = None;
@@ -175,6 +175,7 @@ impl Life {
                 self.tries = 0;
                 self.revivals += 1;
                 self.due = Timestamp::EPOCH;
+                self.due_is_known(entry);
                 Ok(())
             }
             What::Removed => {
@@ -183,6 +184,11 @@ impl Life {
             }
             _ => Ok(()),
         }
+    }
+
+    /// From here on its lateness counts, and its wait.
+    fn due_is_known(&mut self, entry: &Entry) {
+        (self.known_at_us, self.known_us) = (entry.at_us, entry.store_us);
     }
 
     fn cancelled(&mut self, truth: Truth) -> Verdict {
@@ -274,11 +280,7 @@ impl Life {
     ) -> Verdict {
         self.starts += 1;
         self.orphaned_us = None;
-        // A clock that was set back shows a time before the due time for longer than the event was
-        // to wait; then the wait counts.
-        let wait_us = due.as_micros().saturating_sub(self.known_us);
-        let waited_us = entry.at_us - self.known_at_us + expect.early_us_max;
-        if due.as_micros() > entry.store_us && wait_us > waited_us {
+        if due.as_micros() > entry.store_us + expect.early_us_max {
             return broken("I2: a handler started early");
         }
         if self.is_cancelled || self.is_cancel_told {
@@ -339,6 +341,7 @@ impl Life {
             return broken("I4: what never started was settled as an attempt, or the reverse");
         }
         self.lease = None;
+        self.due_is_known(entry);
         self.closed.insert(token);
         self.last_settled = Some((token, ending));
         match ending {
