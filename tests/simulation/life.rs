@@ -112,6 +112,13 @@ impl Life {
     pub fn read(&mut self, entry: &Entry, expect: &Expect) -> Verdict {
         match entry.what {
             What::CancelApplied(truth) => self.cancelled(truth),
+            What::Replaced if self.lease.is_some() => {
+                broken("I3: a leased event was replaced")
+            }
+            What::Replaced => {
+                self.is_cancelled = true;
+                Ok(())
+            }
             What::CancelAnswered(truth) => {
                 self.is_cancel_told |= truth == Truth::Done;
                 match truth {
