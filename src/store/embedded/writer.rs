@@ -165,8 +165,11 @@ impl Writer {
 
     fn commit(&mut self, chunks: &[Chunk]) -> rusqlite::Result<()> {
         let now = self.shared.now();
-        self.committer
-            .write(chunks.iter().map(|chunk| &chunk.changes), now)
+        self.committer.write(
+            chunks.iter().map(|chunk| &chunk.changes),
+            now,
+            self.shared.space.is_full(),
+        )
     }
 
     fn done(&self, gate: &Gate, chunks: &[Chunk]) {
