@@ -1,6 +1,6 @@
 //! What decides, apart from what does.
 //!
-//! Here are the store's operations as values ([`op`]), their meaning ([`reference`]) and the state
+//! Here are the store's operations as values ([`op`]), their meaning ([`reference`](mod@reference)) and the state
 //! machines of a node. None of it knows a thread, a runtime, a clock or a random number: time and
 //! answers come in as arguments, and what should happen comes out as values. The driver in
 //! `flow` does it for real; the simulator in `tests/simulation` does it on virtual time, from a

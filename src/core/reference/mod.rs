@@ -13,7 +13,7 @@
 //!                                        revive ----'------- dead <------- settle ---> past
 //! ```
 //!
-//! An event is an [`Entry`] in the one map of events, and its id is in exactly one index, the one
+//! An event is an entry in the one map of events, and its id is in exactly one index, the one
 //! of its place. An event that is over leaves the map; the `past` remembers its id for a while.
 
 mod change;
