@@ -5,8 +5,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use crate::codec::wire;
 use crate::event::Payload;
 use crate::store::embedded::ledger::{Change, Changes};
-use crate::store::embedded::records;
-use crate::store::embedded::sums;
+use crate::store::embedded::{records, schema, sums};
 use crate::time::Timestamp;
 
 /// Writes batches; the only holder of the connection that writes.
@@ -102,14 +101,19 @@ impl Committer {
         if free < i64::from(pages) || free * 3 < pragma("page_count")? {
             return Ok(false);
         }
-        self.connection
-            .execute_batch(&format!("PRAGMA incremental_vacuum({pages})"))?;
+        let mut vacuum = self
+            .connection
+            .prepare_cached(&format!("PRAGMA incremental_vacuum({pages})"))?;
+        // It frees a page with each step.
+        let mut steps = vacuum.query([])?;
+        while steps.next()?.is_some() {}
         Ok(true)
     }
 
-    /// The last step: everything into the file, and the file closed.
+    /// The last step: everything into the file, the log removed, and the file closed.
     pub(super) fn close(self) -> rusqlite::Result<()> {
         self.checkpoint()?;
+        schema::checkpoint_on_close(&self.connection, true)?;
         self.connection.close().map_err(|(_, error)| error)
     }
 }
