@@ -76,7 +76,16 @@ async fn fills_its_disk() {
     }
     let ballast = ballast(&path);
 
-    // Full: an error, and nothing of it happened.
+    // Full: an error, and nothing of it happened, not even the part for which there was room.
+    let batch = || duly::core::op::StoreOp::Push((1_001..=1_100).map(big).collect());
+    let get = |n| store.apply(&key(), duly::core::op::StoreOp::Get { id: id(n) });
+    let refused = store.apply(&key(), batch()).await;
+    let refused = refused.expect_err("two megabytes and no room");
+    assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
+    for n in 1_001..=1_100 {
+        let answer = get(n).await.expect("a look");
+        assert_eq!(answer.reply, duly::core::op::Reply::Found(None));
+    }
     let mut stored = 100;
     let refused = loop {
         match push(stored + 1).await {
@@ -86,7 +95,6 @@ async fn fills_its_disk() {
     };
     assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
     assert!(refused.to_string().contains("full"), "{refused}");
-    let get = |n| store.apply(&key(), duly::core::op::StoreOp::Get { id: id(n) });
     let answer = get(stored + 1).await.expect("a look");
     assert_eq!(answer.reply, duly::core::op::Reply::Found(None));
 
