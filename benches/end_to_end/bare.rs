@@ -1,12 +1,10 @@
 //! The base case of what is durable: bare SQLite, the same rows in batches, each batch synced.
 
-use std::time::Duration;
-
 use rusqlite::{Connection, params};
 use tempfile::TempDir;
-use tokio::time::Instant;
 
 use crate::Result;
+use crate::watch::{Stopwatch, Took};
 
 /// About the bytes of an event of 64 bytes as it is stored.
 const BODY: [u8; 124] = [7; 124];
@@ -24,18 +22,18 @@ fn open() -> Result<(Connection, TempDir)> {
 }
 
 /// Appends `rows` in batches.
-pub(crate) fn append(rows: usize, batch: usize) -> Result<Duration> {
+pub(crate) fn append(rows: usize, batch: usize) -> Result<Took> {
     let (connection, _directory) = open()?;
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     fill(&connection, rows, batch)?;
-    Ok(start.elapsed())
+    Ok(watch.took())
 }
 
 /// Removes `rows` in batches, and writes a record for each in the same step.
-pub(crate) fn settle(rows: usize, batch: usize) -> Result<Duration> {
+pub(crate) fn settle(rows: usize, batch: usize) -> Result<Took> {
     let (mut connection, _directory) = open()?;
     fill(&connection, rows, 1_000)?;
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     for first in (0..rows).step_by(batch) {
         let step = connection.transaction()?;
         for number in first..rows.min(first + batch) {
@@ -46,7 +44,7 @@ pub(crate) fn settle(rows: usize, batch: usize) -> Result<Duration> {
         }
         step.commit()?;
     }
-    Ok(start.elapsed())
+    Ok(watch.took())
 }
 
 fn fill(connection: &Connection, rows: usize, batch: usize) -> Result {

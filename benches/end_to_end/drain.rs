@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use duly::prelude::*;
 use duly::time::SystemClock;
-use tokio::time::Instant;
 
 use crate::scene::{Counts, Kept, Plan, QUEUES, Tally, payload, queues, start, until};
 use crate::table::Rates;
+use crate::watch::{Stopwatch, Took};
 use crate::{Result, bare, wrong};
 
 /// The workers of a queue when nobody says otherwise.
@@ -42,7 +42,7 @@ pub(crate) async fn run(plan: Plan) -> Result {
 }
 
 /// How long it took until all were handled, and until all were settled.
-async fn draining(kept: Kept, events: usize) -> Result<(Duration, Duration)> {
+async fn draining(kept: Kept, events: usize) -> Result<(Took, Took)> {
     let (url, _directory) = kept.fresh()?;
     let tally = Arc::new(Tally::default());
     let paused = QueueChoices {
@@ -59,16 +59,16 @@ async fn draining(kept: Kept, events: usize) -> Result<(Duration, Duration)> {
         }
     }
 
-    let begun = Instant::now();
+    let watch = Stopwatch::start();
     for queue in QUEUES {
         bus.set_workers(queue, WORKERS)?;
     }
     until(|| tally.total() >= events).await;
-    let handled = begun.elapsed();
+    let handled = watch.took();
     while left(&bus).await? > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let settled = begun.elapsed();
+    let settled = watch.took();
 
     bus.shutdown(Duration::from_secs(5)).await?;
     if tally.total() != events {

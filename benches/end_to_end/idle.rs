@@ -1,6 +1,5 @@
 //! What a bus costs that has nothing to do: ten queues, and events a day away.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use tokio::time::{interval, sleep};
 
 use crate::Result;
 use crate::scene::{Counts, Kept, Plan, payload};
+use crate::watch::cpu_time;
 
 const QUEUES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
 const TOMORROW: Duration = Duration::from_secs(86_400);
@@ -69,14 +69,4 @@ async fn watched(span: Duration) -> f64 {
     let before = cpu_time();
     sleep(span).await;
     (cpu_time() - before).as_secs_f64() / span.as_secs_f64() * 100.0
-}
-
-/// Processor time of the threads that this process has now; none where the system does not tell.
-fn cpu_time() -> Duration {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
-    let nanos = threads.filter_map(|thread| {
-        let stat = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-        stat.split_whitespace().next()?.parse::<u64>().ok()
-    });
-    Duration::from_nanos(nanos.sum())
 }

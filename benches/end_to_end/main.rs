@@ -25,6 +25,7 @@ mod publish;
 mod push;
 mod scene;
 mod table;
+mod watch;
 
 use std::io;
 

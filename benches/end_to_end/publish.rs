@@ -8,11 +8,12 @@ use duly::handler::Annotation;
 use duly::prelude::*;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::Result;
 use crate::scene::{Plan, Tally, until};
 use crate::table::Rates;
+use crate::watch::{Stopwatch, Took};
 
 const WORKERS: usize = 64;
 const CAPACITY: usize = 1_024;
@@ -59,7 +60,7 @@ pub(crate) async fn run(plan: Plan) -> Result {
 
 async fn measure<F>(table: &mut Rates, plan: Plan, name: &str, pass: impl Fn() -> F) -> Result
 where
-    F: Future<Output = Result<Duration>>,
+    F: Future<Output = Result<Took>>,
 {
     let mut took = Vec::new();
     for _ in 0..plan.passes {
@@ -92,7 +93,7 @@ impl Handler for Suspends {
     }
 }
 
-async fn published(plan: Plan, how: How, suspends: bool) -> Result<Duration> {
+async fn published(plan: Plan, how: How, suspends: bool) -> Result<Took> {
     let tally = Arc::new(Tally::default());
     let annotation = Annotation::new(QUEUE)
         .workers(WORKERS as u32)
@@ -105,7 +106,7 @@ async fn published(plan: Plan, how: How, suspends: bool) -> Result<Duration> {
     let bus = builder.start().await?;
     let mut publisher = bus.queue_named::<Value>(QUEUE)?.publisher()?;
 
-    let begun = Instant::now();
+    let watch = Stopwatch::start();
     let mut batch = VecDeque::with_capacity(BATCH);
     for first in (0..plan.published).step_by(BATCH) {
         let values = (first..plan.published.min(first + BATCH)).map(value);
@@ -134,17 +135,17 @@ async fn published(plan: Plan, how: How, suspends: bool) -> Result<Duration> {
         }
     }
     until(|| tally.total() >= plan.published).await;
-    let took = begun.elapsed();
+    let took = watch.took();
     bus.shutdown(Duration::from_secs(5)).await?;
     Ok(took)
 }
 
 /// What an application does without a bus.
-async fn channel(plan: Plan, suspends: bool) -> Result<Duration> {
+async fn channel(plan: Plan, suspends: bool) -> Result<Took> {
     let tally = Arc::new(Tally::default());
     let (sender, receiver) = mpsc::channel::<Value>(CAPACITY);
     let receiver = Arc::new(Mutex::new(receiver));
-    let begun = Instant::now();
+    let watch = Stopwatch::start();
     let mut workers = JoinSet::new();
     for _ in 0..WORKERS {
         let (receiver, tally) = (Arc::clone(&receiver), Arc::clone(&tally));
@@ -166,7 +167,7 @@ async fn channel(plan: Plan, suspends: bool) -> Result<Duration> {
     }
     drop(sender);
     workers.join_all().await;
-    Ok(begun.elapsed())
+    Ok(watch.took())
 }
 
 fn value(id: usize) -> Value {

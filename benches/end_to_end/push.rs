@@ -6,10 +6,10 @@ use std::time::Duration;
 use duly::prelude::*;
 use duly::time::SystemClock;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::scene::{Counts, Kept, Plan, payload, queues, start};
 use crate::table::Rates;
+use crate::watch::{Stopwatch, Took};
 use crate::{Result, bare, wrong};
 
 const IN_FLIGHT: usize = 64;
@@ -45,7 +45,7 @@ pub(crate) async fn run(plan: Plan) -> Result {
 }
 
 /// Times `push`, and looks afterwards whether everything is there.
-async fn pushing<P, F>(kept: Kept, events: usize, push: P) -> Result<Duration>
+async fn pushing<P, F>(kept: Kept, events: usize, push: P) -> Result<Took>
 where
     P: Fn(Vec<Queue<String>>, usize) -> F,
     F: Future<Output = Result>,
@@ -54,9 +54,9 @@ where
     let choices = QueueChoices::default();
     let clock = Arc::new(SystemClock::new());
     let bus = start(&url, clock, &choices, || Counts(Arc::default())).await?;
-    let begun = Instant::now();
+    let watch = Stopwatch::start();
     push(queues(&bus)?, events).await?;
-    let took = begun.elapsed();
+    let took = watch.took();
     let mut there = 0;
     for queue in queues(&bus)? {
         there += bus.stats(queue.name()).await?.scheduled;

@@ -1,7 +1,6 @@
 //! Tables whose first line is the base case, and whose last column compares with it.
 
-use std::time::Duration;
-
+use crate::watch::Took;
 use crate::{Result, wrong};
 
 /// Throughputs.
@@ -11,20 +10,20 @@ impl Rates {
     pub(crate) fn titled(title: &str) -> Self {
         println!("\n{title}");
         println!(
-            "{:<44} {:>12} {:>9} {:>9}",
-            "", "events/s", "us each", "ratio"
+            "{:<46} {:>11} {:>16} {:>8}",
+            "", "events/s", "cpu ns an event", "ratio"
         );
         Self(None)
     }
 
     /// A line: the median of passes, each of `events`; the first one is the base.
-    pub(crate) fn line(&mut self, name: &str, events: usize, mut passes: Vec<Duration>) {
-        passes.sort_unstable();
-        let took = passes[passes.len() / 2].as_secs_f64();
-        let rate = events as f64 / took;
+    pub(crate) fn line(&mut self, name: &str, events: usize, mut passes: Vec<Took>) {
+        passes.sort_unstable_by_key(|took| took.time);
+        let took = passes[passes.len() / 2];
+        let rate = events as f64 / took.time.as_secs_f64();
         let ratio = rate / *self.0.get_or_insert(rate);
-        let each = 1e6 / rate;
-        println!("{name:<44} {rate:>12.0} {each:>9.3} {ratio:>8.2}x");
+        let cpu = took.cpu.as_secs_f64() * 1e9 / events as f64;
+        println!("{name:<46} {rate:>11.0} {cpu:>16.0} {ratio:>7.2}x");
     }
 }
 

@@ -9,7 +9,7 @@ use crate::config::Settings;
 use crate::core::options::NodeOptions;
 use crate::error::{Error, Result};
 use crate::event::QueueName;
-use crate::flow::{Entry, Flow, QueueChoices, QueueOptions, Replies, Setup, linked};
+use crate::flow::{Entry, Flow, QueueChoices, QueueOptions, Replies, Setup, annotations, linked};
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
 use crate::record::NodeId;
 use crate::store::{EmbeddedOptions, EmbeddedStore, MemoryStore, Store};
@@ -17,6 +17,8 @@ use crate::time::{Clock, SystemClock};
 
 /// Where events are kept when nobody says otherwise: a file in the working directory.
 const STORE_URL: &str = "sqlite:duly.db";
+/// The most that the largest payload may have, in bytes: a store takes whole batches of them.
+const PAYLOAD_BYTES_LIMIT: usize = 256 * 1024 * 1024;
 /// The largest payload when nobody says otherwise, in bytes.
 const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
@@ -178,7 +180,7 @@ impl BusBuilder {
     pub async fn start(mut self) -> Result<Bus> {
         let settings = match self.settings.take() {
             Some(settings) => settings,
-            None => Settings::load()?,
+            None => Settings::load_for(self.known_queues()?)?,
         };
         let clock = self
             .clock
@@ -206,6 +208,11 @@ impl BusBuilder {
             .payload_bytes_max
             .or(settings.payload_bytes_max)
             .unwrap_or(PAYLOAD_BYTES_MAX);
+        if !(1..=PAYLOAD_BYTES_LIMIT).contains(&payload_bytes_max) {
+            return Err(Error::invalid(format!(
+                "payload_bytes_max is {payload_bytes_max}, it is 1 to {PAYLOAD_BYTES_LIMIT}"
+            )));
+        }
 
         let store = match self.store.take() {
             Some(store) => store,
@@ -253,6 +260,13 @@ impl BusBuilder {
             _owner: Some(Arc::new(Owner(Arc::clone(&inner)))),
             inner,
         })
+    }
+
+    /// The queues besides the linked ones that a variable may name.
+    fn known_queues(&self) -> Result<Vec<QueueName>> {
+        let by_hand = self.handlers.iter().map(|entry| entry.annotation.queue);
+        let chosen = self.queues.keys().map(String::as_str);
+        by_hand.chain(chosen).map(QueueName::new).collect()
     }
 
     /// Every handler that shall run, with its queue's options.
@@ -307,9 +321,9 @@ impl BusBuilder {
         handlers: &[(QueueName, Arc<QueueOptions>, Entry)],
     ) -> Result<BTreeMap<QueueName, Arc<QueueOptions>>> {
         let mut queues = BTreeMap::new();
-        for entry in linked() {
-            let queue = QueueName::new(entry.annotation.queue)?;
-            let options = self.options_of(&queue, settings, &(&entry.annotation).into())?;
+        for annotation in annotations() {
+            let queue = QueueName::new(annotation.queue)?;
+            let options = self.options_of(&queue, settings, &annotation.into())?;
             queues.insert(queue, Arc::new(options));
         }
         let by_builder = self.queues.keys().map(|name| QueueName::new(name.as_str()));
@@ -362,8 +376,11 @@ fn open_store(url: &str, clock: &Arc<dyn Clock>, virtual_time: bool) -> Result<A
             let options = options.clock(Arc::clone(clock));
             Ok(Arc::new(EmbeddedStore::open_with(path, options)?))
         }
-        _ => Err(Error::invalid(format!(
-            "store url {url:?} is not known; it is `memory:` or `sqlite:` and the path of a file"
+        // Only the scheme is named: what follows may hold a password.
+        other => Err(Error::invalid(format!(
+            "a store url of scheme {:?} is not known; it is `memory:` alone, or `sqlite:` and the \
+             path of a file",
+            other.map_or("", |(scheme, _)| scheme)
         ))),
     }
 }

@@ -39,7 +39,11 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// [`ErrorKind::NotFound`] when this process has no handler for the queue, or one of another
     /// payload; [`ErrorKind::Closed`] when the bus is stopping.
     pub async fn publish(&self, payload: T) -> Result<()> {
-        self.port()?.publish(payload).await
+        let port = self.port()?;
+        match port.try_publish(payload) {
+            Ok(()) => Ok(()),
+            Err((payload, _full)) => port.publish(payload).await,
+        }
     }
 
     /// Publishes a value as [`publish`](Self::publish) does, if there is room now.
@@ -102,7 +106,10 @@ impl<T: Send + Sync + 'static> Publisher<T> {
     ///
     /// [`ErrorKind::Closed`] when the bus is stopping.
     pub async fn publish(&mut self, payload: T) -> Result<()> {
-        self.0.publish(payload).await
+        match self.0.try_publish(payload) {
+            Ok(()) => Ok(()),
+            Err((payload, _full)) => self.0.publish(payload).await,
+        }
     }
 
     /// Publishes a value if there is room now.

@@ -10,7 +10,7 @@ use crate::core::op::{Delivery, Fetch, RequestId};
 use crate::core::options::NodeOptions;
 use crate::core::queue_care::QueueCare;
 use crate::core::reaper::Reaper;
-use crate::core::settle::Settler;
+use crate::core::settle::{Pace, Settler};
 use crate::core::step::Job;
 use crate::event::BucketKey;
 use crate::time::{Mono, Timestamp};
@@ -118,13 +118,28 @@ impl<B> BucketCare<B> {
             or(Mono::default(), fetch());
         }
         if ahead_limit > 0 {
-            let at = self
-                .mover
-                .reads_ahead(&self.clock, options.ahead, self.last_fetch);
+            let at = self.mover.reads_ahead(options.ahead, self.last_fetch);
             or(at, fetch());
         }
-        or(self.mover.must_move(&self.clock), Look::MoveDue);
+        or(self.mover.must_move(), Look::MoveDue);
         Some((wanted.0.max(self.rest.until), wanted.1))
+    }
+
+    /// The fetch on its way is over: gives back the room that was kept for it.
+    pub(crate) fn fetch_over(&mut self, queue: &mut QueueCare) {
+        self.looking = false;
+        if let Some(fetch) = self.fetching.take() {
+            queue.reserved -= fetch.limit;
+            queue.ahead -= fetch.ahead_limit;
+        }
+    }
+
+    /// The store cannot be trusted any more: what is held is left to it.
+    pub(crate) fn doubt(&mut self, queue: &mut QueueCare) {
+        self.fetch_over(queue);
+        queue.ahead -= self.held.len();
+        self.held.clear();
+        self.doubted = true;
     }
 
     /// Takes in what a fetch gave.
@@ -163,6 +178,16 @@ impl<B> BucketCare<B> {
         self.held
             .first_key_value()
             .map_or(Mono::MAX, |((due, _), _)| self.clock.mono_at(*due))
+    }
+
+    /// When finished attempts have to be settled.
+    pub(crate) fn settles(&self, now: Mono, options: &NodeOptions, stopping: bool) -> Mono {
+        let pace = match (stopping, self.is_overdue(now)) {
+            (true, _) => Pace::AtOnce,
+            (false, true) => Pace::StartsFirst,
+            (false, false) => Pace::Steady,
+        };
+        self.settler.wakes(options, pace).max(self.rest.until)
     }
 
     /// Whether something that is held has been due and found no room.

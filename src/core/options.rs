@@ -30,6 +30,9 @@ pub struct NodeOptions {
     pub batch: usize,
     /// How long a finished attempt may wait for others to be settled with. Default: 500 µs.
     pub settle_linger: Duration,
+    /// How long finished attempts may wait while events that are due wait to be started.
+    /// Default: 20 ms.
+    pub settle_wait: Duration,
     /// The most finished attempts of a bucket that wait to be settled; beyond it the bucket
     /// fetches nothing. Default: 16,384.
     pub unsettled_max: usize,
@@ -53,6 +56,7 @@ impl Default for NodeOptions {
             ahead_max: 65_536,
             batch: 500,
             settle_linger: Duration::from_micros(500),
+            settle_wait: Duration::from_millis(20),
             unsettled_max: 16_384,
             sleep_max: Duration::from_secs(30),
             retry_min: Duration::from_millis(20),

@@ -6,6 +6,17 @@ use crate::core::op::Settlement;
 use crate::core::options::NodeOptions;
 use crate::time::Mono;
 
+/// How soon finished attempts are settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// The node stops.
+    AtOnce,
+    /// In batches.
+    Steady,
+    /// Events that are due wait to be started, and the time is theirs.
+    StartsFirst,
+}
+
 /// The finished attempts of one bucket.
 ///
 /// One batch is on its way at a time, and what finishes meanwhile makes the next one. A batch
@@ -33,13 +44,17 @@ impl Settler {
     }
 
     /// When the next batch has to go.
-    pub(crate) fn wakes(&self, options: &NodeOptions, hurry: bool) -> Mono {
+    pub(crate) fn wakes(&self, options: &NodeOptions, pace: Pace) -> Mono {
         if self.in_flight || self.len() == 0 {
-            Mono::MAX
-        } else if hurry || !self.sent.is_empty() || self.waiting.len() >= options.batch {
-            Mono::default()
-        } else {
-            self.since + options.settle_linger
+            return Mono::MAX;
+        }
+        let is_full = self.waiting.len() >= options.batch;
+        match pace {
+            Pace::AtOnce => Mono::default(),
+            Pace::Steady if is_full || !self.sent.is_empty() => Mono::default(),
+            Pace::Steady => self.since + options.settle_linger,
+            Pace::StartsFirst if self.len() >= options.unsettled_max / 2 => Mono::default(),
+            Pace::StartsFirst => self.since + options.settle_wait,
         }
     }
 

@@ -24,6 +24,6 @@ mod worker;
 pub(crate) use lane::Port;
 pub use options::{QueueChoices, QueueOptions};
 pub use registry::{Construct, Registration};
-pub(crate) use registry::{Entry, linked};
+pub(crate) use registry::{Entry, annotations, linked};
 pub(crate) use replies::{Answered, Replies};
 pub(crate) use start::{Flow, Setup};

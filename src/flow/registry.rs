@@ -152,3 +152,10 @@ pub(crate) fn linked() -> Vec<Entry> {
         .map(|registration| (registration.entry)(registration.annotation))
         .collect()
 }
+
+/// What the annotations of every handler say that the linker found in this program.
+pub(crate) fn annotations() -> impl Iterator<Item = &'static Annotation> {
+    inventory::iter::<Registration>
+        .into_iter()
+        .map(Registration::annotation)
+}

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use duly::core::op::{
-    Answer, Delivery, Fetch, NewEvent, PushVerdict, Pushed, Reply, Settlement, Snapshot, Stats,
-    StoreOp, Unique, Verdict,
+    Delivery, Fetch, NewEvent, PushVerdict, Pushed, Reply, Settlement, Snapshot, Stats, StoreOp,
+    Unique, Verdict,
 };
 use duly::event::{BucketId, BucketKey, Envelope, EventId, Payload};
 use duly::record::NodeId;
@@ -182,12 +182,5 @@ pub(crate) fn stats(store: &EmbeddedStore) -> Stats {
     match ask(store, StoreOp::Stats).expect("stats") {
         Reply::Stats(stats) => stats,
         other => panic!("stats were answered with {other:?}"),
-    }
-}
-
-pub(crate) fn pushed(answer: Answer) -> Pushed {
-    match answer.reply {
-        Reply::Pushed(pushed) => pushed[0],
-        other => panic!("a push was answered with {other:?}"),
     }
 }

@@ -1,86 +1,127 @@
 //! Doubt about the disk stops the store at once, and says so to everyone.
+//!
+//! A limit on the size of files makes a write fail as on a broken disk, with a real error.
 
-use duly::ErrorKind;
-use duly::core::op::StoreOp;
-use duly::event::Payload;
+use std::sync::Arc;
+
+use duly::core::op::{Delivery, NewEvent, StoreOp};
+use duly::event::{Envelope, Payload};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::When;
+use duly::{Error, ErrorKind};
 
 use crate::child::{self, Running};
 use crate::harness::*;
 
-/// The limit on the size of files makes a write fail as on a broken disk, with a real error.
-#[test]
-fn after_a_failed_write_nothing_is_acknowledged_any_more() {
+/// Runs `part` under the limit; what it acknowledged must be there afterwards.
+fn stops_and_keeps_its_word(part: &str) {
     let place = Place::new();
     drop(place.open());
-    let part = "stop::writes_until_it_fails";
     let mut child = Running::start(child::limited(part, &place.path(), 1_000));
-    let stored: u64 = child
-        .next("stored ")
-        .expect("its count")
-        .parse()
-        .expect("a number");
+    let stored = child.next("stored ").expect("its count");
     assert!(child.next("passed").is_some());
     assert!(child.child.wait().expect("its end").success());
     let store = place.open();
-    for n in 1..=stored {
+    for n in 1..=stored.parse().expect("a number") {
         let found = get(&store, n).unwrap_or_else(|| panic!("event {n} was answered and is lost"));
         assert_eq!(found.body.expect("it is not over").payload.len(), 10_000);
     }
 }
 
+#[test]
+fn after_a_failed_commit_nothing_is_acknowledged_any_more() {
+    stops_and_keeps_its_word("stop::commits_until_it_fails");
+}
+
+#[test]
+fn after_a_failed_checkpoint_nothing_is_acknowledged_any_more() {
+    stops_and_keeps_its_word("stop::checkpoints_until_it_fails");
+}
+
+fn open() -> Option<EmbeddedStore> {
+    let options = EmbeddedOptions::new().reserve_bytes(0);
+    Some(EmbeddedStore::open_with(child::path()?, options).expect("a store"))
+}
+
+fn large(n: u64) -> NewEvent {
+    let mut event = event(n, When::Now, 3);
+    Arc::make_mut(&mut event.envelope).payload = Payload::from(vec![1; 10_000]);
+    event
+}
+
+async fn push(store: &EmbeddedStore, events: Vec<NewEvent>) -> Result<(), Error> {
+    let pushed = store.apply(&key(), StoreOp::Push(events)).await;
+    pushed.map(drop)
+}
+
 #[tokio::test]
 #[allow(clippy::print_stdout)] // it talks to its parent
-async fn writes_until_it_fails() {
-    let Some(path) = child::path() else { return };
-    let options = EmbeddedOptions::new().reserve_bytes(0);
-    let store = EmbeddedStore::open_with(path, options).expect("a store");
-    let event = |n| {
-        let mut event = event(n, When::Now, 3);
-        std::sync::Arc::make_mut(&mut event.envelope).payload = Payload::from(vec![1; 10_000]);
-        StoreOp::Push(vec![event])
-    };
-    let mut stored = 0;
-    let first = loop {
-        match store.apply(&key(), event(stored + 1)).await {
-            Ok(_) => stored += 1,
-            Err(error) => break error,
-        }
-    };
-    println!("stored {stored}");
-    // It was on its way: nobody knows. What comes later is refused, and says why.
+async fn commits_until_it_fails() {
+    let Some(store) = open() else { return };
+    for n in 1..=5 {
+        push(&store, vec![large(n)]).await.expect("it is small");
+    }
+    println!("stored 5");
+    // More than a file may hold, in one transaction; and one that waits behind it.
+    let both = tokio::join!(
+        push(&store, (10..200).map(large).collect()),
+        push(&store, vec![large(300)]),
+    );
+    let first = both.0.expect_err("it cannot be written");
     assert_eq!(first.kind(), ErrorKind::Unknown, "{first}");
     assert!(std::error::Error::source(&first).is_some(), "{first}");
-    let delivery = duly::core::op::Delivery {
+    let second = both.1.expect_err("it waited behind it").kind();
+    assert!(matches!(second, ErrorKind::Unknown | ErrorKind::Closed));
+    is_stopped(&store, "a commit failed").await;
+    println!("passed");
+}
+
+#[tokio::test]
+#[allow(clippy::print_stdout)] // it talks to its parent
+async fn checkpoints_until_it_fails() {
+    let Some(store) = open() else { return };
+    let mut stored = 0;
+    while push(&store, vec![large(stored + 1)]).await.is_ok() {
+        stored += 1;
+        assert!(stored < 1_000, "the file is larger than it may be");
+    }
+    println!("stored {stored}");
+    is_stopped(&store, "a checkpoint failed").await;
+    println!("passed");
+}
+
+/// Everything that comes later is refused, and says why and what to do.
+async fn is_stopped(store: &EmbeddedStore, why: &str) {
+    let delivery = Delivery {
         id: id(1),
-        body: std::sync::Arc::new(duly::event::Envelope::new(id(1), key().queue, payload(1))),
+        body: Arc::new(Envelope::new(id(1), key().queue, payload(1))),
         due: START,
         attempt: 1,
         request: 1,
         moved_us: 0,
     };
     for _ in 0..3 {
-        let later = store
-            .apply(&key(), event(stored + 2))
-            .await
-            .expect_err("it is stopped");
+        let later = push(store, vec![large(900)]).await;
+        let later = later.expect_err("it is stopped");
         assert_eq!(later.kind(), ErrorKind::Closed, "{later}");
-        assert!(later.to_string().contains("a commit failed"), "{later}");
+        assert!(later.to_string().contains(why), "{later}");
         assert!(
             later.to_string().contains("open the store again"),
             "{later}"
         );
-        let fetched = store
-            .apply(&key(), fetch_op(1))
-            .await
-            .expect_err("it is stopped");
-        assert_eq!(fetched.kind(), ErrorKind::Closed);
-        let started = store
-            .starting(&key().queue, &[&delivery])
-            .expect_err("it is stopped");
-        assert_eq!(started.kind(), ErrorKind::Closed);
+        let fetched = store.apply(&key(), fetch_op(1)).await;
+        assert_eq!(
+            fetched.expect_err("it is stopped").kind(),
+            ErrorKind::Closed
+        );
+        let started = store.starting(&key().queue, &[&delivery]);
+        assert_eq!(
+            started.expect_err("it is stopped").kind(),
+            ErrorKind::Closed
+        );
     }
-    assert!(store.close().await.is_err());
-    println!("passed");
+    assert!(
+        store.close().await.is_err(),
+        "a stopped store was not closed well"
+    );
 }

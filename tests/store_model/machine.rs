@@ -12,7 +12,7 @@ use proptest::sample::Index;
 use proptest_state_machine::ReferenceStateMachine;
 
 use crate::model::{Answered, BUCKET, Model};
-use crate::step::{Draft, Step, steps};
+use crate::step::{Draft, Step, steps, steps_and_reopenings};
 
 pub(crate) const QUEUE: &str = "model";
 pub(crate) const START_MS: u64 = 1_767_225_600_000;
@@ -97,6 +97,11 @@ impl Machine {
             }
             Step::SetBack { ms } => {
                 self.wall_us = (self.wall_us - ms * 1_000).max(START_MS * 1_000);
+                return None;
+            }
+            Step::Reopen => {
+                self.model.reopen();
+                self.seen.clear();
                 return None;
             }
             Step::Push(drafts) => {
@@ -278,5 +283,26 @@ impl ReferenceStateMachine for Machine {
             }
         }
         state
+    }
+}
+
+/// The same machine for a store that outlives its process.
+#[derive(Debug)]
+pub(crate) struct Durable;
+
+impl ReferenceStateMachine for Durable {
+    type State = Machine;
+    type Transition = Step;
+
+    fn init_state() -> BoxedStrategy<Machine> {
+        Machine::init_state()
+    }
+
+    fn transitions(_: &Machine) -> BoxedStrategy<Step> {
+        steps_and_reopenings().boxed()
+    }
+
+    fn apply(state: Machine, step: &Step) -> Machine {
+        <Machine as ReferenceStateMachine>::apply(state, step)
     }
 }

@@ -54,6 +54,8 @@ pub(crate) enum Step {
     Drop(Vec<Index>),
     Stats,
     Forecast(Vec<u64>),
+    /// The process ends and comes back; only for stores that survive it.
+    Reopen,
 }
 
 fn delays() -> impl Strategy<Value = u64> {
@@ -94,6 +96,11 @@ fn verdicts() -> impl Strategy<Value = Verdict> {
         1 => Just(Verdict::Expire),
         3 => Just(Verdict::Release),
     ]
+}
+
+/// Random steps for a store that outlives its process.
+pub(crate) fn steps_and_reopenings() -> impl Strategy<Value = Step> {
+    prop_oneof![20 => steps(), 1 => Just(Step::Reopen)]
 }
 
 pub(crate) fn steps() -> impl Strategy<Value = Step> {

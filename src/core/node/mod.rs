@@ -65,18 +65,10 @@ struct Call {
 
 #[derive(Debug)]
 enum CallKind {
-    Move {
-        limit: usize,
-    },
-    Fetch {
-        request: RequestId,
-        reserved: usize,
-        limit: usize,
-    },
+    Move { limit: usize },
+    Fetch { request: RequestId, limit: usize },
     Settle,
-    Heartbeat {
-        through: RequestId,
-    },
+    Heartbeat { through: RequestId },
     Reap,
 }
 
@@ -161,7 +153,8 @@ impl<B> Node<B> {
                 self.touched.insert(bucket);
             }
             Input::Answered { call, answer } => {
-                if let Some(call) = self.calls.remove(&call) {
+                let call = self.calls.remove(&call);
+                if let Some(call) = call.filter(|call| !self.buckets[call.bucket].doubted) {
                     self.touched.insert(call.bucket);
                     self.answered(now, &call, answer, out);
                 }
@@ -263,11 +256,7 @@ impl<B> Node<B> {
         let care = &self.buckets[bucket];
         let queue = &self.queues[care.queue];
         let mut at = care.leases.wakes();
-        at = at.min(
-            care.settler
-                .wakes(&self.options, self.stopping)
-                .max(care.rest.until),
-        );
+        at = at.min(care.settles(now, &self.options, self.stopping));
         if queue.free() > 0 {
             at = at.min(care.next_held_due());
         }

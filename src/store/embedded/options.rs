@@ -36,7 +36,7 @@ impl EmbeddedOptions {
             cache_bytes: 64 << 20,
             pending_bytes: 64 << 20,
             batch_bytes: 4 << 20,
-            reserve_bytes: 4 << 20,
+            reserve_bytes: 32 << 20,
             records_max: 1_000_000,
             finished_max: FINISHED_MAX,
             inline: false,
@@ -80,7 +80,10 @@ impl EmbeddedOptions {
     }
 
     /// How many bytes of disk are held back for the time when it is full, so that what is stored
-    /// can still be handled. Default: 4 MiB.
+    /// can still be handled. Default: 32 MiB.
+    ///
+    /// The write-ahead log is kept below half of it: when the disk is full, what is in the log
+    /// must still find room in the file. A small reserve so means many small copies.
     pub fn reserve_bytes(mut self, bytes: u64) -> Self {
         self.reserve_bytes = bytes;
         self

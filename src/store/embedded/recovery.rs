@@ -261,10 +261,13 @@ impl Scan<'_> {
     }
 
     fn remember(&self, record: &Record) {
-        let state = match record.outcome {
-            Outcome::Acked | Outcome::Discarded => State::Done,
-            Outcome::Cancelled => State::Cancelled,
-            Outcome::Expired => State::Expired,
+        let (state, tries) = match record.outcome {
+            // Dropped by hand: no attempt ended it.
+            Outcome::Discarded if record.attempt == 0 => (State::Cancelled, 0),
+            // The attempt that ended it did not fail.
+            Outcome::Acked | Outcome::Discarded => (State::Done, record.attempt.saturating_sub(1)),
+            Outcome::Cancelled => (State::Cancelled, 0),
+            Outcome::Expired => (State::Expired, 0),
             _ => return,
         };
         let key = BucketKey::new(record.queue.clone(), record.id.bucket());
@@ -273,7 +276,7 @@ impl Scan<'_> {
             state,
             fingerprint: None,
             due: record.due,
-            tries: record.attempt,
+            tries,
             haunted: false,
         };
         self.shards.change(&key, News::Known, |bucket| {

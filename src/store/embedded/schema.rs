@@ -103,11 +103,18 @@ fn identify(connection: &Connection, path: &Path) -> Result<Option<i64>> {
             .query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
             .map_err(|error| sqlite::at_open(path, error))
     };
+    let at = path.display();
     if pragma("page_count")? == 0 {
+        // Looked at after SQLite has undone a creation that was interrupted.
+        if std::fs::metadata(path).is_ok_and(|file| file.len() > 0) {
+            return Err(Error::corrupt(format!(
+                "{at} is too short to be a store: it was cut, or is another program's; restore it, \
+                 or name another file"
+            )));
+        }
         return Ok(None);
     }
     let (application, format) = (pragma("application_id")?, pragma("user_version")?);
-    let at = path.display();
     if application == 0 && format == 0 && pragma("schema_version")? == 0 {
         return Ok(None); // its creation was interrupted before the first table
     }

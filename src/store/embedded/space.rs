@@ -24,6 +24,10 @@ impl Space {
         }
     }
 
+    pub(super) fn reserve_bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Whether pushes are refused for want of room.
     pub(super) fn is_full(&self) -> bool {
         self.full.load(Ordering::Acquire)

@@ -15,8 +15,10 @@ use crate::store::embedded::stop::Stop;
 
 /// The log is copied into the file when it has so many pages (8 MiB) and nothing else is to do.
 const LOG_PAGES_IDLE: i64 = 2_000;
-/// Or so many (64 MiB) and there is.
-const LOG_PAGES_MAX: i64 = 16_000;
+/// On a full disk it is copied when it has so many, so that it finds room within itself.
+const LOG_PAGES_FULL: i64 = 64;
+/// As `schema` makes the file.
+const PAGE_BYTES: u64 = 4_096;
 /// How long nothing happens before the file is tidied.
 const IDLE: Duration = Duration::from_millis(100);
 /// How often a full disk is looked at again.
@@ -34,19 +36,22 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     committer: Committer,
     inline: bool,
-    /// Commits since the length of the log was looked at.
-    unchecked: u32,
+    /// The log is copied at the latest when it has so many pages.
+    log_pages_max: i64,
     /// There may be something to tidy.
     untidy: bool,
 }
 
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, committer: Committer, inline: bool) -> Self {
+        // What is in the log must find room in the file when the disk is full: half of the reserve
+        // is for that, the other half for what is still to be written.
+        let pages = shared.space.reserve_bytes() / 2 / PAGE_BYTES;
         Self {
             shared,
             committer,
             inline,
-            unchecked: 0,
+            log_pages_max: i64::try_from(pages).unwrap_or(i64::MAX).max(LOG_PAGES_FULL),
             untidy: true,
         }
     }
@@ -113,10 +118,13 @@ impl Writer {
             Err(error) => return self.stop("a commit failed", error),
         }
         self.shared.pending.written();
-        self.unchecked += 1;
-        if self.unchecked >= 8 {
-            self.unchecked = 0;
-            self.checkpoint_from(LOG_PAGES_MAX);
+        if self.shared.stop.get().is_none() {
+            let full = self.shared.space.is_full();
+            self.checkpoint_from(if full {
+                LOG_PAGES_FULL
+            } else {
+                self.log_pages_max
+            });
         }
     }
 
@@ -131,18 +139,18 @@ impl Writer {
         let (mut wait, longest) = RETRY_WAITS;
         let mut last_tries = 0;
         loop {
-            let error = match self.commit(&batch.chunks) {
-                Ok(()) => return self.done(&batch.gate, &batch.chunks),
-                Err(error) if sqlite::is_full(&error) => error,
-                Err(error) => return self.stop("a commit failed", error),
-            };
-            // What is in the file already need not stay in the log.
+            // First of all: what is in the file need not stay in the log, which then has room.
             match self.committer.checkpoint() {
                 Err(error) if !sqlite::is_full(&error) => {
                     return self.stop("a checkpoint failed", error);
                 }
                 _ => {}
             }
+            let error = match self.commit(&batch.chunks) {
+                Ok(()) => return self.done(&batch.gate, &batch.chunks),
+                Err(error) if sqlite::is_full(&error) => error,
+                Err(error) => return self.stop("a commit failed", error),
+            };
             if self.inline || self.shared.pending.is_closed() {
                 last_tries += 1;
                 if last_tries >= LAST_TRIES {
@@ -184,7 +192,7 @@ impl Writer {
         if self.shared.space.is_full() {
             return self.make_room();
         }
-        self.checkpoint_from(LOG_PAGES_IDLE);
+        self.checkpoint_from(LOG_PAGES_IDLE.min(self.log_pages_max));
         match self.committer.vacuum(VACUUM_PAGES) {
             Ok(more) => self.untidy = more,
             Err(error) if sqlite::is_full(&error) => self.untidy = false,

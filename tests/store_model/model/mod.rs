@@ -3,6 +3,7 @@
 
 mod change;
 mod lease;
+mod reopen;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,8 @@ struct Event {
     moved_us: u64,
     lease: Option<Lease>,
     settled: Option<(NodeId, RequestId, std::mem::Discriminant<Verdict>)>,
+    /// Over since before the start: its payload is not known any more.
+    faded: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -188,7 +191,7 @@ impl Model {
         let mut verdict = PushVerdict::Accepted;
         if let Some(known) = self.event(id) {
             due = known.due;
-            verdict = match known.envelope.payload == new.envelope.payload {
+            verdict = match known.faded || known.envelope.payload == new.envelope.payload {
                 true => PushVerdict::Duplicate(id),
                 false => PushVerdict::Conflict,
             };
@@ -225,6 +228,7 @@ impl Model {
             moved_us: 0,
             lease: None,
             settled: None,
+            faded: false,
         });
         self.wait(id, due);
         Pushed { due, verdict }

@@ -1,0 +1,231 @@
+//! The settings file: where it is looked for, and how its text becomes settings.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use ::config::{FileFormat, Format as _, Map, Value, ValueKind};
+
+use crate::config::Settings;
+use crate::config::keys::{Found, Section};
+use crate::error::{Error, Result};
+use crate::event::QueueName;
+
+/// The names under which a settings file is looked for; a directory holds at most one of them.
+const NAMES: [&str; 3] = ["duly.toml", "duly.yaml", "duly.yml"];
+
+/// The largest settings file, so that a mistaken path does not fill the memory.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The most mistakes that one error names.
+const MISTAKES_MAX: usize = 10;
+
+/// The language of a settings file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// TOML: `.toml`.
+    Toml,
+    /// YAML: `.yaml` and `.yml`.
+    Yaml,
+}
+
+impl Format {
+    /// The language that a file's extension tells.
+    pub(super) fn of(path: &Path) -> Result<Self> {
+        let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        match extension.to_ascii_lowercase().as_str() {
+            "toml" => Ok(Self::Toml),
+            "yaml" | "yml" => Ok(Self::Yaml),
+            _ => Err(Error::invalid(format!(
+                "settings file {} is of no known format; its name ends in .toml, .yaml or .yml",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// The settings file in `directory`, if there is one.
+pub(super) fn find(directory: &Path) -> Result<Option<PathBuf>> {
+    let mut found = Vec::new();
+    for name in NAMES {
+        let path = directory.join(name);
+        let there = path
+            .try_exists()
+            .map_err(|error| unreadable(&path, error))?;
+        if there {
+            found.push(path);
+        }
+    }
+    if let [first, second, ..] = found.as_slice() {
+        return Err(Error::invalid(format!(
+            "there are two settings files, {} and {}; keep one, or name one in DULY_CONFIG",
+            first.display(),
+            second.display()
+        )));
+    }
+    Ok(found.pop())
+}
+
+/// The text of a file.
+pub(super) fn read(path: &Path) -> Result<String> {
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
+        .map_err(|error| unreadable(path, error))?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(Error::invalid(format!(
+            "settings file {} is larger than {FILE_BYTES_MAX} bytes, is it the right one?",
+            path.display()
+        )));
+    }
+    Ok(text)
+}
+
+fn unreadable(path: &Path, error: std::io::Error) -> Error {
+    let what = match error.kind() {
+        ErrorKind::NotFound => "does not exist",
+        ErrorKind::InvalidData => "is not text in UTF-8",
+        _ => "cannot be read",
+    };
+    Error::invalid(format!("settings file {} {what}", path.display())).because(error)
+}
+
+/// The settings that `text` holds; `source` is what messages call it.
+pub(super) fn parse(text: &str, format: Format, source: &str) -> Result<Settings> {
+    let tree = tree(text, format, source)?;
+    let mut reader = Reader::default();
+    for (name, value) in sorted(tree) {
+        match name.as_str() {
+            "store" => reader.section(&Section::Store, &name, value),
+            "queue_defaults" => reader.section(&Section::Defaults, &name, value),
+            "queues" => reader.queues(value),
+            _ => reader.put(&Section::Top, &name, value),
+        }
+    }
+    reader.finish(source)
+}
+
+/// Collects the settings of a file and every mistake in it.
+#[derive(Default)]
+struct Reader {
+    settings: Settings,
+    mistakes: Vec<String>,
+}
+
+impl Reader {
+    fn queues(&mut self, value: Value) {
+        for (name, value) in self.table("queues", value) {
+            match QueueName::new(&name) {
+                Ok(queue) => {
+                    // An empty section is worth keeping: it makes the queue's name known.
+                    self.settings.queues.entry(queue.clone()).or_default();
+                    self.section(&Section::Queue(queue), &format!("queues.{name}"), value);
+                }
+                Err(error) => self.mistakes.push(format!("queues: {error}")),
+            }
+        }
+    }
+
+    fn section(&mut self, section: &Section, path: &str, value: Value) {
+        for (name, value) in self.table(path, value) {
+            if let (Section::Queue(queue), ValueKind::Table(_)) = (section, &value.kind) {
+                self.mistakes.push(format!(
+                    "unknown section {path}.{name}; a queue's name that holds a dot is quoted: \
+                     queues.\"{queue}.{name}\""
+                ));
+                continue;
+            }
+            self.put(section, &name, value);
+        }
+    }
+
+    fn put(&mut self, section: &Section, name: &str, value: Value) {
+        let put = section.put(&mut self.settings, name, &found(value.kind));
+        self.mistakes.extend(put.err());
+    }
+
+    /// The entries of a section, in the order of their names.
+    fn table(&mut self, path: &str, value: Value) -> Vec<(String, Value)> {
+        match value.kind {
+            ValueKind::Table(table) => sorted(table),
+            // What YAML makes of a section whose every key is commented out.
+            ValueKind::Nil => Vec::new(),
+            other => {
+                let found = found(other);
+                self.mistakes.push(format!(
+                    "{path} is {found}, it is a section that holds keys"
+                ));
+                Vec::new()
+            }
+        }
+    }
+
+    fn finish(self, source: &str) -> Result<Settings> {
+        if self.mistakes.is_empty() {
+            return Ok(self.settings);
+        }
+        let more = match self.mistakes.len().saturating_sub(MISTAKES_MAX) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let named = self.mistakes[..self.mistakes.len().min(MISTAKES_MAX)].join("; ");
+        Err(Error::invalid(format!("{source}: {named}{more}")))
+    }
+}
+
+/// The text as a tree of values.
+///
+/// The tree is taken from the format itself and not from a `config::Config`, which would split
+/// quoted keys at their dots and turn `1.6` workers into two.
+fn tree(text: &str, format: Format, source: &str) -> Result<Map<String, Value>> {
+    let (name, parser) = match format {
+        Format::Toml => ("TOML", FileFormat::Toml),
+        Format::Yaml => ("YAML", FileFormat::Yaml),
+    };
+    match parser.parse(None, text) {
+        Ok(tree) => Ok(tree),
+        Err(error) if is_blank(error.as_ref()) => Ok(Map::new()),
+        // Not kept as the cause: it quotes the line, and a line may hold a password.
+        Err(error) => Err(Error::invalid(format!(
+            "{source} is not valid {name}: {}",
+            in_one_line(&error.to_string())
+        ))),
+    }
+}
+
+/// Whether the document is a YAML of comments alone.
+fn is_blank(error: &(dyn std::error::Error + 'static)) -> bool {
+    use ::config::ConfigError::Type;
+    matches!(error.downcast_ref(), Some(Type { unexpected, .. }) if unexpected.to_string() == "unit value")
+}
+
+/// The place and the reason, without the lines in between, which quote the text.
+fn in_one_line(error: &str) -> String {
+    let mut lines = error.lines().filter(|line| !line.trim().is_empty());
+    match (lines.next(), lines.next_back()) {
+        (Some(place), Some(reason)) => format!("{place}: {reason}"),
+        (Some(only), None) => only.to_owned(),
+        (None, _) => String::new(),
+    }
+}
+
+/// A value in the words of the keys.
+fn found(kind: ValueKind) -> Found {
+    match kind {
+        ValueKind::Boolean(boolean) => Found::Boolean(boolean),
+        ValueKind::I64(number) => Found::Number(number),
+        ValueKind::String(text) => Found::Text(text),
+        ValueKind::Nil => Found::Other("left empty".to_owned()),
+        ValueKind::Table(_) => Found::Other("a section".to_owned()),
+        ValueKind::Array(_) => Found::Other("a list".to_owned()),
+        number => Found::Other(number.to_string()),
+    }
+}
+
+fn sorted(table: Map<String, Value>) -> Vec<(String, Value)> {
+    let mut entries: Vec<_> = table.into_iter().collect();
+    entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+    entries
+}

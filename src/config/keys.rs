@@ -1,0 +1,346 @@
+//! Every key once: its name, what may stand there, and the setting that it is.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::config::Settings;
+use crate::duration;
+use crate::event::QueueName;
+use crate::flow::QueueChoices;
+use crate::retry::RetryPolicy;
+
+/// The keys of `queue_defaults` and of each queue.
+const QUEUE: [Key<QueueChoices>; 9] = [
+    Key::new(
+        "buckets",
+        "a whole number from 1 to 1024",
+        |queue, found| found.number().map(|it| queue.buckets = Some(it)),
+    ),
+    Key::new(
+        "workers",
+        "a whole number from 0 to 65536",
+        |queue, found| found.number().map(|it| queue.workers = Some(it)),
+    ),
+    Key::new("timeout", DURATION, |queue, found| {
+        found.duration().map(|it| queue.timeout = Some(it))
+    }),
+    Key::new(
+        "attempts",
+        "a whole number from 1 to 1000",
+        |queue, found| found.number().map(|it| queue.attempts = Some(it)),
+    ),
+    Key::new(
+        "backoff",
+        "a text such as `fixed(5s)` or `exp(1s..10m, jitter 10%)`",
+        |queue, found| found.backoff().map(|it| queue.backoff = Some(it)),
+    ),
+    Key::new("ring", "a power of two from 64 to 65536", |queue, found| {
+        found.number().map(|it| queue.ring = Some(it))
+    }),
+    Key::new("linger", DURATION, |queue, found| {
+        found.duration().map(|it| queue.linger = Some(it))
+    }),
+    Key::new("dedicated", BOOLEAN, |queue, found| {
+        found.boolean().map(|it| queue.dedicated = Some(it))
+    }),
+    Key::new("consume", BOOLEAN, |queue, found| {
+        found.boolean().map(|it| queue.consume = Some(it))
+    }),
+];
+
+/// The keys of `store`.
+const STORE: [Key<Settings>; 1] = [Key::new(
+    "url",
+    "a text such as `memory:` or `sqlite:duly.db`",
+    |settings, found| found.url().map(|it| settings.store_url = Some(it)),
+)];
+
+/// The keys that stand in no section.
+const TOP: [Key<Settings>; 2] = [
+    Key::new(
+        "payload_bytes_max",
+        "a whole number of bytes",
+        |settings, found| {
+            found
+                .number()
+                .map(|it| settings.payload_bytes_max = Some(it))
+        },
+    ),
+    Key::new("read_ahead", DURATION, |settings, found| {
+        found.duration().map(|it| settings.read_ahead = Some(it))
+    }),
+];
+
+/// The sections, which hold keys and are no setting themselves.
+const SECTIONS: [&str; 3] = ["store", "queue_defaults", "queues"];
+
+const DURATION: &str = "a duration such as `250ms`, `30s` or `1m30s`";
+const BOOLEAN: &str = "`true` or `false`";
+
+/// The path of every key that settings may have, `<name>` standing for a queue's name.
+///
+/// # Examples
+///
+/// ```
+/// let keys: Vec<String> = duly::config::known_keys().collect();
+///
+/// assert!(keys.contains(&"store.url".to_owned()));
+/// assert!(keys.contains(&"queues.<name>.workers".to_owned()));
+/// ```
+pub fn known_keys() -> impl Iterator<Item = String> {
+    let queue = |section: &'static str| {
+        QUEUE
+            .iter()
+            .map(move |key| format!("{section}.{}", key.name))
+    };
+    let top = TOP.iter().map(|key| key.name.to_owned());
+    let store = STORE.iter().map(|key| format!("store.{}", key.name));
+    top.chain(store)
+        .chain(queue("queue_defaults"))
+        .chain(queue("queues.<name>"))
+}
+
+/// Where a key stands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Section {
+    /// In no section.
+    Top,
+    /// In `store`.
+    Store,
+    /// In `queue_defaults`.
+    Defaults,
+    /// In `queues.<name>`.
+    Queue(QueueName),
+}
+
+impl Section {
+    /// Puts `found` where the key `name` of this section belongs.
+    ///
+    /// The error is the sentence that follows the name of the source.
+    pub(super) fn put(
+        &self,
+        settings: &mut Settings,
+        name: &str,
+        found: &Found,
+    ) -> Result<(), String> {
+        match self {
+            Self::Top => pick(&TOP, self, name)?.set(settings, self, found),
+            Self::Store => pick(&STORE, self, name)?.set(settings, self, found),
+            Self::Defaults => {
+                pick(&QUEUE, self, name)?.set(&mut settings.queue_defaults, self, found)
+            }
+            Self::Queue(queue) => {
+                let key = pick(&QUEUE, self, name)?;
+                key.set(
+                    settings.queues.entry(queue.clone()).or_default(),
+                    self,
+                    found,
+                )
+            }
+        }
+    }
+
+    /// The full path of a key of this section.
+    fn path(&self, name: &str) -> String {
+        match self {
+            Self::Top => name.to_owned(),
+            Self::Store => format!("store.{name}"),
+            Self::Defaults => format!("queue_defaults.{name}"),
+            // A dot in a name would read as one more section.
+            Self::Queue(queue) if queue.contains('.') => format!("queues.\"{queue}\".{name}"),
+            Self::Queue(queue) => format!("queues.{queue}.{name}"),
+        }
+    }
+}
+
+/// One key: what it is called, what may stand there, and where that goes.
+struct Key<T> {
+    name: &'static str,
+    expects: &'static str,
+    put: fn(&mut T, &Found) -> Result<(), Wrong>,
+}
+
+impl<T> Key<T> {
+    const fn new(
+        name: &'static str,
+        expects: &'static str,
+        put: fn(&mut T, &Found) -> Result<(), Wrong>,
+    ) -> Self {
+        Self { name, expects, put }
+    }
+
+    fn set(&self, target: &mut T, section: &Section, found: &Found) -> Result<(), String> {
+        (self.put)(target, found).map_err(|wrong| {
+            let path = section.path(self.name);
+            match wrong {
+                Wrong::Kind => format!("{path} is {found}, it is {}", self.expects),
+                Wrong::Grammar(why) => format!("{path}: {why}"),
+            }
+        })
+    }
+}
+
+/// The key called `name`, or the sentence that says which there are.
+fn pick<'a, T>(keys: &'a [Key<T>], section: &Section, name: &str) -> Result<&'a Key<T>, String> {
+    if let Some(key) = keys.iter().find(|key| key.name == name) {
+        return Ok(key);
+    }
+    let path = section.path(name);
+    if matches!(section, Section::Top) && SECTIONS.contains(&name) {
+        return Err(format!(
+            "{path} is a section, it holds keys and has no value of its own"
+        ));
+    }
+    if matches!(section, Section::Defaults | Section::Queue(_)) && name == "version" {
+        return Err(format!(
+            "unknown key {path}, the version of a payload is a fact of its type; say it in the \
+             annotation"
+        ));
+    }
+    let mut known: Vec<&str> = keys.iter().map(|key| key.name).collect();
+    if matches!(section, Section::Top) {
+        known.extend(SECTIONS);
+    }
+    known.sort_unstable();
+    let meant = match nearest(name, &known) {
+        Some(near) => did_you_mean(&section.path(near)),
+        None => elsewhere(name),
+    };
+    Err(format!(
+        "unknown key {path}{meant} (known here: {})",
+        known.join(", ")
+    ))
+}
+
+/// The sentence that refuses a section, and says which there are.
+pub(super) fn unknown_section(name: &str) -> String {
+    let meant = nearest(name, &SECTIONS).map_or_else(String::new, did_you_mean);
+    format!(
+        "unknown section {name}{meant} (known: {})",
+        SECTIONS.join(", ")
+    )
+}
+
+/// The hint for a key that is known, but in another section.
+fn elsewhere(name: &str) -> String {
+    let is_it =
+        |path: &str| path.rsplit('.').next() == Some(name) || path.replace('.', "_") == name;
+    let places: Vec<String> = known_keys().filter(|path| is_it(path)).collect();
+    match places.is_empty() {
+        true => String::new(),
+        false => did_you_mean(&places.join(" or ")),
+    }
+}
+
+fn did_you_mean(path: &str) -> String {
+    format!(", did you mean {path}?")
+}
+
+/// The known key that is at most a third of its letters away.
+fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    known
+        .iter()
+        .map(|known| (distance(name, known), *known))
+        .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
+        .min()
+        .map(|(_, known)| known)
+}
+
+/// How many letters must be changed, added, left out or swapped with their neighbour.
+fn distance(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, b) in to.iter().enumerate() {
+            let mut least = (last[j] + usize::from(a != b))
+                .min(last[j + 1] + 1)
+                .min(row[j] + 1);
+            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[to.len()]
+}
+
+/// What a source says where a value is expected.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// A whole number of a file.
+    Number(i64),
+    /// `true` or `false` of a file.
+    Boolean(bool),
+    /// A text of a file.
+    Text(String),
+    /// A variable's value, which says anything by its spelling.
+    Spelled(String),
+    /// What no key takes, in words.
+    Other(String),
+}
+
+/// Why a value is refused.
+enum Wrong {
+    /// It is not of the kind that the key expects.
+    Kind,
+    /// It is, and is ill-formed in this way.
+    Grammar(String),
+}
+
+impl Found {
+    fn number<T: TryFrom<i64> + FromStr>(&self) -> Result<T, Wrong> {
+        match self {
+            Self::Number(number) => T::try_from(*number).ok(),
+            Self::Spelled(text) => text.parse().ok(),
+            _ => None,
+        }
+        .ok_or(Wrong::Kind)
+    }
+
+    fn boolean(&self) -> Result<bool, Wrong> {
+        match self {
+            Self::Boolean(boolean) => Ok(*boolean),
+            Self::Spelled(text) => text.parse().map_err(|_| Wrong::Kind),
+            _ => Err(Wrong::Kind),
+        }
+    }
+
+    fn text(&self) -> Result<&str, Wrong> {
+        match self {
+            Self::Text(text) | Self::Spelled(text) => Ok(text),
+            _ => Err(Wrong::Kind),
+        }
+    }
+
+    fn duration(&self) -> Result<Duration, Wrong> {
+        duration::parse(self.text()?).map_err(|error| Wrong::Grammar(error.to_string()))
+    }
+
+    fn backoff(&self) -> Result<RetryPolicy, Wrong> {
+        let policy = self.text()?.parse();
+        policy.map_err(|error: crate::retry::ParseRetryError| Wrong::Grammar(error.to_string()))
+    }
+
+    /// A url that is not empty; which schemes there are is for the stores to say.
+    fn url(&self) -> Result<String, Wrong> {
+        match self.text()?.trim() {
+            "" => Err(Wrong::Kind),
+            url => Ok(url.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Boolean(boolean) => write!(f, "{boolean}"),
+            Self::Text(text) | Self::Spelled(text) => write!(f, "{text:?}"),
+            Self::Other(words) => f.write_str(words),
+        }
+    }
+}

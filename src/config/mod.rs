@@ -1,0 +1,289 @@
+//! Settings: a file and the environment.
+//!
+//! What a handler's annotation says is compiled in; what must differ between a desk and a
+//! production machine is said here. For one and the same key the sources are, weakest first: the
+//! file, the environment, and the [builder](crate::bus::BusBuilder). A bus that is given no settings loads these
+//! itself with [`Settings::load`].
+//!
+//! # Keys
+//!
+//! | key | what stands there | default |
+//! |---|---|---|
+//! | `payload_bytes_max` | bytes, a whole number | 1,048,576 |
+//! | `read_ahead` | a duration, at most 10 s | `100ms` |
+//! | `store.url` | `sqlite:` and a path, or `memory:` | `sqlite:duly.db` |
+//! | `queue_defaults.<key>` | for every queue that says nothing else | |
+//! | `queues.<name>.<key>` | for the queue of that name | |
+//!
+//! and for `queue_defaults` and each queue:
+//!
+//! | key | what stands there | default |
+//! |---|---|---|
+//! | `buckets` | 1 to 1,024 | 8 |
+//! | `workers` | 0 to 65,536; 0 pauses | 16 |
+//! | `timeout` | a duration, at most 7 days | `30s` |
+//! | `attempts` | 1 to 1,000 | 16 |
+//! | `backoff` | as in [`RetryPolicy`](crate::retry::RetryPolicy) | `exp(1s..10m, jitter 10%)` |
+//! | `ring` | slots, a power of two from 64 to 65,536 | 1,024 |
+//! | `linger` | a duration | `20us` |
+//! | `dedicated` | `true` or `false` | `false` |
+//! | `consume` | `true` or `false` | `true` |
+//!
+//! Durations are those of [`duration`](crate::duration). `queue_defaults` take the place of the
+//! defaults in this table, so an annotation is stronger than they are; `queues.<name>` is stronger
+//! than the annotation. The version of a payload is a fact of its type and can only be said there.
+//!
+//! Everything else is refused: a key that is not in the table, a value of another kind, a text
+//! that is no duration. The message names the key, and the one that was probably meant. Whether a
+//! value is within its bounds is checked when the bus starts, together with the annotations'.
+//!
+//! # The file
+//!
+//! `duly.toml`, `duly.yaml` or `duly.yml` in the working directory, at most one of them; or the
+//! file that `DULY_CONFIG` names. It need not exist, unless it is named.
+//!
+//! ```toml
+#![doc = include_str!("../../duly.example.toml")]
+//! ```
+//!
+//! # The environment
+//!
+//! A variable is `DULY__` and the key, in capitals or not, with `__` for each dot:
+//!
+//! ```sh
+//! export DULY__STORE__URL=sqlite:/var/lib/duly/events.db
+//! export DULY__READ_AHEAD=50ms
+//! export DULY__QUEUE_DEFAULTS__TIMEOUT=1m
+//! export DULY__QUEUES__ORDER_CLOSE__WORKERS=32    # the queue `order-close`
+//! ```
+//!
+//! A shell allows no `-` and no `.` in the name of a variable, so **a queue's name is compared
+//! without regard to case, and `_` stands for `-`, `.` and itself**:
+//!
+//! 1. A spelling that is a known queue's name letter for letter means that queue.
+//! 2. A spelling of exactly one known queue means that queue. Known are the queues that have a
+//!    section in the file, though it be empty, and those of annotated handlers in this program.
+//! 3. A spelling of several known queues is refused, and they are named.
+//! 4. A spelling of no known queue is taken for a name if it holds no `_`: in small letters if it
+//!    is all capitals, otherwise as it is. With a `_` it could mean several names and is refused.
+//!
+//! Where something other than a shell sets the variables (`env`, a container, a unit file),
+//! `DULY__QUEUES__order-close__WORKERS` may be written as it is.
+
+mod environment;
+mod file;
+mod keys;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use self::file::Format;
+pub use self::keys::known_keys;
+use crate::error::{Error, Result};
+use crate::event::QueueName;
+use crate::flow::{QueueChoices, annotations};
+
+/// What the settings file and the environment say; what is `None` they leave open.
+///
+/// # Examples
+///
+/// ```
+/// use duly::config::{Format, Settings};
+///
+/// let file = "
+///     [queues.order-close]
+///     workers = 4
+///     timeout = '5s'
+/// ";
+/// let settings = Settings::from_text(file, Format::Toml)?
+///     .with_environment([("DULY__QUEUES__ORDER_CLOSE__WORKERS", "32")])?;
+///
+/// let queue = &settings.queues["order-close"];
+/// assert_eq!(queue.workers, Some(32));
+/// assert_eq!(queue.timeout, Some(std::time::Duration::from_secs(5)));
+/// assert_eq!(queue.attempts, None);
+/// # Ok::<(), duly::Error>(())
+/// ```
+#[derive(Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// `store.url`: `memory:`, or `sqlite:` and the path of a file. Which stores there are is
+    /// checked when the bus starts. Default: `sqlite:duly.db`.
+    pub store_url: Option<String>,
+    /// `queue_defaults`: for every queue that says nothing else; weaker than an annotation.
+    pub queue_defaults: QueueChoices,
+    /// `queues.<name>`: for one queue; stronger than its annotation.
+    pub queues: BTreeMap<QueueName, QueueChoices>,
+    /// `payload_bytes_max`: the largest payload that a push accepts, in bytes. Default: 1 MiB.
+    pub payload_bytes_max: Option<usize>,
+    /// `read_ahead`: how long before its due time an event may be leased. Default: 100 ms.
+    pub read_ahead: Option<Duration>,
+}
+
+impl Settings {
+    /// Reads the settings file, if there is one, and then the environment of this process.
+    ///
+    /// Where the file is looked for is told [above](self#the-file).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid): two settings files, a named one that is
+    /// missing, and everything that [`from_file`](Self::from_file) and
+    /// [`with_environment`](Self::with_environment) refuse.
+    pub fn load() -> Result<Self> {
+        Self::load_for([])
+    }
+
+    /// As [`load`](Self::load), for a program that has these queues besides those of annotated
+    /// handlers, so that variables may [spell](self#the-environment) them too.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn load_for(queues: impl IntoIterator<Item = QueueName>) -> Result<Self> {
+        Self::layered(Path::new(""), env::vars_os(), queues)
+    }
+
+    /// As [`load`](Self::load), with another directory and other variables than the process's.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use duly::config::Settings;
+    ///
+    /// let empty = std::env::temp_dir().join("a directory without settings");
+    /// let settings = Settings::load_from(empty, [("DULY__STORE__URL", "memory:")])?;
+    /// assert_eq!(settings.store_url.as_deref(), Some("memory:"));
+    /// # Ok::<(), duly::Error>(())
+    /// ```
+    pub fn load_from<N: Into<OsString>, V: Into<OsString>>(
+        directory: impl AsRef<Path>,
+        variables: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Self> {
+        let variables = variables
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()));
+        Self::layered(directory.as_ref(), variables, [])
+    }
+
+    /// The file and, over it, the variables.
+    fn layered(
+        directory: &Path,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        queues: impl IntoIterator<Item = QueueName>,
+    ) -> Result<Self> {
+        let variables: Vec<_> = variables.into_iter().collect();
+        let named = variables.iter().find(|(name, _)| name == environment::FILE);
+        let settings = match named {
+            Some((_, path)) if path.is_empty() => {
+                return Err(Error::invalid(
+                    "DULY_CONFIG is empty, name a settings file or unset it",
+                ));
+            }
+            // A path that is absolute takes the place of the directory.
+            Some((_, path)) => Self::from_file(directory.join(PathBuf::from(path)))?,
+            None => match file::find(directory)? {
+                Some(path) => Self::from_file(path)?,
+                None => Self::default(),
+            },
+        };
+        settings.overlaid(variables, queues)
+    }
+
+    /// Reads one file, TOML or YAML by its extension.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) and the file's path: it is missing,
+    /// unreadable, larger than 1 MiB, of another extension, or refused by
+    /// [`from_text`](Self::from_text).
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let format = Format::of(path)?;
+        file::parse(&file::read(path)?, format, &path.display().to_string())
+    }
+
+    /// Reads settings from the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid): the text is not in `format`, and then
+    /// the message has the line; or it holds unknown keys, or values that the keys do not take,
+    /// and then the message names up to ten of them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use duly::config::{Format, Settings};
+    ///
+    /// let error = Settings::from_text("queue_defaults: { worker: 8 }", Format::Yaml).unwrap_err();
+    /// assert!(error.to_string().starts_with(
+    ///     "settings: unknown key queue_defaults.worker, did you mean queue_defaults.workers?"
+    /// ));
+    /// ```
+    pub fn from_text(text: &str, format: Format) -> Result<Self> {
+        file::parse(text, format, "settings")
+    }
+
+    /// Puts over these settings what `variables` say; names that are no setting's are passed over.
+    ///
+    /// How a name becomes a key is told [above](self#the-environment).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) and the variable's name: its key is
+    /// unknown, its value is not one that the key takes, the queue it names may be another, or two
+    /// variables mean the same key.
+    pub fn with_environment<N: Into<OsString>, V: Into<OsString>>(
+        self,
+        variables: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Self> {
+        let variables = variables
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()));
+        self.overlaid(variables, [])
+    }
+
+    /// These settings with the variables over them, which may spell any of `queues` as well.
+    fn overlaid(
+        mut self,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        queues: impl IntoIterator<Item = QueueName>,
+    ) -> Result<Self> {
+        let mut known: Vec<QueueName> = self.queues.keys().cloned().chain(queues).collect();
+        for annotation in annotations() {
+            known.push(QueueName::new(annotation.queue)?);
+        }
+        known.sort();
+        known.dedup();
+        environment::apply(&mut self, variables, &known)?;
+        Ok(self)
+    }
+}
+
+impl fmt::Debug for Settings {
+    /// Shows everything but what stands before the `@` of a url: a password, one day.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.store_url.as_deref().map(|url| {
+            match (url.split_once("://"), url.rsplit_once('@')) {
+                (Some((scheme, _)), Some((_, host))) => format!("{scheme}://...@{host}"),
+                _ => url.to_owned(),
+            }
+        });
+        f.debug_struct("Settings")
+            .field("store_url", &shown)
+            .field("queue_defaults", &self.queue_defaults)
+            .field("queues", &self.queues)
+            .field("payload_bytes_max", &self.payload_bytes_max)
+            .field("read_ahead", &self.read_ahead)
+            .finish()
+    }
+}

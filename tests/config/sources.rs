@@ -1,0 +1,103 @@
+//! What the sources say, and which of them wins.
+
+use std::time::Duration;
+
+use duly::RetryPolicy;
+use duly::config::{Format, Settings};
+use duly::flow::QueueChoices;
+
+use crate::{NO_VARIABLES, TOML, YAML, toml};
+
+#[test]
+fn every_key_of_a_file_becomes_a_choice() {
+    let settings = toml(TOML);
+    assert_eq!(settings.payload_bytes_max, Some(2_048));
+    assert_eq!(settings.read_ahead, Some(Duration::from_millis(50)));
+    assert_eq!(
+        settings.store_url.as_deref(),
+        Some("sqlite:/var/lib/duly.db")
+    );
+    assert_eq!(settings.queue_defaults.workers, Some(8));
+    assert_eq!(
+        settings.queues["order-close"],
+        QueueChoices {
+            buckets: Some(4),
+            workers: Some(0),
+            timeout: Some(Duration::from_secs(90)),
+            attempts: Some(3),
+            backoff: Some(RetryPolicy::fixed(Duration::from_secs(5))),
+            ring: Some(64),
+            linger: Some(Duration::ZERO),
+            dedicated: Some(true),
+            consume: Some(false),
+            version: None,
+        }
+    );
+    assert_eq!(settings.queues["mail.out"].workers, Some(1));
+}
+
+#[test]
+fn yaml_and_toml_say_the_same() {
+    assert_eq!(Settings::from_text(YAML, Format::Yaml).unwrap(), toml(TOML));
+}
+
+#[test]
+fn variables_alone_say_what_a_file_can() {
+    let settings = Settings::default()
+        .with_environment([
+            ("DULY__PAYLOAD_BYTES_MAX", "2048"),
+            ("DULY__READ_AHEAD", "50ms"),
+            ("DULY__STORE__URL", "sqlite:/var/lib/duly.db"),
+            ("DULY__QUEUE_DEFAULTS__WORKERS", "8"),
+            ("DULY__QUEUES__ORDER-CLOSE__BUCKETS", "4"),
+            ("DULY__QUEUES__ORDER-CLOSE__WORKERS", "0"),
+            ("DULY__QUEUES__ORDER-CLOSE__TIMEOUT", "1m30s"),
+            ("DULY__QUEUES__ORDER-CLOSE__ATTEMPTS", "3"),
+            ("DULY__QUEUES__ORDER-CLOSE__BACKOFF", "fixed(5s)"),
+            ("DULY__QUEUES__ORDER-CLOSE__RING", "64"),
+            ("DULY__QUEUES__ORDER-CLOSE__LINGER", "0s"),
+            ("DULY__QUEUES__ORDER-CLOSE__DEDICATED", "true"),
+            ("DULY__QUEUES__ORDER-CLOSE__CONSUME", "false"),
+            ("DULY__QUEUES__MAIL_OUT__WORKERS", "1"),
+        ])
+        .unwrap();
+    assert_eq!(settings, toml(TOML));
+}
+
+#[test]
+fn the_environment_is_stronger_than_the_file_and_leaves_the_rest_alone() {
+    let settings = toml(TOML)
+        .with_environment([
+            ("DULY__STORE__URL", "memory:"),
+            ("DULY__QUEUES__ORDER_CLOSE__WORKERS", "32"),
+            ("HOME", "/root"),
+            ("DULY_TOKEN", "not a setting"),
+        ])
+        .unwrap();
+    let mut expected = toml(TOML);
+    expected.store_url = Some("memory:".to_owned());
+    let close = expected.queues.get_mut("order-close").unwrap();
+    close.workers = Some(32);
+    assert_eq!(settings, expected);
+}
+
+#[test]
+fn nothing_said_is_nothing_chosen() {
+    for text in ["", "# a comment\n"] {
+        assert_eq!(toml(text), Settings::default());
+        let yaml = Settings::from_text(text, Format::Yaml).unwrap();
+        assert_eq!(yaml, Settings::default());
+    }
+    let yaml = Settings::from_text("store:\n  # url: memory:\nqueues:\n", Format::Yaml);
+    assert_eq!(yaml.unwrap(), Settings::default());
+    let bare = Settings::default().with_environment(NO_VARIABLES);
+    assert_eq!(bare.unwrap(), Settings::default());
+}
+
+#[test]
+fn debug_does_not_show_the_password_of_a_url() {
+    let settings = toml("store.url = 'redis://me:s3cret@host:6379/0'");
+    let shown = format!("{settings:?}");
+    assert!(shown.contains("redis://...@host:6379/0"), "{shown}");
+    assert!(!shown.contains("s3cret"), "{shown}");
+}
