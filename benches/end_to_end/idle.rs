@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::handler::Annotation;
-use duly::prelude::*;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 

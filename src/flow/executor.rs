@@ -72,7 +72,11 @@ where
             }
         };
         let cx = Context::new(self.surroundings.of_this_thread());
-        let late = if A::CAN_BE_DROPPED { None } else { ticket.clone() };
+        let late = if A::CAN_BE_DROPPED {
+            None
+        } else {
+            ticket.clone()
+        };
         let future = self
             .handler
             .attempt(event, cx, self.options.timeout, move || {
