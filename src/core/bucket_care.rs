@@ -118,13 +118,28 @@ impl<B> BucketCare<B> {
             or(Mono::default(), fetch());
         }
         if ahead_limit > 0 {
-            let at = self
-                .mover
-                .reads_ahead(&self.clock, options.ahead, self.last_fetch);
+            let at = self.mover.reads_ahead(options.ahead, self.last_fetch);
             or(at, fetch());
         }
-        or(self.mover.must_move(&self.clock), Look::MoveDue);
+        or(self.mover.must_move(), Look::MoveDue);
         Some((wanted.0.max(self.rest.until), wanted.1))
+    }
+
+    /// The fetch on its way is over: gives back the room that was kept for it.
+    pub(crate) fn fetch_over(&mut self, queue: &mut QueueCare) {
+        self.looking = false;
+        if let Some(fetch) = self.fetching.take() {
+            queue.reserved -= fetch.limit;
+            queue.ahead -= fetch.ahead_limit;
+        }
+    }
+
+    /// The store cannot be trusted any more: what is held is left to it.
+    pub(crate) fn doubt(&mut self, queue: &mut QueueCare) {
+        self.fetch_over(queue);
+        queue.ahead -= self.held.len();
+        self.held.clear();
+        self.doubted = true;
     }
 
     /// Takes in what a fetch gave.

@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use crate::core::clock::StoreClock;
-use crate::time::{Mono, Timestamp};
+use crate::time::Mono;
 
 /// What is known of the waiting events of one bucket.
 ///
-/// The next due time comes with every answer, so the mover sleeps exactly until then. An earlier
-/// push makes the store call [`woken`](Self::woken). Should that get lost, the sleep is capped.
+/// The next due time comes with every answer, so the mover sleeps exactly until then, counted from
+/// that answer: asking too early is harmless, and asking again without end is not possible. An
+/// earlier push makes the store call [`woken`](Self::woken). Should that get lost, the sleep is
+/// capped.
 #[derive(Debug)]
 pub(crate) struct Mover {
-    next_due: Option<Timestamp>,
+    /// When the next scheduled event is due: [`Mono::MAX`] is never.
+    next_due: Mono,
     /// Nobody knows what is in the bucket: it was never looked at, or something came earlier.
     unknown: bool,
     /// Ready events wait in the publish list, as far as is known.
@@ -26,7 +28,7 @@ impl Mover {
     /// A bucket that was never looked at.
     pub(crate) fn new() -> Self {
         Self {
-            next_due: None,
+            next_due: Mono::MAX,
             unknown: true,
             ready: false,
             net: Mono::MAX,
@@ -38,20 +40,28 @@ impl Mover {
         self.unknown = true;
     }
 
-    /// A look is sent; whatever wakes the mover from now on may be news to its answer.
-    pub(crate) fn looks(&mut self) {
+    /// A fetch is sent; whatever wakes the mover from now on may be news to its answer.
+    pub(crate) fn fetches(&mut self) {
         self.unknown = false;
         self.net = Mono::MAX;
     }
 
-    /// Learns from an answer; `net` is when to look again without being woken.
-    pub(crate) fn looked(&mut self, next_due: Option<Timestamp>, ready: bool, full: bool) {
-        (self.next_due, self.ready, self.full) = (next_due, ready, full);
+    /// A move is sent. It does not say whether something was ready before, and that may be what
+    /// woke us.
+    pub(crate) fn moves(&mut self) {
+        self.ready |= self.unknown;
+        self.fetches();
     }
 
-    /// Looks again at `net`, even if nothing wakes it.
-    pub(crate) fn sleeps_until(&mut self, net: Mono) {
-        self.net = net;
+    /// Learns from an answer; looks again at `net`, even if nothing wakes it.
+    pub(crate) fn looked(&mut self, next_due: Mono, ready: bool, full: bool, net: Mono) {
+        *self = Self {
+            next_due,
+            unknown: self.unknown,
+            ready,
+            net,
+            full,
+        };
     }
 
     /// Whether ready events may wait in the publish list.
@@ -69,17 +79,17 @@ impl Mover {
     }
 
     /// When scheduled events are due and have to be moved.
-    pub(crate) fn must_move(&self, clock: &StoreClock) -> Mono {
-        self.next_due.map_or(Mono::MAX, |due| clock.mono_at(due))
+    pub(crate) fn must_move(&self) -> Mono {
+        self.next_due
     }
 
     /// When a fetch should read ahead: `ahead` before the next due time, but so that fetches keep
     /// a quarter of it apart, unless that would be late.
-    pub(crate) fn reads_ahead(&self, clock: &StoreClock, ahead: Duration, last: Mono) -> Mono {
-        let Some(due) = self.next_due.filter(|_| !ahead.is_zero()) else {
+    pub(crate) fn reads_ahead(&self, ahead: Duration, last: Mono) -> Mono {
+        let due = self.next_due;
+        if due == Mono::MAX || ahead.is_zero() {
             return Mono::MAX;
-        };
-        let due = clock.mono_at(due);
+        }
         if self.full {
             return due - ahead;
         }

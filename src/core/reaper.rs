@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::core::op::Reaped;
 use crate::core::options::NodeOptions;
 use crate::record::NodeId;
-use crate::time::{Mono, Timestamp};
+use crate::time::Mono;
 
 /// The heartbeats of a bucket's other holders, as seen from this node.
 ///
@@ -16,6 +16,8 @@ use crate::time::{Mono, Timestamp};
 pub(crate) struct Reaper {
     /// Each holder's number, and since when it has not changed.
     seen: BTreeMap<NodeId, (u64, Mono)>,
+    /// When the last look was answered.
+    last: Mono,
     next: Mono,
     in_flight: bool,
 }
@@ -39,7 +41,13 @@ impl Reaper {
     /// A look was answered.
     pub(crate) fn looked(&mut self, now: Mono, me: NodeId, reaped: &Reaped, o: &NodeOptions) {
         self.in_flight = false;
-        let before = std::mem::take(&mut self.seen);
+        let mut before = std::mem::take(&mut self.seen);
+        // A store that could not be looked at could not be told of heartbeats either, so what was
+        // seen before says nothing about the nodes. A single lost look is no reason to begin anew.
+        if now.since(self.last) > o.silence / 3 {
+            before.clear();
+        }
+        self.last = now;
         for (node, beat) in reaped.holders.iter().filter(|(node, _)| *node != me) {
             let since = match before.get(node) {
                 Some((known, since)) if known == beat => *since,
@@ -61,9 +69,7 @@ impl Reaper {
     }
 
     /// A lease with a deadline of its own ends then.
-    pub(crate) fn deadline(&mut self, deadline: Option<Timestamp>, at: impl Fn(Timestamp) -> Mono) {
-        if let Some(deadline) = deadline {
-            self.next = self.next.min(at(deadline));
-        }
+    pub(crate) fn deadline(&mut self, deadline: Mono) {
+        self.next = self.next.min(deadline);
     }
 }

@@ -179,6 +179,7 @@ impl World {
     pub fn resume_node(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         node.paused_until_us = 0;
+        node.turn_at_us = u64::MAX; // its timer may have passed unheard
         for happening in std::mem::take(&mut node.backlog) {
             self.node_happens(happening);
         }

@@ -1,11 +1,13 @@
 //! What a node learns from the store.
 
+use std::time::Duration;
+
 use crate::core::lease::Leases;
 use crate::core::node::{Call, CallKind, Node};
-use crate::core::op::{Answer, Reaped, Reply, RequestId};
+use crate::core::op::{Answer, Reply, RequestId};
 use crate::core::step::Action;
 use crate::error::ErrorKind;
-use crate::time::Mono;
+use crate::time::{Mono, Timestamp};
 
 impl<B> Node<B> {
     pub(super) fn answered(
@@ -16,6 +18,7 @@ impl<B> Node<B> {
         out: &mut Vec<Action<B>>,
     ) {
         let care = &mut self.buckets[call.bucket];
+        let queue = &mut self.queues[care.queue];
         match answer {
             Ok(Answer { now_us, reply }) => {
                 care.clock.learn(now, now_us);
@@ -25,13 +28,20 @@ impl<B> Node<B> {
             Err(kind) => {
                 care.rest.failed(now, &self.options);
                 match call.kind {
-                    CallKind::Fetch { .. } if kind == ErrorKind::LeaseLost => {
-                        self.believed_dead(now, call, out);
-                        return;
-                    }
                     CallKind::Move { .. } => {
                         care.looking = false;
                         care.mover.woken();
+                    }
+                    CallKind::Fetch { request, .. } if kind == ErrorKind::LeaseLost => {
+                        // We were believed dead. This request is refused for ever, and all that
+                        // was fetched before is another node's now.
+                        care.fetch_over(queue);
+                        care.mover.woken();
+                        queue.ahead -= care.release_held(now, request);
+                        out.push(Action::Lost {
+                            bucket: call.bucket,
+                            through: request,
+                        });
                     }
                     CallKind::Fetch { .. } => care.looking = false,
                     CallKind::Settle => care.settler.unanswered(),
@@ -42,7 +52,8 @@ impl<B> Node<B> {
                     kind,
                     ErrorKind::Closed | ErrorKind::Corrupt | ErrorKind::Invalid
                 ) {
-                    care.doubted = true;
+                    care.doubt(queue);
+                    self.roomy.insert(care.queue);
                     out.push(Action::Doubt {
                         bucket: call.bucket,
                         kind,
@@ -50,29 +61,6 @@ impl<B> Node<B> {
                 }
             }
         }
-    }
-
-    /// The store gave this node up: what it held is others' now, and the fetch that was told so is
-    /// never answered otherwise. The next one is.
-    fn believed_dead(&mut self, now: Mono, call: &Call, out: &mut Vec<Action<B>>) {
-        let CallKind::Fetch {
-            request, reserved, ..
-        } = call.kind
-        else {
-            return;
-        };
-        let care = &mut self.buckets[call.bucket];
-        let queue = &mut self.queues[care.queue];
-        let ahead_limit = care.fetching.take().map_or(0, |fetch| fetch.ahead_limit);
-        care.looking = false;
-        care.mover.woken();
-        queue.reserved = queue.reserved.saturating_sub(reserved);
-        queue.ahead = queue.ahead.saturating_sub(ahead_limit);
-        queue.ahead -= care.release_held(now, request);
-        out.push(Action::Lost {
-            bucket: call.bucket,
-            through: request,
-        });
     }
 
     fn replied(
@@ -87,34 +75,34 @@ impl<B> Node<B> {
         let care = &mut self.buckets[bucket];
         let queue = &mut self.queues[care.queue];
         let options = &self.options;
+        // When that is, counted from this answer.
+        let reckon = |due: Option<Timestamp>| {
+            due.map_or(Mono::MAX, |due| {
+                now + Duration::from_micros(due.as_micros().saturating_sub(now_us))
+            })
+        };
         match (&call.kind, reply) {
             (CallKind::Move { limit }, Reply::Moved { moved, next_due }) => {
                 care.looking = false;
-                let ready =
-                    care.mover.has_ready() || moved > 0 || care.last_fetch == Mono::default();
-                care.mover.looked(next_due, ready, moved == *limit);
-                care.mover.sleeps_until(now + options.sleep_max);
+                let ready = care.mover.has_ready() || moved > 0;
+                let net = now + options.sleep_max;
+                care.mover
+                    .looked(reckon(next_due), ready, moved == *limit, net);
             }
             (
-                CallKind::Fetch {
-                    request,
-                    reserved,
-                    limit,
-                },
+                CallKind::Fetch { request, limit },
                 Reply::Fetched {
                     deliveries,
                     ready,
                     next_due,
                 },
             ) => {
-                care.looking = false;
-                let ahead_limit = care.fetching.take().map_or(0, |fetch| fetch.ahead_limit);
-                queue.reserved = queue.reserved.saturating_sub(*reserved);
-                queue.ahead = queue.ahead.saturating_sub(ahead_limit) + deliveries.len();
+                care.fetch_over(queue);
+                queue.ahead += deliveries.len();
                 care.last_fetch = call.sent;
-                care.mover
-                    .looked(next_due, ready > 0, deliveries.len() >= (*limit).max(1));
-                care.mover.sleeps_until(now + options.sleep_max);
+                let full = deliveries.len() >= (*limit).max(1);
+                let net = now + options.sleep_max;
+                care.mover.looked(reckon(next_due), ready > 0, full, net);
                 if !deliveries.is_empty() {
                     care.leases
                         .fetched(*request, deliveries.len(), call.sent, options);
@@ -148,25 +136,21 @@ impl<B> Node<B> {
                     });
                 }
             }
-            (CallKind::Reap, Reply::Reaped(reaped)) => self.reaped(now, bucket, &reaped),
+            (CallKind::Reap, Reply::Reaped(reaped)) => {
+                care.reaper.looked(now, self.id, &reaped, options);
+                care.reaper.deadline(reckon(reaped.next_deadline));
+                if reaped.ready > 0 {
+                    care.mover.woken();
+                }
+            }
             (_, _) => {
-                care.doubted = true;
+                care.doubt(queue);
+                self.roomy.insert(care.queue);
                 out.push(Action::Doubt {
                     bucket,
                     kind: ErrorKind::Corrupt,
                 });
             }
-        }
-    }
-
-    fn reaped(&mut self, now: Mono, bucket: usize, reaped: &Reaped) {
-        let care = &mut self.buckets[bucket];
-        care.reaper.looked(now, self.id, reaped, &self.options);
-        care.reaper.deadline(reaped.next_deadline, |deadline| {
-            care.clock.mono_at(deadline)
-        });
-        if reaped.ready > 0 {
-            care.mover.woken();
         }
     }
 }

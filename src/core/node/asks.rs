@@ -68,13 +68,13 @@ impl<B> Node<B> {
         care.looking = true;
         let fetch = match look {
             Look::MoveDue => {
-                care.mover.looks();
+                care.mover.moves();
                 let limit = options.batch;
                 return (CallKind::Move { limit }, StoreOp::MoveDue { limit });
             }
             Look::FetchAgain(fetch) => fetch,
             Look::Fetch { limit, ahead_limit } => {
-                care.mover.looks();
+                care.mover.fetches();
                 queues[care.queue].reserved += limit;
                 queues[care.queue].ahead += ahead_limit;
                 self.next_request += 1;
@@ -92,7 +92,6 @@ impl<B> Node<B> {
         care.fetching = Some(fetch.clone());
         let kind = CallKind::Fetch {
             request: fetch.request,
-            reserved: fetch.limit,
             limit: fetch.limit + fetch.ahead_limit,
         };
         (kind, StoreOp::Fetch(fetch))

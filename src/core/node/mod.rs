@@ -65,18 +65,10 @@ struct Call {
 
 #[derive(Debug)]
 enum CallKind {
-    Move {
-        limit: usize,
-    },
-    Fetch {
-        request: RequestId,
-        reserved: usize,
-        limit: usize,
-    },
+    Move { limit: usize },
+    Fetch { request: RequestId, limit: usize },
     Settle,
-    Heartbeat {
-        through: RequestId,
-    },
+    Heartbeat { through: RequestId },
     Reap,
 }
 
@@ -161,7 +153,8 @@ impl<B> Node<B> {
                 self.touched.insert(bucket);
             }
             Input::Answered { call, answer } => {
-                if let Some(call) = self.calls.remove(&call) {
+                let call = self.calls.remove(&call);
+                if let Some(call) = call.filter(|call| !self.buckets[call.bucket].doubted) {
                     self.touched.insert(call.bucket);
                     self.answered(now, &call, answer, out);
                 }

@@ -28,11 +28,12 @@ impl<B: Clone> Bucket<B> {
         let deliveries = if self.is_new_request(fetch)? {
             self.lease_batch(fetch, ledger)
         } else {
-            self.batch_again(fetch)
+            let again = self.batch_again(fetch);
+            if !again.is_empty() {
+                self.heartbeat(fetch.node);
+            }
+            again
         };
-        if fetch.hold.is_none() && !deliveries.is_empty() {
-            self.nodes.fetching(fetch.node).beat += 1;
-        }
         Ok(Reply::Fetched {
             deliveries,
             ready: self.waiting.ready_len(),

@@ -27,8 +27,8 @@ pub(super) struct Nodes {
 /// One node, from its first fetch on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
-    /// Its last heartbeat. A fetch that gives it something is one as well: it relies on what it
-    /// got from then on, so nobody may reap it by what was seen before.
+    /// Its last heartbeat. A fetch that leases something, and its repeat, is one as well: the node
+    /// relies on its leases from then on, so nobody may reap it by what was seen before.
     pub(super) beat: u64,
     /// Its greatest request number.
     pub(super) last_request: Option<RequestId>,
@@ -128,6 +128,9 @@ impl Nodes {
             return;
         }
         let known = self.nodes.entry(node).or_default();
+        if deadline.is_none() {
+            known.beat += 1;
+        }
         if let Some(deadline) = deadline {
             self.deadlines.extend(ids.iter().map(|id| (deadline, *id)));
         }
