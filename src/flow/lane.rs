@@ -14,7 +14,8 @@ use crate::event::Envelope;
 use crate::flow::attempt::Attempt;
 use crate::flow::board::Board;
 use crate::flow::executor::{Executor, Task};
-use crate::flow::pool::{Pool, PoolOptions, Publisher};
+use crate::flow::pool::{Pool, PoolOptions};
+use crate::flow::publisher::Publisher;
 
 /// A queue's lane as the mover and the bus see it, whatever it carries.
 pub(crate) trait Lane: Send + Sync {
