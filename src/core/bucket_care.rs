@@ -92,7 +92,7 @@ impl<B> BucketCare<B> {
         let limit = if held_up {
             0
         } else {
-            queue.room().min(options.batch)
+            queue.share().min(options.batch)
         };
         let ahead_limit = match held_up || options.ahead.is_zero() || queue.is_paused() {
             true => 0,
