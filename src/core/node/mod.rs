@@ -125,6 +125,12 @@ impl<B> Node<B> {
         self.id
     }
 
+    /// How many events are published and have not ended, in all queues.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.queues.iter().map(|queue| queue.outstanding).sum()
+    }
+
     /// What a queue accounts for now.
     #[must_use]
     pub fn load(&self, queue: usize) -> Load {
