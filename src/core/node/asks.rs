@@ -92,7 +92,10 @@ impl<B> Node<B> {
         care.fetching = Some(fetch.clone());
         let kind = CallKind::Fetch {
             request: fetch.request,
-            limit: fetch.limit + fetch.ahead_limit,
+            full_at: match fetch.ahead_limit {
+                0 => fetch.limit,
+                ahead_limit => ahead_limit,
+            },
         };
         (kind, StoreOp::Fetch(fetch))
     }

@@ -65,10 +65,18 @@ struct Call {
 
 #[derive(Debug)]
 enum CallKind {
-    Move { limit: usize },
-    Fetch { request: RequestId, limit: usize },
+    Move {
+        limit: usize,
+    },
+    Fetch {
+        request: RequestId,
+        /// An answer of so many means that there may be more to read ahead.
+        full_at: usize,
+    },
     Settle,
-    Heartbeat { through: RequestId },
+    Heartbeat {
+        through: RequestId,
+    },
     Reap,
 }
 
