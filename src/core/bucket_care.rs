@@ -52,11 +52,11 @@ pub(crate) enum Look {
 }
 
 impl<B> BucketCare<B> {
-    pub(crate) fn new(key: BucketKey, queue: usize) -> Self {
+    pub(crate) fn new(key: BucketKey, queue: usize, options: &NodeOptions) -> Self {
         Self {
             key,
             queue,
-            clock: StoreClock::default(),
+            clock: StoreClock::new(options.drift_ppm),
             mover: Mover::new(),
             leases: Leases::default(),
             settler: Settler::default(),

@@ -7,9 +7,8 @@ use crate::time::{Mono, Timestamp};
 /// A step back further than this is believed; a smaller one is an answer that took long.
 const STEP: u64 = 2_000_000;
 
-/// A node's clock runs faster than the store's by less than one part in so many: quartz is wrong by
-/// 1 in 10,000 at most, and a clock that is being set right runs off by 1 in 2,000.
-const DRIFT: u64 = 1_000;
+/// Parts of a drift that is given in millionths.
+const MILLION: u64 = 1_000_000;
 
 /// A lower bound of the store's time: that of an answer, plus what has surely passed since it
 /// *arrived*.
@@ -20,9 +19,19 @@ const DRIFT: u64 = 1_000;
 pub(crate) struct StoreClock {
     base_us: u64,
     at: Mono,
+    /// How much faster than the store's the node's clock may run, in millionths.
+    drift: u64,
 }
 
 impl StoreClock {
+    /// Knows nothing yet; the node's clock may run this much faster than the store's.
+    pub(crate) fn new(drift_ppm: u32) -> Self {
+        Self {
+            drift: drift_ppm.into(),
+            ..Self::default()
+        }
+    }
+
     /// Learns from an answer that was given at `answer_us` and arrived `now`.
     pub(crate) fn learn(&mut self, now: Mono, answer_us: u64) {
         let known = self.now_us(now);
@@ -30,6 +39,7 @@ impl StoreClock {
             *self = Self {
                 base_us: answer_us,
                 at: now,
+                drift: self.drift,
             };
         }
     }
@@ -37,7 +47,8 @@ impl StoreClock {
     /// The store's time is at least this.
     pub(crate) fn now_us(&self, now: Mono) -> u64 {
         let passed_us = u64::try_from(now.since(self.at).as_micros()).unwrap_or(u64::MAX / 2);
-        self.base_us + (passed_us - passed_us.div_ceil(DRIFT))
+        let drifted_us = passed_us.saturating_mul(self.drift).div_ceil(MILLION);
+        self.base_us + passed_us.saturating_sub(drifted_us)
     }
 
     /// Whether `due` has surely been reached.
@@ -48,12 +59,19 @@ impl StoreClock {
     /// When `due` will surely have been reached.
     pub(crate) fn mono_at(&self, due: Timestamp) -> Mono {
         match due.as_micros().checked_sub(self.base_us) {
-            Some(ahead_us) => {
-                // The least that becomes `ahead_us` when the drift is taken off.
-                let passed_us = ahead_us.saturating_add(ahead_us / (DRIFT - 1) + 1);
-                self.at + Duration::from_micros(passed_us)
-            }
+            Some(ahead_us) => self.at + Duration::from_micros(self.passes(ahead_us)),
             None => self.at,
         }
+    }
+
+    /// How much has to pass by the node's clock until `span_us` has surely passed by the store's.
+    fn passes(&self, span_us: u64) -> u64 {
+        if self.drift == 0 {
+            return span_us;
+        }
+        // The least that becomes `span_us` when the drift is taken off, and one for the rounding.
+        let whole = u128::from(span_us) * u128::from(MILLION);
+        let passed = whole.div_ceil(u128::from(MILLION - self.drift)) + 1;
+        u64::try_from(passed).unwrap_or(u64::MAX)
     }
 }

@@ -105,7 +105,8 @@ impl<B> Node<B> {
     /// Serves a bucket of a queue; answers its place.
     pub fn add_bucket(&mut self, queue: usize, key: BucketKey) -> usize {
         let bucket = self.buckets.len();
-        self.buckets.push(BucketCare::new(key, queue));
+        self.buckets
+            .push(BucketCare::new(key, queue, &self.options));
         self.queues[queue].buckets.push(bucket);
         self.timer_of.push(Mono::MAX);
         self.touched.insert(bucket);
