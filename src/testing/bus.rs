@@ -87,7 +87,9 @@ impl TestBus {
             .virtual_time(Arc::clone(&clock) as _)
             .start()
             .await?;
-        Ok(Self { bus, clock })
+        let bus = Self { bus, clock };
+        bus.settle().await; // it has looked at its buckets, and sleeps
+        Ok(bus)
     }
 
     /// The clock.
