@@ -52,11 +52,11 @@ pub(crate) enum Look {
 }
 
 impl<B> BucketCare<B> {
-    pub(crate) fn new(key: BucketKey, queue: usize, options: &NodeOptions) -> Self {
+    pub(crate) fn new(key: BucketKey, queue: usize, drift_ppm: u32) -> Self {
         Self {
             key,
             queue,
-            clock: StoreClock::new(options.drift_ppm),
+            clock: StoreClock::new(drift_ppm),
             mover: Mover::new(),
             leases: Leases::default(),
             settler: Settler::default(),
@@ -92,7 +92,7 @@ impl<B> BucketCare<B> {
         let limit = if held_up {
             0
         } else {
-            queue.room().min(options.batch)
+            queue.share().min(options.batch)
         };
         let ahead_limit = match held_up || options.ahead.is_zero() || queue.is_paused() {
             true => 0,

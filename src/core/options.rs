@@ -21,11 +21,6 @@ pub struct NodeOptions {
     /// How often a bucket that nobody else was seen in is looked at. Default: 300 ms for a store
     /// that is shared, 5 s otherwise.
     pub glance_every: Duration,
-    /// How much faster than the store's this node's clock may run, in millionths, below 100,000:
-    /// so much later an event that was read ahead is started. Quartz is wrong by 100 at most, and a
-    /// clock that is being set right runs off by 500. Default: 1,000 for a store that is shared, 0
-    /// otherwise, since the clock is then the same.
-    pub drift_ppm: u32,
     /// How long before its due time an event may be leased. Zero reads nothing ahead.
     /// Default: 100 ms.
     pub ahead: Duration,
@@ -43,6 +38,10 @@ pub struct NodeOptions {
     pub unsettled_max: usize,
     /// The longest sleep without a look at a bucket: the net under lost wake-ups. Default: 30 s.
     pub sleep_max: Duration,
+    /// By how much this node's clock may run faster than the store's, in parts per million: quartz
+    /// is wrong by 100 at most, and a clock that is being set right runs off by 500. Default: 1,000,
+    /// and 0 for a store in this process, which has the same clock.
+    pub drift_ppm: u32,
     /// The first wait after a failed call; it doubles up to `retry_max`. Default: 20 ms.
     pub retry_min: Duration,
     /// The longest wait after a failed call. Default: 2 s.
@@ -57,7 +56,6 @@ impl Default for NodeOptions {
             margin: Duration::from_millis(400),
             reap_every: Duration::from_millis(150),
             glance_every: Duration::from_secs(5),
-            drift_ppm: 1_000,
             ahead: Duration::from_millis(100),
             ahead_max: 65_536,
             batch: 500,
@@ -65,6 +63,7 @@ impl Default for NodeOptions {
             settle_wait: Duration::from_millis(20),
             unsettled_max: 16_384,
             sleep_max: Duration::from_secs(30),
+            drift_ppm: 1_000,
             retry_min: Duration::from_millis(20),
             retry_max: Duration::from_secs(2),
         }
@@ -83,12 +82,6 @@ impl NodeOptions {
                 "a heartbeat every {:?} leaves no room for a lost one within a silence of {:?} less \
                  a margin of {:?}; silence must be at least two heartbeats and the margin",
                 self.heartbeat, self.silence, self.margin
-            )));
-        }
-        if self.drift_ppm >= 100_000 {
-            return Err(Error::invalid(format!(
-                "a clock that drifts by {} millionths is of no use, it is less than 100000",
-                self.drift_ppm
             )));
         }
         if self.batch == 0 || self.batch > crate::core::op::BATCH_MAX {

@@ -25,6 +25,15 @@ impl QueueCare {
             .saturating_sub(self.outstanding + self.reserved)
     }
 
+    /// How many of these one fetch asks for: half of them where there are other buckets, so that
+    /// one that does not answer leaves room for the others.
+    pub(crate) fn share(&self) -> usize {
+        match self.buckets.len() {
+            0 | 1 => self.room(),
+            _ => self.room().div_ceil(2),
+        }
+    }
+
     /// How many events that are held already can be published.
     pub(crate) fn free(&self) -> usize {
         self.capacity.saturating_sub(self.outstanding)

@@ -31,6 +31,11 @@ impl Reaper {
     /// A look is sent now: the nodes to take from.
     pub(crate) fn send(&mut self, now: Mono, options: &NodeOptions) -> Vec<(NodeId, u64)> {
         self.in_flight = true;
+        // A store that could not be looked at could not be told of heartbeats either: what was seen
+        // before says nothing about the nodes. A single lost look is no reason to begin anew.
+        if now.since(self.last) > options.silence / 3 {
+            self.seen.clear();
+        }
         self.seen
             .iter()
             .filter(|(_, (_, since))| now.since(*since) >= options.silence)
@@ -41,13 +46,8 @@ impl Reaper {
     /// A look was answered.
     pub(crate) fn looked(&mut self, now: Mono, me: NodeId, reaped: &Reaped, o: &NodeOptions) {
         self.in_flight = false;
-        let mut before = std::mem::take(&mut self.seen);
-        // A store that could not be looked at could not be told of heartbeats either, so what was
-        // seen before says nothing about the nodes. A single lost look is no reason to begin anew.
-        if now.since(self.last) > o.silence / 3 {
-            before.clear();
-        }
         self.last = now;
+        let before = std::mem::take(&mut self.seen);
         for (node, beat) in reaped.holders.iter().filter(|(node, _)| *node != me) {
             let since = match before.get(node) {
                 Some((known, since)) if known == beat => *since,

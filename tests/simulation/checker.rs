@@ -13,6 +13,9 @@ use duly::record::NodeId;
 use crate::history::{Entry, Token, Told, Truth, What};
 use crate::life::Life;
 
+/// So long after the last fault nothing of it is left: no slow message, no rest after a failure.
+pub const CALM_AFTER_US: u64 = 6_500_000;
+
 /// What must be so in a world beside what must always be so.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Expect {
@@ -22,6 +25,8 @@ pub struct Expect {
     pub leases_stand: bool,
     /// A handler starts at most so long after the due time.
     pub late_us_max: Option<u64>,
+    /// Only what was known to be due after this, by the store's clock, can be late.
+    pub late_counts_from_us: u64,
     /// What a dead node held starts again within this.
     pub recovery_us_max: Option<u64>,
     /// How much an event may be leased ahead of its due time.
@@ -68,7 +73,11 @@ impl Checker {
                     ));
                 }
             }
-            What::Healed => {}
+            What::Healed => {
+                let settled_us = entry.store_us + CALM_AFTER_US;
+                let from_us = &mut self.expect.late_counts_from_us;
+                *from_us = (*from_us).min(settled_us);
+            }
             _ => return self.read_of_event(entry),
         }
         Ok(())
@@ -91,7 +100,8 @@ impl Checker {
                     ));
                 }
                 let attempts = self.asked.get(&(id, payload)).copied().unwrap_or(attempts);
-                self.lives.insert(id, Life::new(id, due, payload, attempts));
+                self.lives
+                    .insert(id, Life::new(id, entry, due, payload, attempts));
                 return Ok(());
             }
             What::PushAsked { payload, attempts } => {

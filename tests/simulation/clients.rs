@@ -1,5 +1,6 @@
 //! Those who push, cancel, reschedule, update and revive, and repeat what was not answered.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +10,14 @@ use duly::time::{Timestamp, When};
 use duly::{ErrorKind, QueueName};
 
 use crate::bugs::Bug;
+use crate::checker::CALM_AFTER_US;
 use crate::history::What;
 use crate::network::Caller;
 use crate::store::{Body, value_of};
 use crate::world::{Happening, World};
+
+/// So many events are pushed when everything is well again.
+const AFTERWARDS: u64 = 4;
 
 /// How a changed payload tells itself from the first one.
 const CONFLICT: u64 = 0xFFFF;
@@ -21,6 +26,7 @@ const CONFLICT: u64 = 0xFFFF;
 #[derive(Debug, Default)]
 pub struct Clients {
     ops: Vec<ClientOp>,
+    buckets: BTreeMap<EventId, usize>,
     answered: usize,
 }
 
@@ -33,6 +39,11 @@ struct ClientOp {
 }
 
 impl Clients {
+    /// The place of the bucket that an event lives in.
+    pub fn bucket_of(&self, id: EventId) -> Option<usize> {
+        self.buckets.get(&id).copied()
+    }
+
     pub fn are_answered(&self) -> bool {
         self.answered == self.ops.len()
     }
@@ -48,6 +59,16 @@ impl World {
             let id = self.new_id(bucket, value, at_us);
             ids[bucket].push(id);
             self.plan_life(bucket, id, value << 16, at_us);
+        }
+        // Whatever has happened, in the end all is as if nothing had.
+        for value in 1..=AFTERWARDS {
+            let bucket = usize::try_from(self.rng.within(0..self.keys.len() as u64)).unwrap_or(0);
+            let calm_us = self.plan.heal_us + CALM_AFTER_US + 500_000;
+            let at_us = calm_us + self.rng.within(0..1_000_000);
+            let value = self.plan.events as u64 + value;
+            let id = self.new_id(bucket, value, at_us);
+            let push = self.new_push(bucket, id, value << 16, at_us);
+            self.plan_op(at_us, bucket, id, StoreOp::Push(vec![push]));
         }
         for (bucket, ids) in ids.into_iter().enumerate() {
             for at_us in [self.plan.heal_us / 2, self.plan.heal_us + 1_500_000] {
@@ -130,6 +151,7 @@ impl World {
 
     fn plan_op(&mut self, at_us: u64, bucket: usize, id: EventId, op: StoreOp) {
         self.after(at_us, Happening::Asks(self.clients.ops.len()));
+        self.clients.buckets.insert(id, bucket);
         self.clients.ops.push(ClientOp {
             bucket,
             id,
@@ -175,6 +197,7 @@ impl World {
         let mut envelope = Envelope::clone(&push.envelope);
         envelope.id = id;
         push.envelope = Arc::new(envelope);
+        self.clients.buckets.insert(id, bucket);
         let op = &mut self.clients.ops[at];
         (op.id, op.op) = (id, StoreOp::Push(vec![push]));
     }

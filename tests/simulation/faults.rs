@@ -204,7 +204,9 @@ impl World {
                 self.resume_node(node);
             }
             for queue in 0..self.plan.queues {
-                self.resize(node, queue, self.plan.capacity);
+                let is_paused = self.plan.stays_paused == Some(node);
+                let capacity = if is_paused { 0 } else { self.plan.capacity };
+                self.resize(node, queue, capacity);
             }
         }
     }

@@ -22,6 +22,9 @@ pub struct Life {
     payload: u64,
     attempts: u32,
     due: Timestamp,
+    /// Since when it is known to be due then, in true time and in the store's.
+    known_at_us: u64,
+    known_us: u64,
     /// Attempts that count.
     tries: u32,
     /// A lease was lost once.
@@ -54,7 +57,7 @@ fn broken(text: &str) -> Verdict {
 }
 
 impl Life {
-    pub fn new(id: EventId, due: Timestamp, payload: u64, attempts: u16) -> Self {
+    pub fn new(id: EventId, entry: &Entry, due: Timestamp, payload: u64, attempts: u16) -> Self {
         Self {
             id,
             pushed: payload,
@@ -64,6 +67,8 @@ impl Life {
             payload,
             attempts: u32::from(attempts),
             due,
+            known_at_us: entry.at_us,
+            known_us: entry.store_us,
             tries: 0,
             is_haunted: false,
             is_over: false,
@@ -108,13 +113,24 @@ impl Life {
     }
 
     pub fn read(&mut self, entry: &Entry, expect: &Expect) -> Verdict {
+        if matches!(
+            entry.what,
+            What::Rescheduled { .. } | What::Settled { .. } | What::Recorded { .. } | What::Revived
+        ) {
+            (self.known_at_us, self.known_us) = (entry.at_us, entry.store_us);
+        }
         match entry.what {
             What::CancelApplied(truth) => self.cancelled(truth),
             What::CancelAnswered(truth) => {
                 self.is_cancel_told |= truth == Truth::Done;
-                match truth == Truth::Done && !self.running.is_empty() {
-                    true => broken("I3: a cancel is called done while a handler runs"),
-                    false => Ok(()),
+                match truth {
+                    Truth::Done if self.is_haunted => {
+                        broken("I3: a client is told done, and a lost lease may still run")
+                    }
+                    Truth::Done if !self.running.is_empty() => {
+                        broken("I3: a cancel is called done while a handler runs")
+                    }
+                    _ => Ok(()),
                 }
             }
             What::Rescheduled { truth, due } => self.changed(truth, |life| life.due = due),
@@ -261,7 +277,10 @@ impl Life {
     ) -> Verdict {
         self.starts += 1;
         self.orphaned_us = None;
-        if due.as_micros() > entry.store_us {
+        // A clock that was set back shows a time before the due time for longer than the event was
+        // asked to wait; then the wait counts.
+        let wait_us = due.as_micros().saturating_sub(self.known_us);
+        if due.as_micros() > entry.store_us && wait_us > entry.at_us - self.known_at_us {
             return broken("I2: a handler started early");
         }
         if self.is_cancelled || self.is_cancel_told {
@@ -286,8 +305,10 @@ impl Life {
         if payload != self.payload {
             return broken("an update was confirmed, and a handler sees another payload");
         }
-        let late_us = entry.store_us.saturating_sub(due.as_micros());
-        if expect.late_us_max.is_some_and(|most| late_us > most) {
+        let from_us = due.as_micros().max(self.known_us);
+        let late_us = entry.store_us.saturating_sub(from_us);
+        let counts = from_us >= expect.late_counts_from_us;
+        if counts && expect.late_us_max.is_some_and(|most| late_us > most) {
             return broken("I16: a handler started late, and nothing excuses it");
         }
         self.running.insert(token);

@@ -321,7 +321,7 @@ impl World {
             id: job.delivery.id,
             request: job.delivery.request,
             verdict,
-            started_us: self.store.paced_us(self.now_us),
+            started_us: self.store.time_us(self.now_us, Some(job.bucket)),
             fetched_us: job.fetched_us,
         };
         let running = Running {

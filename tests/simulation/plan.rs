@@ -47,6 +47,8 @@ pub struct Plan {
     pub clock_steps: u64,
     pub stops: u64,
     pub resizes: u64,
+    /// A node on which every queue is paused for good when everything else is well.
+    pub stays_paused: Option<usize>,
     /// How far the nodes' own clocks run apart, in millionths.
     pub drift_ppm: u64,
     pub handler: Handlers,
@@ -115,6 +117,7 @@ impl Plan {
             clock_steps: 0,
             stops: 0,
             resizes: 0,
+            stays_paused: None,
             drift_ppm: rng.pick(&[0, 50, 500]),
             handler: handlers(rng),
             roomy,
@@ -153,6 +156,10 @@ impl Plan {
                 self.clock_steps = some(4);
                 self.stops = some(3);
                 self.resizes = some(6);
+                if self.nodes > 1 && rng.chance(200) {
+                    self.stays_paused = Some(self.nodes - 1);
+                }
+                self.patience_us = rng.pick(&[150_000, 500_000, 2_000_000]);
             }
         }
     }

@@ -40,8 +40,8 @@ pub struct SimStore {
 #[derive(Debug, Default)]
 struct WallClock {
     offset_us: i64,
-    /// The largest offset ever: a clock that was set back goes on at its own pace from there.
-    paced_us: i64,
+    /// The largest offset ever.
+    furthest_us: i64,
 }
 
 /// What happened in an operation.
@@ -107,19 +107,20 @@ impl SimStore {
         (EPOCH_US + now_us).saturating_add_signed(self.clock.offset_us)
     }
 
-    /// What it would show had it never been set back: nothing may start before that.
-    pub fn paced_us(&self, now_us: u64) -> u64 {
-        (EPOCH_US + now_us).saturating_add_signed(self.clock.paced_us)
+    /// The time that an operation on a bucket would be given now.
+    pub fn time_us(&self, now_us: u64, bucket: Option<usize>) -> u64 {
+        let seen_us = bucket.map_or(0, |bucket| self.buckets[bucket].now_us());
+        seen_us.max(self.clock_us(now_us))
     }
 
     pub fn step_clock(&mut self, by_us: i64) {
         self.clock.offset_us += by_us;
-        self.clock.paced_us = self.clock.paced_us.max(self.clock.offset_us);
+        self.clock.furthest_us = self.clock.furthest_us.max(self.clock.offset_us);
     }
 
     /// Sets the clock right: not behind what it has shown before.
     pub fn mend_clock(&mut self) {
-        self.clock.offset_us = self.clock.paced_us;
+        self.clock.offset_us = self.clock.furthest_us;
     }
 
     /// Applies an operation; answers what happened to which event beside.

@@ -203,7 +203,8 @@ impl World {
 
     /// Writes a line of history, as the nodes see time.
     pub fn note(&mut self, id: Option<EventId>, what: What) {
-        self.note_at(self.store.paced_us(self.now_us), id, what);
+        let bucket = id.and_then(|id| self.clients.bucket_of(id));
+        self.note_at(self.store.time_us(self.now_us, bucket), id, what);
     }
 
     pub fn note_at(&mut self, store_us: u64, id: Option<EventId>, what: What) {
@@ -248,7 +249,8 @@ fn expect(plan: &Plan) -> Expect {
     Expect {
         exact,
         leases_stand: matches!(plan.class, Class::Calm | Class::Outages),
-        late_us_max: (exact && plan.roomy).then_some(quick + 5_000),
+        late_us_max: plan.roomy.then_some(quick + 5_000),
+        late_counts_from_us: if exact { 0 } else { u64::MAX },
         recovery_us_max: (plan.class == Class::Crashes).then_some(3_000_000),
         ahead_us: plan.options.ahead.as_micros() as u64,
     }

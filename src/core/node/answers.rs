@@ -37,6 +37,7 @@ impl<B> Node<B> {
                         // was fetched before is another node's now.
                         care.fetch_over(queue);
                         care.mover.woken();
+                        self.roomy.insert(care.queue);
                         queue.ahead -= care.release_held(now, request);
                         out.push(Action::Lost {
                             bucket: call.bucket,
@@ -97,6 +98,9 @@ impl<B> Node<B> {
                     next_due,
                 },
             ) => {
+                if queue.room() == 0 {
+                    self.roomy.insert(care.queue); // the other buckets waited for this answer
+                }
                 care.fetch_over(queue);
                 queue.ahead += deliveries.len();
                 care.last_fetch = call.sent;

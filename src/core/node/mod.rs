@@ -106,7 +106,7 @@ impl<B> Node<B> {
     pub fn add_bucket(&mut self, queue: usize, key: BucketKey) -> usize {
         let bucket = self.buckets.len();
         self.buckets
-            .push(BucketCare::new(key, queue, &self.options));
+            .push(BucketCare::new(key, queue, self.options.drift_ppm));
         self.queues[queue].buckets.push(bucket);
         self.timer_of.push(Mono::MAX);
         self.touched.insert(bucket);

@@ -5,8 +5,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use crate::codec::wire;
 use crate::event::Payload;
 use crate::store::embedded::ledger::{Change, Changes};
-use crate::store::embedded::records;
-use crate::store::embedded::sums;
+use crate::store::embedded::{records, schema, sums};
 use crate::time::Timestamp;
 
 /// Writes batches; the only holder of the connection that writes.
@@ -40,18 +39,23 @@ impl Committer {
         }
     }
 
-    /// Writes all of `batch` and returns when it is on disk, or nothing of it.
+    /// Writes all of `batch` and returns when it is on disk, or nothing of it. `may_miss`: rows of
+    /// pushes that were refused may be named in it.
     pub(super) fn write<'a>(
         &mut self,
         batch: impl Iterator<Item = &'a Changes> + Clone,
         now: Timestamp,
+        may_miss: bool,
     ) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;
         let mut counts = self.counts;
         let written = Transaction::new(&self.connection, &mut counts, self.records_max, now)
-            .and_then(|mut transaction| transaction.fill(batch))
+            .and_then(|mut transaction| {
+                transaction.may_miss = may_miss;
+                transaction.fill(batch)
+            })
             .and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]));
         match written {
             Ok(_) => {
@@ -97,14 +101,19 @@ impl Committer {
         if free < i64::from(pages) || free * 3 < pragma("page_count")? {
             return Ok(false);
         }
-        self.connection
-            .execute_batch(&format!("PRAGMA incremental_vacuum({pages})"))?;
+        let mut vacuum = self
+            .connection
+            .prepare_cached(&format!("PRAGMA incremental_vacuum({pages})"))?;
+        // It frees a page with each step.
+        let mut steps = vacuum.query([])?;
+        while steps.next()?.is_some() {}
         Ok(true)
     }
 
-    /// The last step: everything into the file, and the file closed.
+    /// The last step: everything into the file, the log removed, and the file closed.
     pub(super) fn close(self) -> rusqlite::Result<()> {
         self.checkpoint()?;
+        schema::checkpoint_on_close(&self.connection, true)?;
         self.connection.close().map_err(|(_, error)| error)
     }
 }
@@ -115,6 +124,8 @@ struct Transaction<'a> {
     counts: &'a mut Counts,
     records_max: i64,
     now: Timestamp,
+    /// Pushes were refused for want of room, and changes to their rows may still come.
+    may_miss: bool,
     add: CachedStatement<'a>,
     stand: CachedStatement<'a>,
     remove: CachedStatement<'a>,
@@ -133,12 +144,13 @@ impl<'a> Transaction<'a> {
             counts,
             records_max,
             now,
+            may_miss: false,
             add: connection
                 .prepare_cached("INSERT INTO events VALUES (?1, ?2, 0, NULL, ?3, ?4)")?,
             stand: connection.prepare_cached(
                 "UPDATE events SET due = ?2, tries = ?3, dead = ?4, sum = ?5 WHERE row = ?1",
             )?,
-            remove: connection.prepare_cached("DELETE FROM events WHERE row = ?1")?,
+            remove: connection.prepare_cached("DELETE FROM events WHERE row BETWEEN ?1 AND ?2")?,
             record: connection.prepare_cached(records::INSERT)?,
         })
     }
@@ -180,8 +192,9 @@ impl<'a> Transaction<'a> {
             }
         }
         removed.sort_unstable();
-        for row in removed {
-            self.remove(row)?;
+        // What is handled in order of arrival goes in runs, with one statement each.
+        for run in removed.chunk_by(|row, next| row + 1 == *next) {
+            self.remove(run)?;
         }
         self.trim_records(self.counts.next_record - first)?;
         self.count()
@@ -202,11 +215,23 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// A row of a push that was refused for want of room is not there; that is not counted.
-    fn remove(&mut self, row: i64) -> rusqlite::Result<()> {
-        if self.remove.execute([row])? == 1 {
-            self.counts.events -= 1;
-            self.counts.rows ^= sums::of_row(row);
+    /// Removes rows without a gap. Some are not there when their push was refused for want of room.
+    fn remove(&mut self, run: &[i64]) -> rusqlite::Result<()> {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else {
+            return Ok(());
+        };
+        let there: Vec<i64> = if self.may_miss {
+            self.connection
+                .prepare_cached("SELECT row FROM events WHERE row BETWEEN ?1 AND ?2")?
+                .query_map([first, last], |row| row.get(0))?
+                .collect::<rusqlite::Result<_>>()?
+        } else {
+            Vec::new()
+        };
+        let removed = self.remove.execute([first, last])?;
+        self.counts.events -= i64::try_from(removed).unwrap_or(i64::MAX);
+        for row in if self.may_miss { &there } else { run } {
+            self.counts.rows ^= sums::of_row(*row);
         }
         Ok(())
     }

@@ -76,7 +76,7 @@ pub(super) fn recover(
     let mut committer = Committer::new(connection, counts, bounds.records);
     if !changes.is_empty() {
         committer
-            .write(std::iter::once(&changes), now)
+            .write(std::iter::once(&changes), now, false)
             .map_err(|error| sqlite::at_open(path, error))?;
     }
     Ok(Recovered {
@@ -285,7 +285,7 @@ impl Scan<'_> {
             haunted: false,
         };
         self.shards.change(&key, News::Known, |bucket| {
-            bucket.restore_finished(finished)
+            bucket.restore_finished(finished);
         });
     }
 }
