@@ -27,7 +27,7 @@ const STRIDE: Duration = Duration::from_millis(100);
 ///
 /// # Examples
 ///
-/// ```
+/// ```standalone_crate
 /// use std::time::Duration;
 /// use duly::prelude::*;
 /// use duly::handler::Annotation;
