@@ -156,7 +156,12 @@ impl Scan<'_> {
             due,
         };
         if dead.is_none() && self.starts.contains(&start) {
-            self.count_attempt(&key, &mut restored);
+            // Its outcome may have been decided and never written, and the next attempt begun.
+            let attempts = self.starts.iter().filter(|start| start.id == view.id);
+            let last = attempts.map(|start| start.attempt).max();
+            while restored.dead_at.is_none() && Some(restored.tries) < last {
+                self.count_attempt(&key, &mut restored);
+            }
         }
         self.shards
             .change(&key, News::Known, |bucket| bucket.restore(restored));
