@@ -181,17 +181,12 @@ impl<B> BucketCare<B> {
     }
 
     /// When finished attempts have to be settled.
-    pub(crate) fn settles(&self, now: Mono, options: &NodeOptions, stopping: bool) -> Mono {
-        let pace = match (stopping, self.is_overdue(now)) {
-            (true, _) => Pace::AtOnce,
-            (false, true) => Pace::StartsFirst,
-            (false, false) => Pace::Steady,
-        };
+    pub(crate) fn settles(&self, options: &NodeOptions, pace: Pace) -> Mono {
         self.settler.wakes(options, pace).max(self.rest.until)
     }
 
     /// Whether something that is held has been due and found no room.
-    fn is_overdue(&self, now: Mono) -> bool {
+    pub(crate) fn is_overdue(&self, now: Mono) -> bool {
         self.next_held_due() <= now
     }
 

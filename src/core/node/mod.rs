@@ -9,6 +9,7 @@ use crate::core::bucket_care::BucketCare;
 use crate::core::op::RequestId;
 use crate::core::options::NodeOptions;
 use crate::core::queue_care::QueueCare;
+use crate::core::settle::Pace;
 use crate::core::step::{Action, CallId, Input};
 use crate::event::BucketKey;
 use crate::record::NodeId;
@@ -31,6 +32,8 @@ pub struct Node<B> {
     timer_of: Vec<Mono>,
     /// Buckets about which there is news.
     touched: BTreeSet<usize>,
+    /// When an event that was due found no room the last time.
+    starved: Mono,
     /// Queues that have room again.
     roomy: BTreeSet<usize>,
     stopping: bool,
@@ -95,6 +98,7 @@ impl<B> Node<B> {
             timers: BTreeSet::new(),
             timer_of: Vec::new(),
             touched: BTreeSet::new(),
+            starved: Mono::default(),
             roomy: BTreeSet::new(),
             stopping: false,
             stopped: false,
@@ -246,6 +250,9 @@ impl<B> Node<B> {
                 jobs,
             });
         }
+        if care.is_overdue(now) {
+            self.starved = now;
+        }
 
         for (kind, op) in self.asks(now, bucket) {
             self.next_call += 1;
@@ -266,12 +273,23 @@ impl<B> Node<B> {
         self.set_timer(now, bucket);
     }
 
+    /// How soon finished attempts are settled: while events that are due wait for room in any
+    /// queue, the time is theirs.
+    fn pace(&self, now: Mono) -> Pace {
+        let starved = now.since(self.starved) < self.options.settle_linger * 2;
+        match (self.stopping, starved && self.starved > Mono::default()) {
+            (true, _) => Pace::AtOnce,
+            (false, true) => Pace::StartsFirst,
+            (false, false) => Pace::Steady,
+        }
+    }
+
     /// Sleeps until the first thing that this bucket wants and can have.
     fn set_timer(&mut self, now: Mono, bucket: usize) {
         let care = &self.buckets[bucket];
         let queue = &self.queues[care.queue];
         let mut at = care.leases.wakes();
-        at = at.min(care.settles(now, &self.options, self.stopping));
+        at = at.min(care.settles(&self.options, self.pace(now)));
         if queue.free() > 0 {
             at = at.min(care.next_held_due());
         }
