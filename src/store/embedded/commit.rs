@@ -4,7 +4,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::codec::wire;
 use crate::event::Payload;
-use crate::store::embedded::ledger::{Change, Changes};
+use crate::store::embedded::ledger::{Change, Changes, Row};
 use crate::store::embedded::{records, schema, sums};
 use crate::time::Timestamp;
 
@@ -165,7 +165,7 @@ impl<'a> Transaction<'a> {
         for changes in batch.clone() {
             for change in &changes.list {
                 if let Change::Added { row, due, body } = change {
-                    self.add(row.number(), *due, &changes.bytes[body.clone()])?;
+                    self.add(*row, *due, &changes.bytes[body.clone()])?;
                 }
             }
         }
@@ -173,21 +173,21 @@ impl<'a> Transaction<'a> {
         for change in batch.flat_map(|changes| &changes.list) {
             match change {
                 Change::Added { .. } => {}
-                Change::Removed(row) => removed.push(row.number()),
+                Change::Removed(row) => removed.push(row.number),
                 Change::Recorded(record) => {
                     records::insert(&mut self.record, self.counts.next_record, record)?;
                     self.counts.next_record += 1;
                 }
                 Change::Stands { row, due, tries } => {
-                    self.stand(row.number(), ms(*due), (*tries).into(), None)?;
+                    self.stand(*row, ms(*due), (*tries).into(), None)?;
                 }
                 Change::Dead { row, at, tries } => {
-                    if let Some(due) = self.due(row.number())? {
-                        self.stand(row.number(), due, (*tries).into(), Some(ms(*at)))?;
+                    if let Some(due) = self.due(*row)? {
+                        self.stand(*row, due, (*tries).into(), Some(ms(*at)))?;
                     }
                 }
-                Change::Updated { row, payload } => self.update(row.number(), payload)?,
-                Change::Damaged { row, why } => self.set_aside(row.number(), why)?,
+                Change::Updated { row, payload } => self.update(*row, payload)?,
+                Change::Damaged { row, why } => self.set_aside(row.number, why)?,
                 Change::Lost { why } => self.note_loss(why)?,
             }
         }
@@ -200,18 +200,19 @@ impl<'a> Transaction<'a> {
         self.count()
     }
 
-    fn add(&mut self, row: i64, due: Timestamp, body: &[u8]) -> rusqlite::Result<()> {
+    fn add(&mut self, row: Row, due: Timestamp, body: &[u8]) -> rusqlite::Result<()> {
         let due = ms(due);
         let sum = sums::of_event(row, due, 0, None);
-        self.add.execute(params![row, due, sum, body])?;
+        self.add.execute(params![row.number, due, sum, body])?;
         self.counts.events += 1;
-        self.counts.rows ^= sums::of_row(row);
+        self.counts.rows ^= sums::of_row(row.number);
         Ok(())
     }
 
-    fn stand(&mut self, row: i64, due: i64, tries: i64, dead: Option<i64>) -> rusqlite::Result<()> {
+    fn stand(&mut self, row: Row, due: i64, tries: i64, dead: Option<i64>) -> rusqlite::Result<()> {
         let sum = sums::of_event(row, due, tries, dead);
-        self.stand.execute(params![row, due, tries, dead, sum])?;
+        self.stand
+            .execute(params![row.number, due, tries, dead, sum])?;
         Ok(())
     }
 
@@ -239,11 +240,11 @@ impl<'a> Transaction<'a> {
     /// The due time as it is stored, when its checksum holds.
     ///
     /// A row whose checksum does not hold keeps it: what is damaged is never made to look whole.
-    fn due(&self, row: i64) -> rusqlite::Result<Option<i64>> {
+    fn due(&self, row: Row) -> rusqlite::Result<Option<i64>> {
         let found = self
             .connection
             .prepare_cached("SELECT due, tries, dead, sum FROM events WHERE row = ?1")?
-            .query_row([row], |found| {
+            .query_row([row.number], |found| {
                 let due = found.get(0)?;
                 let sum = sums::of_event(row, due, found.get(1)?, found.get(2)?);
                 Ok((due, sum == found.get::<_, i64>(3)?))
@@ -252,20 +253,22 @@ impl<'a> Transaction<'a> {
         Ok(found.filter(|(_, whole)| *whole).map(|(due, _)| due))
     }
 
-    fn update(&self, row: i64, payload: &Payload) -> rusqlite::Result<()> {
+    fn update(&self, row: Row, payload: &Payload) -> rusqlite::Result<()> {
         let body: Option<Vec<u8>> = self
             .connection
             .prepare_cached("SELECT body FROM events WHERE row = ?1")?
-            .query_row([row], |found| found.get(0))
+            .query_row([row.number], |found| found.get(0))
             .optional()?;
         // A damaged body is left as it is; whoever reads it sets it aside.
-        if let Some(Ok(mut envelope)) = body.map(|body| wire::decode(&body)) {
+        if let Some(Ok(mut envelope)) = body.map(|body| wire::decode(&body))
+            && row.is_of(envelope.id)
+        {
             envelope.payload = payload.clone();
             let mut body = Vec::new();
             wire::encode(&envelope, &mut body);
             self.connection
                 .prepare_cached("UPDATE events SET body = ?2 WHERE row = ?1")?
-                .execute(params![row, body])?;
+                .execute(params![row.number, body])?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //!
 //! | table | a row is | columns |
 //! |---|---|---|
-//! | `events` | an event that is not over, in order of arrival | `row`; `due` in ms; `tries` that have ended and count; `dead`, since when in ms, or null; `sum` over these; `body`, the envelope (`codec::wire`) |
+//! | `events` | an event that is not over, in order of arrival | `row`; `due` in ms; `tries` that have ended and count; `dead`, since when in ms, or null; `sum` over these, the row and the id; `body`, the envelope (`codec::wire`) |
 //! | `records` | a line of history, in order | `number` and the fields of [`Record`](crate::record::Record); `sum` over all of them |
 //! | `damaged` | what was set aside because its checksum did not hold | `found` in ms, `why`, and what there was |
 //! | `tally` | the one row that says how many events there are | `events`, `rows` (all row numbers in one), `sum` over both |
