@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use crate::time::{Mono, Timestamp};
 
-/// A step back further than this is believed; a smaller one is an answer that took long.
-const STEP: u64 = 2_000_000;
-
 /// Parts in a million.
 const MILLION: u64 = 1_000_000;
 
@@ -32,10 +29,15 @@ impl StoreClock {
         }
     }
 
-    /// Learns from an answer that was given at `answer_us` and arrived `now`.
-    pub(crate) fn learn(&mut self, now: Mono, answer_us: u64) {
-        let known = self.now_us(now);
-        if answer_us > known || answer_us + STEP < known {
+    /// Learns from an answer to what was sent at `sent`, that was given at `answer_us` and arrived
+    /// `now`.
+    ///
+    /// One that says less than was known when its question was sent shows that the store's clock
+    /// was set back, and is believed. A step back by less than a question takes to the store is not
+    /// seen, and so much earlier an event may start.
+    pub(crate) fn learn(&mut self, sent: Mono, now: Mono, answer_us: u64) {
+        let was_set_back = sent >= self.at && answer_us < self.now_us(sent);
+        if was_set_back || answer_us > self.now_us(now) {
             (self.base_us, self.at) = (answer_us, now);
         }
     }

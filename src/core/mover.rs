@@ -46,10 +46,10 @@ impl Mover {
         self.net = Mono::MAX;
     }
 
-    /// A move is sent. It does not say whether something was ready before, and that may be what
-    /// woke us.
-    pub(crate) fn moves(&mut self) {
-        self.ready |= self.unknown;
+    /// A move is sent. It does not say whether something was ready before, so where that is what
+    /// must be known it may be so.
+    pub(crate) fn moves(&mut self, now: Mono) {
+        self.ready |= self.must_look() <= now;
         self.fetches();
     }
 

@@ -13,9 +13,6 @@ use duly::record::NodeId;
 use crate::history::{Entry, Token, Told, Truth, What};
 use crate::life::Life;
 
-/// So long after the last fault nothing of it is left: no slow message, no rest after a failure.
-pub const CALM_AFTER_US: u64 = 6_500_000;
-
 /// What must be so in a world beside what must always be so.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Expect {
@@ -27,8 +24,12 @@ pub struct Expect {
     pub late_us_max: Option<u64>,
     /// Only what was known to be due after this, by the store's clock, can be late.
     pub late_counts_from_us: u64,
+    /// So long after the last fault nothing of it is left.
+    pub calm_after_us: u64,
     /// What a dead node held starts again within this.
     pub recovery_us_max: Option<u64>,
+    /// By so much a clock that was set back may go unnoticed.
+    pub early_us_max: u64,
     /// How much an event may be leased ahead of its due time.
     pub ahead_us: u64,
 }
@@ -74,7 +75,7 @@ impl Checker {
                 }
             }
             What::Healed => {
-                let settled_us = entry.store_us + CALM_AFTER_US;
+                let settled_us = entry.store_us + self.expect.calm_after_us;
                 let from_us = &mut self.expect.late_counts_from_us;
                 *from_us = (*from_us).min(settled_us);
             }
@@ -101,7 +102,7 @@ impl Checker {
                 }
                 let attempts = self.asked.get(&(id, payload)).copied().unwrap_or(attempts);
                 self.lives
-                    .insert(id, Life::new(id, entry, due, payload, attempts));
+                    .insert(id, Life::new(entry, due, payload, attempts));
                 return Ok(());
             }
             What::PushAsked { payload, attempts } => {
@@ -223,6 +224,11 @@ impl Checker {
             )),
             None => Ok(()),
         }
+    }
+
+    /// Since when an event is known to be due when it is.
+    pub fn known_at_us(&self, id: EventId) -> u64 {
+        self.lives.get(&id).map_or(0, |life| life.known_at_us)
     }
 
     /// The lease that an event is under.

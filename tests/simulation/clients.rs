@@ -10,7 +10,6 @@ use duly::time::{Timestamp, When};
 use duly::{ErrorKind, QueueName};
 
 use crate::bugs::Bug;
-use crate::checker::CALM_AFTER_US;
 use crate::history::What;
 use crate::network::Caller;
 use crate::store::{Body, value_of};
@@ -61,9 +60,10 @@ impl World {
             self.plan_life(bucket, id, value << 16, at_us);
         }
         // Whatever has happened, in the end all is as if nothing had.
-        for value in 1..=AFTERWARDS {
+        let afterwards = if self.plan.goes_on { AFTERWARDS } else { 0 };
+        for value in 1..=afterwards {
             let bucket = usize::try_from(self.rng.within(0..self.keys.len() as u64)).unwrap_or(0);
-            let calm_us = self.plan.heal_us + CALM_AFTER_US + 500_000;
+            let calm_us = self.plan.heal_us + self.plan.calm_after_us() + 500_000;
             let at_us = calm_us + self.rng.within(0..1_000_000);
             let value = self.plan.events as u64 + value;
             let id = self.new_id(bucket, value, at_us);

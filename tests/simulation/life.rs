@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use duly::EventId;
 use duly::event::State;
 use duly::record::{NodeId, Outcome};
 use duly::time::Timestamp;
@@ -13,7 +12,6 @@ use crate::history::{Ending, Entry, Token, Truth, What};
 /// An accepted event.
 #[derive(Debug)]
 pub struct Life {
-    pub id: EventId,
     /// What was pushed.
     pub pushed: u64,
     pub was_updated: bool,
@@ -23,7 +21,7 @@ pub struct Life {
     attempts: u32,
     due: Timestamp,
     /// Since when it is known to be due then, in true time and in the store's.
-    known_at_us: u64,
+    pub known_at_us: u64,
     known_us: u64,
     /// Attempts that count.
     tries: u32,
@@ -57,9 +55,8 @@ fn broken(text: &str) -> Verdict {
 }
 
 impl Life {
-    pub fn new(id: EventId, entry: &Entry, due: Timestamp, payload: u64, attempts: u16) -> Self {
+    pub fn new(entry: &Entry, due: Timestamp, payload: u64, attempts: u16) -> Self {
         Self {
-            id,
             pushed: payload,
             was_updated: false,
             lease: None,
@@ -113,12 +110,6 @@ impl Life {
     }
 
     pub fn read(&mut self, entry: &Entry, expect: &Expect) -> Verdict {
-        if matches!(
-            entry.what,
-            What::Rescheduled { .. } | What::Settled { .. } | What::Recorded { .. } | What::Revived
-        ) {
-            (self.known_at_us, self.known_us) = (entry.at_us, entry.store_us);
-        }
         match entry.what {
             What::CancelApplied(truth) => self.cancelled(truth),
             What::CancelAnswered(truth) => {
@@ -133,7 +124,10 @@ impl Life {
                     _ => Ok(()),
                 }
             }
-            What::Rescheduled { truth, due } => self.changed(truth, |life| life.due = due),
+            What::Rescheduled { truth, due } => self.changed(truth, |life| {
+                life.due = due;
+                life.due_is_known(entry);
+            }),
             What::Updated { truth, payload } => self.changed(truth, |life| {
                 life.payload = payload;
                 life.was_updated = true;
@@ -167,7 +161,10 @@ impl Life {
                 node,
                 attempt,
                 outcome,
-            } => self.recorded(expect, node, attempt, outcome),
+            } => {
+                self.due_is_known(entry);
+                self.recorded(expect, node, attempt, outcome)
+            }
             What::Buried => {
                 self.is_dead = true;
                 self.orphaned_us = None;
@@ -178,6 +175,7 @@ impl Life {
                 self.tries = 0;
                 self.revivals += 1;
                 self.due = Timestamp::EPOCH;
+                self.due_is_known(entry);
                 Ok(())
             }
             What::Removed => {
@@ -186,6 +184,11 @@ impl Life {
             }
             _ => Ok(()),
         }
+    }
+
+    /// From here on its lateness counts, and its wait.
+    fn due_is_known(&mut self, entry: &Entry) {
+        (self.known_at_us, self.known_us) = (entry.at_us, entry.store_us);
     }
 
     fn cancelled(&mut self, truth: Truth) -> Verdict {
@@ -277,10 +280,7 @@ impl Life {
     ) -> Verdict {
         self.starts += 1;
         self.orphaned_us = None;
-        // A clock that was set back shows a time before the due time for longer than the event was
-        // asked to wait; then the wait counts.
-        let wait_us = due.as_micros().saturating_sub(self.known_us);
-        if due.as_micros() > entry.store_us && wait_us > entry.at_us - self.known_at_us {
+        if due.as_micros() > entry.store_us + expect.early_us_max {
             return broken("I2: a handler started early");
         }
         if self.is_cancelled || self.is_cancel_told {
@@ -341,6 +341,7 @@ impl Life {
             return broken("I4: what never started was settled as an attempt, or the reverse");
         }
         self.lease = None;
+        self.due_is_known(entry);
         self.closed.insert(token);
         self.last_settled = Some((token, ending));
         match ending {

@@ -167,6 +167,8 @@ impl World {
                 return self.handler_ends(at, queue, number);
             }
             Happening::GraceOver { .. } => return self.interrupt(at),
+            // A timer that was set anew since is of no use.
+            _ if node.turn_at_us > self.now_us => return,
             _ => {
                 node.turn_at_us = u64::MAX;
                 return self.drive(at, None);
@@ -312,7 +314,9 @@ impl World {
             due: job.delivery.due,
             payload: crate::store::value_of(&job.delivery.body.payload),
         };
-        self.note(Some(job.delivery.id), what);
+        let known_us = self.checker.known_at_us(job.delivery.id);
+        let paced_us = self.store.paced_us(self.now_us, job.bucket, known_us);
+        self.note_at(paced_us, Some(job.delivery.id), what);
         let (takes, verdict) = pool::handle(&mut self.rng, &self.plan.handler, self.is_healed);
         let node = &mut self.nodes[at];
         node.handlers += 1;

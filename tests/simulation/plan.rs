@@ -54,6 +54,8 @@ pub struct Plan {
     pub handler: Handlers,
     /// Whether there is room for everything at once, so that lateness has no excuse.
     pub roomy: bool,
+    /// Whether more is pushed when everything has been well for a while.
+    pub goes_on: bool,
     /// When everything is well again.
     pub heal_us: u64,
     /// How often the store's whole state is checked, in operations.
@@ -121,10 +123,12 @@ impl Plan {
             drift_ppm: rng.pick(&[0, 50, 500]),
             handler: handlers(rng),
             roomy,
+            goes_on: false,
             heal_us,
             check_every: rng.pick(&[1, 8, 64]),
         };
         plan.draw_faults(rng);
+        plan.goes_on = plan.options.sleep_max < Duration::from_secs(10) && rng.chance(500);
         plan
     }
 
@@ -164,14 +168,15 @@ impl Plan {
         }
     }
 
-    /// Whether the store's clock only goes forward at its own pace.
-    pub fn is_clock_sound(&self) -> bool {
-        self.clock_steps == 0
+    /// So long after the last fault nothing of it is left: no slow message, no rest after a failure
+    /// and no sleeper that was not woken.
+    pub fn calm_after_us(&self) -> u64 {
+        6_500_000 + self.options.sleep_max.as_micros() as u64
     }
 
     /// For how long after the last fault, and the last due time, everything must be over.
     pub fn patience_after_heal_us(&self) -> u64 {
-        self.options.sleep_max.as_micros() as u64 + self.handler.timeout_us + 25_000_000
+        self.calm_after_us() + self.handler.timeout_us + 20_000_000
     }
 }
 
@@ -196,7 +201,7 @@ fn options(rng: &mut Rng, roomy: bool) -> NodeOptions {
         } else {
             rng.pick(&[1, 4, 16_384])
         },
-        sleep_max: Duration::from_secs(rng.pick(&[2, 10, 30])),
+        sleep_max: Duration::from_secs(rng.pick(&[2, 2, 10, 30])),
         ..NodeOptions::default()
     };
     options.check().expect("a drawn plan is possible");

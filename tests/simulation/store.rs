@@ -34,6 +34,9 @@ pub struct SimStore {
     /// Whether it says so, or keeps silent.
     pub refuses: bool,
     notes: Notes,
+    /// For each bucket when it showed a time, and by how much that was ahead of the true one; only
+    /// what is ahead of all that came later.
+    shown: Vec<Vec<(u64, u64)>>,
 }
 
 /// A clock that jumps.
@@ -93,8 +96,10 @@ impl Ledger for Notes {
 
 impl SimStore {
     pub fn new(keys: impl Iterator<Item = BucketKey>) -> Self {
+        let buckets: Vec<_> = keys.map(Bucket::new).collect();
         Self {
-            buckets: keys.map(Bucket::new).collect(),
+            shown: vec![Vec::new(); buckets.len()],
+            buckets,
             clock: WallClock::default(),
             is_down: false,
             refuses: false,
@@ -111,6 +116,17 @@ impl SimStore {
     pub fn time_us(&self, now_us: u64, bucket: Option<usize>) -> u64 {
         let seen_us = bucket.map_or(0, |bucket| self.buckets[bucket].now_us());
         seen_us.max(self.clock_us(now_us))
+    }
+
+    /// The time of a clock that goes on at its own pace from the latest time that the bucket has
+    /// shown since `since_us`: before that nothing may start.
+    pub fn paced_us(&self, now_us: u64, bucket: usize, since_us: u64) -> u64 {
+        let shown = &self.shown[bucket];
+        let first = shown.partition_point(|(at_us, _)| *at_us < since_us);
+        let paced_us = shown
+            .get(first)
+            .map_or(0, |(_, ahead_us)| now_us + ahead_us);
+        paced_us.max(self.time_us(now_us, Some(bucket)))
     }
 
     pub fn step_clock(&mut self, by_us: i64) {
@@ -134,6 +150,15 @@ impl SimStore {
         let asked = op.clone();
         let answer = self.buckets[bucket].apply(clock_us, op, &mut self.notes);
         let answer = answer.map_err(|error| error.kind());
+        let (shown, ahead_us) = (
+            &mut self.shown[bucket],
+            self.buckets[bucket].now_us() - now_us,
+        );
+        while shown
+            .pop_if(|(_, before_us)| *before_us <= ahead_us)
+            .is_some()
+        {}
+        shown.push((now_us, ahead_us));
         let mut happened = Vec::new();
         if let Ok(answer) = &answer {
             tell(&asked, &answer.reply, &mut happened);

@@ -250,8 +250,14 @@ fn expect(plan: &Plan) -> Expect {
         exact,
         leases_stand: matches!(plan.class, Class::Calm | Class::Outages),
         late_us_max: plan.roomy.then_some(quick + 5_000),
+        calm_after_us: plan.calm_after_us(),
         late_counts_from_us: if exact { 0 } else { u64::MAX },
         recovery_us_max: (plan.class == Class::Crashes).then_some(3_000_000),
+        early_us_max: match (plan.clock_steps, plan.slow) {
+            (0, _) => 0,
+            (_, 0) => plan.latency_us.1,
+            _ => plan.patience_us,
+        },
         ahead_us: plan.options.ahead.as_micros() as u64,
     }
 }

@@ -21,7 +21,7 @@ impl<B> Node<B> {
         let queue = &mut self.queues[care.queue];
         match answer {
             Ok(Answer { now_us, reply }) => {
-                care.clock.learn(now, now_us);
+                care.clock.learn(call.sent, now, now_us);
                 care.rest.answered();
                 self.replied(now, call, now_us, reply, out);
             }
@@ -114,7 +114,7 @@ impl<B> Node<B> {
                     out.push(Action::Fresh { bucket, until });
                 }
                 care.hold(bucket, now_us, deliveries);
-                if self.stopping {
+                if self.stopping || queue.is_paused() {
                     queue.ahead -= care.release_held(now, RequestId::MAX);
                 }
             }

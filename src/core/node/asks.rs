@@ -37,7 +37,7 @@ impl<B> Node<B> {
             ));
         }
         match care.look(now, &queues[care.queue], options, self.stopping) {
-            Some((at, look)) if at <= now => asks.push(self.ask_look(bucket, look)),
+            Some((at, look)) if at <= now => asks.push(self.ask_look(now, bucket, look)),
             _ => {}
         }
         let Self {
@@ -57,7 +57,7 @@ impl<B> Node<B> {
         asks
     }
 
-    fn ask_look(&mut self, bucket: usize, look: Look) -> (CallKind, StoreOp) {
+    fn ask_look(&mut self, now: Mono, bucket: usize, look: Look) -> (CallKind, StoreOp) {
         let Self {
             id,
             buckets,
@@ -69,7 +69,7 @@ impl<B> Node<B> {
         care.looking = true;
         let fetch = match look {
             Look::MoveDue => {
-                care.mover.moves();
+                care.mover.moves(now);
                 let limit = options.batch;
                 return (CallKind::Move { limit }, StoreOp::MoveDue { limit });
             }

@@ -189,14 +189,14 @@ impl<B> Node<B> {
             Input::Resized { queue, capacity } => {
                 self.queues[queue].capacity = capacity;
                 self.roomy.insert(queue);
+                if capacity == 0 {
+                    // Others may take what this node will not start.
+                    self.hand_back_held(now, |care| care.queue == queue);
+                }
             }
             Input::Stop => {
                 self.stopping = true;
-                for (at, care) in self.buckets.iter_mut().enumerate() {
-                    let released = care.release_held(now, RequestId::MAX);
-                    self.queues[care.queue].ahead -= released;
-                    self.touched.insert(at);
-                }
+                self.hand_back_held(now, |_| true);
             }
         }
     }
@@ -217,6 +217,18 @@ impl<B> Node<B> {
         if self.stopping && !self.stopped && self.is_done() {
             self.stopped = true;
             out.push(Action::Stopped);
+        }
+    }
+
+    fn hand_back_held(&mut self, now: Mono, which: impl Fn(&BucketCare<B>) -> bool) {
+        for (at, care) in self
+            .buckets
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, care)| which(care))
+        {
+            self.queues[care.queue].ahead -= care.release_held(now, RequestId::MAX);
+            self.touched.insert(at);
         }
     }
 
