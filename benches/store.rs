@@ -1,7 +1,7 @@
 //! What the embedded store costs beside bare SQLite doing the same work in the same run.
 //!
 //! `cargo bench --bench store` prints rates and their ratio to the base case; `-- --quick` does a
-//! tenth of the work. Ratios travel between machines, rates do not.
+//! tenth of the work, and `-- push`, `settle` or `open` only that part. Ratios travel between machines, rates do not.
 
 #![allow(clippy::print_stdout)] // a bench talks
 
@@ -27,7 +27,10 @@ struct Bench {
 }
 
 fn main() {
-    let quick = std::env::args().any(|arg| arg == "--quick");
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let quick = asked.iter().any(|arg| arg == "--quick");
+    let words: Vec<_> = asked.iter().filter(|arg| !arg.starts_with("--")).collect();
+    let wanted = |name: &str| words.is_empty() || words.iter().any(|word| *word == name);
     let mut bench = Bench {
         clock: SystemClock::new(),
         events: if quick { 100_000 } else { 1_000_000 },
@@ -37,13 +40,19 @@ fn main() {
         .build()
         .expect("a runtime");
     bench.base(BATCH);
-    bench.base_one_thread_64();
-    for in_flight in [1, 8] {
-        runtime.block_on(bench.push_batches(in_flight));
+    bench.base_of_64();
+    if wanted("push") {
+        for in_flight in [1, 8] {
+            runtime.block_on(bench.push_batches(in_flight));
+        }
+        runtime.block_on(bench.push_singles(64));
     }
-    runtime.block_on(bench.push_singles(64));
-    runtime.block_on(bench.settle());
-    runtime.block_on(bench.open());
+    if wanted("settle") {
+        runtime.block_on(bench.settle());
+    }
+    if wanted("open") {
+        runtime.block_on(bench.open());
+    }
 }
 
 impl Bench {
@@ -80,7 +89,7 @@ impl Bench {
     }
 
     /// The same in batches of what 64 callers can have in flight.
-    fn base_one_thread_64(&mut self) {
+    fn base_of_64(&mut self) {
         let directory = tempfile::tempdir().expect("a directory");
         let connection = bare(directory.path());
         let body = vec![7_u8; 124];
@@ -196,8 +205,12 @@ impl Bench {
     fn batches(&self, events: usize, batch: usize, delay: Duration) -> Vec<Vec<NewEvent>> {
         let now = self.clock.now();
         let mut random = fastrand::Rng::with_seed(7);
-        let one = |random: &mut fastrand::Rng| {
-            let id = EventId::from_parts(now, BucketId(0), random.u64(..));
+        let mut made = 0;
+        let mut one = |random: &mut fastrand::Rng| {
+            // As if 400 were made in each millisecond.
+            made += 1;
+            let created = now + Duration::from_millis(made / 400);
+            let id = EventId::from_parts(created, BucketId(0), random.u64(..));
             let queue = QUEUE.parse().expect("a legal name");
             NewEvent {
                 envelope: Arc::new(Envelope::new(id, queue, Payload::from(vec![7; 64]))),

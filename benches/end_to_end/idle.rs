@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::handler::Annotation;
-use duly::prelude::*;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
 use crate::Result;
-use crate::scene::{Counts, Kept, Plan, payload};
+use crate::scene::{Counts, Kept, Plan, bare_builder, payload};
 use crate::watch::cpu_time;
 
 const QUEUES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
@@ -48,7 +47,7 @@ async fn polling(span: Duration) -> f64 {
 
 async fn waiting(kept: Kept, span: Duration) -> Result<f64> {
     let (url, _directory) = kept.fresh()?;
-    let mut builder = Bus::builder().store_url(url).only_registered();
+    let mut builder = bare_builder(&url);
     for queue in QUEUES {
         builder = builder.register_as(Annotation::new(queue), Counts(Arc::default()));
     }

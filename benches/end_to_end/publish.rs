@@ -11,7 +11,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 
 use crate::Result;
-use crate::scene::{Plan, Tally, until};
+use crate::scene::{Plan, Tally, bare_builder, until};
 use crate::table::Rates;
 use crate::watch::{Stopwatch, Took};
 
@@ -98,7 +98,7 @@ async fn published(plan: Plan, how: How, suspends: bool) -> Result<Took> {
     let annotation = Annotation::new(QUEUE)
         .workers(WORKERS as u32)
         .timeout(LIMIT);
-    let builder = Bus::builder().store_url("memory:").only_registered();
+    let builder = bare_builder("memory:");
     let builder = match suspends {
         false => builder.register_as(annotation, Ends(Arc::clone(&tally))),
         true => builder.register_as(annotation, Suspends(Arc::clone(&tally))),

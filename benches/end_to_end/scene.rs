@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
-use duly::Clock;
+use duly::config::Settings;
 use duly::handler::Annotation;
 use duly::prelude::*;
 use duly::time::SystemClock;
+use duly::{BusBuilder, Clock};
 use tempfile::TempDir;
 
 use crate::Result;
@@ -86,6 +87,14 @@ pub(crate) fn payload() -> String {
     "x".repeat(62)
 }
 
+/// A builder that no file, no variable and no annotation has a say in.
+pub(crate) fn bare_builder(url: &str) -> BusBuilder {
+    Bus::builder()
+        .settings(Settings::default())
+        .store_url(url)
+        .only_registered()
+}
+
 /// Starts a bus with one handler for each of [`QUEUES`]; `choices` go for all of them.
 pub(crate) async fn start<H: Handler>(
     url: &str,
@@ -93,7 +102,7 @@ pub(crate) async fn start<H: Handler>(
     choices: &QueueChoices,
     handler: impl Fn() -> H,
 ) -> Result<Bus> {
-    let mut builder = Bus::builder().store_url(url).clock(clock).only_registered();
+    let mut builder = bare_builder(url).clock(clock);
     for queue in QUEUES {
         builder = builder
             .register_as(Annotation::new(queue), handler())

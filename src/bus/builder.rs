@@ -227,7 +227,10 @@ impl BusBuilder {
                 glance_every: Duration::from_millis(300),
                 ..node
             },
-            false => node,
+            false => NodeOptions {
+                drift_ppm: 0,
+                ..node
+            },
         };
         let replies = Arc::new(Replies::default());
         let inner = Arc::new(Inner {

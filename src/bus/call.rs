@@ -15,7 +15,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// [`Context::reply`](crate::Context::reply); one that gives none replies `()`.
     ///
     /// The event is as durable as any other: when the wait is over it is handled all the same.
-    /// The handler must run in this process. Waits at most 24 hours.
+    /// The handler must run in this process. Waits at most 24 hours. The reply may come a moment
+    /// before its record can be read.
     ///
     /// # Errors
     ///

@@ -36,7 +36,7 @@ use crate::time::Clock;
 ///
 /// # Examples
 ///
-/// ```
+/// ```standalone_crate
 /// use std::time::Duration;
 /// use duly::prelude::*;
 ///

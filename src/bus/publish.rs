@@ -126,4 +126,15 @@ impl<T: Send + Sync + 'static> Publisher<T> {
     pub fn try_publish_many(&mut self, payloads: &mut VecDeque<T>) -> usize {
         self.0.try_publish_many(payloads)
     }
+
+    /// Publishes all values in order, as many with one step on the ring as there is room for; waits
+    /// while it is full. What was not published when this is cancelled or fails stays in `payloads`,
+    /// but for the one that was waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Closed`] when the bus is stopping.
+    pub async fn publish_many(&mut self, payloads: &mut VecDeque<T>) -> Result<()> {
+        self.0.publish_many(payloads).await
+    }
 }

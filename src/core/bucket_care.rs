@@ -52,11 +52,11 @@ pub(crate) enum Look {
 }
 
 impl<B> BucketCare<B> {
-    pub(crate) fn new(key: BucketKey, queue: usize) -> Self {
+    pub(crate) fn new(key: BucketKey, queue: usize, drift_ppm: u32) -> Self {
         Self {
             key,
             queue,
-            clock: StoreClock::default(),
+            clock: StoreClock::new(drift_ppm),
             mover: Mover::new(),
             leases: Leases::default(),
             settler: Settler::default(),
@@ -181,17 +181,12 @@ impl<B> BucketCare<B> {
     }
 
     /// When finished attempts have to be settled.
-    pub(crate) fn settles(&self, now: Mono, options: &NodeOptions, stopping: bool) -> Mono {
-        let pace = match (stopping, self.is_overdue(now)) {
-            (true, _) => Pace::AtOnce,
-            (false, true) => Pace::StartsFirst,
-            (false, false) => Pace::Steady,
-        };
+    pub(crate) fn settles(&self, options: &NodeOptions, pace: Pace) -> Mono {
         self.settler.wakes(options, pace).max(self.rest.until)
     }
 
     /// Whether something that is held has been due and found no room.
-    fn is_overdue(&self, now: Mono) -> bool {
+    pub(crate) fn is_overdue(&self, now: Mono) -> bool {
         self.next_held_due() <= now
     }
 

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use crate::time::{Mono, Timestamp};
 
-/// A node's clock runs faster than the store's by less than one part in so many: quartz is wrong by
-/// 1 in 10,000 at most, and a clock that is being set right runs off by 1 in 2,000.
-const DRIFT: u64 = 1_000;
+/// Parts in a million.
+const MILLION: u64 = 1_000_000;
 
 /// A lower bound of the store's time: that of an answer, plus what has surely passed since it
 /// *arrived*.
@@ -17,9 +16,19 @@ const DRIFT: u64 = 1_000;
 pub(crate) struct StoreClock {
     base_us: u64,
     at: Mono,
+    /// By how much this node's clock may run faster than the store's, in parts per million.
+    drift_ppm: u64,
 }
 
 impl StoreClock {
+    /// Knows nothing yet.
+    pub(crate) fn new(drift_ppm: u32) -> Self {
+        Self {
+            drift_ppm: u64::from(drift_ppm).min(MILLION / 2),
+            ..Self::default()
+        }
+    }
+
     /// Learns from an answer to what was sent at `sent`, that was given at `answer_us` and arrived
     /// `now`.
     ///
@@ -29,17 +38,15 @@ impl StoreClock {
     pub(crate) fn learn(&mut self, sent: Mono, now: Mono, answer_us: u64) {
         let was_set_back = sent >= self.at && answer_us < self.now_us(sent);
         if was_set_back || answer_us > self.now_us(now) {
-            *self = Self {
-                base_us: answer_us,
-                at: now,
-            };
+            (self.base_us, self.at) = (answer_us, now);
         }
     }
 
     /// The store's time is at least this.
     pub(crate) fn now_us(&self, now: Mono) -> u64 {
         let passed_us = u64::try_from(now.since(self.at).as_micros()).unwrap_or(u64::MAX / 2);
-        self.base_us + (passed_us - passed_us.div_ceil(DRIFT))
+        let surely = u128::from(passed_us) * u128::from(MILLION - self.drift_ppm);
+        self.base_us + u64::try_from(surely / u128::from(MILLION)).unwrap_or(passed_us)
     }
 
     /// Whether `due` has surely been reached.
@@ -52,8 +59,9 @@ impl StoreClock {
         match due.as_micros().checked_sub(self.base_us) {
             Some(ahead_us) => {
                 // The least that becomes `ahead_us` when the drift is taken off.
-                let passed_us = ahead_us.saturating_add(ahead_us / (DRIFT - 1) + 1);
-                self.at + Duration::from_micros(passed_us)
+                let passed_us = (u128::from(ahead_us) * u128::from(MILLION))
+                    .div_ceil(u128::from(MILLION - self.drift_ppm));
+                self.at + Duration::from_micros(u64::try_from(passed_us).unwrap_or(u64::MAX))
             }
             None => self.at,
         }

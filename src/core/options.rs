@@ -38,6 +38,10 @@ pub struct NodeOptions {
     pub unsettled_max: usize,
     /// The longest sleep without a look at a bucket: the net under lost wake-ups. Default: 30 s.
     pub sleep_max: Duration,
+    /// By how much this node's clock may run faster than the store's, in parts per million: quartz
+    /// is wrong by 100 at most, and a clock that is being set right runs off by 500. Default: 1,000,
+    /// and 0 for a store in this process, which has the same clock.
+    pub drift_ppm: u32,
     /// The first wait after a failed call; it doubles up to `retry_max`. Default: 20 ms.
     pub retry_min: Duration,
     /// The longest wait after a failed call. Default: 2 s.
@@ -59,6 +63,7 @@ impl Default for NodeOptions {
             settle_wait: Duration::from_millis(20),
             unsettled_max: 16_384,
             sleep_max: Duration::from_secs(30),
+            drift_ppm: 1_000,
             retry_min: Duration::from_millis(20),
             retry_max: Duration::from_secs(2),
         }

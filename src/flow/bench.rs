@@ -11,7 +11,8 @@ use tokio::runtime::Handle;
 
 use super::board::Board;
 use super::feed::Feed;
-use super::pool::{Pool, PoolOptions, Publisher};
+use super::pool::{Pool, PoolOptions};
+use super::publisher::Publisher;
 use super::ring::{RingProducer, ring};
 use super::work::{Ended, Work};
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
 use tokio::sync::Notify;
@@ -22,10 +22,17 @@ pub(crate) type News = Input<Arc<Envelope>>;
 /// or a wake-up, and all of these are bounded by credits and by the number of buckets.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    news: Mutex<Vec<News>>,
+    waiting: Mutex<Waiting>,
     mover: OnceLock<Sleeper>,
     /// The places of the buckets that this node serves.
     buckets: OnceLock<HashMap<BucketKey, usize>>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    news: Vec<News>,
+    /// Ends of attempts alone wake the mover when so many have come; anything else does at once.
+    ends_at: usize,
 }
 
 /// How the mover sleeps, and so how it is woken.
@@ -48,24 +55,34 @@ impl Inbox {
         let _ = self.buckets.set(buckets); // a flow is started once
     }
 
-    /// Adds news, and wakes the mover if it may be asleep.
+    /// Adds news, and wakes the mover if it sleeps and this is worth it.
     pub(crate) fn add(&self, news: News) {
-        let mut waiting = self.news.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.push(news);
-        // More than one: somebody woke it for the first, and it has not looked since.
-        let first = waiting.len() == 1;
+        let is_end = matches!(news, Input::Ended { .. });
+        let mut waiting = self.lock();
+        waiting.news.push(news);
+        // Beyond the number somebody has woken it, and it has not looked since.
+        let enough = waiting.news.len() == waiting.ends_at.max(1);
         drop(waiting);
-        if first {
+        if enough || !is_end {
             self.wake();
         }
     }
 
     /// Takes all news there is into `news`, which must be empty.
     pub(crate) fn take(&self, news: &mut Vec<News>) {
-        std::mem::swap(
-            &mut *self.news.lock().unwrap_or_else(PoisonError::into_inner),
-            news,
-        );
+        std::mem::swap(&mut self.lock().news, news);
+    }
+
+    /// The mover goes to sleep, until `ends_at` attempts have ended or something else happens;
+    /// answers `false` when that is so already.
+    pub(crate) fn may_sleep(&self, ends_at: usize) -> bool {
+        let mut waiting = self.lock();
+        waiting.ends_at = ends_at;
+        waiting.news.len() < ends_at
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self) {

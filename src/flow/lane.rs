@@ -14,7 +14,8 @@ use crate::event::Envelope;
 use crate::flow::attempt::Attempt;
 use crate::flow::board::Board;
 use crate::flow::executor::{Executor, Task};
-use crate::flow::pool::{Pool, PoolOptions, Publisher};
+use crate::flow::pool::{Pool, PoolOptions};
+use crate::flow::publisher::Publisher;
 
 /// A queue's lane as the mover and the bus see it, whatever it carries.
 pub(crate) trait Lane: Send + Sync {
@@ -51,6 +52,9 @@ pub(crate) trait Port<T>: Send + Sync {
 
     /// Publishes as many values as there is room for, from the front.
     fn try_publish_many(&self, payloads: &mut VecDeque<T>) -> usize;
+
+    /// Publishes all values in order, waiting for room.
+    fn publish_many<'a>(&'a self, payloads: &'a mut VecDeque<T>) -> BoxFuture<'a, Result<()>>;
 
     /// Publishes a value as soon as there is room.
     fn publish(&self, payload: T) -> BoxFuture<'_, Result<()>>;
@@ -250,6 +254,21 @@ where
 
     fn try_publish_many(&self, payloads: &mut VecDeque<A::Payload>) -> usize {
         self.lock().try_publish_many_as(payloads, Task::Published)
+    }
+
+    fn publish_many<'a>(
+        &'a self,
+        payloads: &'a mut VecDeque<A::Payload>,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            while self.try_publish_many(payloads) > 0 {}
+            // The ring is full: each of the others waits for its place.
+            while let Some(payload) = payloads.pop_front() {
+                self.publish(payload).await?;
+                self.try_publish_many(payloads);
+            }
+            Ok(())
+        })
     }
 
     fn publish(&self, payload: A::Payload) -> BoxFuture<'_, Result<()>> {

@@ -12,6 +12,7 @@ mod lane;
 mod mover;
 mod options;
 pub(crate) mod pool;
+mod publisher;
 mod registry;
 mod replies;
 pub(crate) mod ring;

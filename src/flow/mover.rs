@@ -24,6 +24,13 @@ use crate::time::{Clock, Mono};
 /// After this long without an answer a call to the store counts as unanswered, and is repeated.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// So many attempts that end between two sleeps mean that more are about to.
+const DENSE: usize = 8;
+/// At most so many ends come together before the mover is woken.
+const TOGETHER_MAX: usize = 64;
+/// At most so long they wait for that.
+const PATIENCE: Duration = Duration::from_micros(300);
+
 /// Runs the node's machines: feeds them what happened and does what they answer.
 ///
 /// It never waits for a handler, a full ring or a slow store: a call that is not answered at once
@@ -33,6 +40,9 @@ pub(crate) struct Mover {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) lanes: Vec<Arc<dyn Lane>>,
+    /// What is taken in and done in a turn; kept for their room.
+    pub(crate) news: Vec<News>,
+    pub(crate) actions: Vec<Action<Arc<Envelope>>>,
     pub(crate) gates: Arc<[Gate]>,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) runtime: Handle,
@@ -53,7 +63,7 @@ impl Mover {
         let run = move || {
             let _ended = self.stopped.clone().drop_guard();
             while !self.is_over() {
-                match self.turn() {
+                match self.turn(true) {
                     Mono::MAX => std::thread::park(),
                     at => std::thread::park_timeout(at.since(self.clock.mono())),
                 }
@@ -78,7 +88,7 @@ impl Mover {
         runtime.spawn(async move {
             let _ended = self.stopped.clone().drop_guard();
             while !self.is_over() {
-                let at = self.turn();
+                let at = self.turn(false);
                 let span = at.since(self.clock.mono()).min(Duration::from_secs(86_400));
                 tokio::select! {
                     () = notify.notified() => {}
@@ -94,21 +104,40 @@ impl Mover {
     }
 
     /// Does everything that is to be done now; answers when to turn again.
-    fn turn(&mut self) -> Mono {
-        let (mut news, mut actions) = (Vec::new(), Vec::new());
+    ///
+    /// While many attempts end, `patient` lets some come together before they wake the mover: each
+    /// wake-up costs more than an attempt.
+    fn turn(&mut self, patient: bool) -> Mono {
         let mut answers = VecDeque::new();
+        let mut ended = 0;
         loop {
-            self.inbox.take(&mut news);
+            self.inbox.take(&mut self.news);
             let now = self.clock.mono();
-            for input in news.drain(..).chain(answers.drain(..)) {
-                self.node.handle(now, input, &mut actions);
+            for input in self.news.drain(..).chain(answers.drain(..)) {
+                ended += usize::from(matches!(input, Input::Ended { .. }));
+                self.node.handle(now, input, &mut self.actions);
             }
-            self.node.turn(now, &mut actions);
-            if actions.is_empty() {
-                return self.node.wakes();
-            }
+            self.node.turn(now, &mut self.actions);
+            let mut actions = std::mem::take(&mut self.actions);
+            let is_idle = actions.is_empty();
             for action in actions.drain(..) {
                 answers.extend(self.act(action));
+            }
+            self.actions = actions; // keeps its room
+            if !is_idle {
+                continue;
+            }
+            let ends_at = match patient && ended >= DENSE {
+                true => (self.node.outstanding() / 4).clamp(1, TOGETHER_MAX),
+                false => 1,
+            };
+            if self.inbox.may_sleep(ends_at) {
+                let at = self.node.wakes();
+                return if ends_at > 1 {
+                    at.min(now + PATIENCE)
+                } else {
+                    at
+                };
             }
         }
     }

@@ -17,7 +17,6 @@
 //! and [`drain`](Pool::drain) hands back what was never begun. Every published job is then
 //! accounted for: it ended, or it is among those handed back.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -32,6 +31,7 @@ use tokio::time::Instant;
 
 use super::board::Board;
 use super::feed::{Feed, lock};
+use super::publisher::Publisher;
 use super::ring::{BadCapacity, RingProducer, ring};
 use super::wake::Wake;
 use super::work::Work;
@@ -114,10 +114,7 @@ impl<W: Work> Pool<W> {
 
     /// Makes another publisher. It costs a lock: keep it.
     pub(crate) fn publisher(&self) -> Publisher<W> {
-        Publisher {
-            producer: lock(&self.shared.seed).clone(),
-            shared: self.shared.clone(),
-        }
+        Publisher::new(lock(&self.shared.seed).clone(), self.shared.clone())
     }
 
     /// Lets up to `workers` jobs run at once from now on. With fewer than before, what runs goes on
@@ -220,124 +217,6 @@ impl<W: Work> fmt::Debug for Pool<W> {
     }
 }
 
-/// Publishes jobs to a pool. Cloning costs a lock: one clone for each task that publishes.
-pub(crate) struct Publisher<W: Work> {
-    producer: RingProducer<W::Job>,
-    shared: Arc<Shared<W>>,
-}
-
-/// The pool was closed; the job comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Closed<J>(pub(crate) J);
-
-impl<W: Work> Publisher<W> {
-    /// Publishes `job` if there is room and the pool is open.
-    ///
-    /// # Errors
-    ///
-    /// Returns the job when the ring is full or the pool [`is_closed`](Self::is_closed).
-    #[inline]
-    pub(crate) fn try_publish(&mut self, job: W::Job) -> Result<(), W::Job> {
-        if self.is_closed() {
-            return Err(job);
-        }
-        self.producer.try_publish(job)?;
-        self.shared.call();
-        Ok(())
-    }
-
-    /// Publishes `job`, waiting for room. Cancelling this drops the job.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Closed`] with the job if the pool is closed.
-    pub(crate) async fn publish(&mut self, job: W::Job) -> Result<(), Closed<W::Job>> {
-        let Err(job) = self.try_publish(job) else {
-            return Ok(());
-        };
-        let shared = self.shared.clone();
-        let mut job = Some(job);
-        let full = || match self.try_publish(job.take()?) {
-            Ok(()) => Some(Ok(())),
-            Err(back) if self.is_closed() => Some(Err(Closed(back))),
-            Err(back) => {
-                job = Some(back);
-                None
-            }
-        };
-        shared.feed.room().wait_until(full).await
-    }
-
-    /// Publishes as many of `jobs` as there is room for, from the front and in order, with one claim
-    /// and one call, and returns their number. What is left in `jobs` found no room, or the pool
-    /// [`is_closed`](Self::is_closed).
-    #[inline]
-    pub(crate) fn try_publish_many(&mut self, jobs: &mut VecDeque<W::Job>) -> usize {
-        self.try_publish_many_as(jobs, |job| job)
-    }
-
-    /// As [`try_publish_many`](Self::try_publish_many), of values that `wrap` makes jobs of. It must
-    /// only move: a panic in it would wedge the ring.
-    #[inline]
-    pub(crate) fn try_publish_many_as<U>(
-        &mut self,
-        jobs: &mut VecDeque<U>,
-        wrap: impl Fn(U) -> W::Job,
-    ) -> usize {
-        if jobs.is_empty() || self.is_closed() {
-            return 0;
-        }
-        let published = self.producer.try_publish_many(jobs, wrap);
-        if published > 0 {
-            self.shared.call();
-        }
-        published
-    }
-
-    /// Publishes all of `jobs` in order, waiting for room. Cancelling this leaves the unpublished
-    /// ones in `jobs`.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Closed`] if the pool is closed; the unpublished ones stay in `jobs`.
-    pub(crate) async fn publish_many(
-        &mut self,
-        jobs: &mut VecDeque<W::Job>,
-    ) -> Result<(), Closed<()>> {
-        self.try_publish_many(jobs);
-        if jobs.is_empty() {
-            return Ok(());
-        }
-        let shared = self.shared.clone();
-        let rest = || {
-            self.try_publish_many(jobs);
-            if jobs.is_empty() {
-                Some(Ok(()))
-            } else if self.is_closed() {
-                Some(Err(Closed(())))
-            } else {
-                None
-            }
-        };
-        shared.feed.room().wait_until(rest).await
-    }
-
-    /// Whether the pool takes nothing more.
-    #[inline]
-    pub(crate) fn is_closed(&self) -> bool {
-        self.shared.closed.load(Relaxed)
-    }
-}
-
-impl<W: Work> Clone for Publisher<W> {
-    fn clone(&self) -> Self {
-        Self {
-            producer: self.producer.clone(),
-            shared: self.shared.clone(),
-        }
-    }
-}
-
 /// What a pool's publishers and workers share.
 pub(super) struct Shared<W: Work> {
     pub(super) wake: CachePadded<Wake>,
@@ -360,6 +239,12 @@ pub(super) struct Shared<W: Work> {
 }
 
 impl<W: Work> Shared<W> {
+    /// Whether the pool takes nothing more.
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
     /// Says that there is work, after it was published or given back.
     #[inline]
     pub(super) fn call(self: &Arc<Self>) {

@@ -144,6 +144,8 @@ impl Flow {
             store,
             clock,
             lanes: in_order,
+            news: Vec::new(),
+            actions: Vec::new(),
             gates,
             inbox: Arc::clone(&inbox),
             runtime,

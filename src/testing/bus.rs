@@ -27,7 +27,7 @@ const STRIDE: Duration = Duration::from_millis(100);
 ///
 /// # Examples
 ///
-/// ```
+/// ```standalone_crate
 /// use std::time::Duration;
 /// use duly::prelude::*;
 /// use duly::handler::Annotation;
@@ -87,7 +87,9 @@ impl TestBus {
             .virtual_time(Arc::clone(&clock) as _)
             .start()
             .await?;
-        Ok(Self { bus, clock })
+        let bus = Self { bus, clock };
+        bus.settle().await; // it has looked at its buckets, and sleeps
+        Ok(bus)
     }
 
     /// The clock.

@@ -13,7 +13,7 @@
 //!
 //! # Examples
 //!
-//! ```
+//! ```standalone_crate
 //! use std::time::Duration;
 //! use duly::prelude::*;
 //! use duly::testing::TestBus;

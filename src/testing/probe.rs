@@ -24,7 +24,7 @@ type Does<T> = dyn Fn(Event<T>, &Context) -> BoxFuture<'static, Result<(), Failu
 ///
 /// # Examples
 ///
-/// ```
+/// ```standalone_crate
 /// use std::time::Duration;
 /// use duly::prelude::*;
 /// use duly::handler::Annotation;

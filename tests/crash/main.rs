@@ -7,6 +7,8 @@
 //!
 //! `DULY_CRASH_CASES` says how many cases, `DULY_CRASH_SEED` which; the seed of each is printed.
 
+#![allow(clippy::print_stdout)] // a seed that is not printed cannot be run again
+
 mod account;
 mod child;
 mod log;
@@ -36,6 +38,7 @@ fn child() {
 }
 
 #[test]
+#[allow(clippy::print_stdout)] // it tells which seed to run again
 fn killed_at_any_moment_nothing_is_lost_early_or_tried_too_often() {
     let cases = number("DULY_CRASH_CASES").unwrap_or(CASES);
     let first = number("DULY_CRASH_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));

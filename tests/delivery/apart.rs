@@ -46,7 +46,7 @@ async fn a_hung_queue_delays_no_other(world: World) {
 
 async fn a_failing_queue_delays_no_other(world: World) {
     let failing = Probe::answering(|event: &Event<u64>, _cx| {
-        assert!(event.payload % 2 == 0, "every other one panics");
+        assert!(event.payload.is_multiple_of(2), "every other one panics");
         Err(Failure::retry_after(ms(10), "again and again"))
     });
     let (bus, probe) = two_queues(&world, &failing).await;

@@ -36,7 +36,8 @@ async fn a_full_ring_stops_fetching_and_nothing_is_dropped(world: World) {
     for _ in 0..20 {
         bus.advance(ms(100)).await;
         let stats = bus.stats("orders").await.unwrap();
-        assert!(stats.leased <= 64, "{stats:?}");
+        // What has just ended gives its place back before it is settled.
+        assert!(stats.leased <= 64 + 4, "{stats:?}");
         assert!(
             stats.leased >= 60,
             "it should keep the ring full: {stats:?}"

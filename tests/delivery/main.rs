@@ -2,6 +2,8 @@
 //!
 //! `src/docs/delivery.md` says for each promise which file of this folder holds it.
 
+#![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
+
 #[macro_use]
 mod world;
 

@@ -76,7 +76,16 @@ async fn fills_its_disk() {
     }
     let ballast = ballast(&path);
 
-    // Full: an error, and nothing of it happened.
+    // Full: an error, and nothing of it happened, not even the part for which there was room.
+    let batch = || duly::core::op::StoreOp::Push((1_001..=1_100).map(big).collect());
+    let get = |n| store.apply(&key(), duly::core::op::StoreOp::Get { id: id(n) });
+    let refused = store.apply(&key(), batch()).await;
+    let refused = refused.expect_err("two megabytes and no room");
+    assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
+    for n in 1_001..=1_100 {
+        let answer = get(n).await.expect("a look");
+        assert_eq!(answer.reply, duly::core::op::Reply::Found(None));
+    }
     let mut stored = 100;
     let refused = loop {
         match push(stored + 1).await {
@@ -86,7 +95,6 @@ async fn fills_its_disk() {
     };
     assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
     assert!(refused.to_string().contains("full"), "{refused}");
-    let get = |n| store.apply(&key(), duly::core::op::StoreOp::Get { id: id(n) });
     let answer = get(stored + 1).await.expect("a look");
     assert_eq!(answer.reply, duly::core::op::Reply::Found(None));
 
@@ -135,4 +143,48 @@ async fn fills_its_disk() {
     let stats = answer.expect("stats").reply;
     assert!(matches!(stats, duly::core::op::Reply::Stats(stats) if stats.scheduled == 1));
     println!("passed");
+}
+
+#[test]
+fn when_too_much_waits_to_be_written_pushes_are_refused_and_the_rest_goes_on() {
+    let place = Place::new();
+    let store = place.open();
+    push_now(&store, 1);
+    drop(store);
+    let options = place.options().pending_max(0);
+    let store = EmbeddedStore::open_with(place.path(), options).expect("a store");
+    let refused = push(&store, event(2, When::Now, 1)).expect_err("there is no room");
+    assert_eq!(refused.kind(), ErrorKind::Full);
+    assert!(get(&store, 2).is_none());
+    let delivery = fetch(&store, 1).remove(0);
+    assert!(settle(&store, &delivery, Verdict::Ack).expect("a settle"));
+}
+
+/// A file that was large once is small again when its events are over.
+#[tokio::test]
+async fn space_is_given_back_when_nothing_else_is_to_do() {
+    let place = Place::new();
+    let options = EmbeddedOptions::new().reserve_bytes(4_096);
+    let store = EmbeddedStore::open_with(place.path(), options).expect("a store");
+    let batch = (1..=300).map(big).collect();
+    let push = duly::core::op::StoreOp::Push(batch);
+    store.apply(&key(), push).await.expect("a push");
+    let answer = store.apply(&key(), fetch_op(1)).await.expect("a fetch");
+    let duly::core::op::Reply::Fetched { deliveries, .. } = answer.reply else {
+        panic!("no fetch")
+    };
+    let settlements = deliveries.iter().map(|d| settlement(d, Verdict::Ack));
+    let settle = duly::core::op::StoreOp::Settle {
+        node: NODE,
+        settlements: settlements.collect(),
+    };
+    store.apply(&key(), settle).await.expect("a settle");
+    let len = || std::fs::metadata(place.path()).expect("the file").len();
+    assert!(len() > 6_000_000, "{}", len());
+    let mut waits = 0;
+    while len() > 1_000_000 {
+        waits += 1;
+        assert!(waits < 3_000, "the file still has {} bytes", len());
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
 }

@@ -140,9 +140,13 @@ pub(crate) fn fetch_op(request: u64) -> StoreOp {
 
 /// Moves what is due and leases all of it.
 pub(crate) fn fetch(store: &EmbeddedStore, request: u64) -> Vec<Delivery> {
-    ask(store, StoreOp::MoveDue { limit: 1_000 }).expect("a move");
-    match ask(store, fetch_op(request)).expect("a fetch") {
-        Reply::Fetched { deliveries, .. } => deliveries,
+    try_fetch(store, request).expect("a fetch")
+}
+
+pub(crate) fn try_fetch(store: &EmbeddedStore, request: u64) -> Result<Vec<Delivery>> {
+    ask(store, StoreOp::MoveDue { limit: 1_000 })?;
+    match ask(store, fetch_op(request))? {
+        Reply::Fetched { deliveries, .. } => Ok(deliveries),
         other => panic!("a fetch was answered with {other:?}"),
     }
 }

@@ -101,7 +101,8 @@ impl Checker {
                     ));
                 }
                 let attempts = self.asked.get(&(id, payload)).copied().unwrap_or(attempts);
-                self.lives.insert(id, Life::new(entry, due, payload, attempts));
+                self.lives
+                    .insert(id, Life::new(entry, due, payload, attempts));
                 return Ok(());
             }
             What::PushAsked { payload, attempts } => {

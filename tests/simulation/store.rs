@@ -123,7 +123,9 @@ impl SimStore {
     pub fn paced_us(&self, now_us: u64, bucket: usize, since_us: u64) -> u64 {
         let shown = &self.shown[bucket];
         let first = shown.partition_point(|(at_us, _)| *at_us < since_us);
-        let paced_us = shown.get(first).map_or(0, |(_, ahead_us)| now_us + ahead_us);
+        let paced_us = shown
+            .get(first)
+            .map_or(0, |(_, ahead_us)| now_us + ahead_us);
         paced_us.max(self.time_us(now_us, Some(bucket)))
     }
 
@@ -148,8 +150,14 @@ impl SimStore {
         let asked = op.clone();
         let answer = self.buckets[bucket].apply(clock_us, op, &mut self.notes);
         let answer = answer.map_err(|error| error.kind());
-        let (shown, ahead_us) = (&mut self.shown[bucket], self.buckets[bucket].now_us() - now_us);
-        while shown.pop_if(|(_, before_us)| *before_us <= ahead_us).is_some() {}
+        let (shown, ahead_us) = (
+            &mut self.shown[bucket],
+            self.buckets[bucket].now_us() - now_us,
+        );
+        while shown
+            .pop_if(|(_, before_us)| *before_us <= ahead_us)
+            .is_some()
+        {}
         shown.push((now_us, ahead_us));
         let mut happened = Vec::new();
         if let Ok(answer) = &answer {

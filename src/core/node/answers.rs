@@ -90,7 +90,7 @@ impl<B> Node<B> {
                     .looked(reckon(next_due), ready, moved == *limit, net);
             }
             (
-                CallKind::Fetch { request, limit },
+                CallKind::Fetch { request, full_at },
                 Reply::Fetched {
                     deliveries,
                     ready,
@@ -103,7 +103,7 @@ impl<B> Node<B> {
                 care.fetch_over(queue);
                 queue.ahead += deliveries.len();
                 care.last_fetch = call.sent;
-                let full = deliveries.len() >= (*limit).max(1);
+                let full = deliveries.len() >= (*full_at).max(1);
                 let net = now + options.sleep_max;
                 care.mover.looked(reckon(next_due), ready > 0, full, net);
                 if !deliveries.is_empty() {

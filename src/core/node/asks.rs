@@ -8,6 +8,7 @@ use crate::time::Mono;
 impl<B> Node<B> {
     /// What the store is to be asked about a bucket now.
     pub(super) fn asks(&mut self, now: Mono, bucket: usize) -> Vec<(CallKind, StoreOp)> {
+        let pace = self.pace(now);
         let Self {
             id,
             buckets,
@@ -25,7 +26,7 @@ impl<B> Node<B> {
                 StoreOp::Heartbeat { node: *id },
             ));
         }
-        if care.settles(now, options, self.stopping) <= now {
+        if care.settles(options, pace) <= now {
             let settlements = care.settler.send(now, options);
             asks.push((
                 CallKind::Settle,
@@ -92,7 +93,10 @@ impl<B> Node<B> {
         care.fetching = Some(fetch.clone());
         let kind = CallKind::Fetch {
             request: fetch.request,
-            limit: fetch.limit + fetch.ahead_limit,
+            full_at: match fetch.ahead_limit {
+                0 => fetch.limit,
+                ahead_limit => ahead_limit,
+            },
         };
         (kind, StoreOp::Fetch(fetch))
     }

@@ -9,6 +9,7 @@ use crate::core::bucket_care::BucketCare;
 use crate::core::op::RequestId;
 use crate::core::options::NodeOptions;
 use crate::core::queue_care::QueueCare;
+use crate::core::settle::Pace;
 use crate::core::step::{Action, CallId, Input};
 use crate::event::BucketKey;
 use crate::record::NodeId;
@@ -31,6 +32,8 @@ pub struct Node<B> {
     timer_of: Vec<Mono>,
     /// Buckets about which there is news.
     touched: BTreeSet<usize>,
+    /// When an event that was due found no room the last time.
+    starved: Mono,
     /// Queues that have room again.
     roomy: BTreeSet<usize>,
     stopping: bool,
@@ -65,10 +68,18 @@ struct Call {
 
 #[derive(Debug)]
 enum CallKind {
-    Move { limit: usize },
-    Fetch { request: RequestId, limit: usize },
+    Move {
+        limit: usize,
+    },
+    Fetch {
+        request: RequestId,
+        /// An answer of so many means that there may be more to read ahead.
+        full_at: usize,
+    },
     Settle,
-    Heartbeat { through: RequestId },
+    Heartbeat {
+        through: RequestId,
+    },
     Reap,
 }
 
@@ -87,6 +98,7 @@ impl<B> Node<B> {
             timers: BTreeSet::new(),
             timer_of: Vec::new(),
             touched: BTreeSet::new(),
+            starved: Mono::default(),
             roomy: BTreeSet::new(),
             stopping: false,
             stopped: false,
@@ -105,7 +117,8 @@ impl<B> Node<B> {
     /// Serves a bucket of a queue; answers its place.
     pub fn add_bucket(&mut self, queue: usize, key: BucketKey) -> usize {
         let bucket = self.buckets.len();
-        self.buckets.push(BucketCare::new(key, queue));
+        self.buckets
+            .push(BucketCare::new(key, queue, self.options.drift_ppm));
         self.queues[queue].buckets.push(bucket);
         self.timer_of.push(Mono::MAX);
         self.touched.insert(bucket);
@@ -122,6 +135,12 @@ impl<B> Node<B> {
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.id
+    }
+
+    /// How many events are published and have not ended, in all queues.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.queues.iter().map(|queue| queue.outstanding).sum()
     }
 
     /// What a queue accounts for now.
@@ -202,7 +221,12 @@ impl<B> Node<B> {
     }
 
     fn hand_back_held(&mut self, now: Mono, which: impl Fn(&BucketCare<B>) -> bool) {
-        for (at, care) in self.buckets.iter_mut().enumerate().filter(|(_, care)| which(care)) {
+        for (at, care) in self
+            .buckets
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, care)| which(care))
+        {
             self.queues[care.queue].ahead -= care.release_held(now, RequestId::MAX);
             self.touched.insert(at);
         }
@@ -238,6 +262,9 @@ impl<B> Node<B> {
                 jobs,
             });
         }
+        if care.is_overdue(now) {
+            self.starved = now;
+        }
 
         for (kind, op) in self.asks(now, bucket) {
             self.next_call += 1;
@@ -258,12 +285,23 @@ impl<B> Node<B> {
         self.set_timer(now, bucket);
     }
 
+    /// How soon finished attempts are settled: while events that are due wait for room in any
+    /// queue, the time is theirs.
+    fn pace(&self, now: Mono) -> Pace {
+        let starved = now.since(self.starved) < self.options.settle_linger * 2;
+        match (self.stopping, starved && self.starved > Mono::default()) {
+            (true, _) => Pace::AtOnce,
+            (false, true) => Pace::StartsFirst,
+            (false, false) => Pace::Steady,
+        }
+    }
+
     /// Sleeps until the first thing that this bucket wants and can have.
     fn set_timer(&mut self, now: Mono, bucket: usize) {
         let care = &self.buckets[bucket];
         let queue = &self.queues[care.queue];
         let mut at = care.leases.wakes();
-        at = at.min(care.settles(now, &self.options, self.stopping));
+        at = at.min(care.settles(&self.options, self.pace(now)));
         if queue.free() > 0 {
             at = at.min(care.next_held_due());
         }

@@ -25,7 +25,7 @@ const ENVELOPE_BYTES: usize = size_of::<Envelope>() + 64;
 #[derive(Debug)]
 pub(super) struct Cache {
     /// The row of the first slot; the row after the last slot is the next to be given.
-    first: u64,
+    first: i64,
     window: VecDeque<Slot>,
     bytes: usize,
     bytes_max: usize,
@@ -52,7 +52,7 @@ pub(super) enum Cached {
 }
 
 impl Cache {
-    pub(super) fn new(first: u64, bytes_max: usize) -> Self {
+    pub(super) fn new(first: i64, bytes_max: usize) -> Self {
         Self {
             first,
             window: VecDeque::new(),
@@ -64,7 +64,8 @@ impl Cache {
 
     /// Keeps an envelope that is on its way to the file, under the next row number.
     pub(super) fn add(&mut self, envelope: &Arc<Envelope>) -> Row {
-        let row = Row(self.first + self.window.len() as u64);
+        let window = i64::try_from(self.window.len()).unwrap_or(i64::MAX); // it fits in memory
+        let row = Row::new(self.first + window, envelope.id);
         self.bytes += SLOT_BYTES + weight(envelope);
         self.window.push_back(Slot {
             envelope: Some(Arc::clone(envelope)),
@@ -150,7 +151,7 @@ impl Cache {
 
     /// Where in the window a row is; `None` when the window has passed it.
     fn at(&self, row: Row) -> Option<usize> {
-        usize::try_from(row.0.checked_sub(self.first)?).ok()
+        usize::try_from(row.number.checked_sub(self.first)?).ok()
     }
 }
 

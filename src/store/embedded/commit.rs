@@ -4,9 +4,8 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::codec::wire;
 use crate::event::Payload;
-use crate::store::embedded::ledger::{Change, Changes};
-use crate::store::embedded::records;
-use crate::store::embedded::sums;
+use crate::store::embedded::ledger::{Change, Changes, Row};
+use crate::store::embedded::{records, schema, sums};
 use crate::time::Timestamp;
 
 /// Writes batches; the only holder of the connection that writes.
@@ -40,18 +39,23 @@ impl Committer {
         }
     }
 
-    /// Writes all of `batch` and returns when it is on disk, or nothing of it.
+    /// Writes all of `batch` and returns when it is on disk, or nothing of it. `may_miss`: rows of
+    /// pushes that were refused may be named in it.
     pub(super) fn write<'a>(
         &mut self,
         batch: impl Iterator<Item = &'a Changes> + Clone,
         now: Timestamp,
+        may_miss: bool,
     ) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;
         let mut counts = self.counts;
         let written = Transaction::new(&self.connection, &mut counts, self.records_max, now)
-            .and_then(|mut transaction| transaction.fill(batch))
+            .and_then(|mut transaction| {
+                transaction.may_miss = may_miss;
+                transaction.fill(batch)
+            })
             .and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]));
         match written {
             Ok(_) => {
@@ -97,14 +101,19 @@ impl Committer {
         if free < i64::from(pages) || free * 3 < pragma("page_count")? {
             return Ok(false);
         }
-        self.connection
-            .execute_batch(&format!("PRAGMA incremental_vacuum({pages})"))?;
+        let mut vacuum = self
+            .connection
+            .prepare_cached(&format!("PRAGMA incremental_vacuum({pages})"))?;
+        // It frees a page with each step.
+        let mut steps = vacuum.query([])?;
+        while steps.next()?.is_some() {}
         Ok(true)
     }
 
-    /// The last step: everything into the file, and the file closed.
+    /// The last step: everything into the file, the log removed, and the file closed.
     pub(super) fn close(self) -> rusqlite::Result<()> {
         self.checkpoint()?;
+        schema::checkpoint_on_close(&self.connection, true)?;
         self.connection.close().map_err(|(_, error)| error)
     }
 }
@@ -115,6 +124,8 @@ struct Transaction<'a> {
     counts: &'a mut Counts,
     records_max: i64,
     now: Timestamp,
+    /// Pushes were refused for want of room, and changes to their rows may still come.
+    may_miss: bool,
     add: CachedStatement<'a>,
     stand: CachedStatement<'a>,
     remove: CachedStatement<'a>,
@@ -133,12 +144,13 @@ impl<'a> Transaction<'a> {
             counts,
             records_max,
             now,
+            may_miss: false,
             add: connection
                 .prepare_cached("INSERT INTO events VALUES (?1, ?2, 0, NULL, ?3, ?4)")?,
             stand: connection.prepare_cached(
                 "UPDATE events SET due = ?2, tries = ?3, dead = ?4, sum = ?5 WHERE row = ?1",
             )?,
-            remove: connection.prepare_cached("DELETE FROM events WHERE row = ?1")?,
+            remove: connection.prepare_cached("DELETE FROM events WHERE row BETWEEN ?1 AND ?2")?,
             record: connection.prepare_cached(records::INSERT)?,
         })
     }
@@ -153,7 +165,7 @@ impl<'a> Transaction<'a> {
         for changes in batch.clone() {
             for change in &changes.list {
                 if let Change::Added { row, due, body } = change {
-                    self.add(row.number(), *due, &changes.bytes[body.clone()])?;
+                    self.add(*row, *due, &changes.bytes[body.clone()])?;
                 }
             }
         }
@@ -161,52 +173,66 @@ impl<'a> Transaction<'a> {
         for change in batch.flat_map(|changes| &changes.list) {
             match change {
                 Change::Added { .. } => {}
-                Change::Removed(row) => removed.push(row.number()),
+                Change::Removed(row) => removed.push(row.number),
                 Change::Recorded(record) => {
                     records::insert(&mut self.record, self.counts.next_record, record)?;
                     self.counts.next_record += 1;
                 }
                 Change::Stands { row, due, tries } => {
-                    self.stand(row.number(), ms(*due), (*tries).into(), None)?;
+                    self.stand(*row, ms(*due), (*tries).into(), None)?;
                 }
                 Change::Dead { row, at, tries } => {
-                    if let Some(due) = self.due(row.number())? {
-                        self.stand(row.number(), due, (*tries).into(), Some(ms(*at)))?;
+                    if let Some(due) = self.due(*row)? {
+                        self.stand(*row, due, (*tries).into(), Some(ms(*at)))?;
                     }
                 }
-                Change::Updated { row, payload } => self.update(row.number(), payload)?,
-                Change::Damaged { row, why } => self.set_aside(row.number(), why)?,
+                Change::Updated { row, payload } => self.update(*row, payload)?,
+                Change::Damaged { row, why } => self.set_aside(row.number, why)?,
                 Change::Lost { why } => self.note_loss(why)?,
             }
         }
         removed.sort_unstable();
-        for row in removed {
-            self.remove(row)?;
+        // What is handled in order of arrival goes in runs, with one statement each.
+        for run in removed.chunk_by(|row, next| row + 1 == *next) {
+            self.remove(run)?;
         }
         self.trim_records(self.counts.next_record - first)?;
         self.count()
     }
 
-    fn add(&mut self, row: i64, due: Timestamp, body: &[u8]) -> rusqlite::Result<()> {
+    fn add(&mut self, row: Row, due: Timestamp, body: &[u8]) -> rusqlite::Result<()> {
         let due = ms(due);
         let sum = sums::of_event(row, due, 0, None);
-        self.add.execute(params![row, due, sum, body])?;
+        self.add.execute(params![row.number, due, sum, body])?;
         self.counts.events += 1;
-        self.counts.rows ^= sums::of_row(row);
+        self.counts.rows ^= sums::of_row(row.number);
         Ok(())
     }
 
-    fn stand(&mut self, row: i64, due: i64, tries: i64, dead: Option<i64>) -> rusqlite::Result<()> {
+    fn stand(&mut self, row: Row, due: i64, tries: i64, dead: Option<i64>) -> rusqlite::Result<()> {
         let sum = sums::of_event(row, due, tries, dead);
-        self.stand.execute(params![row, due, tries, dead, sum])?;
+        self.stand
+            .execute(params![row.number, due, tries, dead, sum])?;
         Ok(())
     }
 
-    /// A row of a push that was refused for want of room is not there; that is not counted.
-    fn remove(&mut self, row: i64) -> rusqlite::Result<()> {
-        if self.remove.execute([row])? == 1 {
-            self.counts.events -= 1;
-            self.counts.rows ^= sums::of_row(row);
+    /// Removes rows without a gap. Some are not there when their push was refused for want of room.
+    fn remove(&mut self, run: &[i64]) -> rusqlite::Result<()> {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else {
+            return Ok(());
+        };
+        let there: Vec<i64> = if self.may_miss {
+            self.connection
+                .prepare_cached("SELECT row FROM events WHERE row BETWEEN ?1 AND ?2")?
+                .query_map([first, last], |row| row.get(0))?
+                .collect::<rusqlite::Result<_>>()?
+        } else {
+            Vec::new()
+        };
+        let removed = self.remove.execute([first, last])?;
+        self.counts.events -= i64::try_from(removed).unwrap_or(i64::MAX);
+        for row in if self.may_miss { &there } else { run } {
+            self.counts.rows ^= sums::of_row(*row);
         }
         Ok(())
     }
@@ -214,11 +240,11 @@ impl<'a> Transaction<'a> {
     /// The due time as it is stored, when its checksum holds.
     ///
     /// A row whose checksum does not hold keeps it: what is damaged is never made to look whole.
-    fn due(&self, row: i64) -> rusqlite::Result<Option<i64>> {
+    fn due(&self, row: Row) -> rusqlite::Result<Option<i64>> {
         let found = self
             .connection
             .prepare_cached("SELECT due, tries, dead, sum FROM events WHERE row = ?1")?
-            .query_row([row], |found| {
+            .query_row([row.number], |found| {
                 let due = found.get(0)?;
                 let sum = sums::of_event(row, due, found.get(1)?, found.get(2)?);
                 Ok((due, sum == found.get::<_, i64>(3)?))
@@ -227,20 +253,22 @@ impl<'a> Transaction<'a> {
         Ok(found.filter(|(_, whole)| *whole).map(|(due, _)| due))
     }
 
-    fn update(&self, row: i64, payload: &Payload) -> rusqlite::Result<()> {
+    fn update(&self, row: Row, payload: &Payload) -> rusqlite::Result<()> {
         let body: Option<Vec<u8>> = self
             .connection
             .prepare_cached("SELECT body FROM events WHERE row = ?1")?
-            .query_row([row], |found| found.get(0))
+            .query_row([row.number], |found| found.get(0))
             .optional()?;
         // A damaged body is left as it is; whoever reads it sets it aside.
-        if let Some(Ok(mut envelope)) = body.map(|body| wire::decode(&body)) {
+        if let Some(Ok(mut envelope)) = body.map(|body| wire::decode(&body))
+            && row.is_of(envelope.id)
+        {
             envelope.payload = payload.clone();
             let mut body = Vec::new();
             wire::encode(&envelope, &mut body);
             self.connection
                 .prepare_cached("UPDATE events SET body = ?2 WHERE row = ?1")?
-                .execute(params![row, body])?;
+                .execute(params![row.number, body])?;
         }
         Ok(())
     }

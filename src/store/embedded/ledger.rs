@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::codec::wire;
 use crate::core::op::Ledger;
 use crate::event::{Envelope, EventId, Payload};
@@ -10,14 +12,27 @@ use crate::record::Record;
 use crate::store::embedded::cache::Cache;
 use crate::time::Timestamp;
 
-/// The number of a row: what the reference store keeps of an envelope that lies in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Row(pub(super) u64);
+/// Where an envelope lies in the file, and whose it is: what the reference store keeps of it.
+///
+/// The number alone would not do: a damaged tree may answer with another row than was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Row {
+    /// Counts up from one, in order of arrival, so the sign is never reached.
+    pub(super) number: i64,
+    /// Half a hash of the event's id.
+    pub(super) tag: i64,
+}
 
 impl Row {
-    /// As SQLite has it. Rows count up from one, so the sign is never reached.
-    pub(super) fn number(self) -> i64 {
-        self.0.cast_signed()
+    /// The row with this number, of the event `id`.
+    pub(super) fn new(number: i64, id: EventId) -> Self {
+        let tag = xxh3_64(&id.to_bytes()).cast_signed();
+        Self { number, tag }
+    }
+
+    /// Whether the row is that of the event `id`.
+    pub(super) fn is_of(self, id: EventId) -> bool {
+        self == Self::new(self.number, id)
     }
 }
 

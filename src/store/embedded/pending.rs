@@ -13,6 +13,12 @@ use crate::event::{BucketKey, EventId};
 use crate::store::embedded::gate::{Fate, Gate, Lane};
 use crate::store::embedded::ledger::Changes;
 
+/// How long the writer waits for callers that it has just answered to come back: else the first of
+/// them would have a sync to itself, and all the others wait for it. Well below the time of a sync.
+const LINGER: Duration = Duration::from_micros(100);
+/// It does not wait when so much is there: then the sync is not what takes the time.
+const LINGER_BYTES: usize = 64 << 10;
+
 /// The changes of one operation.
 #[derive(Debug)]
 pub(super) struct Chunk {
@@ -66,8 +72,18 @@ struct State {
     /// The gate and the weight of the batch that is being written.
     writing: Option<(Arc<Gate>, usize)>,
     closed: bool,
-    /// The writer waits for work.
-    asleep: bool,
+    /// How many changes the writer sleeps for, when it does.
+    wakes_at: Option<usize>,
+    /// How many may come back together, after the last batch answered its callers.
+    siblings: usize,
+}
+
+impl State {
+    /// Whether there is a batch that is worth a sync, when `wanted` operations may come.
+    fn is_worth(&self, wanted: usize) -> bool {
+        let worth = |batch: &Batch| batch.chunks.len() >= wanted || batch.weight >= LINGER_BYTES;
+        self.batches.front().is_some_and(worth)
+    }
 }
 
 impl Pending {
@@ -104,7 +120,8 @@ impl Pending {
         batch.chunks.push(chunk);
         let gate = Arc::clone(&batch.gate);
         self.weight.fetch_add(weight, Ordering::Relaxed);
-        if std::mem::take(&mut state.asleep) {
+        if state.wakes_at.is_some_and(|wanted| state.is_worth(wanted)) {
+            state.wakes_at = None;
             self.work.notify_one();
         }
         Some(gate)
@@ -123,32 +140,46 @@ impl Pending {
     /// Takes the next batch; waits for one at most so long, for ever when `None`.
     pub(super) fn take(&self, wait: Option<Duration>) -> Taken {
         let mut state = self.lock();
+        let mut lingers = state.siblings > 1 && wait != Some(Duration::ZERO);
         loop {
-            if let Some(batch) = state.batches.pop_front() {
+            lingers &= !state.closed;
+            let wanted = if lingers { state.siblings } else { 1 };
+            if state.is_worth(wanted)
+                && let Some(batch) = state.batches.pop_front()
+            {
+                state.siblings = batch.chunks.len() * 3 / 4;
                 state.writing = Some((Arc::clone(&batch.gate), batch.weight));
                 return Taken::Batch(batch);
             }
             if state.closed {
                 return Taken::Closed;
             }
-            state.asleep = true;
-            let Some(wait) = wait else {
-                state = self
-                    .work
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let (woken, timeout) = self
-                .work
-                .wait_timeout(state, wait)
-                .unwrap_or_else(PoisonError::into_inner);
+            state.wakes_at = Some(wanted);
+            let wait = if lingers { Some(LINGER) } else { wait };
+            let (woken, timed_out) = self.sleep(state, wait);
             state = woken;
-            if timeout.timed_out() && state.batches.is_empty() && !state.closed {
-                state.asleep = false;
-                return Taken::Nothing;
+            if timed_out {
+                state.wakes_at = None;
+                if !lingers && state.batches.is_empty() && !state.closed {
+                    return Taken::Nothing;
+                }
+                lingers = false;
             }
         }
+    }
+
+    fn sleep<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        wait: Option<Duration>,
+    ) -> (MutexGuard<'a, State>, bool) {
+        let Some(wait) = wait else {
+            let woken = self.work.wait(state);
+            return (woken.unwrap_or_else(PoisonError::into_inner), false);
+        };
+        let woken = self.work.wait_timeout(state, wait);
+        let (state, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
+        (state, timeout.timed_out())
     }
 
     /// The batch that was taken is written.

@@ -52,7 +52,7 @@ impl Reader {
         let read = || -> rusqlite::Result<Option<Result<Envelope>>> {
             self.connection
                 .prepare_cached("SELECT body FROM events WHERE row = ?1")?
-                .query_row([row.number()], |found| {
+                .query_row([row.number], |found| {
                     Ok(match found.get_ref(0)?.as_blob() {
                         Ok(body) => wire::decode(body),
                         Err(error) => Err(Error::corrupt("it is no envelope").because(error)),
@@ -61,7 +61,13 @@ impl Reader {
                 .optional()
         };
         let missing = || Err(Error::corrupt("its row is gone from the file"));
-        Ok(read().map_err(sqlite::at_read)?.unwrap_or_else(missing))
+        let found = read().map_err(sqlite::at_read)?.unwrap_or_else(missing);
+        Ok(found.and_then(|envelope| {
+            if row.is_of(envelope.id) {
+                return Ok(envelope);
+            }
+            Err(Error::corrupt("its row holds another event"))
+        }))
     }
 
     /// A page of history.

@@ -5,16 +5,19 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Mutex;
 
 use rusqlite::{Connection, Row as Found};
 
 use crate::codec::wire::View;
+use crate::core::op::{Reply, StoreOp};
 use crate::core::reference::{Finished, Restored};
 use crate::error::{Error, Result};
-use crate::event::{BucketKey, QueueName, State};
+use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::record::{Cause, Outcome, Record, Stages};
+use crate::store::embedded::cache::Cache;
 use crate::store::embedded::commit::{Committer, Counts};
-use crate::store::embedded::ledger::{Change, Changes, Row};
+use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
 use crate::store::embedded::starts::Start;
 use crate::store::embedded::{records, schema, sqlite, sums};
 use crate::store::shards::{News, Shards};
@@ -28,7 +31,7 @@ pub(super) struct Recovered {
     pub(super) shards: Shards<Row>,
     pub(super) committer: Committer,
     /// The number of the next row.
-    pub(super) next_row: u64,
+    pub(super) next_row: i64,
 }
 
 /// How much history is kept, on disk and in memory.
@@ -76,7 +79,7 @@ pub(super) fn recover(
     let mut committer = Committer::new(connection, counts, bounds.records);
     if !changes.is_empty() {
         committer
-            .write(std::iter::once(&changes), now)
+            .write(std::iter::once(&changes), now, false)
             .map_err(|error| sqlite::at_open(path, error))?;
     }
     Ok(Recovered {
@@ -94,7 +97,7 @@ struct Scan<'a> {
     last: Option<BucketKey>,
     /// What the recovery itself has to write.
     changes: Changes,
-    next_row: u64,
+    next_row: i64,
     counts: Counts,
 }
 
@@ -114,11 +117,10 @@ impl Scan<'_> {
             let number: i64 = found.get(0)?;
             self.counts.events += 1;
             self.counts.rows ^= sums::of_row(number);
-            let row = Row(number.cast_unsigned());
-            self.next_row = self.next_row.max(row.0.saturating_add(1));
-            if let Err(error) = self.read_event(row, found) {
-                tracing::error!(row = row.0, %error, "a damaged event was set aside");
+            if let Err(error) = self.read_event(number, found) {
+                tracing::error!(row = number, %error, "a damaged event was set aside");
                 let why = error.to_string();
+                let row = Row { number, tag: 0 };
                 self.changes.list.push(Change::Damaged { row, why });
                 self.changes.list.push(Change::Removed(row));
             }
@@ -126,16 +128,17 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn read_event(&mut self, row: Row, found: &Found<'_>) -> Result<()> {
+    fn read_event(&mut self, number: i64, found: &Found<'_>) -> Result<()> {
         let no_event = |error| Error::corrupt("its row is no event").because(error);
-        let Columns { due, tries, dead } = columns(found)
-            .map_err(no_event)?
-            .ok_or_else(|| Error::corrupt("the checksum of its row does not hold"))?;
         let body = found.get_ref(5).map_err(no_event)?;
         let body = body
             .as_blob()
             .map_err(|error| Error::corrupt("it is no envelope").because(error))?;
         let view = View::read(body)?;
+        let row = Row::new(number, view.id);
+        let Columns { due, tries, dead } = columns(row, found)
+            .map_err(no_event)?
+            .ok_or_else(|| Error::corrupt("the checksum of its row does not hold"))?;
         let key = self.key(&view)?;
         let mut restored = Restored {
             id: view.id,
@@ -150,17 +153,38 @@ impl Scan<'_> {
             late: view.late,
             dead_at: dead,
         };
+        if number < self.next_row && self.is_known(&key, view.id)? {
+            // The same row by two ways through a damaged tree; once is right.
+            return Ok(());
+        }
+        self.next_row = self.next_row.max(number.saturating_add(1));
         let start = Start {
             id: view.id,
             attempt: tries.saturating_add(1),
             due,
         };
         if dead.is_none() && self.starts.contains(&start) {
-            self.count_attempt(&key, &mut restored);
+            // Its outcome may have been decided and never written, and the next attempt begun.
+            let attempts = self.starts.iter().filter(|start| start.id == view.id);
+            let last = attempts.map(|start| start.attempt).max();
+            while restored.dead_at.is_none() && Some(restored.tries) < last {
+                self.count_attempt(&key, &mut restored);
+            }
         }
         self.shards
             .change(&key, News::Known, |bucket| bucket.restore(restored));
         Ok(())
+    }
+
+    /// Whether the event was restored already.
+    fn is_known(&self, key: &BucketKey, id: EventId) -> Result<bool> {
+        let nothing = Mutex::new(Cache::new(1, 0));
+        let mut scribe = Scribe::new(&nothing);
+        let look = StoreOp::Get { id };
+        self.shards.change(key, News::Known, |bucket| {
+            let answer = bucket.apply(0, look, &mut scribe)?;
+            Ok(matches!(answer.reply, Reply::Found(Some(_))))
+        })
     }
 
     /// Its handler had started and nobody knows how it ended: it may have killed the process.
@@ -280,13 +304,13 @@ impl Scan<'_> {
             haunted: false,
         };
         self.shards.change(&key, News::Known, |bucket| {
-            bucket.restore_finished(finished)
+            bucket.restore_finished(finished);
         });
     }
 }
 
-fn columns(found: &Found<'_>) -> rusqlite::Result<Option<Columns>> {
-    let (row, due, tries): (i64, i64, i64) = (found.get(0)?, found.get(1)?, found.get(2)?);
+fn columns(row: Row, found: &Found<'_>) -> rusqlite::Result<Option<Columns>> {
+    let (due, tries): (i64, i64) = (found.get(1)?, found.get(2)?);
     let dead: Option<i64> = found.get(3)?;
     let whole = sums::of_event(row, due, tries, dead) == found.get::<_, i64>(4)?;
     Ok(whole.then(|| Columns {

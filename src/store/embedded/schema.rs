@@ -4,7 +4,7 @@
 //!
 //! | table | a row is | columns |
 //! |---|---|---|
-//! | `events` | an event that is not over, in order of arrival | `row`; `due` in ms; `tries` that have ended and count; `dead`, since when in ms, or null; `sum` over these; `body`, the envelope (`codec::wire`) |
+//! | `events` | an event that is not over, in order of arrival | `row`; `due` in ms; `tries` that have ended and count; `dead`, since when in ms, or null; `sum` over these, the row and the id; `body`, the envelope (`codec::wire`) |
 //! | `records` | a line of history, in order | `number` and the fields of [`Record`](crate::record::Record); `sum` over all of them |
 //! | `damaged` | what was set aside because its checksum did not hold | `found` in ms, `why`, and what there was |
 //! | `tally` | the one row that says how many events there are | `events`, `rows` (all row numbers in one), `sum` over both |
@@ -16,6 +16,7 @@
 
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use crate::error::{Error, Result};
@@ -76,6 +77,15 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
+/// Whether SQLite copies the log into the file by itself when `connection` is closed.
+///
+/// Only at a clean end: a store that stopped itself in doubt writes nothing any more.
+pub(super) fn checkpoint_on_close(connection: &Connection, does: bool) -> rusqlite::Result<()> {
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !does)
+        .map(drop)
+}
+
 /// Opens the file once more, for reading beside the writer.
 pub(super) fn open_reader(path: &Path) -> Result<Connection> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -91,6 +101,7 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection> {
     let connection =
         Connection::open_with_flags(path, flags).map_err(|error| sqlite::at_open(path, error))?;
     connection.set_prepared_statement_cache_capacity(32);
+    checkpoint_on_close(&connection, false).map_err(|error| sqlite::at_open(path, error))?;
     Ok(connection)
 }
 

@@ -6,11 +6,13 @@
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::record::Record;
+use crate::store::embedded::ledger::Row;
 
-/// Over the columns of an event that change from attempt to attempt, and its row number.
-pub(super) fn of_event(row: i64, due: i64, tries: i64, dead: Option<i64>) -> i64 {
+/// Over the columns of an event that change from attempt to attempt, its row and its id.
+pub(super) fn of_event(row: Row, due: i64, tries: i64, dead: Option<i64>) -> i64 {
     let mut sum = Sum::default();
-    sum.number(row).number(due).number(tries);
+    sum.number(row.number).number(row.tag);
+    sum.number(due).number(tries);
     sum.number(i64::from(dead.is_some()))
         .number(dead.unwrap_or(0));
     sum.digest()

@@ -40,6 +40,8 @@ pub(super) struct Writer {
     log_pages_max: i64,
     /// There may be something to tidy.
     untidy: bool,
+    /// Space was given back in the log, not yet in the file.
+    vacuumed: bool,
 }
 
 impl Writer {
@@ -53,6 +55,7 @@ impl Writer {
             inline,
             log_pages_max: i64::try_from(pages).unwrap_or(i64::MAX).max(LOG_PAGES_FULL),
             untidy: true,
+            vacuumed: false,
         }
     }
 
@@ -165,8 +168,11 @@ impl Writer {
 
     fn commit(&mut self, chunks: &[Chunk]) -> rusqlite::Result<()> {
         let now = self.shared.now();
-        self.committer
-            .write(chunks.iter().map(|chunk| &chunk.changes), now)
+        self.committer.write(
+            chunks.iter().map(|chunk| &chunk.changes),
+            now,
+            self.shared.space.is_full(),
+        )
     }
 
     fn done(&self, gate: &Gate, chunks: &[Chunk]) {
@@ -194,7 +200,14 @@ impl Writer {
         }
         self.checkpoint_from(LOG_PAGES_IDLE.min(self.log_pages_max));
         match self.committer.vacuum(VACUUM_PAGES) {
-            Ok(more) => self.untidy = more,
+            Ok(true) => self.vacuumed = true,
+            Ok(false) => {
+                self.untidy = false;
+                if std::mem::take(&mut self.vacuumed) {
+                    // The file becomes shorter only when it hears of it.
+                    self.checkpoint_from(1);
+                }
+            }
             Err(error) if sqlite::is_full(&error) => self.untidy = false,
             Err(error) => self.stop("giving space back failed", error),
         }

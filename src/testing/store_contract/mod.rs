@@ -59,7 +59,7 @@ pub fn play<F: Future<Output = ()>>(promise: F) {
 #[macro_export]
 macro_rules! store_contract_tests {
     ($harness:expr) => {
-        $crate::store_contract_tests! { @topics $harness;
+        $crate::testing::store_contract::store_contract_tests! { @topics $harness;
             push {
                 an_event_without_delay_is_ready_at_once
                 an_event_with_a_delay_is_scheduled
@@ -224,3 +224,6 @@ macro_rules! store_contract_tests {
         })*
     };
 }
+
+#[doc(inline)]
+pub use store_contract_tests; // an exported macro lies at the front door; this is its room

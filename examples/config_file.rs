@@ -1,0 +1,77 @@
+//! How are a queue's settings changed without compiling again, and who has the last word?
+
+#![allow(clippy::print_stdout, reason = "an example talks")]
+
+use std::time::Duration;
+
+use duly::config::{Format, Settings};
+use duly::prelude::*;
+
+/// As `duly.toml` in the working directory would say it, which a bus reads by itself.
+const FILE: &str = r#"
+    [store]
+    url = "memory:"
+
+    [queues.order-close]
+    workers = 4
+    attempts = 2
+    backoff = "fixed(50ms)"
+"#;
+
+/// The annotation is what the programmer thought right.
+#[delay_event(
+    queue = "order-close",
+    workers = 1,
+    attempts = 16,
+    backoff = "exp(1s..10m)"
+)]
+async fn close(_event: Event<u64>) -> Result<(), Failure> {
+    Err(Failure::retry("the warehouse is closed today"))
+}
+
+#[tokio::main]
+async fn main() -> duly::Result<()> {
+    // A file is stronger than the annotation, the environment is stronger than a file ...
+    let settings = Settings::from_text(FILE, Format::Toml)?
+        .with_environment([("DULY__QUEUES__ORDER_CLOSE__WORKERS", "8")])?;
+    let bus = Bus::builder().settings(settings.clone()).start().await?;
+    let load = &bus.load()[0];
+    println!(
+        "{} has {} workers, as the environment says",
+        load.queue, load.workers
+    );
+    assert_eq!(load.workers, 8);
+
+    let queue = bus.queue::<close>();
+    queue.push_now(7).await?;
+    while queue.dead_letters(None, 1).await?.items.is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let tries = queue.dead_letters(None, 1).await?.items[0].tries;
+    println!("an event was tried {tries} times, as the file says");
+    assert_eq!(tries, 2);
+    bus.shutdown(Duration::from_secs(1)).await?;
+
+    // ... and the builder has the last word.
+    let choices = QueueChoices {
+        workers: Some(2),
+        ..QueueChoices::default()
+    };
+    let builder = Bus::builder()
+        .settings(settings)
+        .queue("order-close", choices);
+    let bus = builder.start().await?;
+    println!(
+        "now it has {} workers, as the builder says",
+        bus.load()[0].workers
+    );
+    assert_eq!(bus.load()[0].workers, 2);
+    bus.shutdown(Duration::from_secs(1)).await?;
+
+    // Nothing that is misspelt is passed over.
+    let misspelt = FILE.replace("attempts", "atempts");
+    let error = Settings::from_text(&misspelt, Format::Toml).expect_err("it is misspelt");
+    println!("a slip of the pen: {error}");
+    assert!(error.to_string().contains("atempts"));
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! What a publisher is told, and how it waits for room.
+
+use std::collections::VecDeque;
+use std::future::ready;
+use std::pin::pin;
+
+use tokio::runtime::Handle;
+use tokio::task::yield_now;
+
+use super::{Books, all_finished, is_pending, pool, within};
+use crate::flow::board::Board;
+use crate::flow::pool::{Pool, PoolOptions};
+use crate::flow::publisher::Closed;
+use crate::flow::ring::BadCapacity;
+
+#[tokio::test]
+async fn a_capacity_that_a_ring_cannot_have_is_refused() {
+    let runtime = Handle::current();
+    let options = PoolOptions::new(1, runtime.clone(), Board::new(runtime));
+    let work = Books::new(|_| ready(()));
+    let error = Pool::new(
+        work,
+        PoolOptions {
+            capacity: 100,
+            ..options
+        },
+    )
+    .err();
+    assert_eq!(error, Some(BadCapacity(100)));
+}
+
+#[tokio::test]
+async fn a_full_pool_gives_the_job_back_and_waits_for_room_when_asked_to() {
+    let pool = pool(Books::new(|_| ready(())), 0);
+    let mut publisher = pool.publisher();
+    for job in 0..64 {
+        publisher.try_publish(job).unwrap();
+    }
+    assert_eq!(publisher.try_publish(64), Err(64));
+    assert_eq!(pool.queued(), 64);
+
+    let mut publishing = pin!(publisher.publish(64));
+    assert!(is_pending(publishing.as_mut()).await);
+    pool.set_workers(1);
+    within("publishing", publishing).await.unwrap();
+    within("idling", pool.idle()).await;
+    assert_eq!(pool.work().ends(), all_finished(0..=64));
+}
+
+#[tokio::test]
+async fn waiting_for_room_can_be_cancelled() {
+    let pool = pool(Books::new(|_| ready(())), 0);
+    let mut publisher = pool.publisher();
+    let mut jobs: VecDeque<_> = (0..100).collect();
+    {
+        let mut publishing = pin!(publisher.publish_many(&mut jobs));
+        assert!(is_pending(publishing.as_mut()).await);
+    }
+    assert!(jobs.into_iter().eq(64..100), "what was not published stays");
+    pool.set_workers(2);
+    within("idling", pool.idle()).await;
+    assert_eq!(pool.work().ends(), all_finished(0..64));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_pool_works_off_what_it_has_and_takes_nothing_more() {
+    let pool = pool(Books::new(|_| yield_now()), 0);
+    let mut publisher = pool.publisher();
+    let mut jobs: VecDeque<_> = (0..64).collect();
+    publisher.try_publish_many(&mut jobs);
+
+    let mut waiting = pool.publisher();
+    let waiting = tokio::spawn(async move { waiting.publish(100).await });
+    yield_now().await;
+    pool.close();
+    assert_eq!(
+        within("publishing", waiting).await.unwrap(),
+        Err(Closed(100))
+    );
+    assert_eq!(publisher.try_publish(101), Err(101));
+    jobs.push_back(102);
+    assert_eq!(publisher.publish_many(&mut jobs).await, Err(Closed(())));
+    assert_eq!(jobs, [102]);
+
+    pool.set_workers(2);
+    within("idling", pool.idle()).await;
+    assert_eq!(pool.work().ends(), all_finished(0..64));
+    assert!(pool.drain().is_empty());
+}

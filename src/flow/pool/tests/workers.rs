@@ -1,0 +1,82 @@
+//! How many jobs run at once.
+
+use std::collections::VecDeque;
+use std::future::ready;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use tokio::sync::Semaphore;
+use tokio::task::yield_now;
+
+use super::{Books, all_finished, pool, within};
+use crate::flow::feed::lock;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_number_of_workers_follows_while_they_run() {
+    let gate = Arc::new(Semaphore::new(0));
+    let handler = {
+        let gate = gate.clone();
+        move |_| {
+            let gate = gate.clone();
+            async move { gate.acquire().await.expect("the gate stays open").forget() }
+        }
+    };
+    let pool = pool(Books::new(handler), 0);
+    let mut jobs: VecDeque<_> = (0..40).collect();
+    within("publishing", pool.publisher().publish_many(&mut jobs))
+        .await
+        .unwrap();
+    for _ in 0..10 {
+        yield_now().await;
+    }
+    assert_eq!(
+        (pool.active(), pool.queued()),
+        (0, 40),
+        "a paused pool begins nothing"
+    );
+
+    let books = pool.work();
+    for workers in [3, 5] {
+        pool.set_workers(workers);
+        books.until_begun(workers).await;
+        assert_eq!(books.running.load(SeqCst), workers);
+    }
+    pool.set_workers(1);
+    gate.add_permits(5);
+    books
+        .until("the new number is kept", |books| {
+            lock(&books.ended).len() == 5 && lock(&books.begun).len() == 6
+        })
+        .await;
+    books.most_running.store(0, SeqCst);
+    gate.add_permits(35);
+    within("idling", pool.idle()).await;
+    assert_eq!(books.most_running.load(SeqCst), 1);
+    assert_eq!(books.ends(), all_finished(0..40));
+}
+
+#[tokio::test]
+async fn a_paused_pool_does_not_even_begin_what_its_workers_have_taken() {
+    type Act = Box<dyn Fn() + Send + Sync>;
+    let pause = Arc::new(std::sync::OnceLock::<Act>::new());
+    let handler = {
+        let pause = pause.clone();
+        move |job: u64| {
+            if job == 20 {
+                pause.get().expect("set before anything is published")();
+            }
+            ready(())
+        }
+    };
+    let pool = Arc::new(pool(Books::new(handler), 1));
+    let weak = Arc::downgrade(&pool);
+    let act = move || weak.upgrade().expect("the pool is there").set_workers(0);
+    assert!(pause.set(Box::new(act)).is_ok());
+
+    let mut jobs: VecDeque<_> = (0..64).collect();
+    pool.publisher().try_publish_many(&mut jobs);
+    pool.work().until_begun(21).await;
+    within("stopping", pool.stopped()).await;
+    assert!(pool.work().begun().into_iter().eq(0..=20));
+    assert!(pool.drain().into_iter().eq(21..64));
+}
