@@ -1,6 +1,7 @@
 //! The choices for a bus.
 
 use std::collections::{BTreeMap, btree_map};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -242,6 +243,7 @@ impl BusBuilder {
             defaults: Arc::new(defaults),
             payload_bytes_max,
             stopping: tokio::sync::Mutex::default(),
+            is_closed: AtomicBool::new(false),
         });
         self.states.insert(Bus::from_inside(Arc::clone(&inner)));
         let flow = Flow::start(Setup {
