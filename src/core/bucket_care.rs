@@ -11,7 +11,7 @@ use crate::core::options::NodeOptions;
 use crate::core::queue_care::QueueCare;
 use crate::core::reaper::Reaper;
 use crate::core::settle::{Pace, Settler};
-use crate::core::step::Job;
+use crate::core::step::{Action, Job};
 use crate::event::BucketKey;
 use crate::time::{Mono, Timestamp};
 
@@ -188,6 +188,24 @@ impl<B> BucketCare<B> {
     /// Whether something that is held has been due and found no room.
     pub(crate) fn is_overdue(&self, now: Mono) -> bool {
         self.next_held_due() <= now
+    }
+
+    /// Something that was sent then was answered, and the leases stand: handlers may start for a
+    /// while, but not on leases that had not been renewed in time.
+    pub(crate) fn renew(
+        &mut self,
+        bucket: usize,
+        (now, sent): (Mono, Mono),
+        queue: &mut QueueCare,
+        options: &NodeOptions,
+        out: &mut Vec<Action<B>>,
+    ) {
+        if let Some(through) = self.leases.lapsed(now) {
+            queue.ahead -= self.release_held(now, through);
+            out.push(Action::Lost { bucket, through });
+        }
+        let until = self.leases.renew(sent, options);
+        out.push(Action::Fresh { bucket, until });
     }
 
     /// Hands back what is held and was fetched by `through` or before; answers how many that were.

@@ -15,6 +15,8 @@ pub(crate) struct Leases {
     held: usize,
     /// The last fetch that was answered.
     answered: RequestId,
+    /// Until when handlers may start.
+    fresh_until: Mono,
     /// When the next heartbeat is due; meaningful while something is held.
     next: Mono,
     in_flight: bool,
@@ -22,8 +24,19 @@ pub(crate) struct Leases {
 
 impl Leases {
     /// A fetch or heartbeat that was sent then was answered: until when handlers may start.
-    pub(crate) fn fresh_until(sent: Mono, options: &NodeOptions) -> Mono {
-        sent + options.silence - options.margin
+    pub(crate) fn renew(&mut self, sent: Mono, options: &NodeOptions) -> Mono {
+        self.fresh_until = self
+            .fresh_until
+            .max(sent + options.silence - options.margin);
+        self.fresh_until
+    }
+
+    /// Up to which fetch leases have not been fresh all the time, if so.
+    ///
+    /// They may have been given to others since. A later answer does not bring them back, even if
+    /// it speaks well of what was fetched meanwhile.
+    pub(crate) fn lapsed(&self, now: Mono) -> Option<RequestId> {
+        (self.held > 0 && now >= self.fresh_until).then_some(self.answered)
     }
 
     /// A fetch that was sent then gave so many.

@@ -10,7 +10,7 @@ use duly::time::{Timestamp, When};
 use duly::{ErrorKind, QueueName};
 
 use crate::bugs::Bug;
-use crate::history::What;
+use crate::history::{Told, What};
 use crate::network::Caller;
 use crate::store::{Body, value_of};
 use crate::world::{Happening, World};
@@ -128,10 +128,13 @@ impl World {
             let late = Duration::from_micros(self.rng.within(1_000..2_000_000));
             envelope.late = self.rng.pick(&[Late::Expire(late), Late::Bury(late)]);
         }
+        if self.rng.chance(100) {
+            envelope.unique = Some(self.rng.pick(&["one", "two"]).to_owned());
+        }
         NewEvent {
             envelope: Arc::new(envelope),
             when: self.some_when(at_us),
-            on_taken: Unique::Keep,
+            on_taken: self.rng.pick(&[Unique::Keep, Unique::Replace]),
         }
     }
 
@@ -215,7 +218,7 @@ impl World {
                 return self.break_off(Some(id), text);
             }
             (StoreOp::Push(events), Ok(Reply::Pushed(pushed))) => Some(What::PushAnswered {
-                verdict: pushed[0].verdict.into(),
+                verdict: Told::of(pushed[0].verdict, id),
                 payload: value_of(&events[0].envelope.payload),
             }),
             (_, Ok(Reply::Cancelled(truth))) => Some(What::CancelAnswered(truth.into())),

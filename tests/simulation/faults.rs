@@ -75,13 +75,7 @@ impl World {
         }
         for _ in 0..self.plan.cuts {
             let (node, at) = (self.some_node(), self.rng.within(0..heal_us));
-            let cut = self.rng.pick(&[
-                Cut::All,
-                Cut::Requests,
-                Cut::Answers,
-                Cut::Heartbeats,
-                Cut::AllButHeartbeats,
-            ]);
+            let cut = self.rng.pick(self.plan.cut_kinds);
             let for_us = self.rng.within(50_000..5_000_000);
             self.after(at, Happening::Breaks(Fault::Cut { node, cut }));
             let mended = Fault::Cut {

@@ -63,6 +63,8 @@ pub enum What {
     },
     /// The store applied a cancel, with this answer.
     CancelApplied(Truth),
+    /// The store took an event back in favour of a new one with its unique key.
+    Replaced,
     /// The store changed an event's due time.
     Rescheduled { truth: Truth, due: Timestamp },
     /// The store changed an event's payload.
@@ -119,6 +121,8 @@ pub enum What {
 pub enum Told {
     Accepted,
     Duplicate,
+    /// Another event with its unique key was there.
+    Taken,
     Conflict,
     TooOld,
 }
@@ -132,10 +136,12 @@ pub enum Truth {
     NotFound,
 }
 
-impl From<PushVerdict> for Told {
-    fn from(verdict: PushVerdict) -> Self {
+impl Told {
+    /// What became of the push of `id`.
+    pub fn of(verdict: PushVerdict, id: EventId) -> Self {
         match verdict {
             PushVerdict::Accepted | PushVerdict::Replaced(_) => Self::Accepted,
+            PushVerdict::Duplicate(other) if other != id => Self::Taken,
             PushVerdict::Duplicate(_) => Self::Duplicate,
             PushVerdict::Conflict => Self::Conflict,
             PushVerdict::TooOld => Self::TooOld,

@@ -7,15 +7,18 @@
 #![allow(clippy::print_stderr)] // a story is told to whoever runs the tests
 #![allow(unreachable_pub)] // a test has no outside
 
+mod attempt;
 mod bugs;
 mod checker;
 mod clients;
+mod executor;
 mod faults;
 mod history;
 mod life;
 mod network;
 mod node;
 mod plan;
+mod planted;
 mod pool;
 mod rng;
 mod store;

@@ -1,19 +1,17 @@
 //! A node: the real machines of core, and a driver that does what they say.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use duly::core::node::Node;
-use duly::core::op::{Failing, Settlement, Verdict};
-use duly::core::step::{Action, Input, Job};
-use duly::record::{Cause, NodeId};
+use duly::core::step::{Action, Input};
+use duly::record::NodeId;
 use duly::time::Mono;
 
 use crate::bugs::Bug;
-use crate::history::{Token, What};
+use crate::history::What;
 use crate::network::Caller;
-use crate::pool::{self, Gate, Pool, Running};
-use crate::store::{Body, ending_of};
+use crate::pool::{Gate, Pool};
+use crate::store::Body;
 use crate::world::{Happening, World};
 
 /// A process that may die, pause and come back.
@@ -32,7 +30,7 @@ pub struct SimNode {
     base_ns: u64,
     drift_ppm: i64,
     turn_at_us: u64,
-    handlers: u64,
+    pub handlers: u64,
 }
 
 impl SimNode {
@@ -260,166 +258,6 @@ impl World {
                 }
                 self.note(None, What::Stopped(id));
                 self.node_stopped(at);
-            }
-        }
-    }
-
-    fn publish(
-        &mut self,
-        at: usize,
-        queue: usize,
-        jobs: Vec<Job<Body>>,
-        inputs: &mut VecDeque<Input<Body>>,
-    ) {
-        let jobs = self.overflow(jobs, at, queue);
-        let pool = &mut self.nodes[at].pools[queue];
-        pool.ring.extend(jobs);
-        if pool.len() > pool.credits {
-            self.break_off(
-                None,
-                "I12: more was published than there are credits".into(),
-            );
-        }
-        self.pump(at, queue, inputs);
-    }
-
-    /// Free workers take what the gate lets through; the rest is handed back.
-    pub fn pump(&mut self, at: usize, queue: usize, inputs: &mut VecDeque<Input<Body>>) {
-        while let Some(job) = self.nodes[at].pools[queue].next() {
-            let node = &self.nodes[at];
-            let is_open = node.gates[job.bucket].lets_through(node.mono(self.now_us), &job);
-            if (is_open || self.bug == Some(Bug::GateIgnored)) && !node.is_stopping {
-                self.start_handler(at, queue, job);
-            } else {
-                inputs.push_back(self.hand_back(&job));
-            }
-        }
-    }
-
-    /// A delivery whose handler never starts.
-    pub fn hand_back(&mut self, job: &Job<Body>) -> Input<Body> {
-        Input::Ended {
-            bucket: job.bucket,
-            settlement: job.release(),
-        }
-    }
-
-    fn start_handler(&mut self, at: usize, queue: usize, job: Job<Body>) {
-        let token = Token {
-            node: self.nodes[at].id().unwrap_or_default(),
-            request: job.delivery.request,
-        };
-        let what = What::Started {
-            token,
-            due: job.delivery.due,
-            payload: crate::store::value_of(&job.delivery.body.payload),
-        };
-        let known_us = self.checker.known_at_us(job.delivery.id);
-        let paced_us = self.store.paced_us(self.now_us, job.bucket, known_us);
-        self.note_at(paced_us, Some(job.delivery.id), what);
-        let (takes, verdict) = pool::handle(&mut self.rng, &self.plan.handler, self.is_healed);
-        let node = &mut self.nodes[at];
-        node.handlers += 1;
-        let (number, life) = (node.handlers, node.life);
-        let settlement = Settlement {
-            id: job.delivery.id,
-            request: job.delivery.request,
-            verdict,
-            started_us: self.store.time_us(self.now_us, Some(job.bucket)),
-            fetched_us: job.fetched_us,
-        };
-        let running = Running {
-            number,
-            job,
-            settlement,
-        };
-        node.pools[queue].running.push(running);
-        let ends = Happening::HandlerEnds {
-            node: at,
-            life,
-            queue,
-            number,
-        };
-        self.after(takes, ends);
-    }
-
-    fn handler_ends(&mut self, at: usize, queue: usize, number: u64) {
-        let Some(running) = self.nodes[at].pools[queue].take_running(number) else {
-            return; // it was interrupted
-        };
-        let failed = matches!(running.settlement.verdict, Verdict::Retry(..));
-        if failed && self.bug == Some(Bug::FailureSwallowed) {
-            return;
-        }
-        let mut inputs = VecDeque::new();
-        // A worker takes its next event before the machines hear of the end of the last one.
-        self.pump(at, queue, &mut inputs);
-        inputs.push_front(self.ended(at, running));
-        while let Some(input) = inputs.pop_front() {
-            self.drive(at, Some(input));
-        }
-    }
-
-    /// Writes down how a handler ended, and what is to be settled.
-    fn ended(&mut self, at: usize, running: Running) -> Input<Body> {
-        let Running {
-            job, settlement, ..
-        } = running;
-        let what = What::Ended {
-            token: Token {
-                node: self.nodes[at].id().unwrap_or_default(),
-                request: settlement.request,
-            },
-            ending: ending_of(&settlement.verdict),
-            delay_us: pool::delay_of(&settlement.verdict),
-        };
-        self.note(Some(settlement.id), what);
-        Input::Ended {
-            bucket: job.bucket,
-            settlement,
-        }
-    }
-
-    /// A node is told to stop: it hands back its ring, and running handlers get a moment.
-    pub fn stop_node(&mut self, at: usize) {
-        let node = &mut self.nodes[at];
-        let Some(id) = node.id().filter(|_| !node.is_stopping) else {
-            return;
-        };
-        node.is_stopping = true;
-        let life = node.life;
-        self.note(None, What::Stopping(id));
-        self.drive(at, Some(Input::Stop));
-        for queue in 0..self.plan.queues {
-            while let Some(job) = self.nodes[at]
-                .pools
-                .get_mut(queue)
-                .and_then(|pool| pool.ring.pop_front())
-            {
-                if self.bug != Some(Bug::StopForgetsRing) {
-                    let input = self.hand_back(&job);
-                    self.drive(at, Some(input));
-                }
-            }
-        }
-        let grace = self.rng.pick(&[0, 50_000, 1_000_000]);
-        self.after(grace, Happening::GraceOver { node: at, life });
-    }
-
-    fn interrupt(&mut self, at: usize) {
-        let failing = Failing {
-            cause: Cause::Interrupted,
-            error: None,
-        };
-        for queue in 0..self.plan.queues {
-            while let Some(mut running) = self.nodes[at]
-                .pools
-                .get_mut(queue)
-                .and_then(|pool| pool.running.pop())
-            {
-                running.settlement.verdict = Verdict::Retry(Duration::ZERO, failing.clone());
-                let input = self.ended(at, running);
-                self.drive(at, Some(input));
             }
         }
     }

@@ -4,7 +4,16 @@ use std::time::Duration;
 
 use duly::core::options::NodeOptions;
 
+use crate::network::Cut;
 use crate::rng::Rng;
+
+const CUTS: [Cut; 5] = [
+    Cut::All,
+    Cut::Requests,
+    Cut::Answers,
+    Cut::Heartbeats,
+    Cut::AllButHeartbeats,
+];
 
 /// What may go wrong in a seed, and so what must not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +51,8 @@ pub struct Plan {
     pub wakes_lost: u64,
     pub crashes: u64,
     pub cuts: u64,
+    /// What a cut may cut.
+    pub cut_kinds: &'static [Cut],
     pub pauses: u64,
     pub outages: u64,
     pub clock_steps: u64,
@@ -114,6 +125,7 @@ impl Plan {
             wakes_lost: 0,
             crashes: 0,
             cuts: 0,
+            cut_kinds: &CUTS,
             pauses: 0,
             outages: 0,
             clock_steps: 0,
@@ -164,8 +176,23 @@ impl Plan {
                     self.stays_paused = Some(self.nodes - 1);
                 }
                 self.patience_us = rng.pick(&[150_000, 500_000, 2_000_000]);
+                if rng.chance(100) {
+                    self.only_stale(rng);
+                }
             }
         }
+    }
+
+    /// Nothing but old messages that come late and heartbeats that do not come, with rings that are
+    /// long and slow: what was believed lost meets what was believed answered.
+    fn only_stale(&mut self, rng: &mut Rng) {
+        (self.lose, self.crashes, self.stops, self.outages) = (0, 0, 0, 0);
+        (self.duplicate, self.slow, self.slow_us) = (200, 80, 5_000_000);
+        (self.cuts, self.cut_kinds) = (8, &[Cut::Heartbeats]);
+        self.patience_us = 150_000;
+        self.nodes = self.nodes.max(2);
+        (self.capacity, self.workers, self.roomy) = (rng.within(3..7) as usize, 1, false);
+        (self.handler.long, self.handler.hang) = (300, 0);
     }
 
     /// So long after the last fault nothing of it is left: no slow message, no rest after a failure

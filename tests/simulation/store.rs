@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use duly::ErrorKind;
-use duly::core::op::{Answer, Ledger, Reply, StoreOp, Verdict};
+use duly::core::op::{Answer, Changed, Ledger, PushVerdict, Reply, StoreOp, Verdict};
 use duly::core::reference::Bucket;
 use duly::event::{BucketKey, Envelope, EventId, Payload};
 use duly::record::Record;
@@ -199,6 +199,13 @@ fn tell(op: &StoreOp, reply: &Reply<Body>, happened: &mut Vec<(EventId, What)>) 
                 happened.push((settlement.id, what));
             }
         }
+        (StoreOp::Push(_), Reply::Pushed(pushed)) => {
+            for pushed in pushed {
+                if let PushVerdict::Replaced(id) = pushed.verdict {
+                    happened.push((id, What::Replaced));
+                }
+            }
+        }
         (StoreOp::Cancel { id }, Reply::Cancelled(cancelled)) => {
             happened.push((*id, What::CancelApplied((*cancelled).into())));
         }
@@ -216,10 +223,9 @@ fn tell(op: &StoreOp, reply: &Reply<Body>, happened: &mut Vec<(EventId, What)>) 
     }
 }
 
-fn due_of(changed: duly::core::op::Changed) -> Timestamp {
+fn due_of(changed: Changed) -> Timestamp {
     match changed {
-        duly::core::op::Changed::Changed(due)
-        | duly::core::op::Changed::ChangedAfterAttempt(due) => due,
+        Changed::Changed(due) | Changed::ChangedAfterAttempt(due) => due,
         _ => Timestamp::EPOCH,
     }
 }

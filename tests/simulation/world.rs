@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use duly::EventId;
 use duly::event::{BucketId, BucketKey, QueueName};
 
-use crate::bugs::{Bug, Planted};
+use crate::bugs::Bug;
 use crate::checker::{Checker, Expect};
 use crate::clients::Clients;
 use crate::faults::Fault;
@@ -14,6 +14,7 @@ use crate::history::{Entry, History, What};
 use crate::network::{Caller, Network, Request};
 use crate::node::SimNode;
 use crate::plan::{Class, Plan};
+use crate::planted::Planted;
 use crate::rng::Rng;
 use crate::store::{Body, SimStore};
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::core::lease::Leases;
 use crate::core::node::{Call, CallKind, Node};
 use crate::core::op::{Answer, Reply, RequestId};
 use crate::core::step::Action;
@@ -108,10 +107,9 @@ impl<B> Node<B> {
                 let net = now + options.sleep_max;
                 care.mover.looked(reckon(next_due), ready > 0, full, net);
                 if !deliveries.is_empty() {
+                    care.renew(bucket, (now, call.sent), queue, options, out);
                     care.leases
                         .fetched(*request, deliveries.len(), call.sent, options);
-                    let until = Leases::fresh_until(call.sent, options);
-                    out.push(Action::Fresh { bucket, until });
                 }
                 care.hold(bucket, now_us, deliveries);
                 if self.stopping || queue.is_paused() {
@@ -129,8 +127,7 @@ impl<B> Node<B> {
             (CallKind::Heartbeat { through }, Reply::Kept(kept)) => {
                 care.leases.beaten(now, true, options);
                 if kept {
-                    let until = Leases::fresh_until(call.sent, options);
-                    out.push(Action::Fresh { bucket, until });
+                    care.renew(bucket, (now, call.sent), queue, options, out);
                 } else {
                     // What was fetched before this heartbeat was sent is another node's now.
                     queue.ahead -= care.release_held(now, *through);
