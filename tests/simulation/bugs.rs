@@ -23,6 +23,8 @@ pub enum Bug {
     GateIgnored,
     /// A node's trust in its lease counts from the answer and has no margin.
     FreshFromReceipt,
+    /// A node takes its clock to be as fast as the store's.
+    NoDriftAllowance,
     /// Ids are taken from the delay set in one step and published in another.
     SplitMove,
     /// A node is called silent as soon as it is seen.
@@ -54,7 +56,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::DueByNodeClock,
         Self::SettleWithoutToken,
         Self::FetchNotRepeated,
@@ -63,6 +65,7 @@ impl Bug {
         Self::RingDrops,
         Self::GateIgnored,
         Self::FreshFromReceipt,
+        Self::NoDriftAllowance,
         Self::SplitMove,
         Self::OneLookReaper,
         Self::CancelOfLeasedIsDone,

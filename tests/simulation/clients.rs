@@ -90,7 +90,11 @@ impl World {
     fn plan_life(&mut self, bucket: usize, id: EventId, value: u64, at_us: u64) {
         let push = self.new_push(bucket, id, value, at_us);
         self.plan_op(at_us, bucket, id, StoreOp::Push(vec![push.clone()]));
-        let later = |world: &mut Self| at_us + world.rng.within(0..2_500_000);
+        // Some come when leases have been lost.
+        let later = |world: &mut Self| {
+            let most_us = world.rng.pick(&[1_000_000, 7_000_000]);
+            at_us + world.rng.within(0..most_us)
+        };
         if self.rng.chance(120) {
             let at_us = later(self);
             self.plan_op(at_us, bucket, id, StoreOp::Push(vec![push.clone()]));

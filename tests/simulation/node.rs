@@ -91,7 +91,7 @@ impl World {
         } else {
             i64::try_from(self.rng.within(0..self.plan.drift_ppm * 2)).unwrap_or(0) - drift
         };
-        let mut core = Node::new(id, self.plan.options.clone());
+        let mut core = Node::new(id, self.planted_options());
         for _ in 0..self.plan.queues {
             core.add_queue(self.plan.capacity);
         }

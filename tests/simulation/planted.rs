@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use duly::ErrorKind;
 use duly::core::op::{Answer, Cancelled, NewEvent, Reply, StoreOp, Verdict};
+use duly::core::options::NodeOptions;
 use duly::core::step::Job;
 use duly::event::{Envelope, State};
 use duly::time::{Mono, When};
@@ -199,6 +200,15 @@ impl World {
             _ => {}
         }
         jobs
+    }
+
+    /// What a node is set to.
+    pub fn planted_options(&self) -> NodeOptions {
+        let mut options = self.plan.options.clone();
+        if self.bug == Some(Bug::NoDriftAllowance) {
+            options.drift_ppm = 0;
+        }
+        options
     }
 
     /// Until when a node trusts its leases.
