@@ -25,7 +25,8 @@ const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
 /// Collects the choices for a bus; nothing starts before [`start`](Self::start).
 ///
-/// Settings come, weakest first, from the annotation, a file (`duly.toml`), the environment
+/// Settings come, weakest first, from what a file says of all queues (`queue_defaults` in
+/// `duly.toml`), the annotation, what the file says of one queue, the environment
 /// (`DULY__STORE__URL`), and this builder.
 #[derive(Debug, Default)]
 #[must_use = "a builder does nothing until `start` is called"]
