@@ -37,7 +37,7 @@ impl Bus {
     pub async fn stats(&self, queue: &str) -> Result<QueueStats> {
         let mut sum = Stats::default();
         for bucket in self.inner.buckets_of(&QueueName::new(queue)?).await? {
-            match self.inner.store.apply(&bucket, StoreOp::Stats).await? {
+            match self.inner.apply(&bucket, StoreOp::Stats).await? {
                 Answer {
                     reply: Reply::Stats(stats),
                     ..
@@ -119,7 +119,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 after,
                 limit: limit - items.len(),
             };
-            match self.inner.store.apply(&bucket, peek).await? {
+            match self.inner.apply(&bucket, peek).await? {
                 Answer {
                     reply: Reply::Peeked(peeked),
                     ..
@@ -164,7 +164,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             .flat_map(|ids| ids.chunks(BATCH_MAX))
             .map(|ids| {
                 let bucket = BucketKey::new(self.name.clone(), ids[0].bucket()); // never empty
-                self.inner.store.apply(&bucket, op(ids.to_vec()))
+                self.inner.apply(&bucket, op(ids.to_vec()))
             });
         let mut sum = 0;
         for Answer { reply, .. } in try_join_all(batches).await? {

@@ -1,6 +1,7 @@
 //! The choices for a bus.
 
 use std::collections::{BTreeMap, btree_map};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
 /// Collects the choices for a bus; nothing starts before [`start`](Self::start).
 ///
-/// Settings come, weakest first, from the annotation, a file (`duly.toml`), the environment
+/// Settings come, weakest first, from what a file says of all queues (`queue_defaults` in
+/// `duly.toml`), the annotation, what the file says of one queue, the environment
 /// (`DULY__STORE__URL`), and this builder.
 #[derive(Debug, Default)]
 #[must_use = "a builder does nothing until `start` is called"]
@@ -242,6 +244,7 @@ impl BusBuilder {
             defaults: Arc::new(defaults),
             payload_bytes_max,
             stopping: tokio::sync::Mutex::default(),
+            is_closed: AtomicBool::new(false),
         });
         self.states.insert(Bus::from_inside(Arc::clone(&inner)));
         let flow = Flow::start(Setup {

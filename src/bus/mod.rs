@@ -10,6 +10,7 @@ mod records;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -21,11 +22,12 @@ pub use queue::Queue;
 pub use records::Records;
 use serde::Serialize;
 
+use crate::core::op::{Answer, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::QueueName;
+use crate::event::{BucketKey, QueueName};
 use crate::flow::{Flow, QueueOptions, Replies};
 use crate::handler::{Annotated, Context};
-use crate::store::{Durability, Store};
+use crate::store::{Durability, Store, StoreFuture};
 use crate::time::Clock;
 
 /// A running event bus.
@@ -76,6 +78,8 @@ pub(crate) struct Inner {
     payload_bytes_max: usize,
     /// Held while the bus stops, so that nobody closes the store before everything is settled.
     stopping: tokio::sync::Mutex<()>,
+    /// Nothing is asked of the store any more.
+    is_closed: AtomicBool,
 }
 
 /// Ends the flow when the last one who holds the bus lets go of it.
@@ -104,6 +108,15 @@ impl fmt::Debug for Bus {
 impl Inner {
     fn flow(&self) -> RwLockReadGuard<'_, Option<Flow>> {
         self.flow.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the store, for as long as the bus is open.
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+        if self.is_closed.load(Ordering::Acquire) {
+            let error = Error::closed("the bus was shut down; start another one");
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.store.apply(bucket, op)
     }
 
     fn options(&self, queue: &QueueName) -> Arc<QueueOptions> {
@@ -179,6 +192,7 @@ impl Bus {
             Some(flow) => flow.stop(grace).await,
             None => true,
         };
+        self.inner.is_closed.store(true, Ordering::Release);
         self.inner.store.close().await?;
         if !settled {
             return Err(Error::new(

@@ -313,11 +313,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ) -> Result<Vec<Result<Receipt>>> {
         let ids: Vec<_> = events.iter().map(|event| event.envelope.id).collect();
         let bucket = BucketKey::new(self.name.clone(), bucket);
-        let answer = self
-            .inner
-            .store
-            .apply(&bucket, StoreOp::Push(events))
-            .await?;
+        let answer = self.inner.apply(&bucket, StoreOp::Push(events)).await?;
         let durability = self.inner.store.durability();
         match answer {
             Answer {

@@ -188,7 +188,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 
     async fn apply(&self, id: EventId, op: StoreOp) -> Result<Reply> {
         let bucket = BucketKey::new(self.name.clone(), id.bucket());
-        let Answer { reply, .. } = self.inner.store.apply(&bucket, op).await?;
+        let Answer { reply, .. } = self.inner.apply(&bucket, op).await?;
         Ok(reply)
     }
 }

@@ -90,6 +90,7 @@ impl<J> Feed<J> {
 
     /// Whether there is no job and `nobody_works`, at one and the same moment: while this looks, no
     /// worker takes a job or gives one back.
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn is_idle(
         &self,
         seed: &Mutex<RingProducer<J>>,

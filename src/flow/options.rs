@@ -52,8 +52,8 @@ impl Default for QueueOptions {
 
 /// Some choices for a queue; what is `None` is left to a weaker source.
 ///
-/// The sources are, weakest first: the default, the annotation, the settings file, the
-/// environment, the builder.
+/// The sources are, weakest first: the default, `queue_defaults` of the settings file, the
+/// annotation, the queue's section of the file, the environment, the builder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueChoices {
     /// See [`QueueOptions::buckets`].

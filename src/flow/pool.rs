@@ -142,6 +142,7 @@ impl<W: Work> Pool<W> {
     }
 
     /// Whether no job is queued and no worker is active.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn is_idle(&self) -> bool {
         let shared = &self.shared;
         shared
@@ -150,6 +151,7 @@ impl<W: Work> Pool<W> {
     }
 
     /// Waits until no job is queued and no worker is active.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) async fn idle(&self) {
         self.when_a_worker_leaves(|| self.is_idle()).await;
     }

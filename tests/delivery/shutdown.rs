@@ -21,6 +21,7 @@ over_every_store! {
     a_second_stop_waits_for_nothing_and_breaks_nothing,
     a_bus_that_is_dropped_stops_at_once_and_loses_nothing,
     a_stopped_bus_publishes_nothing,
+    a_stopped_bus_takes_and_changes_nothing,
 }
 
 async fn a_stop_waits_for_what_runs_and_for_nothing_else(world: World) {
@@ -265,4 +266,18 @@ async fn a_caller_that_waits_is_told_that_the_bus_has_stopped() {
     bus.shutdown(secs(1)).await.unwrap();
     bus.settle().await;
     assert_eq!(*told.lock().unwrap(), Some(ErrorKind::Closed));
+}
+
+async fn a_stopped_bus_takes_and_changes_nothing(world: World) {
+    let probe = Probe::<u64>::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let waiting = queue.push(7, secs(60)).await.unwrap();
+    bus.shutdown(secs(1)).await.unwrap();
+
+    assert_eq!(
+        queue.push_now(8).await.unwrap_err().kind(),
+        ErrorKind::Closed
+    );
+    let cancelled = queue.cancel(waiting.id()).await;
+    assert_eq!(cancelled.unwrap_err().kind(), ErrorKind::Closed);
 }

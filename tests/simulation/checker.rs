@@ -109,7 +109,6 @@ impl Checker {
                 self.asked.entry((id, payload)).or_insert(attempts);
                 return Ok(());
             }
-            What::Unknown => return Ok(()),
             What::PushAnswered { verdict, payload } => {
                 return self.push_answered(id, verdict, payload);
             }
@@ -119,7 +118,8 @@ impl Checker {
                     false => Ok(()),
                 };
             }
-            What::Rescheduled {
+            What::Unknown
+            | What::Rescheduled {
                 truth: Truth::NotFound,
                 ..
             }

@@ -89,7 +89,8 @@ impl World {
     /// All that will be asked about one event.
     fn plan_life(&mut self, bucket: usize, id: EventId, value: u64, at_us: u64) {
         let push = self.new_push(bucket, id, value, at_us);
-        self.plan_op(at_us, bucket, id, StoreOp::Push(vec![push.clone()]));
+        let again = push.clone();
+        self.plan_op(at_us, bucket, id, StoreOp::Push(vec![push]));
         // Some come when leases have been lost.
         let later = |world: &mut Self| {
             let most_us = world.rng.pick(&[1_000_000, 7_000_000]);
@@ -97,7 +98,7 @@ impl World {
         };
         if self.rng.chance(120) {
             let at_us = later(self);
-            self.plan_op(at_us, bucket, id, StoreOp::Push(vec![push.clone()]));
+            self.plan_op(at_us, bucket, id, StoreOp::Push(vec![again]));
         }
         if self.rng.chance(40) {
             let at_us = later(self);

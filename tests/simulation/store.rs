@@ -51,6 +51,9 @@ struct WallClock {
 #[derive(Debug, Default)]
 pub struct Notes(pub Vec<(EventId, What)>);
 
+/// An answer, and what happened to which event beside.
+pub type Applied = (Result<Answer<Body>, ErrorKind>, Vec<(EventId, What)>);
+
 impl Ledger for Notes {
     type Body = Body;
 
@@ -140,12 +143,7 @@ impl SimStore {
     }
 
     /// Applies an operation; answers what happened to which event beside.
-    pub fn apply(
-        &mut self,
-        now_us: u64,
-        bucket: usize,
-        op: StoreOp,
-    ) -> (Result<Answer<Body>, ErrorKind>, Vec<(EventId, What)>) {
+    pub fn apply(&mut self, now_us: u64, bucket: usize, op: StoreOp) -> Applied {
         let clock_us = self.clock_us(now_us);
         let asked = op.clone();
         let answer = self.buckets[bucket].apply(clock_us, op, &mut self.notes);

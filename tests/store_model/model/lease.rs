@@ -21,7 +21,8 @@ impl Model {
         if node.reaping || fetch.request <= node.refused {
             return Err(ErrorKind::LeaseLost);
         }
-        if fetch.request > node.last {
+        let is_new = fetch.request > node.last;
+        if is_new {
             node.last = fetch.request;
             self.lease(fetch);
         }
@@ -32,6 +33,7 @@ impl Model {
             .filter(|e| e.lease.as_ref().is_some_and(of))
             .collect();
         held.sort_by_key(|event| event.lease.as_ref().map(|lease| lease.place));
+        let is_heard = !is_new && !held.is_empty() && self.holds(fetch.node);
         let deliveries = held.iter().map(|event| Delivery {
             id: event.envelope.id,
             body: Arc::clone(&event.envelope),
@@ -40,15 +42,18 @@ impl Model {
             request: fetch.request,
             moved_us: event.moved_us,
         });
+        let deliveries = deliveries.collect();
+        if is_heard {
+            self.node(fetch.node).beat += 1;
+        }
         Ok(Reply::Fetched {
-            deliveries: deliveries.collect(),
+            deliveries,
             ready: self.ids(|event| event.state == State::Ready).len(),
             next_due: self.next_due(),
         })
     }
 
     fn lease(&mut self, fetch: &Fetch) {
-        let was_holder = self.holds(fetch.node);
         let mut place = 0;
         let mut ready: Vec<_> = self
             .events
@@ -75,7 +80,7 @@ impl Model {
                 }
             }
         }
-        if !was_holder && self.holds(fetch.node) {
+        if place > 0 && fetch.hold.is_none() {
             self.node(fetch.node).beat += 1;
         }
     }
