@@ -44,7 +44,7 @@ fn seeds() -> impl Iterator<Item = u64> {
     let lines = FAILED_ONCE.lines().filter(move |_| !is_named);
     let failed = lines.filter_map(|line| line.split_whitespace().next()?.parse().ok());
     let from = setting("DULY_SIM_FROM", 0);
-    failed.chain(from..from + setting("DULY_SIM_SEEDS", 1_500))
+    failed.chain(from..from + setting("DULY_SIM_SEEDS", 1_000))
 }
 
 /// What happened to the event whose promise was broken, and how to see it again.
