@@ -1,6 +1,6 @@
 //! How small is a whole program?
 
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, reason = "an example talks")]
 
 use std::time::Duration;
 

@@ -34,6 +34,12 @@ pub(crate) enum Task<T> {
 /// Runs the attempts of one queue.
 pub(crate) struct Executor<A> {
     pub(crate) handler: A,
+    pub(crate) means: Means,
+}
+
+/// What an executor works with besides its handler.
+#[derive(Clone)]
+pub(crate) struct Means {
     pub(crate) options: Arc<QueueOptions>,
     pub(crate) surroundings: Stripes,
     pub(crate) store: Arc<dyn Store>,
@@ -71,7 +77,7 @@ where
                 (event, Some(ticket))
             }
         };
-        let cx = Context::new(self.surroundings.of_this_thread());
+        let cx = Context::new(self.means.surroundings.of_this_thread());
         let late = if A::CAN_BE_DROPPED {
             None
         } else {
@@ -79,7 +85,7 @@ where
         };
         let future = self
             .handler
-            .attempt(event, cx, self.options.timeout, move || {
+            .attempt(event, cx, self.means.options.timeout, move || {
                 if let Some(ticket) = late {
                     self.settle(&ticket, Ended::TimedOut);
                 }
@@ -95,7 +101,7 @@ where
     }
 
     fn limit(&self) -> Option<Duration> {
-        A::CAN_BE_DROPPED.then_some(self.options.timeout)
+        A::CAN_BE_DROPPED.then_some(self.means.options.timeout)
     }
 }
 
@@ -106,19 +112,19 @@ where
     /// Looks whether a delivery may start, and decodes it; otherwise deals with it.
     fn check_in(&self, job: Box<Job<Arc<Envelope>>>) -> Option<(Event<A::Payload>, Ticket)> {
         let delivery = &job.delivery;
-        if !self.gates[job.bucket].is_open(self.clock.mono(), delivery.request) {
+        if !self.means.gates[job.bucket].is_open(self.means.clock.mono(), delivery.request) {
             self.hand_back(&job);
             return None;
         }
         let envelope = &delivery.body;
-        let started_us = self.clock.wall_us();
+        let started_us = self.means.clock.wall_us();
         if envelope
             .expires
             .is_some_and(|expires| expires.as_micros() <= started_us)
         {
             let words = "the event expired before its handler started";
             let ended = || Answered::Ended(words.to_owned());
-            self.replies.tell(delivery.id, ended);
+            self.means.replies.tell(delivery.id, ended);
             self.tell(&job, 0, Verdict::Expire);
             return None;
         }
@@ -131,8 +137,8 @@ where
         };
         // The last thing before the handler: what is noted and does not start has lost an attempt
         // if the process dies.
-        let queue = &self.surroundings.queue;
-        if let Err(error) = self.store.starting(queue, &[delivery]) {
+        let queue = &self.means.surroundings.queue;
+        if let Err(error) = self.means.store.starting(queue, &[delivery]) {
             tracing::error!(%queue, id = %delivery.id, %error, "the handler is not started");
             self.hand_back_later(&job);
             return None;
@@ -149,10 +155,12 @@ where
 
     /// What is no payload of this handler will not be one at the next attempt either.
     fn bury_undecodable(&self, job: &Job<Arc<Envelope>>, error: &serde_json::Error) {
-        let (queue, id) = (&self.surroundings.queue, job.delivery.id);
+        let (queue, id) = (&self.means.surroundings.queue, job.delivery.id);
         tracing::error!(%queue, %id, %error, "payload does not decode");
         let words = format!("the payload does not decode: {error}");
-        self.replies.tell(id, || Answered::Ended(words.clone()));
+        self.means
+            .replies
+            .tell(id, || Answered::Ended(words.clone()));
         let failing = Failing {
             cause: Cause::Undecodable,
             error: Some(cut_error(words)),
@@ -170,13 +178,13 @@ where
             id, attempt, body, ..
         } = &ticket.job.delivery;
         let tries = (*attempt, body.attempts);
-        let (verdict, reply) = judge(tries, ended, &self.options.backoff, fastrand::f64());
+        let (verdict, reply) = judge(tries, ended, &self.means.options.backoff, fastrand::f64());
         match &verdict {
-            Verdict::Ack => self.replies.tell(*id, || Answered::Replied(reply)),
-            Verdict::Bury(Failing { error, cause }) => self.replies.tell(*id, || {
+            Verdict::Ack => self.means.replies.tell(*id, || Answered::Replied(reply)),
+            Verdict::Bury(Failing { error, cause }) => self.means.replies.tell(*id, || {
                 Answered::Ended(error.clone().unwrap_or_else(|| cause.to_string()))
             }),
-            Verdict::Discard(words) => self.replies.tell(*id, || {
+            Verdict::Discard(words) => self.means.replies.tell(*id, || {
                 Answered::Ended(words.clone().unwrap_or_else(|| "discarded".to_owned()))
             }),
             Verdict::Retry(..) | Verdict::Snooze(_) | Verdict::Expire | Verdict::Release => {}
@@ -190,7 +198,7 @@ where
             started_us,
             ..job.release()
         };
-        self.inbox.add(Input::Ended {
+        self.means.inbox.add(Input::Ended {
             bucket: job.bucket,
             settlement,
         });
@@ -204,7 +212,8 @@ where
     /// Hands a delivery back after a rest, so that a store that cannot note starts is not asked at
     /// full speed; until then it keeps its credit.
     fn hand_back_later(&self, job: &Job<Arc<Envelope>>) {
-        let (inbox, bucket, settlement) = (Arc::clone(&self.inbox), job.bucket, job.release());
+        let (inbox, bucket, settlement) =
+            (Arc::clone(&self.means.inbox), job.bucket, job.release());
         tokio::spawn(async move {
             tokio::time::sleep(NOTE_REST).await;
             inbox.add(Input::Ended { bucket, settlement });
@@ -213,7 +222,7 @@ where
 
     /// Nobody keeps an event that was published in memory; the log says that it failed.
     fn lament(&self, ended: &Ended<Attempted>) {
-        let queue = &self.surroundings.queue;
+        let queue = &self.means.surroundings.queue;
         match ended {
             Ended::Finished(Attempted::Returned(Err(failure), _)) => {
                 tracing::warn!(%queue, %failure, "handler of a published event failed");

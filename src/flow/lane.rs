@@ -86,10 +86,10 @@ where
     ///
     /// When the ring cannot be that large, or a runtime of its own cannot be had.
     pub(crate) fn new(executor: Executor<A>, runtime: &Handle, board: &Arc<Board>) -> Result<Self> {
-        let options = Arc::clone(&executor.options);
+        let options = Arc::clone(&executor.means.options);
         let own_runtime = match options.dedicated {
             false => None,
-            true => Some(own_runtime(&executor.surroundings.queue)?),
+            true => Some(own_runtime(&executor.means.surroundings.queue)?),
         };
         let (runtime, board) = match &own_runtime {
             None => (runtime.clone(), Arc::clone(board)),
@@ -126,7 +126,7 @@ where
             }
         }
         if forgotten > 0 {
-            let queue = &self.pool.work().surroundings.queue;
+            let queue = &self.pool.work().means.surroundings.queue;
             tracing::warn!(%queue, forgotten, "published events were not handled before the stop");
         }
     }
@@ -147,7 +147,7 @@ where
         }
         // Credits keep room for these, but values published in memory took it: wait for theirs.
         let mut publisher = self.pool.publisher();
-        let inbox = Arc::clone(&self.pool.work().inbox);
+        let inbox = Arc::clone(&self.pool.work().means.inbox);
         self.runtime.spawn(async move {
             while !tasks.is_empty() {
                 if publisher.publish_many(&mut tasks).await.is_err() {

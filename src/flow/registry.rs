@@ -10,25 +10,13 @@ use tokio::runtime::Handle;
 use crate::error::Result;
 use crate::flow::attempt::{Attempt, Blocking, Suspending};
 use crate::flow::board::Board;
-use crate::flow::executor::Executor;
-use crate::flow::inbox::{Gate, Inbox};
+use crate::flow::executor::{Executor, Means};
 use crate::flow::lane::{HandlerLane, Lane};
-use crate::flow::options::QueueOptions;
-use crate::flow::replies::Replies;
-use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, Stripes};
-use crate::store::Store;
-use crate::time::Clock;
+use crate::handler::{Annotated, Annotation, BlockingHandler, Handler};
 
 /// What a lane is made of, besides its handler.
-#[derive(Clone)]
 pub(crate) struct Parts {
-    pub(crate) options: Arc<QueueOptions>,
-    pub(crate) surroundings: Stripes,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) inbox: Arc<Inbox>,
-    pub(crate) gates: Arc<[Gate]>,
-    pub(crate) replies: Arc<Replies>,
+    pub(crate) means: Means,
     pub(crate) runtime: Handle,
     pub(crate) board: Arc<Board>,
 }
@@ -66,27 +54,13 @@ impl Entry {
     {
         let install = move |parts: Parts| {
             let Parts {
-                options,
-                surroundings,
-                store,
-                clock,
-                inbox,
-                gates,
-                replies,
-                ..
+                means,
+                runtime,
+                board,
             } = parts;
             let handler = make();
-            let executor = Executor {
-                handler,
-                options,
-                surroundings,
-                store,
-                clock,
-                inbox,
-                gates,
-                replies,
-            };
-            let lane = HandlerLane::new(executor, &parts.runtime, &parts.board)?;
+            let executor = Executor { handler, means };
+            let lane = HandlerLane::new(executor, &runtime, &board)?;
             Ok(Arc::new(lane) as Arc<dyn Lane>)
         };
         Self {

@@ -14,6 +14,7 @@ use crate::core::step::Input;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
 use crate::flow::board::Board;
+use crate::flow::executor::Means;
 use crate::flow::inbox::{Gate, Inbox};
 use crate::flow::lane::{Lane, Port};
 use crate::flow::mover::Mover;
@@ -110,7 +111,7 @@ impl Flow {
         let mut lanes = BTreeMap::new();
         let mut in_order = Vec::new();
         for (place, (queue, options, entry)) in handlers.into_iter().enumerate() {
-            let parts = Parts {
+            let means = Means {
                 options: Arc::clone(&options),
                 surroundings: Stripes::new(&Surroundings {
                     queue: queue.clone(),
@@ -122,6 +123,9 @@ impl Flow {
                 inbox: Arc::clone(&inbox),
                 gates: Arc::clone(&gates),
                 replies: Arc::clone(&replies),
+            };
+            let parts = Parts {
+                means,
                 runtime: runtime.clone(),
                 board: Arc::clone(&board),
             };
