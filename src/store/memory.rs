@@ -117,6 +117,10 @@ impl Store for MemoryStore {
         Durability::Memory
     }
 
+    fn now_us(&self) -> u64 {
+        self.clock.wall_us()
+    }
+
     fn is_shared(&self) -> bool {
         self.shared
     }

@@ -1,18 +1,24 @@
 //! The store: where events wait, and the contract that every store keeps.
 
+mod control;
 mod embedded;
 mod memory;
+mod redis;
+mod roll;
 mod shards;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+pub use self::control::{Control, Setting};
 pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
 pub use self::memory::{MemoryStore, RECORDS_MAX};
-use crate::core::op::{Answer, Delivery, StoreOp};
-use crate::error::Result;
+pub use self::roll::{Member, Presence, Roll};
+use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
+use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::record::{Page, Query, Record};
 
@@ -73,6 +79,64 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// What a push that answered `Ok` survives.
     fn durability(&self) -> Durability;
+
+    /// Pushes, and answers only once the events are as durable as `wanted`.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) when the store can never be so durable; nothing was
+    /// pushed. [`Unknown`](crate::ErrorKind::Unknown) when it was not reached: the push may have
+    /// happened, and pushing the same ids again is safe. Else as [`apply`](Self::apply).
+    fn push_durably(
+        &self,
+        bucket: &BucketKey,
+        events: Vec<NewEvent>,
+        wanted: Durability,
+    ) -> StoreFuture<Answer> {
+        let reaches = self.durability();
+        if wanted > reaches {
+            let refused = Error::invalid(format!(
+                "a push that survives {wanted:?} was asked for, and this store reaches {reaches:?}"
+            ));
+            return Box::pin(std::future::ready(Err(refused)));
+        }
+        self.apply(bucket, StoreOp::Push(events))
+    }
+
+    /// The store's time, as far as this process knows it, in microseconds since the epoch: what
+    /// ids and expiries are made from, so that pushers whose clocks are wrong agree with others.
+    fn now_us(&self) -> u64;
+
+    /// Says that a node is there, and answers who else is.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be reached.
+    fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
+        Box::pin(std::future::ready(Ok(Roll::alone(&me))))
+    }
+
+    /// What was set of queues while they ran.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
+        Box::pin(std::future::ready(Ok(BTreeMap::new())))
+    }
+
+    /// Sets one thing of a queue, for every node, until it is set again.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be written; one that keeps no settings answers
+    /// [`Invalid`](crate::ErrorKind::Invalid).
+    fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
+        let refused = Error::invalid(format!(
+            "this store keeps no settings, {setting:?} of queue {queue} was not set"
+        ));
+        Box::pin(std::future::ready(Err(refused)))
+    }
 
     /// Whether nodes in other processes may use the same events, so that a silent one must be
     /// looked for.

@@ -24,6 +24,7 @@ const FLOORS: &[&[&str]] = &[
 const PACKAGES: &[(&str, &[&str])] = &[
     ("disruptor", &["src/flow/ring.rs"]),
     ("rusqlite", &["src/store/embedded", "src/journal/sqlite.rs"]),
+    ("redis", &["src/store/redis"]),
     ("config", &["src/config.rs", "src/config"]),
     (
         "inventory",

@@ -87,6 +87,10 @@ impl Store for Faulty {
         self.near.durability()
     }
 
+    fn now_us(&self) -> u64 {
+        self.near.now_us()
+    }
+
     fn is_shared(&self) -> bool {
         self.shared
     }

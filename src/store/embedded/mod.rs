@@ -242,6 +242,10 @@ impl Store for EmbeddedStore {
         Durability::Disk
     }
 
+    fn now_us(&self) -> u64 {
+        self.shared.clock.wall_us()
+    }
+
     fn is_shared(&self) -> bool {
         false
     }

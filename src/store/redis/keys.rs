@@ -1,0 +1,45 @@
+//! Every key of the Redis store, made here and nowhere else.
+//!
+//! Keys of one bucket share the hash tag `{queue:bucket}`, so a script touches one slot and the
+//! buckets of a queue spread over a cluster. What concerns all nodes shares the tag `{hub}`.
+//! A queue's name holds none of `{`, `}` and `:`, so no two buckets have a key in common.
+
+use crate::event::BucketKey;
+
+/// The keys of one bucket, in the order in which every script takes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BucketKeys {
+    keys: Vec<Vec<u8>>,
+}
+
+/// What each key of a bucket holds, in the order of `KEYS`.
+pub(super) const PARTS: [&str; 13] = [
+    "meta", "state", "body", "delay", "ready", "lease", "nodes", "reaping", "dead", "unique",
+    "past", "outbox", "wake",
+];
+
+impl BucketKeys {
+    /// The keys of `bucket` under `prefix`.
+    pub(super) fn new(prefix: &str, bucket: &BucketKey) -> Self {
+        let key = |part: &str| format!("{prefix}:{{{bucket}}}:{part}").into_bytes();
+        Self {
+            keys: PARTS.into_iter().map(key).collect(),
+        }
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> &[Vec<u8>] {
+        &self.keys
+    }
+}
+
+/// The channel on which a bucket says that it has earlier work.
+pub(super) fn wake(prefix: &str, bucket: &BucketKey) -> String {
+    format!("{prefix}:{{{bucket}}}:wake")
+}
+
+/// A key of what concerns all nodes: `members`, `queues`, `buckets`, `control`, and the channel
+/// `news`.
+pub(super) fn hub(prefix: &str, part: &str) -> String {
+    format!("{prefix}:{{hub}}:{part}")
+}
