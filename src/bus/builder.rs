@@ -1,7 +1,7 @@
 //! The choices for a bus.
 
-use std::collections::{BTreeMap, btree_map};
-use std::sync::atomic::AtomicBool;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -9,11 +9,10 @@ use crate::bus::{Bus, Inner, Owner};
 use crate::config::Settings;
 use crate::core::options::NodeOptions;
 use crate::error::{Error, Result};
-use crate::event::QueueName;
-use crate::flow::{Entry, Flow, QueueChoices, QueueOptions, Replies, Setup, annotations, linked};
+use crate::flow::{Controls, Entry, Flow, QueueChoices, QueueOptions, Replies, Setup};
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
 use crate::record::NodeId;
-use crate::store::{EmbeddedOptions, EmbeddedStore, MemoryStore, Store};
+use crate::store::{Durability, EmbeddedOptions, EmbeddedStore, MemoryStore, Store};
 use crate::time::{Clock, SystemClock};
 
 /// Where events are kept when nobody says otherwise: a file in the working directory.
@@ -34,16 +33,17 @@ pub struct BusBuilder {
     store: Option<Arc<dyn Store>>,
     store_url: Option<String>,
     settings: Option<Settings>,
-    states: States,
-    handlers: Vec<Entry>,
-    linked: bool,
-    publish_only: bool,
-    queues: BTreeMap<String, QueueChoices>,
+    pub(super) states: States,
+    pub(super) handlers: Vec<Entry>,
+    pub(super) linked: bool,
+    pub(super) publish_only: bool,
+    pub(super) queues: BTreeMap<String, QueueChoices>,
     node: Option<NodeOptions>,
     read_ahead: Option<Duration>,
     payload_bytes_max: Option<usize>,
+    durability: Option<Durability>,
     clock: Option<Arc<dyn Clock>>,
-    virtual_time: bool,
+    pub(super) virtual_time: bool,
 }
 
 impl BusBuilder {
@@ -137,6 +137,16 @@ impl BusBuilder {
         self
     }
 
+    /// What every push has to survive before it answers, where it says nothing else
+    /// ([`durable`](crate::bus::EventBuilder::durable)). Default: what the store does by itself.
+    ///
+    /// A push of a bus whose store can never be so durable is refused as
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid).
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
+    }
+
     /// The times and bounds of this node. Default: [`NodeOptions::default`].
     pub fn node_options(mut self, node: NodeOptions) -> Self {
         self.node = Some(node);
@@ -225,24 +235,25 @@ impl BusBuilder {
             }
         };
         let node = match store.is_shared() {
-            true => NodeOptions {
-                glance_every: Duration::from_millis(300),
-                ..node
-            },
+            true => node,
             false => NodeOptions {
                 drift_ppm: 0,
+                roll_every: Duration::ZERO,
                 ..node
             },
         };
         let replies = Arc::new(Replies::default());
+        let controls = Arc::new(Controls::default());
         let inner = Arc::new(Inner {
             store: Arc::clone(&store),
-            clock: Arc::clone(&clock),
             replies: Arc::clone(&replies),
             flow: RwLock::new(None),
             queues,
             defaults: Arc::new(defaults),
+            controls: Arc::clone(&controls),
+            pushes: AtomicU64::new(fastrand::u64(..)),
             payload_bytes_max,
+            durability: self.durability.or(settings.durability),
             stopping: tokio::sync::Mutex::default(),
             is_closed: AtomicBool::new(false),
         });
@@ -255,6 +266,7 @@ impl BusBuilder {
             node,
             handlers,
             replies,
+            controls,
             virtual_time: self.virtual_time,
         })
         .await?;
@@ -266,105 +278,6 @@ impl BusBuilder {
             _owner: Some(Arc::new(Owner(Arc::clone(&inner)))),
             inner,
         })
-    }
-
-    /// The queues besides the linked ones that a variable may name.
-    fn known_queues(&self) -> Result<Vec<QueueName>> {
-        let by_hand = self.handlers.iter().map(|entry| entry.annotation.queue);
-        let chosen = self.queues.keys().map(String::as_str);
-        by_hand.chain(chosen).map(QueueName::new).collect()
-    }
-
-    /// Every handler that shall run, with its queue's options.
-    fn handlers(
-        &mut self,
-        settings: &Settings,
-    ) -> Result<Vec<(QueueName, Arc<QueueOptions>, Entry)>> {
-        if self.publish_only {
-            return Ok(Vec::new());
-        }
-        let mut entries = std::mem::take(&mut self.handlers);
-        if self.linked {
-            entries.extend(linked());
-        }
-        let mut taken: BTreeMap<QueueName, &'static str> = BTreeMap::new();
-        let mut handlers = Vec::new();
-        for entry in entries {
-            let queue = QueueName::new(entry.annotation.queue)?;
-            if let Some(other) = taken.insert(queue.clone(), entry.handler) {
-                return Err(Error::invalid(format!(
-                    "queue {queue} has two handlers, {other} and {}; a queue has one",
-                    entry.handler
-                )));
-            }
-            if let Some(need) = entry
-                .annotation
-                .states
-                .iter()
-                .find(|need| !self.states.has((need.id)()))
-            {
-                return Err(Error::invalid(format!(
-                    "handler {} of queue {queue} asks for a state of type {}, which the builder \
-                     was not given; add `.state(..)`",
-                    entry.handler,
-                    (need.name)()
-                )));
-            }
-            let annotated = QueueChoices::from(&entry.annotation);
-            let options = self.options_of(&queue, settings, &annotated)?;
-            if options.consume {
-                tracing::info!(%queue, handler = entry.handler, ?options, "handler registered");
-                handlers.push((queue, Arc::new(options), entry));
-            }
-        }
-        Ok(handlers)
-    }
-
-    /// The options of each queue that has a handler or choices of its own.
-    fn named_queues(
-        &self,
-        settings: &Settings,
-        handlers: &[(QueueName, Arc<QueueOptions>, Entry)],
-    ) -> Result<BTreeMap<QueueName, Arc<QueueOptions>>> {
-        let mut queues = BTreeMap::new();
-        for annotation in annotations() {
-            let queue = QueueName::new(annotation.queue)?;
-            let options = self.options_of(&queue, settings, &annotation.into())?;
-            queues.insert(queue, Arc::new(options));
-        }
-        let by_builder = self.queues.keys().map(|name| QueueName::new(name.as_str()));
-        for queue in by_builder.chain(settings.queues.keys().cloned().map(Ok)) {
-            let queue = queue?;
-            if let btree_map::Entry::Vacant(place) = queues.entry(queue) {
-                let choices = QueueChoices::default();
-                let options = self.options_of(place.key(), settings, &choices)?;
-                place.insert(Arc::new(options));
-            }
-        }
-        for (queue, options, _) in handlers {
-            queues.insert(queue.clone(), Arc::clone(options));
-        }
-        Ok(queues)
-    }
-
-    fn options_of(
-        &self,
-        queue: &QueueName,
-        settings: &Settings,
-        annotated: &QueueChoices,
-    ) -> Result<QueueOptions> {
-        let mut options = QueueOptions::default()
-            .with(&settings.queue_defaults)
-            .with(annotated);
-        if let Some(choices) = settings.queues.get(queue) {
-            options = options.with(choices);
-        }
-        if let Some(choices) = self.queues.get(queue.as_str()) {
-            options = options.with(choices);
-        }
-        options.check(queue)?;
-        options.dedicated &= !self.virtual_time; // another runtime has a time of its own
-        Ok(options)
     }
 }
 

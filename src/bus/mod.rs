@@ -3,32 +3,38 @@
 mod admin;
 mod builder;
 mod call;
+mod control;
 mod publish;
 mod push;
+mod push_many;
 mod queue;
+mod queues;
+mod receipt;
 mod records;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 pub use admin::{QueueLoad, QueueStats};
 pub use builder::BusBuilder;
 pub use publish::Publisher;
-pub use push::{EventBuilder, PUSH_MANY_MAX, Receipt};
+pub use push::EventBuilder;
+pub use push_many::PUSH_MANY_MAX;
 pub use queue::Queue;
+pub use receipt::Receipt;
 pub use records::Records;
 use serde::Serialize;
 
-use crate::core::op::{Answer, StoreOp};
+use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketKey, QueueName};
-use crate::flow::{Flow, QueueOptions, Replies};
+use crate::event::{BucketId, BucketKey, QueueName};
+use crate::flow::{Controls, Flow, QueueOptions, Replies};
 use crate::handler::{Annotated, Context};
 use crate::store::{Durability, Store, StoreFuture};
-use crate::time::Clock;
+use crate::time::Timestamp;
 
 /// A running event bus.
 ///
@@ -67,7 +73,6 @@ pub struct Bus {
 
 pub(crate) struct Inner {
     store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
     replies: Arc<Replies>,
     /// Taken out at the end.
     flow: RwLock<Option<Flow>>,
@@ -75,12 +80,21 @@ pub(crate) struct Inner {
     queues: BTreeMap<QueueName, Arc<QueueOptions>>,
     /// What goes for any other queue.
     defaults: Arc<QueueOptions>,
+    /// What is set of queues while they run.
+    controls: Arc<Controls>,
+    /// Counts the events that were pushed one by one, from a number by chance.
+    pushes: AtomicU64,
     payload_bytes_max: usize,
+    /// What pushes survive that say nothing else; `None`: what the store does by itself.
+    durability: Option<Durability>,
     /// Held while the bus stops, so that nobody closes the store before everything is settled.
     stopping: tokio::sync::Mutex<()>,
     /// Nothing is asked of the store any more.
     is_closed: AtomicBool,
 }
+
+/// How many events that are pushed one by one share a bucket.
+const RUN: u64 = 64;
 
 /// Ends the flow when the last one who holds the bus lets go of it.
 struct Owner(Arc<Inner>);
@@ -112,11 +126,54 @@ impl Inner {
 
     /// Asks the store, for as long as the bus is open.
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
-        if self.is_closed.load(Ordering::Acquire) {
-            let error = Error::closed("the bus was shut down; start another one");
-            return Box::pin(std::future::ready(Err(error)));
+        match self.open() {
+            Ok(store) => store.apply(bucket, op),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
         }
-        self.store.apply(bucket, op)
+    }
+
+    /// Pushes, so that it survives what is `wanted`.
+    fn push(
+        &self,
+        bucket: &BucketKey,
+        events: Vec<NewEvent>,
+        wanted: Option<Durability>,
+    ) -> StoreFuture<Answer> {
+        match (self.open(), wanted) {
+            (Ok(store), Some(wanted)) => store.push_durably(bucket, events, wanted),
+            (Ok(store), None) => store.apply(bucket, StoreOp::Push(events)),
+            (Err(error), _) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+
+    /// The store, for as long as the bus is open.
+    fn open(&self) -> Result<&Arc<dyn Store>> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(Error::closed("the bus was shut down; start another one"));
+        }
+        Ok(&self.store)
+    }
+
+    /// What time it is for the store. A pusher whose own clock is wrong harms nobody: nothing that
+    /// is stored is made from it.
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.store.now_us() / 1_000)
+    }
+
+    /// Over how many buckets new events of a queue are spread now.
+    fn buckets(&self, queue: &QueueName, options: &QueueOptions) -> u16 {
+        self.controls.of(queue).buckets.unwrap_or(options.buckets)
+    }
+
+    /// The bucket, of `buckets`, of the next event that is pushed by itself.
+    ///
+    /// So many in a row share one. A store that works by the batch, with one commit or one round
+    /// trip for what is there at a time, does so by the bucket: of 64 pushes that are made at once,
+    /// 64 buckets would make 64 batches of one.
+    fn next_bucket(&self, buckets: u16) -> BucketId {
+        let run = self.pushes.fetch_add(1, Ordering::Relaxed) / RUN;
+        // It fits, since it is less than `buckets`.
+        BucketId(u16::try_from(run % u64::from(buckets.max(1))).unwrap_or(0))
     }
 
     fn options(&self, queue: &QueueName) -> Arc<QueueOptions> {

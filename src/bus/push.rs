@@ -1,75 +1,18 @@
-//! Pushing: one event with all it can say, or many at once.
+//! Pushing one event, with all it can say.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
 use serde::Serialize;
 
+use crate::bus::Receipt;
 use crate::bus::queue::{Queue, unexpected};
-use crate::core::op::{Answer, BATCH_MAX, NewEvent, PushVerdict, Pushed, Reply, StoreOp, Unique};
+use crate::bus::receipt::receipt;
+use crate::core::op::{Answer, NewEvent, PushVerdict, Pushed, Reply, Unique};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, BucketKey, Envelope, EventId, Headers, Late, Payload};
+use crate::event::{BucketId, BucketKey, Envelope, EventId, Headers, Late};
 use crate::store::Durability;
 use crate::time::{Timestamp, When};
-
-/// The most events of one [`push_many`](Queue::push_many).
-pub const PUSH_MANY_MAX: usize = 100_000;
-/// No batch of a large push is smaller than this.
-const CHUNK_MIN: usize = 64;
-
-/// What a push answers: proof of what was reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Receipt {
-    id: EventId,
-    due: Timestamp,
-    durability: Durability,
-    verdict: PushVerdict,
-}
-
-impl Receipt {
-    /// The event's id: that of the event which was there already when the push was a duplicate.
-    #[must_use]
-    pub fn id(&self) -> EventId {
-        match self.verdict {
-            PushVerdict::Duplicate(id) => id,
-            _ => self.id,
-        }
-    }
-
-    /// When it is due, by the store's clock.
-    #[must_use]
-    pub fn due(&self) -> Timestamp {
-        self.due
-    }
-
-    /// What the event survives from now on.
-    #[must_use]
-    pub fn durability(&self) -> Durability {
-        self.durability
-    }
-
-    /// Whether the event is new.
-    #[must_use]
-    pub fn is_accepted(&self) -> bool {
-        !self.is_duplicate()
-    }
-
-    /// Whether it was there already, the same or one with its unique key; nothing was changed.
-    #[must_use]
-    pub fn is_duplicate(&self) -> bool {
-        matches!(self.verdict, PushVerdict::Duplicate(_))
-    }
-
-    /// The waiting event whose place it took; that one is cancelled.
-    #[must_use]
-    pub fn replaced(&self) -> Option<EventId> {
-        match self.verdict {
-            PushVerdict::Replaced(id) => Some(id),
-            _ => None,
-        }
-    }
-}
 
 /// An event on its way into a queue; nothing happens before [`send`](Self::send).
 ///
@@ -103,6 +46,7 @@ pub struct EventBuilder<T> {
     expires_after: Option<Duration>,
     late: Late,
     headers: Headers,
+    durability: Option<Durability>,
 }
 
 impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
@@ -118,6 +62,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             expires_after: None,
             late: Late::Deliver,
             headers: Headers::new(),
+            durability: None,
         }
     }
 
@@ -139,6 +84,10 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
 
     /// What the event belongs to, for example an order: events of one key share a bucket, and
     /// records can be searched for it. At most 1,024 bytes.
+    ///
+    /// Which bucket that is follows the number of buckets that the queue has now
+    /// ([`Bus::set_buckets`](crate::Bus::set_buckets)): when it is changed, events of one key from
+    /// before and after lie in two of them.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
@@ -146,8 +95,10 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
 
     /// While an event with this key waits or runs, there is no second one. At most 1,024 bytes.
     ///
-    /// Holds within the bucket count that the queue has: while it is changed, an event of before
-    /// may not be seen.
+    /// Only the bucket of the key is looked at, and which one that is follows the number of buckets
+    /// that the queue has now: when it is changed, an event from before may not be seen, and until
+    /// every node has heard of the change (a quarter of a second), neither may one of another
+    /// node.
     pub fn unique(mut self, key: impl Into<String>, on_taken: Unique) -> Self {
         self.unique = Some((key.into(), on_taken));
         self
@@ -177,6 +128,13 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         self
     }
 
+    /// What the event has to survive before the push answers. Default: as the bus says
+    /// ([`BusBuilder::durability`](crate::BusBuilder::durability)).
+    pub fn durable(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
+    }
+
     /// An id chosen before, by [`Queue::new_id`]: pushing again with the same id changes nothing,
     /// so a push whose answer was lost can be repeated.
     ///
@@ -191,18 +149,21 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// # Errors
     ///
     /// As [`Queue::push`]; [`ErrorKind::Conflict`] when its id belongs to another payload, or is
-    /// older than what the store remembers of finished events.
+    /// older than what the store remembers of finished events; [`ErrorKind::Invalid`] when the
+    /// store can never be as [durable](Self::durable) as was asked for, and
+    /// [`ErrorKind::Unknown`] when that was not reached: the push may have happened.
     pub async fn send(self) -> Result<Receipt> {
         let queue = self.queue;
-        let now = queue.inner.clock.now();
+        let now = queue.inner.now();
         let text = self
             .unique
             .as_ref()
             .map(|(key, _)| key)
             .or(self.key.as_ref());
+        let buckets = queue.inner.buckets(&queue.name, &queue.options);
         let id = match (self.id, text) {
             (Some(id), _) => id,
-            (None, Some(text)) => queue.id_in(BucketId::of_text(text, queue.options.buckets)),
+            (None, Some(text)) => queue.id_in(BucketId::of_text(text, buckets)),
             (None, None) => queue.new_id(),
         };
         let attempts = self.attempts.unwrap_or(queue.options.attempts);
@@ -229,7 +190,12 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             when: self.when.checked(now)?,
             on_taken: self.unique.map_or(Unique::Keep, |(_, on_taken)| on_taken),
         };
-        let mut receipts = queue.push_batch(id.bucket(), vec![event]).await?;
+        let durability = self.durability.or(queue.inner.durability);
+        let (bucket, events) = (id.bucket(), vec![event]);
+        let mut receipts = match self.id {
+            Some(_) => queue.push_given(bucket, events, durability).await?,
+            None => queue.push_made(bucket, events, durability).await?,
+        };
         receipts.pop().unwrap_or_else(|| Err(lost()))
     }
 }
@@ -238,117 +204,84 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// A new id, for a push that can be repeated safely.
     #[must_use]
     pub fn new_id(&self) -> EventId {
-        self.id_in(BucketId::spread(fastrand::u64(..), self.options.buckets))
+        let buckets = self.inner.buckets(&self.name, &self.options);
+        self.id_in(self.inner.next_bucket(buckets))
     }
 
     fn id_in(&self, bucket: BucketId) -> EventId {
-        EventId::from_parts(self.inner.clock.now(), bucket, fastrand::u64(..))
+        EventId::from_parts(self.inner.now(), bucket, fastrand::u64(..))
     }
 
-    /// Pushes many values with one due time, in batches that go to the store together.
-    ///
-    /// # Errors
-    ///
-    /// As [`push`](Self::push), and [`ErrorKind::Invalid`] for more than [`PUSH_MANY_MAX`]. An error
-    /// may come after a part of the batches was accepted; nothing of the failed one was, unless the
-    /// kind is [`ErrorKind::Unknown`].
-    pub async fn push_many(
-        &self,
-        payloads: impl IntoIterator<Item = T>,
-        when: impl Into<When>,
-    ) -> Result<Vec<Receipt>> {
-        let now = self.inner.clock.now();
-        let when = when.into().checked(now)?;
-        let mut encoded = Vec::new();
-        for payload in payloads {
-            if encoded.len() == PUSH_MANY_MAX {
-                return Err(Error::invalid(format!(
-                    "more than {PUSH_MANY_MAX} events in one push; push them in parts"
-                )));
-            }
-            encoded.push(self.encode(&payload)?);
-        }
-        let buckets = usize::from(self.options.buckets);
-        let chunk = encoded.len().div_ceil(buckets).clamp(CHUNK_MIN, BATCH_MAX);
-        let first = fastrand::u16(..self.options.buckets);
-        let mut batches = Vec::new();
-        for (payloads, turn) in encoded.chunks(chunk).zip(0_u16..) {
-            // No overflow: a push has at most PUSH_MANY_MAX / CHUNK_MIN batches, a queue 1,024 buckets.
-            let bucket = BucketId((first + turn) % self.options.buckets);
-            let events = payloads
-                .iter()
-                .map(|payload| self.plain_event(bucket, now, payload, when));
-            batches.push(self.push_batch(bucket, events.collect()));
-        }
-        try_join_all(batches).await?.into_iter().flatten().collect()
-    }
-
-    fn plain_event(
+    /// Pushes a batch into one bucket, under the ids that it has.
+    async fn push_given(
         &self,
         bucket: BucketId,
-        now: Timestamp,
-        payload: &Payload,
-        when: When,
-    ) -> NewEvent {
-        let id = EventId::from_parts(now, bucket, fastrand::u64(..));
-        let envelope = Envelope {
-            pushed: now,
-            attempts: self.options.attempts,
-            delayed: when != When::Now,
-            version: self.options.version,
-            ..Envelope::new(id, self.name.clone(), payload.clone())
-        };
-        NewEvent {
-            envelope: Arc::new(envelope),
-            when,
-            on_taken: Unique::Keep,
-        }
+        events: Vec<NewEvent>,
+        wanted: Option<Durability>,
+    ) -> Result<Vec<Result<Receipt>>> {
+        let ids: Vec<_> = events.iter().map(|event| event.envelope.id).collect();
+        let (pushed, _) = self.push_batch(bucket, events, wanted).await?;
+        Ok(self.receipts(ids.into_iter().zip(pushed), wanted))
     }
 
-    /// Pushes a batch into one bucket.
+    /// Pushes a batch into one bucket, under ids that were made here: one that the store calls too
+    /// old, since its time is not what was thought here, is made anew by the store's time, once.
+    pub(super) async fn push_made(
+        &self,
+        bucket: BucketId,
+        mut events: Vec<NewEvent>,
+        wanted: Option<Durability>,
+    ) -> Result<Vec<Result<Receipt>>> {
+        let first = self.push_batch(bucket, events.clone(), wanted).await?;
+        let (mut pushed, now_us) = first;
+        let too_old = |pushed: &Pushed| pushed.verdict == PushVerdict::TooOld;
+        let again: Vec<usize> = (0..pushed.len())
+            .filter(|at| too_old(&pushed[*at]))
+            .collect();
+        if !again.is_empty() {
+            let now = Timestamp::from_millis(now_us / 1_000);
+            for at in &again {
+                let envelope = Arc::make_mut(&mut events[*at].envelope);
+                envelope.id = EventId::from_parts(now, bucket, fastrand::u64(..));
+            }
+            let renewed = again.iter().map(|at| events[*at].clone()).collect();
+            let (verdicts, _) = self.push_batch(bucket, renewed, wanted).await?;
+            for (at, verdict) in again.into_iter().zip(verdicts) {
+                pushed[at] = verdict;
+            }
+        }
+        let ids = events.iter().map(|event| event.envelope.id);
+        Ok(self.receipts(ids.zip(pushed), wanted))
+    }
+
+    fn receipts(
+        &self,
+        pushed: impl Iterator<Item = (EventId, Pushed)>,
+        wanted: Option<Durability>,
+    ) -> Vec<Result<Receipt>> {
+        let by_itself = self.inner.store.durability();
+        let reached = wanted.map_or(by_itself, |wanted| wanted.max(by_itself));
+        pushed
+            .map(|(id, pushed)| receipt(id, pushed, reached))
+            .collect()
+    }
+
+    /// What became of each event of a batch, and what time it was then for the store.
     async fn push_batch(
         &self,
         bucket: BucketId,
         events: Vec<NewEvent>,
-    ) -> Result<Vec<Result<Receipt>>> {
-        let ids: Vec<_> = events.iter().map(|event| event.envelope.id).collect();
+        wanted: Option<Durability>,
+    ) -> Result<(Vec<Pushed>, u64)> {
+        let many = events.len();
         let bucket = BucketKey::new(self.name.clone(), bucket);
-        let answer = self.inner.apply(&bucket, StoreOp::Push(events)).await?;
-        let durability = self.inner.store.durability();
-        match answer {
+        match self.inner.push(&bucket, events, wanted).await? {
             Answer {
                 reply: Reply::Pushed(pushed),
-                ..
-            } if pushed.len() == ids.len() => Ok(ids
-                .into_iter()
-                .zip(pushed)
-                .map(|(id, pushed)| receipt(id, pushed, durability))
-                .collect()),
+                now_us,
+            } if pushed.len() == many => Ok((pushed, now_us)),
             Answer { reply, .. } => Err(unexpected(&reply)),
         }
-    }
-}
-
-fn receipt(id: EventId, pushed: Pushed, durability: Durability) -> Result<Receipt> {
-    let Pushed { due, verdict } = pushed;
-    match verdict {
-        PushVerdict::Conflict => Err(Error::new(
-            ErrorKind::Conflict,
-            format!("the id {id} belongs to an event with another payload"),
-        )),
-        PushVerdict::TooOld => Err(Error::new(
-            ErrorKind::Conflict,
-            format!(
-                "the id {id} is older than what the store remembers of finished events, so nobody \
-                 can know whether it is new; push with a new id"
-            ),
-        )),
-        _ => Ok(Receipt {
-            id,
-            due,
-            durability,
-            verdict,
-        }),
     }
 }
 

@@ -135,7 +135,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`] for a delay that is too long.
     pub async fn reschedule(&self, id: EventId, when: impl Into<When>) -> Result<Changed> {
-        let when = when.into().checked(self.inner.clock.now())?;
+        let when = when.into().checked(self.inner.now())?;
         match self.apply(id, StoreOp::Reschedule { id, when }).await? {
             Reply::Rescheduled(changed) => Ok(changed),
             other => Err(unexpected(&other)),

@@ -9,6 +9,7 @@ use crate::duration;
 use crate::event::QueueName;
 use crate::flow::QueueChoices;
 use crate::retry::RetryPolicy;
+use crate::store::Durability;
 
 /// The keys of `queue_defaults` and of each queue.
 const QUEUE: [Key<QueueChoices>; 9] = [
@@ -50,11 +51,18 @@ const QUEUE: [Key<QueueChoices>; 9] = [
 ];
 
 /// The keys of `store`.
-const STORE: [Key<Settings>; 1] = [Key::new(
-    "url",
-    "a text such as `memory:` or `sqlite:duly.db`",
-    |settings, found| found.url().map(|it| settings.store_url = Some(it)),
-)];
+const STORE: [Key<Settings>; 2] = [
+    Key::new(
+        "url",
+        "a text such as `memory:` or `sqlite:duly.db`",
+        |settings, found| found.url().map(|it| settings.store_url = Some(it)),
+    ),
+    Key::new(
+        "durability",
+        "`memory`, `os_cache`, `disk`, or `replicated:` and a whole number of at least 1",
+        |settings, found| found.durability().map(|it| settings.durability = Some(it)),
+    ),
+];
 
 /// The keys that stand in no section.
 const TOP: [Key<Settings>; 2] = [
@@ -323,6 +331,10 @@ impl Found {
     fn backoff(&self) -> Result<RetryPolicy, Wrong> {
         let policy = self.text()?.parse();
         policy.map_err(|error: crate::retry::ParseRetryError| Wrong::Grammar(error.to_string()))
+    }
+
+    fn durability(&self) -> Result<Durability, Wrong> {
+        self.text()?.trim().parse().map_err(|_| Wrong::Kind)
     }
 
     /// A url that is not empty; which schemes there are is for the stores to say.

@@ -12,6 +12,7 @@
 //! | `payload_bytes_max` | bytes, a whole number | 1,048,576 |
 //! | `read_ahead` | a duration, at most 10 s | `100ms` |
 //! | `store.url` | `sqlite:` and a path, or `memory:` | `sqlite:duly.db` |
+//! | `store.durability` | `memory`, `os_cache`, `disk`, or `replicated:` and how many others: what a push survives before it answers | what the store does by itself |
 //! | `queue_defaults.<key>` | for every queue that says nothing else | |
 //! | `queues.<name>.<key>` | for the queue of that name | |
 //!
@@ -86,6 +87,7 @@ pub use self::keys::known_keys;
 use crate::error::{Error, Result};
 use crate::event::QueueName;
 use crate::flow::{QueueChoices, annotations};
+use crate::store::Durability;
 
 /// What the settings file and the environment say; what is `None` they leave open.
 ///
@@ -114,6 +116,9 @@ pub struct Settings {
     /// `store.url`: `memory:`, or `sqlite:` and the path of a file. Which stores there are is
     /// checked when the bus starts. Default: `sqlite:duly.db`.
     pub store_url: Option<String>,
+    /// `store.durability`: what every push has to survive before it answers. Default: what the
+    /// store does by itself.
+    pub durability: Option<Durability>,
     /// `queue_defaults`: for every queue that says nothing else; weaker than an annotation.
     pub queue_defaults: QueueChoices,
     /// `queues.<name>`: for one queue; stronger than its annotation.
@@ -280,6 +285,7 @@ impl fmt::Debug for Settings {
         });
         f.debug_struct("Settings")
             .field("store_url", &shown)
+            .field("durability", &self.durability)
             .field("queue_defaults", &self.queue_defaults)
             .field("queues", &self.queues)
             .field("payload_bytes_max", &self.payload_bytes_max)

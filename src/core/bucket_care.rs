@@ -21,6 +21,8 @@ pub(crate) struct BucketCare<B> {
     pub(crate) key: BucketKey,
     /// Its queue's place in the node.
     pub(crate) queue: usize,
+    /// Whether this node looks first at it. Others do so a little later, and read nothing ahead.
+    pub(crate) is_mine: bool,
     pub(crate) clock: StoreClock,
     pub(crate) mover: Mover,
     pub(crate) leases: Leases,
@@ -56,6 +58,7 @@ impl<B> BucketCare<B> {
         Self {
             key,
             queue,
+            is_mine: true,
             clock: StoreClock::new(drift_ppm),
             mover: Mover::new(),
             leases: Leases::default(),
@@ -88,18 +91,23 @@ impl<B> BucketCare<B> {
         if stopping {
             return None;
         }
-        let held_up = self.settler.len() >= options.unsettled_max || self.is_overdue(now);
+        let later = match self.is_mine {
+            true => Duration::ZERO,
+            false => options.other_delay,
+        };
+        // Where starts are paced, what is due waits here for its turn.
+        let is_stuck = queue.rate.is_none() && self.is_overdue(now);
+        let held_up = self.settler.len() >= options.unsettled_max || is_stuck;
         let limit = if held_up {
             0
         } else {
             queue.share().min(options.batch)
         };
-        let ahead_limit = match held_up || options.ahead.is_zero() || queue.is_paused() {
-            true => 0,
-            false => options
-                .ahead_max
-                .saturating_sub(queue.ahead)
-                .min(options.batch),
+        let reads_ahead =
+            self.is_mine && !held_up && !options.ahead.is_zero() && !queue.is_paused();
+        let ahead_limit = match reads_ahead {
+            true => queue.may_hold(limit, options.ahead_max).min(options.batch),
+            false => 0,
         };
         let fetch = || Look::Fetch { limit, ahead_limit };
         let look = if limit + ahead_limit > 0 {
@@ -108,7 +116,7 @@ impl<B> BucketCare<B> {
             Look::MoveDue
         };
 
-        let mut wanted = (self.mover.must_look(), look);
+        let mut wanted = (self.mover.must_look() + later, look);
         let mut or = |at: Mono, look: Look| {
             if at < wanted.0 {
                 wanted = (at, look);
@@ -121,7 +129,7 @@ impl<B> BucketCare<B> {
             let at = self.mover.reads_ahead(options.ahead, self.last_fetch);
             or(at, fetch());
         }
-        or(self.mover.must_move(), Look::MoveDue);
+        or(self.mover.must_move() + later, Look::MoveDue);
         Some((wanted.0.max(self.rest.until), wanted.1))
     }
 
@@ -156,6 +164,12 @@ impl<B> BucketCare<B> {
                 },
             );
         }
+    }
+
+    /// The due time of the first of what is held, if that has been reached.
+    pub(crate) fn first_due(&self, now: Mono) -> Option<Timestamp> {
+        let ((due, _), _) = self.held.first_key_value()?;
+        self.clock.has_reached(now, *due).then_some(*due)
     }
 
     /// Takes out at most `limit` of what is due.

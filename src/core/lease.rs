@@ -17,6 +17,8 @@ pub(crate) struct Leases {
     answered: RequestId,
     /// Until when handlers may start.
     fresh_until: Mono,
+    /// When something was sent last that was answered, whatever the answer.
+    heard: Mono,
     /// When the next heartbeat is due; meaningful while something is held.
     next: Mono,
     in_flight: bool,
@@ -45,6 +47,7 @@ impl Leases {
         if self.held == 0 {
             self.next = sent + o.heartbeat;
         }
+        self.heard = self.heard.max(sent);
         self.held += many;
     }
 
@@ -69,11 +72,20 @@ impl Leases {
         self.answered
     }
 
-    /// A heartbeat was answered, or its answer is lost: then the next one follows soon.
-    pub(crate) fn beaten(&mut self, now: Mono, answered: bool, options: &NodeOptions) {
+    /// A heartbeat that was sent then was answered.
+    pub(crate) fn beaten(&mut self, sent: Mono) {
         self.in_flight = false;
-        if !answered {
-            self.next = now + options.heartbeat / 4;
-        }
+        self.heard = self.heard.max(sent);
+    }
+
+    /// The answer to a heartbeat is lost: the next one follows soon.
+    pub(crate) fn unanswered(&mut self, now: Mono, options: &NodeOptions) {
+        self.in_flight = false;
+        self.next = now + options.heartbeat / 4;
+    }
+
+    /// Whether the store has answered lately, as far as there is something to keep.
+    pub(crate) fn is_heard(&self, now: Mono, options: &NodeOptions) -> bool {
+        self.held == 0 || now < self.heard + options.silence - options.margin
     }
 }

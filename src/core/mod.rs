@@ -9,12 +9,15 @@
 mod bucket_care;
 mod clock;
 mod lease;
+mod members;
 mod mover;
 pub mod node;
 pub mod op;
 pub mod options;
 mod queue_care;
+mod rate;
 mod reaper;
 pub mod reference;
+pub mod roll;
 mod settle;
 pub mod step;

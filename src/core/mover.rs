@@ -14,8 +14,9 @@ use crate::time::Mono;
 pub(crate) struct Mover {
     /// When the next scheduled event is due: [`Mono::MAX`] is never.
     next_due: Mono,
-    /// Nobody knows what is in the bucket: it was never looked at, or something came earlier.
-    unknown: bool,
+    /// Since when nobody knows what is in the bucket: it was never looked at, or something came
+    /// earlier.
+    unknown: Option<Mono>,
     /// Ready events wait in the publish list, as far as is known.
     ready: bool,
     /// When to look again all the same.
@@ -29,20 +30,26 @@ impl Mover {
     pub(crate) fn new() -> Self {
         Self {
             next_due: Mono::MAX,
-            unknown: true,
+            unknown: Some(Mono::default()),
             ready: false,
             net: Mono::MAX,
             full: false,
         }
     }
 
-    pub(crate) fn woken(&mut self) {
-        self.unknown = true;
+    /// Something came earlier, at `now` as far as is known.
+    pub(crate) fn woken(&mut self, now: Mono) {
+        self.unknown = Some(self.unknown.map_or(now, |since| since.min(now)));
+    }
+
+    /// Something came that nobody else may know of.
+    pub(crate) fn found(&mut self) {
+        self.unknown = Some(Mono::default());
     }
 
     /// A fetch is sent; whatever wakes the mover from now on may be news to its answer.
     pub(crate) fn fetches(&mut self) {
-        self.unknown = false;
+        self.unknown = None;
         self.net = Mono::MAX;
     }
 
@@ -69,13 +76,10 @@ impl Mover {
         self.ready
     }
 
-    /// When the bucket must be looked at although nothing is known to be due.
+    /// Since when, or from when on, the bucket must be looked at although nothing is known to be
+    /// due.
     pub(crate) fn must_look(&self) -> Mono {
-        if self.unknown {
-            Mono::default()
-        } else {
-            self.net
-        }
+        self.unknown.unwrap_or(self.net)
     }
 
     /// When scheduled events are due and have to be moved.

@@ -8,19 +8,31 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeOptions {
     /// How often a node says that it is alive to each bucket it holds something of.
-    /// Default: 700 ms.
+    /// Default: 600 ms.
     pub heartbeat: Duration,
-    /// For how long a heartbeat number must not change before another node reaps. Default: 2.4 s.
+    /// For how long a heartbeat number must not change before another node reaps. Default: 2 s, so
+    /// that what a dead node held is handed on within 3 s: it is suspected after 0.75 s at most.
     pub silence: Duration,
     /// How much earlier than its lease could be lost a node stops starting handlers on it.
     /// Default: 400 ms.
     pub margin: Duration,
-    /// How often a bucket that others hold something of is looked at for silent ones.
-    /// Default: 150 ms.
+    /// How often a bucket is looked at in which somebody holds something who is not known to be
+    /// alive. Default: 150 ms.
     pub reap_every: Duration,
-    /// How often a bucket that nobody else was seen in is looked at. Default: 300 ms for a store
-    /// that is shared, 5 s otherwise.
+    /// How often any bucket is looked at for holders that nobody suspected: the net. Default: 30 s.
     pub glance_every: Duration,
+    /// How often a node calls the roll. Default: 250 ms, and zero, which is never, for a store that
+    /// no other process uses.
+    pub roll_every: Duration,
+    /// For how long a member's number on the roll must not change before whatever it holds is
+    /// looked for: two calls, less the time that an answer takes. Default: 450 ms.
+    pub suspect_after: Duration,
+    /// For how long it must not change before the member owns no bucket any more. Default: 1.5 s.
+    pub absent_after: Duration,
+    /// How much later than its owner a node looks at a bucket that is another's: long enough that
+    /// an owner with room is there first, so short that a full one delays nobody for long.
+    /// Default: 100 ms.
+    pub other_delay: Duration,
     /// How long before its due time an event may be leased. Zero reads nothing ahead.
     /// Default: 100 ms.
     pub ahead: Duration,
@@ -51,11 +63,15 @@ pub struct NodeOptions {
 impl Default for NodeOptions {
     fn default() -> Self {
         Self {
-            heartbeat: Duration::from_millis(700),
-            silence: Duration::from_millis(2_400),
+            heartbeat: Duration::from_millis(600),
+            silence: Duration::from_secs(2),
             margin: Duration::from_millis(400),
             reap_every: Duration::from_millis(150),
-            glance_every: Duration::from_secs(5),
+            glance_every: Duration::from_secs(30),
+            roll_every: Duration::from_millis(250),
+            suspect_after: Duration::from_millis(450),
+            absent_after: Duration::from_millis(1_500),
+            other_delay: Duration::from_millis(100),
             ahead: Duration::from_millis(100),
             ahead_max: 65_536,
             batch: 500,
@@ -82,6 +98,14 @@ impl NodeOptions {
                 "a heartbeat every {:?} leaves no room for a lost one within a silence of {:?} less \
                  a margin of {:?}; silence must be at least two heartbeats and the margin",
                 self.heartbeat, self.silence, self.margin
+            )));
+        }
+        let calls = [self.roll_every, self.suspect_after, self.absent_after];
+        if !calls.is_sorted_by(|one, next| one < next) {
+            return Err(Error::invalid(format!(
+                "with a roll call every {:?} a member cannot be suspected after {:?} and be absent \
+                 after {:?}; each must be longer than the one before",
+                self.roll_every, self.suspect_after, self.absent_after
             )));
         }
         if self.batch == 0 || self.batch > crate::core::op::BATCH_MAX {

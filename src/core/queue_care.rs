@@ -1,11 +1,15 @@
 //! How much one queue can take.
 
+use crate::core::rate::Rate;
+use crate::event::QueueName;
+
 /// The credits of one queue: they bound what is in its ring, its stash and its handlers together.
 ///
 /// A credit is taken when an event is published and given back when its handler ends, so a full
 /// ring stops fetching for this queue and for no other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct QueueCare {
+    pub(crate) name: QueueName,
     /// How many events may be published and not ended; 0 = paused.
     pub(crate) capacity: usize,
     /// Published and not ended.
@@ -14,15 +18,35 @@ pub(crate) struct QueueCare {
     pub(crate) reserved: usize,
     /// Held read ahead.
     pub(crate) ahead: usize,
+    /// How fast its handlers may start, where that is limited.
+    pub(crate) rate: Option<Rate>,
     /// Buckets, by their place in the node.
     pub(crate) buckets: Vec<usize>,
 }
 
 impl QueueCare {
+    pub(crate) fn new(name: QueueName, capacity: usize) -> Self {
+        Self {
+            name,
+            capacity,
+            outstanding: 0,
+            reserved: 0,
+            ahead: 0,
+            rate: None,
+            buckets: Vec::new(),
+        }
+    }
+
     /// How many more events can be asked for.
     pub(crate) fn room(&self) -> usize {
-        self.capacity
-            .saturating_sub(self.outstanding + self.reserved)
+        match self.rate {
+            // They wait here for their turn, and not for a credit.
+            Some(_) if self.free() == 0 => 0,
+            Some(_) => self.soon(),
+            None => self
+                .capacity
+                .saturating_sub(self.outstanding + self.reserved),
+        }
     }
 
     /// How many of these one fetch asks for: half of them where there are other buckets, so that
@@ -32,6 +56,19 @@ impl QueueCare {
             0 | 1 => self.room(),
             _ => self.room().div_ceil(2),
         }
+    }
+
+    /// How many more may be held beside what a fetch of `limit` brings, at most `ahead_max`.
+    pub(crate) fn may_hold(&self, limit: usize, ahead_max: usize) -> usize {
+        let room = ahead_max.saturating_sub(self.ahead);
+        room.min(self.soon().saturating_sub(limit))
+    }
+
+    /// How many more start soon enough to be taken from the store, as far as the rate goes.
+    fn soon(&self) -> usize {
+        let taken = self.ahead + self.reserved;
+        let soon = self.rate.as_ref().map(Rate::soon);
+        soon.map_or(usize::MAX, |soon| soon.saturating_sub(taken))
     }
 
     /// How many events that are held already can be published.

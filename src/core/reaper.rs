@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::core::members::Members;
 use crate::core::op::Reaped;
 use crate::core::options::NodeOptions;
 use crate::record::NodeId;
@@ -12,6 +13,10 @@ use crate::time::Mono;
 /// A node is silent when its heartbeat *number* has not changed for long enough by this node's own
 /// monotonic time. No wall clock takes part, so a clock that steps ends no lease and keeps none
 /// alive. (The lock client of Amazon's DynamoDB observes versions in the same way.)
+///
+/// A bucket is looked at when there is a reason to: somebody is suspected, or one of its holders
+/// is not known to be alive. Beside that it is glanced at now and then, so that a holder that was
+/// never on any roll is found as well.
 #[derive(Debug, Default)]
 pub(crate) struct Reaper {
     /// Each holder's number, and since when it has not changed.
@@ -20,12 +25,20 @@ pub(crate) struct Reaper {
     last: Mono,
     next: Mono,
     in_flight: bool,
+    /// A suspicion came while a look was on its way, which may not have seen what it is about.
+    again: bool,
 }
 
 impl Reaper {
     /// When the bucket has to be looked at.
     pub(crate) fn wakes(&self) -> Mono {
         if self.in_flight { Mono::MAX } else { self.next }
+    }
+
+    /// Somebody may be dead, and hold something here: look at once.
+    pub(crate) fn suspects(&mut self) {
+        self.next = Mono::default();
+        self.again = self.in_flight;
     }
 
     /// A look is sent now: the nodes to take from.
@@ -43,8 +56,15 @@ impl Reaper {
             .collect()
     }
 
-    /// A look was answered.
-    pub(crate) fn looked(&mut self, now: Mono, me: NodeId, reaped: &Reaped, o: &NodeOptions) {
+    /// A look was answered, to the node `me`.
+    pub(crate) fn looked(
+        &mut self,
+        now: Mono,
+        me: NodeId,
+        reaped: &Reaped,
+        members: &Members,
+        options: &NodeOptions,
+    ) {
         self.in_flight = false;
         self.last = now;
         let before = std::mem::take(&mut self.seen);
@@ -55,16 +75,19 @@ impl Reaper {
             };
             self.seen.insert(*node, (*beat, since));
         }
-        self.next = match (reaped.more, self.seen.is_empty()) {
+        let is_watched = self.seen.keys().any(|node| !members.vouch_for(*node));
+        self.next = match (reaped.more || self.again, is_watched) {
             (true, _) => now,
-            (false, true) => now + o.glance_every,
-            (false, false) => now + o.reap_every,
+            (false, true) => now + options.reap_every,
+            (false, false) => now + options.glance_every,
         };
+        self.again = false;
     }
 
     /// The answer is lost; the next look follows at its pace.
     pub(crate) fn unanswered(&mut self, now: Mono, options: &NodeOptions) {
         self.in_flight = false;
+        self.again = false;
         self.next = now + options.reap_every;
     }
 

@@ -1,7 +1,9 @@
 //! What happens to a node, and what it answers that should happen.
 
 use crate::core::op::{Answer, Delivery, RequestId, Settlement, StoreOp, Verdict};
+use crate::core::roll::Member;
 use crate::error::ErrorKind;
+use crate::event::BucketKey;
 use crate::time::Mono;
 
 /// The number of a call to the store, by which its answer finds back.
@@ -36,6 +38,27 @@ pub enum Input<B> {
         /// Its new capacity.
         capacity: usize,
     },
+    /// Handlers of a queue start at most so often from now on.
+    Rated {
+        /// The queue's place in the node.
+        queue: usize,
+        /// How many in a second, on all nodes together; `None`: as many as there is room for.
+        rate: Option<f64>,
+    },
+    /// There is one more bucket to serve; one that is served already changes nothing.
+    Serve {
+        /// The place of its queue in the node.
+        queue: usize,
+        /// The bucket.
+        bucket: BucketKey,
+    },
+    /// A roll call was answered.
+    Rolled {
+        /// Every member.
+        members: Vec<Member>,
+    },
+    /// A roll call was not answered.
+    NotRolled,
     /// The node shall fetch nothing more, hand back what it holds and settle what ends.
     Stop,
 }
@@ -51,6 +74,13 @@ pub enum Action<B> {
         bucket: usize,
         /// The operation.
         op: StoreOp,
+    },
+    /// Call the roll of the store.
+    CallRoll,
+    /// A bucket is served from now on: tell when its next work comes earlier.
+    Served {
+        /// Its place in the node.
+        bucket: usize,
     },
     /// Publish into a queue's ring.
     Publish {

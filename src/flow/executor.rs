@@ -10,7 +10,8 @@ use crate::core::op::{Delivery, Failing, Settlement, Verdict};
 use crate::core::step::{Input, Job};
 use crate::event::{Envelope, Event};
 use crate::flow::attempt::{Attempt, Attempted};
-use crate::flow::inbox::{Gate, Inbox};
+use crate::flow::gates::Gates;
+use crate::flow::inbox::Inbox;
 use crate::flow::options::QueueOptions;
 use crate::flow::replies::{Answered, Replies};
 use crate::flow::work::{Ended, Work};
@@ -45,7 +46,7 @@ pub(crate) struct Means {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) gates: Arc<[Gate]>,
+    pub(crate) gates: Arc<Gates>,
     pub(crate) replies: Arc<Replies>,
 }
 
@@ -112,12 +113,13 @@ where
     /// Looks whether a delivery may start, and decodes it; otherwise deals with it.
     fn check_in(&self, job: Box<Job<Arc<Envelope>>>) -> Option<(Event<A::Payload>, Ticket)> {
         let delivery = &job.delivery;
-        if !self.means.gates[job.bucket].is_open(self.means.clock.mono(), delivery.request) {
+        let gate = self.means.gates.of(job.bucket);
+        if !gate.is_open(self.means.clock.mono(), delivery.request) {
             self.hand_back(&job);
             return None;
         }
         let envelope = &delivery.body;
-        let started_us = self.means.clock.wall_us();
+        let started_us = self.means.store.now_us();
         if envelope
             .expires
             .is_some_and(|expires| expires.as_micros() <= started_us)

@@ -1,17 +1,14 @@
 //! News for the mover, from whichever thread it comes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::Thread;
 
 use tokio::sync::Notify;
 
-use crate::core::op::RequestId;
 use crate::core::step::Input;
-use crate::event::{BucketKey, Envelope};
+use crate::event::{BucketKey, Envelope, QueueName};
 use crate::store::Watcher;
-use crate::time::Mono;
 
 /// News on its way to the mover.
 pub(crate) type News = Input<Arc<Envelope>>;
@@ -19,13 +16,16 @@ pub(crate) type News = Input<Arc<Envelope>>;
 /// What happened and the mover has not seen yet.
 ///
 /// Bounded by what can happen: each entry is the end of a published event, the answer to a call,
-/// or a wake-up, and all of these are bounded by credits and by the number of buckets.
+/// a wake-up or a roll call, and all of these are bounded by credits, by the number of buckets
+/// and by time.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
     mover: OnceLock<Sleeper>,
     /// The places of the buckets that this node serves.
-    buckets: OnceLock<HashMap<BucketKey, usize>>,
+    buckets: RwLock<HashMap<BucketKey, usize>>,
+    /// The places of the queues that it serves.
+    queues: OnceLock<HashMap<QueueName, usize>>,
 }
 
 #[derive(Debug, Default)]
@@ -50,9 +50,27 @@ impl Inbox {
         let _ = self.mover.set(mover); // a flow has one mover
     }
 
-    /// Says which buckets' wake-ups are of interest.
-    pub(crate) fn serves(&self, buckets: HashMap<BucketKey, usize>) {
-        let _ = self.buckets.set(buckets); // a flow is started once
+    /// Says which queues this node serves.
+    pub(crate) fn consumes(&self, queues: HashMap<QueueName, usize>) {
+        let _ = self.queues.set(queues); // a flow is started once
+    }
+
+    /// Lets the node serve a bucket of the queue at a place, unless it does already.
+    pub(crate) fn serve(&self, queue: usize, bucket: BucketKey) {
+        if self.place(&bucket).is_none() {
+            self.add(Input::Serve { queue, bucket });
+        }
+    }
+
+    /// Says that a bucket is served, at this place: its wake-ups are of interest.
+    pub(crate) fn serves(&self, bucket: BucketKey, place: usize) {
+        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        buckets.insert(bucket, place);
+    }
+
+    fn place(&self, bucket: &BucketKey) -> Option<usize> {
+        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        buckets.get(bucket).copied()
     }
 
     /// Adds news, and wakes the mover if it sleeps and this is worth it.
@@ -96,34 +114,16 @@ impl Inbox {
 
 impl Watcher for Inbox {
     fn earlier(&self, bucket: &BucketKey) {
-        if let Some(bucket) = self.buckets.get().and_then(|places| places.get(bucket)) {
-            self.add(Input::Woken { bucket: *bucket });
+        if let Some(bucket) = self.place(bucket) {
+            return self.add(Input::Woken { bucket });
         }
-    }
-}
-
-/// Until when handlers may start on a bucket's leases; written by the mover, read by workers.
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    fresh_until: AtomicU64,
-    lost_through: AtomicU64,
-}
-
-impl Gate {
-    /// Handlers may start until then.
-    pub(crate) fn fresh(&self, until: Mono) {
-        self.fresh_until
-            .fetch_max(until.as_nanos(), Ordering::Relaxed);
-    }
-
-    /// Nothing may start on leases from fetches up to `through`.
-    pub(crate) fn lost(&self, through: RequestId) {
-        self.lost_through.fetch_max(through, Ordering::Relaxed);
-    }
-
-    /// Whether a handler may start now on the lease of `request`.
-    pub(crate) fn is_open(&self, now: Mono, request: RequestId) -> bool {
-        now.as_nanos() < self.fresh_until.load(Ordering::Relaxed)
-            && request > self.lost_through.load(Ordering::Relaxed)
+        // Somebody spreads his events over more buckets than this node knows of.
+        let queue = self
+            .queues
+            .get()
+            .and_then(|places| places.get(&bucket.queue));
+        if let Some(queue) = queue {
+            self.serve(*queue, bucket.clone());
+        }
     }
 }

@@ -5,10 +5,13 @@ mod attempt;
 #[doc(hidden)]
 pub mod bench;
 pub(crate) mod board;
+mod controls;
 mod executor;
 mod feed;
+mod gates;
 mod inbox;
 mod lane;
+mod lanes;
 mod mover;
 mod options;
 pub(crate) mod pool;
@@ -16,12 +19,14 @@ mod publisher;
 mod registry;
 mod replies;
 pub(crate) mod ring;
+mod roll;
 mod running;
 mod start;
 pub(crate) mod wake;
 pub(crate) mod work;
 mod worker;
 
+pub(crate) use controls::Controls;
 pub(crate) use lane::Port;
 pub use options::{QueueChoices, QueueOptions};
 pub use registry::{Construct, Registration};

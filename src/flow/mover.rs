@@ -16,8 +16,10 @@ use crate::core::op::Answer;
 use crate::core::step::{Action, CallId, Input};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Envelope;
-use crate::flow::inbox::{Gate, Inbox, News, Sleeper};
+use crate::flow::gates::Gates;
+use crate::flow::inbox::{Inbox, News, Sleeper};
 use crate::flow::lane::Lane;
+use crate::flow::roll::RollCall;
 use crate::store::{Store, StoreFuture};
 use crate::time::{Clock, Mono};
 
@@ -43,8 +45,10 @@ pub(crate) struct Mover {
     /// What is taken in and done in a turn; kept for their room.
     pub(crate) news: Vec<News>,
     pub(crate) actions: Vec<Action<Arc<Envelope>>>,
-    pub(crate) gates: Arc<[Gate]>,
+    pub(crate) gates: Arc<Gates>,
     pub(crate) inbox: Arc<Inbox>,
+    /// Absent where nobody else could answer.
+    pub(crate) roll: Option<Arc<RollCall>>,
     pub(crate) runtime: Handle,
     /// Cancelled when the node has stopped.
     pub(crate) stopped: CancellationToken,
@@ -149,12 +153,21 @@ impl Mover {
                 let answer = self.store.apply(self.node.bucket(bucket), op);
                 return self.ask(call, answer);
             }
+            Action::CallRoll => {
+                if let Some(roll) = &self.roll {
+                    self.runtime.spawn(Arc::clone(roll).call_again());
+                }
+            }
+            Action::Served { bucket } => {
+                let key = self.node.bucket(bucket).clone();
+                self.inbox.serves(key, bucket);
+            }
             Action::Publish { queue, jobs } => self.lanes[queue].publish_jobs(jobs),
-            Action::Fresh { bucket, until } => self.gates[bucket].fresh(until),
+            Action::Fresh { bucket, until } => self.gates.of(bucket).fresh(until),
             Action::Lost { bucket, through } => {
                 let bucket_key = self.node.bucket(bucket);
                 tracing::warn!(bucket = %bucket_key, through, "leases were lost to another node");
-                self.gates[bucket].lost(through);
+                self.gates.of(bucket).lost(through);
             }
             Action::Refused { bucket, lost } => {
                 let bucket = self.node.bucket(bucket);

@@ -11,19 +11,23 @@ use tokio_util::sync::CancellationToken;
 use crate::core::node::Node;
 use crate::core::options::NodeOptions;
 use crate::core::step::Input;
-use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, BucketKey, QueueName};
+use crate::error::Result;
+use crate::event::QueueName;
 use crate::flow::board::Board;
+use crate::flow::controls::Controls;
 use crate::flow::executor::Means;
-use crate::flow::inbox::{Gate, Inbox};
-use crate::flow::lane::{Lane, Port};
+use crate::flow::gates::Gates;
+use crate::flow::inbox::Inbox;
+use crate::flow::lane::Port;
+use crate::flow::lanes::{Lanes, Served};
 use crate::flow::mover::Mover;
 use crate::flow::options::QueueOptions;
 use crate::flow::registry::{Entry, Parts};
 use crate::flow::replies::Replies;
+use crate::flow::roll::{Orders, RollCall};
 use crate::handler::{States, Stripes, Surroundings};
 use crate::record::NodeId;
-use crate::store::{Store, Watcher};
+use crate::store::{Presence, Store, Watcher};
 use crate::time::Clock;
 
 /// How long handlers that were told to stop have before they are cut.
@@ -38,14 +42,18 @@ pub(crate) struct Setup {
     pub(crate) node: NodeOptions,
     pub(crate) handlers: Vec<(QueueName, Arc<QueueOptions>, Entry)>,
     pub(crate) replies: Arc<Replies>,
+    pub(crate) controls: Arc<Controls>,
     /// Whether time is virtual, so that the mover must be a task of the runtime.
     pub(crate) virtual_time: bool,
 }
 
 /// The running flow of events through this process: one mover, and a lane for each queue.
 pub(crate) struct Flow {
-    lanes: BTreeMap<QueueName, Served>,
+    lanes: Arc<Lanes>,
+    orders: Arc<Orders>,
     inbox: Arc<Inbox>,
+    /// Absent where nobody else could answer.
+    roll: Option<Arc<RollCall>>,
     /// Cancelled when the node has stopped.
     stopped: CancellationToken,
     /// Cancelled to end the mover at once.
@@ -54,12 +62,6 @@ pub(crate) struct Flow {
     stop: CancellationToken,
     /// Who waits for a handler's reply.
     replies: Arc<Replies>,
-}
-
-struct Served {
-    lane: Arc<dyn Lane>,
-    place: usize,
-    options: Arc<QueueOptions>,
 }
 
 impl Flow {
@@ -77,6 +79,7 @@ impl Flow {
             node: options,
             handlers,
             replies,
+            controls,
             virtual_time,
         } = setup;
         let runtime = Handle::current();
@@ -85,28 +88,13 @@ impl Flow {
         let stop = CancellationToken::new();
 
         let mut node = Node::new(id, options);
+        let gates = Arc::new(Gates::default());
         let mut places = HashMap::new();
-        let known = store.buckets().await?;
         for (queue, options, _) in &handlers {
-            let place = node.add_queue(if options.workers == 0 {
-                0
-            } else {
-                options.ring
-            });
-            let now_used = (0..options.buckets).map(BucketId);
-            let once_used = known
-                .iter()
-                .filter(|key| key.queue == *queue)
-                .map(|key| key.bucket);
-            for bucket in now_used.chain(once_used) {
-                let key = BucketKey::new(queue.clone(), bucket);
-                if !places.contains_key(&key) {
-                    places.insert(key.clone(), node.add_bucket(place, key));
-                }
-            }
+            let place = node.add_queue(queue.clone(), options.ring);
+            places.insert(queue.clone(), place);
         }
-        let gates: Arc<[Gate]> = places.iter().map(|_| Gate::default()).collect();
-        inbox.serves(places);
+        inbox.consumes(places);
 
         let mut lanes = BTreeMap::new();
         let mut in_order = Vec::new();
@@ -131,17 +119,31 @@ impl Flow {
             };
             let lane = (entry.install)(parts)?;
             in_order.push(Arc::clone(&lane));
-            lanes.insert(
-                queue,
-                Served {
-                    lane,
-                    place,
-                    options,
-                },
-            );
+            lanes.insert(queue, Served::new(lane, place, options));
         }
+        let lanes = Lanes::new(lanes, Arc::clone(&controls), Arc::clone(&inbox));
+        let lanes = Arc::new(lanes);
+        let orders = Arc::new(Orders {
+            store: Arc::clone(&store),
+            controls,
+            lanes: Arc::clone(&lanes),
+        });
 
         store.watch(Arc::clone(&inbox) as Arc<dyn Watcher>);
+        // Before the mover begins, so that nothing is fetched against what was set.
+        let roll = if store.is_shared() {
+            let me = Presence {
+                node: id,
+                queues: lanes.queues(),
+                leaves: false,
+            };
+            let roll = Arc::new(RollCall::new(Arc::clone(&orders), Arc::clone(&inbox), me));
+            roll.call().await?;
+            Some(roll)
+        } else {
+            orders.read().await?;
+            None
+        };
         let (stopped, abandoned) = (CancellationToken::new(), CancellationToken::new());
         let mover = Mover {
             node,
@@ -152,6 +154,7 @@ impl Flow {
             actions: Vec::new(),
             gates,
             inbox: Arc::clone(&inbox),
+            roll: roll.clone(),
             runtime,
             stopped: stopped.clone(),
             abandoned: abandoned.clone(),
@@ -163,7 +166,9 @@ impl Flow {
         }
         Ok(Self {
             lanes,
+            orders,
             inbox,
+            roll,
             stopped,
             abandoned,
             stop,
@@ -179,31 +184,24 @@ impl Flow {
 
     /// Whether this process has a handler for `queue`.
     pub(crate) fn serves(&self, queue: &QueueName) -> bool {
-        self.lanes.contains_key(queue)
+        self.lanes.get(queue).is_some()
     }
 
     /// Whether a handler runs that blocks its thread.
     #[cfg(feature = "testing")]
     pub(crate) fn is_blocking(&self) -> bool {
-        let mut lanes = self.lanes.values().map(|served| &served.lane);
+        let mut lanes = self.lanes.iter().map(|(_, served)| &served.lane);
         lanes.any(|lane| lane.blocks() && lane.load().1 > 0)
     }
 
     /// Lets so many handlers of `queue` run at once; 0 pauses it.
     pub(crate) fn set_workers(&self, queue: &QueueName, workers: usize) -> Result<()> {
-        let Some(served) = self.lanes.get(queue) else {
-            return Err(Error::new(
-                ErrorKind::NotFound,
-                format!("queue {queue} has no handler in this process"),
-            ));
-        };
-        served.lane.set_workers(workers);
-        let capacity = if workers == 0 { 0 } else { served.options.ring };
-        self.inbox.add(Input::Resized {
-            queue: served.place,
-            capacity,
-        });
-        Ok(())
+        self.lanes.set_workers(queue, workers)
+    }
+
+    /// What was set of queues, to be read anew.
+    pub(crate) fn orders(&self) -> Arc<Orders> {
+        Arc::clone(&self.orders)
     }
 
     /// Each queue with how many events wait in its ring, how many workers are active, and how many
@@ -217,12 +215,12 @@ impl Flow {
 
     /// Fetches nothing more, lets handlers finish for as long as `grace`, hands back what never
     /// started and settles everything that ended; answers whether all of that was done in time.
-    pub(crate) async fn stop(self, grace: Duration) -> bool {
+    pub(crate) async fn stop(mut self, grace: Duration) -> bool {
         self.inbox.add(Input::Stop);
         let stops: Vec<_> = self
             .lanes
-            .values()
-            .map(|served| Arc::clone(&served.lane).stop())
+            .iter()
+            .map(|(_, served)| Arc::clone(&served.lane).stop())
             .collect();
         let mut finished = futures_util::future::join_all(stops);
         if tokio::time::timeout(grace, &mut finished).await.is_err() {
@@ -231,7 +229,7 @@ impl Flow {
                 .await
                 .is_err()
             {
-                for served in self.lanes.values() {
+                for (_, served) in self.lanes.iter() {
                     served.lane.cut();
                 }
                 // What suspends is gone now; only what blocks its thread is not waited for.
@@ -239,6 +237,12 @@ impl Flow {
             }
         }
         let settled = tokio::time::timeout(grace.max(SETTLE_MIN), self.stopped.cancelled()).await;
+        // Who has not settled everything may hold something, and is not gone.
+        if settled.is_ok()
+            && let Some(roll) = self.roll.take()
+        {
+            roll.leave().await;
+        }
         settled.is_ok()
     }
 }
@@ -252,7 +256,7 @@ impl Drop for Flow {
         self.stop.cancel();
         self.abandoned.cancel();
         self.inbox.add(Input::Stop); // wakes the mover, so that it sees that it is abandoned
-        for served in self.lanes.values() {
+        for (_, served) in self.lanes.iter() {
             served.lane.set_workers(0); // or what is cut makes room for what waits
             served.lane.cut();
         }

@@ -1,15 +1,17 @@
 //! The memory store: the reference store behind the `Store` trait, without a disk.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::core::op::{Answer, Ledger, StoreOp};
+use crate::core::roll::{Presence, Roll};
 use crate::error::Result;
-use crate::event::{BucketKey, Envelope, Payload};
+use crate::event::{BucketKey, Envelope, Payload, QueueName};
 use crate::record::{Page, Query, Record};
+use crate::store::hub::Hub;
 use crate::store::shards::{News, Shards};
-use crate::store::{Durability, Store, StoreFuture, Watcher};
+use crate::store::{Control, Durability, Setting, Store, StoreFuture, Watcher};
 use crate::time::{Clock, SystemClock, Timestamp};
 
 /// How many records a memory store keeps.
@@ -40,6 +42,7 @@ pub const RECORDS_MAX: usize = 100_000;
 pub struct MemoryStore {
     shards: Shards<Arc<Envelope>>,
     records: Mutex<Records>,
+    hub: Hub,
     clock: Arc<dyn Clock>,
     shared: bool,
 }
@@ -57,6 +60,7 @@ impl MemoryStore {
         Self {
             shards: Shards::default(),
             records: Mutex::new(Records::new(RECORDS_MAX)),
+            hub: Hub::default(),
             clock,
             shared: false,
         }
@@ -119,6 +123,23 @@ impl Store for MemoryStore {
 
     fn now_us(&self) -> u64 {
         self.clock.wall_us()
+    }
+
+    fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
+        let used = self.shards.used();
+        let roll = match self.shared {
+            true => self.hub.call(me, self.clock.wall_us(), used),
+            false => self.hub.alone(&me, used),
+        };
+        Box::pin(ready(Ok(roll)))
+    }
+
+    fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
+        Box::pin(ready(Ok(self.hub.controls())))
+    }
+
+    fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
+        Box::pin(ready(self.hub.set(queue, setting, |_| Ok(()))))
     }
 
     fn is_shared(&self) -> bool {

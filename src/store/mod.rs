@@ -1,10 +1,11 @@
 //! The store: where events wait, and the contract that every store keeps.
 
 mod control;
+mod durability;
 mod embedded;
+mod hub;
 mod memory;
 mod redis;
-mod roll;
 mod shards;
 
 use std::collections::BTreeMap;
@@ -14,10 +15,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use self::control::{Control, Setting};
+pub use self::durability::Durability;
 pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
 pub use self::memory::{MemoryStore, RECORDS_MAX};
-pub use self::roll::{Member, Presence, Roll};
 use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
+pub use crate::core::roll::{Member, Presence, Roll};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::record::{Page, Query, Record};
@@ -184,18 +186,4 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 pub trait Watcher: Send + Sync {
     /// `bucket` has ready events where it had none, or an earlier next due time.
     fn earlier(&self, bucket: &BucketKey);
-}
-
-/// What an accepted push survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Durability {
-    /// Nothing: it lives as long as the process.
-    Memory,
-    /// The death of any process of ours, not a power cut.
-    OsCache,
-    /// A power cut.
-    Disk,
-    /// The loss of the machine: so many others have it.
-    Replicated(u16),
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::core::op::StoreOp;
@@ -17,11 +18,20 @@ const WATCHERS_MAX: usize = 64;
 ///
 /// A bucket is locked for one operation at a time. Watchers are told after the lock is given back.
 pub(crate) struct Shards<B> {
-    buckets: RwLock<BTreeMap<BucketKey, Arc<Mutex<Bucket<B>>>>>,
+    buckets: RwLock<BTreeMap<BucketKey, Arc<Shard<B>>>>,
+    /// How many of them were ever used.
+    used: AtomicU64,
     watchers: RwLock<Vec<Arc<dyn Watcher>>>,
     finished_max: usize,
     /// What every bucket may have forgotten before the start.
     forgotten: Option<Timestamp>,
+}
+
+/// One bucket.
+struct Shard<B> {
+    bucket: Mutex<Bucket<B>>,
+    /// Whether an event was ever in it: one that was only asked about is not worth a look.
+    is_used: AtomicBool,
 }
 
 /// Whether a change can bring work that nobody knows of yet.
@@ -62,6 +72,7 @@ impl<B: Clone> Shards<B> {
     pub(crate) fn new(finished_max: usize) -> Self {
         Self {
             buckets: RwLock::default(),
+            used: AtomicU64::new(0),
             watchers: RwLock::default(),
             finished_max,
             forgotten: None,
@@ -73,7 +84,7 @@ impl<B: Clone> Shards<B> {
         self.forgotten = Some(created);
         let buckets = self.buckets.get_mut();
         for shard in buckets.unwrap_or_else(PoisonError::into_inner).values() {
-            let mut bucket = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
             bucket.forgotten_before(created);
         }
     }
@@ -86,10 +97,14 @@ impl<B: Clone> Shards<B> {
         change: impl FnOnce(&mut Bucket<B>) -> T,
     ) -> T {
         let shard = self.shard(key);
-        let mut bucket = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let before: Head = bucket.head();
         let answer = change(&mut bucket);
         let is_earlier = bucket.head().is_earlier_than(before);
+        if !bucket.is_empty() && !shard.is_used.swap(true, Ordering::Relaxed) {
+            // Before anybody hears of the event, so that whoever reads the number later sees it.
+            self.used.fetch_add(1, Ordering::Release);
+        }
         drop(bucket);
         if is_earlier && news == News::Tell {
             self.tell(key);
@@ -97,20 +112,20 @@ impl<B: Clone> Shards<B> {
         answer
     }
 
-    /// Every bucket that holds events, in the order of keys.
+    /// How many buckets were ever used; it grows with every new one.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Acquire)
+    }
+
+    /// Every bucket that holds events or did so before, in the order of keys.
+    ///
+    /// Those that are empty now belong to it: who does not serve one would not hear of the next
+    /// event in it.
     pub(crate) fn keys(&self) -> Vec<BucketKey> {
-        let shards: Vec<_> = {
-            let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-            let shards = buckets.iter();
-            shards
-                .map(|(key, shard)| (key.clone(), Arc::clone(shard)))
-                .collect()
-        };
-        let in_use = shards.into_iter().filter(|(_, shard)| {
-            let bucket = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            !bucket.is_empty()
-        });
-        in_use.map(|(key, _)| key).collect()
+        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        let used = |shard: &&Arc<Shard<B>>| shard.is_used.load(Ordering::Relaxed);
+        let keys = buckets.iter().filter(|(_, shard)| used(shard));
+        keys.map(|(key, _)| key.clone()).collect()
     }
 
     /// From now on `watcher` is told as well; the same one only once.
@@ -132,13 +147,13 @@ impl<B: Clone> Shards<B> {
     pub(crate) fn check(&self) -> Result<(), String> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         for (key, shard) in buckets.iter() {
-            let bucket = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
             bucket.check().map_err(|wrong| format!("{key}: {wrong}"))?;
         }
         Ok(())
     }
 
-    fn shard(&self, key: &BucketKey) -> Arc<Mutex<Bucket<B>>> {
+    fn shard(&self, key: &BucketKey) -> Arc<Shard<B>> {
         let known = {
             let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
             buckets.get(key).map(Arc::clone)
@@ -150,7 +165,10 @@ impl<B: Clone> Shards<B> {
                 if let Some(created) = self.forgotten {
                     bucket.forgotten_before(created);
                 }
-                Arc::new(Mutex::new(bucket))
+                Arc::new(Shard {
+                    bucket: Mutex::new(bucket),
+                    is_used: AtomicBool::new(false),
+                })
             };
             Arc::clone(buckets.entry(key.clone()).or_insert_with(made))
         })

@@ -19,7 +19,7 @@ fn are_named_with_their_path_the_nearest_key_and_those_there_are() {
     );
     assert_eq!(
         refused_toml("store.ulr = 'memory:'"),
-        "settings: unknown key store.ulr, did you mean store.url? (known here: url)"
+        "settings: unknown key store.ulr, did you mean store.url? (known here: durability, url)"
     );
     assert_eq!(
         refused_toml("[stoer]\nurl = 'memory:'"),

@@ -1,12 +1,13 @@
 //! A store that does badly where a test says so.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use duly::core::op::{Answer, Delivery, StoreOp};
+use duly::core::op::{Answer, Delivery, NewEvent, StoreOp};
 use duly::event::BucketKey;
 use duly::record::{Page, Query};
-use duly::store::{Durability, Store, StoreFuture, Watcher};
+use duly::store::{Control, Durability, Presence, Roll, Setting, Store, StoreFuture, Watcher};
 use duly::{Error, ErrorKind, QueueName, Record};
 
 /// What becomes of one operation.
@@ -28,6 +29,8 @@ type Faults = dyn FnMut(&BucketKey, &StoreOp) -> Fault + Send;
 pub(crate) struct Faulty {
     near: Arc<dyn Store>,
     faults: Mutex<Box<Faults>>,
+    /// What becomes of roll calls, and of reading what was set.
+    rolls: Mutex<Fault>,
     pub(crate) shared: bool,
     pub(crate) notes_fail: AtomicBool,
     pub(crate) notes: AtomicUsize,
@@ -40,6 +43,7 @@ impl Faulty {
         Arc::new(Self {
             near: Arc::clone(near),
             faults: Mutex::new(Box::new(|_, _| Fault::None)),
+            rolls: Mutex::new(Fault::None),
             shared: near.is_shared(),
             notes_fail: AtomicBool::new(false),
             notes: AtomicUsize::new(0),
@@ -52,8 +56,30 @@ impl Faulty {
         *self.faults.lock().expect("no test panics in there") = Box::new(faults);
     }
 
-    /// From now on every operation meets with `fault`.
+    /// From now on every roll call meets with `fault`, and nothing else does.
+    pub(crate) fn rolls_are(&self, fault: Fault) {
+        *self.rolls.lock().expect("no test panics in there") = fault;
+    }
+
+    fn met<T>(&self, answer: impl FnOnce() -> StoreFuture<T>) -> StoreFuture<T>
+    where
+        T: Send + 'static,
+    {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        match *self.rolls.lock().expect("no test panics in there") {
+            Fault::None => answer(),
+            Fault::Refused(kind) => failed(kind),
+            Fault::Lost => {
+                drop(answer());
+                failed(ErrorKind::Unknown)
+            }
+            Fault::Hung => Box::pin(std::future::pending()),
+        }
+    }
+
+    /// From now on everything that is asked meets with `fault`.
     pub(crate) fn is(&self, fault: Fault) {
+        self.rolls_are(fault);
         self.meets(move |_, _| fault);
     }
 
@@ -91,12 +117,33 @@ impl Store for Faulty {
         self.near.now_us()
     }
 
+    fn push_durably(
+        &self,
+        bucket: &BucketKey,
+        events: Vec<NewEvent>,
+        wanted: Durability,
+    ) -> StoreFuture<Answer> {
+        self.near.push_durably(bucket, events, wanted)
+    }
+
+    fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
+        self.met(|| self.near.roll_call(me))
+    }
+
+    fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
+        self.met(|| self.near.controls())
+    }
+
+    fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
+        self.near.set(queue, setting)
+    }
+
     fn is_shared(&self) -> bool {
         self.shared
     }
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
-        self.near.buckets()
+        self.met(|| self.near.buckets())
     }
 
     fn watch(&self, watcher: Arc<dyn Watcher>) {
@@ -123,7 +170,7 @@ impl Store for Faulty {
     }
 }
 
-fn failed(kind: ErrorKind) -> StoreFuture<Answer> {
+fn failed<T: Send + 'static>(kind: ErrorKind) -> StoreFuture<T> {
     Box::pin(std::future::ready(Err(Error::new(
         kind,
         "the test says so",

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use duly::core::op::Verdict;
-use duly::store::{Damaged, EmbeddedOptions, EmbeddedStore};
+use duly::store::{Damaged, EmbeddedOptions, EmbeddedStore, Setting, Store};
 use duly::time::When;
 use futures_util::FutureExt;
 
@@ -53,6 +53,35 @@ fn a_damaged_row_is_set_aside_and_the_others_go_on() {
     one_of_three_is_damaged_by("UPDATE events SET tries = 1 WHERE row = 2");
     one_of_three_is_damaged_by("UPDATE events SET dead = 7 WHERE row = 2");
     one_of_three_is_damaged_by("UPDATE events SET row = 9 WHERE row = 2");
+}
+
+#[test]
+fn what_was_set_of_a_queue_is_not_believed_when_it_is_damaged() {
+    let place = Place::new();
+    let store = place.open();
+    for queue in ["one", "two"] {
+        let queue = queue.parse().expect("a legal name");
+        let set = store.set(&queue, Setting::Rate(Some(7.0))).now_or_never();
+        set.expect("ready").expect("it is set");
+    }
+    drop(store);
+    meddle(
+        &place,
+        "UPDATE controls SET rate = 70.0 WHERE queue = 'one'",
+    );
+    let store = place.open();
+    let controls = store.controls().now_or_never();
+    let controls = controls.expect("ready").expect("they can be read");
+    assert_eq!(
+        controls
+            .keys()
+            .map(|queue| queue.as_str())
+            .collect::<Vec<_>>(),
+        ["two"]
+    );
+    assert!(damaged(&store)[0].why.contains("one"));
+    drop(store);
+    assert_eq!(damaged(&place.open()).len(), 1, "it is found once");
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Whose file it is, who may open it, and in which version.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use duly::ErrorKind;
 use duly::event::State;
-use duly::store::{EmbeddedStore, Store};
+use duly::store::{Control, EmbeddedStore, Setting, Store};
+use duly::{ErrorKind, QueueName};
 use futures_util::FutureExt;
 
 use crate::child::{self, Running};
@@ -43,33 +44,73 @@ fn a_newer_format_asks_for_an_upgrade() {
     let place = Place::new();
     drop(place.open());
     let file = rusqlite::Connection::open(place.path()).expect("the file");
-    file.pragma_update(None, "user_version", 2)
+    file.pragma_update(None, "user_version", 3)
         .expect("a version");
     drop(file);
     let error = place.open_error();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     let text = error.to_string();
     assert!(
-        text.contains("newer duly (format 2), this one reads up to 1"),
+        text.contains("newer duly (format 3), this one reads up to 2"),
         "{text}"
     );
     assert!(text.contains("upgrade"), "{text}");
 }
 
-/// `tests/data/format-1.db` was written by duly 0.1.0: events 1 (ready, tried once), 2 (due an
-/// hour later), 3 (dead); event 4 was acknowledged.
+/// `tests/data/format-1.db` was written before there were controls.
 #[test]
 fn a_file_of_format_1_opens_for_ever() {
     let place = Place::new();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/format-1.db");
+    fs::copy(golden("format-1.db"), place.path()).expect("the golden file");
+    let store = place.open();
+    holds_what_is_golden(&store);
+    assert_eq!(controls(&store), Default::default());
+    set(&store, Setting::Paused(true));
+    drop(store);
+    assert!(controls(&place.open())["order-close"].paused);
+}
+
+/// In `tests/data/format-2.db` its queue is paused, and has a rate and buckets.
+#[test]
+fn a_file_of_format_2_opens_for_ever() {
+    let place = Place::new();
     if std::env::var_os("DULY_WRITE_GOLDEN").is_some() {
         write_golden(&place);
-        fs::copy(place.path(), &golden).expect("a copy");
+        fs::copy(place.path(), golden("format-2.db")).expect("a copy");
         fs::remove_file(place.path()).expect("the file");
     }
-    fs::copy(&golden, place.path()).expect("the golden file");
+    fs::copy(golden("format-2.db"), place.path()).expect("the golden file");
     let store = place.open();
-    let found = |n| get(&store, n).expect("an event of the golden file");
+    holds_what_is_golden(&store);
+    let control = Control {
+        paused: true,
+        workers: None,
+        rate: Some(2.5),
+        buckets: Some(3),
+    };
+    assert_eq!(controls(&store)["order-close"], control);
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data")
+        .join(name)
+}
+
+fn controls(store: &EmbeddedStore) -> BTreeMap<QueueName, Control> {
+    let controls = store.controls().now_or_never();
+    controls.expect("ready").expect("they can be read")
+}
+
+fn set(store: &EmbeddedStore, setting: Setting) {
+    let done = store.set(&key().queue, setting).now_or_never();
+    done.expect("ready").expect("it is set");
+}
+
+/// What every golden file holds: events 1 (ready, tried once), 2 (due an hour later), 3 (dead);
+/// event 4 was acknowledged.
+fn holds_what_is_golden(store: &EmbeddedStore) {
+    let found = |n| get(store, n).expect("an event of the golden file");
     assert_eq!((found(1).state, found(1).tries), (State::Scheduled, 1));
     assert_eq!(found(2).due, START + std::time::Duration::from_secs(3_600));
     assert_eq!((found(3).state, found(3).tries), (State::Dead, 1));
@@ -104,6 +145,9 @@ fn write_golden(place: &Place) {
         };
         assert!(settle(&store, &delivery, verdict).expect("a settle"));
     }
+    set(&store, Setting::Paused(true));
+    set(&store, Setting::Rate(Some(2.5)));
+    set(&store, Setting::Buckets(Some(3)));
 }
 
 #[test]

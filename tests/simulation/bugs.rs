@@ -53,10 +53,18 @@ pub enum Bug {
     PublishedTwice,
     /// A handler that fails is never heard of again.
     FailureSwallowed,
+    /// That a member fell silent is never noticed.
+    SuspicionForgotten,
+    /// A bucket is read by its owner alone, and whoever died goes on owning.
+    OwnerAloneReads,
+    /// The rate of a queue is not heard of.
+    RateIgnored,
+    /// A bucket that comes while a node runs is not served.
+    NewBucketIgnored,
 }
 
 impl Bug {
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 27] = [
         Self::DueByNodeClock,
         Self::SettleWithoutToken,
         Self::FetchNotRepeated,
@@ -80,5 +88,9 @@ impl Bug {
         Self::StopForgetsRing,
         Self::PublishedTwice,
         Self::FailureSwallowed,
+        Self::SuspicionForgotten,
+        Self::OwnerAloneReads,
+        Self::RateIgnored,
+        Self::NewBucketIgnored,
     ];
 }

@@ -105,7 +105,7 @@ impl World {
             let other = self.new_push(bucket, id, value | CONFLICT, at_us);
             self.plan_op(at_us, bucket, id, StoreOp::Push(vec![other]));
         }
-        if self.rng.chance(200) {
+        if self.rng.chance(300) {
             let at_us = later(self);
             self.plan_op(at_us, bucket, id, StoreOp::Cancel { id });
         }

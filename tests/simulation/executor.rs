@@ -55,6 +55,8 @@ impl World {
     }
 
     fn start_handler(&mut self, at: usize, queue: usize, job: Job<Body>) {
+        let bucket = self.nodes[at].places[job.bucket];
+        self.started_at_rate(queue);
         let token = Token {
             node: self.nodes[at].id().unwrap_or_default(),
             request: job.delivery.request,
@@ -65,7 +67,7 @@ impl World {
             payload: crate::store::value_of(&job.delivery.body.payload),
         };
         let known_us = self.checker.known_at_us(job.delivery.id);
-        let paced_us = self.store.paced_us(self.now_us, job.bucket, known_us);
+        let paced_us = self.store.paced_us(self.now_us, bucket, known_us);
         self.note_at(paced_us, Some(job.delivery.id), what);
         let (takes, verdict) = pool::handle(&mut self.rng, &self.plan.handler, self.is_healed);
         let node = &mut self.nodes[at];
@@ -75,7 +77,7 @@ impl World {
             id: job.delivery.id,
             request: job.delivery.request,
             verdict,
-            started_us: self.store.time_us(self.now_us, Some(job.bucket)),
+            started_us: self.store.time_us(self.now_us, Some(bucket)),
             fetched_us: job.fetched_us,
         };
         let running = Running {

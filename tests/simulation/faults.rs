@@ -52,6 +52,12 @@ pub enum Fault {
         queue: usize,
         capacity: usize,
     },
+    /// An operator pauses a queue on every node, or resumes it, and gives it another rate.
+    Control {
+        queue: usize,
+        paused: bool,
+        rate: Option<f64>,
+    },
     /// Everything is well from now on.
     Heal,
 }
@@ -69,14 +75,14 @@ impl World {
             }
         }
         for _ in 0..self.plan.pauses {
-            let for_us = self.rng.within(100_000..6_000_000);
+            let for_us = self.rng.within(100_000..9_000_000);
             let node = self.some_node();
             self.plan_fault(Fault::Pause { node, for_us });
         }
         for _ in 0..self.plan.cuts {
             let (node, at) = (self.some_node(), self.rng.within(0..heal_us));
             let cut = self.rng.pick(self.plan.cut_kinds);
-            let for_us = self.rng.within(50_000..5_000_000);
+            let for_us = self.rng.within(50_000..8_000_000);
             self.after(at, Happening::Breaks(Fault::Cut { node, cut }));
             let mended = Fault::Cut {
                 node,
@@ -100,6 +106,7 @@ impl World {
             let node = self.some_node();
             self.plan_fault(Fault::Stop { node });
         }
+        self.plan_controls();
         for _ in 0..self.plan.resizes {
             let node = self.some_node();
             let queue = usize::try_from(self.rng.within(0..self.plan.queues as u64)).unwrap_or(0);
@@ -108,6 +115,27 @@ impl World {
                 node,
                 queue,
                 capacity,
+            });
+        }
+    }
+
+    /// A node that comes later than the others.
+    pub fn join_late(&mut self, node: usize) {
+        let at = self.rng.within(0..self.plan.heal_us);
+        self.after(at, Happening::Breaks(Fault::Start { node }));
+    }
+
+    fn plan_controls(&mut self) {
+        for _ in 0..self.plan.controls {
+            let queue = usize::try_from(self.rng.within(0..self.plan.queues as u64)).unwrap_or(0);
+            let paused = self.rng.chance(400);
+            let rate = self
+                .rng
+                .pick(&[None, None, Some(3.0), Some(40.0), Some(5_000.0)]);
+            self.plan_fault(Fault::Control {
+                queue,
+                paused,
+                rate,
             });
         }
     }
@@ -132,7 +160,11 @@ impl World {
             }
             Fault::Start { node } => {
                 if self.nodes[node].core.is_none() {
-                    self.start_node(node);
+                    match self.store.is_down {
+                        // A process does not begin without its store, and is started again.
+                        true => self.after(100_000, Happening::Breaks(Fault::Start { node })),
+                        false => self.start_node(node),
+                    }
                 }
             }
             Fault::Pause { node, for_us } => {
@@ -164,7 +196,20 @@ impl World {
                 node,
                 queue,
                 capacity,
-            } => self.resize(node, queue, capacity),
+            } => {
+                if self.nodes[node].core.is_some() {
+                    self.nodes[node].chosen[queue] = capacity;
+                    self.resize(node, queue, capacity);
+                }
+            }
+            Fault::Control {
+                queue,
+                paused,
+                rate,
+            } => {
+                self.set_paused(queue, paused);
+                self.set_rate(queue, rate);
+            }
             Fault::Heal => self.heal(),
         }
     }
@@ -179,7 +224,12 @@ impl World {
         self.after(rest_us, Happening::Breaks(Fault::Start { node: at }));
     }
 
-    fn resize(&mut self, node: usize, queue: usize, capacity: usize) {
+    /// A queue has so much room on a node, unless it is paused everywhere.
+    pub fn resize(&mut self, node: usize, queue: usize, capacity: usize) {
+        let capacity = match self.nodes[node].paused.get(queue) {
+            Some(true) => 0,
+            _ => capacity,
+        };
         if self.nodes[node].core.is_some() && self.nodes[node].paused_until_us <= self.now_us {
             self.drive(node, Some(Input::Resized { queue, capacity }));
         }
@@ -191,6 +241,10 @@ impl World {
         self.store.mend_clock();
         self.network.cuts.fill(Cut::Nothing);
         self.note(None, What::Healed);
+        for queue in 0..self.plan.queues {
+            self.set_paused(queue, false);
+            self.set_rate(queue, self.plan.rate);
+        }
         for node in 0..self.plan.nodes {
             if self.nodes[node].core.is_none() {
                 self.start_node(node);
@@ -200,6 +254,7 @@ impl World {
             for queue in 0..self.plan.queues {
                 let is_paused = self.plan.stays_paused == Some(node);
                 let capacity = if is_paused { 0 } else { self.plan.capacity };
+                self.nodes[node].chosen[queue] = capacity;
                 self.resize(node, queue, capacity);
             }
         }

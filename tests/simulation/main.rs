@@ -21,6 +21,7 @@ mod plan;
 mod planted;
 mod pool;
 mod rng;
+mod roll;
 mod store;
 mod world;
 

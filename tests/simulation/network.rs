@@ -39,6 +39,10 @@ pub enum Cut {
     Heartbeats,
     /// Everything else does not.
     AllButHeartbeats,
+    /// Roll calls.
+    Roll,
+    /// Everything else.
+    AllButRoll,
 }
 
 #[derive(Debug)]
@@ -60,8 +64,8 @@ impl Network {
         };
         let beats = matches!(request.op, StoreOp::Heartbeat { .. });
         match self.cuts[node] {
-            Cut::Nothing | Cut::Answers => true,
-            Cut::All | Cut::Requests => false,
+            Cut::Nothing | Cut::Answers | Cut::Roll => true,
+            Cut::All | Cut::Requests | Cut::AllButRoll => false,
             Cut::Heartbeats => !beats,
             Cut::AllButHeartbeats => beats,
         }
@@ -122,6 +126,9 @@ impl World {
             && let Err(text) = self.store.buckets[bucket].check()
         {
             self.break_off(None, format!("I6: {text}"));
+        }
+        if !self.store.buckets[bucket].is_empty() {
+            self.bucket_used(bucket);
         }
         if self.store.buckets[bucket].head().is_earlier_than(before) {
             self.wake_all(bucket);

@@ -22,10 +22,21 @@ pub struct SimNode {
     pub core: Option<Node<Body>>,
     pub pools: Vec<Pool>,
     pub gates: Vec<Gate>,
+    /// The bucket of the world at each place of the node.
+    pub places: Vec<usize>,
+    /// For each queue the room that was chosen here, and whether it is paused everywhere.
+    pub chosen: Vec<usize>,
+    pub paused: Vec<bool>,
+    /// The version of the orders that it follows.
+    pub version: Option<u64>,
+    /// How many of its roll calls have ended.
+    pub rolls: u64,
     pub is_stopping: bool,
     /// It stands still until then, and what reaches it waits.
     pub paused_until_us: u64,
     backlog: Vec<Happening>,
+    /// It takes things in and decides nothing yet.
+    holds_on: bool,
     born_us: u64,
     base_ns: u64,
     drift_ppm: i64,
@@ -40,9 +51,15 @@ impl SimNode {
             core: None,
             pools: Vec::new(),
             gates: Vec::new(),
+            places: Vec::new(),
+            chosen: Vec::new(),
+            paused: Vec::new(),
+            version: None,
+            rolls: 0,
             is_stopping: false,
             paused_until_us: 0,
             backlog: Vec::new(),
+            holds_on: false,
             born_us: 0,
             base_ns: 1_000_000 * at as u64,
             drift_ppm: 0,
@@ -92,11 +109,15 @@ impl World {
             i64::try_from(self.rng.within(0..self.plan.drift_ppm * 2)).unwrap_or(0) - drift
         };
         let mut core = Node::new(id, self.planted_options());
-        for _ in 0..self.plan.queues {
-            core.add_queue(self.plan.capacity);
+        let mut places = Vec::new();
+        for queue in 0..self.plan.queues {
+            core.add_queue(self.queue_name(queue), self.plan.capacity);
         }
-        for (queue, key) in &self.keys {
-            core.add_bucket(*queue, key.clone());
+        for (at, (queue, key)) in self.keys.iter().enumerate() {
+            if usize::from(key.bucket.0) < self.plan.buckets {
+                core.add_bucket(*queue, key.clone());
+                places.push(at);
+            }
         }
         let pools = (0..self.plan.queues).map(|_| Pool::new(self.plan.workers, self.plan.capacity));
         let node = &mut self.nodes[at];
@@ -105,12 +126,30 @@ impl World {
             core: Some(core),
             pools: pools.collect(),
             gates: vec![Gate::default(); self.keys.len()],
+            places,
+            chosen: vec![self.plan.capacity; self.plan.queues],
+            paused: vec![false; self.plan.queues],
             born_us: self.now_us,
             base_ns: node.base_ns,
             drift_ppm,
             ..SimNode::new(at)
         };
+        let called = self.first_call(at);
+        let members = called.members;
+        // What is set is known before anything is fetched.
+        self.nodes[at].holds_on = true;
+        self.drive(at, Some(Input::Rolled { members }));
+        self.follow(at, &called.orders);
+        self.nodes[at].holds_on = false;
         self.drive(at, None);
+    }
+
+    fn queue_name(&self, queue: usize) -> duly::QueueName {
+        let mut keys = self.keys.iter();
+        let found = keys.find(|(of, _)| *of == queue);
+        found
+            .map(|(_, key)| key.queue.clone())
+            .expect("it has buckets")
     }
 
     /// A process dies, with its ring and its handlers.
@@ -134,6 +173,8 @@ impl World {
             | Happening::Woken { node, life, .. }
             | Happening::Turn { node, life }
             | Happening::HandlerEnds { node, life, .. }
+            | Happening::RollAnswered { node, life, .. }
+            | Happening::RollGivenUp { node, life, .. }
             | Happening::GraceOver { node, life } => (*node, *life),
             _ => return,
         };
@@ -159,8 +200,15 @@ impl World {
                 if self.bug == Some(Bug::WakesIgnored) {
                     return;
                 }
-                Input::Woken { bucket }
+                match self.nodes[at].places.iter().position(|of| *of == bucket) {
+                    Some(bucket) => Input::Woken { bucket },
+                    None => return self.serve(at, bucket),
+                }
             }
+            Happening::RollAnswered { number, called, .. } => {
+                return self.roll_answered(at, number, Some(called));
+            }
+            Happening::RollGivenUp { number, .. } => return self.roll_answered(at, number, None),
             Happening::HandlerEnds { queue, number, .. } => {
                 return self.handler_ends(at, queue, number);
             }
@@ -199,7 +247,7 @@ impl World {
             };
             match inputs.pop_front() {
                 Some(input) => core.handle(now, input, &mut actions),
-                None if core.wakes() <= now => {
+                None if core.wakes() <= now && !node.holds_on => {
                     core.turn(now, &mut actions);
                     turns += 1;
                 }
@@ -230,7 +278,19 @@ impl World {
                     life: node.life,
                     call,
                 };
+                let bucket = node.places[bucket];
                 self.send_from_node(from, bucket, op);
+            }
+            Action::CallRoll => self.call_roll(at),
+            Action::Served { bucket } => {
+                let key = node.core.as_ref().map(|core| core.bucket(bucket).clone());
+                let of = self
+                    .keys
+                    .iter()
+                    .position(|(_, of)| Some(of) == key.as_ref());
+                self.nodes[at]
+                    .places
+                    .push(of.expect("it is a bucket of the world"));
             }
             Action::Publish { queue, jobs } => self.publish(at, queue, jobs, inputs),
             Action::Fresh { bucket, until } => {
@@ -257,6 +317,7 @@ impl World {
                     self.break_off(None, format!("stop: {left} events are still in the ring"));
                 }
                 self.note(None, What::Stopped(id));
+                self.leave_roll(id);
                 self.node_stopped(at);
             }
         }

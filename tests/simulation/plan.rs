@@ -7,12 +7,14 @@ use duly::core::options::NodeOptions;
 use crate::network::Cut;
 use crate::rng::Rng;
 
-const CUTS: [Cut; 5] = [
+const CUTS: [Cut; 7] = [
     Cut::All,
     Cut::Requests,
     Cut::Answers,
     Cut::Heartbeats,
     Cut::AllButHeartbeats,
+    Cut::Roll,
+    Cut::AllButRoll,
 ];
 
 /// What may go wrong in a seed, and so what must not.
@@ -58,6 +60,14 @@ pub struct Plan {
     pub clock_steps: u64,
     pub stops: u64,
     pub resizes: u64,
+    /// How often something is set of a queue for every node.
+    pub controls: u64,
+    /// The nodes below this one but for the first join late.
+    pub late_joins: u64,
+    /// So many buckets of each queue come while the nodes run.
+    pub late_buckets: usize,
+    /// How many handlers of a queue may start in a second, where that is the same all the time.
+    pub rate: Option<f64>,
     /// A node on which every queue is paused for good when everything else is well.
     pub stays_paused: Option<usize>,
     /// How far the nodes' own clocks run apart, in millionths.
@@ -131,6 +141,10 @@ impl Plan {
             clock_steps: 0,
             stops: 0,
             resizes: 0,
+            controls: 0,
+            late_joins: 0,
+            late_buckets: rng.pick(&[0, 0, 1, 3]),
+            rate: None,
             stays_paused: None,
             drift_ppm: rng.pick(&[0, 50, 500]),
             handler: handlers(rng),
@@ -146,7 +160,11 @@ impl Plan {
 
     fn draw_faults(&mut self, rng: &mut Rng) {
         match self.class {
-            Class::Calm => {}
+            Class::Calm => {
+                if rng.chance(300) {
+                    self.rate = Some(rng.pick(&[5.0, 20.0, 100.0]));
+                }
+            }
             Class::Crashes => {
                 self.nodes = self.nodes.max(2);
                 self.crashes = rng.within(1..4);
@@ -172,11 +190,13 @@ impl Plan {
                 self.clock_steps = some(4);
                 self.stops = some(3);
                 self.resizes = some(6);
+                self.controls = some(6);
+                self.late_joins = some(4);
                 if self.nodes > 1 && rng.chance(200) {
                     self.stays_paused = Some(self.nodes - 1);
                 }
                 self.patience_us = rng.pick(&[150_000, 500_000, 2_000_000]);
-                if rng.chance(100) {
+                if rng.chance(200) {
                     self.only_stale(rng);
                 }
             }
@@ -198,7 +218,8 @@ impl Plan {
     /// So long after the last fault nothing of it is left: no slow message, no rest after a failure
     /// and no sleeper that was not woken.
     pub fn calm_after_us(&self) -> u64 {
-        6_500_000 + self.options.sleep_max.as_micros() as u64
+        let net = self.options.sleep_max.max(self.options.glance_every);
+        6_500_000 + net.as_micros() as u64
     }
 
     /// For how long after the last fault, and the last due time, everything must be over.
@@ -210,7 +231,7 @@ impl Plan {
 fn options(rng: &mut Rng, roomy: bool) -> NodeOptions {
     let ahead_ms = rng.pick(&[0, 20, 100]);
     let options = NodeOptions {
-        glance_every: Duration::from_millis(300),
+        glance_every: Duration::from_secs(rng.pick(&[2, 10, 30])),
         ahead: Duration::from_millis(ahead_ms),
         ahead_max: if roomy {
             65_536

@@ -208,6 +208,9 @@ impl World {
         if self.bug == Some(Bug::NoDriftAllowance) {
             options.drift_ppm = 0;
         }
+        if self.bug == Some(Bug::OwnerAloneReads) {
+            options.other_delay = Duration::from_secs(86_400);
+        }
         options
     }
 

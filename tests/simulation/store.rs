@@ -10,6 +10,7 @@ use duly::record::Record;
 use duly::time::Timestamp;
 
 use crate::history::{Ending, Token, What};
+use crate::roll::Roll;
 
 /// What is kept of an event: all of it.
 pub type Body = Arc<Envelope>;
@@ -34,6 +35,7 @@ pub struct SimStore {
     /// Whether it says so, or keeps silent.
     pub refuses: bool,
     notes: Notes,
+    pub roll: Roll,
     /// For each bucket when it showed a time, and by how much that was ahead of the true one; only
     /// what is ahead of all that came later.
     shown: Vec<Vec<(u64, u64)>>,
@@ -107,6 +109,7 @@ impl SimStore {
             is_down: false,
             refuses: false,
             notes: Notes::default(),
+            roll: Roll::default(),
         }
     }
 

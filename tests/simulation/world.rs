@@ -1,7 +1,7 @@
 //! Everything together: one agenda, one time, one history.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use duly::EventId;
 use duly::event::{BucketId, BucketKey, QueueName};
@@ -16,6 +16,7 @@ use crate::node::SimNode;
 use crate::plan::{Class, Plan};
 use crate::planted::Planted;
 use crate::rng::Rng;
+use crate::roll::Called;
 use crate::store::{Body, SimStore};
 
 /// What is going to happen.
@@ -45,6 +46,17 @@ pub enum Happening {
         queue: usize,
         number: u64,
     },
+    /// A node's roll call reaches the store.
+    RollArrives { node: usize, life: u32, number: u64 },
+    /// And its answer the node.
+    RollAnswered {
+        node: usize,
+        life: u32,
+        number: u64,
+        called: Called,
+    },
+    /// A node waits for it no longer.
+    RollGivenUp { node: usize, life: u32, number: u64 },
     /// A stop has waited long enough for running handlers.
     GraceOver { node: usize, life: u32 },
     /// A client begins an operation.
@@ -76,6 +88,8 @@ pub struct World {
     pub history: History,
     pub is_healed: bool,
     pub keys: Vec<(usize, BucketKey)>,
+    /// When handlers of each queue started in the last second.
+    pub starts: Vec<VecDeque<u64>>,
     pub steps: u64,
     pub calls: u64,
     agenda: BinaryHeap<Planned>,
@@ -98,7 +112,7 @@ impl World {
         let mut keys = Vec::new();
         for queue in 0..plan.queues {
             let name = QueueName::new(&format!("q{queue}")).expect("a legal name");
-            for bucket in 0..plan.buckets {
+            for bucket in 0..plan.buckets + plan.late_buckets {
                 let bucket = BucketId(u16::try_from(bucket).expect("few buckets"));
                 keys.push((queue, BucketKey::new(name.clone(), bucket)));
             }
@@ -117,6 +131,7 @@ impl World {
             agenda: BinaryHeap::with_capacity(256),
             planned: 0,
             planted: Planted::default(),
+            starts: vec![VecDeque::new(); plan.queues],
             broken: None,
             rng,
             plan,
@@ -125,8 +140,15 @@ impl World {
         };
         world.plan_clients();
         world.plan_faults();
+        if let Some(rate) = world.plan.rate {
+            (0..world.plan.queues).for_each(|queue| world.set_rate(queue, Some(rate)));
+        }
         for node in 0..world.plan.nodes {
-            world.start_node(node);
+            let joins_late = node > 0 && world.plan.late_joins > node as u64;
+            match joins_late {
+                false => world.start_node(node),
+                true => world.join_late(node),
+            }
         }
         if world.plan.class == Class::Crashes || bug.is_some() {
             world.after(100_000, Happening::Look);
@@ -179,6 +201,9 @@ impl World {
             Happening::GivenUp(Caller::Client(op)) => self.client_gives_up(op),
             Happening::Asks(op) => self.client_asks(op),
             Happening::Breaks(fault) => self.breaks(fault),
+            Happening::RollArrives { node, life, number } => {
+                self.roll_arrives(node, life, number);
+            }
             Happening::Look => {
                 if self.now_us.is_multiple_of(1_000_000) {
                     self.store_writes();
@@ -247,10 +272,15 @@ impl World {
 fn expect(plan: &Plan) -> Expect {
     let quick = plan.latency_us.1 * 6 + plan.options.settle_linger.as_micros() as u64;
     let exact = plan.class == Class::Calm;
+    // A node that stays paused owns buckets all the same, and another looks after them.
+    let delay = match plan.stays_paused {
+        Some(_) => plan.options.other_delay.as_micros() as u64,
+        None => 0,
+    };
     Expect {
         exact,
         leases_stand: matches!(plan.class, Class::Calm | Class::Outages),
-        late_us_max: plan.roomy.then_some(quick + 5_000),
+        late_us_max: (plan.roomy && plan.rate.is_none()).then_some(quick + 5_000 + delay),
         calm_after_us: plan.calm_after_us(),
         late_counts_from_us: if exact { 0 } else { u64::MAX },
         recovery_us_max: (plan.class == Class::Crashes).then_some(3_000_000),

@@ -6,6 +6,12 @@ mod memory {
     duly::store_contract_tests!(MemoryHarness);
 }
 
+mod memory_shared {
+    use duly::testing::store_contract::SharedMemoryHarness;
+
+    duly::store_contract_tests!(SharedMemoryHarness);
+}
+
 mod embedded;
 
 mod embedded_inline {

@@ -29,13 +29,13 @@ impl<B> Node<B> {
                 match call.kind {
                     CallKind::Move { .. } => {
                         care.looking = false;
-                        care.mover.woken();
+                        care.mover.woken(now);
                     }
                     CallKind::Fetch { request, .. } if kind == ErrorKind::LeaseLost => {
                         // We were believed dead. This request is refused for ever, and all that
                         // was fetched before is another node's now.
                         care.fetch_over(queue);
-                        care.mover.woken();
+                        care.mover.woken(now);
                         self.roomy.insert(care.queue);
                         queue.ahead -= care.release_held(now, request);
                         out.push(Action::Lost {
@@ -45,7 +45,7 @@ impl<B> Node<B> {
                     }
                     CallKind::Fetch { .. } => care.looking = false,
                     CallKind::Settle => care.settler.unanswered(),
-                    CallKind::Heartbeat { .. } => care.leases.beaten(now, false, &self.options),
+                    CallKind::Heartbeat { .. } => care.leases.unanswered(now, &self.options),
                     CallKind::Reap => care.reaper.unanswered(now, &self.options),
                 }
                 if matches!(
@@ -125,7 +125,7 @@ impl<B> Node<B> {
                 }
             }
             (CallKind::Heartbeat { through }, Reply::Kept(kept)) => {
-                care.leases.beaten(now, true, options);
+                care.leases.beaten(call.sent);
                 if kept {
                     care.renew(bucket, (now, call.sent), queue, options, out);
                 } else {
@@ -138,10 +138,11 @@ impl<B> Node<B> {
                 }
             }
             (CallKind::Reap, Reply::Reaped(reaped)) => {
-                care.reaper.looked(now, self.id, &reaped, options);
+                care.reaper
+                    .looked(now, self.id, &reaped, &self.members, options);
                 care.reaper.deadline(reckon(reaped.next_deadline));
                 if reaped.ready > 0 {
-                    care.mover.woken();
+                    care.mover.found();
                 }
             }
             (_, _) => {

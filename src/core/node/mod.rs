@@ -2,16 +2,20 @@
 
 mod answers;
 mod asks;
+mod others;
+mod publish;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::core::bucket_care::BucketCare;
+use crate::core::members::Members;
 use crate::core::op::RequestId;
 use crate::core::options::NodeOptions;
 use crate::core::queue_care::QueueCare;
+use crate::core::rate::Rate;
 use crate::core::settle::Pace;
 use crate::core::step::{Action, CallId, Input};
-use crate::event::BucketKey;
+use crate::event::{BucketKey, QueueName};
 use crate::record::NodeId;
 use crate::time::Mono;
 
@@ -24,7 +28,9 @@ pub struct Node<B> {
     id: NodeId,
     options: NodeOptions,
     buckets: Vec<BucketCare<B>>,
+    places: BTreeMap<BucketKey, usize>,
     queues: Vec<QueueCare>,
+    members: Members,
     calls: BTreeMap<CallId, Call>,
     next_call: CallId,
     next_request: RequestId,
@@ -32,6 +38,9 @@ pub struct Node<B> {
     timer_of: Vec<Mono>,
     /// Buckets about which there is news.
     touched: BTreeSet<usize>,
+    /// Which bucket comes first in this turn: each in its own, so that the first of many does not
+    /// take all the room.
+    first: usize,
     /// When an event that was due found no room the last time.
     starved: Mono,
     /// Queues that have room again.
@@ -91,13 +100,16 @@ impl<B> Node<B> {
             id,
             options,
             buckets: Vec::new(),
+            places: BTreeMap::new(),
             queues: Vec::new(),
+            members: Members::new(id),
             calls: BTreeMap::new(),
             next_call: 0,
             next_request: 0,
             timers: BTreeSet::new(),
             timer_of: Vec::new(),
             touched: BTreeSet::new(),
+            first: 0,
             starved: Mono::default(),
             roomy: BTreeSet::new(),
             stopping: false,
@@ -106,19 +118,21 @@ impl<B> Node<B> {
     }
 
     /// Serves a queue that takes `capacity` events at once; answers its place.
-    pub fn add_queue(&mut self, capacity: usize) -> usize {
-        self.queues.push(QueueCare {
-            capacity,
-            ..QueueCare::default()
-        });
+    pub fn add_queue(&mut self, name: QueueName, capacity: usize) -> usize {
+        self.queues.push(QueueCare::new(name, capacity));
         self.queues.len() - 1
     }
 
-    /// Serves a bucket of a queue; answers its place.
+    /// Serves a bucket of a queue, at any time; answers its place.
     pub fn add_bucket(&mut self, queue: usize, key: BucketKey) -> usize {
+        if let Some(known) = self.places.get(&key) {
+            return *known;
+        }
         let bucket = self.buckets.len();
-        self.buckets
-            .push(BucketCare::new(key, queue, self.options.drift_ppm));
+        self.places.insert(key.clone(), bucket);
+        let mut care = BucketCare::new(key, queue, self.options.drift_ppm);
+        care.is_mine = self.members.is_mine(&care.key);
+        self.buckets.push(care);
         self.queues[queue].buckets.push(bucket);
         self.timer_of.push(Mono::MAX);
         self.touched.insert(bucket);
@@ -160,7 +174,8 @@ impl<B> Node<B> {
         if !self.touched.is_empty() || !self.roomy.is_empty() {
             return Mono::default();
         }
-        self.timers.first().map_or(Mono::MAX, |(at, _)| *at)
+        let timer = self.timers.first().map_or(Mono::MAX, |(at, _)| *at);
+        timer.min(self.members.wakes(&self.options))
     }
 
     /// Takes in what happened. Nothing is decided before the next [`turn`](Self::turn), so that
@@ -168,7 +183,7 @@ impl<B> Node<B> {
     pub fn handle(&mut self, now: Mono, input: Input<B>, out: &mut Vec<Action<B>>) {
         match input {
             Input::Woken { bucket } => {
-                self.buckets[bucket].mover.woken();
+                self.buckets[bucket].mover.woken(now);
                 self.touched.insert(bucket);
             }
             Input::Answered { call, answer } => {
@@ -194,6 +209,19 @@ impl<B> Node<B> {
                     self.hand_back_held(now, |care| care.queue == queue);
                 }
             }
+            Input::Rated { queue, rate } => self.rated(now, queue, rate),
+            Input::Serve { queue, bucket } => {
+                if !self.places.contains_key(&bucket) {
+                    let bucket = self.add_bucket(queue, bucket);
+                    out.push(Action::Served { bucket });
+                }
+            }
+            Input::Rolled { members } => self.rolled(now, &members),
+            Input::NotRolled => {
+                if self.members.unanswered(now, &self.options) {
+                    self.suspect();
+                }
+            }
             Input::Stop => {
                 self.stopping = true;
                 self.hand_back_held(now, |_| true);
@@ -211,8 +239,17 @@ impl<B> Node<B> {
             self.timer_of[bucket] = Mono::MAX;
             self.touched.insert(bucket);
         }
-        for bucket in std::mem::take(&mut self.touched) {
-            self.turn_bucket(now, bucket, out);
+        if self.members.wakes(&self.options) <= now {
+            self.call_roll(now, out);
+        }
+        self.publish(now, out);
+        let touched = std::mem::take(&mut self.touched);
+        self.first = (self.first + 1) % self.buckets.len().max(1);
+        for bucket in touched
+            .range(self.first..)
+            .chain(touched.range(..self.first))
+        {
+            self.ask(now, *bucket, out);
         }
         if self.stopping && !self.stopped && self.is_done() {
             self.stopped = true;
@@ -240,32 +277,11 @@ impl<B> Node<B> {
                 .all(|care| (care.settler.len() == 0 && care.fetching.is_none()) || care.doubted)
     }
 
-    fn turn_bucket(&mut self, now: Mono, bucket: usize, out: &mut Vec<Action<B>>) {
-        let Self {
-            buckets,
-            queues,
-            options,
-            ..
-        } = self;
-        let care = &mut buckets[bucket];
-        let queue = &mut queues[care.queue];
-        if care.doubted {
+    /// Asks the store what has to be asked about a bucket now.
+    fn ask(&mut self, now: Mono, bucket: usize, out: &mut Vec<Action<B>>) {
+        if self.buckets[bucket].doubted {
             return;
         }
-
-        let jobs = care.take_due(now, queue.free().min(options.batch));
-        if !jobs.is_empty() {
-            queue.outstanding += jobs.len();
-            queue.ahead -= jobs.len();
-            out.push(Action::Publish {
-                queue: care.queue,
-                jobs,
-            });
-        }
-        if care.is_overdue(now) {
-            self.starved = now;
-        }
-
         for (kind, op) in self.asks(now, bucket) {
             self.next_call += 1;
             self.calls.insert(
@@ -303,7 +319,8 @@ impl<B> Node<B> {
         let mut at = care.leases.wakes();
         at = at.min(care.settles(&self.options, self.pace(now)));
         if queue.free() > 0 {
-            at = at.min(care.next_held_due());
+            let paced = queue.rate.as_ref().map_or(Mono::default(), Rate::wakes);
+            at = at.min(care.next_held_due().max(paced));
         }
         if let Some((look, _)) = care.look(now, queue, &self.options, self.stopping) {
             at = at.min(look);

@@ -5,7 +5,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use crate::codec::wire;
 use crate::event::Payload;
 use crate::store::embedded::ledger::{Change, Changes, Row};
-use crate::store::embedded::{records, schema, sums};
+use crate::store::embedded::{controls, records, schema, sums};
 use crate::time::Timestamp;
 
 /// Writes batches; the only holder of the connection that writes.
@@ -189,6 +189,9 @@ impl<'a> Transaction<'a> {
                 Change::Updated { row, payload } => self.update(*row, payload)?,
                 Change::Damaged { row, why } => self.set_aside(row.number, why)?,
                 Change::Lost { why } => self.note_loss(why)?,
+                Change::Controlled { queue, control } => {
+                    controls::write(self.connection, queue, control)?;
+                }
             }
         }
         removed.sort_unstable();

@@ -9,6 +9,7 @@ use crate::codec::wire;
 use crate::core::op::Ledger;
 use crate::event::{Envelope, EventId, Payload};
 use crate::record::Record;
+use crate::store::Control;
 use crate::store::embedded::cache::Cache;
 use crate::time::Timestamp;
 
@@ -63,6 +64,8 @@ pub(super) enum Change {
     Lost { why: String },
     /// A line of history.
     Recorded(Box<Record>),
+    /// Something was set of a queue.
+    Controlled { queue: String, control: Control },
 }
 
 /// All changes of one operation, in the order of its decisions.

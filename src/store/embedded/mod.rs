@@ -17,6 +17,7 @@
 
 mod cache;
 mod commit;
+mod controls;
 mod file;
 mod gate;
 mod ledger;
@@ -34,15 +35,18 @@ mod stop;
 mod sums;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::core::op::{Answer, Delivery, StoreOp};
+use crate::core::roll::{Presence, Roll};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::record::{Page, Query, Record};
-use crate::store::{Durability, Store, StoreFuture, Watcher};
+use crate::store::hub::Hub;
+use crate::store::{Control, Durability, Setting, Store, StoreFuture, Watcher};
 
 use self::cache::Cache;
 use self::file::{Lock, Paths};
@@ -132,6 +136,7 @@ impl EmbeddedStore {
             shards,
             committer,
             next_row,
+            controls,
         } = recovery::recover(&paths.data, connection, &starts, &bounds, now)?;
         // Only now: what the notes said is in the file.
         let starts = Starts::begin(&paths.starts).map_err(wrong)?;
@@ -151,6 +156,7 @@ impl EmbeddedStore {
         let shared = Arc::new(Shared {
             clock: options.clock,
             shards,
+            hub: Hub::with(controls),
             cache: Mutex::new(Cache::new(next_row, options.cache_bytes)),
             pending: Pending::new(options.pending_bytes, options.batch_bytes),
             reading,
@@ -244,6 +250,21 @@ impl Store for EmbeddedStore {
 
     fn now_us(&self) -> u64 {
         self.shared.clock.wall_us()
+    }
+
+    fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
+        let roll = self.shared.hub.alone(&me, self.shared.shards.used());
+        Box::pin(std::future::ready(Ok(roll)))
+    }
+
+    fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
+        Box::pin(std::future::ready(Ok(self.shared.hub.controls())))
+    }
+
+    fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
+        let kept = self.shared.set(queue, setting);
+        self.write_inline();
+        Box::pin(async move { kept?.wait(Lane::Rest).await })
     }
 
     fn is_shared(&self) -> bool {

@@ -3,7 +3,7 @@
 //! Recovery may be interrupted anywhere and as often as it likes: it reads, decides, writes all
 //! that it decided in one transaction, and only then lets go of the notes it decided from.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -15,11 +15,12 @@ use crate::core::reference::{Finished, Restored};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::record::{Cause, Outcome, Record, Stages};
+use crate::store::Control;
 use crate::store::embedded::cache::Cache;
 use crate::store::embedded::commit::{Committer, Counts};
 use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
 use crate::store::embedded::starts::Start;
-use crate::store::embedded::{records, schema, sqlite, sums};
+use crate::store::embedded::{controls, records, schema, sqlite, sums};
 use crate::store::shards::{News, Shards};
 use crate::time::Timestamp;
 
@@ -32,6 +33,8 @@ pub(super) struct Recovered {
     pub(super) committer: Committer,
     /// The number of the next row.
     pub(super) next_row: i64,
+    /// What was set of queues.
+    pub(super) controls: BTreeMap<QueueName, Control>,
 }
 
 /// How much history is kept, on disk and in memory.
@@ -66,9 +69,9 @@ pub(super) fn recover(
         scan.read_finished(&connection)?;
         scan.read_events(&connection)?;
         scan.compare(schema::tally(&connection)?);
-        Ok(())
+        controls::read(&connection, &mut scan.changes)
     };
-    read(&mut scan).map_err(|error| sqlite::at_open(path, error))?;
+    let controls = read(&mut scan).map_err(|error| sqlite::at_open(path, error))?;
     let Scan {
         shards,
         changes,
@@ -86,6 +89,7 @@ pub(super) fn recover(
         shards,
         committer,
         next_row,
+        controls,
     })
 }
 

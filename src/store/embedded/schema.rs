@@ -1,6 +1,6 @@
 //! The tables, whose file it is, and which version of them.
 //!
-//! # Format 1
+//! # Format 2
 //!
 //! | table | a row is | columns |
 //! |---|---|---|
@@ -8,6 +8,7 @@
 //! | `records` | a line of history, in order | `number` and the fields of [`Record`](crate::record::Record); `sum` over all of them |
 //! | `damaged` | what was set aside because its checksum did not hold | `found` in ms, `why`, and what there was |
 //! | `tally` | the one row that says how many events there are | `events`, `rows` (all row numbers in one), `sum` over both |
+//! | `controls` | what is set of a queue for every node, since format 2 | `queue`; `paused`; `workers`, `rate` and `buckets`, or null; `sum` over all of them |
 //!
 //! # If you change this
 //!
@@ -23,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::store::embedded::{sqlite, sums};
 
 /// The version of the tables that this duly writes, and the newest that it reads.
-pub(super) const FORMAT: i64 = 1;
+pub(super) const FORMAT: i64 = 2;
 
 /// "duly" in ASCII: how a file says whose it is.
 const APPLICATION: i64 = 0x6475_6C79;
@@ -66,6 +67,17 @@ CREATE TABLE tally (
   events INTEGER NOT NULL,
   rows   INTEGER NOT NULL,
   sum    INTEGER NOT NULL
+) STRICT;";
+
+/// What format 2 adds.
+const CONTROLS: &str = "
+CREATE TABLE controls (
+  queue   TEXT PRIMARY KEY,
+  paused  INTEGER NOT NULL,
+  workers INTEGER,
+  rate    REAL,
+  buckets INTEGER,
+  sum     INTEGER NOT NULL
 ) STRICT;";
 
 /// Opens the file for writing: checks whose it is, creates or upgrades its tables.
@@ -180,7 +192,10 @@ fn upgrade(connection: &mut Connection, format: i64) -> rusqlite::Result<()> {
         )?;
         step.pragma_update(None, "application_id", APPLICATION)?;
     }
-    // if format < 2 { ... }, and so on: each step from the one before it.
+    if format < 2 {
+        step.execute_batch(CONTROLS)?;
+    }
+    // Each step from the one before it.
     step.pragma_update(None, "user_version", FORMAT)?;
     step.commit()
 }

@@ -4,17 +4,19 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::core::op::{Answer, Delivery, Reply, Settlement, StoreOp, Verdict};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketKey, Envelope, EventId, Payload};
+use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::record::NodeId;
+use crate::store::Setting;
 use crate::store::embedded::cache::{Cache, Cached};
 use crate::store::embedded::file::{Lock, Paths};
 use crate::store::embedded::gate::{self, Fate, Gate, Lane};
-use crate::store::embedded::ledger::{Change, Row, Scribe};
+use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
 use crate::store::embedded::pending::{Chunk, Pending};
 use crate::store::embedded::reader::{Reader, Reading, closed};
 use crate::store::embedded::space::Space;
 use crate::store::embedded::starts::Starts;
 use crate::store::embedded::stop::Stop;
+use crate::store::hub::Hub;
 use crate::store::shards::{News, Shards};
 use crate::time::{Clock, Timestamp};
 
@@ -23,11 +25,12 @@ const PAYLOAD_BYTES_MAX: usize = 256 << 20;
 
 /// Everything but the connection that writes.
 ///
-/// Locks are taken in this order: a bucket, then one of the others; never two of the others.
+/// Locks are taken in this order: a bucket or the hub, then one of the others; never two of the others.
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) paths: Paths,
     pub(super) shards: Shards<Row>,
+    pub(super) hub: Hub,
     pub(super) cache: Mutex<Cache>,
     pub(super) pending: Pending,
     pub(super) reading: Reading,
@@ -109,6 +112,29 @@ impl Shared {
                 wait: wait.map(|gate| (gate, lane)),
                 node,
             })
+        })
+    }
+
+    /// Sets one thing of a queue; it is kept when the gate says so.
+    pub(super) fn set(&self, queue: &QueueName, setting: Setting) -> Result<Arc<Gate>> {
+        if self.stop.get().is_some() {
+            return Err(self.why_closed());
+        }
+        self.hub.set(queue, setting, |control| {
+            let changes = Changes {
+                list: vec![Change::Controlled {
+                    queue: queue.to_string(),
+                    control,
+                }],
+                ..Changes::default()
+            };
+            let gate = self.pending.submit(Chunk {
+                bucket: BucketKey::new(queue.clone(), BucketId(0)), // of no matter: no event changes
+                changes,
+                lane: Lane::Rest,
+                settled: Vec::new(),
+            });
+            gate.ok_or_else(|| self.why_closed())
         })
     }
 

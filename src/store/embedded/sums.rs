@@ -6,6 +6,7 @@
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::record::Record;
+use crate::store::Control;
 use crate::store::embedded::ledger::Row;
 
 /// Over the columns of an event that change from attempt to attempt, its row and its id.
@@ -40,6 +41,22 @@ pub(super) fn of_record(number: i64, record: &Record) -> i64 {
         sum.number(time.cast_signed());
     }
     sum.text(record.error.as_deref());
+    sum.digest()
+}
+
+/// Over what is set of a queue.
+pub(super) fn of_control(queue: &str, control: &Control) -> i64 {
+    let mut sum = Sum::default();
+    sum.bytes(queue.as_bytes())
+        .number(i64::from(control.paused));
+    for number in [
+        control.workers.map(i64::from),
+        control.rate.map(|rate| rate.to_bits().cast_signed()),
+        control.buckets.map(i64::from),
+    ] {
+        sum.number(i64::from(number.is_some()))
+            .number(number.unwrap_or(0));
+    }
     sum.digest()
 }
 

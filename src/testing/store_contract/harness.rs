@@ -44,6 +44,10 @@ impl fmt::Debug for dyn Subject {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemoryHarness;
 
+/// Makes memory stores that several buses may share.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SharedMemoryHarness;
+
 #[derive(Debug)]
 struct MemorySubject(Arc<MemoryStore>);
 
@@ -51,6 +55,14 @@ impl StoreHarness for MemoryHarness {
     fn fresh(&self, clock: Arc<ManualClock>, finished_max: usize) -> Harnessed<Arc<dyn Subject>> {
         let store = MemoryStore::with_clock(clock).with_memory(finished_max, 100_000);
         let subject: Arc<dyn Subject> = Arc::new(MemorySubject(Arc::new(store)));
+        Box::pin(ready(subject))
+    }
+}
+
+impl StoreHarness for SharedMemoryHarness {
+    fn fresh(&self, clock: Arc<ManualClock>, finished_max: usize) -> Harnessed<Arc<dyn Subject>> {
+        let store = MemoryStore::with_clock(clock).with_memory(finished_max, 100_000);
+        let subject: Arc<dyn Subject> = Arc::new(MemorySubject(Arc::new(store.shared())));
         Box::pin(ready(subject))
     }
 }

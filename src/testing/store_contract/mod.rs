@@ -28,6 +28,8 @@ pub mod durable;
 #[allow(missing_docs)] // each name is a promise
 pub mod fetch;
 #[allow(missing_docs)] // each name is a promise
+pub mod hub;
+#[allow(missing_docs)] // each name is a promise
 pub mod lease;
 #[allow(missing_docs)] // each name is a promise
 pub mod look;
@@ -44,7 +46,7 @@ pub mod unique;
 
 use std::future::Future;
 
-pub use self::harness::{Harnessed, MemoryHarness, StoreHarness, Subject};
+pub use self::harness::{Harnessed, MemoryHarness, SharedMemoryHarness, StoreHarness, Subject};
 
 /// Plays one promise on a runtime of its own; panics when it is broken.
 pub fn play<F: Future<Output = ()>>(promise: F) {
@@ -194,6 +196,22 @@ macro_rules! store_contract_tests {
                 a_list_beyond_the_bound_is_refused
                 a_watcher_is_told_of_work_that_comes_sooner
                 a_watcher_is_left_alone_otherwise
+            }
+            hub {
+                what_is_set_is_seen_by_everyone_who_asks
+                what_is_set_stays_until_it_is_set_again
+                what_is_set_is_kept_over_a_new_opening
+                another_version_means_that_something_was_set
+                another_version_means_that_there_is_a_new_bucket
+                a_bucket_that_was_used_once_stays_listed
+                the_store_tells_its_time
+                a_node_alone_is_the_only_member
+                each_call_of_a_member_has_a_greater_number
+                a_node_that_consumes_nothing_is_no_member
+                a_member_that_leaves_is_gone_at_once
+                a_member_that_calls_no_more_stays_for_a_while_with_its_number
+                a_push_reaches_what_the_store_does_by_itself
+                a_push_that_can_never_be_so_durable_is_refused
             }
             durable {
                 accepted_events_survive

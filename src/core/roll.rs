@@ -1,4 +1,4 @@
-//! Who is there: the nodes that share a store, and how each learns of the others.
+//! Who is there: what the nodes that share a store say of themselves, and learn of each other.
 
 use std::sync::Arc;
 

@@ -1,0 +1,80 @@
+//! Pushing many values at once.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use serde::Serialize;
+
+use crate::bus::{Queue, Receipt};
+use crate::core::op::{BATCH_MAX, NewEvent, Unique};
+use crate::error::{Error, Result};
+use crate::event::{BucketId, Envelope, EventId, Payload};
+use crate::time::{Timestamp, When};
+
+/// The most events of one [`push_many`](Queue::push_many).
+pub const PUSH_MANY_MAX: usize = 100_000;
+/// No batch of a large push is smaller than this.
+const CHUNK_MIN: usize = 64;
+
+impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+    /// Pushes many values with one due time, in batches that go to the store together.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push), and [`ErrorKind::Invalid`] for more than [`PUSH_MANY_MAX`]. An error
+    /// may come after a part of the batches was accepted; nothing of the failed one was, unless the
+    /// kind is [`ErrorKind::Unknown`].
+    pub async fn push_many(
+        &self,
+        payloads: impl IntoIterator<Item = T>,
+        when: impl Into<When>,
+    ) -> Result<Vec<Receipt>> {
+        let now = self.inner.now();
+        let when = when.into().checked(now)?;
+        let mut encoded = Vec::new();
+        for payload in payloads {
+            if encoded.len() == PUSH_MANY_MAX {
+                return Err(Error::invalid(format!(
+                    "more than {PUSH_MANY_MAX} events in one push; push them in parts"
+                )));
+            }
+            encoded.push(self.encode(&payload)?);
+        }
+        let buckets = self.inner.buckets(&self.name, &self.options);
+        let share = encoded.len().div_ceil(usize::from(buckets));
+        let chunk = share.clamp(CHUNK_MIN, BATCH_MAX);
+        let first = fastrand::u16(..buckets);
+        let mut batches = Vec::new();
+        for (payloads, turn) in encoded.chunks(chunk).zip(0_u16..) {
+            // No overflow: a push has at most PUSH_MANY_MAX / CHUNK_MIN batches, a queue 1,024 buckets.
+            let bucket = BucketId((first + turn) % buckets);
+            let events = payloads
+                .iter()
+                .map(|payload| self.plain_event(bucket, now, payload, when));
+            batches.push(self.push_made(bucket, events.collect(), self.inner.durability));
+        }
+        try_join_all(batches).await?.into_iter().flatten().collect()
+    }
+
+    fn plain_event(
+        &self,
+        bucket: BucketId,
+        now: Timestamp,
+        payload: &Payload,
+        when: When,
+    ) -> NewEvent {
+        let id = EventId::from_parts(now, bucket, fastrand::u64(..));
+        let envelope = Envelope {
+            pushed: now,
+            attempts: self.options.attempts,
+            delayed: when != When::Now,
+            version: self.options.version,
+            ..Envelope::new(id, self.name.clone(), payload.clone())
+        };
+        NewEvent {
+            envelope: Arc::new(envelope),
+            when,
+            on_taken: Unique::Keep,
+        }
+    }
+}

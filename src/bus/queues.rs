@@ -1,0 +1,111 @@
+//! Which queues a bus has, and the choices for each from all their sources.
+
+use std::collections::{BTreeMap, btree_map};
+use std::sync::Arc;
+
+use crate::bus::BusBuilder;
+use crate::config::Settings;
+use crate::error::{Error, Result};
+use crate::event::QueueName;
+use crate::flow::{Entry, QueueChoices, QueueOptions, annotations, linked};
+
+impl BusBuilder {
+    /// The queues besides the linked ones that a variable may name.
+    pub(super) fn known_queues(&self) -> Result<Vec<QueueName>> {
+        let by_hand = self.handlers.iter().map(|entry| entry.annotation.queue);
+        let chosen = self.queues.keys().map(String::as_str);
+        by_hand.chain(chosen).map(QueueName::new).collect()
+    }
+
+    /// Every handler that shall run, with its queue's options.
+    pub(super) fn handlers(
+        &mut self,
+        settings: &Settings,
+    ) -> Result<Vec<(QueueName, Arc<QueueOptions>, Entry)>> {
+        if self.publish_only {
+            return Ok(Vec::new());
+        }
+        let mut entries = std::mem::take(&mut self.handlers);
+        if self.linked {
+            entries.extend(linked());
+        }
+        let mut taken: BTreeMap<QueueName, &'static str> = BTreeMap::new();
+        let mut handlers = Vec::new();
+        for entry in entries {
+            let queue = QueueName::new(entry.annotation.queue)?;
+            if let Some(other) = taken.insert(queue.clone(), entry.handler) {
+                return Err(Error::invalid(format!(
+                    "queue {queue} has two handlers, {other} and {}; a queue has one",
+                    entry.handler
+                )));
+            }
+            if let Some(need) = entry
+                .annotation
+                .states
+                .iter()
+                .find(|need| !self.states.has((need.id)()))
+            {
+                return Err(Error::invalid(format!(
+                    "handler {} of queue {queue} asks for a state of type {}, which the builder \
+                     was not given; add `.state(..)`",
+                    entry.handler,
+                    (need.name)()
+                )));
+            }
+            let annotated = QueueChoices::from(&entry.annotation);
+            let options = self.options_of(&queue, settings, &annotated)?;
+            if options.consume {
+                tracing::info!(%queue, handler = entry.handler, ?options, "handler registered");
+                handlers.push((queue, Arc::new(options), entry));
+            }
+        }
+        Ok(handlers)
+    }
+
+    /// The options of each queue that has a handler or choices of its own.
+    pub(super) fn named_queues(
+        &self,
+        settings: &Settings,
+        handlers: &[(QueueName, Arc<QueueOptions>, Entry)],
+    ) -> Result<BTreeMap<QueueName, Arc<QueueOptions>>> {
+        let mut queues = BTreeMap::new();
+        for annotation in annotations() {
+            let queue = QueueName::new(annotation.queue)?;
+            let options = self.options_of(&queue, settings, &annotation.into())?;
+            queues.insert(queue, Arc::new(options));
+        }
+        let by_builder = self.queues.keys().map(|name| QueueName::new(name.as_str()));
+        for queue in by_builder.chain(settings.queues.keys().cloned().map(Ok)) {
+            let queue = queue?;
+            if let btree_map::Entry::Vacant(place) = queues.entry(queue) {
+                let choices = QueueChoices::default();
+                let options = self.options_of(place.key(), settings, &choices)?;
+                place.insert(Arc::new(options));
+            }
+        }
+        for (queue, options, _) in handlers {
+            queues.insert(queue.clone(), Arc::clone(options));
+        }
+        Ok(queues)
+    }
+
+    fn options_of(
+        &self,
+        queue: &QueueName,
+        settings: &Settings,
+        annotated: &QueueChoices,
+    ) -> Result<QueueOptions> {
+        let mut options = QueueOptions::default()
+            .with(&settings.queue_defaults)
+            .with(annotated);
+        if let Some(choices) = settings.queues.get(queue) {
+            options = options.with(choices);
+        }
+        if let Some(choices) = self.queues.get(queue.as_str()) {
+            options = options.with(choices);
+        }
+        options.check(queue)?;
+        options.dedicated &= !self.virtual_time; // another runtime has a time of its own
+        Ok(options)
+    }
+}

@@ -1,0 +1,292 @@
+//! Who else is there, who of them has fallen silent, and who looks first at which bucket.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::core::options::NodeOptions;
+use crate::core::roll::Member;
+use crate::event::{BucketKey, QueueName};
+use crate::record::NodeId;
+use crate::time::Mono;
+
+/// The other members, as this node's roll calls show them.
+///
+/// Nothing here ends a lease. That a member fell silent only says where to look, and who owns a
+/// bucket only says who looks there first; what happens to events is decided by the heartbeats in
+/// their bucket, by [`Reaper`](crate::core::reaper::Reaper).
+#[derive(Debug)]
+pub(crate) struct Members {
+    me: NodeId,
+    others: BTreeMap<NodeId, Other>,
+    /// When to call next.
+    next: Mono,
+    /// When the call was sent that is on its way.
+    sent: Option<Mono>,
+    /// When the last call was answered.
+    answered: Option<Mono>,
+    /// Calls have failed for so long that nothing is known of anybody.
+    is_blind: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Other {
+    beat: u64,
+    /// Since when its number has not changed.
+    since: Mono,
+    standing: Standing,
+    queues: Arc<[QueueName]>,
+}
+
+/// What a member's number says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// It calls.
+    Present,
+    /// It has missed a call.
+    Suspect,
+    /// It has missed so many that it owns nothing any more.
+    Absent,
+}
+
+/// What a roll call has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Turnout {
+    /// Somebody fell silent or is gone: whatever it holds has to be looked for.
+    pub(crate) suspicion: bool,
+    /// Other members than before are counted.
+    pub(crate) is_new: bool,
+}
+
+impl Members {
+    pub(crate) fn new(me: NodeId) -> Self {
+        Self {
+            me,
+            others: BTreeMap::new(),
+            next: Mono::default(),
+            sent: None,
+            answered: None,
+            is_blind: false,
+        }
+    }
+
+    /// When to call; a node that shares its store with nobody never does.
+    pub(crate) fn wakes(&self, options: &NodeOptions) -> Mono {
+        match self.sent.is_some() || options.roll_every.is_zero() {
+            true => Mono::MAX,
+            false => self.next,
+        }
+    }
+
+    /// It is time to call; `may` says whether this node does.
+    pub(crate) fn call(&mut self, now: Mono, may: bool, options: &NodeOptions) {
+        self.next = now + options.roll_every;
+        self.sent = may.then_some(now);
+    }
+
+    /// A call was answered now.
+    ///
+    /// The answer may have been long on its way, so it shows for how long a number had not changed
+    /// when it was *asked* for. A span in which nothing was answered says nothing about anybody:
+    /// whoever could not ask may not have been able to tell either.
+    pub(crate) fn answered(
+        &mut self,
+        now: Mono,
+        members: &[Member],
+        options: &NodeOptions,
+    ) -> Turnout {
+        let sent = self.sent.take().unwrap_or(now);
+        self.next = self.next.max(sent + options.roll_every);
+        let unheard = self
+            .answered
+            .map_or(Duration::ZERO, |last| sent.since(last));
+        let excused = match unheard >= options.suspect_after {
+            true => unheard,
+            false => Duration::ZERO,
+        };
+        let mut turnout = Turnout::default();
+        let mut before = std::mem::take(&mut self.others);
+        for member in members.iter().filter(|member| member.node != self.me) {
+            let known = before.remove(&member.node);
+            let unchanged = known.as_ref().filter(|known| known.beat == member.beat);
+            let since = unchanged.map_or(now, |known| known.since + excused);
+            let standing = Standing::after(sent.since(since), options);
+            match &known {
+                Some(known) => {
+                    turnout.suspicion |= standing > known.standing;
+                    turnout.is_new |= standing.counts() != known.standing.counts();
+                    turnout.is_new |= member.queues != known.queues;
+                }
+                None => turnout.is_new = true,
+            }
+            let other = Other {
+                beat: member.beat,
+                since,
+                standing,
+                queues: Arc::clone(&member.queues),
+            };
+            self.others.insert(member.node, other);
+        }
+        turnout.suspicion |= !before.is_empty();
+        turnout.is_new |= !before.is_empty();
+        self.answered = Some(now);
+        self.is_blind = false;
+        turnout
+    }
+
+    /// A call was not answered; answers whether from now on nothing is known of anybody.
+    ///
+    /// That is evidence against nobody. But who falls silent now is not seen, so the buckets have
+    /// to tell.
+    pub(crate) fn unanswered(&mut self, now: Mono, options: &NodeOptions) -> bool {
+        self.sent = None;
+        let last = self.answered.unwrap_or_default();
+        let is_blind = now.since(last) >= options.absent_after;
+        let is_news = is_blind && !self.is_blind;
+        self.is_blind = is_blind;
+        is_news
+    }
+
+    /// Whether a node is known to be alive, so that its leases need not be watched.
+    pub(crate) fn vouch_for(&self, node: NodeId) -> bool {
+        let present = |other: &Other| other.standing == Standing::Present;
+        !self.is_blind && self.others.get(&node).is_some_and(present)
+    }
+
+    /// Whether this node looks first at a bucket: among those that consume its queue the one with
+    /// the highest number does, drawn from node and bucket (rendezvous hashing), so that whoever
+    /// comes or goes changes the owner of his share of the buckets and of no other.
+    pub(crate) fn is_mine(&self, key: &BucketKey) -> bool {
+        let bucket = xxh3_64_with_seed(key.queue.as_bytes(), u64::from(key.bucket.0));
+        let number = |node: NodeId| (xxh3_64_with_seed(&bucket.to_le_bytes(), node.0), node);
+        let mine = number(self.me);
+        self.consumers(&key.queue).all(|other| number(other) < mine)
+    }
+
+    /// How many nodes consume a queue, this one among them.
+    pub(crate) fn count(&self, queue: &QueueName) -> usize {
+        1 + self.consumers(queue).count()
+    }
+
+    fn consumers<'a>(&'a self, queue: &'a QueueName) -> impl Iterator<Item = NodeId> + 'a {
+        let counted = self.others.iter();
+        let counted = counted.filter(|(_, other)| other.standing.counts());
+        counted
+            .filter(|(_, other)| other.queues.contains(queue))
+            .map(|(node, _)| *node)
+    }
+}
+
+impl Standing {
+    fn after(silence: Duration, options: &NodeOptions) -> Self {
+        if silence >= options.absent_after {
+            Self::Absent
+        } else if silence >= options.suspect_after {
+            Self::Suspect
+        } else {
+            Self::Present
+        }
+    }
+
+    /// Whether such a member owns buckets.
+    fn counts(self) -> bool {
+        self < Self::Absent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::BucketId;
+
+    fn queue() -> QueueName {
+        QueueName::new("orders").unwrap()
+    }
+
+    fn member(node: u64, beat: u64) -> Member {
+        Member {
+            node: NodeId(node),
+            beat,
+            queues: Arc::from([queue()]),
+        }
+    }
+
+    fn at(ms: u64) -> Mono {
+        Mono::default() + Duration::from_millis(1_000 + ms)
+    }
+
+    fn owned(members: &Members) -> Vec<u16> {
+        let all = 0..64;
+        all.filter(|bucket| members.is_mine(&BucketKey::new(queue(), BucketId(*bucket))))
+            .collect()
+    }
+
+    #[test]
+    fn who_is_alone_owns_everything() {
+        assert_eq!(owned(&Members::new(NodeId(1))).len(), 64);
+    }
+
+    #[test]
+    fn each_bucket_has_one_owner_and_a_newcomer_takes_only_its_share() {
+        let options = NodeOptions::default();
+        let roll: Vec<_> = (1..=4).map(|node| member(node, 1)).collect();
+        let seen_by = |me: u64, roll: &[Member]| {
+            let mut members = Members::new(NodeId(me));
+            members.answered(at(0), roll, &options);
+            owned(&members)
+        };
+        let before: Vec<_> = (1..=3).map(|me| seen_by(me, &roll[..3])).collect();
+        let after: Vec<_> = (1..=4).map(|me| seen_by(me, &roll)).collect();
+        for owners in [&before, &after] {
+            let mut all: Vec<_> = owners.concat();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..64));
+        }
+        for (before, after) in before.iter().zip(&after) {
+            assert!(after.iter().all(|bucket| before.contains(bucket)));
+            assert!(!after.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_member_that_stops_calling_is_suspected_once_and_then_not_counted() {
+        let options = NodeOptions::default();
+        let mut members = Members::new(NodeId(1));
+        let roll = [member(1, 1), member(2, 7)];
+        let mut told = Vec::new();
+        for ms in (0..3_000).step_by(250) {
+            if members.answered(at(ms), &roll, &options).suspicion {
+                told.push((ms, members.count(&queue())));
+            }
+        }
+        assert_eq!(told, [(500, 2), (1_500, 1)]);
+        let gone = members.answered(at(3_000), &roll[..1], &options);
+        assert!(gone.suspicion && gone.is_new);
+    }
+
+    #[test]
+    fn calls_that_were_not_answered_are_evidence_against_nobody() {
+        let options = NodeOptions::default();
+        let mut members = Members::new(NodeId(1));
+        let roll = [member(2, 7)];
+        members.answered(at(0), &roll, &options);
+        assert!(!members.unanswered(at(1_000), &options));
+        assert!(members.unanswered(at(2_000), &options));
+        assert!(!members.vouch_for(NodeId(2)), "nothing is known of it");
+        let turnout = members.answered(at(9_000), &roll, &options);
+        assert_eq!(turnout, Turnout::default());
+        assert!(members.vouch_for(NodeId(2)));
+    }
+
+    #[test]
+    fn an_answer_that_was_long_on_its_way_shows_what_was_so_when_it_was_asked_for() {
+        let options = NodeOptions::default();
+        let mut members = Members::new(NodeId(1));
+        members.answered(at(0), &[member(2, 7)], &options);
+        members.call(at(250), true, &options);
+        let turnout = members.answered(at(5_000), &[member(2, 7)], &options);
+        assert_eq!(turnout, Turnout::default());
+    }
+}

@@ -1,0 +1,69 @@
+//! What goes into the rings.
+
+use std::collections::BTreeSet;
+
+use crate::core::node::Node;
+use crate::core::queue_care::QueueCare;
+use crate::core::step::{Action, Job};
+use crate::time::Mono;
+
+impl QueueCare {
+    /// Publishes events that were held; there must be room for them.
+    pub(super) fn publish<B>(&mut self, queue: usize, jobs: Vec<Job<B>>, out: &mut Vec<Action<B>>) {
+        if !jobs.is_empty() {
+            self.outstanding += jobs.len();
+            self.ahead -= jobs.len();
+            out.push(Action::Publish { queue, jobs });
+        }
+    }
+}
+
+impl<B> Node<B> {
+    /// Publishes what is due of the buckets that there is news of. All of them, before anything is
+    /// asked for: what is held already comes first.
+    pub(super) fn publish(&mut self, now: Mono, out: &mut Vec<Action<B>>) {
+        for at in &self.touched {
+            let care = &mut self.buckets[*at];
+            let queue = &mut self.queues[care.queue];
+            if queue.rate.is_none() && !care.doubted {
+                let jobs = care.take_due(now, queue.free().min(self.options.batch));
+                queue.publish(care.queue, jobs, out);
+                if care.is_overdue(now) {
+                    self.starved = now;
+                }
+            }
+        }
+        self.publish_paced(now, out);
+    }
+
+    /// Publishes of each queue whose starts are paced as much as may start now: what has been due
+    /// for the longest time first, in whichever bucket it is.
+    fn publish_paced(&mut self, now: Mono, out: &mut Vec<Action<B>>) {
+        let touched = self.touched.iter();
+        let queues: BTreeSet<usize> = touched.map(|at| self.buckets[*at].queue).collect();
+        for place in queues {
+            let queue = &mut self.queues[place];
+            let Some(rate) = &queue.rate else {
+                continue;
+            };
+            let most = rate.allows(now).min(queue.free());
+            let mut jobs = Vec::new();
+            while jobs.len() < most {
+                let due = |at: &usize| Some((self.buckets[*at].first_due(now)?, *at));
+                let Some((_, at)) = queue.buckets.iter().filter_map(due).min() else {
+                    break;
+                };
+                jobs.extend(self.buckets[at].take_due(now, 1));
+            }
+            if jobs.is_empty() {
+                continue;
+            }
+            if let Some(rate) = &mut queue.rate {
+                rate.took(now, jobs.len());
+            }
+            // What starts makes room for what starts next, in any of the buckets.
+            self.touched.extend(&queue.buckets);
+            queue.publish(place, jobs, out);
+        }
+    }
+}
