@@ -93,7 +93,7 @@ pub use handler::{
 };
 pub use record::{Outcome, Record};
 pub use retry::RetryPolicy;
-pub use store::{Durability, Store};
+pub use store::{Control, Durability, Store};
 pub use time::{Clock, Timestamp, When};
 
 /// What most programs use.

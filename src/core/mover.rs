@@ -54,9 +54,10 @@ impl Mover {
     }
 
     /// A move is sent. It does not say whether something was ready before, so where that is what
-    /// must be known it may be so.
+    /// must be known it may be so; and what was due by now may have been moved by another node,
+    /// who need not take it.
     pub(crate) fn moves(&mut self, now: Mono) {
-        self.ready |= self.must_look() <= now;
+        self.ready |= self.must_look().min(self.must_move()) <= now;
         self.fetches();
     }
 

@@ -1,7 +1,7 @@
 //! A store that does badly where a test says so.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use duly::core::op::{Answer, Delivery, NewEvent, StoreOp};
@@ -32,6 +32,10 @@ pub(crate) struct Faulty {
     /// What becomes of roll calls, and of reading what was set.
     rolls: Mutex<Fault>,
     pub(crate) shared: bool,
+    /// Whether the word that there is earlier work gets lost.
+    pub(crate) is_deaf: AtomicBool,
+    /// By how much this process takes the store's time for earlier than it is, in microseconds.
+    pub(crate) behind_us: AtomicU64,
     pub(crate) notes_fail: AtomicBool,
     pub(crate) notes: AtomicUsize,
     pub(crate) asked: AtomicUsize,
@@ -45,6 +49,8 @@ impl Faulty {
             faults: Mutex::new(Box::new(|_, _| Fault::None)),
             rolls: Mutex::new(Fault::None),
             shared: near.is_shared(),
+            is_deaf: AtomicBool::new(false),
+            behind_us: AtomicU64::new(0),
             notes_fail: AtomicBool::new(false),
             notes: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
@@ -114,7 +120,7 @@ impl Store for Faulty {
     }
 
     fn now_us(&self) -> u64 {
-        self.near.now_us()
+        self.near.now_us() - self.behind_us.load(Ordering::Relaxed)
     }
 
     fn push_durably(
@@ -147,7 +153,9 @@ impl Store for Faulty {
     }
 
     fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.near.watch(watcher);
+        if !self.is_deaf.load(Ordering::Relaxed) {
+            self.near.watch(watcher);
+        }
     }
 
     fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> duly::Result<()> {

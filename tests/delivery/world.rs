@@ -48,6 +48,17 @@ impl World {
         }
     }
 
+    /// A memory store that remembers ten finished events of each bucket.
+    pub(crate) fn memory_of_ten() -> Self {
+        let clock = Arc::new(VirtualClock::new());
+        let store = MemoryStore::with_clock(Arc::clone(&clock) as _).with_memory(10, 1_000);
+        Self {
+            clock,
+            store: Arc::new(store),
+            folder: None,
+        }
+    }
+
     /// A memory store that several buses use, each for itself.
     pub(crate) fn shared() -> Self {
         let clock = Arc::new(VirtualClock::new());

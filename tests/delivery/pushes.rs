@@ -1,0 +1,90 @@
+//! What a push is made of: the store's time, its durability, and the bucket it goes to.
+
+use std::sync::atomic::Ordering;
+
+use duly::QueueChoices;
+use duly::prelude::*;
+use duly::store::Durability;
+use duly::testing::Probe;
+use futures_util::future::join_all;
+
+use crate::faulty::Faulty;
+use crate::world::{ORDERS, World, secs};
+
+over_every_store! {
+    pushes_that_are_made_at_once_meet_in_few_buckets,
+    a_push_that_asks_for_more_than_the_store_can_is_refused,
+    a_receipt_names_what_was_reached,
+}
+
+async fn pushes_that_are_made_at_once_meet_in_few_buckets(world: World) {
+    let (_bus, queue) = world.push_only::<u64>("orders").await;
+    let sent = join_all((0..64).map(|number| queue.push(number, secs(60)))).await;
+    let mut buckets: Vec<_> = sent
+        .into_iter()
+        .map(|sent| sent.unwrap().id().bucket())
+        .collect();
+    buckets.dedup();
+    assert!(buckets.len() <= 2, "{buckets:?}");
+}
+
+async fn a_push_that_asks_for_more_than_the_store_can_is_refused(world: World) {
+    let (_bus, queue) = world.push_only::<u64>("orders").await;
+    let sent = queue.event(1).durable(Durability::Replicated(2)).send();
+    let error = sent.await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let builder = world.builder().publish_only();
+    let bus = world
+        .start(builder.durability(Durability::Replicated(1)))
+        .await;
+    let queue = bus.queue_named::<u64>("orders").unwrap();
+    assert_eq!(
+        queue.push_now(1).await.unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
+    let many = queue.push_many(0..3, secs(0)).await;
+    assert_eq!(many.unwrap_err().kind(), ErrorKind::Invalid);
+    // One event may ask for less than its bus does.
+    let sent = queue.event(1).durable(Durability::Memory).send();
+    assert!(sent.await.unwrap().is_accepted());
+}
+
+async fn a_receipt_names_what_was_reached(world: World) {
+    let (bus, queue) = world.push_only::<u64>("orders").await;
+    let sent = queue.event(1).durable(Durability::Memory).send().await;
+    assert_eq!(sent.unwrap().durability(), bus.durability());
+}
+
+/// Ids are made from the store's time, and one that was made from a wrong idea of it is made anew.
+#[tokio::test(start_paused = true)]
+async fn a_pusher_whose_idea_of_the_time_is_wrong_harms_nobody() {
+    let world = World::memory_of_ten();
+    let probe = Probe::<u64>::new();
+    let (bus, queue) = world.serve(ORDERS.buckets(1), &probe).await;
+    bus.advance(secs(7_200)).await;
+    queue.push_many(0..100, secs(0)).await.unwrap();
+    bus.advance(secs(1)).await;
+
+    let way = Faulty::to(&world.store);
+    way.behind_us.store(3_600_000_000, Ordering::Relaxed);
+    let choices = QueueChoices {
+        buckets: Some(1),
+        ..QueueChoices::default()
+    };
+    let builder = Bus::builder().publish_only().queue("orders", choices);
+    let wrong = world.start(builder.shared_store(way)).await;
+    let queue = wrong.queue_named::<u64>("orders").unwrap();
+    assert!(queue.push(100, secs(0)).await.unwrap().is_accepted());
+    let sent = queue.push_many(101..108, secs(0)).await.unwrap();
+    assert!(sent.iter().all(Receipt::is_accepted));
+    let old = queue.new_id();
+    let old = EventId::from_parts(old.created(), duly::event::BucketId(0), old.entropy());
+    let error = queue.event(1).id(old).send().await.unwrap_err();
+    assert_eq!(
+        error.kind(),
+        ErrorKind::Conflict,
+        "an id that was given is a promise"
+    );
+    bus.settle().await;
+    assert_eq!(probe.count(), 108);
+}
