@@ -2,6 +2,11 @@
 
 #![allow(dead_code)] // under construction
 
+mod fault;
 mod keys;
+mod lane;
 mod link;
+mod options;
 mod scripts;
+mod topology;
+mod url;
