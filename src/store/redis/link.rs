@@ -36,9 +36,7 @@ impl Link {
         connection
             .send_packed_command(command)
             .await
-            .map_err(|error| {
-                Error::new(ErrorKind::Unknown, "redis did not answer").because(error)
-            })
+            .map_err(|error| Error::new(ErrorKind::Unknown, "redis did not answer").because(error))
     }
 
     /// Runs a script; where the server does not know it, gives it the script and runs it then.
