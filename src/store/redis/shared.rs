@@ -11,10 +11,10 @@ use crate::record::{Cause, NodeId};
 use crate::store::Watcher;
 use crate::store::redis::answer::{self, Parts};
 use crate::store::redis::ask::{Call, Terms};
+use crate::store::redis::choices::RedisOptions;
 use crate::store::redis::hub::Hub;
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::link::Link;
-use crate::store::redis::options::RedisOptions;
 use crate::time::{Clock, SystemClock};
 
 /// How many watchers are told; beyond that the one that came first is let go.
