@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // under construction
 
+mod durable;
 mod fault;
 mod keys;
 mod lane;
@@ -10,3 +11,6 @@ mod options;
 mod scripts;
 mod topology;
 mod url;
+
+#[cfg(test)]
+mod tests;
