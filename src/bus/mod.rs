@@ -4,6 +4,7 @@ mod admin;
 mod builder;
 mod call;
 mod control;
+mod open;
 mod publish;
 mod push;
 mod push_many;

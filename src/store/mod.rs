@@ -18,6 +18,7 @@ pub use self::control::{Control, Setting};
 pub use self::durability::Durability;
 pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
 pub use self::memory::{MemoryStore, RECORDS_MAX};
+pub use self::redis::{RedisOptions, RedisStore};
 use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
 pub use crate::core::roll::{Member, Presence, Roll};
 use crate::error::{Error, Result};

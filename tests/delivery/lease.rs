@@ -1,6 +1,6 @@
 //! Promise 9: a lost worker is noticed by its lease, not by the age of its work.
 //!
-//! Of the stores of today only the memory store can be shared, by several buses of one process.
+//! Here several buses of one process share a memory store; `nodes.rs` has more of them.
 
 use std::sync::Arc;
 

@@ -226,9 +226,15 @@ impl World {
 
     /// A queue has so much room on a node, unless it is paused everywhere.
     pub fn resize(&mut self, node: usize, queue: usize, capacity: usize) {
-        let capacity = match self.nodes[node].paused.get(queue) {
-            Some(true) => 0,
-            _ => capacity,
+        let (paused, rated) = match self.nodes[node].told.get(queue) {
+            Some(told) => *told,
+            None => (false, false),
+        };
+        let capacity = match (paused, rated) {
+            (true, _) => 0,
+            // As the real driver does: what is published has to start at once.
+            (false, true) => capacity.min(self.plan.workers),
+            (false, false) => capacity,
         };
         if self.nodes[node].core.is_some() && self.nodes[node].paused_until_us <= self.now_us {
             self.drive(node, Some(Input::Resized { queue, capacity }));

@@ -110,7 +110,7 @@ fn the_same_seed_tells_the_same_story() {
 
 #[test]
 fn every_planted_bug_is_found() {
-    let most = setting("DULY_SIM_BUG_SEEDS", 3_000);
+    let most = setting("DULY_SIM_BUG_SEEDS", 10_000);
     let mut missed = Vec::new();
     for bug in Bug::ALL {
         let found = (0..most).find_map(|seed| {

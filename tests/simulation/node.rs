@@ -24,9 +24,10 @@ pub struct SimNode {
     pub gates: Vec<Gate>,
     /// The bucket of the world at each place of the node.
     pub places: Vec<usize>,
-    /// For each queue the room that was chosen here, and whether it is paused everywhere.
+    /// For each queue the room that was chosen here.
     pub chosen: Vec<usize>,
-    pub paused: Vec<bool>,
+    /// For each queue whether it is paused everywhere, and whether its starts are paced.
+    pub told: Vec<(bool, bool)>,
     /// The version of the orders that it follows.
     pub version: Option<u64>,
     /// How many of its roll calls have ended.
@@ -53,7 +54,7 @@ impl SimNode {
             gates: Vec::new(),
             places: Vec::new(),
             chosen: Vec::new(),
-            paused: Vec::new(),
+            told: Vec::new(),
             version: None,
             rolls: 0,
             is_stopping: false,
@@ -128,7 +129,7 @@ impl World {
             gates: vec![Gate::default(); self.keys.len()],
             places,
             chosen: vec![self.plan.capacity; self.plan.queues],
-            paused: vec![false; self.plan.queues],
+            told: vec![(false, false); self.plan.queues],
             born_us: self.now_us,
             base_ns: node.base_ns,
             drift_ppm,

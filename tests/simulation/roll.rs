@@ -154,12 +154,12 @@ impl World {
         }
         self.nodes[at].version = Some(orders.version);
         for queue in 0..self.plan.queues {
+            let rate = orders.rates.get(&queue).copied();
             if self.bug != Some(Bug::RateIgnored) {
-                let rate = orders.rates.get(&queue).copied();
                 self.drive(at, Some(Input::Rated { queue, rate }));
             }
             let paused = orders.paused.get(&queue).copied().unwrap_or_default();
-            self.nodes[at].paused[queue] = paused;
+            self.nodes[at].told[queue] = (paused, rate.is_some());
             let capacity = self.nodes[at].chosen[queue];
             self.resize(at, queue, capacity);
         }

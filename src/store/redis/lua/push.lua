@@ -1,0 +1,152 @@
+-- Adds events. An id that exists changes nothing.
+--
+-- ARGV[4]  whom not to wake: the process that asks
+-- ARGV[5]  the furthest due time from now, ms
+-- ARGV[6]  when the first of the ids was made, ms
+-- ARGV[7]  1 if an id comes more than once
+-- ARGV[8..]  three for each event: id; when and what to do if its unique key is taken: "n" now,
+--            "a" and us from now, "t" and ms since the epoch, in capitals to replace; body
+--
+-- Returns {now, 1 if there is earlier work, {place, verdict, due, other id} for each event that
+-- was not simply accepted}. Verdicts: 1 duplicate, 2 replaced, 3 conflict, 4 too old.
+local first, count = 8, (#ARGV - 7) / 3
+local ids, dues = {}, {}
+local last_when, last_due
+for i = 1, count do
+  local at = first + 3 * i
+  local when = ARGV[at - 2]
+  if when ~= last_when then -- most of a batch have the same
+    last_when = when
+    local kind = byte(when)
+    if kind == 110 or kind == 78 then
+      last_due = now_ms
+    elseif kind == 97 or kind == 65 then
+      last_due = math.ceil((now + sub(when, 2)) / 1000)
+    else
+      last_due = tonumber(sub(when, 2))
+      if last_due - now_ms > tonumber(ARGV[5]) then
+        return redis.error_reply("DULY INVALID the delay is "
+          .. math.floor((last_due - now_ms) / 86400000) .. " days, at most "
+          .. math.floor(ARGV[5] / 86400000) .. " are allowed")
+      end
+    end
+  end
+  ids[i], dues[i] = ARGV[at - 3], last_due
+end
+if count == 0 then
+  leave()
+  return { now, 0 }
+end
+
+local states = call("HMGET", STATE, unpack(ids))
+local bodies = call("HMGET", BODY, unpack(ids))
+local forgotten = tonumber(call("HGET", META, "forgotten") or -1)
+-- Whether what was just read may have changed: this push has ended others, or has an id twice.
+local rereads = ARGV[7] == "1"
+local answer = { now, 0 }
+local added, delayed, ready, entries = {}, {}, {}, {}
+local bodies_len, delayed_len, ready_count = 0, 0, 0
+local moved = u64(now)
+local head, head_due, score, score_due
+
+local function write()
+  if bodies_len > 0 then
+    -- The body first: an id without one is passed over, and a body without a place is found by
+    -- the push that comes again.
+    call("HSET", BODY, unpack(added))
+    if delayed_len > 0 then
+      call("ZADD", DELAY, unpack(delayed))
+    end
+    if ready_count > 0 then
+      call("HSET", STATE, unpack(ready))
+      call("RPUSH", READY, unpack(entries))
+    end
+    added, delayed, ready, entries = {}, {}, {}, {}
+    bodies_len, delayed_len, ready_count = 0, 0, 0
+  end
+end
+
+local function due_of(id, state)
+  if state and byte(state) ~= 83 then
+    return number_at(state, 5)
+  end
+  return tonumber(call("ZSCORE", DELAY, id) or 0)
+end
+
+-- Whether the unique key is taken; replaces the one that has it where that is asked for and it has
+-- not begun.
+local function taken(i, unique, replaces)
+  write()
+  local other = call("HGET", UNIQUE, unique)
+  if not other then
+    return false
+  end
+  local state = call("HGET", STATE, other)
+  if not replaces then
+    answer[#answer + 1] = { i, 1, due_of(other, state), other }
+    return true
+  end
+  if not state or byte(state) ~= 76 then -- not leased: its handler has not started
+    local due, at = unwait(other, state)
+    finish(other, "c", "\6", state, due, at, call("HGET", BODY, other))
+    answer[#answer + 1] = { i, 2, dues[i], other }
+    forgotten, rereads = tonumber(call("HGET", META, "forgotten") or -1), true
+  end
+  return false
+end
+
+local function add(i, id, body)
+  local due = dues[i]
+  added[bodies_len + 1], added[bodies_len + 2] = id, body
+  bodies_len = bodies_len + 2
+  if due > now_ms then
+    if due ~= score_due then
+      score, score_due = string.format("%.0f", due), due
+    end
+    delayed[delayed_len + 1], delayed[delayed_len + 2] = score, id
+    delayed_len = delayed_len + 2
+    return
+  end
+  if due ~= head_due then
+    head, head_due = "R" .. FRESH .. u64(due) .. moved, due
+  end
+  local number = new_entry()
+  ready_count = ready_count + 1
+  ready[2 * ready_count - 1] = id
+  ready[2 * ready_count] = head .. sub(body, 5, 12) .. sub(ZEROS, 1, 17) .. number
+  entries[ready_count] = id .. number
+end
+
+for i = 1, count do
+  local id, state, known = ids[i], states[i], bodies[i]
+  local body = ARGV[first + 3 * i - 1]
+  if rereads then
+    write()
+    state, known = call("HGET", STATE, id), call("HGET", BODY, id)
+  end
+  if known or state then
+    local fingerprint = known and sub(known, 5, 12) or sub(state, 21, 28)
+    local same = fingerprint == sub(body, 5, 12)
+    answer[#answer + 1] = { i, same and 1 or 3, due_of(id, state), id }
+  elseif tonumber(ARGV[6]) <= forgotten and (unpack_from(">I6", id)) <= forgotten then
+    answer[#answer + 1] = { i, 4, dues[i], id }
+  else
+    local unique
+    if has_extras(body) then
+      local _
+      _, unique = keys_of(body)
+    end
+    if not unique then
+      add(i, id, body)
+    elseif not taken(i, unique, byte(ARGV[first + 3 * i - 2]) < 97) then
+      add(i, id, body)
+      write()
+      call("HSET", UNIQUE, unique, id)
+    end
+  end
+end
+write()
+write_records()
+answer[2] = wake(ARGV[4])
+leave()
+return answer

@@ -1,0 +1,263 @@
+//! From a target to a live connection.
+
+mod cluster;
+mod sentinel;
+
+use std::fmt;
+use std::sync::Arc;
+
+use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection, SendError};
+use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{Route, Slot, SlotAddr};
+use redis::io::tcp::TcpSettings;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind as Theirs,
+    IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError,
+    RedisResult, TlsCertificates, Value, cmd,
+};
+use tokio::time::timeout;
+
+use self::sentinel::Named;
+use super::fault::{Failure, Stage};
+use super::options::LinkOptions;
+use super::url::{Address, Login, Place, Target};
+use crate::error::{Error, Result};
+
+/// How many calls may wait for the socket before further ones wait for them.
+const CALLS_QUEUED: usize = 1024;
+
+/// A connection to whatever a target names.
+#[derive(Clone)]
+pub(super) enum Connection {
+    Single(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Connection {
+    /// Sends one command. What the server refused is an error, what it answered is not looked
+    /// into.
+    pub(super) async fn ask(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let answer = match self {
+            Self::Single(connection) => connection.send_packed_command(command).await?,
+            Self::Cluster(connection) => connection.req_packed_command(command).await?,
+        };
+        accepted(answer)
+    }
+
+    /// Sends several commands in one piece, in a cluster to the node that has `slot`. One that is
+    /// refused has its error for an answer.
+    pub(super) async fn ask_all(
+        &mut self,
+        commands: &Pipeline,
+        slot: Option<Slot>,
+    ) -> RedisResult<Vec<Value>> {
+        let count = commands.len();
+        match self {
+            Self::Single(connection) => connection.send_packed_commands(commands, 0, count).await,
+            Self::Cluster(connection) => {
+                let route = slot.map(|slot| Route::with_slot(slot, SlotAddr::Master));
+                connection
+                    .route_pipeline(commands.clone(), 0, count, route.into())
+                    .await
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Single(_) => "Single",
+            Self::Cluster(_) => "Cluster",
+        })
+    }
+}
+
+/// The answer, unless it is an error: the package hands those out as answers.
+pub(super) fn accepted(answer: Value) -> RedisResult<Value> {
+    match answer {
+        Value::ServerError(error) => Err(error.into()),
+        answer => Ok(answer),
+    }
+}
+
+/// Told of everything that a server says without being asked, and of the end of a connection.
+///
+/// It is called by the task that reads the socket, so it must not wait.
+#[derive(Clone)]
+pub(super) struct Pushes(Arc<dyn Fn(PushInfo) + Send + Sync>);
+
+impl Pushes {
+    pub(super) fn new(told: impl Fn(PushInfo) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(told))
+    }
+}
+
+impl AsyncPushSender for Pushes {
+    fn send(&self, info: PushInfo) -> std::result::Result<(), SendError> {
+        (self.0)(info);
+        Ok(())
+    }
+}
+
+/// Connects to what `target` names: for sentinels to the master of this moment.
+///
+/// # Errors
+///
+/// [`Unavailable`](crate::ErrorKind::Unavailable), or [`Invalid`](crate::ErrorKind::Invalid) when
+/// it can never succeed.
+pub(super) async fn connect(
+    target: &Target,
+    options: &LinkOptions,
+    pushes: Pushes,
+) -> Result<Connection> {
+    match &target.place {
+        Place::Tcp(address) => one(target, options, tcp(target, address), pushes).await,
+        Place::Unix(path) => one(target, options, ConnectionAddr::Unix(path.clone()), pushes).await,
+        Place::Sentinel {
+            sentinels,
+            master,
+            login,
+        } => {
+            let named = Named {
+                target,
+                options,
+                master,
+                login,
+            };
+            named.connect(sentinels, pushes).await
+        }
+        Place::Cluster(nodes) => cluster::connect(target, options, nodes, pushes)
+            .await
+            .map(Connection::Cluster)
+            .map_err(|error| unreachable(&target.to_string(), error)),
+    }
+}
+
+/// Connects to one node of what `target` names, with its login.
+pub(super) async fn node(
+    target: &Target,
+    options: &LinkOptions,
+    address: &Address,
+    pushes: Pushes,
+) -> Result<MultiplexedConnection> {
+    let dialled = dial(target, options, tcp(target, address), pushes).await;
+    dialled.map_err(|error| unreachable(&format!("redis at {address}"), error))
+}
+
+async fn one(
+    target: &Target,
+    options: &LinkOptions,
+    address: ConnectionAddr,
+    pushes: Pushes,
+) -> Result<Connection> {
+    let dialled = dial(target, options, address, pushes).await;
+    dialled
+        .map(Connection::Single)
+        .map_err(|error| unreachable(&target.to_string(), error))
+}
+
+/// What a failed attempt is to the caller.
+fn unreachable(place: &str, error: RedisError) -> Error {
+    Failure::new(error, Stage::Connecting).error(place)
+}
+
+fn tcp(target: &Target, address: &Address) -> ConnectionAddr {
+    let Address { host, port } = address.clone();
+    match target.tls {
+        None => ConnectionAddr::Tcp(host, port),
+        Some(_) => ConnectionAddr::TcpTls {
+            host,
+            port,
+            insecure: false,
+            tls_params: None,
+        },
+    }
+}
+
+/// One connection that speaks RESP3 and has a name.
+async fn dial(
+    target: &Target,
+    options: &LinkOptions,
+    address: ConnectionAddr,
+    pushes: Pushes,
+) -> RedisResult<MultiplexedConnection> {
+    let login = settings(&target.login, target.database);
+    let info = address.into_connection_info()?.set_redis_settings(login);
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(CALLS_QUEUED)
+        .set_push_sender(pushes);
+    let dialling = async {
+        let mut connection = client(target, info)?
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        // Only a help for operators, and a user may be allowed everything but this.
+        let _ = connection.send_packed_command(&name(options)).await?;
+        Ok(connection)
+    };
+    timeout(options.connect_timeout, dialling)
+        .await
+        .map_err(|_| late())?
+}
+
+fn client(target: &Target, info: ConnectionInfo) -> RedisResult<Client> {
+    let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+    match certificates(target)? {
+        Some(certificates) => Client::build_with_tls(info, certificates),
+        None => Client::open(info),
+    }
+}
+
+fn settings(login: &Login, database: i64) -> RedisConnectionInfo {
+    let mut settings = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_lib_name("duly", env!("CARGO_PKG_VERSION"))
+        .set_db(database);
+    if let Some(user) = &login.user {
+        settings = settings.set_username(user);
+    }
+    if let Some(password) = &login.password {
+        settings = settings.set_password(password);
+    }
+    settings
+}
+
+fn name(options: &LinkOptions) -> Cmd {
+    let mut name = cmd("CLIENT");
+    name.arg("SETNAME").arg(&options.name);
+    name
+}
+
+/// What TLS needs, where it is wanted.
+///
+/// The package takes the process's default cipher provider, and panics where there is none or
+/// several could be meant, so one is installed unless the program has chosen its own.
+fn certificates(target: &Target) -> RedisResult<Option<TlsCertificates>> {
+    let Some(tls) = &target.tls else {
+        return Ok(None);
+    };
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Fails only if another thread was faster, and then there is one as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+    let read = |path: &std::path::PathBuf| {
+        std::fs::read(path).map_err(|error| {
+            let file = format!("{}: {error}", path.display());
+            RedisError::from((
+                Theirs::InvalidClientConfig,
+                "the file of root certificates cannot be read",
+                file,
+            ))
+        })
+    };
+    Ok(Some(TlsCertificates {
+        client_tls: None,
+        root_cert: tls.ca.as_ref().map(read).transpose()?,
+    }))
+}
+
+fn late() -> RedisError {
+    RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut))
+}
