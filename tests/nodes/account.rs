@@ -131,11 +131,7 @@ async fn count(sum: &mut Sum, id: EventId, story: &Story, bus: &Bus, memory: Mem
     sum.starts += story.starts.len();
     sum.leases_lost += outcomes().filter(|end| *end == Outcome::LeaseLost).count();
     sum.dead += usize::from(outcomes().next_back() == Some(Outcome::Buried));
-    let mut wrong = story.wrong(state);
-    if story.repeats() > 0 {
-        wrong = Some("starts one attempt twice");
-    }
-    if let Some(wrong) = wrong {
+    if let Some(wrong) = story.wrong(state) {
         let is_lost = state.is_none() && story.starts.is_empty() && story.records.is_empty();
         sum.lost += usize::from(is_lost);
         sum.unaccounted += usize::from(!is_lost);

@@ -16,6 +16,8 @@ pub(super) struct Story {
     pub(super) refused: bool,
     pub(super) unknown: usize,
     pub(super) cancelled: bool,
+    /// It started after it was said to be cancelled.
+    is_undead: bool,
     /// Attempt, time, process: in the order in which they started.
     pub(super) starts: Vec<(u64, u64, u64)>,
     /// By how many microseconds a start came too early by what its push was answered.
@@ -25,8 +27,7 @@ pub(super) struct Story {
 
 /// Reads the log into a story for each event.
 ///
-/// What can be seen from the order of lines is checked here: nothing starts that was never pushed,
-/// or after it was said to be cancelled.
+/// Nothing starts that was never pushed: that is checked here.
 pub(super) fn tell(lines: &[Line]) -> BTreeMap<EventId, Story> {
     let mut stories: BTreeMap<EventId, Story> = BTreeMap::new();
     for line in lines {
@@ -44,7 +45,7 @@ pub(super) fn tell(lines: &[Line]) -> BTreeMap<EventId, Story> {
             } => {
                 let story = stories.get_mut(&id);
                 let story = story.unwrap_or_else(|| panic!("{id} was never pushed"));
-                assert!(!story.cancelled, "{id} starts after it was cancelled");
+                story.is_undead |= story.cancelled;
                 story.starts.push((attempt, at_us, process));
                 // A repeated push is answered with the due time of now, so only what starts after
                 // an answer is held against it; the rest is held against the records.
@@ -72,7 +73,10 @@ impl Story {
     pub(super) fn early_us(&self) -> Option<u64> {
         let by_record = self.records.iter().filter_map(|record| {
             let number = u64::from(record.attempt);
-            let starts = self.starts.iter().filter(|(attempt, ..)| *attempt == number);
+            let starts = self
+                .starts
+                .iter()
+                .filter(|(attempt, ..)| *attempt == number);
             let first = starts.map(|(_, at_us, _)| *at_us).min()?;
             record.due.as_micros().checked_sub(first + 1)
         });
@@ -80,7 +84,7 @@ impl Story {
     }
 
     /// How many attempts were started more than once, which no number may.
-    pub(super) fn repeats(&self) -> usize {
+    fn repeats(&self) -> usize {
         let mut numbers: Vec<_> = self.starts.iter().map(|(number, ..)| number).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -93,6 +97,12 @@ impl Story {
     /// that of a lease that was lost before the handler's first line, and the last record says
     /// where the event is.
     pub(super) fn wrong(&self, state: Option<EventState>) -> Option<&'static str> {
+        if self.is_undead {
+            return Some("starts after it was cancelled");
+        }
+        if self.repeats() > 0 {
+            return Some("starts one attempt twice");
+        }
         let Some(last) = self.records.last() else {
             return Some("was accepted and nothing became of it");
         };

@@ -1,0 +1,142 @@
+//! The connection ends between a command and its answer, hangs, or comes and goes.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::nodes::{Memory, Site};
+use crate::servers::{Fault, Proxy};
+use crate::{busy, finish, let_it_run, server, wait_for_more};
+
+/// The hash under which a script is called, by its name.
+///
+/// Read from the table in the source, which says of which files each is put together.
+fn hashes() -> BTreeMap<String, String> {
+    let room = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis");
+    let read = |file: String| std::fs::read_to_string(file).expect("a source file");
+    let table = read(format!("{room}/scripts.rs"));
+    let flags = |name: &str| -> String {
+        let line = table
+            .lines()
+            .find(|line| line.starts_with(&format!("const {name}: ")));
+        let text = line.and_then(|line| line.split('"').nth(1));
+        text.expect("a constant").replace("\\n", "\n")
+    };
+    let mut hashes = BTreeMap::new();
+    for line in table.lines().filter(|line| line.trim_end().ends_with("];")) {
+        // NAME = "name", FLAGS, ["part", "part"];
+        let words: Vec<_> = line.split('"').collect();
+        let [_, name, middle, parts @ ..] = &words[..] else {
+            continue;
+        };
+        let flag = middle.trim_matches([',', ' ', '[', ']', ';']);
+        let mut text = flags(flag);
+        for part in parts.iter().step_by(2).chain([name]) {
+            text += &read(format!("{room}/lua/{part}.lua"));
+        }
+        let hash = redis::Script::new(&text).get_hash().to_owned();
+        hashes.insert((*name).to_owned(), hash);
+    }
+    hashes
+}
+
+fn contains(bytes: &[u8], part: &str) -> bool {
+    bytes
+        .windows(part.len())
+        .any(|window| window == part.as_bytes())
+}
+
+/// Cuts connections at calls of one script, before and after it and within its answer in turn.
+#[allow(clippy::disallowed_methods)] // real time: this is about real processes
+fn cut_at(script: &str) {
+    const EVERY: Duration = Duration::from_millis(120);
+    let redis = server();
+    let proxy = Proxy::before(redis.address());
+    let site = Site::new(redis.url());
+    let nodes: Vec<_> = (1..=2)
+        .map(|seed| site.spawn_at(&proxy.url(), &busy(seed)))
+        .collect();
+    wait_for_more(&site);
+    let hash = hashes().remove(script).expect("it is in the table");
+    let mut faults = [Fault::CutBefore, Fault::CutAfter, Fault::CutWithin]
+        .into_iter()
+        .cycle();
+    let mut last = Instant::now();
+    proxy.on_request(move |bytes| {
+        if last.elapsed() < EVERY || !contains(bytes, &hash) {
+            return None;
+        }
+        last = Instant::now();
+        faults.next()
+    });
+    let_it_run(Duration::from_secs(2));
+    proxy.heal();
+    wait_for_more(&site);
+    let cuts = proxy.counts().cuts;
+    println!("{script}: {:?}", proxy.counts());
+    assert!(cuts >= 6, "only {cuts} connections were cut");
+    let case = format!("cut at {script}");
+    finish(&case, &site, nodes, 0, Memory::Keeps);
+}
+
+#[test]
+fn a_connection_cut_at_a_push_loses_nothing() {
+    cut_at("push");
+}
+
+#[test]
+fn a_connection_cut_at_a_fetch_loses_nothing() {
+    cut_at("fetch");
+}
+
+#[test]
+fn a_connection_cut_at_a_settle_loses_nothing() {
+    cut_at("settle");
+}
+
+#[test]
+fn a_connection_that_hangs_or_comes_and_goes_loses_nothing() {
+    let redis = server();
+    let proxy = Proxy::before(redis.address());
+    let site = Site::new(redis.url());
+    let url = format!("{}?timeout=400ms&connect_timeout=200ms", proxy.url());
+    let nodes: Vec<_> = (1..=2)
+        .map(|seed| site.spawn_at(&url, &busy(seed)))
+        .collect();
+    wait_for_more(&site);
+    proxy.flap(4, Duration::from_millis(60), Duration::from_millis(200));
+    wait_for_more(&site);
+    let mut random = fastrand::Rng::with_seed(1);
+    proxy.on_request(move |_| match random.u8(..100) {
+        0 => Some(Fault::Hang),
+        1..10 => Some(Fault::Delay(Duration::from_millis(20))),
+        _ => None,
+    });
+    let_it_run(Duration::from_secs(2));
+    proxy.heal();
+    wait_for_more(&site);
+    println!("hang and flap: {:?}", proxy.counts());
+    finish("hang and flap", &site, nodes, 0, Memory::Keeps);
+}
+
+/// Whatever a node was told while its connection was away is lost; it looks for itself afterwards.
+#[test]
+fn a_connection_that_was_away_hides_no_event() {
+    let redis = server();
+    let proxy = Proxy::before(redis.address());
+    let site = Site::new(redis.url());
+    let handler = crate::Role::worker();
+    let pusher = crate::Role {
+        workers: 0,
+        ..busy(1)
+    };
+    let mut nodes = vec![site.spawn_at(&proxy.url(), &handler)];
+    let pushing = site.spawn(&pusher);
+    wait_for_more(&site);
+    proxy.refuse(true);
+    proxy.cut_all();
+    let_it_run(Duration::from_millis(500));
+    proxy.heal();
+    wait_for_more(&site);
+    nodes.push(pushing);
+    finish("away", &site, nodes, 0, Memory::Keeps);
+}
