@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use duly::handler::Annotation;
 use duly::prelude::*;
-use duly::store::RedisStore;
 use duly::time::{Clock, Mono, SystemClock};
 use duly::{ErrorKind, QueueChoices};
 use serde::{Deserialize, Serialize};
@@ -141,15 +140,12 @@ pub(crate) async fn bus(url: &str, log: &Arc<Log>, role: &Role) -> duly::Result<
     let mut builder = Bus::builder()
         .only_registered()
         .settings(Default::default())
+        .store_url(url)
         .queue("work", choices)
         .register_as(WORK, handler);
     if role.clock_s != 0 {
         builder = builder.clock(Arc::new(WrongClock(SystemClock::new(), role.clock_s)));
     }
-    builder = match url.starts_with("redis") {
-        true => builder.store(RedisStore::open(url).await?),
-        false => builder.store_url(url),
-    };
     builder.start().await
 }
 
