@@ -152,6 +152,11 @@ pub(crate) async fn bus(url: &str, log: &Arc<Log>, role: &Role) -> duly::Result<
 /// What the test `child` runs: in a child process a node, elsewhere nothing.
 pub(crate) fn child() {
     if let Ok(site) = std::env::var(SITE) {
+        let warnings = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN);
+        warnings
+            .with_writer(std::io::stderr)
+            .with_ansi(false)
+            .init();
         let site: (PathBuf, String, Role) = serde_json::from_str(&site).expect("a site");
         live(&site.0, &site.1, &site.2);
     }

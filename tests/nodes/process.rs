@@ -44,6 +44,11 @@ impl Site {
         log::read(self.folder())
     }
 
+    /// What the nodes said, warnings and panics.
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(self.folder().join("err")).unwrap_or_default()
+    }
+
     /// Starts a node; it may still be opening the store when this returns.
     pub(crate) fn spawn(&self, role: &Role) -> Node {
         self.spawn_at(&self.url, role)
@@ -81,7 +86,7 @@ impl Site {
                 began.elapsed() < PATIENCE,
                 "not in time: {what}; the log has {} lines, and children said: {}",
                 self.lines().len(),
-                std::fs::read_to_string(self.folder().join("err")).unwrap_or_default()
+                self.said()
             );
             std::thread::sleep(Duration::from_millis(5));
         }

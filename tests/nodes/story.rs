@@ -77,8 +77,9 @@ impl Story {
                 .starts
                 .iter()
                 .filter(|(attempt, ..)| *attempt == number);
-            let first = starts.map(|(_, at_us, _)| *at_us).min()?;
-            record.due.as_micros().checked_sub(first + 1)
+            // Where a store forgets, a number may come twice, and the record is that of the last.
+            let last = starts.map(|(_, at_us, _)| *at_us).max()?;
+            record.due.as_micros().checked_sub(last + 1)
         });
         by_record.max().max(self.early_us)
     }

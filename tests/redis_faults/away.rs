@@ -46,6 +46,7 @@ fn work_goes_on_after_a_sentinel_failover() {
     sentinels.failover();
     wait_for_more(&site);
     finish("sentinel failover", &site, nodes, 1, Memory::MayForget);
+    println!("failovers: {}", sentinels.failovers());
 }
 
 #[test]

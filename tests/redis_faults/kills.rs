@@ -66,6 +66,12 @@ fn a_node_stopped_beyond_its_lease_costs_no_event_and_its_late_settle_is_refused
         site.wait_until("it handles again", |lines| starts_of(lines) > before + 20);
         println!("stopped and continued, round {round}");
     }
+    let said = "outcomes came after their lease was lost";
+    assert!(
+        site.said().contains(said),
+        "no settle was late: {}",
+        site.said()
+    );
     let nodes = vec![stopped, other];
     let sum = finish("stopped beyond its lease", &site, nodes, 0, Memory::Keeps);
     assert!(
