@@ -1,49 +1,11 @@
 //! The connection ends between a command and its answer, hangs, or comes and goes.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::nodes::{Memory, Site};
+use crate::scripts::Call;
 use crate::servers::{Fault, Proxy};
 use crate::{busy, finish, let_it_run, server, wait_for_more};
-
-/// The hash under which a script is called, by its name.
-///
-/// Read from the table in the source, which says of which files each is put together.
-fn hashes() -> BTreeMap<String, String> {
-    let room = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis");
-    let read = |file: String| std::fs::read_to_string(file).expect("a source file");
-    let table = read(format!("{room}/scripts.rs"));
-    let flags = |name: &str| -> String {
-        let line = table
-            .lines()
-            .find(|line| line.starts_with(&format!("const {name}: ")));
-        let text = line.and_then(|line| line.split('"').nth(1));
-        text.expect("a constant").replace("\\n", "\n")
-    };
-    let mut hashes = BTreeMap::new();
-    for line in table.lines().filter(|line| line.trim_end().ends_with("];")) {
-        // NAME = "name", FLAGS, ["part", "part"];
-        let words: Vec<_> = line.split('"').collect();
-        let [_, name, middle, parts @ ..] = &words[..] else {
-            continue;
-        };
-        let flag = middle.trim_matches([',', ' ', '[', ']', ';']);
-        let mut text = flags(flag);
-        for part in parts.iter().step_by(2).chain([name]) {
-            text += &read(format!("{room}/lua/{part}.lua"));
-        }
-        let hash = redis::Script::new(&text).get_hash().to_owned();
-        hashes.insert((*name).to_owned(), hash);
-    }
-    hashes
-}
-
-fn contains(bytes: &[u8], part: &str) -> bool {
-    bytes
-        .windows(part.len())
-        .any(|window| window == part.as_bytes())
-}
 
 /// Cuts connections at calls of one script, before and after it and within its answer in turn.
 #[allow(clippy::disallowed_methods)] // real time: this is about real processes
@@ -56,13 +18,13 @@ fn cut_at(script: &str) {
         .map(|seed| site.spawn_at(&proxy.url(), &busy(seed)))
         .collect();
     wait_for_more(&site);
-    let hash = hashes().remove(script).expect("it is in the table");
+    let call = Call::of(script);
     let mut faults = [Fault::CutBefore, Fault::CutAfter, Fault::CutWithin]
         .into_iter()
         .cycle();
     let mut last = Instant::now();
     proxy.on_request(move |bytes| {
-        if last.elapsed() < EVERY || !contains(bytes, &hash) {
+        if last.elapsed() < EVERY || !call.is_in(bytes) {
             return None;
         }
         last = Instant::now();

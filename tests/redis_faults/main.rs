@@ -13,6 +13,7 @@ mod handed_on;
 mod kills;
 #[path = "../nodes/mod.rs"]
 mod nodes;
+mod scripts;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod wrong;
