@@ -159,10 +159,10 @@ async fn drain(bus: &Bus) {
     let began = Instant::now();
     loop {
         let stats = bus.stats("work").await;
-        if let Ok(stats) = &stats {
-            if stats.scheduled + stats.ready + stats.leased == 0 {
-                return;
-            }
+        if let Ok(stats) = &stats
+            && stats.scheduled + stats.ready + stats.leased == 0
+        {
+            return;
         }
         assert!(began.elapsed() < DRAIN_MAX, "it hangs: {stats:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;

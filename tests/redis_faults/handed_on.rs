@@ -77,10 +77,9 @@ fn one_round(round: u64, times: &mut Vec<u64>) {
         else {
             continue;
         };
-        if let Some(holder) = last.insert(id, process) {
-            if let Some(died_us) = killed.get(&holder) {
-                times.push(at_us.saturating_sub(*died_us));
-            }
+        let holder = last.insert(id, process);
+        if let Some(died_us) = holder.and_then(|holder| killed.get(&holder)) {
+            times.push(at_us.saturating_sub(*died_us));
         }
     }
 }
