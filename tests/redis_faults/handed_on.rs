@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use duly::EventId;
+
 use crate::nodes::{Line, Memory, Role, Site};
 use crate::servers::Redis;
 use crate::{finish, let_it_run};
@@ -57,16 +59,27 @@ fn one_round(round: u64, times: &mut Vec<u64>) {
         ids.iter()
             .all(|id| lines.iter().any(|line| started_by(line, *id)))
     });
-    pusher.stop();
     let heir = site.spawn(&Role::worker());
+    let heir_id = u64::from(heir.id());
+    site.wait_until("the heir is there", |lines| {
+        lines.iter().any(|line| started_by(line, heir_id))
+    });
+    pusher.stop();
     let mut killed = BTreeMap::new();
     for victim in victims {
         let id = u64::from(victim.id());
         killed.insert(id, victim.kill());
         let_it_run(Duration::from_millis(120));
     }
-    let nodes = vec![heir];
-    finish("handed on", &site, nodes, killed.len(), Memory::Keeps);
+    site.wait_until("everything is handed on", |lines| {
+        let holders = last_starts(lines).into_values();
+        holders
+            .filter(|process| killed.contains_key(process))
+            .count()
+            == 0
+    });
+    let kills = killed.len();
+    finish("handed on", &site, vec![heir], kills, Memory::Keeps);
 
     // The attempt after one that a victim had started, counted from the victim's death.
     let mut last = BTreeMap::new();
@@ -82,6 +95,15 @@ fn one_round(round: u64, times: &mut Vec<u64>) {
             times.push(at_us.saturating_sub(*died_us));
         }
     }
+}
+
+/// The process in which each event was started last.
+fn last_starts(lines: &[Line]) -> BTreeMap<EventId, u64> {
+    let starts = lines.iter().filter_map(|line| match line {
+        Line::Started { id, process, .. } => Some((*id, *process)),
+        _ => None,
+    });
+    starts.collect()
 }
 
 fn started_by(line: &Line, id: u64) -> bool {
