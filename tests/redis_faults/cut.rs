@@ -79,26 +79,3 @@ fn a_connection_that_hangs_or_comes_and_goes_loses_nothing() {
     println!("hang and flap: {:?}", proxy.counts());
     finish("hang and flap", &site, nodes, 0, Memory::Keeps);
 }
-
-/// Whatever a node was told while its connection was away is lost; it looks for itself afterwards.
-#[test]
-fn a_connection_that_was_away_hides_no_event() {
-    let redis = server();
-    let proxy = Proxy::before(redis.address());
-    let site = Site::new(redis.url());
-    let handler = crate::Role::worker();
-    let pusher = crate::Role {
-        workers: 0,
-        ..busy(1)
-    };
-    let mut nodes = vec![site.spawn_at(&proxy.url(), &handler)];
-    let pushing = site.spawn(&pusher);
-    wait_for_more(&site);
-    proxy.refuse(true);
-    proxy.cut_all();
-    let_it_run(Duration::from_millis(500));
-    proxy.heal();
-    wait_for_more(&site);
-    nodes.push(pushing);
-    finish("away", &site, nodes, 0, Memory::Keeps);
-}

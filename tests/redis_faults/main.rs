@@ -13,9 +13,11 @@ mod handed_on;
 mod kills;
 #[path = "../nodes/mod.rs"]
 mod nodes;
+mod pair;
 mod scripts;
 #[path = "../servers/mod.rs"]
 mod servers;
+mod waking;
 mod wrong;
 
 use std::env;
