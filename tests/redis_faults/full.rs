@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use duly::ErrorKind;
 
+use crate::nodes::Memory;
 use crate::pair::{Pusher, Worker, works};
 use crate::servers::{Redis, RedisOptions};
 
@@ -33,7 +34,7 @@ async fn a_full_redis_refuses_pushes_and_drains_to_the_end() {
         "it does not drain"
     );
     assert_eq!(worker.seen(), sent);
-    works(&pusher, &worker).await;
+    works(&pusher, &worker, Memory::Keeps).await;
     println!(
         "full: {} pushed, then refused: {refused}; all handled",
         sent.len()
