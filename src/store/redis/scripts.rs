@@ -87,6 +87,8 @@ scripts! {
     STATS = "stats", DRAINS, ["bucket"];
     /// Counts events by due time.
     FORECAST = "forecast", DRAINS, ["bucket"];
+    /// Checks everything that must be so.
+    AUDIT = "audit", DRAINS, ["bucket", "body", "nodes"];
     /// Says that a node is there.
     ROLL = "roll", DRAINS, [];
     /// Writes down a bucket that may hold events from now on.
