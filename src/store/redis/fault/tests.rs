@@ -40,6 +40,7 @@ const ANSWERS: &[(&str, ErrorKind, bool)] = &[
     ("-WRONGTYPE Operation against a key holding the wrong kind of value script: 9f, on @user_script:2.\r\n", Unknown, KEEPS),
     ("-ERR max number of clients reached\r\n", Unavailable, BREAKS),
     ("-ERR upstream failure\r\n", Unavailable, BREAKS),
+    ("-ERR This instance has cluster support disabled\r\n", Invalid, KEEPS),
     ("-ERR unknown command 'EVALSHA', with args beginning with: \r\n", Invalid, KEEPS),
     ("-ERR user_script:3: attempt to index a nil value script: 9f, on @user_script:3.\r\n", Unknown, KEEPS),
     ("-STRANGE nobody has heard of it\r\n", Unknown, KEEPS),
