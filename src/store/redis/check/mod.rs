@@ -65,7 +65,9 @@ pub(super) async fn check(
             is_no_cluster_in_disguise(info, target)?;
         }
     }
-    rights::check(link, target, prefix).await?;
+    let oldest = infos.as_ref().ok().and_then(|infos| oldest(infos));
+    let has_waitaof = oldest.is_some_and(|version| version >= WAITS_FOR_DISK);
+    rights::check(link, target, prefix, has_waitaof).await?;
     let infos = infos?;
     for info in &infos {
         nothing_is_evicted(info, target)?;
@@ -77,12 +79,10 @@ pub(super) async fn check(
              set `appendonly yes`"
         );
     }
-    let oldest = infos.iter().map(|info| info.version).min();
-    let version = oldest.ok_or_else(|| unreadable(target))?;
     Ok(Found {
-        version,
+        version: oldest.ok_or_else(|| unreadable(target))?,
         durability,
-        waits_for_disk: version >= WAITS_FOR_DISK && durability != Durability::Memory,
+        waits_for_disk: has_waitaof && durability != Durability::Memory,
         offset_us: offset(link, target, clock).await?,
     })
 }
@@ -92,6 +92,10 @@ async fn infos(link: &Link) -> Result<Vec<Info>> {
     let answers = link.send_everywhere(&redis::cmd("INFO")).await?;
     let infos: Option<Vec<_>> = answers.into_iter().map(Info::read).collect();
     infos.ok_or_else(|| Error::corrupt("the answer to INFO was not understood"))
+}
+
+fn oldest(infos: &[Info]) -> Option<Version> {
+    infos.iter().map(|info| info.version).min()
 }
 
 fn version_is_new_enough(info: &Info, target: &Target) -> Result<()> {

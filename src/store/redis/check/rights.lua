@@ -1,31 +1,16 @@
--- Says what the user who asks may not do.
+-- Says whether the user who asks may do this and that. It asks, and does nothing.
 --
--- ARGV[1]   a key such as the store uses
--- ARGV[2]   a channel such as the store uses
--- ARGV[3..] commands: "HSET", "CONFIG|GET"
+-- ARGV  for each question: how many words it has, and the words, a command with all that it needs.
+--       Commands that find their keys by a number among their words (EVAL) crash a server of
+--       version 7.0 that is asked without that number.
 --
--- Returns {the commands that are denied, those that are denied on this key alone, 1 if the channel
--- is denied}. It asks and does nothing.
-local function may(...)
-  local known, allowed = pcall(redis.acl_check_cmd, ...)
-  return known and allowed == true
+-- Returns a text with "1" for each that is allowed and "0" for each that is not.
+local answers = {}
+local at = 1
+while at <= #ARGV do
+  local words = tonumber(ARGV[at])
+  local known, allowed = pcall(redis.acl_check_cmd, unpack(ARGV, at + 1, at + words))
+  answers[#answers + 1] = (known and allowed == true) and "1" or "0"
+  at = at + 1 + words
 end
-
-local commands, on_key = {}, {}
-for i = 3, #ARGV do
-  local name, part = ARGV[i]:match("^([^|]+)|?(.*)$")
-  if part ~= "" then
-    if not may(name, part) then
-      commands[#commands + 1] = ARGV[i]
-    end
-  elseif not may(name) then
-    commands[#commands + 1] = ARGV[i]
-  elseif not may(name, ARGV[1], "x", "x", "x") then
-    on_key[#on_key + 1] = ARGV[i]
-  end
-end
-local channel = 0
-if may("SPUBLISH") and not may("SPUBLISH", ARGV[2], "x") then
-  channel = 1
-end
-return { commands, on_key, channel }
+return table.concat(answers)

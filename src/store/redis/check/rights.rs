@@ -12,11 +12,24 @@ use crate::store::redis::url::{Place, Target};
 
 const RIGHTS: &str = include_str!("rights.lua");
 
-/// What the store asks besides what its scripts do. `|` stands before a part of a command.
-const PLAIN: &[&str] = &["EVAL", "EVALSHA", "INFO", "PING", "SSUBSCRIBE", "TIME"];
+/// What the store sends besides scripts, with all that each needs.
+const PLAIN: &[&[&str]] = &[
+    &["EVAL", "return 1", "0"],
+    &["EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0"],
+    &["INFO"],
+    &["PING"],
+    &["TIME"],
+    &["WAIT", "0", "1"],
+];
 
 /// What it asks of a cluster as well.
-const OF_A_CLUSTER: &[&str] = &["CLUSTER|INFO", "CLUSTER|SLOTS"];
+const OF_A_CLUSTER: &[&[&str]] = &[&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"]];
+
+/// What it asks of a server that has it.
+const WAITAOF: &[&str] = &["WAITAOF", "0", "0", "1"];
+
+/// Commands about a channel.
+const OF_CHANNELS: &[&str] = &["SPUBLISH", "SSUBSCRIBE"];
 
 /// Whether the servers refused it for want of a permission.
 pub(super) fn is_denied(error: &Error) -> bool {
@@ -25,48 +38,133 @@ pub(super) fn is_denied(error: &Error) -> bool {
     cause.is_some_and(|cause| cause.code() == Some("NOPERM"))
 }
 
-/// Asks a server what the user may not do on keys such as those of a bucket and of the hub.
+/// Asks a server what the user may do on keys such as those of a bucket and of the hub.
 ///
 /// # Errors
 ///
 /// [`Invalid`](crate::ErrorKind::Invalid), with everything that is missing and the command that
 /// grants it.
-pub(super) async fn check(link: &Link, target: &Target, prefix: &str) -> Result<()> {
-    let commands = needed(target);
-    let mut missing = Missing::default();
-    for tag in ["check:0", "hub"] {
-        let key = format!("{prefix}:{{{tag}}}:meta");
-        let channel = match tag {
-            "hub" => keys::hub(prefix, "news"),
-            _ => format!("{prefix}:{{{tag}}}:wake"),
-        };
-        let mut call = redis::cmd("EVAL");
-        // The key is no key of the call, or a user without it could not even ask.
-        call.arg(RIGHTS)
-            .arg(0)
-            .arg(&key)
-            .arg(channel)
-            .arg(&commands);
-        match link.send(&call).await {
-            Ok(answer) => missing.note(answer, &key).ok_or_else(|| {
-                Error::corrupt(format!("{target} does not say what its users may do"))
-            })?,
-            Err(error) if is_denied(&error) => missing.cannot_be_asked(),
-            Err(error) => return Err(error),
-        }
+pub(super) async fn check(
+    link: &Link,
+    target: &Target,
+    prefix: &str,
+    has_waitaof: bool,
+) -> Result<()> {
+    let mut questions = questions(target, prefix);
+    if has_waitaof {
+        questions.push(Question::plain(WAITAOF));
     }
-    missing.into_result(target, prefix, &commands)
+    let mut call = redis::cmd("EVAL");
+    // No key is a key of the call, or a user without them could not even ask.
+    call.arg(RIGHTS).arg(0);
+    for question in &questions {
+        call.arg(question.words.len()).arg(&question.words);
+    }
+    let lacks = match link.send(&call).await {
+        Ok(answer) => Lacks::read(&questions, &answer).ok_or_else(|| {
+            Error::corrupt(format!("{target} does not say what its users may do"))
+        })?,
+        Err(error) if is_denied(&error) => Lacks::even_the_question(),
+        Err(error) => return Err(error),
+    };
+    let lacks = lacks.in_words(prefix);
+    if lacks.is_empty() {
+        return Ok(());
+    }
+    let user = target.login.user.as_deref().unwrap_or("default");
+    let granted: BTreeSet<_> = questions.iter().map(Question::grant).collect();
+    let granted: Vec<_> = granted.into_iter().collect();
+    Err(Error::invalid(format!(
+        "{target}: the user {user} lacks {lacks}; all that is needed is granted by: ACL SETUSER \
+         {user} ~{prefix}:* &{prefix}:* {}",
+        granted.join(" ")
+    )))
 }
 
-/// Every command that the store sends or that its scripts call.
-fn needed(target: &Target) -> Vec<String> {
-    let texts = scripts::all().map(|script| called(script.text()));
-    let mut commands: BTreeSet<String> = texts.flatten().collect();
-    commands.extend(PLAIN.iter().copied().map(str::to_owned));
-    if matches!(target.place, Place::Cluster(_)) {
-        commands.extend(OF_A_CLUSTER.iter().copied().map(str::to_owned));
+/// What a question is about, besides its command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum About {
+    Nothing,
+    Key(String),
+    Channel,
+}
+
+/// May the user do this?
+#[derive(Clone, Debug)]
+struct Question {
+    words: Vec<String>,
+    about: About,
+}
+
+impl Question {
+    fn plain(words: &[&str]) -> Self {
+        Self {
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            about: About::Nothing,
+        }
     }
-    commands.into_iter().collect()
+
+    /// A command on a key, which stands first; more words than that it does not look at.
+    fn on_key(command: &str, key: &str) -> Self {
+        Self {
+            about: About::Key(key.to_owned()),
+            ..Self::plain(&[command, key, "1", "1", "1", "1"])
+        }
+    }
+
+    fn on_channel(command: &str, channel: &str) -> Self {
+        let words = match command {
+            "SPUBLISH" => Self::plain(&[command, channel, ""]),
+            _ => Self::plain(&[command, channel]),
+        };
+        Self {
+            about: About::Channel,
+            ..words
+        }
+    }
+
+    /// What is named when it is missing: `HSET`, `CLUSTER INFO`.
+    fn name(&self) -> String {
+        match self.words[0].as_str() {
+            "CLUSTER" => self.words.join(" "),
+            command => command.to_owned(),
+        }
+    }
+
+    /// What grants it: `+hset`, `+cluster|info`.
+    fn grant(&self) -> String {
+        let name = self.name().replace(' ', "|");
+        format!("+{}", name.to_lowercase())
+    }
+}
+
+/// Everything that the store sends or that its scripts call.
+fn questions(target: &Target, prefix: &str) -> Vec<Question> {
+    let mut questions: Vec<_> = PLAIN.iter().map(|words| Question::plain(words)).collect();
+    if matches!(target.place, Place::Cluster(_)) {
+        questions.extend(OF_A_CLUSTER.iter().map(|words| Question::plain(words)));
+    }
+    let bucket = |part: &str| format!("{prefix}:{{check:0}}:{part}");
+    let channels = [bucket("wake"), keys::hub(prefix, "news")];
+    for command in OF_CHANNELS {
+        questions.extend(
+            channels
+                .iter()
+                .map(|channel| Question::on_channel(command, channel)),
+        );
+    }
+    let texts = scripts::all().map(|script| called(script.text()));
+    let commands: BTreeSet<String> = texts.flatten().collect();
+    for key in [bucket("meta"), keys::hub(prefix, "members")] {
+        let on_keys = commands.iter().filter(|command| takes_key(command));
+        questions.extend(on_keys.map(|command| Question::on_key(command, &key)));
+    }
+    questions
+}
+
+fn takes_key(command: &str) -> bool {
+    let is_plain = PLAIN.iter().any(|words| words[0] == command);
+    !is_plain && !OF_CHANNELS.contains(&command)
 }
 
 /// The commands that a script calls: what stands in quotes behind `call(`.
@@ -80,65 +178,66 @@ fn called(text: &str) -> impl Iterator<Item = String> + '_ {
 
 /// What a user lacks.
 #[derive(Debug, Default)]
-struct Missing {
+struct Lacks {
     commands: BTreeSet<String>,
     keys: BTreeSet<String>,
-    has_no_channel: bool,
+    channels: bool,
     is_incomplete: bool,
 }
 
-impl Missing {
-    fn note(&mut self, answer: Value, key: &str) -> Option<()> {
-        let answer: (Vec<String>, Vec<String>, u8) = redis::from_redis_value(answer).ok()?;
-        let (commands, on_key, channel) = answer;
-        self.commands.extend(commands);
-        // A channel is refused like a key by what takes channels; it has its own answer.
-        if on_key.iter().any(|command| !is_about_channels(command)) {
-            self.keys.insert(key.to_owned());
+impl Lacks {
+    fn even_the_question() -> Self {
+        Self {
+            commands: BTreeSet::from(["EVAL".to_owned()]),
+            is_incomplete: true,
+            ..Self::default()
         }
-        self.has_no_channel |= channel == 1;
-        Some(())
     }
 
-    /// Not even the question was allowed.
-    fn cannot_be_asked(&mut self) {
-        self.commands.insert("EVAL".to_owned());
-        self.is_incomplete = true;
+    /// A server does not say whether it refuses a command or its key. Where everything is refused
+    /// on a key, it is the key.
+    fn read(questions: &[Question], answer: &Value) -> Option<Self> {
+        let Value::BulkString(answers) = answer else {
+            return None;
+        };
+        if answers.len() != questions.len() {
+            return None;
+        }
+        let answered = || questions.iter().zip(answers);
+        let mut lacks = Self::default();
+        for (question, _) in answered().filter(|(_, answer)| **answer == b'0') {
+            let mut alike = answered().filter(|(other, _)| other.about == question.about);
+            let is_all = alike.all(|(_, answer)| *answer == b'0');
+            match &question.about {
+                About::Key(key) if is_all => {
+                    lacks.keys.insert(key.clone());
+                }
+                About::Channel if is_all => lacks.channels = true,
+                _ => {
+                    lacks.commands.insert(question.name());
+                }
+            }
+        }
+        Some(lacks)
     }
 
-    fn into_result(self, target: &Target, prefix: &str, commands: &[String]) -> Result<()> {
-        let mut lacks = Vec::new();
+    fn in_words(self, prefix: &str) -> String {
+        let mut words = Vec::new();
+        let list = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(", ");
         if !self.commands.is_empty() {
-            let names: Vec<_> = self.commands.into_iter().collect();
-            lacks.push(format!("the commands {}", names.join(", ")));
+            words.push(format!("the commands {}", list(self.commands)));
         }
         if !self.keys.is_empty() {
-            let names: Vec<_> = self.keys.into_iter().collect();
-            lacks.push(format!("keys like {}", names.join(", ")));
+            words.push(format!("keys like {}", list(self.keys)));
         }
-        if self.has_no_channel {
-            lacks.push(format!("the channels {prefix}:*"));
+        if self.channels {
+            words.push(format!("the channels {prefix}:*"));
         }
-        if lacks.is_empty() {
-            return Ok(());
+        if self.is_incomplete {
+            words.push("perhaps more".to_owned());
         }
-        let user = target.login.user.as_deref().unwrap_or("default");
-        let more = match self.is_incomplete {
-            true => ", and perhaps more",
-            false => "",
-        };
-        let commands: Vec<_> = commands.iter().map(|name| format!("+{name}")).collect();
-        Err(Error::invalid(format!(
-            "{target}: the user {user} lacks {}{more}; all that is needed is granted by: ACL \
-             SETUSER {user} ~{prefix}:* &{prefix}:* {}",
-            lacks.join("; "),
-            commands.join(" ").to_lowercase()
-        )))
+        words.join(", ")
     }
-}
-
-fn is_about_channels(command: &str) -> bool {
-    matches!(command, "SPUBLISH" | "SSUBSCRIBE")
 }
 
 #[cfg(test)]

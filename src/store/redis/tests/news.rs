@@ -49,10 +49,8 @@ fn listen(url: &str) -> (News, Arc<Counts>) {
 }
 
 fn bucket(number: u16) -> BucketKey {
-    BucketKey {
-        queue: "orders".parse().expect("a name"),
-        id: BucketId::new(number),
-    }
+    let queue = "orders".parse().expect("a name");
+    BucketKey::new(queue, BucketId(number))
 }
 
 /// Waits for something that happens by itself.
