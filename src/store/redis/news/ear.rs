@@ -15,9 +15,6 @@ use crate::store::redis::options::LinkOptions;
 use crate::store::redis::topology::{self, Connection, Pushes};
 use crate::store::redis::url::{Address, Target};
 
-/// How often a connection that says nothing is asked whether it still lives.
-const PROBE_EVERY: Duration = Duration::from_secs(15);
-
 /// How many channels are subscribed to in one piece.
 const CHANNELS_MAX: usize = 500;
 
@@ -64,7 +61,7 @@ impl Ear {
                 Connection::Cluster(_) => return Err(topology::is_a_cluster(target)),
             },
         };
-        let probing = probe(connection.clone(), options.timeout, number, lost);
+        let probing = probe(connection.clone(), options.clone(), number, lost);
         Ok(Self {
             number,
             connection,
@@ -118,13 +115,18 @@ impl Drop for Ear {
 }
 
 /// Asks now and then for an echo; whoever does not answer with it has been lost.
-async fn probe(mut connection: MultiplexedConnection, patience: Duration, number: u64, lost: Lost) {
+async fn probe(
+    mut connection: MultiplexedConnection,
+    options: LinkOptions,
+    number: u64,
+    lost: Lost,
+) {
     for round in 0_u64.. {
-        sleep(PROBE_EVERY).await;
+        sleep(options.probe_every).await;
         let echo = format!("{number}-{round}").into_bytes();
         let mut ping = redis::cmd("PING");
         ping.arg(&echo);
-        let answer = timeout(patience, connection.send_packed_command(&ping)).await;
+        let answer = timeout(options.timeout, connection.send_packed_command(&ping)).await;
         if !matches!(answer, Ok(Ok(Value::BulkString(text))) if text == echo) {
             let _ = lost.send(number);
             return;

@@ -32,6 +32,10 @@ impl Counts {
 }
 
 fn listen(url: &str) -> (News, Arc<Counts>) {
+    listen_with(url, LinkOptions::default())
+}
+
+fn listen_with(url: &str, options: LinkOptions) -> (News, Arc<Counts>) {
     let target = Target::parse(url).expect(url);
     let counts = Arc::new(Counts::default());
     let (earlier, hub) = (Arc::clone(&counts), Arc::clone(&counts));
@@ -44,7 +48,6 @@ fn listen(url: &str) -> (News, Arc<Counts>) {
             hub.hub.fetch_add(1, Ordering::Relaxed);
         }),
     };
-    let options = LinkOptions::of(&target);
     (News::open(&target, &options, "duly", "me", told), counts)
 }
 
@@ -148,6 +151,25 @@ async fn a_server_that_was_killed_and_comes_back_is_listened_to_again() {
     until("it listens", || news.is_healthy()).await;
     publish(&server.url(), &bucket(1), "you").await;
     until("it is heard", || counts.of(&bucket(1)) == 3).await;
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_noticed_though_nobody_asks_it_anything() {
+    let server = tcp();
+    let options = LinkOptions {
+        timeout: Duration::from_millis(200),
+        connect_timeout: Duration::from_millis(200),
+        probe_every: Duration::from_millis(100),
+        ..LinkOptions::default()
+    };
+    let (news, counts) = listen_with(&server.url(), options);
+    news.add([&bucket(1)]);
+    until("it listens", || news.is_healthy()).await;
+    server.stop_process();
+    until("it is noticed", || !news.is_healthy()).await;
+    server.cont();
+    until("it listens", || news.is_healthy()).await;
+    assert!(counts.of(&bucket(1)) > 1, "nobody looked again");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use super::super::link::Link;
 use super::super::options::LinkOptions;
 use super::super::url::Target;
+use super::pretend::{self, Act};
 use super::servers::{Cluster, Redis, RedisOptions, Sentinels};
 use super::{count, open, until_answered, words};
 use crate::error::ErrorKind;
@@ -102,7 +103,10 @@ async fn nobody_there_is_said_with_the_place() {
 #[tokio::test]
 async fn sentinels_lead_to_the_new_master_after_a_failover() {
     let mut servers = Sentinels::start();
-    let link = open(&servers.url()).await;
+    // Nobody listens on the first.
+    let (scheme, rest) = ("redis-sentinel://", servers.url());
+    let rest = rest.strip_prefix(scheme).expect("a form");
+    let link = open(&format!("{scheme}127.0.0.1:1,{rest}")).await;
     count(&link, "k").await.expect("it runs");
     let replicated = link.send(&words(&["WAIT", "2", "4000"])).await;
     assert_eq!(replicated.expect("it waits"), redis::Value::Int(2));
@@ -120,6 +124,24 @@ async fn sentinels_lead_to_the_new_master_after_a_failover() {
         error.to_string().contains("no master of this name"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn a_sentinel_that_still_names_the_old_master_is_not_believed() {
+    let (master, old) = (Redis::start(more(&[])), Redis::start(more(&[])));
+    let port = master.port().to_string();
+    assert_eq!(old.cli(&["REPLICAOF", "127.0.0.1", &port]), "OK");
+    let mut sentinels = Vec::new();
+    for named in [&old, &master] {
+        let port = named.port().to_string();
+        let (digits, host) = (port.len(), "127.0.0.1");
+        let answer = format!("*2\r\n$9\r\n{host}\r\n${digits}\r\n{port}\r\n");
+        let url = pretend::server(Act::Say(answer.leak())).await;
+        sentinels.push(url.replace("redis://", ""));
+    }
+    let link = open(&format!("redis-sentinel://{}/m", sentinels.join(","))).await;
+    count(&link, "k").await.expect("it is the master");
+    assert_eq!(master.cli(&["GET", "k"]), "1");
 }
 
 #[tokio::test]
