@@ -32,10 +32,10 @@ impl Counts {
 }
 
 fn listen(url: &str) -> (News, Arc<Counts>) {
-    listen_with(url, LinkOptions::default())
+    listen_with(url, &LinkOptions::default())
 }
 
-fn listen_with(url: &str, options: LinkOptions) -> (News, Arc<Counts>) {
+fn listen_with(url: &str, options: &LinkOptions) -> (News, Arc<Counts>) {
     let target = Target::parse(url).expect(url);
     let counts = Arc::new(Counts::default());
     let (earlier, hub) = (Arc::clone(&counts), Arc::clone(&counts));
@@ -48,7 +48,7 @@ fn listen_with(url: &str, options: LinkOptions) -> (News, Arc<Counts>) {
             hub.hub.fetch_add(1, Ordering::Relaxed);
         }),
     };
-    (News::open(&target, &options, "duly", "me", told), counts)
+    (News::open(&target, options, "duly", "me", told), counts)
 }
 
 fn bucket(number: u16) -> BucketKey {
@@ -162,7 +162,7 @@ async fn a_server_that_hangs_is_noticed_though_nobody_asks_it_anything() {
         probe_every: Duration::from_millis(100),
         ..LinkOptions::default()
     };
-    let (news, counts) = listen_with(&server.url(), options);
+    let (news, counts) = listen_with(&server.url(), &options);
     news.add([&bucket(1)]);
     until("it listens", || news.is_healthy()).await;
     server.stop_process();
