@@ -7,8 +7,10 @@
 
 mod answer;
 mod ask;
+mod backoff;
 mod body;
 mod by_hand;
+mod check;
 mod choices;
 mod durable;
 mod fault;
@@ -16,12 +18,15 @@ mod hub;
 mod keys;
 mod lane;
 mod link;
+mod news;
 mod options;
 mod outbox;
 mod push;
 mod record;
 mod scripts;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod topology;
 mod url;
 
@@ -191,5 +196,3 @@ impl Store for RedisStore {
         })
     }
 }
-#[cfg(test)]
-mod tests;

@@ -51,6 +51,12 @@ macro_rules! scripts {
                 ])
             });
         )*
+
+        /// All of them.
+        pub(super) fn all() -> impl Iterator<Item = &'static Script> {
+            let all: [&'static LazyLock<Script>; _] = [$(&$name),*];
+            all.into_iter().map(|script| &**script)
+        }
     };
 }
 
