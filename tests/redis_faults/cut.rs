@@ -60,7 +60,7 @@ fn a_connection_that_hangs_or_comes_and_goes_loses_nothing() {
     let redis = server();
     let proxy = Proxy::before(redis.address());
     let site = Site::new(redis.url());
-    let url = format!("{}?timeout=400ms&connect_timeout=200ms", proxy.url());
+    let url = format!("{}?timeout=1s&connect_timeout=1s", proxy.url());
     let nodes: Vec<_> = (1..=2)
         .map(|seed| site.spawn_at(&url, &busy(seed)))
         .collect();
