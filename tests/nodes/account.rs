@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use duly::Record;
 use duly::prelude::*;
+use duly::store::RedisStore;
 
 use super::child::{self, Role};
 use super::log::{Line, Log};
@@ -105,8 +106,18 @@ pub(crate) fn account(site: &Site, memory: Memory) -> Sum {
             count(&mut sum, *id, story, &bus, memory).await;
         }
         bus.shutdown(Duration::from_secs(5)).await.expect("a stop");
+        audit(&site.url).await;
         sum
     })
+}
+
+/// A Redis store looks at itself: each event in exactly one place, every counter right.
+async fn audit(url: &str) {
+    if url.starts_with("redis") {
+        let store = RedisStore::open(url).await.expect("the store opens");
+        let wrong = store.audit().await.expect("the store answers");
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
 }
 
 /// Counts one event, and fails at what no store may do.

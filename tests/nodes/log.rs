@@ -95,3 +95,12 @@ fn parse(line: &str) -> Line {
         _ => panic!("not a line of the log: {line:?}"),
     }
 }
+
+/// How many handlers have started in a process.
+pub(crate) fn starts_of(lines: &[Line], id: u32) -> usize {
+    let id = u64::from(id);
+    let own = lines
+        .iter()
+        .filter(|line| matches!(line, Line::Started { process, .. } if *process == id));
+    own.count()
+}

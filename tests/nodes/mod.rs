@@ -18,6 +18,6 @@ mod story;
 pub(crate) use self::{
     account::{Memory, Sum, account},
     child::{ATTEMPTS, Role, child},
-    log::{Line, Log},
+    log::{Line, Log, starts_of},
     process::{Node, Site, now_us},
 };

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use crate::nodes::{Memory, Site};
 use crate::servers::{Aof, Cluster, Redis, RedisOptions, Sentinels};
-use crate::{busy, finish, let_it_run, server, wait_for_more};
+use crate::{busy, finish, let_it_run, server, wait_for_each, wait_for_more};
 
 /// Kills a server under load and starts it again, a few times.
 fn killed_and_restarted(case: &str, mut redis: Redis, memory: Memory) {
     let site = Site::new(redis.url());
-    let nodes = (1..=3).map(|seed| site.spawn(&busy(seed))).collect();
+    let nodes: Vec<_> = (1..=3).map(|seed| site.spawn(&busy(seed))).collect();
+    wait_for_each(&site, &nodes);
     let kills = 3;
     for kill in 1..=kills {
         wait_for_more(&site);
@@ -41,8 +42,8 @@ fn a_redis_that_syncs_each_second_is_never_early_when_it_is_killed() {
 fn work_goes_on_after_a_sentinel_failover() {
     let mut sentinels = Sentinels::start();
     let site = Site::new(sentinels.url());
-    let nodes = (1..=2).map(|seed| site.spawn(&busy(seed))).collect();
-    wait_for_more(&site);
+    let nodes: Vec<_> = (1..=2).map(|seed| site.spawn(&busy(seed))).collect();
+    wait_for_each(&site, &nodes);
     sentinels.failover();
     wait_for_more(&site);
     finish("sentinel failover", &site, nodes, 1, Memory::MayForget);
@@ -53,8 +54,8 @@ fn work_goes_on_after_a_sentinel_failover() {
 fn a_slot_that_moves_under_load_loses_nothing() {
     let cluster = Cluster::start(6);
     let site = Site::new(cluster.url());
-    let nodes = (1..=2).map(|seed| site.spawn(&busy(seed))).collect();
-    wait_for_more(&site);
+    let nodes: Vec<_> = (1..=2).map(|seed| site.spawn(&busy(seed))).collect();
+    wait_for_each(&site, &nodes);
     let masters = [0, 6_000, 12_000].map(|slot| cluster.master_of(slot));
     let mut moved = 0;
     for tag in [
@@ -76,8 +77,8 @@ fn a_slot_that_moves_under_load_loses_nothing() {
 fn work_goes_on_after_a_master_of_a_cluster_is_killed() {
     let mut cluster = Cluster::start(6);
     let site = Site::new(cluster.url());
-    let nodes = (1..=2).map(|seed| site.spawn(&busy(seed))).collect();
-    wait_for_more(&site);
+    let nodes: Vec<_> = (1..=2).map(|seed| site.spawn(&busy(seed))).collect();
+    wait_for_each(&site, &nodes);
     let slot = cluster.slot_of("{work:0}");
     let killed = cluster.kill_master_of(slot);
     cluster.wait_for_another_master(slot, killed);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::nodes::{Memory, Site};
 use crate::scripts::Call;
 use crate::servers::{Fault, Proxy};
-use crate::{busy, finish, let_it_run, server, wait_for_more};
+use crate::{busy, finish, let_it_run, server, wait_for_each, wait_for_more};
 
 /// Cuts connections at calls of one script, before and after it and within its answer in turn.
 #[allow(clippy::disallowed_methods)] // real time: this is about real processes
@@ -17,7 +17,7 @@ fn cut_at(script: &str) {
     let nodes: Vec<_> = (1..=2)
         .map(|seed| site.spawn_at(&proxy.url(), &busy(seed)))
         .collect();
-    wait_for_more(&site);
+    wait_for_each(&site, &nodes);
     let call = Call::of(script);
     let mut faults = [Fault::CutBefore, Fault::CutAfter, Fault::CutWithin]
         .into_iter()
@@ -64,7 +64,7 @@ fn a_connection_that_hangs_or_comes_and_goes_loses_nothing() {
     let nodes: Vec<_> = (1..=2)
         .map(|seed| site.spawn_at(&url, &busy(seed)))
         .collect();
-    wait_for_more(&site);
+    wait_for_each(&site, &nodes);
     proxy.flap(4, Duration::from_millis(60), Duration::from_millis(200));
     wait_for_more(&site);
     let mut random = fastrand::Rng::with_seed(1);

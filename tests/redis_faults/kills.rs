@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::nodes::{Line, Memory, Site, Sum};
+use crate::nodes::{Memory, Site, Sum, starts_of};
 use crate::scripts::Call;
 use crate::servers::{Fault, Proxy, Redis};
 use crate::{busy, finish, let_it_run, number, server, wait_for_more};
@@ -134,13 +134,4 @@ fn a_node_killed_while_it_settles_loses_nothing() {
 fn kill_by_id(id: u32) {
     let status = Command::new("kill").args(["-9", &id.to_string()]).status();
     assert!(status.expect("kill starts").success());
-}
-
-/// How many handlers have started in a process.
-fn starts_of(lines: &[Line], id: u32) -> usize {
-    let id = u64::from(id);
-    let own = lines
-        .iter()
-        .filter(|line| matches!(line, Line::Started { process, .. } if *process == id));
-    own.count()
 }

@@ -62,6 +62,14 @@ fn wait_for_starts(site: &Site, from: usize, many: usize) {
     });
 }
 
+/// Waits until each node is there: it has opened the store and handles.
+fn wait_for_each(site: &Site, nodes: &[Node]) {
+    site.wait_until("each node handles", |lines| {
+        let is_there = |node: &Node| nodes::starts_of(lines, node.id()) > 5;
+        nodes.iter().all(is_there)
+    });
+}
+
 /// Waits until the nodes push and handle again.
 fn wait_for_more(site: &Site) {
     wait_for_starts(site, site.lines().len(), 50);

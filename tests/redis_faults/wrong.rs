@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::nodes::{Memory, Role, Site};
-use crate::{busy, finish, let_it_run, server, wait_for_more};
+use crate::{busy, finish, let_it_run, server, wait_for_each, wait_for_more};
 
 #[test]
 fn a_clock_that_is_wrong_by_an_hour_changes_nothing() {
@@ -15,6 +15,7 @@ fn a_clock_that_is_wrong_by_an_hour_changes_nothing() {
             ..busy(clock_s.unsigned_abs() + u64::from(clock_s < 0))
         })
     });
+    wait_for_each(&site, &nodes);
     for _ in 0..5 {
         wait_for_more(&site);
     }
@@ -58,8 +59,8 @@ fn nodes_with_different_numbers_of_buckets_share_a_queue() {
 fn a_script_cache_that_is_flushed_under_load_loses_nothing() {
     let redis = server();
     let site = Site::new(redis.url());
-    let nodes = (1..=2).map(|seed| site.spawn(&busy(seed))).collect();
-    wait_for_more(&site);
+    let nodes: Vec<_> = (1..=2).map(|seed| site.spawn(&busy(seed))).collect();
+    wait_for_each(&site, &nodes);
     for _ in 0..60 {
         assert_eq!(redis.cli(&["SCRIPT", "FLUSH"]), "OK");
         let_it_run(Duration::from_millis(20));
