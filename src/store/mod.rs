@@ -16,6 +16,7 @@ use std::sync::Arc;
 pub use self::control::{Control, Setting};
 pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
 pub use self::memory::{MemoryStore, RECORDS_MAX};
+pub use self::redis::{RedisOptions, RedisStore};
 pub use self::roll::{Member, Presence, Roll};
 use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
 use crate::error::{Error, Result};

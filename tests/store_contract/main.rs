@@ -7,6 +7,9 @@ mod memory {
 }
 
 mod embedded;
+mod redis;
+#[path = "../servers/mod.rs"]
+mod servers;
 
 mod embedded_inline {
     use crate::embedded::EmbeddedHarness;
@@ -27,6 +30,20 @@ mod embedded_without_cache {
     use duly::store::EmbeddedOptions;
 
     duly::store_contract_tests!(EmbeddedHarness(|| EmbeddedOptions::new().cache_bytes(0)));
+}
+
+mod redis_single {
+    use crate::redis::RedisHarness;
+    use crate::servers;
+
+    duly::store_contract_tests!(RedisHarness(|| servers::shared().url()));
+}
+
+mod redis_cluster {
+    use crate::redis::RedisHarness;
+    use crate::servers;
+
+    duly::store_contract_tests!(RedisHarness(servers::shared_cluster));
 }
 
 /// A promise that the macro does not list would never be played.

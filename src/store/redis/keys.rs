@@ -14,14 +14,14 @@ pub(super) struct BucketKeys {
 
 /// What each key of a bucket holds, in the order of `KEYS`.
 pub(super) const PARTS: [&str; 13] = [
-    "meta", "state", "body", "delay", "ready", "lease", "nodes", "reaping", "dead", "unique",
-    "past", "outbox", "wake",
+    "meta", "state", "body", "delay", "ready", "lease", "nodes", "held", "dead", "unique", "past",
+    "outbox", "wake",
 ];
 
 impl BucketKeys {
     /// The keys of `bucket` under `prefix`.
     pub(super) fn new(prefix: &str, bucket: &BucketKey) -> Self {
-        let key = |part: &str| format!("{prefix}:{{{bucket}}}:{part}").into_bytes();
+        let key = |name: &str| part(prefix, bucket, name).into_bytes();
         Self {
             keys: PARTS.into_iter().map(key).collect(),
         }
@@ -33,9 +33,9 @@ impl BucketKeys {
     }
 }
 
-/// The channel on which a bucket says that it has earlier work.
-pub(super) fn wake(prefix: &str, bucket: &BucketKey) -> String {
-    format!("{prefix}:{{{bucket}}}:wake")
+/// One key of a bucket; `wake` is the channel on which it says that it has earlier work.
+pub(super) fn part(prefix: &str, bucket: &BucketKey, name: &str) -> String {
+    format!("{prefix}:{{{bucket}}}:{name}")
 }
 
 /// A key of what concerns all nodes: `members`, `queues`, `buckets`, `control`, and the channel

@@ -1,60 +1,290 @@
 //! A connection to the servers that comes back by itself.
 
-use redis::aio::MultiplexedConnection;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use redis::{Cmd, Value};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::fault::Failure;
+use super::lane::Lane;
+use super::options::LinkOptions;
+use super::scripts::Script;
+use super::url::Target;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::redis::scripts::Script;
 
-/// A connection to the servers.
+/// The first wait after an attempt that failed, and the longest.
+const BACKOFF: Duration = Duration::from_millis(20);
+const BACKOFF_MAX: Duration = Duration::from_secs(2);
+
+/// A connection to the servers; its clones share it.
+///
+/// When the connection ends, every call that waits for an answer fails at once, and the next call
+/// connects again: one attempt at a time, joined by everybody, after a wait that doubles from
+/// 20 ms to 2 s with jitter. No call takes longer than
+/// [`timeout`](LinkOptions::timeout), whatever it has to wait for. A caller that stops waiting
+/// disturbs nobody.
 #[derive(Clone)]
 pub(super) struct Link {
-    connection: MultiplexedConnection,
+    shared: Arc<Shared>,
 }
 
-impl std::fmt::Debug for Link {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").finish_non_exhaustive()
+struct Shared {
+    target: Target,
+    options: LinkOptions,
+    state: Mutex<State>,
+    /// How many connections there have been.
+    made: watch::Sender<u64>,
+}
+
+enum State {
+    Up(Arc<Lane>),
+    /// No connection: the next attempt is the `failures + 1`th in a row, and not earlier.
+    Down {
+        failures: u32,
+        not_before: Instant,
+    },
+    /// An attempt is under way.
+    Connecting(Attempt),
+    Closed,
+}
+
+/// How an attempt ended, as soon as it has.
+type Attempt = watch::Receiver<Option<std::result::Result<Arc<Lane>, NoLane>>>;
+
+/// Why there is no connection, for everybody who waited for one.
+#[derive(Clone, Debug)]
+struct NoLane {
+    kind: ErrorKind,
+    words: Arc<str>,
+}
+
+impl From<NoLane> for Error {
+    fn from(why: NoLane) -> Self {
+        Self::new(why.kind, why.words.to_string())
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("target", &self.shared.target)
+            .field("connections_made", &*self.shared.made.borrow())
+            .finish_non_exhaustive()
     }
 }
 
 impl Link {
-    pub(super) async fn open(url: &str) -> Result<Self> {
-        let wrong = |error: redis::RedisError| {
-            Error::new(ErrorKind::Unavailable, "redis cannot be reached").because(error)
+    /// Connects once, so that what cannot work is known at the start.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](super::topology::connect).
+    pub(super) async fn open(target: &Target, options: &LinkOptions) -> Result<Self> {
+        let link = Self {
+            shared: Arc::new(Shared {
+                target: target.clone(),
+                options: options.clone(),
+                state: Mutex::new(State::Down {
+                    failures: 0,
+                    not_before: Instant::now(),
+                }),
+                made: watch::Sender::new(0),
+            }),
         };
-        let client = redis::Client::open(url).map_err(wrong)?;
-        let connection = client
-            .get_multiplexed_async_connection()
-            .await
-            .map_err(wrong)?;
-        Ok(Self { connection })
+        link.lane(link.deadline()).await?;
+        Ok(link)
     }
 
     /// Sends one command.
-    pub(super) async fn send(&self, command: &redis::Cmd) -> Result<redis::Value> {
-        let mut connection = self.connection.clone();
-        connection
-            .send_packed_command(command)
-            .await
-            .map_err(|error| {
-                Error::new(ErrorKind::Unknown, "redis did not answer").because(error)
-            })
+    ///
+    /// # Errors
+    ///
+    /// [`Unknown`](ErrorKind::Unknown) when it may have happened; any other kind when it has not.
+    pub(super) async fn send(&self, command: &Cmd) -> Result<Value> {
+        let deadline = self.deadline();
+        let lane = self.lane(deadline).await?;
+        let answer = lane.ask(command, deadline).await;
+        self.judge(&lane, answer)
     }
 
-    /// Runs a script; where the server does not know it, gives it the script and runs it then.
-    pub(super) async fn run(&self, script: &Script, call: &redis::Cmd) -> Result<redis::Value> {
-        let mut connection = self.connection.clone();
-        match connection.send_packed_command(call).await {
-            Err(error) if error.code() == Some("NOSCRIPT") => {
-                let mut load = redis::cmd("SCRIPT");
-                load.arg("LOAD").arg(script.text());
-                self.send(&load).await?;
-                self.send(call).await
-            }
-            Err(error) => {
-                Err(Error::new(ErrorKind::Unknown, "redis did not answer").because(error))
-            }
-            Ok(value) => Ok(value),
+    /// Runs a script. A server that does not know it is given its text, with the same keys, so
+    /// that in a cluster it reaches the very node that answers for them.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub(super) async fn run(&self, script: &Script, call: &Cmd) -> Result<Value> {
+        let deadline = self.deadline();
+        let lane = self.lane(deadline).await?;
+        let mut answer = lane.ask(call, deadline).await;
+        if answer.as_ref().is_err_and(Failure::is_noscript) {
+            answer = lane.ask(&with_text(script, call), deadline).await;
+        }
+        self.judge(&lane, answer)
+    }
+
+    /// Counts the connections that there have been; a change says that whatever was told on the
+    /// last one may have been lost.
+    pub(super) fn connections(&self) -> watch::Receiver<u64> {
+        self.shared.made.subscribe()
+    }
+
+    /// Lets go of the connection; calls that wait for an answer still get it, further ones fail.
+    pub(super) fn close(&self) {
+        *self.shared.state() = State::Closed;
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.shared.options.timeout
+    }
+
+    /// The connection, made again where there is none. At most half of the time goes into it, so
+    /// that enough is left for the answer.
+    async fn lane(&self, deadline: Instant) -> Result<Arc<Lane>> {
+        let mut attempt = match self.shared.lane_or_attempt()? {
+            Ok(lane) => return Ok(lane),
+            Err(attempt) => attempt,
+        };
+        let options = &self.shared.options;
+        let patience = deadline - options.timeout / 2;
+        let ended = timeout_at(patience, attempt.wait_for(Option::is_some)).await;
+        match ended {
+            Ok(Ok(outcome)) => match outcome.clone() {
+                Some(Ok(lane)) => Ok(lane),
+                Some(Err(why)) => Err(why.into()),
+                None => Err(self.unconnected("the attempt to connect was given up")),
+            },
+            Ok(Err(_)) => Err(self.unconnected("the attempt to connect was given up")),
+            Err(_) => Err(self.unconnected("there is no connection yet")),
         }
     }
+
+    fn unconnected(&self, words: &str) -> Error {
+        let target = &self.shared.target;
+        Error::new(ErrorKind::Unavailable, format!("{target}: {words}"))
+    }
+
+    /// Lets go of the connection if the answer, or somebody else's, has shown that it has ended.
+    fn judge<T>(&self, lane: &Arc<Lane>, answer: std::result::Result<T, Failure>) -> Result<T> {
+        if lane.is_broken() {
+            self.shared.give_up(lane);
+        }
+        answer.map_err(|failure| failure.error(&self.shared.target.to_string()))
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change under the lock is one assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection, or the attempt to make one, which is started here if it has to be.
+    fn lane_or_attempt(self: &Arc<Self>) -> Result<std::result::Result<Arc<Lane>, Attempt>> {
+        let mut state = self.state();
+        let (failures, not_before) = match &*state {
+            State::Up(lane) if !lane.is_broken() => return Ok(Ok(Arc::clone(lane))),
+            State::Up(lane) => next_attempt(lane),
+            State::Down {
+                failures,
+                not_before,
+            } => (*failures, *not_before),
+            // A runtime that stopped has dropped the attempt with everything else.
+            State::Connecting(attempt) if attempt.has_changed().is_err() => (0, Instant::now()),
+            State::Connecting(attempt) => return Ok(Err(attempt.clone())),
+            State::Closed => return Err(Error::closed("the link to redis was closed")),
+        };
+        let (tell, told) = watch::channel(None);
+        *state = State::Connecting(told.clone());
+        drop(state);
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            sleep_until(not_before).await;
+            let outcome = shared.attempt(failures).await;
+            tell.send_replace(Some(outcome));
+        });
+        Ok(Err(told))
+    }
+
+    /// One attempt, and what follows from it.
+    async fn attempt(&self, failures: u32) -> std::result::Result<Arc<Lane>, NoLane> {
+        let outcome = Lane::open(&self.target, &self.options, &self.made, failures).await;
+        let mut state = self.state();
+        if matches!(*state, State::Closed) {
+            return Err(NoLane {
+                kind: ErrorKind::Closed,
+                words: "the link to redis was closed".into(),
+            });
+        }
+        match outcome {
+            Ok(lane) => {
+                let lane = Arc::new(lane);
+                *state = State::Up(Arc::clone(&lane));
+                drop(state);
+                self.made.send_modify(|made| *made += 1);
+                tracing::debug!(target = %self.target, "connected");
+                Ok(lane)
+            }
+            Err(error) => {
+                let failures = failures.saturating_add(1);
+                *state = State::Down {
+                    failures,
+                    not_before: Instant::now() + backoff(failures),
+                };
+                drop(state);
+                tracing::warn!(failures, "no connection: {error}");
+                Err(NoLane {
+                    kind: error.kind(),
+                    words: error.to_string().into(),
+                })
+            }
+        }
+    }
+
+    /// Lets go of `lane`, unless somebody else already has.
+    fn give_up(&self, lane: &Arc<Lane>) {
+        let mut state = self.state();
+        if matches!(&*state, State::Up(current) if Arc::ptr_eq(current, lane)) {
+            let (failures, not_before) = next_attempt(lane);
+            *state = State::Down {
+                failures,
+                not_before,
+            };
+            drop(state);
+            tracing::debug!(target = %self.target, "connection given up");
+        }
+    }
+}
+
+/// When to connect again after `lane`, and after how many failures in a row: a connection that
+/// ended as soon as it was there counts as one, so that nobody connects in a tight loop.
+fn next_attempt(lane: &Lane) -> (u32, Instant) {
+    if !lane.is_young() {
+        return (0, Instant::now());
+    }
+    let failures = lane.failures.saturating_add(1);
+    (failures, Instant::now() + backoff(failures))
+}
+
+/// How long to wait after so many failures: doubling, with jitter, so that many nodes do not come
+/// back in step.
+fn backoff(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    let longest = (BACKOFF * 2_u32.pow(doublings)).min(BACKOFF_MAX);
+    longest.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
+/// The same call with the script's text in the place of its hash.
+fn with_text(script: &Script, call: &Cmd) -> Cmd {
+    let mut whole = redis::cmd("EVAL");
+    whole.arg(script.text());
+    for argument in call.args_iter().skip(2) {
+        if let redis::Arg::Simple(bytes) = argument {
+            whole.arg(bytes);
+        }
+    }
+    whole
 }

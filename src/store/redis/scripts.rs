@@ -1,4 +1,4 @@
-//! The scripts: one for each operation, and what each is called with.
+//! The scripts: one for each operation, put together from what they share.
 
 use std::sync::LazyLock;
 
@@ -34,6 +34,63 @@ impl Script {
     }
 }
 
-/// Counts events by state.
-pub(super) static STATS: LazyLock<Script> =
-    LazyLock::new(|| Script::new("stats", &[include_str!("lua/stats.lua")]));
+/// A script that makes room, or needs so little that it must run on a server whose memory is full.
+const DRAINS: &str = "#!lua flags=allow-oom\n";
+/// A script that a server whose memory is full refuses before it begins.
+const FILLS: &str = "#!lua\n";
+
+macro_rules! scripts {
+    ($($(#[$doc:meta])* $name:ident = $file:literal, $flags:ident, [$($part:literal),*];)*) => {
+        $(
+            $(#[$doc])*
+            pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
+                Script::new($file, &[
+                    $flags,
+                    $(include_str!(concat!("lua/", $part, ".lua")),)*
+                    include_str!(concat!("lua/", $file, ".lua")),
+                ])
+            });
+        )*
+    };
+}
+
+scripts! {
+    /// Adds events.
+    PUSH = "push", FILLS, ["bucket", "body", "ending", "waiting"];
+    /// Moves due events to the publish list.
+    MOVE_DUE = "move_due", DRAINS, ["bucket"];
+    /// Leases events to a node.
+    FETCH = "fetch", DRAINS, ["bucket", "body", "ending", "nodes"];
+    /// Ends attempts.
+    SETTLE = "settle", DRAINS, ["bucket", "body", "ending", "waiting", "nodes"];
+    /// Keeps what a node holds.
+    HEARTBEAT = "heartbeat", DRAINS, ["bucket", "nodes"];
+    /// Moves deadlines.
+    EXTEND = "extend", DRAINS, ["bucket", "nodes"];
+    /// Takes back what nobody holds any more.
+    REAP = "reap", DRAINS, ["bucket", "body", "ending", "waiting", "nodes"];
+    /// Takes an event back.
+    CANCEL = "cancel", DRAINS, ["bucket", "body", "ending", "waiting"];
+    /// Gives an event another due time.
+    RESCHEDULE = "reschedule", DRAINS, ["bucket", "waiting"];
+    /// Gives an event another body.
+    UPDATE = "update", FILLS, ["bucket"];
+    /// Looks events up.
+    LOOK = "look", DRAINS, ["bucket"];
+    /// Lists ids.
+    LIST = "list", DRAINS, ["bucket"];
+    /// Makes dead events ready again.
+    REVIVE = "revive", DRAINS, ["bucket", "body", "waiting"];
+    /// Removes dead events.
+    DROP = "drop", DRAINS, ["bucket", "body", "ending"];
+    /// Counts events by state.
+    STATS = "stats", DRAINS, ["bucket"];
+    /// Counts events by due time.
+    FORECAST = "forecast", DRAINS, ["bucket"];
+    /// Says that a node is there.
+    ROLL = "roll", DRAINS, [];
+    /// Writes down a bucket that may hold events from now on.
+    REGISTER = "register", DRAINS, [];
+    /// Sets one thing of a queue.
+    SET = "set", DRAINS, [];
+}

@@ -1,0 +1,329 @@
+//! What the scripts answer.
+
+use std::sync::Arc;
+
+use redis::Value;
+
+use crate::core::op::{
+    Answer, Cancelled, Changed, Delivery, Fetch, Reaped, Reply, Snapshot, Stats, StoreOp,
+};
+use crate::error::{Error, Result};
+use crate::event::{Envelope, EventId, QueueName, State};
+use crate::record::NodeId;
+use crate::store::redis::body;
+use crate::time::Timestamp;
+
+/// The parts of a script's answer, read from front to back.
+pub(super) struct Parts {
+    script: &'static str,
+    parts: std::vec::IntoIter<Value>,
+}
+
+impl Parts {
+    /// The parts of what `script` answered.
+    pub(super) fn of(script: &'static str, value: Value) -> Result<Self> {
+        match value {
+            Value::Array(parts) => Ok(Self {
+                script,
+                parts: parts.into_iter(),
+            }),
+            _ => Err(unreadable(script)),
+        }
+    }
+
+    fn next(&mut self) -> Result<Value> {
+        self.parts.next().ok_or_else(|| unreadable(self.script))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.len() == 0
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    pub(super) fn number(&mut self) -> Result<u64> {
+        match self.next()? {
+            Value::Int(number) => u64::try_from(number).map_err(|_| unreadable(self.script)),
+            _ => Err(unreadable(self.script)),
+        }
+    }
+
+    pub(super) fn count(&mut self) -> Result<usize> {
+        let number = self.number()?;
+        usize::try_from(number).map_err(|_| unreadable(self.script))
+    }
+
+    pub(super) fn is_so(&mut self) -> Result<bool> {
+        Ok(self.number()? != 0)
+    }
+
+    fn time(&mut self) -> Result<Option<Timestamp>> {
+        match self.next()? {
+            Value::Nil => Ok(None),
+            Value::Boolean(false) => Ok(None),
+            Value::Int(ms) => u64::try_from(ms)
+                .map(|ms| Some(Timestamp::from_millis(ms)))
+                .map_err(|_| unreadable(self.script)),
+            Value::Double(ms) if ms >= 0.0 => Ok(Some(Timestamp::from_millis(ms as u64))),
+            Value::BulkString(text) => {
+                // Scores are written as texts; all of ours are whole.
+                let ms = std::str::from_utf8(&text)
+                    .ok()
+                    .and_then(|it| it.parse().ok());
+                let ms: f64 = ms.ok_or_else(|| unreadable(self.script))?;
+                Ok(Some(Timestamp::from_millis(ms as u64)))
+            }
+            _ => Err(unreadable(self.script)),
+        }
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<Vec<u8>> {
+        self.optional()?.ok_or_else(|| unreadable(self.script))
+    }
+
+    pub(super) fn optional(&mut self) -> Result<Option<Vec<u8>>> {
+        match self.next()? {
+            Value::BulkString(bytes) => Ok(Some(bytes)),
+            Value::Nil | Value::Boolean(false) => Ok(None),
+            _ => Err(unreadable(self.script)),
+        }
+    }
+
+    pub(super) fn parts(&mut self) -> Result<Self> {
+        let value = self.next()?;
+        Self::of(self.script, value)
+    }
+
+    pub(super) fn node(&mut self) -> Result<NodeId> {
+        let bytes = self.bytes()?;
+        let bytes = bytes.try_into().map_err(|_| unreadable(self.script))?;
+        Ok(NodeId(u64::from_be_bytes(bytes)))
+    }
+
+    pub(super) fn id(&mut self) -> Result<EventId> {
+        let bytes = self.bytes()?;
+        id_of(&bytes).ok_or_else(|| unreadable(self.script))
+    }
+
+    fn flags(&mut self) -> Result<Vec<bool>> {
+        Ok(self.bytes()?.into_iter().map(|flag| flag == b'1').collect())
+    }
+}
+
+/// The id that some bytes begin with.
+pub(super) fn id_of(bytes: &[u8]) -> Option<EventId> {
+    bytes.first_chunk().copied().map(EventId::from_bytes)
+}
+
+/// What a call answered.
+pub(super) struct Read {
+    pub(super) answer: Answer,
+    /// Whether it brought work that was not known of before.
+    pub(super) is_earlier: bool,
+    /// What was leased and cannot be delivered, as its bytes are damaged.
+    pub(super) damaged: Vec<(EventId, Error)>,
+}
+
+/// Reads the answer to an operation that takes one call.
+pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<Read> {
+    let now_us = parts.number()?;
+    let (mut is_earlier, mut damaged) = (false, Vec::new());
+    let reply = match op {
+        StoreOp::MoveDue { .. } => Reply::Moved {
+            moved: parts.count()?,
+            next_due: parts.time()?,
+        },
+        StoreOp::Fetch(fetch) => fetched(queue, fetch, &mut parts, &mut damaged)?,
+        StoreOp::Settle { .. } => {
+            is_earlier = parts.is_so()?;
+            Reply::Settled(parts.flags()?)
+        }
+        StoreOp::Heartbeat { .. } => Reply::Kept(parts.is_so()?),
+        StoreOp::Extend { .. } => Reply::Extended(parts.flags()?),
+        StoreOp::Reap { .. } => {
+            is_earlier = parts.is_so()?;
+            Reply::Reaped(reaped(&mut parts)?)
+        }
+        StoreOp::Cancel { .. } => Reply::Cancelled(cancelled(&mut parts)?),
+        StoreOp::Reschedule { .. } => {
+            is_earlier = parts.is_so()?;
+            Reply::Rescheduled(changed(&mut parts)?)
+        }
+        StoreOp::Revive { .. } => {
+            is_earlier = parts.is_so()?;
+            Reply::Counted(parts.count()?)
+        }
+        StoreOp::Drop { .. } => Reply::Counted(parts.count()?),
+        StoreOp::Stats => Reply::Stats(Stats {
+            scheduled: parts.count()?,
+            ready: parts.count()?,
+            leased: parts.count()?,
+            dead: parts.count()?,
+        }),
+        StoreOp::Forecast { within } => {
+            let counts = within.iter().map(|_| parts.count());
+            Reply::Forecast(counts.collect::<Result<_>>()?)
+        }
+        StoreOp::Get { id } => Reply::Found(snapshot(queue, *id, &mut parts)?),
+        StoreOp::Push(_) | StoreOp::Update { .. } | StoreOp::Peek { .. } => {
+            return Err(unreadable("several calls"));
+        }
+    };
+    Ok(Read {
+        answer: Answer { now_us, reply },
+        is_earlier,
+        damaged,
+    })
+}
+
+fn fetched(
+    queue: &QueueName,
+    fetch: &Fetch,
+    parts: &mut Parts,
+    damaged: &mut Vec<(EventId, Error)>,
+) -> Result<Reply> {
+    let (ready, next_due) = (parts.count()?, parts.time()?);
+    let mut deliveries = Vec::with_capacity(parts.len() / 2);
+    while !parts.is_empty() {
+        let (head, bytes) = (parts.bytes()?, parts.bytes()?);
+        let head: [u8; 34] = head.try_into().map_err(|_| unreadable("fetch"))?;
+        let id = id_of(&head).ok_or_else(|| unreadable("fetch"))?;
+        let tries = u16::from_be_bytes([head[32], head[33]]);
+        let envelope = match body::decode(id, queue, &bytes) {
+            Ok(envelope) => envelope,
+            Err(error) => {
+                damaged.push((id, error));
+                continue;
+            }
+        };
+        deliveries.push(Delivery {
+            id,
+            body: Arc::new(envelope),
+            due: Timestamp::from_millis(number_at(&head, 16)),
+            attempt: tries.saturating_add(1),
+            request: fetch.request,
+            moved_us: number_at(&head, 24),
+        });
+    }
+    Ok(Reply::Fetched {
+        deliveries,
+        ready,
+        next_due,
+    })
+}
+
+fn reaped(parts: &mut Parts) -> Result<Reaped> {
+    let mut reaped = Reaped {
+        ready: parts.count()?,
+        dead: parts.count()?,
+        more: parts.is_so()?,
+        next_deadline: parts.time()?,
+        holders: Vec::new(),
+    };
+    while !parts.is_empty() {
+        reaped.holders.push((parts.node()?, parts.number()?));
+    }
+    Ok(reaped)
+}
+
+fn cancelled(parts: &mut Parts) -> Result<Cancelled> {
+    Ok(match parts.bytes()?.as_slice() {
+        b"cancelled" => Cancelled::Cancelled,
+        b"after" => Cancelled::CancelledAfterAttempt,
+        b"" => Cancelled::NotFound,
+        [kind] => Cancelled::TooLate(state(*kind)?),
+        _ => return Err(unreadable("cancel")),
+    })
+}
+
+fn changed(parts: &mut Parts) -> Result<Changed> {
+    match updated(parts)? {
+        Some(changed) => Ok(changed),
+        None => Err(unreadable("reschedule")),
+    }
+}
+
+/// What became of a change; `None` when somebody else was faster and it has to begin anew.
+pub(super) fn updated(parts: &mut Parts) -> Result<Option<Changed>> {
+    let (what, due_ms) = (parts.bytes()?, parts.number()?);
+    let due = Timestamp::from_millis(due_ms);
+    Ok(Some(match what.as_slice() {
+        b"changed" => Changed::Changed(due),
+        b"after" => Changed::ChangedAfterAttempt(due),
+        b"again" => return Ok(None),
+        b"" => Changed::NotFound,
+        [kind] => Changed::TooLate(state(*kind)?),
+        _ => return Err(unreadable("update")),
+    }))
+}
+
+/// One event of a look.
+pub(super) fn snapshot(
+    queue: &QueueName,
+    id: EventId,
+    parts: &mut Parts,
+) -> Result<Option<Snapshot>> {
+    let (packed, bytes, due) = (parts.optional()?, parts.optional()?, parts.time()?);
+    let decoded = |bytes: Option<Vec<u8>>| -> Result<Option<Arc<Envelope>>> {
+        let envelope = bytes.map(|bytes| body::decode(id, queue, &bytes));
+        Ok(envelope.transpose()?.map(Arc::new))
+    };
+    let Some(packed) = packed else {
+        return Ok(match (bytes, due) {
+            (Some(bytes), Some(due)) => Some(Snapshot {
+                id,
+                state: State::Scheduled,
+                due,
+                tries: 0,
+                holder: None,
+                body: decoded(Some(bytes))?,
+            }),
+            _ => None,
+        });
+    };
+    if packed.len() < 37 {
+        return Err(unreadable("look"));
+    }
+    let state = state(packed[0])?;
+    let is_over = state.is_final();
+    Ok(Some(Snapshot {
+        id,
+        state,
+        due: match (state, due) {
+            (State::Scheduled, Some(due)) => due,
+            _ => Timestamp::from_millis(number_at(&packed, 4)),
+        },
+        tries: u16::from_be_bytes([packed[2], packed[3]]),
+        holder: (state == State::Leased && packed.len() >= 53)
+            .then(|| NodeId(number_at(&packed, 45))),
+        body: if is_over { None } else { decoded(bytes)? },
+    }))
+}
+
+fn state(kind: u8) -> Result<State> {
+    Ok(match kind {
+        b'S' => State::Scheduled,
+        b'R' => State::Ready,
+        b'L' => State::Leased,
+        b'D' => State::Dead,
+        b'd' => State::Done,
+        b'c' => State::Cancelled,
+        b'e' => State::Expired,
+        _ => return Err(unreadable("state")),
+    })
+}
+
+/// Big-endian; every caller has checked the length.
+fn number_at(bytes: &[u8], at: usize) -> u64 {
+    let number = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    number.map_or(0, |number| u64::from_be_bytes(*number))
+}
+
+/// The script answered what no version of it answers.
+pub(super) fn unreadable(script: &str) -> Error {
+    Error::corrupt(format!(
+        "redis answered something that the script {script} does not say"
+    ))
+}

@@ -1,0 +1,306 @@
+//! What each operation is called with.
+
+use std::time::Duration;
+
+use redis::Cmd;
+
+use crate::core::op::{BATCH_MAX, Fetch, NewEvent, Settlement, StoreOp, Unique, Verdict};
+use crate::error::{Error, Result};
+use crate::event::{BucketKey, EventId, State};
+use crate::record::{NodeId, cut_error};
+use crate::store::redis::keys::BucketKeys;
+use crate::store::redis::scripts::{self, Script};
+use crate::store::redis::{body, record};
+use crate::time::{DELAY_MAX, When};
+
+/// A script and everything that it is called with.
+pub(super) struct Call {
+    pub(super) script: &'static Script,
+    pub(super) command: Cmd,
+}
+
+/// What calls have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms<'a> {
+    /// The time in microseconds, for tests; otherwise the server's clock decides.
+    pub(super) now_us: Option<u64>,
+    /// How many ended events a bucket remembers.
+    pub(super) finished_max: usize,
+    /// How many records its outbox keeps.
+    pub(super) records_max: usize,
+    /// Who asks, so that it does not wake itself.
+    pub(super) origin: &'a str,
+}
+
+impl Terms<'_> {
+    fn call(&self, script: &'static Script, keys: &BucketKeys) -> Call {
+        let mut command = script.call(keys.all());
+        match self.now_us {
+            Some(now_us) => command.arg(now_us),
+            None => command.arg(""),
+        };
+        Call { script, command }
+    }
+
+    /// A call of a script that can end events.
+    fn ending(&self, script: &'static Script, keys: &BucketKeys) -> Call {
+        let mut call = self.call(script, keys);
+        call.command.arg(self.finished_max).arg(self.records_max);
+        call
+    }
+
+    /// Adds these events, which were checked.
+    pub(super) fn push<'e>(
+        &self,
+        keys: &BucketKeys,
+        events: impl Iterator<Item = &'e NewEvent>,
+    ) -> Call {
+        let mut call = self.ending(&scripts::PUSH, keys);
+        call.command.arg(self.origin).arg(delay_max_ms());
+        for event in events {
+            let when = when(event.when);
+            let when = match event.on_taken {
+                Unique::Keep => when,
+                Unique::Replace => when.to_ascii_uppercase(),
+            };
+            call.command
+                .arg(&event.envelope.id.to_bytes())
+                .arg(when)
+                .arg(body::encode(&event.envelope));
+        }
+        call
+    }
+
+    /// Gives `id` the body `new`, if its body still begins with `read`.
+    pub(super) fn update(&self, keys: &BucketKeys, id: EventId, read: &[u8], new: &[u8]) -> Call {
+        let mut call = self.call(&scripts::UPDATE, keys);
+        call.command.arg(&id.to_bytes()).arg(read).arg(new);
+        call
+    }
+
+    /// Looks these up.
+    pub(super) fn look(&self, keys: &BucketKeys, ids: &[EventId]) -> Call {
+        let mut call = self.call(&scripts::LOOK, keys);
+        add_ids(&mut call.command, ids);
+        call
+    }
+
+    /// Lists at most `most` ids of a state from the place `from` on; dead ones after `after`.
+    pub(super) fn list(&self, keys: &BucketKeys, state: State, from: &[u8], most: usize) -> Call {
+        let mut call = self.call(&scripts::LIST, keys);
+        let kind = match state {
+            State::Scheduled => "S",
+            State::Ready => "R",
+            State::Leased => "L",
+            State::Dead => "D",
+            _ => "F",
+        };
+        call.command.arg(kind).arg(from).arg(most);
+        call
+    }
+
+    /// Every other operation: one call of one script.
+    pub(super) fn operation(&self, keys: &BucketKeys, op: &StoreOp) -> Result<Call> {
+        Ok(match op {
+            StoreOp::MoveDue { limit } => {
+                let mut call = self.call(&scripts::MOVE_DUE, keys);
+                call.command.arg((*limit).min(BATCH_MAX));
+                call
+            }
+            StoreOp::Fetch(fetch) => self.fetch(keys, fetch),
+            StoreOp::Settle { node, settlements } => self.settle(keys, *node, settlements)?,
+            StoreOp::Heartbeat { node } => {
+                let mut call = self.call(&scripts::HEARTBEAT, keys);
+                call.command.arg(&node.0.to_be_bytes());
+                call
+            }
+            StoreOp::Extend { node, leases, hold } => {
+                bounded("leases", leases.len())?;
+                let mut call = self.call(&scripts::EXTEND, keys);
+                call.command.arg(&node.0.to_be_bytes()).arg(us(*hold));
+                for (id, request) in leases {
+                    call.command.arg(&id.to_bytes()).arg(&request.to_be_bytes());
+                }
+                call
+            }
+            StoreOp::Reap { silent, limit } => {
+                bounded("silent nodes", silent.len())?;
+                let mut call = self.ending(&scripts::REAP, keys);
+                call.command.arg(self.origin).arg((*limit).min(BATCH_MAX));
+                for (node, beat) in silent {
+                    call.command.arg(&node.0.to_be_bytes()).arg(*beat);
+                }
+                call
+            }
+            StoreOp::Cancel { id } => {
+                let mut call = self.ending(&scripts::CANCEL, keys);
+                call.command.arg(&id.to_bytes());
+                call
+            }
+            StoreOp::Reschedule { id, when: due } => {
+                checked(*due)?;
+                let mut call = self.call(&scripts::RESCHEDULE, keys);
+                call.command
+                    .arg(self.origin)
+                    .arg(delay_max_ms())
+                    .arg(&id.to_bytes())
+                    .arg(when(*due));
+                call
+            }
+            StoreOp::Revive { ids } => {
+                bounded("ids", ids.len())?;
+                let mut call = self.call(&scripts::REVIVE, keys);
+                call.command.arg(self.origin);
+                add_ids(&mut call.command, ids);
+                call
+            }
+            StoreOp::Drop { ids } => {
+                bounded("ids", ids.len())?;
+                let mut call = self.ending(&scripts::DROP, keys);
+                add_ids(&mut call.command, ids);
+                call
+            }
+            StoreOp::Stats => self.call(&scripts::STATS, keys),
+            StoreOp::Forecast { within } => {
+                bounded("spans", within.len())?;
+                let mut call = self.call(&scripts::FORECAST, keys);
+                for span in within {
+                    call.command.arg(us_down(*span));
+                }
+                call
+            }
+            StoreOp::Get { id } => self.look(keys, &[*id]),
+            StoreOp::Push(_) | StoreOp::Update { .. } | StoreOp::Peek { .. } => {
+                return Err(Error::invalid("the operation takes more than one call"));
+            }
+        })
+    }
+
+    fn fetch(&self, keys: &BucketKeys, fetch: &Fetch) -> Call {
+        let mut call = self.ending(&scripts::FETCH, keys);
+        call.command
+            .arg(&fetch.node.0.to_be_bytes())
+            .arg(fetch.request)
+            .arg(&fetch.request.to_be_bytes())
+            .arg(fetch.limit.min(BATCH_MAX))
+            .arg(us_down(fetch.ahead))
+            .arg(fetch.ahead_limit.min(BATCH_MAX));
+        match fetch.hold {
+            Some(hold) => call.command.arg(us(hold)),
+            None => call.command.arg(""),
+        };
+        call
+    }
+
+    fn settle(&self, keys: &BucketKeys, node: NodeId, settlements: &[Settlement]) -> Result<Call> {
+        bounded("settlements", settlements.len())?;
+        let mut call = self.ending(&scripts::SETTLE, keys);
+        call.command
+            .arg(&node.0.to_be_bytes())
+            .arg(self.origin)
+            .arg(us(DELAY_MAX));
+        let mut said = Vec::new();
+        for settlement in settlements {
+            said.clear();
+            let error = say(settlement, &mut said);
+            call.command.arg(&settlement.id.to_bytes()).arg(&said);
+            match error {
+                Some(error) => call
+                    .command
+                    .arg(format!("={}", cut_error(error.to_owned()))),
+                None => call.command.arg(""),
+            };
+        }
+        Ok(call)
+    }
+}
+
+/// Appends what a settlement says; answers its error.
+fn say<'a>(settlement: &'a Settlement, out: &mut Vec<u8>) -> Option<&'a String> {
+    let (letter, delay, failing, error) = match &settlement.verdict {
+        Verdict::Ack => (b'a', None, None, None),
+        Verdict::Retry(delay, why) => (b't', Some(*delay), Some(why.cause), why.error.as_ref()),
+        Verdict::Snooze(delay) => (b'z', Some(*delay), None, None),
+        Verdict::Bury(why) => (b'b', None, Some(why.cause), why.error.as_ref()),
+        Verdict::Discard(error) => (b'x', None, None, error.as_ref()),
+        Verdict::Expire => (b'e', None, None, None),
+        Verdict::Release => (b'r', None, None, None),
+    };
+    out.push(letter);
+    out.extend_from_slice(&settlement.request.to_be_bytes());
+    out.extend_from_slice(&settlement.fetched_us.to_be_bytes());
+    out.extend_from_slice(&settlement.started_us.to_be_bytes());
+    if let Some(delay) = delay {
+        out.extend_from_slice(&us(delay.min(DELAY_MAX)).to_be_bytes());
+    }
+    if let Some(cause) = failing {
+        out.push(record::cause_byte(cause));
+    }
+    error
+}
+
+/// Refuses what can never be accepted, before anything is sent.
+pub(super) fn check_push(bucket: &BucketKey, events: &[NewEvent]) -> Result<()> {
+    bounded("events", events.len())?;
+    for event in events {
+        let envelope = &event.envelope;
+        if envelope.queue != bucket.queue || envelope.id.bucket() != bucket.bucket {
+            return Err(Error::invalid(format!(
+                "event {} of queue {} belongs to bucket {}, it was pushed to {bucket}",
+                envelope.id,
+                envelope.queue,
+                envelope.id.bucket(),
+            )));
+        }
+        envelope.check(usize::MAX)?;
+        checked(event.when)?;
+    }
+    Ok(())
+}
+
+/// Refuses a delay that is too long; instants are compared with the server's clock.
+fn checked(when: When) -> Result<()> {
+    match when {
+        When::At(_) => Ok(()),
+        _ => when.checked(crate::time::Timestamp::EPOCH).map(drop),
+    }
+}
+
+fn when(when: When) -> String {
+    match when {
+        When::Now => "n".to_owned(),
+        When::After(delay) => format!("a{}", us(delay)),
+        When::At(due) => format!("t{}", due.as_millis()),
+    }
+}
+
+fn add_ids(command: &mut Cmd, ids: &[EventId]) {
+    for id in ids {
+        command.arg(&id.to_bytes());
+    }
+}
+
+fn bounded(what: &str, len: usize) -> Result<()> {
+    if len > BATCH_MAX {
+        return Err(Error::invalid(format!(
+            "the operation carries {len} {what}, at most {BATCH_MAX} are allowed"
+        )));
+    }
+    Ok(())
+}
+
+/// Beyond this a script's numbers are not exact any more.
+const EXACT_MAX: u64 = 1 << 52;
+
+/// Whole microseconds, rounded up so that nothing is early.
+fn us(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000)).map_or(EXACT_MAX, |us| us.min(EXACT_MAX))
+}
+
+fn us_down(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).map_or(EXACT_MAX, |us| us.min(EXACT_MAX))
+}
+
+fn delay_max_ms() -> u128 {
+    DELAY_MAX.as_millis()
+}

@@ -1,0 +1,243 @@
+//! An envelope as the Redis store keeps it: without what its key and its field say already.
+//!
+//! # Format 1, byte by byte
+//!
+//! Numbers are big-endian.
+//!
+//! | at | bytes | what |
+//! |---|---|---|
+//! | 0 | 1 | format in the high four bits, `1`; flags: 1 delayed, 2 extras |
+//! | 1 | 3 | check: the low bytes of xxh3-64 of the id and everything here but the payload |
+//! | 4 | 8 | fingerprint: xxh3-64 of the queue, a zero byte and the payload |
+//! | 12 | .. | extras, only with flag 2: their length from here on, less these 4 bytes |
+//! | .. | .. | payload |
+//!
+//! Extras hold what few events have; without them attempts are 16 and the event was pushed when
+//! its id was made:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4 | their length without these 4 |
+//! | 1 | flags: 1 key, 2 unique key, 4 expiry, 8 late: expire, 16 late: bury, 32 pushed, 64 version, 128 headers |
+//! | 2 | attempts |
+//! | 8 | expiry, ms since the epoch; only with flag 4 |
+//! | 12 | lateness: 8 of seconds, 4 of nanoseconds; only with flag 8 or 16 |
+//! | 8 | pushed, ms since the epoch; only with flag 32 |
+//! | 4 | version of the payload's type; only with flag 64 |
+//! | .. | key, unique key: a length of 2 and the text; only with flags 1, 2 |
+//! | .. | headers: their number in 1, then name and value of each, both with a length of 2; flag 128 |
+//!
+//! Scripts read the attempts, the expiry, the lateness and the keys (`lua/body.lua`), and compare
+//! fingerprints. The check and the fingerprint together find any damage.
+
+use std::time::Duration;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::error::{Error, Result};
+use crate::event::{Envelope, EventId, Headers, Late, Payload, QueueName};
+use crate::time::Timestamp;
+
+/// How many of the first bytes tell a body from every other of the same event.
+pub(super) const HEAD_LEN: usize = 12;
+
+const FORMAT: u8 = 1;
+const DELAYED: u8 = 1;
+const EXTRAS: u8 = 2;
+/// The attempts of a body without extras.
+const ATTEMPTS: u16 = 16;
+
+const KEY: u8 = 1;
+const UNIQUE: u8 = 2;
+const EXPIRES: u8 = 4;
+const LATE_EXPIRE: u8 = 8;
+const LATE_BURY: u8 = 16;
+const PUSHED: u8 = 32;
+const VERSION: u8 = 64;
+const HEADERS: u8 = 128;
+
+/// The bytes of `envelope`.
+pub(super) fn encode(envelope: &Envelope) -> Vec<u8> {
+    let flags = extras_flags(envelope);
+    let has_extras = flags != 0 || envelope.attempts != ATTEMPTS;
+    let mut out =
+        Vec::with_capacity(HEAD_LEN + envelope.payload.len() + 64 * usize::from(has_extras));
+    out.push(FORMAT << 4 | u8::from(envelope.delayed) | u8::from(has_extras) << 1);
+    out.extend_from_slice(&[0; 3]);
+    out.extend_from_slice(&envelope.fingerprint().to_be_bytes());
+    if has_extras {
+        put_extras(&mut out, envelope, flags);
+    }
+    let check = check(envelope.id, &out);
+    out[1..4].copy_from_slice(&check);
+    out.extend_from_slice(envelope.payload.as_bytes());
+    out
+}
+
+/// Reads the envelope of the event `id` of `queue` back.
+pub(super) fn decode(id: EventId, queue: &QueueName, bytes: &[u8]) -> Result<Envelope> {
+    read(id, queue, bytes)
+        .map_err(|wrong| Error::corrupt(format!("the body of event {id} {wrong}")))
+}
+
+type Read<T> = std::result::Result<T, String>;
+
+fn read(id: EventId, queue: &QueueName, bytes: &[u8]) -> Read<Envelope> {
+    let mut rest = Reader(bytes);
+    let [first] = rest.array()?;
+    if first >> 4 != FORMAT {
+        return Err(format!(
+            "has format {}, this duly reads format {FORMAT}: it was written by a newer duly, or it \
+             is damaged",
+            first >> 4
+        ));
+    }
+    let said = rest.array::<3>()?;
+    let fingerprint = u64::from_be_bytes(rest.array()?);
+    let mut envelope = Envelope::new(id, queue.clone(), Payload::from(&[][..]));
+    envelope.attempts = ATTEMPTS;
+    envelope.delayed = first & DELAYED != 0;
+    if first & EXTRAS != 0 {
+        let len = u32::from_be_bytes(rest.array()?);
+        let extras = rest.take(len as usize)?;
+        read_extras(&mut envelope, Reader(extras))?;
+    }
+    let (head, payload) = bytes.split_at(bytes.len() - rest.0.len());
+    envelope.payload = Payload::from(payload);
+    if check(id, head) != said || envelope.fingerprint() != fingerprint {
+        return Err("is damaged: its checksum does not hold".into());
+    }
+    Ok(envelope)
+}
+
+/// Everything but the payload, with the bytes of the check taken as zero.
+fn check(id: EventId, head: &[u8]) -> [u8; 3] {
+    let mut hash = Xxh3::new();
+    hash.update(&id.to_bytes());
+    hash.update(&head[..1]);
+    hash.update(&head[4..]);
+    let [.., a, b, c] = hash.digest().to_be_bytes();
+    [a, b, c]
+}
+
+fn extras_flags(envelope: &Envelope) -> u8 {
+    [
+        (envelope.key.is_some(), KEY),
+        (envelope.unique.is_some(), UNIQUE),
+        (envelope.expires.is_some(), EXPIRES),
+        (matches!(envelope.late, Late::Expire(_)), LATE_EXPIRE),
+        (matches!(envelope.late, Late::Bury(_)), LATE_BURY),
+        (envelope.pushed != envelope.id.created(), PUSHED),
+        (envelope.version != 0, VERSION),
+        (!envelope.headers.is_empty(), HEADERS),
+    ]
+    .into_iter()
+    .filter(|(set, _)| *set)
+    .fold(0, |flags, (_, flag)| flags | flag)
+}
+
+fn put_extras(out: &mut Vec<u8>, envelope: &Envelope, flags: u8) {
+    let from = out.len();
+    out.extend_from_slice(&[0; 4]);
+    out.push(flags);
+    out.extend_from_slice(&envelope.attempts.to_be_bytes());
+    if let Some(expires) = envelope.expires {
+        out.extend_from_slice(&expires.as_millis().to_be_bytes());
+    }
+    if let Late::Expire(late) | Late::Bury(late) = envelope.late {
+        out.extend_from_slice(&late.as_secs().to_be_bytes());
+        out.extend_from_slice(&late.subsec_nanos().to_be_bytes());
+    }
+    if flags & PUSHED != 0 {
+        out.extend_from_slice(&envelope.pushed.as_millis().to_be_bytes());
+    }
+    if flags & VERSION != 0 {
+        out.extend_from_slice(&envelope.version.to_be_bytes());
+    }
+    for text in envelope.key.iter().chain(&envelope.unique) {
+        put_text(out, text);
+    }
+    if flags & HEADERS != 0 {
+        out.push(envelope.headers.len() as u8); // at most HEADERS_MAX
+        for (name, value) in &envelope.headers {
+            put_text(out, name);
+            put_text(out, value);
+        }
+    }
+    let len = out.len() - from - 4;
+    out[from..from + 4].copy_from_slice(&(len as u32).to_be_bytes()); // some 70 KB at most
+}
+
+fn read_extras(envelope: &mut Envelope, mut rest: Reader<'_>) -> Read<()> {
+    let [flags] = rest.array()?;
+    let has = |flag: u8| flags & flag != 0;
+    envelope.attempts = u16::from_be_bytes(rest.array()?);
+    if has(EXPIRES) {
+        envelope.expires = Some(rest.timestamp()?);
+    }
+    if has(LATE_EXPIRE) || has(LATE_BURY) {
+        let secs = u64::from_be_bytes(rest.array()?);
+        let nanos = u32::from_be_bytes(rest.array()?);
+        if nanos >= 1_000_000_000 {
+            return Err("has a lateness of more nanoseconds than a second".into());
+        }
+        let late = Duration::new(secs, nanos);
+        envelope.late = match has(LATE_BURY) {
+            true => Late::Bury(late),
+            false => Late::Expire(late),
+        };
+    }
+    if has(PUSHED) {
+        envelope.pushed = rest.timestamp()?;
+    }
+    if has(VERSION) {
+        envelope.version = u32::from_be_bytes(rest.array()?);
+    }
+    if has(KEY) {
+        envelope.key = Some(rest.text()?);
+    }
+    if has(UNIQUE) {
+        envelope.unique = Some(rest.text()?);
+    }
+    if has(HEADERS) {
+        let [count] = rest.array()?;
+        let headers = (0..count).map(|_| Ok((rest.text()?, rest.text()?)));
+        envelope.headers = headers.collect::<Read<Headers>>()?;
+    }
+    match rest.0 {
+        [] => Ok(()),
+        _ => Err("has extras that go on after their end".into()),
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(&(text.len() as u16).to_be_bytes()); // at most TEXT_BYTES_MAX
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// What is left to read.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk::<N>().ok_or("ends too early")?;
+        self.0 = rest;
+        Ok(*array)
+    }
+
+    fn take(&mut self, len: usize) -> Read<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or("ends too early")?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn timestamp(&mut self) -> Read<Timestamp> {
+        Ok(Timestamp::from_millis(u64::from_be_bytes(self.array()?)))
+    }
+
+    fn text(&mut self) -> Read<String> {
+        let len = u16::from_be_bytes(self.array()?);
+        let text = self.take(usize::from(len))?.to_vec();
+        String::from_utf8(text).map_err(|_| "has a text that is not UTF-8".into())
+    }
+}

@@ -1,0 +1,128 @@
+//! Operations of an operator that take more than one call: update and peek.
+
+use std::collections::BTreeSet;
+
+use crate::core::op::{Answer, BATCH_MAX, Reply, Snapshot};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketKey, EventId, Payload, State};
+use crate::store::redis::answer::{Parts, id_of, snapshot, unreadable, updated};
+use crate::store::redis::body;
+use crate::store::redis::shared::Shared;
+
+/// So often an update begins anew because somebody else was faster.
+const RACES_MAX: usize = 16;
+
+/// Gives an event another payload.
+///
+/// The body is read and made anew here, as only this side knows its checksum; the script takes it
+/// only if nobody has changed it meanwhile.
+pub(super) async fn update(
+    shared: &Shared,
+    bucket: &BucketKey,
+    id: EventId,
+    payload: &Payload,
+) -> Result<Answer> {
+    let keys = shared.keys(bucket);
+    for _ in 0..RACES_MAX {
+        let (_, mut parts) = look(shared, bucket, &[id]).await?;
+        let (_, bytes) = (parts.optional()?, parts.optional()?);
+        let read = bytes.unwrap_or_default();
+        let new = match read.is_empty() {
+            true => Vec::new(), // it is over or was never there, as the script will say
+            false => {
+                let mut envelope = body::decode(id, &bucket.queue, &read)?;
+                envelope.payload = payload.clone();
+                body::encode(&envelope)
+            }
+        };
+        let head = &read[..read.len().min(body::HEAD_LEN)];
+        let call = shared.terms().update(&keys, id, head, &new);
+        let mut parts = shared.call(&shared.pushes, &call).await?;
+        let now_us = parts.number()?;
+        if let Some(changed) = updated(&mut parts)? {
+            return Ok(Answer {
+                now_us,
+                reply: Reply::Updated(changed),
+            });
+        }
+    }
+    Err(Error::new(
+        ErrorKind::Unavailable,
+        format!("event {id} was updated by others again and again; it was not by this"),
+    ))
+}
+
+/// Reads events of one state in the order of their ids.
+///
+/// Only dead letters are kept in that order. For other states every id of the state is listed, part
+/// by part so that the servers do others' work in between, and the least are looked up.
+pub(super) async fn peek(
+    shared: &Shared,
+    bucket: &BucketKey,
+    state: State,
+    after: Option<EventId>,
+    limit: usize,
+) -> Result<Answer> {
+    let limit = limit.min(BATCH_MAX);
+    let keys = shared.keys(bucket);
+    let (mut found, mut after, mut now_us) = (Vec::new(), after, 0);
+    loop {
+        let mut least = BTreeSet::new();
+        let mut from = match (state, after) {
+            (State::Dead, Some(after)) => after.to_bytes().to_vec(),
+            (State::Dead, None) => Vec::new(),
+            _ => b"0".to_vec(),
+        };
+        let mut place = 0;
+        loop {
+            let call = shared.terms().list(&keys, state, &from, BATCH_MAX);
+            let mut parts = shared.call(&shared.pushes, &call).await?;
+            now_us = parts.number()?.max(now_us);
+            let many = parts.len();
+            while !parts.is_empty() {
+                let bytes = parts.bytes()?;
+                let ids = match state {
+                    State::Leased => bytes.chunks(16).collect(), // a batch of them
+                    _ => vec![bytes.as_slice()],
+                };
+                for id in ids {
+                    let id = id_of(id).ok_or_else(|| unreadable("list"))?;
+                    if after.is_none_or(|after| id > after) {
+                        least.insert(id);
+                        if least.len() > BATCH_MAX {
+                            least.pop_last();
+                        }
+                    }
+                }
+            }
+            place += many;
+            // Dead letters come in order, so the first part has the least; leased ones come at once.
+            if many < BATCH_MAX || matches!(state, State::Dead | State::Leased) {
+                break;
+            }
+            from = place.to_string().into_bytes();
+        }
+        // Some of them may be in another state by now, or have been all along.
+        let ids: Vec<EventId> = least.into_iter().collect();
+        let (looked_us, mut parts) = look(shared, bucket, &ids).await?;
+        now_us = now_us.max(looked_us);
+        for id in &ids {
+            let snapshot: Option<Snapshot> = snapshot(&bucket.queue, *id, &mut parts)?;
+            let those = snapshot.filter(|snapshot| snapshot.state == state);
+            found.extend(those.filter(|_| found.len() < limit));
+        }
+        after = ids.last().copied();
+        if found.len() >= limit || ids.len() < BATCH_MAX {
+            return Ok(Answer {
+                now_us,
+                reply: Reply::Peeked(found),
+            });
+        }
+    }
+}
+
+async fn look(shared: &Shared, bucket: &BucketKey, ids: &[EventId]) -> Result<(u64, Parts)> {
+    let call = shared.terms().look(&shared.keys(bucket), ids);
+    let mut parts = shared.call(&shared.pushes, &call).await?;
+    Ok((parts.number()?, parts))
+}

@@ -1,0 +1,195 @@
+//! What an error of the servers means: whether the call happened, and what a caller can do.
+//!
+//! The contract of a store allows no guess: every error but
+//! [`Unknown`](crate::ErrorKind::Unknown) says that nothing happened. So an error counts as *not
+//! applied* only where the server is known to refuse before it executes, and everything else is
+//! unknown, which costs a repeat and nothing more.
+//!
+//! A script that fails while it runs is the hard case, since it is not rolled back. A server
+//! refuses the first write of a script for want of memory, disk, replicas or its role, and no
+//! write after it; so these errors say that nothing happened even from within a script. Any other
+//! error from within one (a key of another type, a command that a user may not run) may have come
+//! between two writes and is unknown. What our scripts refuse they refuse before they write, by
+//! `redis.error_reply('DULY <KIND> words')`.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use redis::RedisError;
+
+use self::table::{RULES, Rule, SAYINGS};
+use crate::error::{Error, ErrorKind};
+
+/// Whether what was asked for happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Surely not.
+    None,
+    /// Perhaps.
+    Unknown,
+}
+
+/// How far a call had come when it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Nothing of it had been sent.
+    Connecting,
+    /// It may have been sent.
+    Sent,
+}
+
+/// What an error means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) effect: Effect,
+    pub(super) kind: ErrorKind,
+    /// Whether the connection is of no more use.
+    pub(super) breaks: bool,
+    /// Whether nothing was heard from the server at all.
+    pub(super) is_silence: bool,
+    /// What to do.
+    words: &'static str,
+}
+
+impl Fault {
+    const fn of(rule: &Rule) -> Self {
+        Self {
+            effect: rule.effect,
+            kind: rule.kind,
+            breaks: rule.breaks,
+            is_silence: rule.is_silence,
+            words: rule.words,
+        }
+    }
+
+    /// The same fault of a call of which an earlier attempt may have got through.
+    pub(super) fn doubted(self) -> Self {
+        Self {
+            effect: Effect::Unknown,
+            kind: ErrorKind::Unknown,
+            ..self
+        }
+    }
+}
+
+/// A call that failed: what it means, and what was said.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) fault: Fault,
+    pub(super) cause: RedisError,
+}
+
+impl Failure {
+    /// What `cause` means when it came at `stage`.
+    pub(super) fn new(cause: RedisError, stage: Stage) -> Self {
+        Self {
+            fault: of(&cause, stage),
+            cause,
+        }
+    }
+
+    /// Whether the server has not got the script.
+    pub(super) fn is_noscript(&self) -> bool {
+        self.cause.code() == Some("NOSCRIPT")
+    }
+
+    /// The error for the caller. `place` is who said it, for instance `redis at host:6379`.
+    pub(super) fn error(self, place: &str) -> Error {
+        let Self { fault, cause } = self;
+        let words = fault.words;
+        let text = match said_by_script(&cause) {
+            Some((_, said)) => format!("{place}: {said}"),
+            None => format!("{place}: {words} ({cause})"),
+        };
+        Error::new(fault.kind, text).because(cause)
+    }
+}
+
+/// What `error` means when it came at `stage`.
+pub(super) fn of(error: &RedisError, stage: Stage) -> Fault {
+    let fault = if said_by_script(error).is_some() {
+        saying(error)
+    } else if let Some(code) = error.code() {
+        coded(code, error)
+    } else {
+        uncoded(error)
+    };
+    match stage {
+        Stage::Sent => fault,
+        Stage::Connecting => connecting(fault),
+    }
+}
+
+/// While connecting nothing has happened, whatever the answer was, and there is no connection.
+fn connecting(fault: Fault) -> Fault {
+    let kind = match fault.kind {
+        ErrorKind::Invalid => ErrorKind::Invalid,
+        _ => ErrorKind::Unavailable,
+    };
+    let words = match fault.effect {
+        Effect::None => fault.words,
+        Effect::Unknown => table::UNREACHABLE,
+    };
+    Fault {
+        effect: Effect::None,
+        kind,
+        breaks: true,
+        is_silence: false,
+        words,
+    }
+}
+
+/// What one of our scripts says: the kind, and its words.
+fn said_by_script(error: &RedisError) -> Option<(&str, &str)> {
+    if error.code() != Some("DULY") {
+        return None;
+    }
+    let detail = error.detail().unwrap_or_default();
+    Some(detail.split_once(' ').unwrap_or((detail, detail)))
+}
+
+fn saying(error: &RedisError) -> Fault {
+    let kind = said_by_script(error).map(|(kind, _)| kind);
+    let known = SAYINGS.iter().find(|(name, _)| Some(*name) == kind);
+    match known {
+        Some((_, kind)) => Fault {
+            effect: Effect::None,
+            kind: *kind,
+            breaks: false,
+            is_silence: false,
+            words: "",
+        },
+        None => Fault::of(&table::STRANGE),
+    }
+}
+
+fn coded(code: &str, error: &RedisError) -> Fault {
+    let detail = error.detail().unwrap_or_default();
+    let rule = RULES
+        .iter()
+        .find(|rule| rule.code == code && rule.detail.is_none_or(|part| detail.contains(part)));
+    let from_within = detail.contains(" script: ") || detail.contains("user_script");
+    match rule {
+        Some(rule) if !from_within || rule.is_before_writes => Fault::of(rule),
+        _ if from_within => Fault::of(&table::MIDWAY),
+        Some(rule) => Fault::of(rule),
+        None => Fault::of(&table::STRANGE),
+    }
+}
+
+/// Errors that no server sent: of the connection, and of the package.
+fn uncoded(error: &RedisError) -> Fault {
+    use redis::ErrorKind as Theirs;
+    let rule = match error.kind() {
+        Theirs::Io if error.is_timeout() => &table::LATE,
+        Theirs::Io => &table::CUT,
+        Theirs::Parse => &table::GARBLED,
+        Theirs::ClusterConnectionNotFound => &table::NO_NODE,
+        Theirs::AuthenticationFailed => &table::LOGIN,
+        Theirs::InvalidClientConfig | Theirs::Client => &table::REFUSED_HERE,
+        Theirs::RESP3NotSupported => &table::TOO_OLD,
+        _ => &table::STRANGE,
+    };
+    Fault::of(rule)
+}

@@ -1,0 +1,275 @@
+//! The table: one row for each thing that can go wrong.
+
+use super::Effect;
+use crate::error::ErrorKind;
+
+/// What one error code means.
+pub(super) struct Rule {
+    pub(super) code: &'static str,
+    /// A part of the text, where the code alone does not tell.
+    pub(super) detail: Option<&'static str>,
+    pub(super) effect: Effect,
+    pub(super) kind: ErrorKind,
+    /// Whether the connection is of no more use.
+    pub(super) breaks: bool,
+    /// Whether nothing was heard from the server at all.
+    pub(super) is_silence: bool,
+    /// Whether a server says it to the first write of a script and to none after it.
+    pub(super) is_before_writes: bool,
+    /// What to do.
+    pub(super) words: &'static str,
+}
+
+impl Rule {
+    /// Surely not applied; the connection stays.
+    const fn refused(code: &'static str, kind: ErrorKind, words: &'static str) -> Self {
+        Self {
+            code,
+            detail: None,
+            effect: Effect::None,
+            kind,
+            breaks: false,
+            is_silence: false,
+            is_before_writes: false,
+            words,
+        }
+    }
+
+    /// Perhaps applied; the connection goes.
+    const fn lost(words: &'static str) -> Self {
+        Self {
+            effect: Effect::Unknown,
+            breaks: true,
+            is_silence: true,
+            ..Self::refused("", ErrorKind::Unknown, words)
+        }
+    }
+
+    const fn before_writes(self) -> Self {
+        Self {
+            is_before_writes: true,
+            ..self
+        }
+    }
+
+    const fn breaking(self) -> Self {
+        Self {
+            breaks: true,
+            ..self
+        }
+    }
+
+    const fn with(self, detail: &'static str) -> Self {
+        Self {
+            detail: Some(detail),
+            ..self
+        }
+    }
+}
+
+use ErrorKind::{Corrupt, Full, Invalid, Unavailable, Unknown};
+
+/// Errors that servers send, by code. Of two rows for one code the first that fits counts.
+pub(super) const RULES: &[Rule] = &[
+    Rule::refused(
+        "LOADING",
+        Unavailable,
+        "the server is still reading its data; it will answer by itself",
+    ),
+    Rule::refused(
+        "READONLY",
+        Unavailable,
+        "the server is a replica now; the master is looked for again",
+    )
+    .before_writes()
+    .breaking(),
+    Rule::refused(
+        "MASTERDOWN",
+        Unavailable,
+        "the server is a replica that has lost its master; the master is looked for again",
+    )
+    .before_writes()
+    .breaking(),
+    Rule::refused(
+        "CLUSTERDOWN",
+        Unavailable,
+        "the cluster does not serve every slot; `redis-cli --cluster check` says which are missing",
+    ),
+    Rule::refused(
+        "TRYAGAIN",
+        Unavailable,
+        "the bucket is being moved to another node; try again",
+    ),
+    Rule::refused(
+        "MOVED",
+        Unavailable,
+        "the bucket lies on another node; a cluster is opened with redis-cluster://",
+    ),
+    Rule::refused(
+        "ASK",
+        Unavailable,
+        "the bucket is being moved to another node; try again",
+    ),
+    Rule::refused(
+        "CROSSSLOT",
+        Invalid,
+        "keys of several slots in one call, which is a fault of this library",
+    ),
+    Rule::refused(
+        "BUSY",
+        Unavailable,
+        "the server is busy with a script that does not end; SCRIPT KILL ends one",
+    ),
+    Rule::refused(
+        "OOM",
+        Full,
+        "the server has reached maxmemory; raise it, or let events be handled first",
+    )
+    .before_writes(),
+    Rule::refused(
+        "MISCONF",
+        Unavailable,
+        "the server cannot write to its disk and refuses changes; see its log",
+    )
+    .before_writes(),
+    Rule::refused(
+        "NOREPLICAS",
+        Unavailable,
+        "the server has fewer good replicas than min-replicas-to-write asks for",
+    )
+    .before_writes(),
+    Rule::refused(
+        "NOSCRIPT",
+        Unavailable,
+        "the server forgot the script again at once; do not flush scripts in a loop",
+    ),
+    Rule::refused(
+        "NOPERM",
+        Unavailable,
+        "the user may not do this; grant it by ACL SETUSER",
+    ),
+    Rule::refused(
+        "NOAUTH",
+        Unavailable,
+        "the server wants a password: redis://user:password@host",
+    )
+    .breaking(),
+    Rule::refused(
+        "WRONGPASS",
+        Unavailable,
+        "the server does not accept this user and password",
+    )
+    .breaking(),
+    Rule::refused(
+        "DENIED",
+        Unavailable,
+        "the server is in protected mode and serves its own machine only",
+    )
+    .breaking(),
+    Rule::refused(
+        "NOPROTO",
+        Invalid,
+        "the server is too old; Redis 7.0 or Valkey is needed",
+    )
+    .breaking(),
+    Rule::refused(
+        "EXECABORT",
+        Unavailable,
+        "the server refused the transaction",
+    ),
+    Rule::refused(
+        "WRONGTYPE",
+        Corrupt,
+        "a key holds another type than ours; another program uses the same prefix",
+    ),
+    Rule::refused(
+        "ERR",
+        Unavailable,
+        "the server has no connection to spare; raise maxclients",
+    )
+    .with("max number of clients")
+    .breaking(),
+    Rule::refused(
+        "ERR",
+        Unavailable,
+        "the server is a proxy that has lost its server",
+    )
+    .with("upstream")
+    .breaking(),
+    Rule::refused(
+        "ERR",
+        Invalid,
+        "the server does not know this call; is it Redis 7.0 or later?",
+    ),
+];
+
+/// A script failed while it ran, perhaps between two writes.
+pub(super) const MIDWAY: Rule = Rule {
+    effect: Effect::Unknown,
+    ..Rule::refused(
+        "",
+        Unknown,
+        "a script failed while it ran; does another program use the same prefix, or was a \
+         permission taken away?",
+    )
+};
+
+/// An error that this table does not know.
+pub(super) const STRANGE: Rule = Rule {
+    effect: Effect::Unknown,
+    ..Rule::refused("", Unknown, "the server answered something unexpected")
+};
+
+/// No answer within the time that a call may take. One late answer breaks no connection.
+pub(super) const LATE: Rule = Rule {
+    effect: Effect::Unknown,
+    is_silence: true,
+    ..Rule::refused("", Unknown, "the server did not answer in time")
+};
+
+/// The connection ended before the answer.
+pub(super) const CUT: Rule = Rule::lost("the connection ended before the answer");
+
+/// The answer is not in the protocol.
+pub(super) const GARBLED: Rule = Rule::lost("the answer could not be read");
+
+/// No node of the cluster can be reached.
+pub(super) const NO_NODE: Rule = Rule {
+    is_silence: true,
+    ..Rule::refused("", Unavailable, "no node of the cluster can be reached")
+};
+
+/// The server did not accept the login, without saying which part.
+pub(super) const LOGIN: Rule = Rule::refused(
+    "",
+    Unavailable,
+    "the server does not accept this user and password",
+)
+.breaking();
+
+/// Refused by the package, before anything was sent.
+pub(super) const REFUSED_HERE: Rule =
+    Rule::refused("", Invalid, "the call or the settings cannot be used");
+
+/// The server knows only the old protocol.
+pub(super) const TOO_OLD: Rule = Rule::refused(
+    "",
+    Invalid,
+    "the server is too old; Redis 7.0 or Valkey is needed",
+)
+.breaking();
+
+/// What is said when a connection did not come up.
+pub(super) const UNREACHABLE: &str = "cannot be reached";
+
+/// What our scripts refuse, by the word after `DULY`.
+pub(super) const SAYINGS: &[(&str, ErrorKind)] = &[
+    ("INVALID", Invalid),
+    ("NOTFOUND", ErrorKind::NotFound),
+    ("CONFLICT", ErrorKind::Conflict),
+    ("FULL", Full),
+    ("LEASELOST", ErrorKind::LeaseLost),
+    ("UNAVAILABLE", Unavailable),
+    ("CORRUPT", Corrupt),
+    ("CLOSED", ErrorKind::Closed),
+];

@@ -1,0 +1,225 @@
+//! What concerns all nodes: which buckets there are, who is there, and what was set of queues.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::error::Result;
+use crate::event::{BucketId, BucketKey, QueueName};
+use crate::record::NodeId;
+use crate::store::redis::answer::{Parts, unreadable};
+use crate::store::redis::ask::Call;
+use crate::store::redis::keys;
+use crate::store::redis::scripts;
+use crate::store::redis::shared::Shared;
+use crate::store::{Control, Member, Presence, Roll, Setting};
+
+/// For how long a member that does not answer the roll call stays listed.
+const LISTED_FOR: Duration = Duration::from_secs(60);
+
+/// What this process knows of the hub.
+#[derive(Default)]
+pub(super) struct Hub {
+    /// Buckets that are written down, and their numbers.
+    buckets: RwLock<HashMap<BucketKey, u64>>,
+    /// The queues of members seen.
+    queues: Mutex<HashMap<NodeId, Arc<[QueueName]>>>,
+}
+
+fn key(shared: &Shared, part: &str) -> Vec<u8> {
+    keys::hub(&shared.prefix, part).into_bytes()
+}
+
+/// Writes down that a bucket may hold events, once; whoever consumes its queue serves it then.
+pub(super) async fn register(shared: &Shared, bucket: &BucketKey) -> Result<()> {
+    let is_known = {
+        let known = shared.hub.buckets.read();
+        let known = known.unwrap_or_else(PoisonError::into_inner);
+        known.contains_key(bucket)
+    };
+    if is_known {
+        return Ok(());
+    }
+    let script = &scripts::REGISTER;
+    let mut command = script.call(&[key(shared, "buckets"), key(shared, "hub")]);
+    command
+        .arg(bucket.to_string())
+        .arg(keys::hub(&shared.prefix, "news"));
+    shared
+        .run(&shared.pushes, &Call { script, command })
+        .await?;
+    let mut known = shared
+        .hub
+        .buckets
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    known.insert(bucket.clone(), 0);
+    Ok(())
+}
+
+/// Every bucket that is written down, with its number.
+pub(super) async fn buckets(shared: &Shared) -> Result<BTreeMap<u64, BucketKey>> {
+    let mut command = redis::cmd("HGETALL");
+    command.arg(key(shared, "buckets"));
+    let mut found = BTreeMap::new();
+    for (field, number) in pairs(shared.send(&shared.pushes, &command).await?)? {
+        let wrong = || unreadable("register");
+        let number = number.parse().map_err(|_| wrong())?;
+        let (queue, bucket) = field.rsplit_once(':').ok_or_else(wrong)?;
+        let bucket = BucketId(bucket.parse().map_err(|_| wrong())?);
+        found.insert(number, BucketKey::new(QueueName::new(queue)?, bucket));
+    }
+    Ok(found)
+}
+
+/// Says that a node is there, and answers who else is.
+pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
+    let is_member = !me.queues.is_empty();
+    let mut act = if me.leaves { "leaves" } else { "stays" };
+    loop {
+        let script = &scripts::ROLL;
+        let keys = ["members", "queues", "hub"].map(|part| key(shared, part));
+        let mut command = script.call(&keys);
+        match shared.terms().now_us {
+            Some(now_us) => command.arg(now_us),
+            None => command.arg(""),
+        };
+        match is_member {
+            true => command.arg(&me.node.0.to_be_bytes()),
+            false => command.arg(""),
+        };
+        command.arg(act);
+        match act {
+            "queues" => command.arg(lines(&me.queues)),
+            _ => command.arg(""),
+        };
+        command.arg(LISTED_FOR.as_millis());
+        let value = shared.run(&shared.work, &Call { script, command }).await?;
+        let mut parts = Parts::of(script.name, value)?;
+        let (version, is_known) = (parts.number()?, parts.is_so()?);
+        if is_member && !is_known && act == "stays" {
+            act = "queues";
+            continue;
+        }
+        let mut members = Vec::new();
+        while !parts.is_empty() {
+            members.push((parts.node()?, parts.number()?));
+        }
+        members.sort_unstable();
+        return Ok(Roll {
+            members: with_queues(shared, members).await?,
+            version,
+        });
+    }
+}
+
+/// The members with the queues that they consume, which are asked for once.
+async fn with_queues(shared: &Shared, members: Vec<(NodeId, u64)>) -> Result<Vec<Member>> {
+    let unknown: Vec<NodeId> = {
+        let mut queues = shared.hub.queues();
+        queues.retain(|node, _| members.iter().any(|(member, _)| member == node));
+        let unknown = members.iter().map(|(node, _)| *node);
+        unknown.filter(|node| !queues.contains_key(node)).collect()
+    };
+    if !unknown.is_empty() {
+        let mut command = redis::cmd("HMGET");
+        command.arg(key(shared, "queues"));
+        for node in &unknown {
+            command.arg(&node.0.to_be_bytes());
+        }
+        let value = shared.send(&shared.work, &command).await?;
+        let mut parts = Parts::of("roll", value)?;
+        for node in unknown {
+            // One that has left meanwhile consumes nothing.
+            let lines = parts.optional()?.unwrap_or_default();
+            let lines = String::from_utf8(lines).map_err(|_| unreadable("roll"))?;
+            let queues: Result<Vec<_>> = lines.lines().map(QueueName::new).collect();
+            shared.hub.queues().insert(node, queues?.into());
+        }
+    }
+    let queues = shared.hub.queues();
+    let member = |(node, beat)| Member {
+        node,
+        beat,
+        queues: queues.get(&node).map(Arc::clone).unwrap_or_default(),
+    };
+    Ok(members.into_iter().map(member).collect())
+}
+
+/// What was set of queues.
+pub(super) async fn controls(shared: &Shared) -> Result<BTreeMap<QueueName, Control>> {
+    let mut command = redis::cmd("HGETALL");
+    command.arg(key(shared, "control"));
+    let mut controls = BTreeMap::<QueueName, Control>::new();
+    for (field, value) in pairs(shared.send(&shared.pushes, &command).await?)? {
+        let (queue, name) = field.rsplit_once(':').ok_or_else(|| unreadable("set"))?;
+        let setting = match name {
+            "paused" => Setting::Paused(value == "1"),
+            "workers" => Setting::Workers(value.parse().ok()),
+            "rate" => Setting::Rate(value.parse().ok()),
+            "buckets" => Setting::Buckets(value.parse().ok()),
+            _ => continue, // a newer duly's
+        };
+        let control = controls.entry(QueueName::new(queue)?).or_default();
+        *control = control.with(setting);
+    }
+    Ok(controls)
+}
+
+/// Sets one thing of a queue.
+pub(super) async fn set(shared: &Shared, queue: &QueueName, setting: Setting) -> Result<()> {
+    let text = |value: Option<String>| value.unwrap_or_default();
+    let (name, value) = match setting {
+        Setting::Paused(paused) => ("paused", text(paused.then(|| "1".to_owned()))),
+        Setting::Workers(workers) => ("workers", text(workers.map(|it| it.to_string()))),
+        Setting::Rate(rate) => ("rate", text(rate.map(|it| it.to_string()))),
+        Setting::Buckets(buckets) => ("buckets", text(buckets.map(|it| it.to_string()))),
+    };
+    let script = &scripts::SET;
+    let mut command = script.call(&[key(shared, "control"), key(shared, "hub")]);
+    command
+        .arg(format!("{queue}:{name}"))
+        .arg(value)
+        .arg(keys::hub(&shared.prefix, "news"));
+    shared
+        .run(&shared.pushes, &Call { script, command })
+        .await?;
+    Ok(())
+}
+
+impl Hub {
+    fn queues(&self) -> std::sync::MutexGuard<'_, HashMap<NodeId, Arc<[QueueName]>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lines(queues: &[QueueName]) -> String {
+    let names: Vec<&str> = queues.iter().map(QueueName::as_str).collect();
+    names.join("\n")
+}
+
+/// The fields of a hash and their values, as texts.
+fn pairs(value: Value) -> Result<Vec<(String, String)>> {
+    let text = |value: Value| match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes).map_err(|_| unreadable("HGETALL")),
+        _ => Err(unreadable("HGETALL")),
+    };
+    match value {
+        Value::Map(pairs) => pairs
+            .into_iter()
+            .map(|(field, value)| Ok((text(field)?, text(value)?)))
+            .collect(),
+        Value::Array(flat) => {
+            let flat: Result<Vec<String>> = flat.into_iter().map(text).collect();
+            let mut flat = flat?.into_iter();
+            let mut pairs = Vec::new();
+            while let (Some(field), Some(value)) = (flat.next(), flat.next()) {
+                pairs.push((field, value));
+            }
+            Ok(pairs)
+        }
+        _ => Err(unreadable("HGETALL")),
+    }
+}

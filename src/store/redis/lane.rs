@@ -1,0 +1,152 @@
+//! One connection, from the time that it came up until it is given up.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use redis::{Cmd, PushKind, RedisError, RedisResult, Value};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use super::fault::{self, Effect, Failure, Stage};
+use super::options::LinkOptions;
+use super::topology::{self, Connection, Pushes};
+use super::url::{Place, Target};
+use crate::error;
+
+/// After so many calls in a row without an answer a connection is given up.
+const UNANSWERED_MAX: u32 = 3;
+
+/// A connection that ends sooner than this has not helped.
+const YOUNG: Duration = Duration::from_secs(2);
+
+/// One connection.
+///
+/// In a cluster it stands for one to each node, and the package puts another one into the place
+/// of one that ends. There a call that failed may have been sent more than once, so that a refusal
+/// of the last attempt says nothing about the first: it counts only if no node was lost and no
+/// attempt can have run out of time since the call began.
+#[derive(Debug)]
+pub(super) struct Lane {
+    connection: Connection,
+    signs: Arc<Signs>,
+    /// Calls since the last answer of any kind.
+    unanswered: AtomicU32,
+    born: Instant,
+    /// After this time a cluster's client may have sent a call once more.
+    attempt_timeout: Duration,
+    /// The failed attempts in a row before this one.
+    pub(super) failures: u32,
+}
+
+/// What a connection says about itself.
+#[derive(Debug, Default)]
+struct Signs {
+    is_broken: AtomicBool,
+    /// How often a node of a cluster was lost.
+    losses: AtomicU64,
+}
+
+impl Lane {
+    /// Connects. `made` counts on when a node of a cluster is lost, since its client puts another
+    /// connection in the place of the one by itself.
+    pub(super) async fn open(
+        target: &Target,
+        options: &LinkOptions,
+        made: &watch::Sender<u64>,
+        failures: u32,
+    ) -> error::Result<Self> {
+        let signs = Arc::new(Signs::default());
+        let is_cluster = matches!(target.place, Place::Cluster(_));
+        let pushes = Pushes::new({
+            let (signs, made) = (Arc::clone(&signs), made.clone());
+            move |push| {
+                if push.kind != PushKind::Disconnection {
+                    return;
+                }
+                if is_cluster {
+                    signs.losses.fetch_add(1, Ordering::Release);
+                    made.send_modify(|made| *made += 1);
+                } else {
+                    signs.is_broken.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+        Ok(Self {
+            connection: topology::connect(target, options, pushes).await?,
+            signs,
+            unanswered: AtomicU32::new(0),
+            born: Instant::now(),
+            attempt_timeout: options.attempt_timeout(),
+            failures,
+        })
+    }
+
+    /// Sends one command and waits for its answer until `deadline`.
+    pub(super) async fn ask(&self, command: &Cmd, deadline: Instant) -> Result<Value, Failure> {
+        let mut connection = self.connection.clone();
+        self.wait(deadline, connection.ask(command)).await
+    }
+
+    /// Waits for an answer, and notes what the answer says of the connection.
+    async fn wait<T>(
+        &self,
+        deadline: Instant,
+        answer: impl Future<Output = RedisResult<T>>,
+    ) -> Result<T, Failure> {
+        let (began, losses) = (Instant::now(), self.losses());
+        let answer = timeout_at(deadline, answer).await;
+        let cause = match answer.unwrap_or_else(|_| Err(late())) {
+            Ok(answer) => {
+                self.unanswered.store(0, Ordering::Relaxed);
+                return Ok(answer);
+            }
+            Err(cause) => cause,
+        };
+        let mut fault = fault::of(&cause, Stage::Sent);
+        let repeated = self.losses() != losses || began.elapsed() >= self.attempt_timeout;
+        if self.is_cluster() && fault.effect == Effect::None && repeated {
+            fault = fault.doubted();
+        }
+        if fault.is_silence {
+            let unanswered = self.unanswered.fetch_add(1, Ordering::Relaxed) + 1;
+            if unanswered >= UNANSWERED_MAX {
+                self.break_off();
+            }
+        } else {
+            self.unanswered.store(0, Ordering::Relaxed);
+        }
+        if fault.breaks && !self.is_cluster() {
+            self.break_off();
+        }
+        Err(Failure { fault, cause })
+    }
+
+    /// Whether the connection is of no more use.
+    pub(super) fn is_broken(&self) -> bool {
+        self.signs.is_broken.load(Ordering::Relaxed)
+    }
+
+    /// Whether it came up so recently that its end is like a failed attempt.
+    pub(super) fn is_young(&self) -> bool {
+        self.born.elapsed() < YOUNG
+    }
+
+    fn break_off(&self) {
+        self.signs.is_broken.store(true, Ordering::Relaxed);
+    }
+
+    fn is_cluster(&self) -> bool {
+        matches!(self.connection, Connection::Cluster(_))
+    }
+
+    fn losses(&self) -> u64 {
+        self.signs.losses.load(Ordering::Acquire)
+    }
+}
+
+fn late() -> RedisError {
+    RedisError::from(io::Error::from(io::ErrorKind::TimedOut))
+}

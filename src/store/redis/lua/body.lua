@@ -1,0 +1,40 @@
+-- What a body says that a script has to know; src/store/redis/body.rs has every byte.
+local ATTEMPTS = 16 -- of a body without extras
+
+local function has_extras(body)
+  return math.floor(byte(body, 1) / 2) % 2 == 1
+end
+
+-- Answers attempts, expiry in ms, "expire" or "bury", lateness in us, key, unique key.
+local function extras_of(body)
+  local flags, at = byte(body, 17), 20
+  local attempts = byte(body, 18) * 256 + byte(body, 19)
+  local expires, late, late_us, key, unique
+  if math.floor(flags / 4) % 2 == 1 then
+    expires = number_at(body, at)
+    at = at + 8
+  end
+  if math.floor(flags / 8) % 4 > 0 then
+    late = math.floor(flags / 8) % 2 == 1 and "expire" or "bury"
+    late_us = number_at(body, at) * 1000000 + math.floor((unpack_from(">I4", body, at + 8)) / 1000)
+    at = at + 12
+  end
+  at = at + math.floor(flags / 32) % 2 * 8 + math.floor(flags / 64) % 2 * 4
+  if flags % 2 == 1 then
+    local len = byte(body, at) * 256 + byte(body, at + 1)
+    key = body:sub(at + 2, at + 1 + len)
+    at = at + 2 + len
+  end
+  if math.floor(flags / 2) % 2 == 1 then
+    local len = byte(body, at) * 256 + byte(body, at + 1)
+    unique = body:sub(at + 2, at + 1 + len)
+  end
+  return attempts, expires, late, late_us, key, unique
+end
+
+local function keys_of(body)
+  if body and has_extras(body) then
+    local _, _, _, _, key, unique = extras_of(body)
+    return key, unique
+  end
+end

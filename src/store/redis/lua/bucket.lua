@@ -1,0 +1,76 @@
+-- What every script on a bucket begins with: its keys, its clock, its counters.
+--
+-- KEYS[1]   hash    meta: now (latest time ever given, us), leased, stale, record, forgotten
+-- KEYS[2]   hash    state: id -> where the event is; see below
+-- KEYS[3]   hash    body: id -> envelope
+-- KEYS[4]   zset    delay: id -> due time, ms
+-- KEYS[5]   list    publish list: id .. moved_us
+-- KEYS[6]   zset    lease: id -> deadline, ms, of leases with a deadline of their own
+-- KEYS[7]   hash    nodes: node -> what is known of it
+-- KEYS[8]   hash    held: node .. request -> ids of the batch; "#" .. node .. request -> how many
+--                   of them are still leased
+-- KEYS[9]   zset    dead: id -> 0, so that it is in the order of ids
+-- KEYS[10]  hash    unique: unique key -> id
+-- KEYS[11]  list    past: ids of events that are over, the first to end in front
+-- KEYS[12]  stream  outbox: records; the id of an entry is the number of its first record
+-- KEYS[13]  channel on which the bucket says that it has earlier work
+-- ARGV[1]   the time in microseconds, or "" for the server's
+--
+-- An event that was pushed with a delay and never touched since has no state: it is in the delay
+-- set and has a body. All others have one. Numbers in it are big-endian:
+--
+--   1      kind: S scheduled, R ready, L leased, D dead, or over: d done, c cancelled, e expired
+--   2      flags: 1 a lease of it was lost once, 2 its lease has a deadline of its own,
+--          4 its body has a key or a unique key (known of leased ones)
+--   3-4    attempts that have ended and count
+--   5-12   due time, ms (of scheduled ones the delay set has it)
+--   13-20  fingerprint (known of leased ones and of those that are over)
+--   21-37  the last settlement that was accepted: node, request, verdict
+--   38-45  moved to the publish list, us (ready and leased); time of death, us (dead)
+--   46-53  node    54-61  request    62-69  fetched, us    70-71  attempts allowed (leased)
+--
+-- One clock for all nodes: the server's, and it never goes back within a bucket.
+local call, pack, unpack_from, byte = redis.call, struct.pack, struct.unpack, string.byte
+local META, STATE, BODY, DELAY, READY = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local LEASE, NODES, HELD, DEAD = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local UNIQUE, PAST, OUTBOX, WAKE = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+
+local meta = call("HMGET", META, "now", "leased", "stale", "record")
+local now = ARGV[1]
+if now == "" then
+  local time = call("TIME")
+  now = time[1] * 1000000 + time[2]
+end
+now = math.max(tonumber(now), tonumber(meta[1] or 0))
+local now_ms = math.floor(now / 1000)
+local leased, stale, record = tonumber(meta[2] or 0), tonumber(meta[3] or 0), tonumber(meta[4] or 1)
+
+-- Writes the counters back: the last thing that a script does.
+local function leave()
+  call("HSET", META, "now", now, "leased", leased, "stale", stale, "record", record)
+end
+
+local ZEROS = string.rep("\0", 33)
+local NEVER = ZEROS:sub(1, 17) -- no settlement yet
+
+local function u64(number)
+  return pack(">I8", number)
+end
+
+local function number_at(state, from)
+  return (unpack_from(">I8", state, from))
+end
+
+local function tries_of(state)
+  return byte(state, 3) * 256 + byte(state, 4)
+end
+
+-- Ready events in the publish list; entries of events that have left it are not counted.
+local function ready_len()
+  return call("LLEN", READY) - stale
+end
+
+local function next_due()
+  local head = call("ZRANGE", DELAY, 0, 0, "WITHSCORES")
+  return head[2] and tonumber(head[2])
+end

@@ -1,0 +1,20 @@
+-- Takes an event back, and tells the truth about it.
+--
+-- ARGV[4]  id
+--
+-- Returns {now, "cancelled" or "after" (an attempt may still run) or the kind of its state, when
+-- that is too late, or "" when nobody knows it}.
+local id = ARGV[4]
+local state, body = call("HGET", STATE, id), call("HGET", BODY, id)
+local kind = state and state:sub(1, 1) or (body and "S" or "")
+local truth = state and byte(state, 2) % 2 == 1 and "after" or "cancelled"
+if kind == "S" or kind == "R" then
+  local due, moved = unwait(id, state)
+  finish(id, "c", "\6", state, due, moved, body)
+  kind = truth
+elseif kind == "c" then
+  kind = truth
+end
+write_records()
+leave()
+return { now, kind }

@@ -1,0 +1,18 @@
+-- Removes dead events for good; each leaves a record that it was discarded.
+--
+-- ARGV[4..] ids
+--
+-- Returns {now, how many}.
+local dropped = 0
+for i = 4, #ARGV do
+  local id = ARGV[i]
+  local state = call("HGET", STATE, id)
+  if state and byte(state) == 68 then
+    call("ZREM", DEAD, id)
+    finish(id, "c", "\5", state, state:sub(5, 12), ZEROS:sub(1, 8), call("HGET", BODY, id))
+    dropped = dropped + 1
+  end
+end
+write_records()
+leave()
+return { now, dropped }

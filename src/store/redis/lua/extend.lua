@@ -1,0 +1,24 @@
+-- Moves the deadlines of leases that have one of their own.
+--
+-- ARGV[2]  node
+-- ARGV[3]  the new deadline, us from now
+-- ARGV[4..] two for each: id; request, in bytes
+--
+-- Returns {now, a text with "1" for each lease that still stood and "0" for the others}.
+local me = ARGV[2]
+local node = node_of(me)
+local deadline = math.ceil((now + ARGV[3]) / 1000)
+local stood = {}
+for i = 4, #ARGV, 2 do
+  local id, request = ARGV[i], ARGV[i + 1]
+  local state = call("HGET", STATE, id)
+  local stands = state and byte(state) == 76 and state:sub(46, 61) == me .. request
+  if stands and math.floor(byte(state, 2) / 2) % 2 == 1 then
+    call("ZADD", LEASE, deadline, id)
+  elseif stands then
+    stands = node and not node.reaping -- it lasts as long as the heartbeat
+  end
+  stood[#stood + 1] = stands and "1" or "0"
+end
+leave()
+return { now, table.concat(stood) }

@@ -1,0 +1,31 @@
+-- Moves due events to the publish list.
+--
+-- ARGV[2]  most events to move, at most 1000
+--
+-- Returns {now, moved, next due time or false}; as many moved as the most means "call again".
+local due = call("ZRANGE", DELAY, "-inf", now_ms, "BYSCORE", "LIMIT", 0, ARGV[2], "WITHSCORES")
+local count = #due / 2
+if count > 0 then
+  local ids, entries, changes, moved = {}, {}, {}, u64(now)
+  for i = 1, count do
+    ids[i] = due[2 * i - 1]
+    entries[i] = ids[i] .. moved
+  end
+  local states = call("HMGET", STATE, unpack(ids))
+  for i = 1, count do
+    local state, at = states[i], u64(tonumber(due[2 * i]))
+    changes[2 * i - 1] = ids[i]
+    if state then
+      changes[2 * i] = "R" .. state:sub(2, 4) .. at .. state:sub(13, 37) .. moved
+    else
+      changes[2 * i] = "R\0\0\0" .. at .. ZEROS:sub(1, 25) .. moved
+    end
+  end
+  -- Publish before removing: Redis does not roll a script back, and an id that is in both places
+  -- is passed over where it does not belong, while an id in neither is lost.
+  call("RPUSH", READY, unpack(entries))
+  call("HSET", STATE, unpack(changes))
+  call("ZREMRANGEBYRANK", DELAY, 0, count - 1)
+end
+leave()
+return { now, count, next_due() or false }

@@ -1,0 +1,84 @@
+-- What is known of a node in this bucket, from its first fetch on.
+--
+--   beat     its last heartbeat; a fetch that leases something is one as well
+--   last     its greatest request number, 0 before the first
+--   refused  the fetch that told it that it was reaped, 0 before the first
+--   kept     how many leases it has that last as long as its heartbeat
+--   timed    how many with deadlines of their own
+--   lost     it was reaped and has not been told by a refused fetch
+--   reaping  it was given up, and still holds something
+--   seen     when it fetched last, us
+local NODES_MAX = 256 -- nodes that hold nothing are forgotten beyond this, the quietest first
+
+local function read_node(packed)
+  local beat, last, refused, kept, timed, lost, reaping, seen =
+    unpack_from(">I8I8I8I4I4BBI8", packed)
+  return {
+    beat = beat, last = last, refused = refused, kept = kept, timed = timed,
+    lost = lost == 1, reaping = reaping == 1, seen = seen,
+  }
+end
+
+local function node_of(id)
+  local packed = call("HGET", NODES, id)
+  return packed and read_node(packed)
+end
+
+local function keep_node(id, node)
+  call("HSET", NODES, id, pack(">I8I8I8I4I4BBI8", node.beat, node.last, node.refused, node.kept,
+    node.timed, node.lost and 1 or 0, node.reaping and 1 or 0, node.seen))
+end
+
+-- Every node, in the order of their ids.
+local function all_nodes()
+  local flat, nodes = call("HGETALL", NODES), {}
+  for i = 1, #flat, 2 do
+    local node = read_node(flat[i + 1])
+    node.id = flat[i]
+    node.high, node.low = unpack_from(">I4I4", flat[i])
+    nodes[#nodes + 1] = node
+  end
+  table.sort(nodes, function(a, b)
+    return a.high < b.high or (a.high == b.high and a.low < b.low)
+  end)
+  return nodes
+end
+
+local function new_node()
+  if call("HLEN", NODES) >= NODES_MAX then
+    local quietest
+    for _, node in ipairs(all_nodes()) do
+      if node.kept + node.timed == 0 and (not quietest or node.seen < quietest.seen) then
+        quietest = node
+      end
+    end
+    if quietest then
+      call("HDEL", NODES, quietest.id)
+    end
+  end
+  return { beat = 0, last = 0, refused = 0, kept = 0, timed = 0, seen = now }
+end
+
+-- Counts leases that have ended off their batches, and their node.
+--
+-- `ended` is request -> how many of those that last as long as the heartbeat, `timed` likewise.
+local function end_leases(id, node, ended, timed)
+  for request, count in pairs(ended) do
+    node.kept = node.kept - count
+    leased = leased - count
+    if call("HINCRBY", HELD, "#" .. id .. request, -count) <= 0 then
+      call("HDEL", HELD, "#" .. id .. request, id .. request)
+    end
+  end
+  for request, count in pairs(timed) do
+    node.timed = node.timed - count
+    leased = leased - count
+    if call("HINCRBY", HELD, "#" .. id .. request, -count) <= 0 then
+      call("HDEL", HELD, "#" .. id .. request, id .. request)
+    end
+  end
+  if node.kept == 0 then
+    node.reaping = false
+  end
+  keep_node(id, node)
+end

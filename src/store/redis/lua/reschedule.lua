@@ -1,0 +1,45 @@
+-- Gives an event another due time.
+--
+-- ARGV[2]  whom not to wake: the process that asks
+-- ARGV[3]  the furthest due time from now, ms
+-- ARGV[4]  id
+-- ARGV[5]  when: "n" now, "a" and us from now, "t" and ms since the epoch
+--
+-- Returns {now, 1 if there is earlier work, "changed" or "after" (an attempt may still run) or the
+-- kind of its state, when that is too late, or "" when nobody knows it, due time}.
+local id, when = ARGV[4], ARGV[5]
+local kind_of_when, due = byte(when), now_ms
+if kind_of_when == 97 then
+  due = math.ceil((now + when:sub(2)) / 1000)
+elseif kind_of_when == 116 then
+  due = tonumber(when:sub(2))
+  if due - now_ms > tonumber(ARGV[3]) then
+    return redis.error_reply("DULY INVALID the delay is " .. math.floor((due - now_ms) / 86400000)
+      .. " days, at most " .. math.floor(ARGV[3] / 86400000) .. " are allowed")
+  end
+end
+local state = call("HGET", STATE, id)
+local kind = state and state:sub(1, 1) or (call("HEXISTS", BODY, id) == 1 and "S" or "")
+if kind ~= "S" and kind ~= "R" then
+  leave()
+  return { now, 0, kind, 0 }
+end
+local is_due = due <= now_ms
+local head = state and state:sub(2, 4) or "\0\0\0"
+local rest = state and state:sub(13, 37) or ZEROS:sub(1, 25)
+if kind == "R" and is_due then -- it keeps its place in the list
+  call("HSET", STATE, id, "R" .. head .. u64(due) .. rest .. state:sub(38, 45))
+elseif is_due then
+  call("HSET", STATE, id, "R" .. head .. u64(due) .. rest .. u64(now))
+  call("RPUSH", READY, id .. u64(now))
+  call("ZREM", DELAY, id)
+else
+  call("ZADD", DELAY, due, id)
+  if kind == "R" then
+    stale = stale + 1
+    call("HSET", STATE, id, "S" .. head .. u64(due) .. rest)
+  end
+end
+local earlier = wake(ARGV[2])
+leave()
+return { now, earlier, byte(head) % 2 == 1 and "after" or "changed", due }

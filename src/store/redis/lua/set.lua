@@ -1,0 +1,17 @@
+-- Sets one thing of a queue, or takes back what was set.
+--
+-- KEYS[1]  hash  control: queue ":" name -> value
+-- KEYS[2]  hash  hub: version
+-- ARGV[1]  queue ":" name
+-- ARGV[2]  value, or "" to take it back
+-- ARGV[3]  the channel that says that there is news
+--
+-- Returns 1.
+if ARGV[2] == "" then
+  redis.call("HDEL", KEYS[1], ARGV[1])
+else
+  redis.call("HSET", KEYS[1], ARGV[1], ARGV[2])
+end
+redis.call("HINCRBY", KEYS[2], "version", 1)
+redis.call("SPUBLISH", ARGV[3], "")
+return 1

@@ -1,0 +1,127 @@
+//! Reading records out of the outboxes.
+
+use redis::Value;
+
+use crate::error::Result;
+use crate::event::BucketKey;
+use crate::record::{Page, Query, Record};
+use crate::store::redis::answer::unreadable;
+use crate::store::redis::hub;
+use crate::store::redis::keys;
+use crate::store::redis::record::read_entry;
+use crate::store::redis::shared::Shared;
+
+/// A cursor is the number of a bucket and, in so many low bits, the number of a record in it.
+const RECORD_BITS: u32 = 40;
+/// How many entries of an outbox are read at once; each may hold a thousand records.
+const ENTRIES: usize = 50;
+/// A page looks at so many records at most, however few match.
+const LOOKED_AT_MAX: usize = 100_000;
+
+/// Reads records bucket by bucket, in each in the order in which they were written.
+pub(super) async fn page(shared: &Shared, query: &Query) -> Result<Page<Record>> {
+    let after = query.after.unwrap_or(0);
+    let (first_bucket, first_after) = (after >> RECORD_BITS, after & ((1 << RECORD_BITS) - 1));
+    let mut page = Page {
+        items: Vec::new(),
+        next: None,
+    };
+    let (mut looked_at, mut last) = (0, after);
+    for (number, bucket) in hub::buckets(shared).await?.range(first_bucket..) {
+        let is_asked_for = query
+            .queue
+            .as_ref()
+            .is_none_or(|queue| *queue == bucket.queue)
+            && query.id.is_none_or(|id| id.bucket() == bucket.bucket);
+        if !is_asked_for {
+            continue;
+        }
+        let mut after = if *number == first_bucket {
+            first_after
+        } else {
+            0
+        };
+        loop {
+            let records = read(shared, bucket, after).await?;
+            if records.is_empty() {
+                break;
+            }
+            for (at, record) in records {
+                after = at;
+                looked_at += 1;
+                let matches = query.matches(&record);
+                if matches && page.items.len() == query.page_len() || looked_at > LOOKED_AT_MAX {
+                    page.next = Some(last);
+                    return Ok(page);
+                }
+                last = number << RECORD_BITS | at;
+                if matches {
+                    page.items.push(record);
+                }
+            }
+        }
+    }
+    Ok(page)
+}
+
+/// Some records of a bucket with numbers greater than `after`; none when there are no more.
+async fn read(shared: &Shared, bucket: &BucketKey, after: u64) -> Result<Vec<(u64, Record)>> {
+    let key = keys::part(&shared.prefix, bucket, "outbox");
+    let next = after + 1;
+    // The entry that holds the next record may begin before it.
+    let mut command = redis::cmd("XREVRANGE");
+    command
+        .arg(&key)
+        .arg(format!("{next}-0"))
+        .arg("-")
+        .arg("COUNT")
+        .arg(1);
+    let before = entries(shared.send(&shared.pushes, &command).await?)?;
+    let mut from = before.first().map_or(next, |(first, _)| *first);
+    let mut records = Vec::new();
+    loop {
+        let mut command = redis::cmd("XRANGE");
+        command
+            .arg(&key)
+            .arg(format!("{from}-0"))
+            .arg("+")
+            .arg("COUNT")
+            .arg(ENTRIES);
+        let found = entries(shared.send(&shared.pushes, &command).await?)?;
+        let many = found.len();
+        for (first, bytes) in found {
+            from = first + 1;
+            let entry = read_entry(&bucket.queue, &bytes)?;
+            records.extend((first..).zip(entry).filter(|(number, _)| *number > after));
+        }
+        if !records.is_empty() || many < ENTRIES {
+            return Ok(records);
+        }
+    }
+}
+
+/// The entries of a part of a stream: the first part of the id, and the one value.
+fn entries(value: Value) -> Result<Vec<(u64, Vec<u8>)>> {
+    let wrong = || unreadable("XRANGE");
+    let Value::Array(entries) = value else {
+        return Err(wrong());
+    };
+    let entry = |entry: Value| -> Option<(u64, Vec<u8>)> {
+        let Value::Array(parts) = entry else {
+            return None;
+        };
+        let [Value::BulkString(id), Value::Array(fields)] = <[Value; 2]>::try_from(parts).ok()?
+        else {
+            return None;
+        };
+        let [_, Value::BulkString(bytes)] = <[Value; 2]>::try_from(fields).ok()? else {
+            return None;
+        };
+        let id = String::from_utf8(id).ok()?;
+        Some((id.split_once('-')?.0.parse().ok()?, bytes))
+    };
+    entries
+        .into_iter()
+        .map(|it| entry(it).ok_or_else(wrong))
+        .collect()
+}

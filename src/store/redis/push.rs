@@ -1,0 +1,223 @@
+//! Pushes that meet go together: one call for all that came while the one before was on its way.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::core::op::{Answer, BATCH_MAX, NewEvent, PushVerdict, Pushed, Reply};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::BucketKey;
+use crate::store::redis::answer::{Parts, unreadable};
+use crate::store::redis::ask::check_push;
+use crate::store::redis::hub;
+use crate::store::redis::shared::Shared;
+use crate::time::{DELAY_MAX, Timestamp, When};
+
+/// The most bytes of payload that pushes bring together; a larger one goes alone.
+const BYTES_MAX: usize = 1024 * 1024;
+/// The first wait before a push is sent again; it doubles, up to `PAUSE_MAX`.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// The pushes on their way, by bucket.
+#[derive(Default)]
+pub(super) struct Pushes {
+    lanes: Mutex<HashMap<BucketKey, Lane>>,
+}
+
+/// The pushes to one bucket. It exists while a call is on its way, and one is at a time.
+type Lane = Vec<Waiting>;
+
+struct Waiting {
+    events: Vec<NewEvent>,
+    bytes: usize,
+    /// It must not share its fate with others.
+    alone: bool,
+    answer: oneshot::Sender<Result<Answer>>,
+}
+
+impl Pushes {
+    /// Pushes, together with whoever else pushes to this bucket.
+    pub(super) async fn push(
+        this: &Arc<Self>,
+        shared: &Arc<Shared>,
+        bucket: BucketKey,
+        events: Vec<NewEvent>,
+    ) -> Result<Answer> {
+        check_push(&bucket, &events)?;
+        hub::register(shared, &bucket).await?;
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting {
+            bytes: events
+                .iter()
+                .map(|event| event.envelope.payload.len())
+                .sum(),
+            alone: events
+                .iter()
+                .any(|event| may_be_refused(event, shared.now_us())),
+            events,
+            answer,
+        };
+        let is_first = {
+            let mut lanes = this.lanes();
+            match lanes.get_mut(&bucket) {
+                Some(lane) => {
+                    lane.push(waiting);
+                    false
+                }
+                None => {
+                    lanes.insert(bucket.clone(), vec![waiting]);
+                    true
+                }
+            }
+        };
+        if is_first {
+            // A task of its own: the pusher may go away, and others rely on it.
+            tokio::spawn(drive(Arc::clone(this), Arc::clone(shared), bucket));
+        }
+        answered.await.unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorKind::Unknown,
+                "the runtime stopped while the push was on its way",
+            ))
+        })
+    }
+
+    /// Whether nothing is on its way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lanes().is_empty()
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, HashMap<BucketKey, Lane>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What goes with the next call; `None` ends the lane.
+    fn take(&self, bucket: &BucketKey) -> Option<Vec<Waiting>> {
+        let mut lanes = self.lanes();
+        let lane = lanes.get_mut(bucket)?;
+        if lane.is_empty() {
+            lanes.remove(bucket);
+            return None;
+        }
+        let (mut many, mut bytes) = (0, 0);
+        let fits = lane.iter().enumerate().take_while(|(at, waiting)| {
+            many += waiting.events.len();
+            bytes += waiting.bytes;
+            let meets = many <= BATCH_MAX && bytes <= BYTES_MAX && !waiting.alone;
+            *at == 0 || (meets && !lane[0].alone)
+        });
+        let fits = fits.count();
+        Some(lane.drain(..fits).collect())
+    }
+}
+
+/// Whether the server's clock decides if the event can be accepted: an instant so far away that it
+/// may be too far.
+fn may_be_refused(event: &NewEvent, now_us: u64) -> bool {
+    let now = Timestamp::from_millis(now_us / 1_000);
+    matches!(event.when, When::At(due) if due.since(now) > DELAY_MAX / 2)
+}
+
+/// Sends what waits in a lane, batch by batch, until nothing does.
+async fn drive(pushes: Arc<Pushes>, shared: Arc<Shared>, bucket: BucketKey) {
+    while let Some(batch) = pushes.take(&bucket) {
+        let events = || batch.iter().flat_map(|waiting| &waiting.events);
+        match send(&shared, &bucket, events).await {
+            Ok((now_us, pushed)) => {
+                let mut pushed = pushed.into_iter();
+                for waiting in batch {
+                    let own = pushed.by_ref().take(waiting.events.len()).collect();
+                    let reply = Reply::Pushed(own);
+                    let _ = waiting.answer.send(Ok(Answer { now_us, reply })); // or it went away
+                }
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                for waiting in batch {
+                    let own = Error::new(error.kind(), error.to_string());
+                    let _ = waiting.answer.send(Err(own.because(Arc::clone(&error))));
+                }
+            }
+        }
+    }
+}
+
+/// Calls the script, and again while the servers do not answer: the ids make that safe.
+async fn send<'e, I: Iterator<Item = &'e NewEvent>>(
+    shared: &Shared,
+    bucket: &BucketKey,
+    events: impl Fn() -> I,
+) -> Result<(u64, Vec<Pushed>)> {
+    let keys = shared.keys(bucket);
+    let until = tokio::time::Instant::now() + shared.options.retry_for;
+    let (mut pause, mut may_be_ours) = (PAUSE_MIN, false);
+    loop {
+        let call = shared.terms().push(&keys, events());
+        let error = match shared.call(&shared.pushes, &call).await {
+            Ok(parts) => {
+                let (now_us, is_earlier, pushed) = read(parts, events(), may_be_ours)?;
+                shared.learn(now_us);
+                if is_earlier {
+                    shared.tell(bucket);
+                }
+                return Ok((now_us, pushed));
+            }
+            Err(error) => error,
+        };
+        may_be_ours |= error.kind() == ErrorKind::Unknown;
+        let is_passing = matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Unavailable);
+        if !is_passing || tokio::time::Instant::now() + pause > until {
+            return Err(match may_be_ours {
+                // An earlier try may have happened, whatever became of the last one.
+                true if error.kind() != ErrorKind::Unknown => Error::new(
+                    ErrorKind::Unknown,
+                    "the push may have happened; pushing the same id again is safe",
+                )
+                .because(error),
+                _ => error,
+            });
+        }
+        tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// What became of each event. One that is there already although it is new may be `ours`: an
+/// earlier try happened and its answer was lost.
+pub(super) fn read<'e>(
+    mut parts: Parts,
+    events: impl Iterator<Item = &'e NewEvent>,
+    may_be_ours: bool,
+) -> Result<(u64, bool, Vec<Pushed>)> {
+    let now_us = parts.number()?;
+    let is_earlier = parts.is_so()?;
+    let mut ids = Vec::new();
+    let mut pushed = Vec::new();
+    for event in events {
+        ids.push(event.envelope.id);
+        pushed.push(Pushed {
+            due: event.when.due(now_us),
+            verdict: PushVerdict::Accepted,
+        });
+    }
+    while !parts.is_empty() {
+        let mut other = parts.parts()?;
+        let (place, verdict) = (other.count()?, other.number()?);
+        let (due, id) = (Timestamp::from_millis(other.number()?), other.id()?);
+        let at = place.checked_sub(1).filter(|at| *at < pushed.len());
+        let at = at.ok_or_else(|| unreadable("push"))?;
+        let verdict = match verdict {
+            1 if may_be_ours && ids[at] == id => PushVerdict::Accepted,
+            1 => PushVerdict::Duplicate(id),
+            2 => PushVerdict::Replaced(id),
+            3 => PushVerdict::Conflict,
+            4 => PushVerdict::TooOld,
+            _ => return Err(unreadable("push")),
+        };
+        pushed[at] = Pushed { due, verdict };
+    }
+    Ok((now_us, is_earlier, pushed))
+}

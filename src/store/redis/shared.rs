@@ -1,0 +1,213 @@
+//! What every part of a Redis store shares: the links, the clock, the buckets, the watchers.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::core::op::{Answer, Failing, Reply, Settlement, StoreOp, Verdict};
+use crate::error::{Error, Result};
+use crate::event::{BucketKey, EventId};
+use crate::record::{Cause, NodeId};
+use crate::store::Watcher;
+use crate::store::redis::answer::{self, Parts};
+use crate::store::redis::ask::{Call, Terms};
+use crate::store::redis::choices::RedisOptions;
+use crate::store::redis::hub::Hub;
+use crate::store::redis::keys::BucketKeys;
+use crate::store::redis::link::Link;
+use crate::time::{Clock, SystemClock};
+
+/// How many watchers are told; beyond that the one that came first is let go.
+const WATCHERS_MAX: usize = 64;
+
+/// What the parts of a store share.
+pub(super) struct Shared {
+    pub(super) prefix: String,
+    pub(super) options: RedisOptions,
+    /// What tells this process from others.
+    pub(super) origin: String,
+    /// For pushes and changes by hand.
+    pub(super) pushes: Link,
+    /// For what nodes ask.
+    pub(super) work: Link,
+    pub(super) hub: Hub,
+    clock: SystemClock,
+    /// The store's time less that of `clock`, in microseconds.
+    offset_us: AtomicI64,
+    keys: RwLock<HashMap<BucketKey, Arc<BucketKeys>>>,
+    watchers: RwLock<Vec<Arc<dyn Watcher>>>,
+    is_closed: AtomicBool,
+}
+
+impl Shared {
+    pub(super) fn new(prefix: String, pushes: Link, work: Link, options: RedisOptions) -> Self {
+        Self {
+            prefix,
+            options,
+            origin: format!("{:016x}", fastrand::u64(..)),
+            pushes,
+            work,
+            hub: Hub::default(),
+            clock: SystemClock::new(),
+            offset_us: AtomicI64::new(0),
+            keys: RwLock::default(),
+            watchers: RwLock::default(),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn terms(&self) -> Terms<'_> {
+        Terms {
+            now_us: self.options.clock.as_ref().map(|clock| clock.wall_us()),
+            finished_max: self.options.finished_max,
+            records_max: self.options.records_max,
+            origin: &self.origin,
+        }
+    }
+
+    /// The keys of a bucket, made once.
+    pub(super) fn keys(&self, bucket: &BucketKey) -> Arc<BucketKeys> {
+        let known = {
+            let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+            keys.get(bucket).map(Arc::clone)
+        };
+        known.unwrap_or_else(|| {
+            let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+            let made = || Arc::new(BucketKeys::new(&self.prefix, bucket));
+            Arc::clone(keys.entry(bucket.clone()).or_insert_with(made))
+        })
+    }
+
+    /// Calls a script on a bucket.
+    pub(super) async fn call(&self, link: &Link, call: &Call) -> Result<Parts> {
+        Parts::of(call.script.name, self.run(link, call).await?)
+    }
+
+    /// Calls a script.
+    pub(super) async fn run(&self, link: &Link, call: &Call) -> Result<redis::Value> {
+        self.check_open()?;
+        link.run(call.script, &call.command).await
+    }
+
+    /// Sends a command.
+    pub(super) async fn send(&self, link: &Link, command: &redis::Cmd) -> Result<redis::Value> {
+        self.check_open()?;
+        link.send(command).await
+    }
+
+    /// Does an operation that takes one call.
+    pub(super) async fn operate(&self, bucket: &BucketKey, op: StoreOp) -> Result<Answer> {
+        let keys = self.keys(bucket);
+        let call = self.terms().operation(&keys, &op)?;
+        let link = match op {
+            StoreOp::Fetch(_)
+            | StoreOp::MoveDue { .. }
+            | StoreOp::Settle { .. }
+            | StoreOp::Heartbeat { .. }
+            | StoreOp::Reap { .. } => &self.work,
+            _ => &self.pushes,
+        };
+        let parts = self.call(link, &call).await?;
+        let read = answer::read(&bucket.queue, &op, parts)?;
+        self.learn(read.answer.now_us);
+        if read.is_earlier {
+            self.tell(bucket);
+        }
+        if let StoreOp::Fetch(fetch) = &op
+            && !read.damaged.is_empty()
+        {
+            self.bury(bucket, fetch.node, fetch.request, read.damaged)
+                .await?;
+        }
+        Ok(read.answer)
+    }
+
+    /// Makes dead letters of leased events whose bytes are damaged, so that they are never
+    /// delivered, and somebody can look at them.
+    async fn bury(
+        &self,
+        bucket: &BucketKey,
+        node: NodeId,
+        request: u64,
+        damaged: Vec<(EventId, Error)>,
+    ) -> Result<()> {
+        let settlements = damaged.into_iter().map(|(id, error)| {
+            tracing::error!(%bucket, %id, %error, "a damaged event is set aside as a dead letter");
+            Settlement {
+                id,
+                request,
+                verdict: Verdict::Bury(Failing {
+                    cause: Cause::Undecodable,
+                    error: Some(error.to_string()),
+                }),
+                started_us: 0,
+                fetched_us: 0,
+            }
+        });
+        let settle = StoreOp::Settle {
+            node,
+            settlements: settlements.collect(),
+        };
+        let call = self.terms().operation(&self.keys(bucket), &settle)?;
+        let parts = self.call(&self.work, &call).await?;
+        match answer::read(&bucket.queue, &settle, parts)?.answer.reply {
+            Reply::Settled(_) => Ok(()),
+            _ => Err(answer::unreadable("settle")),
+        }
+    }
+
+    /// Learns the store's time from an answer.
+    pub(super) fn learn(&self, now_us: u64) {
+        let offset = i128::from(now_us) - i128::from(self.clock.wall_us());
+        let offset = i64::try_from(offset).unwrap_or(0);
+        self.offset_us.store(offset, Ordering::Relaxed);
+    }
+
+    /// The store's time, as far as this process knows it.
+    pub(super) fn now_us(&self) -> u64 {
+        match &self.options.clock {
+            Some(clock) => clock.wall_us(),
+            None => self
+                .clock
+                .wall_us()
+                .saturating_add_signed(self.offset_us.load(Ordering::Relaxed)),
+        }
+    }
+
+    pub(super) fn watch(&self, watcher: Arc<dyn Watcher>) {
+        let mut watchers = self
+            .watchers
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if watchers.iter().any(|known| Arc::ptr_eq(known, &watcher)) {
+            return;
+        }
+        if watchers.len() == WATCHERS_MAX {
+            watchers.remove(0);
+        }
+        watchers.push(watcher);
+    }
+
+    /// Tells the watchers that a bucket has earlier work.
+    pub(super) fn tell(&self, bucket: &BucketKey) {
+        let watchers = {
+            let watchers = self.watchers.read().unwrap_or_else(PoisonError::into_inner);
+            watchers.clone()
+        };
+        for watcher in watchers {
+            watcher.earlier(bucket);
+        }
+    }
+
+    /// Refuses everything from now on; answers whether it was open.
+    pub(super) fn close(&self) -> bool {
+        !self.is_closed.swap(true, Ordering::AcqRel)
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(Error::closed("the store was closed; open another one"));
+        }
+        Ok(())
+    }
+}

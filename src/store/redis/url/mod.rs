@@ -1,0 +1,268 @@
+//! What a store's URL says: where the servers are, who is asking, and how.
+//!
+//! | form | servers |
+//! |---|---|
+//! | `redis://[user:password@]host[:6379][/db]` | one |
+//! | `redis+unix:///path/to.sock[?db=1&user=..&password=..]`, also `unix:` | one, on this machine |
+//! | `redis-sentinel://[user:password@]h1[:26379],h2/name[/db]` | the master called `name`, as the sentinels say |
+//! | `redis-cluster://[user:password@]h1[:6379],h2` | a cluster, of which some nodes are named |
+//!
+//! `rediss`, `rediss-sentinel` and `rediss-cluster` are the same over TLS. A user, a password and
+//! a path are percent-decoded. Nothing here opens a connection, and no error and no `Debug` shows
+//! a password.
+
+mod parts;
+mod query;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use self::parts::{address, database_of, decode, login_of};
+use self::query::Options;
+use crate::error::{Error, Result};
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Address {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') {
+            return write!(f, "[{host}]:{port}");
+        }
+        write!(f, "{host}:{port}")
+    }
+}
+
+/// Where the servers are, and how they hang together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// One server.
+    Tcp(Address),
+    /// One server, on this machine.
+    Unix(PathBuf),
+    /// Whichever server the sentinels call the master of this name.
+    Sentinel {
+        sentinels: Vec<Address>,
+        master: String,
+        login: Login,
+    },
+    /// A cluster; these nodes of it are known.
+    Cluster(Vec<Address>),
+}
+
+/// Who is asking. Without a user name a password is that of the user `default`.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Login {
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let password = self.password.as_ref().map(|_| "***");
+        f.debug_struct("Login")
+            .field("user", &self.user)
+            .field("password", &password)
+            .finish()
+    }
+}
+
+/// Over TLS, and whom to trust.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tls {
+    /// A file of root certificates; without one, those of the machine.
+    pub(super) ca: Option<PathBuf>,
+}
+
+/// What a URL says besides the servers; nothing is said where it is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// What every key begins with.
+    pub(super) prefix: Option<String>,
+    /// How many connections carry commands.
+    pub(super) connections: Option<usize>,
+    /// How long an answer may take.
+    pub(super) timeout: Option<Duration>,
+    /// How long a connection may take to come up.
+    pub(super) connect_timeout: Option<Duration>,
+    /// Whether a server that throws keys away when it is full will do.
+    pub(super) eviction_allowed: Option<bool>,
+}
+
+/// What a URL says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) place: Place,
+    pub(super) login: Login,
+    pub(super) database: i64,
+    pub(super) tls: Option<Tls>,
+    pub(super) asked: Asked,
+}
+
+const FORMS: &str =
+    "redis://, redis+unix://, redis-sentinel:// or redis-cluster://, with `rediss` for TLS";
+
+impl Target {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid), with words that name the part that was wrong and
+    /// never its password.
+    pub(super) fn parse(url: &str) -> Result<Self> {
+        let (scheme, rest) = url
+            .split_once(':')
+            .ok_or_else(|| Error::invalid(format!("a store's URL begins with {FORMS}")))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let form = Form::named(scheme)?;
+        let mut options = Options::read(query)?;
+        let tls = form.is_tls.then(|| Tls {
+            ca: options.ca.take(),
+        });
+        if options.ca.is_some() {
+            return Err(Error::invalid(
+                "`ca` in a store's URL needs TLS: write `rediss` instead of `redis`",
+            ));
+        }
+        let target = match form.kind {
+            Kind::Unix => unix(rest, &mut options)?,
+            kind => network(kind, rest, &mut options)?,
+        };
+        options.refuse_what_is_left()?;
+        Ok(Self {
+            tls,
+            asked: options.asked,
+            ..target
+        })
+    }
+}
+
+/// Shows where a target is, for logs and errors; never who is asking.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |addresses: &[Address]| {
+            let texts: Vec<_> = addresses.iter().map(Address::to_string).collect();
+            texts.join(",")
+        };
+        match &self.place {
+            Place::Tcp(address) => write!(f, "redis at {address}"),
+            Place::Unix(path) => write!(f, "redis at {}", path.display()),
+            Place::Sentinel {
+                sentinels, master, ..
+            } => write!(f, "redis `{master}` of sentinels {}", list(sentinels)),
+            Place::Cluster(nodes) => write!(f, "redis cluster at {}", list(nodes)),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Tcp,
+    Unix,
+    Sentinel,
+    Cluster,
+}
+
+struct Form {
+    kind: Kind,
+    is_tls: bool,
+}
+
+impl Form {
+    fn named(scheme: &str) -> Result<Self> {
+        let (kind, is_tls) = match scheme {
+            "redis" => (Kind::Tcp, false),
+            "rediss" => (Kind::Tcp, true),
+            "redis+unix" | "unix" => (Kind::Unix, false),
+            "redis-sentinel" => (Kind::Sentinel, false),
+            "rediss-sentinel" => (Kind::Sentinel, true),
+            "redis-cluster" => (Kind::Cluster, false),
+            "rediss-cluster" => (Kind::Cluster, true),
+            // What stands before the first colon may be a password, if the scheme was forgotten.
+            _ => return Err(Error::invalid(format!("a store's URL begins with {FORMS}"))),
+        };
+        Ok(Self { kind, is_tls })
+    }
+}
+
+/// A socket's path, with what cannot stand in a path among the options.
+fn unix(rest: &str, options: &mut Options) -> Result<Target> {
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    if !path.starts_with('/') {
+        return Err(Error::invalid(
+            "a store's URL for a socket has an absolute path: redis+unix:///run/redis.sock",
+        ));
+    }
+    Ok(Target {
+        place: Place::Unix(PathBuf::from(decode(path, "the path")?)),
+        login: Login {
+            user: options.user.take(),
+            password: options.password.take(),
+        },
+        database: options.database.take().unwrap_or(0),
+        tls: None,
+        asked: Asked::default(),
+    })
+}
+
+/// `//[user:password@]hosts[/path]`, where the path means what the form says.
+fn network(kind: Kind, rest: &str, options: &mut Options) -> Result<Target> {
+    let rest = rest
+        .strip_prefix("//")
+        .ok_or_else(|| Error::invalid("a store's URL has `//` after its scheme"))?;
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (login, hosts) = match authority.rsplit_once('@') {
+        Some((login, hosts)) => (login_of(login)?, hosts),
+        None => (Login::default(), authority),
+    };
+    let default_port = if kind == Kind::Sentinel { 26379 } else { 6379 };
+    let addresses = hosts
+        .split(',')
+        .map(|host| address(host, default_port))
+        .collect::<Result<Vec<_>>>()?;
+    let (place, database) = match kind {
+        Kind::Sentinel => {
+            let (master, database) = path.split_once('/').unwrap_or((path, ""));
+            if master.is_empty() {
+                return Err(Error::invalid(
+                    "a store's URL for sentinels names the master: redis-sentinel://host/mymaster",
+                ));
+            }
+            let place = Place::Sentinel {
+                sentinels: addresses,
+                master: decode(master, "the master's name")?,
+                login: options.sentinel.take().unwrap_or_default(),
+            };
+            (place, database)
+        }
+        Kind::Cluster if path.is_empty() => (Place::Cluster(addresses), ""),
+        Kind::Cluster => {
+            return Err(Error::invalid(
+                "a cluster has no databases: its URL ends after the nodes",
+            ));
+        }
+        Kind::Tcp | Kind::Unix => match <[Address; 1]>::try_from(addresses) {
+            Ok([address]) => (Place::Tcp(address), path),
+            Err(_) => {
+                return Err(Error::invalid(
+                    "several hosts are for redis-sentinel:// and redis-cluster://; redis:// has one",
+                ));
+            }
+        },
+    };
+    Ok(Target {
+        place,
+        login,
+        database: database_of(database)?,
+        tls: None,
+        asked: Asked::default(),
+    })
+}

@@ -1,0 +1,256 @@
+//! A connection that breaks where a test wants it to.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::address::{Address, Stream};
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The connection ends; the server never sees the request.
+    CutBefore,
+    /// The server carries the request out; the connection ends before the answer.
+    CutAfter,
+    /// The server carries the request out; the connection ends in the middle of the answer.
+    CutWithin,
+    /// The request is passed on after this time.
+    Delay(Duration),
+    /// Nothing is passed on in either direction any more, and the connection stays.
+    Hang,
+}
+
+/// What a proxy has seen and done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) connections: u64,
+    /// Pieces that clients sent; a piece may hold several commands.
+    pub(crate) requests: u64,
+    /// Connections that were cut.
+    pub(crate) cuts: u64,
+    /// Connections that were turned away.
+    pub(crate) refused: u64,
+}
+
+type Choose = dyn FnMut(&[u8]) -> Option<Fault> + Send;
+
+/// A port of 127.0.0.1 before a server.
+pub(crate) struct Proxy {
+    shared: Arc<Shared>,
+    port: u16,
+}
+
+struct Shared {
+    server: Address,
+    choose: Mutex<Box<Choose>>,
+    open: Mutex<Vec<(u64, TcpStream)>>,
+    is_closed: AtomicBool,
+    refuses: AtomicBool,
+    connections: AtomicU64,
+    requests: AtomicU64,
+    cuts: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Proxy {
+    /// Passes on whatever comes, until it is told otherwise.
+    pub(crate) fn before(server: Address) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it listens").port();
+        let shared = Arc::new(Shared {
+            server,
+            choose: Mutex::new(Box::new(|_| None)),
+            open: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
+            connections: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            cuts: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        });
+        let accepting = Arc::clone(&shared);
+        thread::spawn(move || accept(&listener, &accepting));
+        Self { shared, port }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Asks for each piece that a client sends what shall happen to it.
+    pub(crate) fn on_request(&self, choose: impl FnMut(&[u8]) -> Option<Fault> + Send + 'static) {
+        *lock(&self.shared.choose) = Box::new(choose);
+    }
+
+    /// Passes everything on again. A connection that hangs goes on hanging.
+    pub(crate) fn heal(&self) {
+        self.refuse(false);
+        self.on_request(|_| None);
+    }
+
+    /// From now on turns new connections away, or no longer does.
+    pub(crate) fn refuse(&self, refuses: bool) {
+        self.shared.refuses.store(refuses, Ordering::Relaxed);
+    }
+
+    /// Cuts every connection there is.
+    pub(crate) fn cut_all(&self) {
+        let open = std::mem::take(&mut *lock(&self.shared.open));
+        let cuts = open.len() as u64;
+        self.shared.cuts.fetch_add(cuts, Ordering::Relaxed);
+        for (_, client) in open {
+            client.shutdown(Shutdown::Both).ok();
+        }
+    }
+
+    /// Cuts every connection and turns new ones away for a while, again and again.
+    pub(crate) fn flap(&self, times: u32, down: Duration, up: Duration) {
+        for _ in 0..times {
+            self.refuse(true);
+            self.cut_all();
+            thread::sleep(down);
+            self.refuse(false);
+            thread::sleep(up);
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Counts {
+            connections: read(&self.shared.connections),
+            requests: read(&self.shared.requests),
+            cuts: read(&self.shared.cuts),
+            refused: read(&self.shared.refused),
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.is_closed.store(true, Ordering::Relaxed);
+        TcpStream::connect(("127.0.0.1", self.port)).ok(); // wakes who accepts
+        self.cut_all();
+    }
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for client in listener.incoming() {
+        if shared.is_closed.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(client) = client else { continue };
+        let server = match shared.refuses.load(Ordering::Relaxed) {
+            true => None,
+            false => shared.server.connect().ok(),
+        };
+        let Some(server) = server else {
+            shared.refused.fetch_add(1, Ordering::Relaxed);
+            continue; // dropped, and so closed
+        };
+        client.set_nodelay(true).ok();
+        let number = shared.connections.fetch_add(1, Ordering::Relaxed);
+        let clones = (client.try_clone(), client.try_clone(), server.try_clone());
+        let (Ok(kept), Ok(to_client), Ok(from_server)) = clones else {
+            continue;
+        };
+        lock(&shared.open).push((number, kept));
+        let answers = Arc::new(Mutex::new(Answers::Pass));
+        let shared = Arc::clone(shared);
+        thread::spawn(move || {
+            let seen = Arc::clone(&answers);
+            let back = thread::spawn(move || pass_answers(from_server, to_client, &seen));
+            let cuts = pass_requests(&client, &server, &shared, &answers);
+            if cuts {
+                shared.cuts.fetch_add(1, Ordering::Relaxed);
+            } else {
+                server.shutdown(Shutdown::Both);
+            }
+            back.join().ok();
+            server.shutdown(Shutdown::Both);
+            client.shutdown(Shutdown::Both).ok();
+            lock(&shared.open).retain(|(other, _)| *other != number);
+        });
+    }
+}
+
+/// What becomes of the answers of one connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    Pass,
+    Swallow,
+    /// They are passed on when the server has sent the last of them, and only the first half.
+    Halve,
+}
+
+/// Passes on what the client sends until either side ends or a fault cuts; answers whether one did.
+///
+/// After a cut the server has seen the end of the requests, and what it still answers is its last.
+fn pass_requests(
+    mut client: &TcpStream,
+    server: &Stream,
+    shared: &Shared,
+    answers: &Mutex<Answers>,
+) -> bool {
+    let Ok(mut server) = server.try_clone() else {
+        return false;
+    };
+    let mut piece = vec![0; 256 * 1024];
+    while let Ok(length @ 1..) = client.read(&mut piece) {
+        shared.requests.fetch_add(1, Ordering::Relaxed);
+        if *lock(answers) == Answers::Swallow {
+            continue; // it hangs
+        }
+        let fault = lock(&shared.choose)(&piece[..length]);
+        match fault {
+            Some(Fault::CutBefore) => {
+                server.shutdown(Shutdown::Both);
+                return true;
+            }
+            Some(Fault::Hang) => {
+                *lock(answers) = Answers::Swallow;
+                continue;
+            }
+            Some(Fault::Delay(time)) => thread::sleep(time),
+            Some(Fault::CutAfter) => *lock(answers) = Answers::Swallow,
+            Some(Fault::CutWithin) => *lock(answers) = Answers::Halve,
+            None => {}
+        }
+        if server.write_all(&piece[..length]).is_err() {
+            return false;
+        }
+        if matches!(fault, Some(Fault::CutAfter | Fault::CutWithin)) {
+            // A server carries out all that was sent before it sees the end.
+            server.shutdown(Shutdown::Write);
+            return true;
+        }
+    }
+    false
+}
+
+/// Passes on what the server answers, or less, until it ends.
+fn pass_answers(mut server: Stream, mut client: TcpStream, answers: &Mutex<Answers>) {
+    let mut piece = vec![0; 256 * 1024];
+    let mut held = Vec::new();
+    while let Ok(length @ 1..) = server.read(&mut piece) {
+        let mode = *lock(answers);
+        match mode {
+            Answers::Pass if client.write_all(&piece[..length]).is_err() => break,
+            Answers::Halve => held.extend_from_slice(&piece[..length]),
+            Answers::Pass | Answers::Swallow => {}
+        }
+    }
+    client.write_all(&held[..held.len() / 2]).ok();
+    client.shutdown(Shutdown::Both).ok();
+}

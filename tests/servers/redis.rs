@@ -1,0 +1,195 @@
+//! One Redis server.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::address::{Address, free_port};
+use super::certificates;
+use super::home::{Home, Process, output, wait_until};
+
+/// When the append-only file is synced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Aof {
+    /// There is none: a restart forgets everything.
+    #[default]
+    Off,
+    /// Each second.
+    Everysec,
+    /// Before each answer.
+    Always,
+}
+
+/// How a server is started.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RedisOptions {
+    pub(crate) aof: Aof,
+    /// In bytes; none: no bound.
+    pub(crate) maxmemory: Option<u64>,
+    /// Listens on a port of 127.0.0.1 as well as on its socket.
+    pub(crate) tcp: bool,
+    /// Listens with TLS on another port.
+    pub(crate) tls: bool,
+    /// More arguments of `redis-server`: `["--requirepass", "secret"]`.
+    pub(crate) more: Vec<String>,
+}
+
+/// A server in a folder of its own.
+#[derive(Debug)]
+pub(crate) struct Redis {
+    options: RedisOptions,
+    port: u16,
+    tls_port: u16,
+    process: Process, // before `home`: killed first
+    home: Home,
+}
+
+impl Redis {
+    /// Starts a server; it answers when this returns.
+    pub(crate) fn start(options: RedisOptions) -> Self {
+        let home = Home::new();
+        if options.tls {
+            certificates::write(home.path());
+        }
+        let (port, tls_port, process) = launch(&home, &options, None);
+        Self {
+            options,
+            port,
+            tls_port,
+            process,
+            home,
+        }
+    }
+
+    /// A server that keeps nothing, on a socket.
+    pub(crate) fn plain() -> Self {
+        Self::start(RedisOptions::default())
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.home.path().join("s.sock")
+    }
+
+    /// Where it listens: its port where it has one, else its socket.
+    pub(crate) fn address(&self) -> Address {
+        match self.options.tcp {
+            true => Address::Tcp(self.port),
+            false => Address::Unix(self.socket()),
+        }
+    }
+
+    /// Its URL: its port where it has one, else its socket.
+    pub(crate) fn url(&self) -> String {
+        match self.address() {
+            Address::Unix(path) => format!("redis+unix://{}", path.display()),
+            Address::Tcp(port) => format!("redis://127.0.0.1:{port}"),
+        }
+    }
+
+    /// Its URL with TLS, which [`authority`](Self::authority) vouches for.
+    pub(crate) fn tls_url(&self) -> String {
+        assert!(self.options.tls, "it was started without TLS");
+        format!("rediss://127.0.0.1:{}", self.tls_port)
+    }
+
+    /// The file with the certificate of who signed that of the server.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.home.path().join("ca.crt")
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `kill -9`. A second time does nothing.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Starts it again on the same folder and the same ports; killed before if it runs.
+    ///
+    /// It answers, and has loaded what it has kept, when this returns.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        let ports = Some((self.port, self.tls_port));
+        (_, _, self.process) = launch(&self.home, &self.options, ports);
+    }
+
+    /// `SIGSTOP`: connections stay, and nothing is answered.
+    pub(crate) fn stop_process(&self) {
+        self.process.signal("STOP");
+    }
+
+    /// `SIGCONT`.
+    pub(crate) fn cont(&self) {
+        self.process.signal("CONT");
+    }
+
+    /// Sends a command with `redis-cli`, and answers what it prints.
+    pub(crate) fn cli(&self, words: &[&str]) -> String {
+        output(
+            Command::new("redis-cli")
+                .arg("-s")
+                .arg(self.socket())
+                .args(words),
+        )
+    }
+}
+
+/// Starts the server and waits until it answers.
+fn launch(home: &Home, options: &RedisOptions, ports: Option<(u16, u16)>) -> (u16, u16, Process) {
+    loop {
+        let (port, tls_port) = ports.unwrap_or_else(|| {
+            let port = |wanted: bool| if wanted { free_port() } else { 0 };
+            (port(options.tcp), port(options.tls))
+        });
+        let mut process = home.spawn("redis", &mut command(home, options, port, tls_port));
+        let socket = Address::Unix(home.path().join("s.sock"));
+        let mut has_ended = false;
+        wait_until("the server answers", || {
+            has_ended = process.has_ended();
+            has_ended || socket.answers()
+        });
+        if !has_ended {
+            return (port, tls_port, process);
+        }
+        // A free port may be taken by the time the server asks for it: then another is tried.
+        let log = std::fs::read_to_string(home.path().join("redis.log")).unwrap_or_default();
+        let taken = log.contains("Address already in use");
+        assert!(taken && ports.is_none(), "the server has ended:\n{log}");
+    }
+}
+
+fn command(home: &Home, options: &RedisOptions, port: u16, tls_port: u16) -> Command {
+    let (port, tls_port) = (port.to_string(), tls_port.to_string());
+    let mut command = Command::new("redis-server");
+    command
+        .args(["--bind", "127.0.0.1", "--port", &port, "--save", ""])
+        .args(["--unixsocket", "s.sock", "--unixsocketperm", "700"])
+        .args(["--enable-debug-command", "local"]);
+    match options.aof {
+        Aof::Off => {}
+        Aof::Everysec => {
+            command.args(["--appendonly", "yes", "--appendfsync", "everysec"]);
+        }
+        Aof::Always => {
+            command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+        }
+    }
+    if let Some(bytes) = options.maxmemory {
+        command.args(["--maxmemory", &bytes.to_string()]);
+    }
+    if options.tls {
+        let files = ["ca.crt", "server.crt", "server.key"];
+        let [authority, certificate, key] = files.map(|name| home.path().join(name));
+        command
+            .args(["--tls-port", &tls_port, "--tls-auth-clients", "no"])
+            .arg("--tls-ca-cert-file")
+            .arg(authority)
+            .arg("--tls-cert-file")
+            .arg(certificate)
+            .arg("--tls-key-file")
+            .arg(key);
+    }
+    command.args(&options.more);
+    command
+}

@@ -1,0 +1,57 @@
+//! Redis stores for the suite, each under a key prefix of its own.
+
+use std::sync::Arc;
+
+use duly::store::{RedisOptions, RedisStore, Store};
+use duly::testing::ManualClock;
+use duly::testing::store_contract::{Harnessed, StoreHarness, Subject};
+
+use crate::servers;
+
+/// Makes stores on the server or the cluster that this answers the URL of.
+pub(crate) struct RedisHarness(pub(crate) fn() -> String);
+
+struct RedisSubject {
+    store: Arc<RedisStore>,
+    url: String,
+    options: RedisOptions,
+}
+
+impl RedisSubject {
+    async fn open(url: String, options: RedisOptions) -> Arc<dyn Subject> {
+        let store = RedisStore::open_with(&url, options.clone()).await;
+        Arc::new(Self {
+            store: Arc::new(store.expect("a store")),
+            url,
+            options,
+        })
+    }
+}
+
+impl StoreHarness for RedisHarness {
+    fn fresh(&self, clock: Arc<ManualClock>, finished_max: usize) -> Harnessed<Arc<dyn Subject>> {
+        let options = RedisOptions::new().clock(clock).finished_max(finished_max);
+        let url = format!("{}?prefix={}", (self.0)(), servers::prefix());
+        Box::pin(RedisSubject::open(url, options))
+    }
+}
+
+impl Subject for RedisSubject {
+    fn store(&self) -> Arc<dyn Store> {
+        let store: Arc<RedisStore> = Arc::clone(&self.store);
+        store
+    }
+
+    fn check(&self) -> Harnessed<Result<(), String>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn reopen(&self) -> Option<Harnessed<Arc<dyn Subject>>> {
+        let (store, options) = (Arc::clone(&self.store), self.options.clone());
+        let url = self.url.clone();
+        Some(Box::pin(async move {
+            store.close().await.expect("a close");
+            Self::open(url, options).await
+        }))
+    }
+}
