@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use crate::bus::open::open_store;
 use crate::bus::{Bus, Inner, Owner};
 use crate::config::Settings;
 use crate::core::options::NodeOptions;
@@ -13,7 +14,7 @@ use crate::event::QueueName;
 use crate::flow::{Entry, Flow, QueueChoices, QueueOptions, Replies, Setup, annotations, linked};
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
 use crate::record::NodeId;
-use crate::store::{EmbeddedOptions, EmbeddedStore, MemoryStore, Store};
+use crate::store::Store;
 use crate::time::{Clock, SystemClock};
 
 /// Where events are kept when nobody says otherwise: a file in the working directory.
@@ -221,7 +222,7 @@ impl BusBuilder {
             None => {
                 let url = self.store_url.take().or(settings.store_url);
                 let url = url.as_deref().unwrap_or(STORE_URL);
-                open_store(url, &clock, self.virtual_time)?
+                open_store(url, &clock, self.virtual_time).await?
             }
         };
         let node = match store.is_shared() {
@@ -370,23 +371,3 @@ impl BusBuilder {
 
 /// The furthest that may be read ahead.
 const AHEAD_MAX: Duration = Duration::from_secs(10);
-
-fn open_store(url: &str, clock: &Arc<dyn Clock>, virtual_time: bool) -> Result<Arc<dyn Store>> {
-    match url.split_once(':') {
-        Some(("memory", "")) => Ok(Arc::new(MemoryStore::with_clock(Arc::clone(clock)))),
-        Some(("sqlite", path)) if !path.is_empty() => {
-            let options = match virtual_time {
-                true => EmbeddedOptions::inline(),
-                false => EmbeddedOptions::new(),
-            };
-            let options = options.clock(Arc::clone(clock));
-            Ok(Arc::new(EmbeddedStore::open_with(path, options)?))
-        }
-        // Only the scheme is named: what follows may hold a password.
-        other => Err(Error::invalid(format!(
-            "a store url of scheme {:?} is not known; it is `memory:` alone, or `sqlite:` and the \
-             path of a file",
-            other.map_or("", |(scheme, _)| scheme)
-        ))),
-    }
-}

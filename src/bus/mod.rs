@@ -3,6 +3,7 @@
 mod admin;
 mod builder;
 mod call;
+mod open;
 mod publish;
 mod push;
 mod queue;

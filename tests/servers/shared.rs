@@ -11,6 +11,12 @@ use super::cluster::{self, Cluster};
 use super::home::Home;
 use super::redis::Redis;
 
+/// Cargo has a folder for what tests leave; tests inside of the library have none of their own.
+const TMP: &str = match option_env!("CARGO_TARGET_TMPDIR") {
+    Some(folder) => folder,
+    None => "/tmp",
+};
+
 /// How many nodes the shared cluster has.
 const NODES: usize = 6;
 
@@ -36,7 +42,7 @@ pub(crate) fn shared() -> &'static Redis {
 /// or kills nodes starts a [`Cluster`] of its own.
 pub(crate) fn shared_cluster() -> String {
     static USED: LazyLock<(File, Vec<u16>)> =
-        LazyLock::new(|| join(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("shared-cluster")));
+        LazyLock::new(|| join(&Path::new(TMP).join("shared-cluster")));
     cluster::url(USED.1.iter().copied())
 }
 

@@ -8,6 +8,10 @@
 mod embedded;
 mod machine;
 mod model;
+#[path = "../store_contract/redis.rs"]
+mod redis;
+#[path = "../servers/mod.rs"]
+mod servers;
 mod step;
 
 use std::collections::BTreeMap;
@@ -27,6 +31,7 @@ use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 use crate::embedded::EmbeddedHarness;
 use crate::machine::{Durable, Machine, QUEUE};
 use crate::model::{BUCKET, FINISHED_MAX};
+use crate::redis::RedisHarness;
 use crate::step::Step;
 
 /// A store under test, on a runtime and a clock of its own.
@@ -192,4 +197,33 @@ embedded! {
     the_embedded_store_answers_as_the_model_does: EmbeddedOptions::new();
     the_embedded_store_without_a_cache_answers_as_the_model_does:
         EmbeddedOptions::new().cache_bytes(0);
+}
+
+/// Redis stores: on one server, and on a cluster of six. Leases outlive a store that is opened
+/// again, so that is left to the contract suite.
+macro_rules! redis {
+    ($($name:ident: $url:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            #[derive(Default)]
+            struct Harness;
+
+            impl StoreHarness for Harness {
+                fn fresh(
+                    &self,
+                    clock: Arc<ManualClock>,
+                    finished_max: usize,
+                ) -> Harnessed<Arc<dyn Subject>> {
+                    RedisHarness(|| $url).fresh(clock, finished_max)
+                }
+            }
+
+            play::<Harness, Machine>();
+        }
+    )*};
+}
+
+redis! {
+    the_redis_store_answers_as_the_model_does: servers::shared().url();
+    the_redis_store_on_a_cluster_answers_as_the_model_does: servers::shared_cluster();
 }

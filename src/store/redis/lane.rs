@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::{Cmd, PushKind, RedisError, RedisResult, Value};
+use redis::cluster_routing::Slot;
+use redis::{Cmd, Pipeline, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::fault::{self, Effect, Failure, Stage};
+use super::fault::{self, Effect, Failure, Fault, Stage};
 use super::options::LinkOptions;
 use super::topology::{self, Connection, Pushes};
 use super::url::{Place, Target};
@@ -90,6 +91,25 @@ impl Lane {
         self.wait(deadline, connection.ask(command)).await
     }
 
+    /// Sends several commands in one piece; one that is refused has its error for an answer.
+    pub(super) async fn ask_all(
+        &self,
+        commands: &Pipeline,
+        slot: Option<Slot>,
+        deadline: Instant,
+    ) -> Result<Vec<Value>, Failure> {
+        let mut connection = self.connection.clone();
+        let answers = self
+            .wait(deadline, connection.ask_all(commands, slot))
+            .await?;
+        for answer in &answers {
+            if let Value::ServerError(error) = answer {
+                self.note(&fault::of(&error.clone().into(), Stage::Sent));
+            }
+        }
+        Ok(answers)
+    }
+
     /// Waits for an answer, and notes what the answer says of the connection.
     async fn wait<T>(
         &self,
@@ -118,10 +138,14 @@ impl Lane {
         } else {
             self.unanswered.store(0, Ordering::Relaxed);
         }
+        self.note(&fault);
+        Err(Failure { fault, cause })
+    }
+
+    fn note(&self, fault: &Fault) {
         if fault.breaks && !self.is_cluster() {
             self.break_off();
         }
-        Err(Failure { fault, cause })
     }
 
     /// Whether the connection is of no more use.

@@ -1,18 +1,20 @@
 //! A connection to the servers that comes back by itself.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::cluster_routing::Slot;
+use redis::{Arg, Cmd, Pipeline, RedisError, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::fault::Failure;
+use super::durable::{Durable, Reached, Wait};
+use super::fault::{Failure, Stage};
 use super::lane::Lane;
 use super::options::LinkOptions;
 use super::scripts::Script;
-use super::url::Target;
+use super::url::{Place, Target};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The first wait after an attempt that failed, and the longest.
@@ -37,6 +39,8 @@ struct Shared {
     state: Mutex<State>,
     /// How many connections there have been.
     made: watch::Sender<u64>,
+    /// What carries calls that wait for durability, once there was one.
+    durable: OnceLock<Arc<Durable>>,
 }
 
 enum State {
@@ -61,6 +65,15 @@ struct NoLane {
     words: Arc<str>,
 }
 
+impl NoLane {
+    fn of(error: &Error) -> Self {
+        Self {
+            kind: error.kind(),
+            words: error.to_string().into(),
+        }
+    }
+}
+
 impl From<NoLane> for Error {
     fn from(why: NoLane) -> Self {
         Self::new(why.kind, why.words.to_string())
@@ -83,19 +96,25 @@ impl Link {
     ///
     /// As [`connect`](super::topology::connect).
     pub(super) async fn open(target: &Target, options: &LinkOptions) -> Result<Self> {
-        let link = Self {
+        let link = Self::new(target, options.clone());
+        link.lane(link.deadline()).await?;
+        Ok(link)
+    }
+
+    /// One that the first call connects.
+    fn new(target: &Target, options: LinkOptions) -> Self {
+        Self {
             shared: Arc::new(Shared {
                 target: target.clone(),
-                options: options.clone(),
+                options,
                 state: Mutex::new(State::Down {
                     failures: 0,
                     not_before: Instant::now(),
                 }),
                 made: watch::Sender::new(0),
+                durable: OnceLock::new(),
             }),
-        };
-        link.lane(link.deadline()).await?;
-        Ok(link)
+        }
     }
 
     /// Sends one command.
@@ -117,13 +136,83 @@ impl Link {
     ///
     /// As [`send`](Self::send).
     pub(super) async fn run(&self, script: &Script, call: &Cmd) -> Result<Value> {
+        self.run_text(script.text(), call).await
+    }
+
+    /// Runs a script by its text.
+    pub(super) async fn run_text(&self, text: &str, call: &Cmd) -> Result<Value> {
         let deadline = self.deadline();
         let lane = self.lane(deadline).await?;
         let mut answer = lane.ask(call, deadline).await;
         if answer.as_ref().is_err_and(Failure::is_noscript) {
-            answer = lane.ask(&with_text(script, call), deadline).await;
+            answer = lane.ask(&with_text(text, call), deadline).await;
         }
         self.judge(&lane, answer)
+    }
+
+    /// Runs a script, and answers when it is as durable as `wait` asks, or when the wait is over:
+    /// then how far it has come is in the answer. A group that is under way is waited for, so it
+    /// may take twice as long as the wait and the time for an answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send); [`Unknown`](ErrorKind::Unknown) also when it has happened and
+    /// nobody can say how durably, for instance because the server is too old for `WAITAOF`.
+    pub(super) async fn run_durably(
+        &self,
+        script: &Script,
+        call: &Cmd,
+        wait: Wait,
+    ) -> Result<(Value, Reached)> {
+        self.run_text_durably(script.text(), call, wait).await
+    }
+
+    /// Runs a script by its text, durably.
+    pub(super) async fn run_text_durably(
+        &self,
+        text: &str,
+        call: &Cmd,
+        wait: Wait,
+    ) -> Result<(Value, Reached)> {
+        let shared = &self.shared;
+        if matches!(*shared.state(), State::Closed) {
+            return Err(closed());
+        }
+        let durable = shared.durable.get_or_init(|| {
+            let name = format!("{}-durable", shared.options.name);
+            let options = shared.options.clone().named(&name);
+            Durable::new(Self::new(&shared.target, options))
+        });
+        durable.run(text, call, wait).await
+    }
+
+    /// Sends several commands in one piece; their answers, errors among them, come in order.
+    /// In a cluster all go to the node that has `slot`. `more` is time that they take on purpose.
+    pub(super) async fn send_all(
+        &self,
+        commands: &Pipeline,
+        slot: Option<Slot>,
+        more: Duration,
+    ) -> Result<Vec<Value>> {
+        let deadline = self.deadline();
+        let lane = self.lane(deadline).await?;
+        let answers = lane.ask_all(commands, slot, deadline + more).await;
+        self.judge(&lane, answers)
+    }
+
+    /// The error for a call that was refused among several.
+    pub(super) fn refused(&self, cause: RedisError) -> Error {
+        Failure::new(cause, Stage::Sent).error(&self.shared.target.to_string())
+    }
+
+    /// The slot of a script call's keys, where slots matter.
+    pub(super) fn slot_of(&self, call: &Cmd) -> Option<Slot> {
+        let is_cluster = matches!(self.shared.target.place, Place::Cluster(_));
+        let first_key = call.args_iter().nth(3).filter(|_| is_cluster)?;
+        match first_key {
+            Arg::Simple(key) => Some(Slot::for_key(key)),
+            _ => None,
+        }
     }
 
     /// Counts the connections that there have been; a change says that whatever was told on the
@@ -135,6 +224,9 @@ impl Link {
     /// Lets go of the connection; calls that wait for an answer still get it, further ones fail.
     pub(super) fn close(&self) {
         *self.shared.state() = State::Closed;
+        if let Some(durable) = self.shared.durable.get() {
+            durable.close();
+        }
     }
 
     fn deadline(&self) -> Instant {
@@ -195,7 +287,7 @@ impl Shared {
             // A runtime that stopped has dropped the attempt with everything else.
             State::Connecting(attempt) if attempt.has_changed().is_err() => (0, Instant::now()),
             State::Connecting(attempt) => return Ok(Err(attempt.clone())),
-            State::Closed => return Err(Error::closed("the link to redis was closed")),
+            State::Closed => return Err(closed()),
         };
         let (tell, told) = watch::channel(None);
         *state = State::Connecting(told.clone());
@@ -214,10 +306,7 @@ impl Shared {
         let outcome = Lane::open(&self.target, &self.options, &self.made, failures).await;
         let mut state = self.state();
         if matches!(*state, State::Closed) {
-            return Err(NoLane {
-                kind: ErrorKind::Closed,
-                words: "the link to redis was closed".into(),
-            });
+            return Err(NoLane::of(&closed()));
         }
         match outcome {
             Ok(lane) => {
@@ -236,10 +325,7 @@ impl Shared {
                 };
                 drop(state);
                 tracing::warn!(failures, "no connection: {error}");
-                Err(NoLane {
-                    kind: error.kind(),
-                    words: error.to_string().into(),
-                })
+                Err(NoLane::of(&error))
             }
         }
     }
@@ -277,12 +363,16 @@ fn backoff(failures: u32) -> Duration {
     longest.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
+fn closed() -> Error {
+    Error::closed("the link to redis was closed")
+}
+
 /// The same call with the script's text in the place of its hash.
-fn with_text(script: &Script, call: &Cmd) -> Cmd {
+pub(super) fn with_text(text: &str, call: &Cmd) -> Cmd {
     let mut whole = redis::cmd("EVAL");
-    whole.arg(script.text());
+    whole.arg(text);
     for argument in call.args_iter().skip(2) {
-        if let redis::Arg::Simple(bytes) = argument {
+        if let Arg::Simple(bytes) = argument {
             whole.arg(bytes);
         }
     }

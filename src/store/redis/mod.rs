@@ -10,6 +10,7 @@ mod ask;
 mod body;
 mod by_hand;
 mod choices;
+mod durable;
 mod fault;
 mod hub;
 mod keys;
@@ -165,3 +166,5 @@ impl Store for RedisStore {
         })
     }
 }
+#[cfg(test)]
+mod tests;

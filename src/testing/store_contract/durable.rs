@@ -39,6 +39,10 @@ pub async fn what_was_leased_is_ready_again(harness: &dyn StoreHarness) {
     let Some(world) = world.reopened().await else {
         return;
     };
+    if world.store().is_shared() {
+        // Others cannot know that its process is gone before it has been silent.
+        world.reap_node(A).await;
+    }
     assert!(
         !world.settle(A, &lost, Verdict::Ack).await,
         "its process is gone"

@@ -1,10 +1,12 @@
 -- What every script on a bucket begins with: its keys, its clock, its counters.
 --
--- KEYS[1]   hash    meta: now (latest time ever given, us), leased, stale, record, forgotten
+-- KEYS[1]   hash    meta: now (latest time ever given, us), leased (how many), stale (entries of the
+--                   publish list whose event has left it), entry and record (the last and the next
+--                   number given), forgotten (when the last one forgotten was made, ms)
 -- KEYS[2]   hash    state: id -> where the event is; see below
 -- KEYS[3]   hash    body: id -> envelope
 -- KEYS[4]   zset    delay: id -> due time, ms
--- KEYS[5]   list    publish list: id .. moved_us
+-- KEYS[5]   list    publish list: id .. number of the entry
 -- KEYS[6]   zset    lease: id -> deadline, ms, of leases with a deadline of their own
 -- KEYS[7]   hash    nodes: node -> what is known of it
 -- KEYS[8]   hash    held: node .. request -> ids of the batch; "#" .. node .. request -> how many
@@ -27,6 +29,7 @@
 --   13-20  fingerprint (known of leased ones and of those that are over)
 --   21-37  the last settlement that was accepted: node, request, verdict
 --   38-45  moved to the publish list, us (ready and leased); time of death, us (dead)
+--   46-53  number of its entry in the publish list (ready)
 --   46-53  node    54-61  request    62-69  fetched, us    70-71  attempts allowed (leased)
 --
 -- One clock for all nodes: the server's, and it never goes back within a bucket.
@@ -35,7 +38,7 @@ local META, STATE, BODY, DELAY, READY = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS
 local LEASE, NODES, HELD, DEAD = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local UNIQUE, PAST, OUTBOX, WAKE = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 
-local meta = call("HMGET", META, "now", "leased", "stale", "record")
+local meta = call("HMGET", META, "now", "leased", "stale", "record", "entry")
 local now = ARGV[1]
 if now == "" then
   local time = call("TIME")
@@ -43,11 +46,13 @@ if now == "" then
 end
 now = math.max(tonumber(now), tonumber(meta[1] or 0))
 local now_ms = math.floor(now / 1000)
-local leased, stale, record = tonumber(meta[2] or 0), tonumber(meta[3] or 0), tonumber(meta[4] or 1)
+local leased, stale = tonumber(meta[2] or 0), tonumber(meta[3] or 0)
+local record, entry = tonumber(meta[4] or 1), tonumber(meta[5] or 0)
 
 -- Writes the counters back: the last thing that a script does.
 local function leave()
-  call("HSET", META, "now", now, "leased", leased, "stale", stale, "record", record)
+  call("HSET", META, "now", now, "leased", leased, "stale", stale, "record", record,
+    "entry", entry)
 end
 
 local ZEROS = string.rep("\0", 33)
@@ -55,6 +60,13 @@ local NEVER = ZEROS:sub(1, 17) -- no settlement yet
 
 local function u64(number)
   return pack(">I8", number)
+end
+
+-- The number of a new entry of the publish list, in bytes. An event that leaves the list leaves its
+-- entry behind, so that nothing has to be searched; the number tells which entry is its own.
+local function new_entry()
+  entry = entry + 1
+  return u64(entry)
 end
 
 local function number_at(state, from)

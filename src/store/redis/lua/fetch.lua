@@ -132,10 +132,10 @@ while #held < limit and aside > 0 do
   local states, bodies = call("HMGET", STATE, unpack(ids)), call("HMGET", BODY, unpack(ids))
   local passed_over = 0
   for i, id in ipairs(ids) do
-    local state, moved = states[i], entries[i]:sub(17)
-    if state and byte(state) == 82 and state:sub(38, 45) == moved then
+    local state = states[i]
+    if state and byte(state) == 82 and state:sub(46) == entries[i]:sub(17) then
       if bodies[i] then
-        take(id, state, bodies[i], state:sub(5, 12), number_at(state, 5), moved)
+        take(id, state, bodies[i], state:sub(5, 12), number_at(state, 5), state:sub(38, 45))
       else
         call("HDEL", STATE, id) -- somebody has deleted its body by hand
       end

@@ -9,16 +9,16 @@ if count > 0 then
   local ids, entries, changes, moved = {}, {}, {}, u64(now)
   for i = 1, count do
     ids[i] = due[2 * i - 1]
-    entries[i] = ids[i] .. moved
   end
   local states = call("HMGET", STATE, unpack(ids))
   for i = 1, count do
-    local state, at = states[i], u64(tonumber(due[2 * i]))
+    local state, at, number = states[i], u64(tonumber(due[2 * i])), new_entry()
+    entries[i] = ids[i] .. number
     changes[2 * i - 1] = ids[i]
     if state then
-      changes[2 * i] = "R" .. state:sub(2, 4) .. at .. state:sub(13, 37) .. moved
+      changes[2 * i] = "R" .. state:sub(2, 4) .. at .. state:sub(13, 37) .. moved .. number
     else
-      changes[2 * i] = "R\0\0\0" .. at .. ZEROS:sub(1, 25) .. moved
+      changes[2 * i] = "R\0\0\0" .. at .. ZEROS:sub(1, 25) .. moved .. number
     end
   end
   -- Publish before removing: Redis does not roll a script back, and an id that is in both places

@@ -35,7 +35,7 @@ local states = call("HMGET", STATE, unpack(ids))
 local bodies = call("HMGET", BODY, unpack(ids))
 local forgotten = tonumber(call("HGET", META, "forgotten") or -1)
 local answer = { now, 0 }
-local seen = {} -- the bodies of this very push
+local seen, replaced = {}, false -- ids of this very push; whether it has ended others
 local added, delayed, ready, entries = {}, {}, {}, {}
 local moved = u64(now)
 
@@ -80,6 +80,8 @@ local function taken(i, id, unique, replaces)
     local due, at = unwait(other, state)
     finish(other, "c", "\6", state, due, at, call("HGET", BODY, other))
     answer[#answer + 1] = { i, 2, dues[i], other }
+    replaced = true
+    forgotten = tonumber(call("HGET", META, "forgotten") or -1)
   end
   return false
 end
@@ -87,7 +89,7 @@ end
 for i = 1, count do
   local id, state, known, due = ids[i], states[i], bodies[i], dues[i]
   local body = ARGV[first + 3 * i - 1]
-  if seen[id] then
+  if seen[id] or replaced then
     write()
     state, known = call("HGET", STATE, id), call("HGET", BODY, id)
   end
@@ -111,8 +113,9 @@ for i = 1, count do
       if due <= now_ms then
         n = #ready
         ready[n + 1] = id
-        ready[n + 2] = "R\0\0\0" .. u64(due) .. ZEROS:sub(1, 25) .. moved
-        entries[#entries + 1] = id .. moved
+        local number = new_entry()
+        ready[n + 2] = "R\0\0\0" .. u64(due) .. ZEROS:sub(1, 25) .. moved .. number
+        entries[#entries + 1] = id .. number
       else
         n = #delayed
         delayed[n + 1], delayed[n + 2] = due, id

@@ -28,8 +28,9 @@ local function take_back(id, state)
     taken.dead = taken.dead + 1
   else
     if number_at(state, 5) <= now_ms then
-      call("HSET", STATE, id, "R" .. head .. due .. rest .. u64(now))
-      call("RPUSH", READY, id .. u64(now))
+      local number = new_entry()
+      call("HSET", STATE, id, "R" .. head .. due .. rest .. u64(now) .. number)
+      call("RPUSH", READY, id .. number)
     else -- it was read ahead, and waits on
       call("HSET", STATE, id, "S" .. head .. due .. rest)
       call("ZADD", DELAY, number_at(state, 5), id)

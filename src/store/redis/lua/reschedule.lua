@@ -28,10 +28,11 @@ local is_due = due <= now_ms
 local head = state and state:sub(2, 4) or "\0\0\0"
 local rest = state and state:sub(13, 37) or ZEROS:sub(1, 25)
 if kind == "R" and is_due then -- it keeps its place in the list
-  call("HSET", STATE, id, "R" .. head .. u64(due) .. rest .. state:sub(38, 45))
+  call("HSET", STATE, id, "R" .. head .. u64(due) .. rest .. state:sub(38, 53))
 elseif is_due then
-  call("HSET", STATE, id, "R" .. head .. u64(due) .. rest .. u64(now))
-  call("RPUSH", READY, id .. u64(now))
+  local number = new_entry()
+  call("HSET", STATE, id, "R" .. head .. u64(due) .. rest .. u64(now) .. number)
+  call("RPUSH", READY, id .. number)
   call("ZREM", DELAY, id)
 else
   call("ZADD", DELAY, due, id)

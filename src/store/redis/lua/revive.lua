@@ -11,9 +11,10 @@ for i = 3, #ARGV do
   local state = call("HGET", STATE, id)
   if state and byte(state) == 68 then
     local _, unique = keys_of(call("HGET", BODY, id))
+    local number = new_entry()
     call("HSET", STATE, id, "R" .. state:sub(2, 2) .. "\0\0" .. u64(now_ms) .. state:sub(13, 37)
-      .. u64(now))
-    call("RPUSH", READY, id .. u64(now))
+      .. u64(now) .. number)
+    call("RPUSH", READY, id .. number)
     call("ZREM", DEAD, id)
     if unique then
       call("HSETNX", UNIQUE, unique, id)

@@ -34,8 +34,9 @@ end
 -- The event waits once more. `base` is its state up to the due time and after it.
 local function wait(id, head, due_ms, rest)
   if due_ms <= now_ms then
-    put(id, "R" .. head .. u64(due_ms) .. rest .. u64(now))
-    back[#back + 1] = id .. u64(now)
+    local number = new_entry()
+    put(id, "R" .. head .. u64(due_ms) .. rest .. u64(now) .. number)
+    back[#back + 1] = id .. number
   else
     put(id, "S" .. head .. u64(due_ms) .. rest)
     local n = #delayed
@@ -54,8 +55,9 @@ local function conclude(id, state, said, verdict, request, error)
     if due_ms * 1000 > now then
       wait(id, head, due_ms, rest)
     else
-      put(id, "R" .. head .. due .. rest .. moved)
-      front[#front + 1] = id .. moved
+      local number = new_entry()
+      put(id, "R" .. head .. due .. rest .. moved .. number)
+      front[#front + 1] = id .. number
     end
     return
   end

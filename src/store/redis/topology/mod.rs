@@ -1,28 +1,27 @@
 //! From a target to a live connection.
 
+mod cluster;
+mod sentinel;
+
 use std::fmt;
 use std::sync::Arc;
 
-use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
-use redis::cluster::{ClusterClient, ClusterClientBuilder};
+use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection, SendError};
 use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{Route, Slot, SlotAddr};
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind as Theirs,
-    IntoConnectionInfo, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, RedisResult,
-    TlsCertificates, Value, cmd,
+    IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError,
+    RedisResult, TlsCertificates, Value, cmd,
 };
 use tokio::time::timeout;
 
+use self::sentinel::Named;
 use super::fault::{Failure, Stage};
 use super::options::LinkOptions;
 use super::url::{Address, Login, Place, Target};
 use crate::error::{Error, Result};
-
-/// How often a cluster's client follows redirections and waits for one call. Together the waits
-/// stay below half a second, so an answer is known long before a call's time is over.
-const CLUSTER_RETRIES: u32 = 6;
-const CLUSTER_WAIT_MS: std::ops::RangeInclusive<u64> = 10..=200;
 
 /// How many calls may wait for the socket before further ones wait for them.
 const CALLS_QUEUED: usize = 1024;
@@ -40,12 +39,28 @@ impl Connection {
     pub(super) async fn ask(&mut self, command: &Cmd) -> RedisResult<Value> {
         let answer = match self {
             Self::Single(connection) => connection.send_packed_command(command).await?,
-            Self::Cluster(connection) => {
-                use redis::aio::ConnectionLike;
-                connection.req_packed_command(command).await?
-            }
+            Self::Cluster(connection) => connection.req_packed_command(command).await?,
         };
         accepted(answer)
+    }
+
+    /// Sends several commands in one piece, in a cluster to the node that has `slot`. One that is
+    /// refused has its error for an answer.
+    pub(super) async fn ask_all(
+        &mut self,
+        commands: &Pipeline,
+        slot: Option<Slot>,
+    ) -> RedisResult<Vec<Value>> {
+        let count = commands.len();
+        match self {
+            Self::Single(connection) => connection.send_packed_commands(commands, 0, count).await,
+            Self::Cluster(connection) => {
+                let route = slot.map(|slot| Route::with_slot(slot, SlotAddr::Master));
+                connection
+                    .route_pipeline(commands.clone(), 0, count, route.into())
+                    .await
+            }
+        }
     }
 }
 
@@ -112,7 +127,10 @@ pub(super) async fn connect(
             };
             named.connect(sentinels, pushes).await
         }
-        Place::Cluster(nodes) => cluster(target, options, nodes, pushes).await,
+        Place::Cluster(nodes) => cluster::connect(target, options, nodes, pushes)
+            .await
+            .map(Connection::Cluster)
+            .map_err(|error| unreachable(&target.to_string(), error)),
     }
 }
 
@@ -238,150 +256,6 @@ fn certificates(target: &Target) -> RedisResult<Option<TlsCertificates>> {
         client_tls: None,
         root_cert: tls.ca.as_ref().map(read).transpose()?,
     }))
-}
-
-/// A server that sentinels know by name.
-struct Named<'a> {
-    target: &'a Target,
-    options: &'a LinkOptions,
-    master: &'a str,
-    login: &'a Login,
-}
-
-impl Named<'_> {
-    /// Asks one sentinel after the other, until one names a server that says itself that it is
-    /// the master: in the middle of a failover some do not know yet.
-    async fn connect(&self, sentinels: &[Address], pushes: Pushes) -> Result<Connection> {
-        let mut last = None;
-        for sentinel in sentinels {
-            match self.try_sentinel(sentinel, pushes.clone()).await {
-                Ok(connection) => return Ok(Connection::Single(connection)),
-                Err(error) => last = Some((sentinel, error)),
-            }
-        }
-        let (sentinel, error) = last.ok_or_else(|| Error::invalid("no sentinel was named"))?;
-        let place = format!("redis `{}` of sentinel {sentinel}", self.master);
-        Err(unreachable(&place, error))
-    }
-
-    async fn try_sentinel(
-        &self,
-        sentinel: &Address,
-        pushes: Pushes,
-    ) -> RedisResult<MultiplexedConnection> {
-        let asking = self.ask(sentinel);
-        let master = timeout(self.options.connect_timeout, asking)
-            .await
-            .map_err(|_| late())??;
-        let address = tcp(self.target, &master);
-        let mut connection = dial(self.target, self.options, address, pushes).await?;
-        let question = cmd("ROLE");
-        let asking = connection.send_packed_command(&question);
-        let role = timeout(self.options.connect_timeout, asking)
-            .await
-            .map_err(|_| late())??;
-        match is_master(&role) {
-            // A user who may not ask finds out by READONLY.
-            Some(true) | None => Ok(connection),
-            Some(false) => Err(RedisError::from((
-                Theirs::Io,
-                "the sentinel names a server that is not the master (yet)",
-                master.to_string(),
-            ))),
-        }
-    }
-
-    async fn ask(&self, sentinel: &Address) -> RedisResult<Address> {
-        let info = tcp(self.target, sentinel)
-            .into_connection_info()?
-            .set_redis_settings(settings(self.login, 0));
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None);
-        let mut connection = client(self.target, info)?
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
-        let mut question = cmd("SENTINEL");
-        question.arg("GET-MASTER-ADDR-BY-NAME").arg(self.master);
-        let answer = accepted(connection.send_packed_command(&question).await?)?;
-        let named: Option<(String, u16)> = redis::from_redis_value(answer)?;
-        let (host, port) = named.ok_or_else(|| {
-            RedisError::from((
-                Theirs::MasterNameNotFoundBySentinel,
-                "the sentinel knows no master of this name",
-            ))
-        })?;
-        Ok(Address { host, port })
-    }
-}
-
-/// Whether the answer to `ROLE` is that of a master; `None` where it is no answer.
-fn is_master(role: &Value) -> Option<bool> {
-    let Value::Array(parts) = role else {
-        return None;
-    };
-    match parts.first()? {
-        Value::BulkString(name) => Some(name == b"master"),
-        Value::SimpleString(name) => Some(name == "master"),
-        _ => None,
-    }
-}
-
-async fn cluster(
-    target: &Target,
-    options: &LinkOptions,
-    nodes: &[Address],
-    pushes: Pushes,
-) -> Result<Connection> {
-    let connecting = async {
-        let mut connection = cluster_client(target, options, nodes, pushes)?
-            .get_async_connection()
-            .await?;
-        use redis::cluster_routing::{MultipleNodeRoutingInfo, ResponsePolicy, RoutingInfo};
-        let everywhere = RoutingInfo::MultiNode((
-            MultipleNodeRoutingInfo::AllNodes,
-            Some(ResponsePolicy::AllSucceeded),
-        ));
-        // Only a help for operators; see `dial`.
-        let _ = connection.route_command(name(options), everywhere).await;
-        Ok(connection)
-    };
-    // Several nodes may have to be tried before one answers.
-    let patience = options.connect_timeout * 2;
-    timeout(patience, connecting)
-        .await
-        .unwrap_or_else(|_| Err(late()))
-        .map(Connection::Cluster)
-        .map_err(|error| unreachable(&target.to_string(), error))
-}
-
-fn cluster_client(
-    target: &Target,
-    options: &LinkOptions,
-    nodes: &[Address],
-    pushes: Pushes,
-) -> RedisResult<ClusterClient> {
-    let infos = nodes
-        .iter()
-        .map(|node| {
-            let info = tcp(target, node).into_connection_info()?;
-            Ok(info.set_redis_settings(settings(&target.login, 0)))
-        })
-        .collect::<RedisResult<Vec<_>>>()?;
-    let mut builder = ClusterClientBuilder::new(infos)
-        .retries(CLUSTER_RETRIES)
-        .min_retry_wait(*CLUSTER_WAIT_MS.start())
-        .max_retry_wait(*CLUSTER_WAIT_MS.end())
-        .connection_timeout(options.connect_timeout)
-        // One node that hangs is noticed while the call still has time for another.
-        .response_timeout(options.attempt_timeout())
-        .overall_response_timeout(None)
-        .tcp_settings(TcpSettings::default().set_nodelay(true))
-        .push_sender(pushes);
-    if let Some(certificates) = certificates(target)? {
-        builder = builder.certs(certificates);
-    }
-    builder.build()
 }
 
 fn late() -> RedisError {

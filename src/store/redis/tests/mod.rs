@@ -1,0 +1,59 @@
+//! What must see inside, against real servers and one that only pretends.
+
+#[path = "../../../../tests/servers/mod.rs"]
+mod servers;
+
+mod durable;
+mod links;
+pub(super) mod pretend;
+mod topologies;
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use super::link::Link;
+use super::options::LinkOptions;
+use super::url::Target;
+
+/// Counts up, and answers how far it has come.
+const COUNT: &str = "return redis.call('INCR', KEYS[1])";
+
+/// A link to what a URL names, with its options.
+async fn open(url: &str) -> Link {
+    let target = Target::parse(url).expect(url);
+    let link = Link::open(&target, &LinkOptions::of(&target)).await;
+    link.expect(url)
+}
+
+/// A call of a script by its hash.
+fn call(text: &str, key: &str) -> Cmd {
+    let mut call = redis::cmd("EVALSHA");
+    call.arg(redis::Script::new(text).get_hash())
+        .arg(1)
+        .arg(key);
+    call
+}
+
+fn words(words: &[&str]) -> Cmd {
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command
+}
+
+async fn count(link: &Link, key: &str) -> crate::error::Result<Value> {
+    link.run_text(COUNT, &call(COUNT, key)).await
+}
+
+/// Asks until it is answered, as every user of a link does; says what was said until then.
+async fn until_answered(link: &Link, key: &str) -> Vec<crate::error::Error> {
+    let mut errors = Vec::new();
+    for _ in 0..2_000 {
+        match count(link, key).await {
+            Ok(_) => return errors,
+            Err(error) => errors.push(error),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("no answer: {:?}", errors.last());
+}

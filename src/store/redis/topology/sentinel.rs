@@ -1,0 +1,104 @@
+//! The master of this moment, as the sentinels say and as it says itself.
+
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, ErrorKind as Theirs, IntoConnectionInfo, RedisError, RedisResult, Value,
+    cmd,
+};
+use tokio::time::timeout;
+
+use super::{Connection, Pushes, accepted, client, dial, late, settings, tcp, unreachable};
+use crate::error::{Error, Result};
+use crate::store::redis::options::LinkOptions;
+use crate::store::redis::url::{Address, Login, Target};
+
+/// A server that sentinels know by name.
+pub(super) struct Named<'a> {
+    pub(super) target: &'a Target,
+    pub(super) options: &'a LinkOptions,
+    pub(super) master: &'a str,
+    pub(super) login: &'a Login,
+}
+
+impl Named<'_> {
+    /// Asks one sentinel after the other, until one names a server that says itself that it is
+    /// the master: in the middle of a failover some do not know yet.
+    pub(super) async fn connect(
+        &self,
+        sentinels: &[Address],
+        pushes: Pushes,
+    ) -> Result<Connection> {
+        let mut last = None;
+        for sentinel in sentinels {
+            match self.try_sentinel(sentinel, pushes.clone()).await {
+                Ok(connection) => return Ok(Connection::Single(connection)),
+                Err(error) => last = Some((sentinel, error)),
+            }
+        }
+        let (sentinel, error) = last.ok_or_else(|| Error::invalid("no sentinel was named"))?;
+        let place = format!("redis `{}` of sentinel {sentinel}", self.master);
+        Err(unreachable(&place, error))
+    }
+
+    async fn try_sentinel(
+        &self,
+        sentinel: &Address,
+        pushes: Pushes,
+    ) -> RedisResult<MultiplexedConnection> {
+        let asking = self.ask(sentinel);
+        let master = timeout(self.options.connect_timeout, asking)
+            .await
+            .map_err(|_| late())??;
+        let address = tcp(self.target, &master);
+        let mut connection = dial(self.target, self.options, address, pushes).await?;
+        let question = cmd("ROLE");
+        let asking = connection.send_packed_command(&question);
+        let role = timeout(self.options.connect_timeout, asking)
+            .await
+            .map_err(|_| late())??;
+        match is_master(&role) {
+            // A user who may not ask finds out by READONLY.
+            Some(true) | None => Ok(connection),
+            Some(false) => Err(RedisError::from((
+                Theirs::Io,
+                "the sentinel names a server that is not the master (yet)",
+                master.to_string(),
+            ))),
+        }
+    }
+
+    async fn ask(&self, sentinel: &Address) -> RedisResult<Address> {
+        let info = tcp(self.target, sentinel)
+            .into_connection_info()?
+            .set_redis_settings(settings(self.login, 0));
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
+        let mut connection = client(self.target, info)?
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        let mut question = cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(self.master);
+        let answer = accepted(connection.send_packed_command(&question).await?)?;
+        let named: Option<(String, u16)> = redis::from_redis_value(answer)?;
+        let (host, port) = named.ok_or_else(|| {
+            RedisError::from((
+                Theirs::MasterNameNotFoundBySentinel,
+                "the sentinel knows no master of this name",
+            ))
+        })?;
+        Ok(Address { host, port })
+    }
+}
+
+/// Whether the answer to `ROLE` is that of a master; `None` where it is no answer.
+fn is_master(role: &Value) -> Option<bool> {
+    let Value::Array(parts) = role else {
+        return None;
+    };
+    match parts.first()? {
+        Value::BulkString(name) => Some(name == b"master"),
+        Value::SimpleString(name) => Some(name == "master"),
+        _ => None,
+    }
+}
