@@ -33,7 +33,7 @@ impl Contender for OnDuly {
     async fn open(setup: Setup) -> crate::Result<Self> {
         let mut builder = Bus::builder()
             .settings(Settings::default())
-            .store_url("memory:")
+            .store_url(&setup.url)
             .only_registered();
         if setup.workers == 0 {
             builder = builder.publish_only();
