@@ -34,6 +34,10 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let ended = match words.split_first() {
         Some((word, rest)) if word == run::CHILD => run::child(rest),
+        Some((word, [])) if word == "--help" => {
+            println!("{}", plan::USAGE);
+            Ok(())
+        }
         _ => Plan::from_words(&words).and_then(|plan| run::all(&plan)),
     };
     match ended {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::Result;
 use crate::work::Work;
 
-const USAGE: &str = "\
+pub const USAGE: &str = "\
 usage: duly-peers [--quick] [--aof] [--passes N] [--events N] [--herd N] [--seconds N]
                   [--works w,w] [--contenders c,c]
 
