@@ -60,8 +60,10 @@ impl Mover {
     /// When the system has no thread to give.
     pub(crate) fn spawn_thread(mut self) -> Result<()> {
         let inbox = Arc::clone(&self.inbox);
+        let runtime = self.runtime.clone();
         let run = move || {
             let _ended = self.stopped.clone().drop_guard();
+            let _entered = runtime.enter(); // stores that wait arm the runtime's timers
             while !self.is_over() {
                 match self.turn(true) {
                     Mono::MAX => std::thread::park(),
