@@ -96,7 +96,7 @@ impl Table {
         passes.sort_by(f64::total_cmp);
         match name {
             "missing" | "doubled" | "early" => passes.last().copied(),
-            _ => passes.get(passes.len() / 2).copied(),
+            _ => Some((passes[(passes.len() - 1) / 2] + passes[passes.len() / 2]) / 2.0),
         }
     }
 
