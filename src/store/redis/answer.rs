@@ -112,6 +112,11 @@ impl Parts {
     }
 }
 
+/// How long the state of an event is at least, and that of a leased one; `lua/bucket.lua` says what
+/// is in it.
+const STATE_LEN: usize = 45;
+const LEASED_LEN: usize = 71;
+
 /// The id that some bytes begin with.
 pub(super) fn id_of(bytes: &[u8]) -> Option<EventId> {
     bytes.first_chunk().copied().map(EventId::from_bytes)
@@ -136,9 +141,13 @@ pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<
             next_due: parts.time()?,
         },
         StoreOp::Fetch(fetch) => fetched(queue, fetch, &mut parts, &mut damaged)?,
-        StoreOp::Settle { .. } => {
+        StoreOp::Settle { settlements, .. } => {
             is_earlier = parts.is_so()?;
-            Reply::Settled(parts.flags()?)
+            let accepted = parts.flags()?;
+            if accepted.len() != settlements.len() {
+                return Err(unreadable("settle"));
+            }
+            Reply::Settled(accepted)
         }
         StoreOp::Heartbeat { .. } => Reply::Kept(parts.is_so()?),
         StoreOp::Extend { .. } => Reply::Extended(parts.flags()?),
@@ -187,10 +196,10 @@ fn fetched(
     let (ready, next_due) = (parts.count()?, parts.time()?);
     let mut deliveries = Vec::with_capacity(parts.len() / 2);
     while !parts.is_empty() {
-        let (head, bytes) = (parts.bytes()?, parts.bytes()?);
-        let head: [u8; 34] = head.try_into().map_err(|_| unreadable("fetch"))?;
-        let id = id_of(&head).ok_or_else(|| unreadable("fetch"))?;
-        let tries = u16::from_be_bytes([head[32], head[33]]);
+        let (id, state, bytes) = (parts.id()?, parts.bytes()?, parts.bytes()?);
+        if state.len() < LEASED_LEN {
+            return Err(unreadable("fetch"));
+        }
         let envelope = match body::decode(id, queue, &bytes) {
             Ok(envelope) => envelope,
             Err(error) => {
@@ -201,10 +210,10 @@ fn fetched(
         deliveries.push(Delivery {
             id,
             body: Arc::new(envelope),
-            due: Timestamp::from_millis(number_at(&head, 16)),
-            attempt: tries.saturating_add(1),
+            due: Timestamp::from_millis(number_at(&state, 4)),
+            attempt: u16::from_be_bytes([state[2], state[3]]),
             request: fetch.request,
-            moved_us: number_at(&head, 24),
+            moved_us: number_at(&state, 12),
         });
     }
     Ok(Reply::Fetched {
@@ -283,7 +292,7 @@ pub(super) fn snapshot(
             _ => None,
         });
     };
-    if packed.len() < 37 {
+    if packed.len() < STATE_LEN {
         return Err(unreadable("look"));
     }
     let state = state(packed[0])?;
@@ -295,8 +304,8 @@ pub(super) fn snapshot(
             (State::Scheduled, Some(due)) => due,
             _ => Timestamp::from_millis(number_at(&packed, 4)),
         },
-        tries: u16::from_be_bytes([packed[2], packed[3]]),
-        holder: (state == State::Leased && packed.len() >= 53)
+        tries: u16::from_be_bytes([packed[2], packed[3]]).saturating_sub(1),
+        holder: (state == State::Leased && packed.len() >= LEASED_LEN)
             .then(|| NodeId(number_at(&packed, 45))),
         body: if is_over { None } else { decoded(bytes)? },
     }))

@@ -53,10 +53,18 @@ impl Terms<'_> {
     pub(super) fn push<'e>(
         &self,
         keys: &BucketKeys,
-        events: impl Iterator<Item = &'e NewEvent>,
+        events: impl Iterator<Item = &'e NewEvent> + Clone,
     ) -> Call {
         let mut call = self.ending(&scripts::PUSH, keys);
-        call.command.arg(self.origin).arg(delay_max_ms());
+        let mut ids: Vec<_> = events.clone().map(|event| event.envelope.id).collect();
+        ids.sort_unstable();
+        let made = ids.first().map_or(0, |id| id.created().as_millis());
+        let has_twins = ids.windows(2).any(|pair| pair[0] == pair[1]);
+        call.command
+            .arg(self.origin)
+            .arg(delay_max_ms())
+            .arg(made)
+            .arg(u8::from(has_twins));
         for event in events {
             let when = when(event.when);
             let when = match event.on_taken {
@@ -199,20 +207,51 @@ impl Terms<'_> {
             .arg(&node.0.to_be_bytes())
             .arg(self.origin)
             .arg(us(DELAY_MAX));
-        let mut said = Vec::new();
-        for settlement in settlements {
-            said.clear();
-            let error = say(settlement, &mut said);
-            call.command.arg(&settlement.id.to_bytes()).arg(&said);
-            match error {
-                Some(error) => call
-                    .command
-                    .arg(format!("={}", cut_error(error.to_owned()))),
-                None => call.command.arg(""),
-            };
+        let (command, has_twins) = (&mut call.command, has_twins(settlements));
+        for run in runs(settlements) {
+            let first = &run[0]; // a run is never empty
+            if has_twins || !is_ack(first) {
+                for settlement in run {
+                    command.arg(0);
+                    add_any(command, settlement);
+                }
+                continue;
+            }
+            command.arg(run.len()).arg(&first.request.to_be_bytes());
+            for ack in run {
+                let mut times = [0; 16];
+                times[..8].copy_from_slice(&ack.fetched_us.to_be_bytes());
+                times[8..].copy_from_slice(&ack.started_us.to_be_bytes());
+                command.arg(&ack.id.to_bytes()).arg(&times);
+            }
         }
         Ok(call)
     }
+}
+
+fn is_ack(settlement: &Settlement) -> bool {
+    settlement.verdict == Verdict::Ack
+}
+
+/// Acks under one request that follow each other, told in the fewest words; others one by one.
+fn runs(settlements: &[Settlement]) -> impl Iterator<Item = &[Settlement]> {
+    settlements.chunk_by(|a, b| is_ack(a) && is_ack(b) && a.request == b.request)
+}
+
+fn has_twins(settlements: &[Settlement]) -> bool {
+    let mut ids: Vec<_> = settlements.iter().map(|settlement| settlement.id).collect();
+    ids.sort_unstable();
+    ids.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+fn add_any(command: &mut Cmd, settlement: &Settlement) {
+    let mut said = Vec::new();
+    let error = say(settlement, &mut said);
+    command.arg(&settlement.id.to_bytes()).arg(&said);
+    match error {
+        Some(error) => command.arg(format!("={}", cut_error(error.to_owned()))),
+        None => command.arg(""),
+    };
 }
 
 /// Appends what a settlement says; answers its error.

@@ -82,8 +82,8 @@ pub(super) async fn peek(
             while !parts.is_empty() {
                 let bytes = parts.bytes()?;
                 let ids = match state {
-                    State::Leased => bytes.chunks(16).collect(), // a batch of them
-                    _ => vec![bytes.as_slice()],
+                    State::Scheduled | State::Ready | State::Dead => vec![bytes.as_slice()],
+                    _ => bytes.chunks(16).collect(), // a batch of them
                 };
                 for id in ids {
                     let id = id_of(id).ok_or_else(|| unreadable("list"))?;

@@ -146,7 +146,7 @@ async fn drive(pushes: Arc<Pushes>, shared: Arc<Shared>, bucket: BucketKey) {
 }
 
 /// Calls the script, and again while the servers do not answer: the ids make that safe.
-async fn send<'e, I: Iterator<Item = &'e NewEvent>>(
+async fn send<'e, I: Iterator<Item = &'e NewEvent> + Clone>(
     shared: &Shared,
     bucket: &BucketKey,
     events: impl Fn() -> I,

@@ -1,8 +1,9 @@
 -- What a body says that a script has to know; src/store/redis/body.rs has every byte.
 local ATTEMPTS = 16 -- of a body without extras
 
+-- The format is in the high four bits, and extras are the highest flag that there is.
 local function has_extras(body)
-  return math.floor(byte(body, 1) / 2) % 2 == 1
+  return byte(body) % 16 >= 2
 end
 
 -- Answers attempts, expiry in ms, "expire" or "bury", lateness in us, key, unique key.

@@ -2,7 +2,8 @@
 --
 -- KEYS[1]   hash    meta: now (latest time ever given, us), leased (how many), stale (entries of the
 --                   publish list whose event has left it), entry and record (the last and the next
---                   number given), forgotten (when the last one forgotten was made, ms)
+--                   number given), past (ids in there), forgotten (when the last one forgotten
+--                   was made, ms)
 -- KEYS[2]   hash    state: id -> where the event is; see below
 -- KEYS[3]   hash    body: id -> envelope
 -- KEYS[4]   zset    delay: id -> due time, ms
@@ -13,7 +14,7 @@
 --                   of them are still leased
 -- KEYS[9]   zset    dead: id -> 0, so that it is in the order of ids
 -- KEYS[10]  hash    unique: unique key -> id
--- KEYS[11]  list    past: ids of events that are over, the first to end in front
+-- KEYS[11]  list    past: ids of events that are over, in batches, the first to end in front
 -- KEYS[12]  stream  outbox: records; the id of an entry is the number of its first record
 -- KEYS[13]  channel on which the bucket says that it has earlier work
 -- ARGV[1]   the time in microseconds, or "" for the server's
@@ -24,21 +25,22 @@
 --   1      kind: S scheduled, R ready, L leased, D dead, or over: d done, c cancelled, e expired
 --   2      flags: 1 a lease of it was lost once, 2 its lease has a deadline of its own,
 --          4 its body has a key or a unique key (known of leased ones)
---   3-4    attempts that have ended and count
+--   3-4    number of the next attempt, of leased ones of this one
 --   5-12   due time, ms (of scheduled ones the delay set has it)
---   13-20  fingerprint (known of leased ones and of those that are over)
---   21-37  the last settlement that was accepted: node, request, verdict
---   38-45  moved to the publish list, us (ready and leased); time of death, us (dead)
+--   13-20  moved to the publish list, us (ready and leased); time of death, us (dead)
+--   21-28  fingerprint (known of leased ones and of those that are over)
+--   29-45  the last settlement that was accepted: node, request, verdict
 --   46-53  number of its entry in the publish list (ready)
 --   46-53  node    54-61  request    62-69  fetched, us    70-71  attempts allowed (leased)
 --
 -- One clock for all nodes: the server's, and it never goes back within a bucket.
-local call, pack, unpack_from, byte = redis.call, struct.pack, struct.unpack, string.byte
+local call, pack, unpack_from = redis.call, struct.pack, struct.unpack
+local byte, char, sub = string.byte, string.char, string.sub
 local META, STATE, BODY, DELAY, READY = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local LEASE, NODES, HELD, DEAD = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local UNIQUE, PAST, OUTBOX, WAKE = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 
-local meta = call("HMGET", META, "now", "leased", "stale", "record", "entry")
+local meta = call("HMGET", META, "now", "leased", "stale", "record", "entry", "past")
 local now = ARGV[1]
 if now == "" then
   local time = call("TIME")
@@ -47,16 +49,17 @@ end
 now = math.max(tonumber(now), tonumber(meta[1] or 0))
 local now_ms = math.floor(now / 1000)
 local leased, stale = tonumber(meta[2] or 0), tonumber(meta[3] or 0)
-local record, entry = tonumber(meta[4] or 1), tonumber(meta[5] or 0)
+local record, entry, past = tonumber(meta[4] or 1), tonumber(meta[5] or 0), tonumber(meta[6] or 0)
 
 -- Writes the counters back: the last thing that a script does.
 local function leave()
   call("HSET", META, "now", now, "leased", leased, "stale", stale, "record", record,
-    "entry", entry)
+    "entry", entry, "past", past)
 end
 
-local ZEROS = string.rep("\0", 33)
-local NEVER = ZEROS:sub(1, 17) -- no settlement yet
+local ZEROS = string.rep("\0", 25)
+local ZERO = ZEROS:sub(1, 8)
+local FRESH = "\0\0\1" -- the flags and the next attempt of an event that was never tried
 
 local function u64(number)
   return pack(">I8", number)
@@ -73,8 +76,13 @@ local function number_at(state, from)
   return (unpack_from(">I8", state, from))
 end
 
-local function tries_of(state)
+local function attempt_of(state)
   return byte(state, 3) * 256 + byte(state, 4)
+end
+
+-- A number below 65536.
+local function u16(number)
+  return char(math.floor(number / 256), number % 256)
 end
 
 -- Ready events in the publish list; entries of events that have left it are not counted.

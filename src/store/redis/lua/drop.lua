@@ -9,7 +9,7 @@ for i = 4, #ARGV do
   local state = call("HGET", STATE, id)
   if state and byte(state) == 68 then
     call("ZREM", DEAD, id)
-    finish(id, "c", "\5", state, state:sub(5, 12), ZEROS:sub(1, 8), call("HGET", BODY, id))
+    finish(id, "c", "\5", state, sub(state, 5, 12), ZERO, call("HGET", BODY, id))
     dropped = dropped + 1
   end
 end

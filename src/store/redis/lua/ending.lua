@@ -12,9 +12,8 @@ end
 
 -- One record; every number is in its bytes already. src/store/redis/record.rs reads it.
 local function note(id, outcome, cause, attempt, due, moved, fetched_started, node, key, error)
-  records[#records + 1] = id .. outcome .. cause
-    .. string.char(math.floor(attempt / 256), attempt % 256) .. due .. moved .. fetched_started
-    .. finished .. node .. text(key) .. text(error)
+  records[#records + 1] = id .. outcome .. cause .. u16(attempt) .. due .. moved
+    .. fetched_started .. finished .. node .. text(key) .. text(error)
 end
 
 -- One entry for all records of a call. Its id is the number of the first of them.
@@ -26,20 +25,34 @@ local function write_records()
   end
 end
 
--- Ids of these leave the past when it is too long, the first to end first.
-local function remember(ids)
-  if #ids == 0 then
-    return
-  end
-  local surplus = call("RPUSH", PAST, unpack(ids)) - ARGV[2]
-  if surplus > 0 then
-    local forgotten = call("LPOP", PAST, surplus)
-    call("HDEL", STATE, unpack(forgotten))
-    local until_ms = tonumber(call("HGET", META, "forgotten") or 0)
-    for _, id in ipairs(forgotten) do
-      until_ms = math.max(until_ms, (unpack_from(">I6", id)))
+-- Forgets the ids of events that ended first, so many.
+local function forget(surplus)
+  local until_ms, last = tonumber(call("HGET", META, "forgotten") or 0), nil
+  while surplus > 0 do
+    local batch, ids = call("LPOP", PAST), {}
+    for i = 1, math.min(#batch / 16, surplus) do
+      ids[i] = sub(batch, 16 * i - 15, 16 * i)
+      local made = sub(ids[i], 1, 6)
+      if made ~= last then -- many are of one millisecond
+        until_ms, last = math.max(until_ms, (unpack_from(">I6", made))), made
+      end
     end
-    call("HSET", META, "forgotten", until_ms)
+    if #batch > 16 * #ids then
+      call("LPUSH", PAST, sub(batch, 16 * #ids + 1))
+    end
+    call("HDEL", STATE, unpack(ids))
+    surplus = surplus - #ids
+    past = past - #ids
+  end
+  call("HSET", META, "forgotten", until_ms)
+end
+
+-- These have ended; when there are too many, the first to end are forgotten.
+local function remember(ids)
+  call("RPUSH", PAST, table.concat(ids))
+  past = past + #ids
+  if past > tonumber(ARGV[2]) then
+    forget(past - ARGV[2])
   end
 end
 
@@ -53,12 +66,11 @@ end
 -- Ends one event that nobody holds; it must have left its index. `due` is its due time, ms.
 local function finish(id, kind, outcome, state, due, moved, body)
   local key, unique = keys_of(body)
-  note(id, outcome, "\0", 0, due, moved, ZEROS:sub(1, 16), ZEROS:sub(1, 8), key)
-  local fingerprint = body and body:sub(5, 12) or ZEROS:sub(1, 8)
-  local haunted = state and pack("B", byte(state, 2) % 2) or "\0"
-  local tries = state and state:sub(3, 4) or "\0\0"
-  local settled = state and state:sub(21, 37) or NEVER
-  call("HSET", STATE, id, kind .. haunted .. tries .. due .. fingerprint .. settled)
+  note(id, outcome, "\0", 0, due, moved, ZERO .. ZERO, ZERO, key)
+  local head = state and sub(state, 2, 4) or FRESH
+  local fingerprint = body and sub(body, 5, 12) or ZERO
+  local settled = state and sub(state, 29, 45) or sub(ZEROS, 1, 17)
+  call("HSET", STATE, id, kind .. head .. due .. ZERO .. fingerprint .. settled)
   call("HDEL", BODY, id)
   free_unique(id, unique)
   remember({ id })

@@ -7,19 +7,14 @@
 -- ARGV[8]  how long before its due time an event may be leased, us, and ARGV[9] most of those
 -- ARGV[10] for how long, us, or "" for as long as the node's heartbeat lasts
 --
--- Returns {now, ready events left, next due time or false, then two for each delivery: id, due
--- time, moved, attempts before it, all in bytes; body}. A node that was believed dead is refused.
+-- Returns {now, ready events left, next due time or false, then three for each delivery: id; its
+-- state, of which the first 20 bytes are those of its lease; body}. A node that was believed dead
+-- is refused.
 local BATCH_MAX = 1000
 local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local node = node_of(me) or new_node()
 node.seen = now
-local answer = { now, 0, false }
-
-local function deliver(id, state, body)
-  local n = #answer
-  answer[n + 1] = id .. state:sub(5, 12) .. state:sub(38, 45) .. state:sub(3, 4)
-  answer[n + 2] = body
-end
+local answer, len = { now, 0, false }, 3
 
 local function done()
   keep_node(me, node)
@@ -44,16 +39,17 @@ if request <= node.last then
   local batch = call("HGET", HELD, me .. token)
   local ids = {}
   for at = 1, #(batch or ""), 16 do
-    ids[#ids + 1] = batch:sub(at, at + 15)
+    ids[#ids + 1] = sub(batch, at, at + 15)
   end
   local states = #ids > 0 and call("HMGET", STATE, unpack(ids)) or {}
   for i, id in ipairs(ids) do
     local state = states[i]
-    if state and byte(state) == 76 and state:sub(46, 61) == me .. token then
-      deliver(id, state, call("HGET", BODY, id))
+    if state and byte(state) == 76 and sub(state, 46, 61) == me .. token then
+      answer[len + 1], answer[len + 2], answer[len + 3] = id, state, call("HGET", BODY, id)
+      len = len + 3
     end
   end
-  if #answer > 3 and node.kept > 0 and not node.reaping then
+  if len > 3 and node.kept > 0 and not node.reaping then
     node.beat = node.beat + 1
   end
   return done()
@@ -61,86 +57,91 @@ end
 node.last = request
 
 local deadline = ARGV[10] ~= "" and math.ceil((now + ARGV[10]) / 1000)
-local held, changes, deadlines = {}, {}, {}
-local lease = me .. token .. u64(now)
+local held, changes, deadlines, count = {}, {}, {}, 0
+local lease = me .. token .. u64(now) -- what each lease of this call ends with
+local plain = lease .. u16(ATTEMPTS)
 local moved_now = u64(now)
 local aside = BATCH_MAX -- how many events of no use it may still set aside
 
--- Whether the event is still of use; if not, it ends here.
-local function fresh(id, state, body, due, due_ms, moved)
-  if not has_extras(body) then
-    return true, ATTEMPTS, 0
+local function give(id, state, body)
+  count = count + 1
+  held[count] = id
+  changes[2 * count - 1], changes[2 * count] = id, state
+  if deadline then
+    deadlines[2 * count - 1], deadlines[2 * count] = deadline, id
   end
-  local attempts, expires, late, late_us, key, unique = extras_of(body)
-  local passed = late and math.max(now - due_ms * 1000, 0) > late_us
-  if (expires and expires * 1000 <= now) or (passed and late == "expire") then
-    finish(id, "e", "\7", state, due, moved, body)
-    return false
-  end
-  if passed then
-    note(id, "\4", "\7", 0, due, moved, ZEROS:sub(1, 16), ZEROS:sub(1, 8), key)
-    call("HSET", STATE, id, "D" .. state:sub(2, 4) .. due .. state:sub(13, 37) .. u64(now))
-    call("ZADD", DEAD, 0, id)
-    free_unique(id, unique)
-    return false
-  end
-  return true, attempts, (key or unique) and 4 or 0
+  answer[len + 1], answer[len + 2], answer[len + 3] = id, state, body
+  len = len + 3
 end
 
-local function take(id, state, body, due, due_ms, moved)
-  local is_fresh, attempts, keyed = fresh(id, state, body, due, due_ms, moved)
-  if not is_fresh then
+-- Leases an event whose body says more than others, or sets it aside if it is of no use any more.
+-- `state` is what it will be when leased, up to who has it.
+local function give_or_end(id, state, body)
+  local attempts, expires, late, late_us, key, unique = extras_of(body)
+  local due = number_at(state, 5)
+  local passed = late and math.max(now - due * 1000, 0) > late_us
+  if (expires and expires * 1000 <= now) or (passed and late == "expire") then
+    finish(id, "e", "\7", state, sub(state, 5, 12), sub(state, 13, 20), body)
     aside = aside - 1
-    return
+  elseif passed then
+    note(id, "\4", "\7", 0, sub(state, 5, 12), sub(state, 13, 20), ZERO .. ZERO, ZERO, key)
+    call("HSET", STATE, id, "D" .. sub(state, 2, 12) .. u64(now) .. sub(state, 21, 45))
+    call("ZADD", DEAD, 0, id)
+    free_unique(id, unique)
+    aside = aside - 1
+  else
+    local flags = byte(state, 2) + ((key or unique) and 4 or 0)
+    give(id, "L" .. char(flags) .. sub(state, 3, 45) .. lease .. u16(attempts), body)
   end
-  local flags = byte(state, 2) % 2 + keyed + (deadline and 2 or 0)
-  local n = #changes
-  changes[n + 1] = id
-  changes[n + 2] = "L" .. string.char(flags) .. state:sub(3, 4) .. due .. body:sub(5, 12)
-    .. state:sub(21, 37) .. moved .. lease .. string.char(math.floor(attempts / 256), attempts % 256)
-  held[#held + 1] = id
+end
+
+-- `rest` is a state from its flags to its settlement.
+local function take(id, rest, body)
   if deadline then
-    deadlines[#deadlines + 1], deadlines[#deadlines + 2] = deadline, id
+    rest = char(byte(rest) % 2 + 2) .. sub(rest, 2)
   end
-  n = #answer
-  answer[n + 1] = id .. due .. moved .. state:sub(3, 4)
-  answer[n + 2] = body
+  if has_extras(body) then
+    give_or_end(id, "L" .. rest, body)
+  else
+    give(id, "L" .. rest .. plain, body)
+  end
 end
 
 -- Leases take effect before their events leave the list or the set they wait in.
+local written = 0
 local function write()
-  if #changes > 0 then
-    call("HSET", STATE, unpack(changes))
+  if count > written then
+    call("HSET", STATE, unpack(changes, 2 * written + 1, 2 * count))
     if deadline then
-      call("ZADD", LEASE, unpack(deadlines))
+      call("ZADD", LEASE, unpack(deadlines, 2 * written + 1, 2 * count))
     end
-    changes, deadlines = {}, {}
+    written = count
   end
 end
 
 local limit = math.min(tonumber(ARGV[7]), BATCH_MAX)
-while #held < limit and aside > 0 do
-  local want = math.min(limit - #held, aside)
-  local entries = call("LRANGE", READY, 0, want - 1)
+while count < limit and aside > 0 do
+  local entries = call("LRANGE", READY, 0, math.min(limit - count, aside) - 1)
   if #entries == 0 then
     break
   end
   local ids = {}
-  for i, entry in ipairs(entries) do
-    ids[i] = entry:sub(1, 16)
+  for i, number in ipairs(entries) do
+    ids[i] = sub(number, 1, 16)
   end
   local states, bodies = call("HMGET", STATE, unpack(ids)), call("HMGET", BODY, unpack(ids))
-  local passed_over = 0
+  local was_stale, passed_over = stale > 0, 0
   for i, id in ipairs(ids) do
-    local state = states[i]
-    if state and byte(state) == 82 and state:sub(46) == entries[i]:sub(17) then
-      if bodies[i] then
-        take(id, state, bodies[i], state:sub(5, 12), number_at(state, 5), state:sub(38, 45))
-      else
-        call("HDEL", STATE, id) -- somebody has deleted its body by hand
-      end
-    else
+    local state, body = states[i], bodies[i]
+    if was_stale
+      and not (state and byte(state) == 82 and sub(state, 46) == sub(entries[i], 17)) then
       passed_over = passed_over + 1
+    elseif not (state and body) then
+      call("HDEL", STATE, id) -- somebody has deleted a part of it by hand
+    elseif byte(state, 21) + byte(state, 28) == 0 then -- it was moved, and nobody saw its body
+      take(id, sub(state, 2, 20) .. sub(body, 5, 12) .. sub(state, 29, 45), body)
+    else
+      take(id, sub(state, 2, 45), body)
     end
   end
   write()
@@ -149,39 +150,45 @@ while #held < limit and aside > 0 do
 end
 
 local until_ms = math.floor((now + ARGV[8]) / 1000)
-limit = math.min(#held + ARGV[9], BATCH_MAX)
-while #held < limit and aside > 0 do
-  local want = math.min(limit - #held, aside)
+limit = math.min(count + ARGV[9], BATCH_MAX)
+local last_score, last_due
+while count < limit and aside > 0 do
+  local want = math.min(limit - count, aside)
   local due = call("ZRANGE", DELAY, "-inf", until_ms, "BYSCORE", "LIMIT", 0, want, "WITHSCORES")
-  local count = #due / 2
-  if count == 0 then
+  local found = #due / 2
+  if found == 0 then
     break
   end
   local ids = {}
-  for i = 1, count do
+  for i = 1, found do
     ids[i] = due[2 * i - 1]
   end
   local states, bodies = call("HMGET", STATE, unpack(ids)), call("HMGET", BODY, unpack(ids))
   for i, id in ipairs(ids) do
-    local due_ms = tonumber(due[2 * i])
-    if bodies[i] then
-      local state = states[i] or ("S\0\0\0" .. ZEROS)
-      take(id, state, bodies[i], u64(due_ms), due_ms, moved_now)
+    local state, body, score = states[i], bodies[i], due[2 * i]
+    if score ~= last_score then
+      last_score, last_due = score, u64(tonumber(score))
+    end
+    if not body then
+      call("HDEL", STATE, id) -- somebody has deleted a part of it by hand
+    elseif state then
+      take(id, sub(state, 2, 4) .. last_due .. moved_now .. sub(body, 5, 12) .. sub(state, 29, 45),
+        body)
     else
-      call("HDEL", STATE, id) -- somebody has deleted its body by hand
+      take(id, FRESH .. last_due .. moved_now .. sub(body, 5, 12) .. sub(ZEROS, 1, 17), body)
     end
   end
   write()
-  call("ZREMRANGEBYRANK", DELAY, 0, count - 1)
+  call("ZREMRANGEBYRANK", DELAY, 0, found - 1)
 end
 
-if #held > 0 then
-  call("HSET", HELD, me .. token, table.concat(held), "#" .. me .. token, #held)
-  leased = leased + #held
+if count > 0 then
+  call("HSET", HELD, me .. token, table.concat(held), "#" .. me .. token, count)
+  leased = leased + count
   if deadline then
-    node.timed = node.timed + #held
+    node.timed = node.timed + count
   else
-    node.kept = node.kept + #held
+    node.kept = node.kept + count
     node.beat = node.beat + 1
   end
 end

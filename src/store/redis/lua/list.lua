@@ -2,10 +2,10 @@
 --
 -- ARGV[2]  what: "S" scheduled, "R" ready, "L" leased, "D" dead, "F" over
 -- ARGV[3]  from which place on; for dead ones the id after which, or ""
--- ARGV[4]  most ids, or for leased ones most batches of them
+-- ARGV[4]  most ids, or batches of them
 --
--- Returns {now, ids or texts that begin with them; the leased ones batch by batch}. As many as the
--- most means that there are more.
+-- Returns {now, ids or texts that begin with them; those that are leased or over in batches, the
+-- leased ones all at once}. As many as the most means that there are more.
 local kind, from, most = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local found
 if kind == "D" then

@@ -11,20 +11,20 @@ if count > 0 then
     ids[i] = due[2 * i - 1]
   end
   local states = call("HMGET", STATE, unpack(ids))
-  for i = 1, count do
+  for i, id in ipairs(ids) do
     local state, at, number = states[i], u64(tonumber(due[2 * i])), new_entry()
-    entries[i] = ids[i] .. number
-    changes[2 * i - 1] = ids[i]
+    local head, rest = FRESH, ZEROS
     if state then
-      changes[2 * i] = "R" .. state:sub(2, 4) .. at .. state:sub(13, 37) .. moved .. number
-    else
-      changes[2 * i] = "R\0\0\0" .. at .. ZEROS:sub(1, 25) .. moved .. number
+      head, rest = sub(state, 2, 4), sub(state, 21, 45)
     end
+    entries[i] = id .. number
+    changes[2 * i - 1] = id
+    changes[2 * i] = "R" .. head .. at .. moved .. rest .. number
   end
   -- Publish before removing: Redis does not roll a script back, and an id that is in both places
   -- is passed over where it does not belong, while an id in neither is lost.
-  call("RPUSH", READY, unpack(entries))
   call("HSET", STATE, unpack(changes))
+  call("RPUSH", READY, unpack(entries))
   call("ZREMRANGEBYRANK", DELAY, 0, count - 1)
 end
 leave()

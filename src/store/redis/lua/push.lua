@@ -2,29 +2,36 @@
 --
 -- ARGV[4]  whom not to wake: the process that asks
 -- ARGV[5]  the furthest due time from now, ms
--- ARGV[6..]  three for each event: id; when and what to do if its unique key is taken: "n" now,
+-- ARGV[6]  when the first of the ids was made, ms
+-- ARGV[7]  1 if an id comes more than once
+-- ARGV[8..]  three for each event: id; when and what to do if its unique key is taken: "n" now,
 --            "a" and us from now, "t" and ms since the epoch, in capitals to replace; body
 --
 -- Returns {now, 1 if there is earlier work, {place, verdict, due, other id} for each event that
 -- was not simply accepted}. Verdicts: 1 duplicate, 2 replaced, 3 conflict, 4 too old.
-local first, count = 6, (#ARGV - 5) / 3
+local first, count = 8, (#ARGV - 7) / 3
 local ids, dues = {}, {}
+local last_when, last_due
 for i = 1, count do
-  local when = ARGV[first + 3 * i - 2]
-  local kind = byte(when)
-  local due
-  if kind == 110 or kind == 78 then
-    due = now_ms
-  elseif kind == 97 or kind == 65 then
-    due = math.ceil((now + when:sub(2)) / 1000)
-  else
-    due = tonumber(when:sub(2))
-    if due - now_ms > tonumber(ARGV[5]) then
-      return redis.error_reply("DULY INVALID the delay is " .. math.floor((due - now_ms) / 86400000)
-        .. " days, at most " .. math.floor(ARGV[5] / 86400000) .. " are allowed")
+  local at = first + 3 * i
+  local when = ARGV[at - 2]
+  if when ~= last_when then -- most of a batch have the same
+    last_when = when
+    local kind = byte(when)
+    if kind == 110 or kind == 78 then
+      last_due = now_ms
+    elseif kind == 97 or kind == 65 then
+      last_due = math.ceil((now + sub(when, 2)) / 1000)
+    else
+      last_due = tonumber(sub(when, 2))
+      if last_due - now_ms > tonumber(ARGV[5]) then
+        return redis.error_reply("DULY INVALID the delay is "
+          .. math.floor((last_due - now_ms) / 86400000) .. " days, at most "
+          .. math.floor(ARGV[5] / 86400000) .. " are allowed")
+      end
     end
   end
-  ids[i], dues[i] = ARGV[first + 3 * i - 3], due
+  ids[i], dues[i] = ARGV[at - 3], last_due
 end
 if count == 0 then
   leave()
@@ -34,24 +41,28 @@ end
 local states = call("HMGET", STATE, unpack(ids))
 local bodies = call("HMGET", BODY, unpack(ids))
 local forgotten = tonumber(call("HGET", META, "forgotten") or -1)
+-- Whether what was just read may have changed: this push has ended others, or has an id twice.
+local rereads = ARGV[7] == "1"
 local answer = { now, 0 }
-local seen, replaced = {}, false -- ids of this very push; whether it has ended others
 local added, delayed, ready, entries = {}, {}, {}, {}
+local bodies_len, delayed_len, ready_count = 0, 0, 0
 local moved = u64(now)
+local head, head_due, score, score_due
 
 local function write()
-  if #added > 0 then
+  if bodies_len > 0 then
     -- The body first: an id without one is passed over, and a body without a place is found by
     -- the push that comes again.
     call("HSET", BODY, unpack(added))
-    if #delayed > 0 then
+    if delayed_len > 0 then
       call("ZADD", DELAY, unpack(delayed))
     end
-    if #ready > 0 then
+    if ready_count > 0 then
       call("HSET", STATE, unpack(ready))
       call("RPUSH", READY, unpack(entries))
     end
     added, delayed, ready, entries = {}, {}, {}, {}
+    bodies_len, delayed_len, ready_count = 0, 0, 0
   end
 end
 
@@ -64,66 +75,73 @@ end
 
 -- Whether the unique key is taken; replaces the one that has it where that is asked for and it has
 -- not begun.
-local function taken(i, id, unique, replaces)
+local function taken(i, unique, replaces)
   write()
   local other = call("HGET", UNIQUE, unique)
   if not other then
     return false
   end
   local state = call("HGET", STATE, other)
-  local kind = state and byte(state)
   if not replaces then
     answer[#answer + 1] = { i, 1, due_of(other, state), other }
     return true
   end
-  if kind ~= 76 then -- not leased: its handler has not started
+  if not state or byte(state) ~= 76 then -- not leased: its handler has not started
     local due, at = unwait(other, state)
     finish(other, "c", "\6", state, due, at, call("HGET", BODY, other))
     answer[#answer + 1] = { i, 2, dues[i], other }
-    replaced = true
-    forgotten = tonumber(call("HGET", META, "forgotten") or -1)
+    forgotten, rereads = tonumber(call("HGET", META, "forgotten") or -1), true
   end
   return false
 end
 
+local function add(i, id, body)
+  local due = dues[i]
+  added[bodies_len + 1], added[bodies_len + 2] = id, body
+  bodies_len = bodies_len + 2
+  if due > now_ms then
+    if due ~= score_due then
+      score, score_due = string.format("%.0f", due), due
+    end
+    delayed[delayed_len + 1], delayed[delayed_len + 2] = score, id
+    delayed_len = delayed_len + 2
+    return
+  end
+  if due ~= head_due then
+    head, head_due = "R" .. FRESH .. u64(due) .. moved, due
+  end
+  local number = new_entry()
+  ready_count = ready_count + 1
+  ready[2 * ready_count - 1] = id
+  ready[2 * ready_count] = head .. sub(body, 5, 12) .. sub(ZEROS, 1, 17) .. number
+  entries[ready_count] = id .. number
+end
+
 for i = 1, count do
-  local id, state, known, due = ids[i], states[i], bodies[i], dues[i]
+  local id, state, known = ids[i], states[i], bodies[i]
   local body = ARGV[first + 3 * i - 1]
-  if seen[id] or replaced then
+  if rereads then
     write()
     state, known = call("HGET", STATE, id), call("HGET", BODY, id)
   end
   if known or state then
-    local same
-    if known then
-      same = known:sub(5, 12) == body:sub(5, 12)
-    else
-      same = state:sub(13, 20) == body:sub(5, 12)
-    end
+    local fingerprint = known and sub(known, 5, 12) or sub(state, 21, 28)
+    local same = fingerprint == sub(body, 5, 12)
     answer[#answer + 1] = { i, same and 1 or 3, due_of(id, state), id }
-  elseif forgotten >= 0 and (unpack_from(">I6", id)) <= forgotten then
-    answer[#answer + 1] = { i, 4, due, id }
+  elseif tonumber(ARGV[6]) <= forgotten and (unpack_from(">I6", id)) <= forgotten then
+    answer[#answer + 1] = { i, 4, dues[i], id }
   else
-    local _, unique = keys_of(body)
-    local replaces = byte(ARGV[first + 3 * i - 2]) < 97
-    if not (unique and taken(i, id, unique, replaces)) then
-      local n = #added
-      added[n + 1], added[n + 2] = id, body
-      seen[id] = true
-      if due <= now_ms then
-        n = #ready
-        ready[n + 1] = id
-        local number = new_entry()
-        ready[n + 2] = "R\0\0\0" .. u64(due) .. ZEROS:sub(1, 25) .. moved .. number
-        entries[#entries + 1] = id .. number
-      else
-        n = #delayed
-        delayed[n + 1], delayed[n + 2] = due, id
-      end
-      if unique then
-        write()
-        call("HSET", UNIQUE, unique, id)
-      end
+    local unique
+    if has_extras(body) then
+      local _
+      _, unique = keys_of(body)
+    end
+    if not unique then
+      add(i, id, body)
+    elseif not taken(i, unique, byte(ARGV[first + 3 * i - 2]) < 97) then
+      add(i, id, body)
+      write()
+      call("HSET", UNIQUE, unique, id)
     end
   end
 end

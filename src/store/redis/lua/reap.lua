@@ -11,28 +11,28 @@ local limit, taken = math.min(tonumber(ARGV[5]), 1000), { ready = 0, dead = 0 }
 -- Ends a lease against its holder's will. The attempt counts, as nobody can know whether its
 -- handler had started.
 local function take_back(id, state)
-  local tries = math.min(tries_of(state) + 1, 65535)
-  local attempts = byte(state, 70) * 256 + byte(state, 71)
-  local head = "\1" .. string.char(math.floor(tries / 256), tries % 256)
-  local due, rest = state:sub(5, 12), state:sub(13, 37)
+  local attempt = attempt_of(state)
+  local allowed = byte(state, 70) * 256 + byte(state, 71)
+  local head = "\1" .. u16(math.min(attempt + 1, 65535))
+  local due, rest = sub(state, 5, 12), sub(state, 21, 45)
   local key, unique
   if byte(state, 2) >= 4 then
     key, unique = keys_of(call("HGET", BODY, id))
   end
-  note(id, "\8", "\6", tries, due, state:sub(38, 45), state:sub(62, 69) .. ZEROS:sub(1, 8),
-    state:sub(46, 53), key)
-  if tries >= attempts then
-    call("HSET", STATE, id, "D" .. head .. due .. rest .. u64(now))
+  note(id, "\8", "\6", attempt, due, sub(state, 13, 20), sub(state, 62, 69) .. ZERO,
+    sub(state, 46, 53), key)
+  if attempt >= allowed then
+    call("HSET", STATE, id, "D" .. head .. due .. u64(now) .. rest)
     call("ZADD", DEAD, 0, id)
     free_unique(id, unique)
     taken.dead = taken.dead + 1
   else
     if number_at(state, 5) <= now_ms then
       local number = new_entry()
-      call("HSET", STATE, id, "R" .. head .. due .. rest .. u64(now) .. number)
+      call("HSET", STATE, id, "R" .. head .. due .. u64(now) .. rest .. number)
       call("RPUSH", READY, id .. number)
     else -- it was read ahead, and waits on
-      call("HSET", STATE, id, "S" .. head .. due .. rest)
+      call("HSET", STATE, id, "S" .. head .. due .. ZERO .. rest)
       call("ZADD", DELAY, number_at(state, 5), id)
     end
     taken.ready = taken.ready + 1

@@ -25,20 +25,22 @@ if kind ~= "S" and kind ~= "R" then
   return { now, 0, kind, 0 }
 end
 local is_due = due <= now_ms
-local head = state and state:sub(2, 4) or "\0\0\0"
-local rest = state and state:sub(13, 37) or ZEROS:sub(1, 25)
+local head, rest = FRESH, ZEROS
+if state then
+  head, rest = sub(state, 2, 4), sub(state, 21, 45)
+end
 if kind == "R" and is_due then -- it keeps its place in the list
-  call("HSET", STATE, id, "R" .. head .. u64(due) .. rest .. state:sub(38, 53))
+  call("HSET", STATE, id, "R" .. head .. u64(due) .. sub(state, 13, 53))
 elseif is_due then
   local number = new_entry()
-  call("HSET", STATE, id, "R" .. head .. u64(due) .. rest .. u64(now) .. number)
+  call("HSET", STATE, id, "R" .. head .. u64(due) .. u64(now) .. rest .. number)
   call("RPUSH", READY, id .. number)
   call("ZREM", DELAY, id)
 else
   call("ZADD", DELAY, due, id)
   if kind == "R" then
     stale = stale + 1
-    call("HSET", STATE, id, "S" .. head .. u64(due) .. rest)
+    call("HSET", STATE, id, "S" .. head .. u64(due) .. ZERO .. rest)
   end
 end
 local earlier = wake(ARGV[2])

@@ -3,128 +3,190 @@
 -- ARGV[4]  node
 -- ARGV[5]  whom not to wake: the process that asks
 -- ARGV[6]  the longest delay, us
--- ARGV[7..] three for each: id; verdict (a ack, t retry, z snooze, b bury, x discard, e expire,
---           r release), request, fetched and started, us, in bytes, then for t and z the delay, us,
---           in bytes, then for t and b the cause, a byte; "" or "=" and the error
+-- ARGV[7..] the settlements in their order, in runs. A run begins with a number. Of more than 0: so
+--          many acks under one request, which follows in bytes, and then two for each: id; fetched
+--          and started, us, in bytes. No id may come twice then. A 0: one settlement of any kind:
+--          id; verdict (a ack, t retry, z snooze, b bury, x discard, e expire, r release), request,
+--          fetched and started, us, in bytes, then for t and z the delay, us, in bytes, then for t
+--          and b the cause, a byte; "" or "=" and the error
 --
 -- Returns {now, 1 if there is earlier work, a text with "1" for each that was accepted and "0" for
 -- each whose lease was lost}.
-local me, first, count = ARGV[4], 7, (#ARGV - 6) / 3
+local me = ARGV[4]
+local runs, at, count = {}, 7, 0
 local ids = {}
-for i = 1, count do
-  ids[i] = ARGV[first + 3 * i - 3]
+while at <= #ARGV do
+  local acks = tonumber(ARGV[at])
+  if acks > 0 then
+    runs[#runs + 1] = { acks = acks, request = ARGV[at + 1], at = at + 2 }
+    for j = at + 2, at + 2 * acks, 2 do
+      count = count + 1
+      ids[count] = ARGV[j]
+    end
+    at = at + 2 + 2 * acks
+  else
+    runs[#runs + 1] = { at = at + 1 }
+    count = count + 1
+    ids[count] = ARGV[at + 1]
+    at = at + 4
+  end
 end
 if count == 0 then
   leave()
   return { now, 0, "" }
 end
 local states = call("HMGET", STATE, unpack(ids))
-local node
-local changed, verdicts = {}, {}
-local changes, gone, ended_ids, front, back, delayed, dead = {}, {}, {}, {}, {}, {}, {}
+local changed, verdicts, changes, changes_len = {}, {}, {}, 0
+local over, front, back, delayed, dead = {}, {}, {}, {}, {}
 local ended, timed, deadlines = {}, {}, {}
-local NOBODY = ZEROS:sub(1, 16)
 
 local function put(id, state)
-  local n = #changes
-  changes[n + 1], changes[n + 2] = id, state
-  changed[id] = state
+  changes[changes_len + 1], changes[changes_len + 2] = id, state
+  changes_len = changes_len + 2
 end
 
--- The event waits once more. `base` is its state up to the due time and after it.
+-- The event waits once more, with these flags and next attempt.
 local function wait(id, head, due_ms, rest)
   if due_ms <= now_ms then
     local number = new_entry()
-    put(id, "R" .. head .. u64(due_ms) .. rest .. u64(now) .. number)
+    put(id, "R" .. head .. u64(due_ms) .. u64(now) .. rest .. number)
     back[#back + 1] = id .. number
   else
-    put(id, "S" .. head .. u64(due_ms) .. rest)
+    put(id, "S" .. head .. u64(due_ms) .. ZERO .. rest)
     local n = #delayed
     delayed[n + 1], delayed[n + 2] = due_ms, id
   end
 end
 
-local function conclude(id, state, said, verdict, request, error)
-  local flags = byte(state, 2)
-  local haunted = string.char(flags % 2)
-  local due, moved, times = state:sub(5, 12), state:sub(38, 45), said:sub(10, 25)
-  local settled = me .. request .. string.char(verdict)
-  if verdict == 114 then -- release: the handler never started
-    local head, rest = haunted .. state:sub(3, 4), state:sub(13, 20) .. settled
-    local due_ms = number_at(state, 5)
-    if due_ms * 1000 > now then
-      wait(id, head, due_ms, rest)
-    else
-      local number = new_entry()
-      put(id, "R" .. head .. due .. rest .. moved .. number)
-      front[#front + 1] = id .. number
-    end
-    return
+local function release(id, state, haunted, rest)
+  local head, due_ms = haunted .. sub(state, 3, 4), number_at(state, 5)
+  if due_ms > now_ms then -- it was read ahead, and waits on
+    wait(id, head, due_ms, rest)
+  else
+    local number = new_entry()
+    put(id, "R" .. head .. sub(state, 5, 20) .. rest .. number)
+    front[#front + 1] = id .. number
   end
-  local key, unique
+end
+
+local function delayed_ms(said)
+  local delay = math.min(number_at(said, 26), tonumber(ARGV[6]))
+  return delay == 0 and now_ms or math.ceil((now + delay) / 1000)
+end
+
+-- Ends an attempt in any way; `said` begins with the verdict.
+local function conclude(id, state, said, times, verdict, settled, error)
+  local flags, attempt = byte(state, 2), attempt_of(state)
+  local haunted, rest = char(flags % 2), sub(state, 21, 28) .. settled
+  if verdict == 114 then
+    return release(id, state, haunted, rest)
+  end
+  local due, moved, key, unique = sub(state, 5, 12), sub(state, 13, 20)
   if flags >= 4 then
     key, unique = keys_of(call("HGET", BODY, id))
   end
-  local tries = math.min(tries_of(state) + 1, 65535)
-  local tries_bytes = string.char(math.floor(tries / 256), tries % 256)
-  local function over(kind, outcome, attempt, kept_tries)
-    note(id, outcome, "\0", attempt, due, moved, times, me, key, error)
-    put(id, kind .. haunted .. kept_tries .. state:sub(5, 20) .. settled)
-    gone[#gone + 1], ended_ids[#ended_ids + 1] = id, id
+  local function finish_as(kind, outcome, number)
+    note(id, outcome, "\0", number, due, moved, times, me, key, error)
+    put(id, kind .. haunted .. sub(state, 3, 20) .. rest)
+    over[#over + 1] = id
     free_unique(id, unique)
   end
   if verdict == 97 then
-    over("d", "\1", tries, state:sub(3, 4))
+    finish_as("d", "\1", attempt)
   elseif verdict == 120 then
-    over("d", "\5", tries, state:sub(3, 4))
+    finish_as("d", "\5", attempt)
   elseif verdict == 101 then
-    over("e", "\7", 0, state:sub(3, 4))
+    finish_as("e", "\7", 0)
   elseif verdict == 122 then
-    note(id, "\3", "\0", tries, due, moved, times, me, key, error)
-    local delay = math.min(number_at(said, 26), tonumber(ARGV[6]))
-    local due_ms = delay == 0 and now_ms or math.ceil((now + delay) / 1000)
-    wait(id, haunted .. state:sub(3, 4), due_ms, state:sub(13, 20) .. settled)
+    note(id, "\3", "\0", attempt, due, moved, times, me, key, error)
+    wait(id, haunted .. sub(state, 3, 4), delayed_ms(said), rest)
   else
-    local attempts = byte(state, 70) * 256 + byte(state, 71)
-    local head = haunted .. tries_bytes
-    if verdict == 116 and tries < attempts then
-      note(id, "\2", said:sub(34, 34), tries, due, moved, times, me, key, error)
-      local delay = math.min(number_at(said, 26), tonumber(ARGV[6]))
-      local due_ms = delay == 0 and now_ms or math.ceil((now + delay) / 1000)
-      wait(id, head, due_ms, state:sub(13, 20) .. settled)
+    local allowed = byte(state, 70) * 256 + byte(state, 71)
+    local head = haunted .. u16(math.min(attempt + 1, 65535))
+    if verdict == 116 and attempt < allowed then
+      note(id, "\2", sub(said, 34, 34), attempt, due, moved, times, me, key, error)
+      wait(id, head, delayed_ms(said), rest)
     else
-      note(id, "\4", said:sub(verdict == 116 and 34 or 26):sub(1, 1), tries, due, moved, times, me,
-        key, error)
-      put(id, "D" .. head .. state:sub(5, 20) .. settled .. u64(now))
+      local cause = verdict == 116 and sub(said, 34, 34) or sub(said, 26, 26)
+      note(id, "\4", cause, attempt, due, moved, times, me, key, error)
+      put(id, "D" .. head .. due .. u64(now) .. rest)
       dead[#dead + 1], dead[#dead + 2] = 0, id
       free_unique(id, unique)
     end
   end
 end
 
-for i = 1, count do
-  local id, said = ids[i], ARGV[first + 3 * i - 2]
-  local state = changed[id] or states[i]
-  local verdict, request = byte(said), said:sub(2, 9)
-  if state and byte(state) == 76 and state:sub(46, 61) == me .. request then
-    if math.floor(byte(state, 2) / 2) % 2 == 1 then
-      timed[request] = (timed[request] or 0) + 1
-      deadlines[#deadlines + 1] = id
-    else
-      ended[request] = (ended[request] or 0) + 1
-    end
-    local error = ARGV[first + 3 * i - 1]
-    conclude(id, state, said, verdict, request, error ~= "" and error:sub(2) or nil)
-    verdicts[i] = "1"
-  elseif state and state:sub(21, 36) == me .. request and byte(state, 37) == verdict then
-    verdicts[i] = "1" -- a repeat
+local function end_lease(state, request, id)
+  if math.floor(byte(state, 2) / 2) % 2 == 1 then
+    timed[request] = (timed[request] or 0) + 1
+    deadlines[#deadlines + 1] = id
   else
-    verdicts[i] = "0"
+    ended[request] = (ended[request] or 0) + 1
+  end
+end
+
+local done, over_len = 0, 0
+local record_end = finished .. me .. "\0\0\0\0"
+
+-- A run of acks: nearly all there is, so nothing is done twice.
+local function settle_acks(run)
+  local token, settled = me .. run.request, me .. run.request .. "a"
+  local plain, records_len = 0, #records
+  over_len = #over
+  for i = 1, run.acks do
+    local id, state, times = ids[done + i], states[done + i], ARGV[run.at + 2 * i - 1]
+    if not (state and sub(state, 46, 61) == token and byte(state) == 76) then
+      -- A repeat, or a lease that was lost.
+      verdicts[done + i] = state and sub(state, 29, 45) == settled and "1" or "0"
+    else
+      verdicts[done + i] = "1"
+      if byte(state, 2) < 2 then
+        plain, records_len, over_len = plain + 1, records_len + 1, over_len + 1
+        records[records_len] = id .. "\1\0" .. sub(state, 3, 20) .. times .. record_end
+        changes[changes_len + 1] = id
+        changes[changes_len + 2] = "d" .. sub(state, 2, 28) .. settled
+        changes_len = changes_len + 2
+        over[over_len] = id
+      else
+        end_lease(state, run.request, id)
+        conclude(id, state, "a", times, 97, settled)
+        records_len, over_len = #records, #over
+      end
+    end
+  end
+  if plain > 0 then
+    ended[run.request] = (ended[run.request] or 0) + plain
+  end
+  done = done + run.acks
+end
+
+local function settle_one(run)
+  done = done + 1
+  local id, said, error = ARGV[run.at], ARGV[run.at + 1], ARGV[run.at + 2]
+  local state = changed[id] or states[done] -- an id may come twice, under two leases
+  local verdict, request = byte(said), sub(said, 2, 9)
+  local settled = me .. request .. char(verdict)
+  if state and byte(state) == 76 and sub(state, 46, 61) == me .. request then
+    end_lease(state, request, id)
+    conclude(id, state, said, sub(said, 10, 25), verdict, settled,
+      error ~= "" and sub(error, 2) or nil)
+    changed[id] = changes[changes_len]
+    verdicts[done] = "1"
+  else
+    verdicts[done] = state and sub(state, 29, 45) == settled and "1" or "0"
+  end
+end
+
+for _, run in ipairs(runs) do
+  if run.acks then
+    settle_acks(run)
+  else
+    settle_one(run)
   end
 end
 
 -- The states first: they say where each event is. Redis does not roll a script back.
-if #changes > 0 then
+if changes_len > 0 then
   call("HSET", STATE, unpack(changes))
   write_records()
   if #back > 0 then
@@ -143,14 +205,14 @@ if #changes > 0 then
   if #dead > 0 then
     call("ZADD", DEAD, unpack(dead))
   end
-  if #gone > 0 then
-    call("HDEL", BODY, unpack(gone))
-    remember(ended_ids)
+  if #over > 0 then
+    call("HDEL", BODY, unpack(over))
+    remember(over)
   end
   if #deadlines > 0 then
     call("ZREM", LEASE, unpack(deadlines))
   end
-  node = node_of(me)
+  local node = node_of(me)
   if node then
     end_leases(me, node, ended, timed)
   end

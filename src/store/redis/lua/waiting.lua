@@ -18,9 +18,9 @@ end
 local function unwait(id, state)
   if state and byte(state) == 82 then -- R: its entry in the list is passed over when it is met
     stale = stale + 1
-    return state:sub(5, 12), state:sub(38, 45)
+    return sub(state, 5, 12), sub(state, 13, 20)
   end
   local due = call("ZSCORE", DELAY, id)
   call("ZREM", DELAY, id)
-  return u64(tonumber(due)), ZEROS:sub(1, 8)
+  return u64(tonumber(due)), ZERO
 end
