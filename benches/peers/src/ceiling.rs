@@ -11,10 +11,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Connection, Script, Value};
+use redis::{AsyncConnectionConfig, Connection, Script, Value};
 
 use crate::Result;
-use crate::contender::{Contender, Setup, To};
+use crate::contender::{CALL_LIMIT, Contender, Setup, To};
 use crate::payload::{Watch, now_us};
 
 const PUSH: &str = include_str!("lua/push.lua");
@@ -50,6 +50,7 @@ impl<const TAKE_MAX: usize> Contender for Ceiling<TAKE_MAX> {
 
     async fn open(setup: Setup) -> Result<Self> {
         let client = redis::Client::open(setup.url.as_str())?;
+        let limits = AsyncConnectionConfig::new().set_response_timeout(Some(CALL_LIMIT));
         let keys: Arc<[_]> = (0..BUCKETS).map(keys).collect();
         let stop = Arc::new(AtomicBool::new(false));
         let mut takers = Vec::new();
@@ -83,7 +84,9 @@ impl<const TAKE_MAX: usize> Contender for Ceiling<TAKE_MAX> {
             takers.push(thread::spawn(move || fire(&waiting, &settled_by, &watch)));
         }
         Ok(Self {
-            connection: client.get_multiplexed_async_connection().await?,
+            connection: client
+                .get_multiplexed_async_connection_with_config(&limits)
+                .await?,
             push: Script::new(PUSH),
             keys,
             pushed: AtomicU64::new(0),

@@ -1,9 +1,14 @@
 //! What is asked of a contender: take events, start their handlers, and say what is left.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Result;
 use crate::payload::Watch;
+
+/// How long a call to Redis may take where the contender's own limit of 500 ms would end a run on a
+/// machine that has other work too.
+pub const CALL_LIMIT: Duration = Duration::from_secs(10);
 
 /// How a contender is set up for one measurement.
 #[derive(Clone)]

@@ -5,11 +5,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use apalis::prelude::*;
 use apalis_redis::{Config, ConnectionManager, RedisStorage};
-use redis::aio::MultiplexedConnection;
+use redis::aio::{ConnectionManagerConfig, MultiplexedConnection};
 use tokio::task::AbortHandle;
 
 use crate::Result;
-use crate::contender::{Contender, Setup, To, queue_name};
+use crate::contender::{CALL_LIMIT, Contender, Setup, To, queue_name};
 use crate::payload::Watch;
 
 /// Shorter ones lose their wake-up more often: it does when a fetch outlasts the interval.
@@ -48,7 +48,8 @@ impl Contender for OnApalis {
                 config = config.batch_size(100).heartbeat_interval(HEARTBEAT);
                 config = config.lock_tasks(false).emit_events(false);
             }
-            let connection = apalis_redis::connect(setup.url.as_str()).await?;
+            let limits = ConnectionManagerConfig::new().set_response_timeout(Some(CALL_LIMIT));
+            let connection = client.get_connection_manager_with_config(limits).await?;
             let storage = RedisStorage::<String, ConnectionManager>::new(connection);
             let storage = storage.with_config(config);
             storages.push(storage.clone());
