@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
 use crate::record::NodeId;
 use crate::store::redis::answer::{Parts, unreadable};
@@ -30,6 +30,29 @@ pub(super) struct Hub {
 
 fn key(shared: &Shared, part: &str) -> Vec<u8> {
     keys::hub(&shared.prefix, part).into_bytes()
+}
+
+/// The format of all keys but the bodies, which name their own; `src/docs/storage.md` has each.
+const FORMAT: &str = "1";
+
+/// Writes the format down where nobody has, and refuses one that this duly does not know.
+pub(super) async fn claim(shared: &Shared) -> Result<()> {
+    let hub = key(shared, "hub");
+    let mut command = redis::cmd("HSETNX");
+    command.arg(&hub).arg("format").arg(FORMAT);
+    shared.send(&shared.links.pulse, &command).await?;
+    let mut command = redis::cmd("HGET");
+    command.arg(&hub).arg("format");
+    match shared.send(&shared.links.pulse, &command).await? {
+        Value::BulkString(format) if format == FORMAT.as_bytes() => Ok(()),
+        Value::BulkString(format) => Err(Error::corrupt(format!(
+            "the keys under prefix {:?} have format {}, this duly knows format {FORMAT}: they were \
+             written by another version of duly; use that one, or another prefix",
+            shared.prefix,
+            String::from_utf8_lossy(&format)
+        ))),
+        _ => Err(unreadable("HGET")),
+    }
 }
 
 /// Writes down that a bucket may hold events, once; whoever consumes its queue serves it then.

@@ -130,6 +130,7 @@ impl RedisStore {
         let found = check::check(&links.work, &target, &prefix, &SystemClock::new()).await?;
         let shared = Shared::new(prefix, target, links, options);
         shared.set_offset(found.offset_us);
+        hub::claim(&shared).await?;
         Ok(Self {
             shared: Arc::new(shared),
             pushes: Arc::default(),
