@@ -25,6 +25,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("disruptor", &["src/flow/ring.rs"]),
     ("rusqlite", &["src/store/embedded", "src/journal/sqlite.rs"]),
     ("redis", &["src/store/redis"]),
+    ("rustls", &["src/store/redis"]),
     ("config", &["src/config.rs", "src/config"]),
     (
         "inventory",

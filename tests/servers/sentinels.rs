@@ -89,6 +89,15 @@ impl Sentinels {
         self.wait_until_watched();
     }
 
+    /// How many failovers there have been, as the first sentinel has counted them.
+    pub(crate) fn failovers(&self) -> u64 {
+        let port = self.sentinels[0].port;
+        let answer = cli(port, &["SENTINEL", "MASTER", NAME]);
+        let mut lines = answer.lines().skip_while(|line| *line != "config-epoch");
+        let epoch = lines.nth(1).and_then(|epoch| epoch.parse().ok());
+        epoch.unwrap_or_else(|| panic!("no epoch: {answer}"))
+    }
+
     fn master_for(&self, sentinel: &Server) -> u16 {
         let answer = cli(
             sentinel.port,

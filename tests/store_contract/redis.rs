@@ -43,7 +43,13 @@ impl Subject for RedisSubject {
     }
 
     fn check(&self) -> Harnessed<Result<(), String>> {
-        Box::pin(std::future::ready(Ok(())))
+        let store = Arc::clone(&self.store);
+        Box::pin(async move {
+            match store.audit().await.expect("an audit") {
+                wrong if wrong.is_empty() => Ok(()),
+                wrong => Err(wrong.join("; ")),
+            }
+        })
     }
 
     fn reopen(&self) -> Option<Harnessed<Arc<dyn Subject>>> {

@@ -107,6 +107,11 @@ impl Terms<'_> {
         call
     }
 
+    /// Checks a bucket.
+    pub(super) fn audit(&self, keys: &BucketKeys) -> Call {
+        self.call(&scripts::AUDIT, keys)
+    }
+
     /// Every other operation: one call of one script.
     pub(super) fn operation(&self, keys: &BucketKeys, op: &StoreOp) -> Result<Call> {
         Ok(match op {

@@ -37,7 +37,7 @@ pub(super) async fn update(
         };
         let head = &read[..read.len().min(body::HEAD_LEN)];
         let call = shared.terms().update(&keys, id, head, &new);
-        let mut parts = shared.call(&shared.pushes, &call).await?;
+        let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
         let now_us = parts.number()?;
         if let Some(changed) = updated(&mut parts)? {
             return Ok(Answer {
@@ -76,7 +76,7 @@ pub(super) async fn peek(
         let mut place = 0;
         loop {
             let call = shared.terms().list(&keys, state, &from, BATCH_MAX);
-            let mut parts = shared.call(&shared.pushes, &call).await?;
+            let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
             now_us = parts.number()?.max(now_us);
             let many = parts.len();
             while !parts.is_empty() {
@@ -123,6 +123,6 @@ pub(super) async fn peek(
 
 async fn look(shared: &Shared, bucket: &BucketKey, ids: &[EventId]) -> Result<(u64, Parts)> {
     let call = shared.terms().look(&shared.keys(bucket), ids);
-    let mut parts = shared.call(&shared.pushes, &call).await?;
+    let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
     Ok((parts.number()?, parts))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
 use crate::record::NodeId;
 use crate::store::redis::answer::{Parts, unreadable};
@@ -32,6 +32,29 @@ fn key(shared: &Shared, part: &str) -> Vec<u8> {
     keys::hub(&shared.prefix, part).into_bytes()
 }
 
+/// The format of all keys but the bodies, which name their own; `src/docs/storage.md` has each.
+const FORMAT: &str = "1";
+
+/// Writes the format down where nobody has, and refuses one that this duly does not know.
+pub(super) async fn claim(shared: &Shared) -> Result<()> {
+    let hub = key(shared, "hub");
+    let mut command = redis::cmd("HSETNX");
+    command.arg(&hub).arg("format").arg(FORMAT);
+    shared.send(&shared.links.pulse, &command).await?;
+    let mut command = redis::cmd("HGET");
+    command.arg(&hub).arg("format");
+    match shared.send(&shared.links.pulse, &command).await? {
+        Value::BulkString(format) if format == FORMAT.as_bytes() => Ok(()),
+        Value::BulkString(format) => Err(Error::corrupt(format!(
+            "the keys under prefix {:?} have format {}, this duly knows format {FORMAT}: they were \
+             written by another version of duly; use that one, or another prefix",
+            shared.prefix,
+            String::from_utf8_lossy(&format)
+        ))),
+        _ => Err(unreadable("HGET")),
+    }
+}
+
 /// Writes down that a bucket may hold events, once; whoever consumes its queue serves it then.
 pub(super) async fn register(shared: &Shared, bucket: &BucketKey) -> Result<()> {
     let is_known = {
@@ -48,7 +71,7 @@ pub(super) async fn register(shared: &Shared, bucket: &BucketKey) -> Result<()> 
         .arg(bucket.to_string())
         .arg(keys::hub(&shared.prefix, "news"));
     shared
-        .run(&shared.pushes, &Call { script, command })
+        .run(&shared.links.pulse, &Call { script, command })
         .await?;
     let mut known = shared
         .hub
@@ -64,7 +87,7 @@ pub(super) async fn buckets(shared: &Shared) -> Result<BTreeMap<u64, BucketKey>>
     let mut command = redis::cmd("HGETALL");
     command.arg(key(shared, "buckets"));
     let mut found = BTreeMap::new();
-    for (field, number) in pairs(shared.send(&shared.pushes, &command).await?)? {
+    for (field, number) in pairs(shared.send(&shared.links.pulse, &command).await?)? {
         let wrong = || unreadable("register");
         let number = number.parse().map_err(|_| wrong())?;
         let (queue, bucket) = field.rsplit_once(':').ok_or_else(wrong)?;
@@ -96,7 +119,9 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
             _ => command.arg(""),
         };
         command.arg(LISTED_FOR.as_millis());
-        let value = shared.run(&shared.work, &Call { script, command }).await?;
+        let value = shared
+            .run(&shared.links.pulse, &Call { script, command })
+            .await?;
         let mut parts = Parts::of(script.name, value)?;
         let (version, is_known) = (parts.number()?, parts.is_so()?);
         if is_member && !is_known && act == "stays" {
@@ -129,7 +154,7 @@ async fn with_queues(shared: &Shared, members: Vec<(NodeId, u64)>) -> Result<Vec
         for node in &unknown {
             command.arg(&node.0.to_be_bytes());
         }
-        let value = shared.send(&shared.work, &command).await?;
+        let value = shared.send(&shared.links.pulse, &command).await?;
         let mut parts = Parts::of("roll", value)?;
         for node in unknown {
             // One that has left meanwhile consumes nothing.
@@ -153,7 +178,7 @@ pub(super) async fn controls(shared: &Shared) -> Result<BTreeMap<QueueName, Cont
     let mut command = redis::cmd("HGETALL");
     command.arg(key(shared, "control"));
     let mut controls = BTreeMap::<QueueName, Control>::new();
-    for (field, value) in pairs(shared.send(&shared.pushes, &command).await?)? {
+    for (field, value) in pairs(shared.send(&shared.links.pulse, &command).await?)? {
         let (queue, name) = field.rsplit_once(':').ok_or_else(|| unreadable("set"))?;
         let setting = match name {
             "paused" => Setting::Paused(value == "1"),
@@ -184,7 +209,7 @@ pub(super) async fn set(shared: &Shared, queue: &QueueName, setting: Setting) ->
         .arg(value)
         .arg(keys::hub(&shared.prefix, "news"));
     shared
-        .run(&shared.pushes, &Call { script, command })
+        .run(&shared.links.pulse, &Call { script, command })
         .await?;
     Ok(())
 }

@@ -1,13 +1,12 @@
 //! One connection, from the time that it came up until it is given up.
 
 use std::future::Future;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::cluster_routing::Slot;
-use redis::{Cmd, Pipeline, PushKind, RedisError, RedisResult, Value};
+use redis::{Cmd, Pipeline, PushKind, RedisResult, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -91,6 +90,17 @@ impl Lane {
         self.wait(deadline, connection.ask(command)).await
     }
 
+    /// Sends one command to every server there is.
+    pub(super) async fn ask_everywhere(
+        &self,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> Result<Vec<Value>, Failure> {
+        let mut connection = self.connection.clone();
+        self.wait(deadline, connection.ask_everywhere(command))
+            .await
+    }
+
     /// Sends several commands in one piece; one that is refused has its error for an answer.
     pub(super) async fn ask_all(
         &self,
@@ -118,7 +128,7 @@ impl Lane {
     ) -> Result<T, Failure> {
         let (began, losses) = (Instant::now(), self.losses());
         let answer = timeout_at(deadline, answer).await;
-        let cause = match answer.unwrap_or_else(|_| Err(late())) {
+        let cause = match answer.unwrap_or_else(|_| Err(topology::late())) {
             Ok(answer) => {
                 self.unanswered.store(0, Ordering::Relaxed);
                 return Ok(answer);
@@ -169,8 +179,4 @@ impl Lane {
     fn losses(&self) -> u64 {
         self.signs.losses.load(Ordering::Acquire)
     }
-}
-
-fn late() -> RedisError {
-    RedisError::from(io::Error::from(io::ErrorKind::TimedOut))
 }

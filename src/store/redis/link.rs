@@ -9,6 +9,7 @@ use redis::{Arg, Cmd, Pipeline, RedisError, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::backoff;
 use super::durable::{Durable, Reached, Wait};
 use super::fault::{Failure, Stage};
 use super::lane::Lane;
@@ -16,10 +17,6 @@ use super::options::LinkOptions;
 use super::scripts::Script;
 use super::url::{Place, Target};
 use crate::error::{Error, ErrorKind, Result};
-
-/// The first wait after an attempt that failed, and the longest.
-const BACKOFF: Duration = Duration::from_millis(20);
-const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
 /// A connection to the servers; its clones share it.
 ///
@@ -129,6 +126,18 @@ impl Link {
         self.judge(&lane, answer)
     }
 
+    /// Sends one command to every server there is; the answers come in no order.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send), if one of them fails.
+    pub(super) async fn send_everywhere(&self, command: &Cmd) -> Result<Vec<Value>> {
+        let deadline = self.deadline();
+        let lane = self.lane(deadline).await?;
+        let answers = lane.ask_everywhere(command, deadline).await;
+        self.judge(&lane, answers)
+    }
+
     /// Runs a script. A server that does not know it is given its text, with the same keys, so
     /// that in a cluster it reaches the very node that answers for them.
     ///
@@ -217,6 +226,7 @@ impl Link {
 
     /// Counts the connections that there have been; a change says that whatever was told on the
     /// last one may have been lost.
+    #[cfg(test)]
     pub(super) fn connections(&self) -> watch::Receiver<u64> {
         self.shared.made.subscribe()
     }
@@ -321,7 +331,7 @@ impl Shared {
                 let failures = failures.saturating_add(1);
                 *state = State::Down {
                     failures,
-                    not_before: Instant::now() + backoff(failures),
+                    not_before: Instant::now() + backoff::after(failures),
                 };
                 drop(state);
                 tracing::warn!(failures, "no connection: {error}");
@@ -352,15 +362,7 @@ fn next_attempt(lane: &Lane) -> (u32, Instant) {
         return (0, Instant::now());
     }
     let failures = lane.failures.saturating_add(1);
-    (failures, Instant::now() + backoff(failures))
-}
-
-/// How long to wait after so many failures: doubling, with jitter, so that many nodes do not come
-/// back in step.
-fn backoff(failures: u32) -> Duration {
-    let doublings = failures.saturating_sub(1).min(16);
-    let longest = (BACKOFF * 2_u32.pow(doublings)).min(BACKOFF_MAX);
-    longest.mul_f64(0.5 + fastrand::f64() / 2.0)
+    (failures, Instant::now() + backoff::after(failures))
 }
 
 fn closed() -> Error {

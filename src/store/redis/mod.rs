@@ -3,25 +3,29 @@
 //! Each operation is one script on the keys of one bucket, so it is atomic, and takes one round
 //! trip. The meaning is that of the reference store.
 
-#![allow(dead_code)] // under construction
-
 mod answer;
 mod ask;
+mod backoff;
 mod body;
 mod by_hand;
+mod check;
 mod choices;
+mod confirmed;
 mod durable;
 mod fault;
 mod hub;
 mod keys;
 mod lane;
 mod link;
+mod news;
 mod options;
 mod outbox;
 mod push;
 mod record;
 mod scripts;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod topology;
 mod url;
 
@@ -29,31 +33,79 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use self::check::Found;
 pub use self::choices::RedisOptions;
-use self::link::Link;
-use self::options::LinkOptions;
 use self::push::Pushes;
-use self::shared::Shared;
+use self::shared::{Links, Shared};
 use self::url::Target;
-use crate::core::op::{Answer, StoreOp};
+use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 use crate::record::{Page, Query, Record};
 use crate::store::{Control, Durability, Presence, Roll, Setting, Store, StoreFuture, Watcher};
+use crate::time::SystemClock;
 
-/// A store on Redis, for many processes.
+/// A store on Redis 7.0 or later, or Valkey: for many processes on many machines.
+///
+/// | url | what |
+/// |---|---|
+/// | `redis://[user:password@]host[:6379][/database]` | one server; `rediss` is the same over TLS |
+/// | `redis+unix:///path/to.sock` | one server on this machine; `user`, `pass` and `db` as options |
+/// | `redis-sentinel://[user:password@]host[:26379],host../name[/database]` | the master that the Sentinels name |
+/// | `redis-cluster://[user:password@]host[:6379],host..` | a cluster |
+///
+/// Options follow a `?`, separated by `&`:
+///
+/// | option | what | default |
+/// |---|---|---|
+/// | `prefix` | what every key begins with; buses with different ones do not see each other | `duly` |
+/// | `connections` | how many connections carry pushes | 1 |
+/// | `timeout` | the longest that an answer may take | `5s` |
+/// | `connect_timeout` | the longest that an attempt to connect may take | `2s` |
+/// | `ca` | a file of root certificates, for `rediss` | the machine's |
+/// | `eviction` | `allowed` takes a server that throws keys away when it is full | refused |
+///
+/// What happens when something goes wrong:
+///
+/// - **A process of ours dies, or stops for longer than its leases**: what it held is handed on
+///   within three seconds. What it settles later is refused and on record.
+/// - **The servers are away**: pushes are tried again for [`RedisOptions::retry_for`], and then
+///   answer [`Unavailable`](crate::ErrorKind::Unavailable), or
+///   [`Unknown`](crate::ErrorKind::Unknown) where they may have happened. Nothing starts early, and
+///   all goes on by itself when they are back.
+/// - **Their memory is full**: pushes answer [`Full`](crate::ErrorKind::Full) and nothing of them
+///   happened. What is stored is still handled.
+/// - **Bytes are damaged**: they are never delivered. The event is a dead letter that says so.
+///
+/// A server is as durable as it is set to be: [`durability`](Store::durability) answers
+/// [`Memory`](Durability::Memory) without an append-only file, [`OsCache`](Durability::OsCache) with
+/// one that is synced each second, [`Disk`](Durability::Disk) with `appendfsync always`. A replica
+/// that takes over may lack what was pushed last; a push that must not be lost then asks for
+/// [`Replicated`](Durability::Replicated).
+///
+/// # Examples
+///
+/// ```no_run
+/// use duly::store::RedisStore;
+///
+/// # async fn open() -> duly::Result<()> {
+/// let store = RedisStore::open("redis://127.0.0.1/0?prefix=shop").await?;
+/// let bus = duly::Bus::builder().store(store).start().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct RedisStore {
     shared: Arc<Shared>,
     pushes: Arc<Pushes>,
-    durability: Durability,
+    found: Found,
 }
 
 impl RedisStore {
-    /// Connects to the servers that `url` names.
+    /// Connects to the servers that `url` names, and looks whether they can keep the promises.
     ///
     /// # Errors
     ///
-    /// When they cannot be reached.
+    /// As [`open_with`](Self::open_with).
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(url, RedisOptions::new()).await
     }
@@ -62,19 +114,56 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// When they cannot be reached.
+    /// [`Invalid`](crate::ErrorKind::Invalid) when the URL cannot be read, or when the servers are
+    /// too old, throw keys away when they are full, or do not allow this user what is needed;
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) when they cannot be reached. The words say
+    /// what would be right.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
     pub async fn open_with(url: &str, options: RedisOptions) -> Result<Self> {
         let target = Target::parse(url)?;
-        let link_options = LinkOptions::of(&target);
-        let pushes = Link::open(&target, &link_options).await?;
-        let work = Link::open(&target, &link_options).await?;
-        let prefix = target.asked.prefix.unwrap_or_else(|| "duly".to_owned());
-        let shared = Shared::new(prefix, pushes, work, options);
+        let links = Links::open(&target).await?;
+        let prefix = target.asked.prefix.clone();
+        let prefix = prefix.unwrap_or_else(|| PREFIX.to_owned());
+        let found = check::check(&links.work, &target, &prefix, &SystemClock::new()).await?;
+        let shared = Shared::new(prefix, target, links, options);
+        shared.set_offset(found.offset_us);
+        hub::claim(&shared).await?;
         Ok(Self {
             shared: Arc::new(shared),
             pushes: Arc::default(),
-            durability: Durability::OsCache,
+            found,
         })
+    }
+}
+
+/// What keys begin with when nobody says otherwise.
+const PREFIX: &str = "duly";
+
+impl RedisStore {
+    /// Checks every bucket: that each event is in exactly one place, and every counter right.
+    /// Answers what is not so, in words, at most 100 of each bucket; an empty list is good news.
+    ///
+    /// It looks at every event, bucket by bucket, and a server does nothing else while it looks at
+    /// one: some seconds for a million events.
+    ///
+    /// # Errors
+    ///
+    /// When the servers cannot be reached.
+    pub async fn audit(&self) -> Result<Vec<String>> {
+        let mut wrong = Vec::new();
+        for bucket in hub::buckets(&self.shared).await?.into_values() {
+            let call = self.shared.terms().audit(&self.shared.keys(&bucket));
+            let mut parts = self.shared.call(&self.shared.links.work, &call).await?;
+            parts.number()?;
+            while !parts.is_empty() {
+                let words = parts.bytes()?;
+                wrong.push(format!("{bucket}: {}", String::from_utf8_lossy(&words)));
+            }
+        }
+        Ok(wrong)
     }
 }
 
@@ -82,7 +171,7 @@ impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
             .field("prefix", &self.shared.prefix)
-            .field("durability", &self.durability)
+            .field("found", &self.found)
             .finish_non_exhaustive()
     }
 }
@@ -110,7 +199,21 @@ impl Store for RedisStore {
     }
 
     fn durability(&self) -> Durability {
-        self.durability
+        self.found.durability
+    }
+
+    fn push_durably(
+        &self,
+        bucket: &BucketKey,
+        events: Vec<NewEvent>,
+        wanted: Durability,
+    ) -> StoreFuture<Answer> {
+        if wanted <= self.found.durability {
+            return self.apply(bucket, StoreOp::Push(events));
+        }
+        let (shared, found) = (Arc::clone(&self.shared), self.found.clone());
+        let bucket = bucket.clone();
+        Box::pin(async move { confirmed::push(&shared, &found, &bucket, &events, wanted).await })
     }
 
     fn now_us(&self) -> u64 {
@@ -158,13 +261,9 @@ impl Store for RedisStore {
     fn close(&self) -> StoreFuture<()> {
         let (shared, pushes) = (Arc::clone(&self.shared), Arc::clone(&self.pushes));
         Box::pin(async move {
-            while !pushes.is_empty() {
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            }
+            pushes.ended().await;
             shared.close();
             Ok(())
         })
     }
 }
-#[cfg(test)]
-mod tests;

@@ -13,6 +13,9 @@ pub(super) struct LinkOptions {
     /// The longest that one attempt to connect may take, greeting and login included. Default:
     /// 2 s, so that a call can outlive a first attempt that runs into nothing.
     pub(super) connect_timeout: Duration,
+    /// How often a connection that only listens is asked whether it still lives. Default: 15 s, so
+    /// that a server that hangs is noticed and an idle node costs nothing.
+    pub(super) probe_every: Duration,
     /// What the connections are called in the server's `CLIENT LIST`. Default: `duly`.
     pub(super) name: String,
 }
@@ -48,6 +51,7 @@ impl Default for LinkOptions {
         Self {
             timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(2),
+            probe_every: Duration::from_secs(15),
             name: "duly".to_owned(),
         }
     }

@@ -76,7 +76,11 @@ async fn read(shared: &Shared, bucket: &BucketKey, after: u64) -> Result<Vec<(u6
         .arg("-")
         .arg("COUNT")
         .arg(1);
-    let before = entries(shared.send(&shared.pushes, &command).await?)?;
+    let before = entries(
+        shared
+            .send(shared.links.for_pushes(bucket), &command)
+            .await?,
+    )?;
     let mut from = before.first().map_or(next, |(first, _)| *first);
     let mut records = Vec::new();
     loop {
@@ -87,7 +91,11 @@ async fn read(shared: &Shared, bucket: &BucketKey, after: u64) -> Result<Vec<(u6
             .arg("+")
             .arg("COUNT")
             .arg(ENTRIES);
-        let found = entries(shared.send(&shared.pushes, &command).await?)?;
+        let found = entries(
+            shared
+                .send(shared.links.for_pushes(bucket), &command)
+                .await?,
+        )?;
         let many = found.len();
         for (first, bytes) in found {
             from = first + 1;

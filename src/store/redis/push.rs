@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::core::op::{Answer, BATCH_MAX, NewEvent, PushVerdict, Pushed, Reply};
 use crate::error::{Error, ErrorKind, Result};
@@ -25,6 +25,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(super) struct Pushes {
     lanes: Mutex<HashMap<BucketKey, Lane>>,
+    /// A lane has ended.
+    ended: Notify,
 }
 
 /// The pushes to one bucket. It exists while a call is on its way, and one is at a time.
@@ -85,9 +87,15 @@ impl Pushes {
         })
     }
 
-    /// Whether nothing is on its way.
-    pub(super) fn is_empty(&self) -> bool {
-        self.lanes().is_empty()
+    /// Waits until nothing is on its way.
+    pub(super) async fn ended(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.lanes().is_empty() {
+                return;
+            }
+            ended.await;
+        }
     }
 
     fn lanes(&self) -> MutexGuard<'_, HashMap<BucketKey, Lane>> {
@@ -100,6 +108,7 @@ impl Pushes {
         let lane = lanes.get_mut(bucket)?;
         if lane.is_empty() {
             lanes.remove(bucket);
+            self.ended.notify_waiters();
             return None;
         }
         let (mut many, mut bytes) = (0, 0);
@@ -156,7 +165,7 @@ async fn send<'e, I: Iterator<Item = &'e NewEvent> + Clone>(
     let (mut pause, mut may_be_ours) = (PAUSE_MIN, false);
     loop {
         let call = shared.terms().push(&keys, events());
-        let error = match shared.call(&shared.pushes, &call).await {
+        let error = match shared.call(shared.links.for_pushes(bucket), &call).await {
             Ok(parts) => {
                 let (now_us, is_earlier, pushed) = read(parts, events(), may_be_ours)?;
                 shared.learn(now_us);

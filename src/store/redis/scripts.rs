@@ -51,6 +51,12 @@ macro_rules! scripts {
                 ])
             });
         )*
+
+        /// All of them.
+        pub(super) fn all() -> impl Iterator<Item = &'static Script> {
+            let all: [&'static LazyLock<Script>; _] = [$(&$name),*];
+            all.into_iter().map(|script| &**script)
+        }
     };
 }
 
@@ -87,6 +93,8 @@ scripts! {
     STATS = "stats", DRAINS, ["bucket"];
     /// Counts events by due time.
     FORECAST = "forecast", DRAINS, ["bucket"];
+    /// Checks everything that must be so.
+    AUDIT = "audit", DRAINS, ["bucket", "body", "nodes"];
     /// Says that a node is there.
     ROLL = "roll", DRAINS, [];
     /// Writes down a bucket that may hold events from now on.

@@ -1,8 +1,8 @@
 //! What every part of a Redis store shares: the links, the clock, the buckets, the watchers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crate::core::op::{Answer, Failing, Reply, Settlement, StoreOp, Verdict};
 use crate::error::{Error, Result};
@@ -15,6 +15,9 @@ use crate::store::redis::choices::RedisOptions;
 use crate::store::redis::hub::Hub;
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::link::Link;
+use crate::store::redis::news::{News, Told};
+use crate::store::redis::options::LinkOptions;
+use crate::store::redis::url::Target;
 use crate::time::{Clock, SystemClock};
 
 /// How many watchers are told; beyond that the one that came first is let go.
@@ -26,31 +29,77 @@ pub(super) struct Shared {
     pub(super) options: RedisOptions,
     /// What tells this process from others.
     pub(super) origin: String,
-    /// For pushes and changes by hand.
-    pub(super) pushes: Link,
-    /// For what nodes ask.
-    pub(super) work: Link,
+    pub(super) links: Links,
     pub(super) hub: Hub,
+    target: Target,
+    /// The subscription, from the first bucket that a node of this process looks at on.
+    news: OnceLock<News>,
     clock: SystemClock,
     /// The store's time less that of `clock`, in microseconds.
     offset_us: AtomicI64,
     keys: RwLock<HashMap<BucketKey, Arc<BucketKeys>>>,
+    /// The buckets that are in the subscription.
+    listened: RwLock<HashSet<BucketKey>>,
     watchers: RwLock<Vec<Arc<dyn Watcher>>>,
     is_closed: AtomicBool,
 }
 
+/// The connections of a store, apart so that nothing waits behind what may take long.
+pub(super) struct Links {
+    /// For pushes and changes by hand.
+    pushes: Vec<Link>,
+    /// For what nodes fetch and settle.
+    pub(super) work: Link,
+    /// For heartbeats, and for looking at those of others.
+    pub(super) pulse: Link,
+}
+
+impl Links {
+    /// Connects.
+    pub(super) async fn open(target: &Target) -> Result<Self> {
+        let options = LinkOptions::of(target);
+        let link = |name: &str| {
+            let options = options.clone().named(name);
+            async move { Link::open(target, &options).await }
+        };
+        let mut pushes = Vec::new();
+        for _ in 0..target.asked.connections.unwrap_or(1) {
+            pushes.push(link("duly-push").await?);
+        }
+        Ok(Self {
+            pushes,
+            work: link("duly-work").await?,
+            pulse: link("duly-pulse").await?,
+        })
+    }
+
+    /// The connection that carries pushes to a bucket.
+    pub(super) fn for_pushes(&self, bucket: &BucketKey) -> &Link {
+        let at = usize::from(bucket.bucket.0) % self.pushes.len().max(1);
+        self.pushes.get(at).unwrap_or(&self.work)
+    }
+
+    fn close(&self) {
+        for link in self.pushes.iter().chain([&self.work, &self.pulse]) {
+            link.close();
+        }
+    }
+}
+
 impl Shared {
-    pub(super) fn new(prefix: String, pushes: Link, work: Link, options: RedisOptions) -> Self {
+    pub(super) fn new(prefix: String, target: Target, links: Links, options: RedisOptions) -> Self {
         Self {
             prefix,
             options,
             origin: format!("{:016x}", fastrand::u64(..)),
-            pushes,
-            work,
+            links,
             hub: Hub::default(),
+            target,
+            news: OnceLock::new(),
             clock: SystemClock::new(),
             offset_us: AtomicI64::new(0),
             keys: RwLock::default(),
+            listened: RwLock::default(),
             watchers: RwLock::default(),
             is_closed: AtomicBool::new(false),
         }
@@ -96,16 +145,21 @@ impl Shared {
     }
 
     /// Does an operation that takes one call.
-    pub(super) async fn operate(&self, bucket: &BucketKey, op: StoreOp) -> Result<Answer> {
+    pub(super) async fn operate(
+        self: &Arc<Self>,
+        bucket: &BucketKey,
+        op: StoreOp,
+    ) -> Result<Answer> {
         let keys = self.keys(bucket);
         let call = self.terms().operation(&keys, &op)?;
         let link = match op {
-            StoreOp::Fetch(_)
-            | StoreOp::MoveDue { .. }
-            | StoreOp::Settle { .. }
-            | StoreOp::Heartbeat { .. }
-            | StoreOp::Reap { .. } => &self.work,
-            _ => &self.pushes,
+            StoreOp::Fetch(_) | StoreOp::MoveDue { .. } => {
+                self.listen(bucket);
+                &self.links.work
+            }
+            StoreOp::Settle { .. } => &self.links.work,
+            StoreOp::Heartbeat { .. } | StoreOp::Reap { .. } => &self.links.pulse,
+            _ => self.links.for_pushes(bucket),
         };
         let parts = self.call(link, &call).await?;
         let read = answer::read(&bucket.queue, &op, parts)?;
@@ -149,7 +203,7 @@ impl Shared {
             settlements: settlements.collect(),
         };
         let call = self.terms().operation(&self.keys(bucket), &settle)?;
-        let parts = self.call(&self.work, &call).await?;
+        let parts = self.call(&self.links.work, &call).await?;
         match answer::read(&bucket.queue, &settle, parts)?.answer.reply {
             Reply::Settled(_) => Ok(()),
             _ => Err(answer::unreadable("settle")),
@@ -161,6 +215,46 @@ impl Shared {
         let offset = i128::from(now_us) - i128::from(self.clock.wall_us());
         let offset = i64::try_from(offset).unwrap_or(0);
         self.offset_us.store(offset, Ordering::Relaxed);
+    }
+
+    /// Sets what the store's time is more than this process's own, in microseconds.
+    pub(super) fn set_offset(&self, offset_us: i64) {
+        self.offset_us.store(offset_us, Ordering::Relaxed);
+    }
+
+    /// Hears from now on what others push to a bucket that a node of this process looks at.
+    fn listen(self: &Arc<Self>, bucket: &BucketKey) {
+        let is_new = {
+            let listened = self.listened.read();
+            !listened
+                .unwrap_or_else(PoisonError::into_inner)
+                .contains(bucket)
+        };
+        if !is_new {
+            return;
+        }
+        {
+            let mut listened = self
+                .listened
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            listened.insert(bucket.clone());
+        }
+        let open = || {
+            let shared = Arc::downgrade(self);
+            let earlier = move |bucket: &BucketKey| {
+                if let Some(shared) = shared.upgrade() {
+                    shared.tell(bucket);
+                }
+            };
+            let told = Told {
+                earlier: Box::new(earlier),
+                hub: Box::new(|| {}), // every roll call says it as well
+            };
+            let options = LinkOptions::of(&self.target);
+            News::open(&self.target, &options, &self.prefix, &self.origin, told)
+        };
+        self.news.get_or_init(open).add([bucket]);
     }
 
     /// The store's time, as far as this process knows it.
@@ -199,9 +293,13 @@ impl Shared {
         }
     }
 
-    /// Refuses everything from now on; answers whether it was open.
-    pub(super) fn close(&self) -> bool {
-        !self.is_closed.swap(true, Ordering::AcqRel)
+    /// Refuses everything from now on, and lets go of the connections.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.links.close();
+        if let Some(news) = self.news.get() {
+            news.close();
+        }
     }
 
     fn check_open(&self) -> Result<()> {

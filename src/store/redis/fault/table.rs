@@ -199,6 +199,12 @@ pub(super) const RULES: &[Rule] = &[
     Rule::refused(
         "ERR",
         Invalid,
+        "the server is not a cluster; it is opened with redis://",
+    )
+    .with("cluster support disabled"),
+    Rule::refused(
+        "ERR",
+        Invalid,
         "the server does not know this call; is it Redis 7.0 or later?",
     ),
 ];

@@ -2,7 +2,7 @@ use super::table::{RULES, SAYINGS};
 use super::*;
 use crate::store::redis::link::Link;
 use crate::store::redis::options::LinkOptions;
-use crate::store::redis::tests::pretend::{Act, server};
+use crate::store::redis::tests::pretend::{Act, cluster, server};
 use crate::store::redis::url::Target;
 use ErrorKind::{Closed, Conflict, Corrupt, Full, Invalid, LeaseLost, NotFound};
 use ErrorKind::{Unavailable, Unknown};
@@ -40,6 +40,7 @@ const ANSWERS: &[(&str, ErrorKind, bool)] = &[
     ("-WRONGTYPE Operation against a key holding the wrong kind of value script: 9f, on @user_script:2.\r\n", Unknown, KEEPS),
     ("-ERR max number of clients reached\r\n", Unavailable, BREAKS),
     ("-ERR upstream failure\r\n", Unavailable, BREAKS),
+    ("-ERR This instance has cluster support disabled\r\n", Invalid, KEEPS),
     ("-ERR unknown command 'EVALSHA', with args beginning with: \r\n", Invalid, KEEPS),
     ("-ERR user_script:3: attempt to index a nil value script: 9f, on @user_script:3.\r\n", Unknown, KEEPS),
     ("-STRANGE nobody has heard of it\r\n", Unknown, KEEPS),
@@ -161,5 +162,25 @@ async fn the_words_say_what_to_do() {
         let text = error.to_string();
         assert!(text.contains(words), "{text}");
         assert!(!text.contains("DULY"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn in_a_cluster_a_refusal_after_a_lost_attempt_is_doubted() {
+    const DOWN: Act = Act::Say("-CLUSTERDOWN The cluster is down\r\n");
+    for (acts, kind) in [
+        (vec![DOWN], Unavailable),
+        (vec![Act::Close, DOWN], Unknown),
+        (vec![Act::SayAndClose("$100\r\nhalf"), DOWN], Unknown),
+    ] {
+        let url = cluster(acts.clone()).await;
+        let target = Target::parse(&url).expect(&url);
+        let link = Link::open(&target, &LinkOptions::of(&target))
+            .await
+            .expect("it greets");
+        let mut call = redis::cmd("EVALSHA");
+        call.arg("hash").arg(1).arg("key");
+        let error = link.send(&call).await.expect_err("it is down");
+        assert_eq!(error.kind(), kind, "{acts:?}: {error}");
     }
 }

@@ -90,18 +90,17 @@ local function give_or_end(id, state, body)
     free_unique(id, unique)
     aside = aside - 1
   else
-    local flags = byte(state, 2) + ((key or unique) and 4 or 0)
+    local flags = byte(state, 2) + (deadline and 2 or 0) + ((key or unique) and 4 or 0)
     give(id, "L" .. char(flags) .. sub(state, 3, 45) .. lease .. u16(attempts), body)
   end
 end
 
 -- `rest` is a state from its flags to its settlement.
 local function take(id, rest, body)
-  if deadline then
-    rest = char(byte(rest) % 2 + 2) .. sub(rest, 2)
-  end
   if has_extras(body) then
     give_or_end(id, "L" .. rest, body)
+  elseif deadline then
+    give(id, "L" .. char(byte(rest) + 2) .. sub(rest, 2) .. plain, body)
   else
     give(id, "L" .. rest .. plain, body)
   end

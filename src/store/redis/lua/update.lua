@@ -14,6 +14,9 @@ if body and kind ~= "L" then
   due = kind == "S" and tonumber(call("ZSCORE", DELAY, id)) or number_at(state, 5)
   if body:sub(1, #read) == read then
     call("HSET", BODY, id, ARGV[4])
+    if state then -- it tells the fingerprint on when it ends
+      call("HSET", STATE, id, sub(state, 1, 20) .. sub(ARGV[4], 5, 12) .. sub(state, 29))
+    end
     kind = state and byte(state, 2) % 2 == 1 and "after" or "changed"
   else
     kind = "again"

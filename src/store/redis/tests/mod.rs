@@ -3,8 +3,10 @@
 #[path = "../../../../tests/servers/mod.rs"]
 mod servers;
 
+mod checks;
 mod durable;
 mod links;
+mod news;
 pub(super) mod pretend;
 mod topologies;
 

@@ -1,9 +1,11 @@
 //! A server that only pretends: it greets like one and then says what a test wants it to say.
 
+use std::sync::{Arc, Mutex};
+
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What it does about the first command after the greeting.
+/// What it does about a command that is no greeting.
 #[derive(Clone, Debug)]
 pub(in crate::store::redis) enum Act {
     /// Answers this, and goes on to answer it.
@@ -20,35 +22,66 @@ pub(in crate::store::redis) enum Act {
 
 /// The URL of a server that does `act` until the runtime ends.
 pub(in crate::store::redis) async fn server(act: Act) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("it listens").port();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            // A connection that ends in the middle of a command is what some acts are about.
-            tokio::spawn(serve(stream, act.clone()));
-        }
-    });
+    let port = listen(vec![act]).await;
     format!("redis://127.0.0.1:{port}")
 }
 
-async fn serve(stream: TcpStream, act: Act) -> std::io::Result<()> {
+/// The URL of a cluster of one node that does these acts, one for each command, and then the last
+/// again and again.
+pub(in crate::store::redis) async fn cluster(acts: Vec<Act>) -> String {
+    let port = listen(acts).await;
+    format!("redis-cluster://127.0.0.1:{port}")
+}
+
+async fn listen(acts: Vec<Act>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("it listens").port();
+    let acts = Arc::new(Mutex::new(acts));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            // A connection that ends in the middle of a command is what some acts are about.
+            tokio::spawn(serve(stream, port, Arc::clone(&acts)));
+        }
+    });
+    port
+}
+
+async fn serve(stream: TcpStream, port: u16, acts: Arc<Mutex<Vec<Act>>>) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
+    let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$0\r\n\r\n:{port}\r\n");
     loop {
         let command = read(&mut stream).await?;
-        let answer = match (command.as_str(), &act) {
-            ("HELLO", Act::Greet(greeting)) => greeting,
-            ("HELLO", _) => "%1\r\n+server\r\n+redis\r\n",
-            ("CLIENT", _) => "+OK\r\n",
-            (_, Act::Say(answer)) => answer,
-            (_, Act::Close | Act::Greet(_)) => return Ok(()),
-            (_, Act::SayAndClose(answer)) => {
-                stream.write_all(answer.as_bytes()).await?;
-                return Ok(());
-            }
-            (_, Act::Hang) => continue,
+        let greeting = match &next(&acts, false) {
+            Act::Greet(greeting) => greeting,
+            _ => "%1\r\n+server\r\n+redis\r\n",
+        };
+        let answer = match command.as_str() {
+            "HELLO" => greeting,
+            "CLIENT" => "+OK\r\n",
+            "PING" => "+PONG\r\n",
+            "CLUSTER" => &slots,
+            _ => match next(&acts, true) {
+                Act::Say(answer) => answer,
+                Act::Close | Act::Greet(_) => return Ok(()),
+                Act::SayAndClose(answer) => {
+                    stream.write_all(answer.as_bytes()).await?;
+                    return Ok(());
+                }
+                Act::Hang => continue,
+            },
         };
         stream.write_all(answer.as_bytes()).await?;
     }
+}
+
+/// What is done next, and from then on no more, unless it is the last.
+fn next(acts: &Mutex<Vec<Act>>, is_done: bool) -> Act {
+    let mut acts = acts.lock().expect("nobody panicked");
+    let act = acts[0].clone();
+    if is_done && acts.len() > 1 {
+        acts.remove(0);
+    }
+    act
 }
 
 /// Reads one command and answers its first word.

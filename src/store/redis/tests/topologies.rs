@@ -3,6 +3,7 @@
 use super::super::link::Link;
 use super::super::options::LinkOptions;
 use super::super::url::Target;
+use super::pretend::{self, Act};
 use super::servers::{Cluster, Redis, RedisOptions, Sentinels};
 use super::{count, open, until_answered, words};
 use crate::error::ErrorKind;
@@ -38,17 +39,16 @@ async fn a_socket_a_port_and_a_database_are_reached() {
         assert_eq!(server.cli(&["-n", database, "GET", key]), "1");
     }
     let names = server.cli(&["CLIENT", "LIST"]);
-    assert!(!names.contains("name= "), "{names}");
+    assert!(names.contains("name=duly "), "{names}");
 }
 
 #[tokio::test]
 async fn a_password_and_a_user_are_given_and_a_wrong_one_is_not_shown() {
-    let server = Redis::start(more(&[
-        "--requirepass",
-        "s@cret/",
-        "--user",
-        "ann on >hunter2 ~* &* +@all",
-    ]));
+    let server = Redis::start(more(&[]));
+    server.cli(&[
+        "ACL", "SETUSER", "ann", "on", ">hunter2", "~*", "&*", "+@all",
+    ]);
+    server.cli(&["CONFIG", "SET", "requirepass", "s@cret/"]);
     let port = server.port();
     for login in [":s%40cret%2F", "default:s%40cret%2F", "ann:hunter2"] {
         let url = format!("redis://{login}@127.0.0.1:{port}");
@@ -66,10 +66,9 @@ async fn a_password_and_a_user_are_given_and_a_wrong_one_is_not_shown() {
 
 #[tokio::test]
 async fn a_user_who_may_not_name_the_connection_is_served() {
-    let server = Redis::start(more(&[
-        "--user",
-        "ann on >a ~* &* +eval +evalsha +incr +hello",
-    ]));
+    let server = Redis::start(more(&[]));
+    let may = ["+hello", "+eval", "+evalsha", "+incr"];
+    server.cli(&[&["ACL", "SETUSER", "ann", "on", ">a", "~*"], &may[..]].concat());
     let url = format!("redis://ann:a@127.0.0.1:{}", server.port());
     count(&open(&url).await, "k").await.expect("it runs");
 }
@@ -104,7 +103,10 @@ async fn nobody_there_is_said_with_the_place() {
 #[tokio::test]
 async fn sentinels_lead_to_the_new_master_after_a_failover() {
     let mut servers = Sentinels::start();
-    let link = open(&servers.url()).await;
+    // Nobody listens on the first.
+    let (scheme, rest) = ("redis-sentinel://", servers.url());
+    let rest = rest.strip_prefix(scheme).expect("a form");
+    let link = open(&format!("{scheme}127.0.0.1:1,{rest}")).await;
     count(&link, "k").await.expect("it runs");
     let replicated = link.send(&words(&["WAIT", "2", "4000"])).await;
     assert_eq!(replicated.expect("it waits"), redis::Value::Int(2));
@@ -122,6 +124,24 @@ async fn sentinels_lead_to_the_new_master_after_a_failover() {
         error.to_string().contains("no master of this name"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn a_sentinel_that_still_names_the_old_master_is_not_believed() {
+    let (master, old) = (Redis::start(more(&[])), Redis::start(more(&[])));
+    let port = master.port().to_string();
+    assert_eq!(old.cli(&["REPLICAOF", "127.0.0.1", &port]), "OK");
+    let mut sentinels = Vec::new();
+    for named in [&old, &master] {
+        let port = named.port().to_string();
+        let (digits, host) = (port.len(), "127.0.0.1");
+        let answer = format!("*2\r\n$9\r\n{host}\r\n${digits}\r\n{port}\r\n");
+        let url = pretend::server(Act::Say(answer.leak())).await;
+        sentinels.push(url.replace("redis://", ""));
+    }
+    let link = open(&format!("redis-sentinel://{}/m", sentinels.join(","))).await;
+    count(&link, "k").await.expect("it is the master");
+    assert_eq!(master.cli(&["GET", "k"]), "1");
 }
 
 #[tokio::test]

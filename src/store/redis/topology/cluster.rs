@@ -4,7 +4,7 @@ use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{MultipleNodeRoutingInfo, ResponsePolicy, RoutingInfo};
 use redis::io::tcp::TcpSettings;
-use redis::{IntoConnectionInfo, RedisResult};
+use redis::{Cmd, IntoConnectionInfo, RedisResult, Value};
 use tokio::time::timeout;
 
 use super::{Pushes, certificates, late, name, settings, tcp};
@@ -26,12 +26,8 @@ pub(super) async fn connect(
     let connecting = async {
         let client = client(target, options, nodes, pushes)?;
         let mut connection = client.get_async_connection().await?;
-        let everywhere = RoutingInfo::MultiNode((
-            MultipleNodeRoutingInfo::AllNodes,
-            Some(ResponsePolicy::AllSucceeded),
-        ));
         // Only a help for operators, and a user may be allowed everything but this.
-        let _ = connection.route_command(name(options), everywhere).await;
+        let _ = ask_everywhere(&mut connection, name(options)).await;
         Ok(connection)
     };
     // Several nodes may have to be tried before one answers.
@@ -39,6 +35,21 @@ pub(super) async fn connect(
     timeout(patience, connecting)
         .await
         .unwrap_or_else(|_| Err(late()))
+}
+
+/// Sends a command to every node; the answers, errors among them, are in no order.
+pub(super) async fn ask_everywhere(
+    connection: &mut ClusterConnection,
+    command: Cmd,
+) -> RedisResult<Vec<Value>> {
+    let everywhere = RoutingInfo::MultiNode((
+        MultipleNodeRoutingInfo::AllNodes,
+        Some(ResponsePolicy::Special),
+    ));
+    match connection.route_command(command, everywhere).await? {
+        Value::Map(answers) => Ok(answers.into_iter().map(|(_, answer)| answer).collect()),
+        answer => Ok(vec![answer]),
+    }
 }
 
 fn client(

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod sentinel;
+mod slots;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use redis::{
 use tokio::time::timeout;
 
 use self::sentinel::Named;
+pub(super) use self::slots::{SLOTS, Slots};
 use super::fault::{Failure, Stage};
 use super::options::LinkOptions;
 use super::url::{Address, Login, Place, Target};
@@ -42,6 +44,15 @@ impl Connection {
             Self::Cluster(connection) => connection.req_packed_command(command).await?,
         };
         accepted(answer)
+    }
+
+    /// Sends one command to every node there is.
+    pub(super) async fn ask_everywhere(&mut self, command: &Cmd) -> RedisResult<Vec<Value>> {
+        let Self::Cluster(connection) = self else {
+            return Ok(vec![self.ask(command).await?]);
+        };
+        let answers = cluster::ask_everywhere(connection, command.clone()).await?;
+        answers.into_iter().map(accepted).collect()
     }
 
     /// Sends several commands in one piece, in a cluster to the node that has `slot`. One that is
@@ -157,6 +168,11 @@ async fn one(
         .map_err(|error| unreachable(&target.to_string(), error))
 }
 
+/// What is said where one connection was wanted and a cluster is there.
+pub(super) fn is_a_cluster(target: &Target) -> Error {
+    Error::invalid(format!("{target} has no single connection"))
+}
+
 /// What a failed attempt is to the caller.
 fn unreachable(place: &str, error: RedisError) -> Error {
     Failure::new(error, Stage::Connecting).error(place)
@@ -258,6 +274,7 @@ fn certificates(target: &Target) -> RedisResult<Option<TlsCertificates>> {
     }))
 }
 
-fn late() -> RedisError {
+/// Nothing was answered in time.
+pub(super) fn late() -> RedisError {
     RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut))
 }

@@ -219,6 +219,11 @@ fn network(kind: Kind, rest: &str, options: &mut Options) -> Result<Target> {
         .strip_prefix("//")
         .ok_or_else(|| Error::invalid("a store's URL has `//` after its scheme"))?;
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if path.contains('@') {
+        return Err(Error::invalid(
+            "a user or password with `@`, `/`, `?` or `:` in a store's URL is percent-encoded",
+        ));
+    }
     let (login, hosts) = match authority.rsplit_once('@') {
         Some((login, hosts)) => (login_of(login)?, hosts),
         None => (Login::default(), authority),

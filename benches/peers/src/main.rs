@@ -1,0 +1,50 @@
+//! How do duly, its peers and the raw ceiling compare on Redis, on the same work in one run?
+//!
+//! ```text
+//! cargo run --release --manifest-path benches/peers/Cargo.toml             # some ten minutes
+//! cargo run --release --manifest-path benches/peers/Cargo.toml -- --quick  # about a minute
+//! ```
+//!
+//! The README beside it says what is compared, with which settings, and what to doubt. Measures
+//! only, and asserts no time; it fails when duly lost an event, doubled one or started one early,
+//! since a figure of a bus that does that means nothing.
+
+mod ceiling;
+mod contender;
+mod on_apalis;
+mod on_bullmq;
+mod on_duly;
+mod on_oxana;
+mod payload;
+mod plan;
+mod run;
+mod server;
+mod table;
+mod work;
+
+use std::process::ExitCode;
+
+use plan::Plan;
+
+/// What goes wrong in a benchmark ends it.
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Result<T = (), E = Error> = std::result::Result<T, E>;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let ended = match words.split_first() {
+        Some((word, rest)) if word == run::CHILD => run::child(rest),
+        Some((word, [])) if word == "--help" => {
+            println!("{}", plan::USAGE);
+            Ok(())
+        }
+        _ => Plan::from_words(&words).and_then(|plan| run::all(&plan)),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

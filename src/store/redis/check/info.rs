@@ -1,0 +1,60 @@
+//! What a server says of itself.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use redis::Value;
+
+/// A version of Redis, or of Redis as Valkey names the one that it is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::store::redis) struct Version(pub(super) u16, pub(super) u16, pub(super) u16);
+
+impl Version {
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('.').map(|part| part.parse().ok());
+        let mut part = || parts.next().flatten();
+        Some(Self(part()?, part()?, part().unwrap_or(0)))
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+/// What is looked at of an answer to `INFO`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Info {
+    pub(super) version: Version,
+    pub(super) maxmemory_policy: String,
+    pub(super) has_aof: bool,
+    pub(super) is_cluster: bool,
+}
+
+impl Info {
+    pub(super) fn read(answer: Value) -> Option<Self> {
+        let mut fields = fields(answer)?;
+        let is_on = |fields: &HashMap<String, String>, name: &str| {
+            fields.get(name).is_some_and(|value| value == "1")
+        };
+        Some(Self {
+            version: Version::parse(fields.get("redis_version")?)?,
+            has_aof: is_on(&fields, "aof_enabled"),
+            is_cluster: is_on(&fields, "cluster_enabled"),
+            maxmemory_policy: fields.remove("maxmemory_policy").unwrap_or_default(),
+        })
+    }
+}
+
+/// The lines `name:value` of an answer.
+pub(super) fn fields(answer: Value) -> Option<HashMap<String, String>> {
+    let text = match answer {
+        Value::BulkString(bytes) => String::from_utf8(bytes).ok()?,
+        Value::VerbatimString { text, .. } => text,
+        _ => return None,
+    };
+    let pairs = text.lines().filter_map(|line| line.split_once(':'));
+    let pairs = pairs.map(|(name, value)| (name.to_owned(), value.trim_end().to_owned()));
+    Some(pairs.collect())
+}

@@ -1,0 +1,212 @@
+//! What is looked at before the first event: whether these servers can keep what is promised.
+//!
+//! Everything that is found wrong is said with what would be right. What only weakens a promise is
+//! a warning; what breaks one is refused.
+
+mod info;
+mod rights;
+
+use redis::Value;
+
+use self::info::Info;
+pub(super) use self::info::Version;
+use super::link::Link;
+use super::topology::SLOTS;
+use super::url::{Place, Target};
+use crate::error::{Error, Result};
+use crate::store::Durability;
+use crate::time::Clock;
+
+/// The oldest version that has what the scripts need: flags, sharded channels.
+const OLDEST: Version = Version(7, 0, 0);
+
+/// The first version that can confirm that an append-only file was synced.
+const WAITS_FOR_DISK: Version = Version(7, 2, 0);
+
+/// From this difference on a node is told that its clock is wrong. Nothing depends on it but the
+/// times that people read, since only the server's clock decides.
+const SKEW_US: u64 = 1_000_000;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Of the oldest server.
+    pub(super) version: Version,
+    /// What an answered push survives on the weakest server.
+    pub(super) durability: Durability,
+    /// Whether `WAITAOF` can be asked.
+    pub(super) waits_for_disk: bool,
+    /// The server's clock less that of this node, in microseconds.
+    pub(super) offset_us: i64,
+}
+
+/// Looks at the servers that `link` reaches.
+///
+/// # Errors
+///
+/// [`Invalid`](crate::ErrorKind::Invalid) when the servers are too old, throw keys away, or do
+/// not allow what the scripts do; [`Unavailable`](crate::ErrorKind::Unavailable) when a slot of a
+/// cluster is not served, or they cannot be asked.
+pub(super) async fn check(
+    link: &Link,
+    target: &Target,
+    prefix: &str,
+    clock: &dyn Clock,
+) -> Result<Found> {
+    let is_cluster = matches!(target.place, Place::Cluster(_));
+    if is_cluster {
+        every_slot_is_served(link, target).await?;
+    }
+    // A user who may do next to nothing may not even ask for this; then the rights say it all.
+    let infos = infos(link).await;
+    if let Ok(infos) = &infos {
+        for info in infos {
+            version_is_new_enough(info, target)?;
+            is_no_cluster_in_disguise(info, target)?;
+        }
+    }
+    let oldest = infos.as_ref().ok().and_then(|infos| oldest(infos));
+    let has_waitaof = oldest.is_some_and(|version| version >= WAITS_FOR_DISK);
+    rights::check(link, target, prefix, has_waitaof).await?;
+    let infos = infos?;
+    for info in &infos {
+        nothing_is_evicted(info, target)?;
+    }
+    let durability = durability(link, &infos).await;
+    if durability == Durability::Memory {
+        tracing::warn!(
+            "{target} keeps no append-only file: what it was told is lost with its process; \
+             set `appendonly yes`"
+        );
+    }
+    Ok(Found {
+        version: oldest.ok_or_else(|| unreadable(target))?,
+        durability,
+        waits_for_disk: has_waitaof && durability != Durability::Memory,
+        offset_us: offset(link, target, clock).await?,
+    })
+}
+
+async fn infos(link: &Link) -> Result<Vec<Info>> {
+    // Without a section: everything that is needed is among the default ones.
+    let answers = link.send_everywhere(&redis::cmd("INFO")).await?;
+    let infos: Option<Vec<_>> = answers.into_iter().map(Info::read).collect();
+    infos.ok_or_else(|| Error::corrupt("the answer to INFO was not understood"))
+}
+
+fn oldest(infos: &[Info]) -> Option<Version> {
+    infos.iter().map(|info| info.version).min()
+}
+
+fn version_is_new_enough(info: &Info, target: &Target) -> Result<()> {
+    if info.version < OLDEST {
+        return Err(Error::invalid(format!(
+            "{target} has version {}; Redis {OLDEST} or later, or Valkey, is needed",
+            info.version
+        )));
+    }
+    Ok(())
+}
+
+fn is_no_cluster_in_disguise(info: &Info, target: &Target) -> Result<()> {
+    if info.is_cluster && !matches!(target.place, Place::Cluster(_)) {
+        return Err(Error::invalid(format!(
+            "{target} is a node of a cluster; open it with redis-cluster://"
+        )));
+    }
+    Ok(())
+}
+
+fn nothing_is_evicted(info: &Info, target: &Target) -> Result<()> {
+    if info.maxmemory_policy == "noeviction" || target.asked.eviction_allowed == Some(true) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{target} throws keys away when its memory is full (maxmemory-policy {}), and events with \
+         them; set maxmemory-policy to noeviction, or write eviction=allowed into the URL to lose \
+         events",
+        info.maxmemory_policy
+    )))
+}
+
+async fn durability(link: &Link, infos: &[Info]) -> Durability {
+    if !infos.iter().all(|info| info.has_aof) {
+        return Durability::Memory;
+    }
+    let mut question = redis::cmd("CONFIG");
+    question.arg("GET").arg("appendfsync");
+    match link.send_everywhere(&question).await {
+        Ok(answers) if answers.iter().all(is_always) => Durability::Disk,
+        Ok(_) => Durability::OsCache,
+        Err(error) => {
+            tracing::debug!("appendfsync is taken to be everysec: {error}");
+            Durability::OsCache
+        }
+    }
+}
+
+/// Whether the answer to `CONFIG GET appendfsync` is `always`.
+fn is_always(answer: &Value) -> bool {
+    let text = |value: &Value| match value {
+        Value::BulkString(text) => text == b"always",
+        Value::SimpleString(text) => text == "always",
+        _ => false,
+    };
+    match answer {
+        Value::Map(pairs) => pairs.iter().any(|(_, value)| text(value)),
+        Value::Array(parts) => parts.iter().any(text),
+        _ => false,
+    }
+}
+
+async fn every_slot_is_served(link: &Link, target: &Target) -> Result<()> {
+    let mut question = redis::cmd("CLUSTER");
+    question.arg("INFO");
+    let answer = match link.send(&question).await {
+        Ok(answer) => answer,
+        // The rights will say so, with everything else that is missing.
+        Err(error) if rights::is_denied(&error) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let fields = info::fields(answer).ok_or_else(|| unreadable(target))?;
+    let served = fields.get("cluster_slots_ok").map(String::as_str);
+    if served.and_then(|number| number.parse().ok()) == Some(SLOTS) {
+        return Ok(());
+    }
+    let served = served.unwrap_or("0");
+    Err(Error::new(
+        crate::error::ErrorKind::Unavailable,
+        format!(
+            "{target} serves {served} of {SLOTS} slots; `redis-cli --cluster check` says which \
+             are missing"
+        ),
+    ))
+}
+
+/// The server's clock less ours; half of the way there and back is taken off.
+async fn offset(link: &Link, target: &Target, clock: &dyn Clock) -> Result<i64> {
+    let asked = clock.wall_us();
+    let answer = link.send(&redis::cmd("TIME")).await?;
+    let answered = clock.wall_us();
+    let (seconds, micros): (u64, u64) =
+        redis::from_redis_value(answer).map_err(|_| unreadable(target))?;
+    let theirs = seconds * 1_000_000 + micros;
+    let ours = asked + answered.saturating_sub(asked) / 2;
+    let offset = i128::from(theirs) - i128::from(ours);
+    let offset = i64::try_from(offset).unwrap_or(0);
+    if offset.unsigned_abs() > SKEW_US {
+        let seconds = offset.unsigned_abs() / 1_000_000;
+        let direction = if offset > 0 { "ahead of" } else { "behind" };
+        tracing::warn!(
+            "the clock of {target} is {seconds} s {direction} that of this node; events are due \
+             by the server's"
+        );
+    }
+    Ok(offset)
+}
+
+fn unreadable(target: &Target) -> Error {
+    Error::corrupt(format!(
+        "{target} answered something that was not understood"
+    ))
+}

@@ -1,0 +1,255 @@
+//! Whether the user may do what the store does, and if not, all that is missing at once.
+
+use std::collections::BTreeSet;
+
+use redis::{RedisError, Value};
+
+use crate::error::{Error, Result};
+use crate::store::redis::keys;
+use crate::store::redis::link::Link;
+use crate::store::redis::scripts;
+use crate::store::redis::url::{Place, Target};
+
+const RIGHTS: &str = include_str!("rights.lua");
+
+/// What the store sends besides scripts, with all that each needs.
+const PLAIN: &[&[&str]] = &[
+    &["EVAL", "return 1", "0"],
+    &["EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0"],
+    &["INFO"],
+    &["PING"],
+    &["TIME"],
+    &["WAIT", "0", "1"],
+];
+
+/// What it asks of a cluster as well.
+const OF_A_CLUSTER: &[&[&str]] = &[&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"]];
+
+/// What it asks of a server that has it.
+const WAITAOF: &[&str] = &["WAITAOF", "0", "0", "1"];
+
+/// Commands about a channel.
+const OF_CHANNELS: &[&str] = &["SPUBLISH", "SSUBSCRIBE"];
+
+/// Whether the servers refused it for want of a permission.
+pub(super) fn is_denied(error: &Error) -> bool {
+    let source = std::error::Error::source(error);
+    let cause = source.and_then(|source| source.downcast_ref::<RedisError>());
+    cause.is_some_and(|cause| cause.code() == Some("NOPERM"))
+}
+
+/// Asks a server what the user may do on keys such as those of a bucket and of the hub.
+///
+/// # Errors
+///
+/// [`Invalid`](crate::ErrorKind::Invalid), with everything that is missing and the command that
+/// grants it.
+pub(super) async fn check(
+    link: &Link,
+    target: &Target,
+    prefix: &str,
+    has_waitaof: bool,
+) -> Result<()> {
+    let mut questions = questions(target, prefix);
+    if has_waitaof {
+        questions.push(Question::plain(WAITAOF));
+    }
+    let mut call = redis::cmd("EVAL");
+    // No key is a key of the call, or a user without them could not even ask.
+    call.arg(RIGHTS).arg(0);
+    for question in &questions {
+        call.arg(question.words.len()).arg(&question.words);
+    }
+    let lacks = match link.send(&call).await {
+        Ok(answer) => Lacks::read(&questions, &answer).ok_or_else(|| {
+            Error::corrupt(format!("{target} does not say what its users may do"))
+        })?,
+        Err(error) if is_denied(&error) => Lacks::even_the_question(),
+        Err(error) => return Err(error),
+    };
+    let lacks = lacks.in_words(prefix);
+    if lacks.is_empty() {
+        return Ok(());
+    }
+    let user = target.login.user.as_deref().unwrap_or("default");
+    let granted: BTreeSet<_> = questions.iter().map(Question::grant).collect();
+    let granted: Vec<_> = granted.into_iter().collect();
+    Err(Error::invalid(format!(
+        "{target}: the user {user} lacks {lacks}; all that is needed is granted by: ACL SETUSER \
+         {user} ~{prefix}:* &{prefix}:* {}",
+        granted.join(" ")
+    )))
+}
+
+/// What a question is about, besides its command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum About {
+    Nothing,
+    Key(String),
+    Channel,
+}
+
+/// May the user do this?
+#[derive(Clone, Debug)]
+struct Question {
+    words: Vec<String>,
+    about: About,
+}
+
+impl Question {
+    fn plain(words: &[&str]) -> Self {
+        Self {
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            about: About::Nothing,
+        }
+    }
+
+    /// A command on a key, which stands first; more words than that it does not look at.
+    fn on_key(command: &str, key: &str) -> Self {
+        Self {
+            about: About::Key(key.to_owned()),
+            ..Self::plain(&[command, key, "1", "1", "1", "1"])
+        }
+    }
+
+    fn on_channel(command: &str, channel: &str) -> Self {
+        let words = match command {
+            "SPUBLISH" => Self::plain(&[command, channel, ""]),
+            _ => Self::plain(&[command, channel]),
+        };
+        Self {
+            about: About::Channel,
+            ..words
+        }
+    }
+
+    /// What is named when it is missing: `HSET`, `CLUSTER INFO`.
+    fn name(&self) -> String {
+        match self.words[0].as_str() {
+            "CLUSTER" => self.words.join(" "),
+            command => command.to_owned(),
+        }
+    }
+
+    /// What grants it: `+hset`, `+cluster|info`.
+    fn grant(&self) -> String {
+        let name = self.name().replace(' ', "|");
+        format!("+{}", name.to_lowercase())
+    }
+}
+
+/// Everything that the store sends or that its scripts call.
+fn questions(target: &Target, prefix: &str) -> Vec<Question> {
+    let mut questions: Vec<_> = PLAIN.iter().map(|words| Question::plain(words)).collect();
+    if matches!(target.place, Place::Cluster(_)) {
+        questions.extend(OF_A_CLUSTER.iter().map(|words| Question::plain(words)));
+    }
+    let bucket = |part: &str| format!("{prefix}:{{check:0}}:{part}");
+    let channels = [bucket("wake"), keys::hub(prefix, "news")];
+    for command in OF_CHANNELS {
+        questions.extend(
+            channels
+                .iter()
+                .map(|channel| Question::on_channel(command, channel)),
+        );
+    }
+    let texts = scripts::all().map(|script| called(script.text()));
+    let commands: BTreeSet<String> = texts.flatten().collect();
+    for key in [bucket("meta"), keys::hub(prefix, "members")] {
+        let on_keys = commands.iter().filter(|command| takes_key(command));
+        questions.extend(on_keys.map(|command| Question::on_key(command, &key)));
+    }
+    questions
+}
+
+fn takes_key(command: &str) -> bool {
+    let is_plain = PLAIN.iter().any(|words| words[0] == command);
+    !is_plain && !OF_CHANNELS.contains(&command)
+}
+
+/// The commands that a script calls: what stands in quotes behind `call(`.
+fn called(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split("call(").skip(1).filter_map(|rest| {
+        let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+        let (name, _) = rest[1..].split_once(quote)?;
+        Some(name.to_owned())
+    })
+}
+
+/// What a user lacks.
+#[derive(Debug, Default)]
+struct Lacks {
+    commands: BTreeSet<String>,
+    keys: BTreeSet<String>,
+    channels: bool,
+    is_incomplete: bool,
+}
+
+impl Lacks {
+    fn even_the_question() -> Self {
+        Self {
+            commands: BTreeSet::from(["EVAL".to_owned()]),
+            is_incomplete: true,
+            ..Self::default()
+        }
+    }
+
+    /// A server does not say whether it refuses a command or its key. Where everything is refused
+    /// on a key, it is the key.
+    fn read(questions: &[Question], answer: &Value) -> Option<Self> {
+        let Value::BulkString(answers) = answer else {
+            return None;
+        };
+        if answers.len() != questions.len() {
+            return None;
+        }
+        let answered = || questions.iter().zip(answers);
+        let mut lacks = Self::default();
+        for (question, _) in answered().filter(|(_, answer)| **answer == b'0') {
+            let mut alike = answered().filter(|(other, _)| other.about == question.about);
+            let is_all = alike.all(|(_, answer)| *answer == b'0');
+            match &question.about {
+                About::Key(key) if is_all => {
+                    lacks.keys.insert(key.clone());
+                }
+                About::Channel if is_all => lacks.channels = true,
+                _ => {
+                    lacks.commands.insert(question.name());
+                }
+            }
+        }
+        Some(lacks)
+    }
+
+    fn in_words(self, prefix: &str) -> String {
+        let mut words = Vec::new();
+        let list = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(", ");
+        if !self.commands.is_empty() {
+            words.push(format!("the commands {}", list(self.commands)));
+        }
+        if !self.keys.is_empty() {
+            words.push(format!("keys like {}", list(self.keys)));
+        }
+        if self.channels {
+            words.push(format!("the channels {prefix}:*"));
+        }
+        if self.is_incomplete {
+            words.push("perhaps more".to_owned());
+        }
+        words.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::called;
+    use crate::store::redis::scripts;
+
+    #[test]
+    fn every_call_of_a_script_names_its_command() {
+        for script in scripts::all() {
+            let calls = script.text().matches("call(").count();
+            assert_eq!(called(script.text()).count(), calls, "{}", script.name);
+        }
+    }
+}

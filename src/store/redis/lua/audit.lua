@@ -1,0 +1,109 @@
+-- Checks everything that must be so at any time: each event in exactly one place, and every
+-- counter right. Looks at every event, and nobody else is served meanwhile. Changes nothing.
+--
+-- Returns {now, then what is not so, in words, at most 100 of them}.
+local wrong = { now }
+
+local function expect(so, words)
+  if not so and #wrong < 101 then
+    wrong[#wrong + 1] = words
+  end
+end
+
+local function hex(id)
+  return (id:gsub(".", function(letter)
+    return string.format("%02x", byte(letter))
+  end))
+end
+
+local function pairs_of(flat)
+  local map = {}
+  for i = 1, #flat, 2 do
+    map[flat[i]] = flat[i + 1]
+  end
+  return map
+end
+
+local function set_of(list)
+  local set = {}
+  for _, id in ipairs(list) do
+    set[id] = true
+  end
+  return set
+end
+
+local states, bodies = pairs_of(call("HGETALL", STATE)), set_of(call("HKEYS", BODY))
+local delay, deadlines = set_of(call("ZRANGE", DELAY, 0, -1)), set_of(call("ZRANGE", LEASE, 0, -1))
+local dead, held = set_of(call("ZRANGE", DEAD, 0, -1)), pairs_of(call("HGETALL", HELD))
+
+-- The publish list: every ready event has one entry of its own, and the others are counted.
+local entries, live, own = call("LRANGE", READY, 0, -1), 0, {}
+for _, number in ipairs(entries) do
+  local id = sub(number, 1, 16)
+  local state = states[id]
+  if state and byte(state) == 82 and sub(state, 46) == sub(number, 17) then
+    expect(not own[id], hex(id) .. " is in the publish list twice")
+    live, own[id] = live + 1, true
+  end
+end
+expect(#entries - live == stale, "stale entries of the publish list are counted wrongly")
+
+-- Events that are over are remembered once each.
+local remembered, count = {}, 0
+for _, batch in ipairs(call("LRANGE", PAST, 0, -1)) do
+  for i = 1, #batch, 16 do
+    local id = sub(batch, i, i + 15)
+    expect(not remembered[id], hex(id) .. " is in the past twice")
+    remembered[id], count = true, count + 1
+    expect(states[id] and states[id]:find("^[dce]"), hex(id) .. " is in the past and not over")
+  end
+end
+expect(count == past, "ids of the past are counted wrongly")
+
+local batches, kept, timed, all = {}, {}, {}, 0
+for id, state in pairs(states) do
+  local kind, name = sub(state, 1, 1), hex(id)
+  local is_over = kind == "d" or kind == "c" or kind == "e"
+  expect((kind == "S") == (delay[id] or false), name .. " is in the delay set or scheduled, not both")
+  expect((kind == "R") == (own[id] or false), name .. " is in the publish list or ready, not both")
+  expect((kind == "D") == (dead[id] or false), name .. " is in the dead set or dead, not both")
+  expect(is_over == (remembered[id] or false), name .. " is in the past or over, not both")
+  expect(is_over ~= (bodies[id] or false), name .. " has a body and is over, or neither")
+  local has_deadline = kind == "L" and math.floor(byte(state, 2) / 2) % 2 == 1
+  expect(has_deadline == (deadlines[id] or false), name .. " has a deadline in one place only")
+  if kind == "L" then
+    local batch, node = sub(state, 46, 61), sub(state, 46, 53)
+    batches[batch], all = (batches[batch] or 0) + 1, all + 1
+    local of = has_deadline and timed or kept
+    of[node] = (of[node] or 0) + 1
+    expect((held[batch] or ""):find(id, 1, true), name .. " is leased and not in its batch")
+  end
+end
+expect(all == leased, "leased events are counted wrongly")
+for field, value in pairs(held) do
+  if #field == 16 then
+    expect((batches[field] or 0) == tonumber(held["#" .. field] or 0) and batches[field],
+      "the leases of batch " .. hex(field) .. " are counted wrongly")
+  else
+    expect(held[sub(field, 2)], "batch " .. hex(sub(field, 2)) .. " is counted and not there")
+  end
+end
+for _, node in ipairs(all_nodes()) do
+  expect(node.kept == (kept[node.id] or 0) and node.timed == (timed[node.id] or 0),
+    "the leases of node " .. hex(node.id) .. " are counted wrongly")
+  expect(not node.reaping or node.kept > 0, "node " .. hex(node.id) .. " is reaped for nothing")
+  kept[node.id], timed[node.id] = nil, nil
+end
+expect(next(kept) == nil and next(timed) == nil, "a node that holds something is not known")
+
+for id in pairs(delay) do
+  expect(bodies[id], hex(id) .. " is in the delay set and has no body")
+end
+for id in pairs(bodies) do
+  expect(states[id] or delay[id], hex(id) .. " has a body and is nowhere")
+end
+for unique, id in pairs(pairs_of(call("HGETALL", UNIQUE))) do
+  local _, its = keys_of(call("HGET", BODY, id))
+  expect(its == unique and not dead[id], hex(id) .. " has a unique key that is not its own")
+end
+return wrong

@@ -1,0 +1,205 @@
+//! Sees to it that every channel is listened to, on the node that has it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::time::sleep;
+
+use super::Heard;
+use super::ear::{Ear, Lost};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::redis::backoff;
+use crate::store::redis::options::LinkOptions;
+use crate::store::redis::topology::Slots;
+use crate::store::redis::url::{Address, Place, Target};
+
+/// The node that a connection goes to; `None` where there is but one.
+type Node = Option<Address>;
+
+/// What the subscription is made of.
+pub(super) struct Engine {
+    target: Target,
+    options: LinkOptions,
+    heard: Arc<Heard>,
+    ears: HashMap<Node, Ear>,
+    /// The number of the connection on which each channel is listened to.
+    held: HashMap<Vec<u8>, u64>,
+    /// Who has which slot, until something says that it is no longer true.
+    slots: Option<Slots>,
+    next_number: u64,
+    lost: Lost,
+    losses: UnboundedReceiver<u64>,
+}
+
+impl Engine {
+    pub(super) fn new(target: Target, options: LinkOptions, heard: Arc<Heard>) -> Self {
+        let (lost, losses) = mpsc::unbounded_channel();
+        Self {
+            target,
+            options,
+            heard,
+            ears: HashMap::new(),
+            held: HashMap::new(),
+            slots: None,
+            next_number: 0,
+            lost,
+            losses,
+        }
+    }
+
+    /// Goes on until it is aborted.
+    pub(super) async fn run(mut self) {
+        let mut failures = 0_u32;
+        loop {
+            match self.listen().await {
+                Ok(()) => {
+                    failures = 0;
+                    let heard = Arc::clone(&self.heard);
+                    tokio::select! {
+                        () = heard.grown.notified() => {}
+                        Some(number) = self.losses.recv() => self.forget(number),
+                    }
+                }
+                Err(error) => {
+                    failures = failures.saturating_add(1);
+                    tracing::debug!(failures, "not every channel is listened to: {error}");
+                    self.slots = None;
+                    sleep(backoff::after(failures)).await;
+                }
+            }
+            while let Ok(number) = self.losses.try_recv() {
+                self.forget(number);
+            }
+        }
+    }
+
+    /// Subscribes to whatever is missing.
+    async fn listen(&mut self) -> Result<()> {
+        let missing = self
+            .heard
+            .missing(|channel| !self.held.contains_key(channel));
+        let mut failed = Ok(());
+        for (node, channels) in self.by_node(missing).await? {
+            // One node that is down keeps nobody from listening to the others.
+            if let Err(error) = self.listen_at(node, channels).await {
+                failed = Err(error);
+            }
+        }
+        failed?;
+        self.heard.set_healthy_with(self.held.len());
+        Ok(())
+    }
+
+    async fn listen_at(&mut self, node: Node, channels: Vec<Vec<u8>>) -> Result<()> {
+        let ear = match self.ears.remove(&node) {
+            Some(ear) => ear,
+            None => self.open(&node).await?,
+        };
+        // Where subscribing fails the connection is dropped with all that it held.
+        let number = ear.number;
+        let ear = self.ears.entry(node).insert_entry(ear).into_mut();
+        let outcome = ear.subscribe(&channels).await;
+        let subscribed = match outcome {
+            Ok(subscribed) => subscribed,
+            Err(error) => {
+                self.forget(number);
+                let place = self.target.to_string();
+                return Err(Error::new(ErrorKind::Unavailable, place).because(error));
+            }
+        };
+        let wanted = channels.len();
+        for channel in channels.into_iter().take(subscribed) {
+            self.heard.look(&channel);
+            self.held.insert(channel, number);
+        }
+        if subscribed < wanted {
+            let words = "a node has sent a channel away";
+            return Err(Error::new(ErrorKind::Unavailable, words));
+        }
+        Ok(())
+    }
+
+    async fn open(&mut self, node: &Node) -> Result<Ear> {
+        self.next_number += 1;
+        let (target, options) = (&self.target, &self.options);
+        let (heard, lost) = (Arc::clone(&self.heard), self.lost.clone());
+        Ear::open(
+            target,
+            options,
+            node.as_ref(),
+            self.next_number,
+            heard,
+            lost,
+        )
+        .await
+    }
+
+    /// A connection has ended, and nobody listens on its channels; their slots may have moved.
+    fn forget(&mut self, number: u64) {
+        let ears = self.ears.len();
+        self.ears.retain(|_, ear| ear.number != number);
+        if self.ears.len() == ears {
+            return;
+        }
+        self.heard.set_healthy(false);
+        self.held.retain(|_, held_by| *held_by != number);
+        self.slots = None;
+    }
+
+    /// The channels, by the node that has them.
+    async fn by_node(&mut self, channels: Vec<Vec<u8>>) -> Result<HashMap<Node, Vec<Vec<u8>>>> {
+        let mut by_node: HashMap<Node, Vec<Vec<u8>>> = HashMap::new();
+        let Place::Cluster(known) = self.target.place.clone() else {
+            if !channels.is_empty() {
+                by_node.insert(None, channels);
+            }
+            return Ok(by_node);
+        };
+        if self.slots.is_none() && !channels.is_empty() {
+            self.slots = Some(self.ask_slots(&known).await?);
+        }
+        for channel in channels {
+            let owner = self.slots.as_ref().and_then(|slots| slots.owner(&channel));
+            let Some(owner) = owner else {
+                let words = "the cluster does not serve every slot";
+                return Err(Error::new(ErrorKind::Unavailable, words));
+            };
+            by_node
+                .entry(Some(owner.clone()))
+                .or_default()
+                .push(channel);
+        }
+        Ok(by_node)
+    }
+
+    /// Asks whoever is connected already, and then the nodes that the URL names.
+    async fn ask_slots(&mut self, known: &[Address]) -> Result<Slots> {
+        let connected = self.ears.keys().flatten().cloned();
+        let nodes: Vec<_> = connected.chain(known.iter().cloned()).collect();
+        let mut last = Error::invalid("no node of the cluster was named");
+        for node in nodes {
+            match self.ask_slots_of(&node).await {
+                Ok(slots) => return Ok(slots),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn ask_slots_of(&mut self, node: &Address) -> Result<Slots> {
+        let place = Some(node.clone());
+        let mut ear = match self.ears.remove(&place) {
+            Some(ear) => ear,
+            None => self.open(&place).await?,
+        };
+        let answer = ear.slots().await;
+        let number = ear.number;
+        self.ears.insert(place, ear);
+        let slots = answer.and_then(|answer| Slots::read(answer, node));
+        slots.map_err(|error| {
+            self.forget(number);
+            Error::new(ErrorKind::Unavailable, format!("redis at {node}")).because(error)
+        })
+    }
+}

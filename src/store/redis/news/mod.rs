@@ -1,0 +1,181 @@
+//! What the servers say by themselves: that a bucket has earlier work, that something was set.
+//!
+//! Scripts publish on a channel of the bucket that they change, sharded, so that in a cluster a
+//! message stays on the nodes that have the bucket. Messages are a hint, never the truth: one that
+//! was lost costs the time until somebody looks by himself. So whenever a channel is subscribed
+//! to, again or for the first time, its bucket is looked at once; and [`News::is_healthy`] says
+//! whether every channel is listened to, so that nobody has to look often while it is.
+
+mod ear;
+mod engine;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use redis::{PushInfo, PushKind, Value};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use self::engine::Engine;
+use super::keys;
+use super::options::LinkOptions;
+use super::url::Target;
+use crate::event::BucketKey;
+
+/// Who is told; called on a thread of the runtime, so it must not wait.
+pub(super) struct Told {
+    /// A bucket has earlier work, or may have.
+    pub(super) earlier: Box<dyn Fn(&BucketKey) + Send + Sync>,
+    /// Something of the hub has changed, or may have.
+    pub(super) hub: Box<dyn Fn() + Send + Sync>,
+}
+
+/// The subscription of one process.
+pub(super) struct News {
+    heard: Arc<Heard>,
+    engine: AbortHandle,
+}
+
+/// What a channel is about.
+#[derive(Clone, Debug)]
+enum Topic {
+    Bucket(BucketKey),
+    Hub,
+}
+
+/// What the subscription and the connections that serve it share.
+struct Heard {
+    prefix: String,
+    /// What messages of this very process say; it knows already.
+    origin: Vec<u8>,
+    told: Told,
+    channels: RwLock<HashMap<Vec<u8>, Topic>>,
+    /// There are more channels.
+    grown: Notify,
+    is_healthy: AtomicBool,
+}
+
+impl fmt::Debug for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let channels = self.heard.channels.read();
+        let channels = channels.unwrap_or_else(PoisonError::into_inner).len();
+        f.debug_struct("News")
+            .field("channels", &channels)
+            .field("is_healthy", &self.is_healthy())
+            .finish_non_exhaustive()
+    }
+}
+
+impl News {
+    /// Listens to the hub, and to the buckets that are [added](Self::add), on connections of its
+    /// own. It never fails: what cannot be reached is tried again, and until then it is not
+    /// healthy.
+    ///
+    /// `origin` is what this process says in the messages that its own calls cause.
+    pub(super) fn open(
+        target: &Target,
+        options: &LinkOptions,
+        prefix: &str,
+        origin: &str,
+        told: Told,
+    ) -> Self {
+        let hub = keys::hub(prefix, "news").into_bytes();
+        let heard = Arc::new(Heard {
+            prefix: prefix.to_owned(),
+            origin: origin.as_bytes().to_vec(),
+            told,
+            channels: RwLock::new(HashMap::from([(hub, Topic::Hub)])),
+            grown: Notify::new(),
+            is_healthy: AtomicBool::new(false),
+        });
+        let options = options.clone().named("duly-news");
+        let engine = Engine::new(target.clone(), options, Arc::clone(&heard));
+        let engine = tokio::spawn(engine.run()).abort_handle();
+        Self { heard, engine }
+    }
+
+    /// Listens to these buckets as well.
+    pub(super) fn add<'a>(&self, buckets: impl IntoIterator<Item = &'a BucketKey>) {
+        let mut has_grown = false;
+        {
+            let channels = self.heard.channels.write();
+            let mut channels = channels.unwrap_or_else(PoisonError::into_inner);
+            for bucket in buckets {
+                let channel = keys::part(&self.heard.prefix, bucket, "wake").into_bytes();
+                channels.entry(channel).or_insert_with(|| {
+                    has_grown = true;
+                    Topic::Bucket(bucket.clone())
+                });
+            }
+            if has_grown {
+                self.heard.set_healthy(false);
+            }
+        }
+        if has_grown {
+            self.heard.grown.notify_one();
+        }
+    }
+
+    /// Whether every channel is listened to, as far as anybody can know: a server that hangs is
+    /// noticed within some 20 seconds.
+    pub(super) fn is_healthy(&self) -> bool {
+        self.heard.is_healthy.load(Ordering::Acquire)
+    }
+
+    /// Listens no more.
+    pub(super) fn close(&self) {
+        self.engine.abort();
+        self.heard.set_healthy(false);
+    }
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Heard {
+    /// A message has come.
+    fn message(&self, push: &PushInfo) {
+        debug_assert_eq!(push.kind, PushKind::SMessage);
+        let [Value::BulkString(channel), Value::BulkString(said)] = push.data.as_slice() else {
+            return;
+        };
+        if *said != self.origin {
+            self.look(channel);
+        }
+    }
+
+    /// Somebody has to look at what a channel is about.
+    fn look(&self, channel: &[u8]) {
+        let topic = {
+            let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
+            channels.get(channel).cloned()
+        };
+        match topic {
+            Some(Topic::Bucket(bucket)) => (self.told.earlier)(&bucket),
+            Some(Topic::Hub) => (self.told.hub)(),
+            None => {}
+        }
+    }
+
+    /// The channels for which `is_missing` holds.
+    fn missing(&self, is_missing: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+        let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
+        let channels = channels.keys().filter(|channel| is_missing(channel));
+        channels.cloned().collect()
+    }
+
+    /// Healthy, unless there are more channels than `listened`: they may have come just now.
+    fn set_healthy_with(&self, listened: usize) {
+        let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
+        self.set_healthy(channels.len() <= listened);
+    }
+
+    fn set_healthy(&self, is_healthy: bool) {
+        self.is_healthy.store(is_healthy, Ordering::Release);
+    }
+}

@@ -1,0 +1,185 @@
+//! What is found wrong with servers before the first event.
+
+use super::super::check::{Found, check};
+use super::super::link::Link;
+use super::super::options::LinkOptions;
+use super::super::url::Target;
+use super::pretend::{self, Act};
+use super::servers::{Aof, Cluster, Redis, RedisOptions, shared_cluster};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Durability;
+use crate::time::{Clock, Mono, SystemClock};
+
+/// A clock that is wrong by some seconds.
+#[derive(Debug)]
+struct Wrong(SystemClock, i64);
+
+impl Clock for Wrong {
+    fn wall_us(&self) -> u64 {
+        self.0.wall_us().saturating_add_signed(self.1 * 1_000_000)
+    }
+
+    fn mono(&self) -> Mono {
+        self.0.mono()
+    }
+}
+
+async fn look(url: &str) -> Result<Found> {
+    look_by(url, 0).await
+}
+
+async fn look_by(url: &str, wrong_s: i64) -> Result<Found> {
+    let target = Target::parse(url)?;
+    let link = Link::open(&target, &LinkOptions::of(&target)).await?;
+    let clock = Wrong(SystemClock::new(), wrong_s);
+    check(&link, &target, "duly", &clock).await
+}
+
+fn refused(found: Result<Found>) -> String {
+    let error: Error = found.expect_err("it is refused");
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    error.to_string()
+}
+
+fn with(aof: Aof, more: &[&str]) -> Redis {
+    Redis::start(RedisOptions {
+        aof,
+        more: more.iter().map(|word| (*word).to_owned()).collect(),
+        tcp: true,
+        ..RedisOptions::default()
+    })
+}
+
+#[tokio::test]
+async fn durability_is_that_of_the_append_only_file() {
+    for (aof, durability) in [
+        (Aof::Off, Durability::Memory),
+        (Aof::Everysec, Durability::OsCache),
+        (Aof::Always, Durability::Disk),
+    ] {
+        let server = with(aof, &[]);
+        let found = look(&server.url()).await.expect("it will do");
+        assert_eq!(found.durability, durability);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_throws_keys_away_is_refused_unless_it_is_allowed() {
+    let server = with(Aof::Off, &["--maxmemory-policy", "allkeys-lru"]);
+    let words = refused(look(&server.url()).await);
+    assert!(words.contains("allkeys-lru"), "{words}");
+    assert!(words.contains("noeviction"), "{words}");
+    let allowed = format!("{}?eviction=allowed", server.url());
+    look(&allowed).await.expect("it will do");
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old_is_refused() {
+    const INFO: &str = "$44\r\n# Server\r\nredis_version:6.2.14\r\nredis_mode:x\r\n\r\n";
+    let url = pretend::server(Act::Say(INFO)).await;
+    let words = refused(look(&url).await);
+    assert!(words.contains("6.2.14"), "{words}");
+    assert!(words.contains("7.0"), "{words}");
+}
+
+#[tokio::test]
+async fn a_wrong_clock_is_measured() {
+    let server = with(Aof::Off, &[]);
+    for wrong_s in [0, 3_600, -3_600] {
+        let found = look_by(&server.url(), wrong_s).await.expect("it will do");
+        let off = found.offset_us + wrong_s * 1_000_000;
+        assert!(off.abs() < 200_000, "{wrong_s}: {off} us");
+    }
+}
+
+#[tokio::test]
+async fn everything_that_a_user_lacks_is_said_at_once() {
+    let server = with(Aof::Off, &[]);
+    let port = server.port();
+    let url = format!("redis://ann:a@127.0.0.1:{port}");
+    let grant = |rules: &[&str]| {
+        let always = ["ACL", "SETUSER", "ann", "reset", "on", ">a", "+hello"];
+        assert_eq!(server.cli(&[&always[..], rules].concat()), "OK");
+    };
+
+    for (rules, lacks) in [
+        (
+            &["~duly:*", "&duly:*", "+@all", "-hset", "-zadd"][..],
+            "the commands HSET, ZADD;",
+        ),
+        (
+            &["~other:*", "&duly:*", "+@all"],
+            "keys like duly:{check:0}:meta, duly:{hub}:members;",
+        ),
+        (
+            &["~duly:{hub}:*", "&duly:*", "+@all"],
+            "keys like duly:{check:0}:meta;",
+        ),
+        (&["~duly:*", "&other", "+@all"], "the channels duly:*;"),
+        (
+            &["~duly:*", "&duly:*", "+@all", "-info", "-xadd"],
+            "the commands INFO, XADD;",
+        ),
+        (
+            &["~duly:*", "&duly:*", "+@all", "-ssubscribe"],
+            "the commands SSUBSCRIBE;",
+        ),
+        (
+            &["~other", "&other", "+@all", "-time"],
+            "the commands TIME, keys like duly:{check:0}:meta, duly:{hub}:members, the channels \
+             duly:*;",
+        ),
+        (
+            &["~duly:*", "&duly:*", "+@all", "-eval"],
+            "the commands EVAL, perhaps more;",
+        ),
+    ] {
+        grant(rules);
+        let words = refused(look(&url).await);
+        assert!(words.contains(&format!("ann lacks {lacks}")), "{words}");
+    }
+
+    // The way out is in the words, and it is a way out.
+    let words = refused(look(&url).await);
+    let (_, command) = words.split_once("granted by: ").expect("a command");
+    let command: Vec<_> = command.split(' ').collect();
+    server.cli(&["ACL", "SETUSER", "ann", "reset", "on", ">a"]);
+    assert_eq!(server.cli(&command), "OK");
+    look(&url).await.expect("everything is granted");
+}
+
+#[tokio::test]
+async fn a_cluster_will_do_and_is_not_taken_for_one_server() {
+    let url = shared_cluster();
+    let found = look(&url).await.expect("it will do");
+    assert_eq!(found.durability, Durability::Disk);
+    let (_, nodes) = url.split_once("://").expect("a form");
+    let node = nodes.split(',').next().expect("a node");
+    let words = refused(look(&format!("redis://{node}")).await);
+    assert!(words.contains("redis-cluster://"), "{words}");
+}
+
+#[tokio::test]
+async fn one_server_is_not_taken_for_a_cluster() {
+    let server = with(Aof::Off, &[]);
+    let words = refused(look(&format!("redis-cluster://127.0.0.1:{}", server.port())).await);
+    assert!(words.contains("redis://"), "{words}");
+}
+
+#[tokio::test]
+async fn a_cluster_with_a_slot_that_nobody_serves_is_not_ready() {
+    let cluster = Cluster::start(6);
+    for port in cluster.ports() {
+        let port = port.to_string();
+        let dropped = std::process::Command::new("redis-cli")
+            .args(["-p", &port, "CLUSTER", "DELSLOTS", "7"])
+            .output();
+        assert!(dropped.expect("redis-cli runs").status.success());
+    }
+    let error = look(&cluster.url()).await.expect_err("a slot is missing");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(
+        error.to_string().contains("16383 of 16384 slots"),
+        "{error}"
+    );
+}

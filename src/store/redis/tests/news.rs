@@ -1,0 +1,244 @@
+//! What the servers say by themselves, and whether it is heard.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::super::keys;
+use super::super::news::{News, Told};
+use super::super::options::LinkOptions;
+use super::super::url::Target;
+use super::servers::{Cluster, Proxy, Redis, RedisOptions, Sentinels};
+use super::{open, words};
+use crate::event::{BucketId, BucketKey};
+
+/// Counts what it is told.
+#[derive(Default)]
+struct Counts {
+    buckets: Mutex<BTreeMap<BucketKey, u64>>,
+    hub: AtomicU64,
+}
+
+impl Counts {
+    fn of(&self, bucket: &BucketKey) -> u64 {
+        let buckets = self.buckets.lock().expect("nobody panicked");
+        buckets.get(bucket).copied().unwrap_or(0)
+    }
+
+    fn hub(&self) -> u64 {
+        self.hub.load(Ordering::Relaxed)
+    }
+}
+
+fn listen(url: &str) -> (News, Arc<Counts>) {
+    listen_with(url, &LinkOptions::default())
+}
+
+fn listen_with(url: &str, options: &LinkOptions) -> (News, Arc<Counts>) {
+    let target = Target::parse(url).expect(url);
+    let counts = Arc::new(Counts::default());
+    let (earlier, hub) = (Arc::clone(&counts), Arc::clone(&counts));
+    let told = Told {
+        earlier: Box::new(move |bucket| {
+            let mut buckets = earlier.buckets.lock().expect("nobody panicked");
+            *buckets.entry(bucket.clone()).or_default() += 1;
+        }),
+        hub: Box::new(move || {
+            hub.hub.fetch_add(1, Ordering::Relaxed);
+        }),
+    };
+    (News::open(&target, options, "duly", "me", told), counts)
+}
+
+fn bucket(number: u16) -> BucketKey {
+    let queue = "orders".parse().expect("a name");
+    BucketKey::new(queue, BucketId(number))
+}
+
+/// Waits for something that happens by itself.
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..6_000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("not within 30 s: {what}");
+}
+
+async fn publish(url: &str, bucket: &BucketKey, origin: &str) -> redis::Value {
+    let channel = keys::part("duly", bucket, "wake");
+    let said = open(url)
+        .await
+        .send(&words(&["SPUBLISH", &channel, origin]))
+        .await;
+    said.expect("it is published")
+}
+
+fn tcp() -> Redis {
+    Redis::start(RedisOptions {
+        tcp: true,
+        ..RedisOptions::default()
+    })
+}
+
+#[tokio::test]
+async fn a_message_is_heard_and_what_this_process_said_is_not() {
+    let server = Redis::plain();
+    let (news, counts) = listen(&server.url());
+    news.add([&bucket(1), &bucket(2)]);
+    until("it listens", || news.is_healthy()).await;
+    // Each is looked at once, since something may have been said before.
+    assert_eq!(
+        (counts.of(&bucket(1)), counts.of(&bucket(2)), counts.hub()),
+        (1, 1, 1)
+    );
+
+    publish(&server.url(), &bucket(1), "me").await;
+    publish(&server.url(), &bucket(1), "you").await;
+    until("it is heard", || counts.of(&bucket(1)) == 2).await;
+    server.cli(&["SPUBLISH", &keys::hub("duly", "news"), ""]);
+    until("it is heard", || counts.hub() == 2).await;
+    assert_eq!((counts.of(&bucket(1)), counts.of(&bucket(2))), (2, 1));
+}
+
+#[tokio::test]
+async fn thousands_of_buckets_are_added_while_it_listens() {
+    let server = Redis::plain();
+    let (news, counts) = listen(&server.url());
+    until("it listens", || news.is_healthy()).await;
+    let buckets: Vec<_> = (0..5_000).map(bucket).collect();
+    for buckets in buckets.chunks(1_234) {
+        news.add(buckets);
+        assert!(!news.is_healthy());
+    }
+    until("it listens to all", || news.is_healthy()).await;
+    publish(&server.url(), &bucket(4_999), "you").await;
+    until("it is heard", || counts.of(&bucket(4_999)) == 2).await;
+}
+
+#[tokio::test]
+async fn after_a_cut_every_bucket_is_looked_at_and_listened_to_again() {
+    let server = tcp();
+    let proxy = Proxy::before(server.address());
+    let (news, counts) = listen(&proxy.url());
+    news.add([&bucket(1), &bucket(2)]);
+    until("it listens", || news.is_healthy()).await;
+
+    proxy.refuse(true);
+    proxy.cut_all();
+    until("it is noticed", || !news.is_healthy()).await;
+    proxy.refuse(false);
+    until("it listens", || news.is_healthy()).await;
+    assert_eq!(
+        (counts.of(&bucket(1)), counts.of(&bucket(2)), counts.hub()),
+        (2, 2, 2)
+    );
+    publish(&server.url(), &bucket(1), "you").await;
+    until("it is heard", || counts.of(&bucket(1)) == 3).await;
+}
+
+#[tokio::test]
+async fn a_server_that_was_killed_and_comes_back_is_listened_to_again() {
+    let mut server = tcp();
+    let (news, counts) = listen(&server.url());
+    news.add([&bucket(1)]);
+    until("it listens", || news.is_healthy()).await;
+    server.kill();
+    until("it is noticed", || !news.is_healthy()).await;
+    server.restart();
+    until("it listens", || news.is_healthy()).await;
+    publish(&server.url(), &bucket(1), "you").await;
+    until("it is heard", || counts.of(&bucket(1)) == 3).await;
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_noticed_though_nobody_asks_it_anything() {
+    let server = tcp();
+    let options = LinkOptions {
+        timeout: Duration::from_millis(200),
+        connect_timeout: Duration::from_millis(200),
+        probe_every: Duration::from_millis(100),
+        ..LinkOptions::default()
+    };
+    let (news, counts) = listen_with(&server.url(), &options);
+    news.add([&bucket(1)]);
+    until("it listens", || news.is_healthy()).await;
+    server.stop_process();
+    until("it is noticed", || !news.is_healthy()).await;
+    server.cont();
+    until("it listens", || news.is_healthy()).await;
+    assert!(counts.of(&bucket(1)) > 1, "nobody looked again");
+}
+
+#[tokio::test]
+async fn a_new_master_is_listened_to() {
+    let mut servers = Sentinels::start();
+    let (news, counts) = listen(&servers.url());
+    news.add([&bucket(1)]);
+    until("it listens", || news.is_healthy()).await;
+    servers.failover();
+    until("it looks again", || {
+        news.is_healthy() && counts.of(&bucket(1)) > 1
+    })
+    .await;
+    let before = counts.of(&bucket(1));
+    publish(&servers.url(), &bucket(1), "you").await;
+    until("it is heard", || counts.of(&bucket(1)) > before).await;
+}
+
+#[tokio::test]
+async fn an_idle_subscription_costs_next_to_nothing() {
+    let server = Redis::plain();
+    let (news, _counts) = listen(&server.url());
+    news.add(&(0..80).map(bucket).collect::<Vec<_>>());
+    until("it listens", || news.is_healthy()).await;
+    let asked = || {
+        let stats = server.cli(&["INFO", "commandstats"]);
+        let lines = stats.lines().filter(|line| !line.contains("_info"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let before = asked();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(asked(), before);
+}
+
+#[tokio::test]
+async fn a_cluster_is_listened_to_on_every_node_and_through_moves_and_failovers() {
+    let mut cluster = Cluster::start(6);
+    let url = cluster.url();
+    let buckets: Vec<_> = (0..40).map(bucket).collect();
+    let (news, counts) = listen(&url);
+    news.add(&buckets);
+    until("it listens", || news.is_healthy()).await;
+    for bucket in &buckets {
+        publish(&url, bucket, "you").await;
+    }
+    until("all are heard", || {
+        buckets.iter().all(|bucket| counts.of(bucket) == 2)
+    })
+    .await;
+
+    let slot = cluster.slot_of(&keys::part("duly", &buckets[0], "wake"));
+    let from = cluster.master_of(slot);
+    let to = (0..3).find(|node| *node != from).expect("another master");
+    cluster.move_slot(slot, to);
+    until("it looks again", || {
+        news.is_healthy() && counts.of(&buckets[0]) > 2
+    })
+    .await;
+    let before = counts.of(&buckets[0]);
+    publish(&url, &buckets[0], "you").await;
+    until("it is heard", || counts.of(&buckets[0]) > before).await;
+
+    let before = counts.of(&buckets[0]);
+    cluster.kill_master_of(slot);
+    until("it looks again", || {
+        news.is_healthy() && counts.of(&buckets[0]) > before
+    })
+    .await;
+    let before = counts.of(&buckets[0]);
+    publish(&url, &buckets[0], "you").await;
+    until("it is heard", || counts.of(&buckets[0]) > before).await;
+}

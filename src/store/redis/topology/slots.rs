@@ -1,0 +1,93 @@
+//! Which node of a cluster has which slots.
+
+use redis::cluster_routing::Slot;
+use redis::{ErrorKind as Theirs, RedisError, RedisResult, Value};
+
+use crate::store::redis::url::Address;
+
+/// How many slots a cluster has.
+pub(in crate::store::redis) const SLOTS: u16 = 16_384;
+
+/// Which node of a cluster has which slots, as one of them saw it.
+#[derive(Clone, Debug, Default)]
+pub(in crate::store::redis) struct Slots {
+    /// The place of each slot's node in `nodes`; `Slot` itself does not say its number.
+    owners: std::collections::HashMap<Slot, usize>,
+    nodes: Vec<Address>,
+}
+
+impl Slots {
+    /// Reads the answer to `CLUSTER SLOTS`; `asked` is who gave it, since a node that does not
+    /// know its own address leaves it out.
+    pub(in crate::store::redis) fn read(answer: Value, asked: &Address) -> RedisResult<Self> {
+        let wrong = || {
+            RedisError::from((
+                Theirs::UnexpectedReturnType,
+                "CLUSTER SLOTS was not understood",
+            ))
+        };
+        let ranges: Vec<(u16, u16, Value)> = ranges(answer).ok_or_else(wrong)?;
+        let mut slots = Self::default();
+        for (first, last, node) in ranges {
+            let address = address(node, asked).ok_or_else(wrong)?;
+            let place = slots.place(address);
+            for slot in (first..=last).filter_map(Slot::new) {
+                slots.owners.insert(slot, place);
+            }
+        }
+        Ok(slots)
+    }
+
+    /// The node that has the slot of a key.
+    pub(in crate::store::redis) fn owner(&self, key: &[u8]) -> Option<&Address> {
+        let place = self.owners.get(&Slot::for_key(key))?;
+        self.nodes.get(*place)
+    }
+
+    fn place(&mut self, address: Address) -> usize {
+        let known = self.nodes.iter().position(|node| *node == address);
+        known.unwrap_or_else(|| {
+            self.nodes.push(address);
+            self.nodes.len() - 1
+        })
+    }
+}
+
+/// First slot, last slot and master of each range.
+fn ranges(answer: Value) -> Option<Vec<(u16, u16, Value)>> {
+    let Value::Array(ranges) = answer else {
+        return None;
+    };
+    let range = |range| {
+        let Value::Array(parts) = range else {
+            return None;
+        };
+        let mut parts = parts.into_iter();
+        let first = number(&parts.next()?)?;
+        let last = number(&parts.next()?)?;
+        Some((first, last, parts.next()?))
+    };
+    ranges.into_iter().map(range).collect()
+}
+
+fn address(node: Value, asked: &Address) -> Option<Address> {
+    let Value::Array(parts) = node else {
+        return None;
+    };
+    let mut parts = parts.into_iter();
+    let host = match parts.next()? {
+        Value::BulkString(host) if !host.is_empty() && host != b"?" => {
+            String::from_utf8(host).ok()?
+        }
+        _ => asked.host.clone(),
+    };
+    let port = number(&parts.next()?)?;
+    Some(Address { host, port })
+}
+
+fn number(value: &Value) -> Option<u16> {
+    match value {
+        Value::Int(number) => u16::try_from(*number).ok(),
+        _ => None,
+    }
+}

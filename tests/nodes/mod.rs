@@ -1,0 +1,23 @@
+//! Processes that push and handle until they are killed, and the account of what they did.
+//!
+//! A test takes this in by `#[path = "../nodes/mod.rs"] mod nodes;` and has a test of the name
+//! `child` that calls [`child`]: that is what a child process runs. Each pushes, cancels and
+//! handles on the store of a [`Site`], and writes what it was answered and what it started into a
+//! log that all share, one plain `write` a line. In the end the store is worked off, and the log,
+//! the store and the records must tell one story: see [`account`].
+
+#![allow(dead_code)] // each program that takes this in uses a part of it
+
+mod account;
+mod child;
+mod log;
+mod process;
+mod story;
+
+#[allow(unused_imports)]
+pub(crate) use self::{
+    account::{Memory, Sum, account},
+    child::{ATTEMPTS, Role, child},
+    log::{Line, Log, starts_of},
+    process::{Node, Site, now_us},
+};

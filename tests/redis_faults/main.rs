@@ -1,0 +1,102 @@
+//! Redis and the nodes on it under faults, with real processes, and a full account of every event.
+//!
+//! Each case prints what it counted: pushes sent and answered, handled, early, lost, unaccounted.
+//!
+//! `DULY_REDIS_CASES` says how many cases of random kills, `DULY_REDIS_SEED` which.
+
+#![allow(clippy::print_stdout)] // counts that are not printed show nothing
+
+mod away;
+mod cut;
+mod full;
+mod handed_on;
+mod kills;
+#[path = "../nodes/mod.rs"]
+mod nodes;
+mod pair;
+mod scripts;
+#[path = "../servers/mod.rs"]
+mod servers;
+mod waking;
+mod wrong;
+
+use std::env;
+use std::thread;
+use std::time::Duration;
+
+use nodes::{Line, Memory, Node, Role, Site, Sum, account};
+use servers::{Aof, Redis, RedisOptions};
+
+/// Not a test by itself: it is what a child process runs.
+#[test]
+fn child() {
+    nodes::child();
+}
+
+/// A server that syncs each change before it answers, on a socket and a port.
+fn server() -> Redis {
+    Redis::start(RedisOptions {
+        aof: Aof::Always,
+        tcp: true,
+        ..RedisOptions::default()
+    })
+}
+
+/// A node that pushes some hundred events a second and handles.
+fn busy(seed: u64) -> Role {
+    Role {
+        seed,
+        pushers: 2,
+        pace: Duration::from_millis(4),
+        mortal: false,
+        ..Role::default()
+    }
+}
+
+/// Waits until so many handlers have started since the log had `from` lines.
+fn wait_for_starts(site: &Site, from: usize, many: usize) {
+    site.wait_until("handlers start", |lines| {
+        let new = lines.iter().skip(from);
+        let starts = new.filter(|line| matches!(line, Line::Started { .. }));
+        starts.count() >= many
+    });
+}
+
+/// Waits until each node is there: it has opened the store and handles.
+fn wait_for_each(site: &Site, nodes: &[Node]) {
+    site.wait_until("each node handles", |lines| {
+        let is_there = |node: &Node| nodes::starts_of(lines, node.id()) > 5;
+        nodes.iter().all(is_there)
+    });
+}
+
+/// Waits until the nodes push and handle again.
+fn wait_for_more(site: &Site) {
+    wait_for_starts(site, site.lines().len(), 50);
+}
+
+/// Lets nodes finish, works off what is left, and prints the account.
+fn finish(case: &str, site: &Site, nodes: Vec<Node>, kills: usize, memory: Memory) -> Sum {
+    for node in nodes {
+        node.stop();
+    }
+    let sum = Sum {
+        kills,
+        ..account(site, memory)
+    };
+    println!("{case}: {sum:?}");
+    assert!(
+        sum.answered > 0 && sum.starts > 0,
+        "nothing happened: {sum:?}"
+    );
+    sum
+}
+
+/// Time under load: what is waited for is that the fault meets many moments.
+fn let_it_run(time: Duration) {
+    thread::sleep(time);
+}
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok()?.parse().ok()
+}
