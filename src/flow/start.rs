@@ -131,6 +131,7 @@ impl Flow {
 
         store.watch(Arc::clone(&inbox) as Arc<dyn Watcher>);
         // Before the mover begins, so that nothing is fetched against what was set.
+        orders.read().await?;
         let roll = if store.is_shared() {
             let me = Presence {
                 node: id,
@@ -138,10 +139,10 @@ impl Flow {
                 leaves: false,
             };
             let roll = Arc::new(RollCall::new(Arc::clone(&orders), Arc::clone(&inbox), me));
-            roll.call().await?;
+            // A store that is full may not take it down, and is drained all the same.
+            Arc::clone(&roll).call_again().await;
             Some(roll)
         } else {
-            orders.read().await?;
             None
         };
         let (stopped, abandoned) = (CancellationToken::new(), CancellationToken::new());

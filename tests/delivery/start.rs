@@ -112,7 +112,7 @@ async fn an_unknown_store_is_refused() {
         "memory",
         "memory:x",
         "sqlite:",
-        "redis://127.0.0.1",
+        "postgres://127.0.0.1",
         "duly.db",
     ] {
         let words = &["not known", "`memory:`", "`sqlite:`"];
