@@ -61,8 +61,7 @@ impl Parts {
 
     fn time(&mut self) -> Result<Option<Timestamp>> {
         match self.next()? {
-            Value::Nil => Ok(None),
-            Value::Boolean(false) => Ok(None),
+            Value::Nil | Value::Boolean(false) => Ok(None),
             Value::Int(ms) => u64::try_from(ms)
                 .map(|ms| Some(Timestamp::from_millis(ms)))
                 .map_err(|_| unreadable(self.script)),

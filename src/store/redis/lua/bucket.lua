@@ -54,7 +54,7 @@ local record, entry, past = tonumber(meta[4] or 1), tonumber(meta[5] or 0), tonu
 -- Writes the counters back: the last thing that a script does.
 local function leave()
   call("HSET", META, "now", now, "leased", leased, "stale", stale, "record", record,
-    "entry", entry, "past", past)
+    "entry", entry + 1, "past", past)
 end
 
 local ZEROS = string.rep("\0", 25)
@@ -65,12 +65,10 @@ local function u64(number)
   return pack(">I8", number)
 end
 
--- The number of a new entry of the publish list, in bytes. An event that leaves the list leaves its
--- entry behind, so that nothing has to be searched; the number tells which entry is its own.
-local function new_entry()
-  entry = entry + 1
-  return u64(entry)
-end
+-- The number that this call gives to its entries of the publish list, in bytes. An event that leaves
+-- the list leaves its entry behind, so that nothing has to be searched; the number tells which entry
+-- is its own, as no call puts an event there twice.
+local number = u64(entry + 1)
 
 local function number_at(state, from)
   return (unpack_from(">I8", state, from))

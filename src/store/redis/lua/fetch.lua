@@ -125,8 +125,8 @@ while count < limit and aside > 0 do
     break
   end
   local ids = {}
-  for i, number in ipairs(entries) do
-    ids[i] = sub(number, 1, 16)
+  for i, entry_of in ipairs(entries) do
+    ids[i] = sub(entry_of, 1, 16)
   end
   local states, bodies = call("HMGET", STATE, unpack(ids)), call("HMGET", BODY, unpack(ids))
   local was_stale, passed_over = stale > 0, 0

@@ -12,7 +12,7 @@ if count > 0 then
   end
   local states = call("HMGET", STATE, unpack(ids))
   for i, id in ipairs(ids) do
-    local state, at, number = states[i], u64(tonumber(due[2 * i])), new_entry()
+    local state, at = states[i], u64(tonumber(due[2 * i]))
     local head, rest = FRESH, ZEROS
     if state then
       head, rest = sub(state, 2, 4), sub(state, 21, 45)

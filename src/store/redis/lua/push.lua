@@ -48,6 +48,7 @@ local added, delayed, ready, entries = {}, {}, {}, {}
 local bodies_len, delayed_len, ready_count = 0, 0, 0
 local moved = u64(now)
 local head, head_due, score, score_due
+local tail = sub(ZEROS, 1, 17) .. number
 
 local function write()
   if bodies_len > 0 then
@@ -110,10 +111,9 @@ local function add(i, id, body)
   if due ~= head_due then
     head, head_due = "R" .. FRESH .. u64(due) .. moved, due
   end
-  local number = new_entry()
   ready_count = ready_count + 1
   ready[2 * ready_count - 1] = id
-  ready[2 * ready_count] = head .. sub(body, 5, 12) .. sub(ZEROS, 1, 17) .. number
+  ready[2 * ready_count] = head .. sub(body, 5, 12) .. tail
   entries[ready_count] = id .. number
 end
 

@@ -28,7 +28,6 @@ local function take_back(id, state)
     taken.dead = taken.dead + 1
   else
     if number_at(state, 5) <= now_ms then
-      local number = new_entry()
       call("HSET", STATE, id, "R" .. head .. due .. u64(now) .. rest .. number)
       call("RPUSH", READY, id .. number)
     else -- it was read ahead, and waits on

@@ -32,7 +32,6 @@ end
 if kind == "R" and is_due then -- it keeps its place in the list
   call("HSET", STATE, id, "R" .. head .. u64(due) .. sub(state, 13, 53))
 elseif is_due then
-  local number = new_entry()
   call("HSET", STATE, id, "R" .. head .. u64(due) .. u64(now) .. rest .. number)
   call("RPUSH", READY, id .. number)
   call("ZREM", DELAY, id)

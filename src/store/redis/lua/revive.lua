@@ -11,7 +11,6 @@ for i = 3, #ARGV do
   local state = call("HGET", STATE, id)
   if state and byte(state) == 68 then
     local _, unique = keys_of(call("HGET", BODY, id))
-    local number = new_entry()
     call("HSET", STATE, id, "R" .. sub(state, 2, 2) .. "\0\1" .. u64(now_ms) .. u64(now)
       .. sub(state, 21, 45) .. number)
     call("RPUSH", READY, id .. number)

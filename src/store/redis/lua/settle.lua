@@ -48,7 +48,6 @@ end
 -- The event waits once more, with these flags and next attempt.
 local function wait(id, head, due_ms, rest)
   if due_ms <= now_ms then
-    local number = new_entry()
     put(id, "R" .. head .. u64(due_ms) .. u64(now) .. rest .. number)
     back[#back + 1] = id .. number
   else
@@ -63,7 +62,6 @@ local function release(id, state, haunted, rest)
   if due_ms > now_ms then -- it was read ahead, and waits on
     wait(id, head, due_ms, rest)
   else
-    local number = new_entry()
     put(id, "R" .. head .. sub(state, 5, 20) .. rest .. number)
     front[#front + 1] = id .. number
   end
