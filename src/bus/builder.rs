@@ -236,7 +236,11 @@ impl BusBuilder {
             }
         };
         let node = match store.is_shared() {
-            true => node,
+            true => NodeOptions {
+                sleep_max: node.sleep_max.max(store.look_every()),
+                glance_every: node.glance_every.max(store.look_every()),
+                ..node
+            },
             false => NodeOptions {
                 drift_ppm: 0,
                 roll_every: Duration::ZERO,

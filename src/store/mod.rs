@@ -13,6 +13,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::control::{Control, Setting};
 pub use self::durability::Durability;
@@ -151,6 +152,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// When the store cannot be read.
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>>;
+
+    /// How long a bucket may be left alone in which nothing is known to be due and of which no
+    /// watcher was told anything: the net under news that get lost. Default: 30 s.
+    fn look_every(&self) -> Duration {
+        Duration::from_secs(30)
+    }
 
     /// From now on `watcher` is told when a bucket's next work comes earlier than it was.
     fn watch(&self, watcher: Arc<dyn Watcher>);

@@ -66,7 +66,7 @@ pub(super) async fn register(shared: &Shared, bucket: &BucketKey) -> Result<()> 
         return Ok(());
     }
     let script = &scripts::REGISTER;
-    let mut command = script.call(&[key(shared, "buckets"), key(shared, "hub")]);
+    let mut command = script.call(&[key(shared, "buckets"), key(shared, "members")]);
     command
         .arg(bucket.to_string())
         .arg(keys::hub(&shared.prefix, "news"));
@@ -103,7 +103,7 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
     let mut act = if me.leaves { "leaves" } else { "stays" };
     loop {
         let script = &scripts::ROLL;
-        let keys = ["members", "queues", "hub"].map(|part| key(shared, part));
+        let keys = ["members", "queues"].map(|part| key(shared, part));
         let mut command = script.call(&keys);
         match shared.terms().now_us {
             Some(now_us) => command.arg(now_us),
@@ -203,7 +203,7 @@ pub(super) async fn set(shared: &Shared, queue: &QueueName, setting: Setting) ->
         Setting::Buckets(buckets) => ("buckets", text(buckets.map(|it| it.to_string()))),
     };
     let script = &scripts::SET;
-    let mut command = script.call(&[key(shared, "control"), key(shared, "hub")]);
+    let mut command = script.call(&[key(shared, "control"), key(shared, "members")]);
     command
         .arg(format!("{queue}:{name}"))
         .arg(value)

@@ -32,6 +32,7 @@ mod url;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::check::Found;
 pub use self::choices::RedisOptions;
@@ -222,6 +223,11 @@ impl Store for RedisStore {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    /// Rarely: the subscription has every bucket looked at whenever it may have missed something.
+    fn look_every(&self) -> Duration {
+        Duration::from_secs(600)
     }
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {

@@ -1,7 +1,7 @@
 -- Writes down a bucket that may hold events from now on.
 --
 -- KEYS[1]  hash  buckets: queue ":" bucket -> its number
--- KEYS[2]  hash  hub: version
+-- KEYS[2]  hash  members, for its field "version"
 -- ARGV[1]  queue ":" bucket
 -- ARGV[2]  the channel that says that there is news
 --

@@ -1,7 +1,7 @@
 -- Sets one thing of a queue, or takes back what was set.
 --
 -- KEYS[1]  hash  control: queue ":" name -> value
--- KEYS[2]  hash  hub: version
+-- KEYS[2]  hash  members, for its field "version"
 -- ARGV[1]  queue ":" name
 -- ARGV[2]  value, or "" to take it back
 -- ARGV[3]  the channel that says that there is news

@@ -65,6 +65,10 @@ impl Engine {
                     failures = failures.saturating_add(1);
                     tracing::debug!(failures, "not every channel is listened to: {error}");
                     self.slots = None;
+                    // Nobody says what is pushed meanwhile.
+                    for channel in self.heard.missing(|it| !self.held.contains_key(it)) {
+                        self.heard.look(&channel);
+                    }
                     sleep(backoff::after(failures)).await;
                 }
             }

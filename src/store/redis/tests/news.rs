@@ -131,12 +131,11 @@ async fn after_a_cut_every_bucket_is_looked_at_and_listened_to_again() {
     until("it is noticed", || !news.is_healthy()).await;
     proxy.refuse(false);
     until("it listens", || news.is_healthy()).await;
-    assert_eq!(
-        (counts.of(&bucket(1)), counts.of(&bucket(2)), counts.hub()),
-        (2, 2, 2)
-    );
+    // Once when it listens again, and once for each attempt before that.
+    let looked = counts.of(&bucket(1));
+    assert!(looked >= 2 && counts.of(&bucket(2)) >= 2 && counts.hub() >= 2);
     publish(&server.url(), &bucket(1), "you").await;
-    until("it is heard", || counts.of(&bucket(1)) == 3).await;
+    until("it is heard", || counts.of(&bucket(1)) == looked + 1).await;
 }
 
 #[tokio::test]
