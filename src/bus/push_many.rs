@@ -21,9 +21,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push), and [`ErrorKind::Invalid`] for more than [`PUSH_MANY_MAX`]. An error
+    /// As [`push`](Self::push), and [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for more than [`PUSH_MANY_MAX`]. An error
     /// may come after a part of the batches was accepted; nothing of the failed one was, unless the
-    /// kind is [`ErrorKind::Unknown`].
+    /// kind is [`ErrorKind::Unknown`](crate::ErrorKind::Unknown).
     pub async fn push_many(
         &self,
         payloads: impl IntoIterator<Item = T>,
