@@ -10,7 +10,8 @@ use crate::store::redis::link::Link;
 use crate::store::redis::scripts;
 use crate::store::redis::url::{Place, Target};
 
-const RIGHTS: &str = include_str!("rights.lua");
+/// It runs on a server whose memory is full as well.
+const RIGHTS: &str = concat!("#!lua flags=allow-oom\n", include_str!("rights.lua"));
 
 /// What the store sends besides scripts, with all that each needs.
 const PLAIN: &[&[&str]] = &[
