@@ -246,7 +246,7 @@ pub async fn a_push_reaches_what_the_store_does_by_itself(harness: &dyn StoreHar
 
 pub async fn a_push_that_can_never_be_so_durable_is_refused(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
-    let (event, wanted) = (world.event(), Durability::Replicated(1));
+    let (event, wanted) = (world.event(), Durability::Replicated(1_000));
     let refused = world
         .store()
         .push_durably(&world.bucket, vec![event.0.clone()], wanted);
