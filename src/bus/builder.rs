@@ -56,7 +56,8 @@ impl BusBuilder {
     }
 
     /// Where events are kept: `memory:` forgets them with the process, `sqlite:path` is the
-    /// embedded store in that file. Default: `sqlite:duly.db`.
+    /// embedded store in that file, `redis://host` and its kin are a store that many processes
+    /// share ([`RedisStore`](crate::store::RedisStore) has every form). Default: `sqlite:duly.db`.
     pub fn store_url(mut self, url: impl Into<String>) -> Self {
         self.store_url = Some(url.into());
         self

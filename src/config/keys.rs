@@ -54,7 +54,7 @@ const QUEUE: [Key<QueueChoices>; 9] = [
 const STORE: [Key<Settings>; 2] = [
     Key::new(
         "url",
-        "a text such as `memory:` or `sqlite:duly.db`",
+        "a text such as `memory:`, `sqlite:duly.db` or `redis://127.0.0.1/0`",
         |settings, found| found.url().map(|it| settings.store_url = Some(it)),
     ),
     Key::new(

@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | `payload_bytes_max` | bytes, a whole number | 1,048,576 |
 //! | `read_ahead` | a duration, at most 10 s | `100ms` |
-//! | `store.url` | `sqlite:` and a path, or `memory:` | `sqlite:duly.db` |
+//! | `store.url` | `sqlite:` and a path, `redis://` and a host, or `memory:` | `sqlite:duly.db` |
 //! | `store.durability` | `memory`, `os_cache`, `disk`, or `replicated:` and how many others: what a push survives before it answers | what the store does by itself |
 //! | `queue_defaults.<key>` | for every queue that says nothing else | |
 //! | `queues.<name>.<key>` | for the queue of that name | |
@@ -113,8 +113,8 @@ use crate::store::Durability;
 #[derive(Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// `store.url`: `memory:`, or `sqlite:` and the path of a file. Which stores there are is
-    /// checked when the bus starts. Default: `sqlite:duly.db`.
+    /// `store.url`: `memory:`, `sqlite:` and the path of a file, or one of Redis. Which stores
+    /// there are is checked when the bus starts. Default: `sqlite:duly.db`.
     pub store_url: Option<String>,
     /// `store.durability`: what every push has to survive before it answers. Default: what the
     /// store does by itself.

@@ -53,7 +53,7 @@ fn are_named_with_key_value_and_what_would_be_right() {
         ),
         (
             "store.url = ' '",
-            "store.url is \" \", it is a text such as `memory:` or `sqlite:duly.db`",
+            "store.url is \" \", it is a text such as `memory:`, `sqlite:duly.db` or `redis://127.0.0.1/0`",
         ),
         (
             "store = 'memory:'",
