@@ -196,7 +196,7 @@ fn fetched(
     let mut deliveries = Vec::with_capacity(parts.len() / 2);
     while !parts.is_empty() {
         let (id, state, bytes) = (parts.id()?, parts.bytes()?, parts.bytes()?);
-        if state.len() < LEASED_LEN {
+        if state.len() < STATE_LEN {
             return Err(unreadable("fetch"));
         }
         let envelope = match body::decode(id, queue, &bytes) {
