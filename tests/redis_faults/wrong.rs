@@ -59,7 +59,11 @@ fn nodes_with_different_numbers_of_buckets_share_a_queue() {
 fn a_script_cache_that_is_flushed_under_load_loses_nothing() {
     let redis = server();
     let site = Site::new(redis.url());
-    let nodes: Vec<_> = (1..=2).map(|seed| site.spawn(&busy(seed))).collect();
+    // A call that a busy machine makes late is none that was refused.
+    let patient = format!("{}?timeout=25s", redis.url());
+    let nodes: Vec<_> = (1..=2)
+        .map(|seed| site.spawn_at(&patient, &busy(seed)))
+        .collect();
     wait_for_each(&site, &nodes);
     for _ in 0..60 {
         assert_eq!(redis.cli(&["SCRIPT", "FLUSH"]), "OK");
