@@ -39,12 +39,17 @@ const FORMAT: &str = "1";
 /// Writes the format down where nobody has, and refuses one that this duly does not know.
 pub(super) async fn claim(shared: &Shared) -> Result<()> {
     let hub = key(shared, "hub");
-    let mut command = redis::cmd("HSETNX");
-    command.arg(&hub).arg("format").arg(FORMAT);
-    shared.send(&shared.links.pulse, &command).await?;
-    let mut command = redis::cmd("HGET");
-    command.arg(&hub).arg("format");
-    match shared.send(&shared.links.pulse, &command).await? {
+    let mut question = redis::cmd("HGET");
+    question.arg(&hub).arg("format");
+    let mut answer = shared.send(&shared.links.pulse, &question).await?;
+    // Only where it is missing: a server whose memory is full refuses to write, and must drain.
+    if answer == Value::Nil {
+        let mut command = redis::cmd("HSETNX");
+        command.arg(&hub).arg("format").arg(FORMAT);
+        shared.send(&shared.links.pulse, &command).await?;
+        answer = shared.send(&shared.links.pulse, &question).await?;
+    }
+    match answer {
         Value::BulkString(format) if format == FORMAT.as_bytes() => Ok(()),
         Value::BulkString(format) => Err(Error::corrupt(format!(
             "the keys under prefix {:?} have format {}, this duly knows format {FORMAT}: they were \
