@@ -22,7 +22,8 @@ const LISTED_FOR: Duration = Duration::from_secs(60);
 /// What this process knows of the hub.
 #[derive(Default)]
 pub(super) struct Hub {
-    /// Buckets that are written down, and their numbers.
+    /// Buckets that are written down, and on which connection that was said: another one may lead
+    /// to a server that has forgotten it.
     buckets: RwLock<HashMap<BucketKey, u64>>,
     /// The queues of members seen.
     queues: Mutex<HashMap<NodeId, Arc<[QueueName]>>>,
@@ -62,12 +63,13 @@ pub(super) async fn claim(shared: &Shared) -> Result<()> {
 
 /// Writes down that a bucket may hold events, once; whoever consumes its queue serves it then.
 pub(super) async fn register(shared: &Shared, bucket: &BucketKey) -> Result<()> {
-    let is_known = {
+    let connection = *shared.links.pulse.connections().borrow();
+    let said_on = {
         let known = shared.hub.buckets.read();
         let known = known.unwrap_or_else(PoisonError::into_inner);
-        known.contains_key(bucket)
+        known.get(bucket).copied()
     };
-    if is_known {
+    if said_on == Some(connection) {
         return Ok(());
     }
     let script = &scripts::REGISTER;
@@ -83,7 +85,7 @@ pub(super) async fn register(shared: &Shared, bucket: &BucketKey) -> Result<()> 
         .buckets
         .write()
         .unwrap_or_else(PoisonError::into_inner);
-    known.insert(bucket.clone(), 0);
+    known.insert(bucket.clone(), connection);
     Ok(())
 }
 

@@ -226,7 +226,6 @@ impl Link {
 
     /// Counts the connections that there have been; a change says that whatever was told on the
     /// last one may have been lost.
-    #[cfg(test)]
     pub(super) fn connections(&self) -> watch::Receiver<u64> {
         self.shared.made.subscribe()
     }
