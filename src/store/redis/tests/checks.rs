@@ -63,6 +63,16 @@ async fn durability_is_that_of_the_append_only_file() {
     }
 }
 
+/// In a cluster what names no key goes to any node.
+#[tokio::test]
+async fn a_replica_answers_the_check_as_well() {
+    let server = with(Aof::Off, &[]);
+    let port = server.port().to_string();
+    let replica = with(Aof::Off, &["--replicaof", "127.0.0.1", &port]);
+    assert!(replica.cli(&["INFO", "replication"]).contains("role:slave"));
+    look(&replica.url()).await.expect("it will do");
+}
+
 #[tokio::test]
 async fn a_server_that_throws_keys_away_is_refused_unless_it_is_allowed() {
     let server = with(Aof::Off, &["--maxmemory-policy", "allkeys-lru"]);
