@@ -36,16 +36,51 @@ impl Bus {
     /// store answers.
     pub async fn stats(&self, queue: &str) -> Result<QueueStats> {
         let mut sum = Stats::default();
+        for (_, stats) in self.bucket_stats(queue).await? {
+            sum += stats;
+        }
+        Ok(sum)
+    }
+
+    /// How many events of a queue stand where, bucket by bucket, in the order of the buckets.
+    ///
+    /// A bucket with many more events than the others is a hot one: most often a key or a unique
+    /// key that many events share. Buckets that the queue has no more, because their number was
+    /// lowered, are listed too; one that never had an event may be missing.
+    ///
+    /// # Errors
+    ///
+    /// As [`stats`](Self::stats).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let queue = bus.queue_named::<u64>("order-close")?;
+    /// queue.event(7).after(Duration::from_secs(60)).key("customer:8").send().await?;
+    ///
+    /// let stats = bus.bucket_stats("order-close").await?;
+    /// let hottest = stats.iter().max_by_key(|(_, stats)| stats.scheduled);
+    /// assert_eq!(hottest.map(|(_, stats)| stats.scheduled), Some(1));
+    /// # bus.shutdown(Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub async fn bucket_stats(&self, queue: &str) -> Result<Vec<(BucketId, QueueStats)>> {
+        let mut found = Vec::new();
         for bucket in self.inner.buckets_of(&QueueName::new(queue)?).await? {
             match self.inner.apply(&bucket, StoreOp::Stats).await? {
                 Answer {
                     reply: Reply::Stats(stats),
                     ..
-                } => sum += stats,
+                } => found.push((bucket.bucket, stats)),
                 Answer { reply, .. } => return Err(unexpected(&reply)),
             }
         }
-        Ok(sum)
+        Ok(found)
     }
 
     /// What each queue with a handler in this process is doing.

@@ -201,8 +201,8 @@ impl BusBuilder {
             .take()
             .unwrap_or_else(|| Arc::new(SystemClock::new()));
         let defaults = QueueOptions::default().with(&settings.queue_defaults);
+        let queues = self.named_queues(&settings)?;
         let handlers = self.handlers(&settings)?;
-        let queues = self.named_queues(&settings, &handlers)?;
 
         let node = NodeOptions {
             ahead: self

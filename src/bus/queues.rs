@@ -62,16 +62,17 @@ impl BusBuilder {
         Ok(handlers)
     }
 
-    /// The options of each queue that has a handler or choices of its own.
+    /// The options of each queue that has a handler, also one that does not run here, or choices of
+    /// its own. Asked before [`handlers`](Self::handlers) takes those that were given by hand.
     pub(super) fn named_queues(
         &self,
         settings: &Settings,
-        handlers: &[(QueueName, Arc<QueueOptions>, Entry)],
     ) -> Result<BTreeMap<QueueName, Arc<QueueOptions>>> {
         let mut queues = BTreeMap::new();
-        for annotation in annotations() {
+        let by_hand = self.handlers.iter().map(|entry| entry.annotation);
+        for annotation in annotations().copied().chain(by_hand) {
             let queue = QueueName::new(annotation.queue)?;
-            let options = self.options_of(&queue, settings, &annotation.into())?;
+            let options = self.options_of(&queue, settings, &QueueChoices::from(&annotation))?;
             queues.insert(queue, Arc::new(options));
         }
         let by_builder = self.queues.keys().map(|name| QueueName::new(name.as_str()));
@@ -82,9 +83,6 @@ impl BusBuilder {
                 let options = self.options_of(place.key(), settings, &choices)?;
                 place.insert(Arc::new(options));
             }
-        }
-        for (queue, options, _) in handlers {
-            queues.insert(queue.clone(), Arc::clone(options));
         }
         Ok(queues)
     }

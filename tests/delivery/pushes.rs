@@ -1,5 +1,6 @@
 //! What a push is made of: the store's time, its durability, and the bucket it goes to.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use duly::QueueChoices;
@@ -15,6 +16,8 @@ over_every_store! {
     pushes_that_are_made_at_once_meet_in_few_buckets,
     a_push_that_asks_for_more_than_the_store_can_is_refused,
     a_receipt_names_what_was_reached,
+    a_hot_bucket_is_seen,
+    a_bus_that_does_not_handle_pushes_as_its_annotations_say,
 }
 
 async fn pushes_that_are_made_at_once_meet_in_few_buckets(world: World) {
@@ -53,6 +56,63 @@ async fn a_receipt_names_what_was_reached(world: World) {
     let (bus, queue) = world.push_only::<u64>("orders").await;
     let sent = queue.event(1).durable(Durability::Memory).send().await;
     assert_eq!(sent.unwrap().durability(), bus.durability());
+}
+
+async fn a_hot_bucket_is_seen(world: World) {
+    let (bus, queue) = world.push_only::<u64>("orders").await;
+    assert_eq!(bus.bucket_stats("nobody").await.unwrap(), []);
+    let mut hot = None;
+    for number in 0..100 {
+        let event = queue.event(number).after(secs(60)).key("customer:8");
+        hot = Some(event.send().await.unwrap().id().bucket());
+    }
+    let others = queue.push_many(0..1_000, secs(60)).await.unwrap();
+    let stats = bus.bucket_stats("orders").await.unwrap();
+    assert!(stats.is_sorted_by_key(|(bucket, _)| *bucket));
+    assert_eq!(stats.len(), 8);
+    for (bucket, stats) in &stats {
+        let pushed = others.iter().filter(|sent| sent.id().bucket() == *bucket);
+        let keyed = if hot == Some(*bucket) { 100 } else { 0 };
+        assert_eq!(stats.scheduled, pushed.count() + keyed);
+    }
+    let hottest = stats.iter().max_by_key(|(_, stats)| stats.scheduled);
+    assert_eq!(hottest.map(|(bucket, _)| *bucket), hot);
+    let sum: usize = stats.iter().map(|(_, stats)| stats.scheduled).sum();
+    assert_eq!(sum, bus.stats("orders").await.unwrap().scheduled);
+}
+
+#[delay_event(queue = "wide", buckets = 32, attempts = 7, register = false)]
+struct Wide;
+
+impl Handler for Wide {
+    type Payload = u64;
+
+    async fn handle(&self, event: Event<u64>, _cx: &Context) -> Result<(), Failure> {
+        Err(Failure::permanent(format!("nobody handles {}", event.id())))
+    }
+}
+
+async fn a_bus_that_does_not_handle_pushes_as_its_annotations_say(world: World) {
+    let silent = QueueChoices {
+        consume: Some(false),
+        ..QueueChoices::default()
+    };
+    let builder = || world.builder().register(Wide);
+    for builder in [
+        builder().publish_only(),
+        builder().queue("wide", silent.clone()),
+    ] {
+        let bus = world.start(builder).await;
+        let queue = bus.queue::<Wide>();
+        let ids = std::iter::repeat_with(|| queue.new_id()).take(32 * 64);
+        let buckets: BTreeSet<_> = ids.map(|id| id.bucket()).collect();
+        assert_eq!(buckets.len(), 32);
+        let id = queue.push_now(1).await.unwrap().id();
+        let found = queue.get(id).await.unwrap().unwrap();
+        assert_eq!(found.body.unwrap().attempts, 7);
+        bus.settle().await;
+        assert_eq!(bus.stats("wide").await.unwrap().dead, 0);
+    }
 }
 
 /// Ids are made from the store's time, and one that was made from a wrong idea of it is made anew.

@@ -1,0 +1,39 @@
+//! A server whose memory is full.
+
+use duly::core::op::{Cancelled, Reply, StoreOp};
+use duly::{ErrorKind, When};
+
+use crate::kit::{Bare, NODE, fresh};
+use crate::servers::Redis;
+
+#[tokio::test]
+async fn a_full_server_refuses_pushes_and_all_else_goes_on() {
+    let server = Redis::plain();
+    let (url, _) = fresh(&server.url());
+    let bare = Bare::open(&url).await;
+    let mut ids = Vec::new();
+    for _ in 0..30 {
+        let id = bare.new_id();
+        bare.push(id, When::Now).await.unwrap();
+        ids.push(id);
+    }
+    let held = bare.fetch(1, 10).await.unwrap();
+    assert_eq!(held, ids[..10]);
+    server.cli(&["CONFIG", "SET", "maxmemory", "1mb"]);
+
+    let refused = bare.new_id();
+    let error = bare.push(refused, When::Now).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    let beat = bare.apply(StoreOp::Heartbeat { node: NODE }).await;
+    assert_eq!(beat.unwrap(), Reply::Kept(true));
+    assert_eq!(bare.ack(1, &held).await.unwrap(), [true; 10]);
+    assert_eq!(bare.fetch(2, 10).await.unwrap(), ids[10..20]);
+    let cancel = bare.apply(StoreOp::Cancel { id: ids[25] }).await;
+    assert_eq!(cancel.unwrap(), Reply::Cancelled(Cancelled::Cancelled));
+    let get = bare.apply(StoreOp::Get { id: refused }).await;
+    assert_eq!(get.unwrap(), Reply::Found(None), "nothing of it happened");
+
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    bare.push(refused, When::Now).await.unwrap();
+    assert_eq!(bare.store.audit().await.unwrap(), [""; 0]);
+}

@@ -1,0 +1,47 @@
+//! A bus that has nothing to do.
+
+use std::time::Duration;
+
+use duly::handler::Annotation;
+
+use crate::kit::{Read, builder, fresh, stop};
+use crate::servers::Redis;
+
+const QUEUES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+
+/// Of all commands, those inside of scripts too.
+fn processed(server: &Redis) -> u64 {
+    let info = server.cli(&["INFO", "stats"]);
+    let name = "total_commands_processed:";
+    let line = info.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn an_idle_bus_asks_for_next_to_nothing() {
+    let server = Redis::plain();
+    let (url, _) = fresh(&server.url());
+    let mut builder = builder(&url);
+    for queue in QUEUES {
+        builder = builder.register_as(Annotation::new(queue).buckets(8), Read::default());
+    }
+    let bus = builder.start().await.unwrap();
+    // Every bucket has had an event, so that it is there to be asked for.
+    for name in QUEUES {
+        let queue = bus.queue_named::<String>(name).unwrap();
+        let letters = vec!["a".to_owned(); 8 * 64];
+        queue.push_many(letters, Duration::ZERO).await.unwrap();
+    }
+    // What is measured is time in which nothing happens.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for name in QUEUES {
+        let stats = bus.stats(name).await.unwrap();
+        assert_eq!(stats, Default::default(), "it has nothing to do");
+        assert_eq!(bus.bucket_stats(name).await.unwrap().len(), 8);
+    }
+    let before = processed(&server);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let commands = processed(&server) - before - 1; // the question itself
+    stop(&bus).await;
+    assert!(commands <= 5 * 20, "{commands} commands in 5 s");
+}

@@ -1,0 +1,170 @@
+//! What every test here begins with: a bus on a prefix of its own, and a handler that notes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use duly::BusBuilder;
+use duly::core::op::{Answer, Fetch, NewEvent, Reply, Settlement, StoreOp, Unique, Verdict};
+use duly::event::{BucketKey, Envelope, Payload};
+use duly::handler::Annotation;
+use duly::prelude::*;
+use duly::record::NodeId;
+use duly::store::{RedisStore, Store};
+use duly::{BucketId, QueueName, Result as Answered, Timestamp, When};
+
+use crate::servers;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One bucket, so that events lie together.
+pub(crate) const LETTERS: Annotation = Annotation::new("letters").buckets(1);
+
+/// A server's URL with a prefix that nobody else uses, and the prefix.
+pub(crate) fn fresh(url: &str) -> (String, String) {
+    let prefix = servers::prefix();
+    (format!("{url}?prefix={prefix}"), prefix)
+}
+
+pub(crate) fn builder(url: &str) -> BusBuilder {
+    let builder = Bus::builder().only_registered();
+    builder.settings(Default::default()).store_url(url)
+}
+
+/// A bus that only pushes.
+pub(crate) async fn pusher(url: &str) -> (Bus, Queue<String>) {
+    let choices = duly::QueueChoices {
+        buckets: Some(1),
+        ..Default::default()
+    };
+    let builder = builder(url).publish_only().queue("letters", choices);
+    let bus = builder.start().await.expect("a start");
+    let queue = bus.queue_named("letters").expect("a legal name");
+    (bus, queue)
+}
+
+/// How often each event was handled.
+#[derive(Clone, Default)]
+pub(crate) struct Read(Arc<Mutex<BTreeMap<EventId, usize>>>);
+
+impl Handler for Read {
+    type Payload = String;
+
+    async fn handle(&self, event: Event<String>, _cx: &Context) -> Result<(), Failure> {
+        *self.0.lock().unwrap().entry(event.id()).or_default() += 1;
+        Ok(())
+    }
+}
+
+impl Read {
+    /// Starts a bus that handles.
+    pub(crate) async fn start(url: &str) -> (Self, Bus) {
+        let read = Self::default();
+        let builder = builder(url).register_as(LETTERS, read.clone());
+        (read, builder.start().await.expect("a start"))
+    }
+
+    pub(crate) fn seen(&self) -> BTreeMap<EventId, usize> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+pub(crate) async fn stop(bus: &Bus) {
+    bus.shutdown(PATIENCE).await.expect("a stop");
+}
+
+/// Asks again until it is so.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let asked = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let asked = tokio::time::timeout(PATIENCE, asked).await;
+    assert!(asked.is_ok(), "not within {PATIENCE:?}: {what}");
+}
+
+/// An id as hexadecimal digits, which a command line can carry.
+pub(crate) fn hex(id: EventId) -> String {
+    id.to_bytes().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// What a script begins with whose first argument is such an id.
+pub(crate) const ID: &str =
+    "local id = ARGV[1]:gsub('%x%x', function(h) return string.char(tonumber(h, 16)) end) ";
+
+/// A store, asked without a bus: one bucket and one node.
+pub(crate) struct Bare {
+    pub(crate) store: RedisStore,
+    pub(crate) bucket: BucketKey,
+}
+
+pub(crate) const NODE: NodeId = NodeId(7);
+
+impl Bare {
+    pub(crate) async fn open(url: &str) -> Self {
+        let queue = QueueName::new("letters").unwrap();
+        Self {
+            store: RedisStore::open(url).await.expect("a store"),
+            bucket: BucketKey::new(queue, BucketId(0)),
+        }
+    }
+
+    pub(crate) fn new_id(&self) -> EventId {
+        let now = Timestamp::from_micros_up(self.store.now_us());
+        EventId::from_parts(now, BucketId(0), fastrand::u64(..))
+    }
+
+    pub(crate) async fn apply(&self, op: StoreOp) -> Answered<Reply> {
+        let Answer { reply, .. } = self.store.apply(&self.bucket, op).await?;
+        Ok(reply)
+    }
+
+    pub(crate) async fn push(&self, id: EventId, when: impl Into<When>) -> Answered<Reply> {
+        let when = when.into();
+        let payload = Payload::from(&b"\"a letter\""[..]);
+        let mut envelope = Envelope::new(id, self.bucket.queue.clone(), payload);
+        envelope.delayed = !matches!(when, When::Now);
+        let event = NewEvent {
+            envelope: Arc::new(envelope),
+            when,
+            on_taken: Unique::Keep,
+        };
+        self.apply(StoreOp::Push(vec![event])).await
+    }
+
+    /// The ids that are the node's under this request.
+    pub(crate) async fn fetch(&self, request: u64, limit: usize) -> Answered<Vec<EventId>> {
+        let fetch = Fetch {
+            node: NODE,
+            request,
+            limit,
+            ahead: Duration::ZERO,
+            ahead_limit: 0,
+            hold: None,
+        };
+        match self.apply(StoreOp::Fetch(fetch)).await? {
+            Reply::Fetched { deliveries, .. } => Ok(deliveries.iter().map(|d| d.id).collect()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) async fn ack(&self, request: u64, ids: &[EventId]) -> Answered<Vec<bool>> {
+        let settlements = ids.iter().map(|id| Settlement {
+            id: *id,
+            request,
+            verdict: Verdict::Ack,
+            started_us: 1,
+            fetched_us: 1,
+        });
+        let settle = StoreOp::Settle {
+            node: NODE,
+            settlements: settlements.collect(),
+        };
+        match self.apply(settle).await? {
+            Reply::Settled(settled) => Ok(settled),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What the Redis store promises beyond the contract, each promise against a real server.
+//!
+//! What every store promises is in `tests/store_contract`, faults under load in
+//! `tests/redis_faults`.
+
+#![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
+
+mod apart;
+mod durable;
+mod format;
+mod full;
+mod idle;
+mod kit;
+#[path = "../servers/mod.rs"]
+mod servers;
