@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 
 mod apart;
+mod damage;
 mod durable;
 mod format;
 mod full;
