@@ -14,3 +14,4 @@ mod idle;
 mod kit;
 #[path = "../servers/mod.rs"]
 mod servers;
+mod size;
