@@ -15,3 +15,4 @@ mod kit;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod size;
+mod wrong_type;
