@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 
 mod apart;
+mod damage;
 mod durable;
 mod format;
 mod full;
@@ -13,3 +14,5 @@ mod idle;
 mod kit;
 #[path = "../servers/mod.rs"]
 mod servers;
+mod size;
+mod wrong_type;

@@ -6,8 +6,8 @@ local function has_extras(body)
   return byte(body) % 16 >= 2
 end
 
--- Answers attempts, expiry in ms, "expire" or "bury", lateness in us, key, unique key.
-local function extras_of(body)
+local guarded = pcall
+local function read_extras(body)
   local flags, at = byte(body, 17), 20
   local attempts = byte(body, 18) * 256 + byte(body, 19)
   local expires, late, late_us, key, unique
@@ -29,6 +29,17 @@ local function extras_of(body)
   if math.floor(flags / 2) % 2 == 1 then
     local len = byte(body, at) * 256 + byte(body, at + 1)
     unique = body:sub(at + 2, at + 1 + len)
+  end
+  return attempts, expires, late, late_us, key, unique
+end
+
+-- Answers attempts, expiry in ms, "expire" or "bury", lateness in us, key, unique key. Of a body
+-- that is damaged it answers nothing but attempts, so that it is leased, and whoever decodes it
+-- finds the damage; an error here would fail every other event of the call, again and again.
+local function extras_of(body)
+  local is_read, attempts, expires, late, late_us, key, unique = guarded(read_extras, body)
+  if not is_read or (unpack_from(">I4", body, 13)) + 16 > #body then
+    return ATTEMPTS
   end
   return attempts, expires, late, late_us, key, unique
 end

@@ -1,0 +1,138 @@
+//! Bytes that were changed, and keys that were deleted, by somebody else.
+
+use std::time::Duration;
+
+use duly::prelude::*;
+use duly::record::Cause;
+
+use crate::kit::{Bare, ID, Read, fresh, hex, pusher, stop, until};
+use crate::servers::{Redis, shared};
+
+/// Flips bits of one byte of a body, counted from 0.
+fn flip(server: &Redis, prefix: &str, id: EventId, at: usize, bits: u8) {
+    let script = format!(
+        "{ID} local body = redis.call('HGET', KEYS[1], id) \
+         local at = tonumber(ARGV[2]) \
+         local byte = bit.bxor(body:byte(at + 1), tonumber(ARGV[3])) \
+         return redis.call('HSET', KEYS[1], id, \
+         body:sub(1, at) .. string.char(byte) .. body:sub(at + 2))"
+    );
+    let key = format!("{prefix}:{{letters:0}}:body");
+    let words = [
+        &script,
+        "1",
+        &key,
+        &hex(id),
+        &at.to_string(),
+        &bits.to_string(),
+    ];
+    assert_eq!(server.cli(&[&["EVAL"], &words[..]].concat()), "0");
+}
+
+/// Deletes an event's member or field of a key.
+fn delete(server: &Redis, command: &str, key: &str, id: EventId) {
+    let script = format!("{ID} return redis.call('{command}', KEYS[1], id)");
+    let deleted = server.cli(&["EVAL", &script, "1", key, &hex(id)]);
+    assert_eq!(deleted, "1", "{command} {key}");
+}
+
+/// Each bit of the first byte, and one of every other byte of a body.
+fn places() -> Vec<(usize, u8)> {
+    let body_len = 12 + "\"a letter\"".len();
+    let first = (0..8).map(|bit| (0, 1 << bit));
+    first
+        .chain((1..body_len).map(|at| (at, 1 << (at % 8))))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_damaged_body_is_a_dead_letter_and_the_others_of_its_batch_are_delivered() {
+    let server = shared();
+    for delay in [Duration::ZERO, Duration::from_millis(1)] {
+        let (url, prefix) = fresh(&server.url());
+        let (bus, queue) = pusher(&url).await;
+        let (mut damaged, mut others) = (Vec::new(), Vec::new());
+        for (at, bits) in places() {
+            let push = || queue.push("a letter".to_owned(), delay);
+            others.push(push().await.unwrap().id());
+            let id = push().await.unwrap().id();
+            flip(server, &prefix, id, at, bits);
+            damaged.push((id, at, bits));
+        }
+        let (read, worker) = Read::start(&url).await;
+        until("all have ended", async || {
+            let dead = bus.stats("letters").await.unwrap().dead;
+            dead == damaged.len() && read.seen().len() >= others.len()
+        })
+        .await;
+        stop(&worker).await;
+        assert!(read.seen().into_keys().eq(others.iter().copied()));
+        for (id, at, bits) in damaged {
+            let page = bus.records().id(id).page().await.unwrap();
+            let [record] = &page.items[..] else {
+                panic!("byte {at}, bits {bits}: {:?}", page.items);
+            };
+            assert_eq!(record.outcome, Outcome::Buried);
+            assert_eq!(record.cause, Some(Cause::Undecodable));
+            let words = record.error.as_deref().unwrap_or_default();
+            assert!(
+                words.contains("damaged") || words.contains("too early"),
+                "{words}"
+            );
+        }
+        stop(&bus).await;
+    }
+}
+
+/// Pushes five delayed and five that are due, has one thing deleted, and answers what the audit
+/// says; all others are handled.
+async fn without(command: &str, part: &str, delayed: bool) -> (EventId, Vec<String>) {
+    let server = shared();
+    let (url, prefix) = fresh(&server.url());
+    let (bus, queue) = pusher(&url).await;
+    let mut ids = Vec::new();
+    for number in 0..10 {
+        let delay = Duration::from_millis(if number < 5 { 1_500 } else { 0 });
+        ids.push(queue.push("a".to_owned(), delay).await.unwrap().id());
+    }
+    let gone = ids[if delayed { 2 } else { 7 }];
+    let bare = Bare::open(&url).await;
+    assert_eq!(bare.store.audit().await.unwrap(), [""; 0]);
+    delete(
+        server,
+        command,
+        &format!("{prefix}:{{letters:0}}:{part}"),
+        gone,
+    );
+    let wrong = bare.store.audit().await.unwrap();
+    let (read, worker) = Read::start(&url).await;
+    let others: Vec<_> = ids.into_iter().filter(|id| *id != gone).collect();
+    until("the others are handled", async || {
+        others.iter().all(|id| read.seen().contains_key(id))
+    })
+    .await;
+    stop(&worker).await;
+    let others_once = others.iter().all(|id| read.seen()[id] == 1);
+    assert!(others_once && !read.seen().contains_key(&gone));
+    stop(&bus).await;
+    (gone, wrong)
+}
+
+#[tokio::test]
+async fn what_was_deleted_by_hand_is_named_by_the_audit_and_harms_nothing_else() {
+    let (one, two, three, four) = tokio::join!(
+        without("HDEL", "body", true),
+        without("HDEL", "body", false),
+        without("ZREM", "delay", true),
+        without("HDEL", "state", false),
+    );
+    for ((id, wrong), words) in [
+        (one, "has no body"),
+        (two, "has a body and is over, or neither"),
+        (three, "has a body and is nowhere"),
+        (four, "has a body and is nowhere"),
+    ] {
+        let names = |line: &&String| line.contains(&hex(id)) && line.contains(words);
+        assert!(wrong.iter().any(|line| names(&line)), "{words}: {wrong:?}");
+    }
+}
