@@ -22,6 +22,8 @@ local function write_records()
     call("XADD", OUTBOX, "MINID", "=", math.max(record - ARGV[3], 1), record .. "-0", "r",
       table.concat(records))
     record = record + #records
+    -- At once: if a later step fails, the next entry must not ask for the same number.
+    call("HSET", META, "record", record)
   end
 end
 
