@@ -106,10 +106,12 @@ local function take(id, rest, body)
   end
 end
 
--- Leases take effect before their events leave the list or the set they wait in.
+-- A lease is in its batch before it takes effect, and takes effect before its event leaves the list
+-- or the set that it waits in: what is left half done is in two places and never in none.
 local written = 0
 local function write()
   if count > written then
+    call("HSET", HELD, me .. token, table.concat(held), "#" .. me .. token, count)
     call("HSET", STATE, unpack(changes, 2 * written + 1, 2 * count))
     if deadline then
       call("ZADD", LEASE, unpack(deadlines, 2 * written + 1, 2 * count))
@@ -129,13 +131,12 @@ while count < limit and aside > 0 do
     ids[i] = sub(entry_of, 1, 16)
   end
   local states, bodies = call("HMGET", STATE, unpack(ids)), call("HMGET", BODY, unpack(ids))
-  local was_stale, passed_over = stale > 0, 0
+  local passed_over = 0
   for i, id in ipairs(ids) do
     local state, body = states[i], bodies[i]
-    if was_stale
-      and not (state and byte(state) == 82 and sub(state, 46) == sub(entries[i], 17)) then
-      passed_over = passed_over + 1
-    elseif not (state and body) then
+    if not (state and byte(state) == 82 and sub(state, 46) == sub(entries[i], 17)) then
+      passed_over = passed_over + 1 -- an entry that its event has left behind
+    elseif not body then
       call("HDEL", STATE, id) -- somebody has deleted a part of it by hand
     elseif sub(state, 21, 28) == ZERO then -- it was moved, and nobody saw its body
       take(id, sub(state, 2, 20) .. sub(body, 5, 12) .. sub(state, 29, 45), body)
@@ -150,7 +151,7 @@ while count < limit and aside > 0 do
     end
   end
   write()
-  stale = stale - passed_over
+  stale = math.max(stale - passed_over, 0)
   call("LTRIM", READY, #entries, -1)
 end
 
@@ -188,7 +189,6 @@ while count < limit and aside > 0 do
 end
 
 if count > 0 then
-  call("HSET", HELD, me .. token, table.concat(held), "#" .. me .. token, count)
   leased = leased + count
   if deadline then
     node.timed = node.timed + count

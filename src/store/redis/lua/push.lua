@@ -52,15 +52,15 @@ local tail = sub(ZEROS, 1, 17) .. number
 
 local function write()
   if bodies_len > 0 then
-    -- The body first: an id without one is passed over, and a body without a place is found by
-    -- the push that comes again.
+    -- The body first: an id without one is passed over, and a body that is nowhere yet is none
+    -- for the push that comes again.
     call("HSET", BODY, unpack(added))
     if delayed_len > 0 then
       call("ZADD", DELAY, unpack(delayed))
     end
     if ready_count > 0 then
-      call("HSET", STATE, unpack(ready))
       call("RPUSH", READY, unpack(entries))
+      call("HSET", STATE, unpack(ready))
     end
     added, delayed, ready, entries = {}, {}, {}, {}
     bodies_len, delayed_len, ready_count = 0, 0, 0
@@ -123,6 +123,9 @@ for i = 1, count do
   if rereads then
     write()
     state, known = call("HGET", STATE, id), call("HGET", BODY, id)
+  end
+  if known and not state and not call("ZSCORE", DELAY, id) then
+    known = nil -- a push that failed midway has left it
   end
   if known or state then
     local fingerprint = known and sub(known, 5, 12) or sub(state, 21, 28)

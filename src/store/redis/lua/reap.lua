@@ -22,17 +22,17 @@ local function take_back(id, state)
   note(id, "\8", "\6", attempt, due, sub(state, 13, 20), sub(state, 62, 69) .. ZERO,
     sub(state, 46, 53), key)
   if attempt >= allowed then
-    call("HSET", STATE, id, "D" .. head .. due .. u64(now) .. rest)
     call("ZADD", DEAD, 0, id)
+    call("HSET", STATE, id, "D" .. head .. due .. u64(now) .. rest)
     free_unique(id, unique)
     taken.dead = taken.dead + 1
   else
     if number_at(state, 5) <= now_ms then
-      call("HSET", STATE, id, "R" .. head .. due .. u64(now) .. rest .. number)
       call("RPUSH", READY, id .. number)
+      call("HSET", STATE, id, "R" .. head .. due .. u64(now) .. rest .. number)
     else -- it was read ahead, and waits on
-      call("HSET", STATE, id, "S" .. head .. due .. ZERO .. rest)
       call("ZADD", DELAY, number_at(state, 5), id)
+      call("HSET", STATE, id, "S" .. head .. due .. ZERO .. rest)
     end
     taken.ready = taken.ready + 1
   end

@@ -183,9 +183,9 @@ for _, run in ipairs(runs) do
   end
 end
 
--- The states first: they say where each event is. Redis does not roll a script back.
+-- Redis does not roll a script back. So an event is put where it goes before its state says that it
+-- is there: what is left half done is still leased, and the settle that comes again does all of it.
 if changes_len > 0 then
-  call("HSET", STATE, unpack(changes))
   write_records()
   if #back > 0 then
     call("RPUSH", READY, unpack(back))
@@ -203,6 +203,7 @@ if changes_len > 0 then
   if #dead > 0 then
     call("ZADD", DEAD, unpack(dead))
   end
+  call("HSET", STATE, unpack(changes))
   if #over > 0 then
     call("HDEL", BODY, unpack(over))
     remember(over)
