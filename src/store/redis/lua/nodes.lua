@@ -59,23 +59,25 @@ local function new_node()
   return { beat = 0, last = 0, refused = 0, kept = 0, timed = 0, seen = now }
 end
 
+-- So many leases of a batch have ended.
+local function end_batch(batch, count)
+  leased = leased - count
+  if call("HINCRBY", HELD, "#" .. batch, -count) <= 0 then
+    call("HDEL", HELD, "#" .. batch, batch)
+  end
+end
+
 -- Counts leases that have ended off their batches, and their node.
 --
 -- `ended` is request -> how many of those that last as long as the heartbeat, `timed` likewise.
 local function end_leases(id, node, ended, timed)
   for request, count in pairs(ended) do
     node.kept = node.kept - count
-    leased = leased - count
-    if call("HINCRBY", HELD, "#" .. id .. request, -count) <= 0 then
-      call("HDEL", HELD, "#" .. id .. request, id .. request)
-    end
+    end_batch(id .. request, count)
   end
   for request, count in pairs(timed) do
     node.timed = node.timed - count
-    leased = leased - count
-    if call("HINCRBY", HELD, "#" .. id .. request, -count) <= 0 then
-      call("HDEL", HELD, "#" .. id .. request, id .. request)
-    end
+    end_batch(id .. request, count)
   end
   if node.kept == 0 then
     node.reaping = false
