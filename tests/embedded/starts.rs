@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use duly::core::op::{Delivery, Verdict};
+use duly::core::op::{Delivery, Failing, StoreOp, Verdict};
 use duly::event::State;
-use duly::record::{Outcome, Query, Record};
+use duly::record::{Cause, Outcome, Query, Record};
 use duly::store::{EmbeddedStore, Store};
 use duly::time::When;
 use futures_util::FutureExt;
@@ -103,6 +103,102 @@ fn a_snoozed_attempt_is_not_counted() {
     drop(store);
     let store = place.open();
     assert_eq!(get(&store, 1).expect("it is there").tries, 0);
+}
+
+fn revive_op() -> StoreOp {
+    StoreOp::Revive { ids: vec![id(1)] }
+}
+
+/// Fetches and starts event 1, and leaves it so.
+fn begin(store: &EmbeddedStore, request: u64) -> Delivery {
+    let mut deliveries = fetch(store, request);
+    assert_eq!(deliveries.len(), 1);
+    note(store, &deliveries);
+    deliveries.remove(0)
+}
+
+fn bury(store: &EmbeddedStore, delivery: &Delivery) {
+    let failing = Failing {
+        cause: Cause::Failed,
+        error: None,
+    };
+    let buried = settle(store, delivery, Verdict::Bury(failing));
+    assert!(buried.expect("a settle"));
+}
+
+#[test]
+fn what_an_event_did_before_its_revive_does_not_count_after_it() {
+    let place = Place::new();
+    let store = place.open();
+    push(&store, event(1, When::Now, 2)).expect("a push");
+    for request in 1..=2 {
+        let delivery = begin(&store, request);
+        let failing = Failing {
+            cause: Cause::Failed,
+            error: None,
+        };
+        let failed = match request {
+            1 => Verdict::Retry(Duration::ZERO, failing),
+            _ => Verdict::Bury(failing),
+        };
+        assert!(settle(&store, &delivery, failed).expect("a settle"));
+        place.clock.advance(Duration::from_millis(5));
+    }
+    ask(&store, revive_op()).expect("a revive");
+    begin(&store, 3);
+    drop(store);
+    let store = place.open();
+    let found = get(&store, 1).expect("it is there");
+    assert_eq!((found.state, found.tries), (State::Scheduled, 1));
+    assert_eq!(records(&store).len(), 3);
+}
+
+/// Lets an event start by what `change` did, and takes the file back to before the change.
+fn starts_by_what_was_never_written(place: &Place, change: StoreOp) -> EmbeddedStore {
+    let data = place.path();
+    let before = std::fs::read(&data).expect("a closed store is one file");
+    let store = place.open();
+    ask(&store, change).expect("a change");
+    begin(&store, 7);
+    let notes = place.directory.path().join("duly.db-starts");
+    let begun = std::fs::read(&notes).expect("the notes");
+    drop(store);
+    std::fs::write(&data, before).expect("the file");
+    std::fs::write(&notes, begun).expect("the notes");
+    place.open()
+}
+
+#[test]
+fn a_start_counts_although_the_revive_before_it_was_never_written() {
+    let place = Place::new();
+    let store = place.open();
+    push_now(&store, 1);
+    bury(&store, &begin(&store, 1));
+    drop(store);
+    place.clock.advance(Duration::from_millis(5));
+    let store = starts_by_what_was_never_written(&place, revive_op());
+    let found = get(&store, 1).expect("it is there");
+    assert_eq!((found.state, found.tries), (State::Scheduled, 1));
+    let last = records(&store).pop().expect("a record");
+    assert_eq!((last.outcome, last.attempt), (Outcome::LeaseLost, 1));
+}
+
+#[test]
+fn a_start_counts_although_the_reschedule_before_it_was_never_written() {
+    let place = Place::new();
+    let store = place.open();
+    let later = When::After(Duration::from_secs(3_600));
+    push(&store, event(1, later, 3)).expect("a push");
+    drop(store);
+    let now = StoreOp::Reschedule {
+        id: id(1),
+        when: When::Now,
+    };
+    let store = starts_by_what_was_never_written(&place, now);
+    let found = get(&store, 1).expect("it is there");
+    assert_eq!((found.tries, found.due), (1, START));
+    let last = records(&store).pop().expect("a record");
+    assert_eq!((last.outcome, last.due), (Outcome::LeaseLost, START));
 }
 
 #[test]

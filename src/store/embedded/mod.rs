@@ -137,7 +137,7 @@ impl EmbeddedStore {
             committer,
             next_row,
             controls,
-        } = recovery::recover(&paths.data, connection, &starts, &bounds, now)?;
+        } = recovery::recover(&paths.data, connection, starts, &bounds, now)?;
         // Only now: what the notes said is in the file.
         let starts = Starts::begin(&paths.starts).map_err(wrong)?;
         let space = Space::new(paths.reserve.clone(), options.reserve_bytes);
