@@ -1,12 +1,13 @@
 //! A handler that kills its process has used an attempt; a lease alone has not.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{Delivery, Failing, StoreOp, Verdict};
+use duly::core::op::{Delivery, Failing, Reply, StoreOp, Verdict};
 use duly::event::State;
 use duly::record::{Cause, Outcome, Query, Record};
-use duly::store::{EmbeddedStore, Store};
-use duly::time::When;
+use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
+use duly::time::{Clock, When};
 use futures_util::FutureExt;
 
 use crate::child::{self, Running};
@@ -254,4 +255,53 @@ fn the_notes_do_not_grow_with_what_is_over() {
     drop(store);
     let store = place.open();
     assert_eq!(get(&store, 1).expect("it is there").tries, 1);
+}
+
+#[tokio::test]
+async fn an_attempt_stays_noted_while_the_outcome_of_the_one_before_is_written() {
+    let place = Place::new();
+    let options = place.options();
+    drop(place.open());
+    let threaded = EmbeddedOptions::new().clock(Arc::clone(&place.clock) as Arc<dyn Clock>);
+    let store = EmbeddedStore::open_with(place.path(), threaded.reserve_bytes(4_096));
+    let store = store.expect("a store");
+    let ask = |op| store.apply(&key(), op);
+    ask(StoreOp::Push(vec![event(1, When::Now, 3)]))
+        .await
+        .expect("a push");
+    let begin = |request| async move {
+        ask(StoreOp::MoveDue { limit: 10 }).await.expect("a move");
+        match ask(fetch_op(request)).await.expect("a fetch").reply {
+            Reply::Fetched { deliveries, .. } => deliveries,
+            other => panic!("a fetch was answered with {other:?}"),
+        }
+    };
+    let first = begin(1).await;
+    note(&store, &first);
+    let failing = Failing {
+        cause: Cause::Failed,
+        error: None,
+    };
+    let settled = ask(StoreOp::Settle {
+        node: NODE,
+        settlements: vec![settlement(
+            &first[0],
+            Verdict::Retry(Duration::ZERO, failing),
+        )],
+    });
+    // Decided, and not yet on disk.
+    let second = begin(2).await;
+    note(&store, &second);
+    settled.await.expect("a settle");
+    let mut nobody = second[0].clone();
+    nobody.id = id(99);
+    for _ in 0..40 {
+        note(&store, &vec![nobody.clone(); 1_000]);
+    }
+    let notes = place.directory.path().join("duly.db-starts");
+    let len = std::fs::metadata(notes).expect("the notes").len();
+    assert!(len < 1_000_000, "the notes were written anew");
+    drop(store);
+    let store = EmbeddedStore::open_with(place.path(), options).expect("a store");
+    assert_eq!(get(&store, 1).expect("it is there").tries, 2);
 }

@@ -294,11 +294,7 @@ impl Scan {
                 continue; // a damaged record is nobody's memory
             };
             oldest.get_or_insert(record.stages.finished_us);
-            self.begun.remove(&Start {
-                id: record.id,
-                attempt: record.attempt,
-                due: record.due,
-            });
+            self.begun.remove(&Start::of(&record));
             self.remember(&record);
         }
         if from > 1
