@@ -35,7 +35,7 @@ use tempfile::TempDir;
 
 use child::{IN_HASTE, OPENING, SCRIPT};
 use diary::{Answer, Diary, Line};
-use strace::{Call, Deed, Point, points, run_with, watch};
+use strace::{Call, Deed, Point, points, run_with, watch, watch_all};
 use sweep::{Sweep, copy};
 
 /// Calls that write, or that say that what was written is on disk.
@@ -64,9 +64,21 @@ fn killed_at_any_call_of_the_script_nothing_is_lost_early_or_unrecorded() {
         [tally.nothing, tally.whole, tally.leases_lost]
             .iter()
             .all(|count| *count > 0)
-            || std::env::var("DULY_SYSCALLS").is_ok_and(|wanted| wanted != "all"),
+            || takes_one(),
         "none died before a commit, or after it, or in a handler: {tally}"
     );
+}
+
+/// Whatever the call is, and whether it is one on a file: what is said above of those that change
+/// nothing is not only said.
+#[test]
+fn killed_at_any_call_of_any_kind_nothing_is_lost_early_or_unrecorded() {
+    let template = closed_store();
+    let folder = copy(template.path());
+    let calls = watch_all(folder.path(), SCRIPT);
+    let mut sweep = Sweep::of("script-any", template.path(), SCRIPT, Deed::Kill);
+    sweep.every = 20;
+    sweep.covers(&points(&calls));
 }
 
 /// A kill may also come within a call: then a part of what it writes is written.
@@ -97,13 +109,29 @@ fn killed_at_any_call_of_the_first_opening_the_next_one_makes_the_store() {
 fn killed_at_any_call_of_a_recovery_the_next_one_does_the_same() {
     let template = closed_store();
     let calls = script(template.path());
-    for (name, of_8) in [("recovery-1", 3), ("recovery-2", 5), ("recovery-3", 7)] {
-        let killed = killed_at(template.path(), &calls, of_8);
+    let (log, notes) = ("store/duly.db-wal", "store/duly.db-starts-new");
+    let writes = calls
+        .iter()
+        .filter(|call| call.file == log && call.name == "pwrite64");
+    let writes = writes.count();
+    let mut lost = 0;
+    for (name, file, call, nth) in [
+        ("recovery-1", log, "pwrite64", writes / 3),
+        // While a handler runs.
+        ("recovery-2", notes, "openat", 1),
+        ("recovery-3", log, "pwrite64", writes * 7 / 8),
+    ] {
+        let (file, call) = (file.to_owned(), call.to_owned());
+        let point = Point { file, call, nth };
+        let killed = copy(template.path());
+        let run = run_with(killed.path(), SCRIPT, &point, Deed::Kill);
+        assert!(run.was_killed, "a script is killed at {point}");
         let calls = opening(killed.path());
         let mut sweep = Sweep::of(name, killed.path(), OPENING, Deed::Kill);
         sweep.deaths = 1;
-        sweep.covers(&points(&calls));
+        lost += sweep.covers(&points(&calls)).leases_lost;
     }
+    assert!(lost > 0 || takes_one(), "no handler died");
 }
 
 #[test]
@@ -185,6 +213,11 @@ fn only_calls_change_files_and_each_is_one_threads() {
     assert!(others.is_empty(), "two threads do {others:?}");
 }
 
+/// Whether the environment wants one point alone.
+fn takes_one() -> bool {
+    std::env::var("DULY_SYSCALLS").is_ok_and(|wanted| wanted != "all")
+}
+
 fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder")
 }
@@ -218,22 +251,6 @@ fn opening(template: &Path) -> Vec<Call> {
     let threads: BTreeSet<_> = calls.iter().map(|call| call.thread).collect();
     assert_eq!(threads.len(), 1, "one thread opens a store");
     calls
-}
-
-/// What a script left that was killed after so many eighths of its writes to the log.
-fn killed_at(template: &Path, calls: &[Call], of_8: usize) -> TempDir {
-    let (file, call) = ("store/duly.db-wal", "pwrite64");
-    let is_one = |one: &&Call| one.file == file && one.name == call;
-    let nth = calls.iter().filter(is_one).count() * of_8 / 8;
-    let point = Point {
-        file: file.to_owned(),
-        call: call.to_owned(),
-        nth,
-    };
-    let folder = copy(template);
-    let run = run_with(folder.path(), SCRIPT, &point, Deed::Kill);
-    assert!(run.was_killed, "a script is killed at {point}");
-    folder
 }
 
 fn writing(calls: &[Call]) -> Vec<Point> {

@@ -18,6 +18,8 @@ const CHANGING: &str = "?open,openat,?openat2,?creat,write,pwrite64,writev,pwrit
                         ?rmdir,?chmod,fchmod,fchmodat,?chown,?lchown,fchown,fchownat,?utimensat,\
                         flock,copy_file_range,sendfile,splice,mmap,msync,fsetxattr,setxattr";
 
+/// Stands for every file, and none.
+pub(crate) const ANY: &str = "*";
 const SEEN: &str = "seen";
 /// How long a child may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The n-th time that a thread makes a call on a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Point {
-    /// The path within the folder of the child.
+    /// The path within the folder of the child; [`ANY`] where it does not matter.
     pub(crate) file: String,
     pub(crate) call: String,
     /// From 1.
@@ -108,6 +110,19 @@ pub(crate) fn watch(folder: &Path, part: &str) -> Vec<Call> {
     calls.collect()
 }
 
+/// Runs a child in a folder and looks at every call of any kind.
+pub(crate) fn watch_all(folder: &Path, part: &str) -> Vec<Call> {
+    let run = run(folder, strace(folder, "all"), part);
+    let calls = run.text.lines().filter_map(begins);
+    let calls = calls.map(|(thread, name, _)| Call {
+        thread,
+        name: name.to_owned(),
+        file: ANY.to_owned(),
+        line: String::new(),
+    });
+    calls.collect()
+}
+
 /// Runs a child in a folder, with a deed at a point.
 pub(crate) fn run_with(folder: &Path, part: &str, point: &Point, deed: Deed) -> Run {
     let Point { file, call, nth } = point;
@@ -117,7 +132,9 @@ pub(crate) fn run_with(folder: &Path, part: &str, point: &Point, deed: Deed) -> 
         Deed::FailOn(error) => format!("{call}:error={error}:when={nth}+"),
     };
     let mut strace = strace(folder, call);
-    strace.arg("-P").arg(folder.join(file));
+    if file != ANY {
+        strace.arg("-P").arg(folder.join(file));
+    }
     strace.args(["-e", &format!("inject={what}")]);
     if deed == Deed::Cut {
         // All bytes, in hexadecimal.
@@ -203,9 +220,16 @@ fn run(folder: &Path, mut strace: Command, part: &str) -> Run {
 }
 
 /// A line of a trace where a call begins: `13559 pwrite64(7</path>, "..."..., 24, 0) = 24`.
-fn parse(folder: &Path, line: &str) -> Option<Call> {
+fn begins(line: &str) -> Option<(u32, &str, &str)> {
     let (thread, rest) = line.split_once(' ')?;
     let (name, rest) = rest.trim_start().split_once('(')?;
+    let is_name = name.bytes().all(|b| b == b'_' || b.is_ascii_alphanumeric());
+    is_name.then_some((thread.parse().ok()?, name, rest))
+}
+
+/// The call that begins in a line, where it is one on a file of the child.
+fn parse(folder: &Path, line: &str) -> Option<Call> {
+    let (thread, name, rest) = begins(line)?;
     let folder = folder.to_str().expect("a folder with a plain name");
     let (_, path) = rest.split_once(folder)?;
     let file = path.split(['>', '"']).next()?.trim_start_matches('/');
@@ -213,7 +237,7 @@ fn parse(folder: &Path, line: &str) -> Option<Call> {
         return None;
     }
     Some(Call {
-        thread: thread.parse().ok()?,
+        thread,
         name: name.to_owned(),
         file: file.to_owned(),
         line: line.to_owned(),

@@ -97,6 +97,8 @@ impl<'a> Sweep<'a> {
             unreached.len() * 10 <= count.max(10),
             "many points are not reached again: the script is not the same each time"
         );
+        let is_one = chosen.len() == 1 && points.len() > 1;
+        assert!(!is_one || count == 1, "{} was not reached", chosen[0]);
         tally
     }
 
