@@ -7,6 +7,7 @@
 #![allow(clippy::print_stderr)] // a story is told to whoever runs the tests
 #![allow(unreachable_pub)] // a test has no outside
 
+mod agenda;
 mod bugs;
 mod clients;
 mod executor;

@@ -1,8 +1,7 @@
 //! Everything together: one agenda, one time, one history.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use duly::EventId;
 use duly::core::op::{Reply, StoreOp};
@@ -10,6 +9,7 @@ use duly::event::{BucketId, BucketKey, QueueName};
 use duly::history;
 use duly::history::{Account, Checker, Entry, Expect, Promise, What};
 
+use crate::agenda::Agenda;
 use crate::bugs::Bug;
 use crate::clients::Clients;
 use crate::faults::Fault;
@@ -70,12 +70,6 @@ pub enum Happening {
     Look,
 }
 
-struct Planned {
-    at_us: u64,
-    number: u64,
-    happening: Happening,
-}
-
 /// A world from a seed.
 pub struct World {
     pub now_us: u64,
@@ -96,8 +90,7 @@ pub struct World {
     pub starts: Vec<VecDeque<u64>>,
     pub steps: u64,
     pub calls: u64,
-    agenda: BinaryHeap<Planned>,
-    planned: u64,
+    agenda: Agenda<Happening>,
     broken: Option<Broken>,
 }
 
@@ -133,8 +126,7 @@ impl World {
             is_healed: false,
             steps: 0,
             calls: 0,
-            agenda: BinaryHeap::with_capacity(256),
-            planned: 0,
+            agenda: Agenda::default(),
             planted: Planted::default(),
             starts: vec![VecDeque::new(); plan.queues],
             broken: None,
@@ -165,7 +157,7 @@ impl World {
     pub fn run(&mut self) -> Option<Broken> {
         let end_us = self.plan.heal_us + self.plan.patience_after_heal_us();
         while self.broken.is_none() {
-            let Some(next) = self.agenda.pop() else {
+            let Some((at_us, happening)) = self.agenda.next() else {
                 self.break_off(
                     Promise::Accepted,
                     None,
@@ -173,9 +165,9 @@ impl World {
                 );
                 break;
             };
-            self.now_us = next.at_us;
+            self.now_us = at_us;
             self.steps += 1;
-            self.happen(next.happening);
+            self.happen(happening);
             let is_time = self.is_healed && self.steps.is_multiple_of(16);
             if is_time && self.clients.are_answered() && self.checker.is_at_rest() && self.rests() {
                 break;
@@ -250,12 +242,7 @@ impl World {
 
     /// Plans something for `delay_us` from now.
     pub fn after(&mut self, delay_us: u64, happening: Happening) {
-        self.planned += 1;
-        self.agenda.push(Planned {
-            at_us: self.now_us + delay_us,
-            number: self.planned,
-            happening,
-        });
+        self.agenda.plan(self.now_us + delay_us, happening);
     }
 
     /// Writes a line of history, as the nodes see time.
@@ -332,26 +319,5 @@ fn expect(plan: &Plan) -> Expect {
             _ => plan.patience_us,
         },
         ahead_us: plan.options.ahead.as_micros() as u64,
-    }
-}
-
-impl PartialEq for Planned {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Planned {}
-
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// The earliest is the greatest, since the heap gives the greatest first.
-impl Ord for Planned {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at_us, other.number).cmp(&(self.at_us, self.number))
     }
 }
