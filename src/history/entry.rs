@@ -157,6 +157,13 @@ pub enum What {
     /// The event is over.
     Removed,
 
+    /// A process takes part as a node.
+    Joined {
+        /// As which.
+        node: NodeId,
+        /// The process's number in its operating system.
+        process: u32,
+    },
     /// A node died, with everything that it held.
     Died {
         /// Which.

@@ -52,6 +52,15 @@ struct Kept {
     outcome: Outcome,
 }
 
+impl Kept {
+    /// Whether it is the record of an attempt. The node of one that was found after a kill may be
+    /// unknown to the store.
+    fn is_of(&self, start: &Start) -> bool {
+        let is_unknown = self.outcome == Outcome::LeaseLost && self.node == NodeId::default();
+        self.attempt == start.attempt && (is_unknown || self.node == start.lease.node)
+    }
+}
+
 impl Story {
     pub(super) fn read(&mut self, entry: &Entry, early_us_max: u64) {
         match entry.what {
@@ -182,17 +191,16 @@ impl Story {
                 "its records are out of order, or two are of one attempt",
             ));
         }
-        self.starts.iter().find_map(|start| {
-            let started = self.starts.iter().filter(|other| {
+        let text = "an attempt started and has no record";
+        let unrecorded = |start: &&Start| {
+            let same = self.starts.iter().filter(|other| {
                 (other.lease.node, other.attempt) == (start.lease.node, start.attempt)
             });
-            let kept = self
-                .records
-                .iter()
-                .filter(|kept| (kept.node, kept.attempt) == (start.lease.node, start.attempt));
-            let text = "an attempt started and has no record";
-            (started.count() > kept.count()).then_some((Promise::Records, text))
-        })
+            let kept = self.records.iter().filter(|kept| kept.is_of(start));
+            same.count() > kept.count()
+        };
+        let found = self.starts.iter().find(unrecorded);
+        found.map(|_| (Promise::Records, text))
     }
 
     fn wrong_end(&self) -> Option<Fault> {
@@ -201,10 +209,7 @@ impl Story {
                 kept.outcome,
                 Outcome::Acked | Outcome::Retried | Outcome::Snoozed
             );
-            let mut starts = self.starts.iter();
-            of_handler
-                && !starts
-                    .any(|start| (start.lease.node, start.attempt) == (kept.node, kept.attempt))
+            of_handler && !self.starts.iter().any(|start| kept.is_of(start))
         });
         if unstarted.is_some() {
             let text = "a record speaks of a handler that never started";
