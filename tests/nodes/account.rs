@@ -73,7 +73,6 @@ async fn audit(url: &str) {
 async fn push_again(bus: &Bus, log: &Log, account: &Account) {
     let queue: Queue<u64> = bus.queue_named("work").expect("a legal name");
     for (id, payload, _) in account.open() {
-        log.of(id, What::Unknown);
         let receipt = queue.event(payload).id(id).send().await;
         let due = Some(receipt.expect("a repeat is accepted").due());
         let verdict = Told::Accepted;
