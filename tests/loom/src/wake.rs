@@ -4,12 +4,6 @@
 //! promises no more than `disruptor` does (a slot is published by a `Release` store and found by an
 //! `Acquire` load), a stash behind a lock, and workers that take one job at a time.
 
-#![cfg(test)]
-
-#[path = "../../../src/flow/wake.rs"]
-#[allow(dead_code, reason = "the pool calls more of it than the model does")]
-mod wake;
-
 use std::sync::Arc;
 
 use loom::sync::Mutex;
@@ -17,7 +11,7 @@ use loom::sync::atomic::AtomicBool;
 use loom::sync::atomic::Ordering::{Acquire, Release};
 use loom::thread::{self, JoinHandle};
 
-use wake::{Fault, Leave, Wake};
+use crate::flow::wake::{Fault, Leave, Wake};
 
 #[test]
 fn one_publisher_one_worker() {
