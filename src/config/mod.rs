@@ -74,6 +74,7 @@
 mod environment;
 mod file;
 mod keys;
+mod yaml;
 
 use std::collections::BTreeMap;
 use std::env;
