@@ -109,7 +109,7 @@ pub(super) fn page(
     connection: &Connection,
     query: &Query,
 ) -> rusqlite::Result<(Page<Record>, u64)> {
-    let after = query.after.unwrap_or(0).cast_signed().max(0);
+    let after = i64::try_from(query.after.unwrap_or(0)).unwrap_or(i64::MAX);
     let last: i64 = connection
         .prepare_cached("SELECT coalesce(max(number), 0) FROM records")?
         .query_row([], |row| row.get(0))?;
