@@ -12,8 +12,8 @@ mod shards;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod __doors {
-    pub use super::embedded::doors as embedded;
-    pub use super::redis::doors as redis;
+    pub use crate::store::embedded::doors as embedded;
+    pub use crate::store::redis::doors as redis;
 }
 
 use std::collections::BTreeMap;
