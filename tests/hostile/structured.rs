@@ -26,6 +26,17 @@ fn buckets() -> impl Strategy<Value = BucketKey> {
     (names(), number).prop_map(|(name, number)| BucketKey::new(name, BucketId(number)))
 }
 
+/// Two buckets whose names and numbers are the same letters, divided in two places.
+fn neighbours() -> impl Strategy<Value = (BucketKey, BucketKey)> {
+    let divided = |digits: &str, at: usize| {
+        let (name, number) = digits.split_at(at.min(digits.len() - 1));
+        let name = QueueName::new(&format!("a{name}")).expect("letters and digits");
+        BucketKey::new(name, BucketId(number.parse().expect("four digits")))
+    };
+    let parts = ("[0-9]{1,4}", 0_usize..4, 0_usize..4);
+    parts.prop_map(move |(digits, one, other)| (divided(&digits, one), divided(&digits, other)))
+}
+
 fn texts() -> impl Strategy<Value = String> {
     prop_oneof![
         ".{0,40}",
@@ -137,7 +148,9 @@ proptest! {
     }
 
     #[test]
-    fn no_two_buckets_have_a_key_in_common(one in buckets(), other in buckets()) {
+    fn no_two_buckets_have_a_key_in_common(
+        (one, other) in prop_oneof![(buckets(), buckets()), neighbours()],
+    ) {
         let hub = ["hub", "members", "queues", "buckets", "control", "news"];
         let hub = hub.map(|part| redis::hub_key("duly", part));
         let keys = |bucket| redis::keys("duly", bucket);
