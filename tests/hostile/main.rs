@@ -50,6 +50,7 @@ targets! {
     redis_news,
     embedded_rows,
     embedded_note,
+    history,
 }
 
 #[test]
