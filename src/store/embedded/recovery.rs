@@ -20,7 +20,7 @@ use crate::store::embedded::cache::Cache;
 use crate::store::embedded::commit::{Committer, Counts};
 use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
 use crate::store::embedded::starts::Start;
-use crate::store::embedded::{controls, records, schema, sqlite, sums};
+use crate::store::embedded::{controls, ledger, records, schema, sqlite, sums};
 use crate::store::shards::{News, Shards};
 use crate::time::Timestamp;
 
@@ -69,6 +69,7 @@ pub(super) fn recover(
     };
     let read = |scan: &mut Scan| {
         scan.read_finished(&connection)?;
+        scan.sort_begun();
         scan.read_events(&connection)?;
         scan.compare(schema::tally(&connection)?);
         controls::read(&connection, &mut scan.changes)
@@ -99,7 +100,7 @@ struct Scan {
     shards: Shards<Row>,
     /// What started and has no record.
     begun: HashSet<Start>,
-    /// The same, by event and in the order of due times; complete when the records are read.
+    /// The same, by event and in the order of due times, once the records are read.
     begun_of: HashMap<EventId, Vec<Start>>,
     /// Records of attempts that were due before this may be gone.
     recorded_from: Timestamp,
@@ -147,9 +148,17 @@ impl Scan {
             .map_err(|error| Error::corrupt("it is no envelope").because(error))?;
         let view = View::read(body)?;
         let row = Row::new(number, view.id);
+        if !ledger::NUMBERS.contains(&number) {
+            return Err(Error::corrupt("no row has such a number"));
+        }
         let Columns { due, tries, dead } = columns(row, found)
             .map_err(no_event)?
             .ok_or_else(|| Error::corrupt("the checksum of its row does not hold"))?;
+        if dead.is_none() && tries >= view.attempts {
+            return Err(Error::corrupt(
+                "it has used up its attempts and is no dead letter",
+            ));
+        }
         let key = self.key(&view)?;
         let mut restored = Restored {
             id: view.id,
@@ -172,9 +181,15 @@ impl Scan {
         if let Some(begun) = self.begun_of.remove(&view.id) {
             self.count_attempts(&key, &mut restored, &begun);
         }
-        self.shards
+        let restored = self
+            .shards
             .change(&key, News::Known, |bucket| bucket.restore(restored));
-        Ok(())
+        match restored {
+            true => Ok(()),
+            false => Err(Error::corrupt(
+                "the same event is in another row, or its end is on record",
+            )),
+        }
     }
 
     /// Whether the event was restored already.
@@ -274,12 +289,9 @@ impl Scan {
 
     /// The last records say which ids are over, and which attempts.
     fn read_finished(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let (first, last): (Option<i64>, Option<i64>) =
-            connection.query_row("SELECT min(number), max(number) FROM records", [], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?;
-        let (Some(first), Some(last)) = (first, last) else {
-            self.sort_begun();
+        let first: Option<i64> =
+            connection.query_row("SELECT min(number) FROM records", [], |row| row.get(0))?;
+        let (Some(first), Some(last)) = (first, records::last(connection)?) else {
             return Ok(());
         };
         self.counts.first_record = first;
@@ -305,10 +317,10 @@ impl Scan {
             self.shards
                 .forgotten_before(Timestamp::from_millis(finished_us / 1_000));
         }
-        self.sort_begun();
         Ok(())
     }
 
+    /// What no record has ended, by event.
     fn sort_begun(&mut self) {
         for start in self.begun.drain() {
             self.begun_of.entry(start.id).or_default().push(start);
