@@ -14,9 +14,11 @@ use duly::record::Query;
 use duly::store::{EmbeddedStore, Store};
 use duly::{EventState, Record};
 
-use crate::child::{self, Load, Work};
+use crate::child;
 use crate::diary::{Answer, Ask, Diary};
+use crate::script;
 use crate::story::{self, Story};
+use crate::work::{self, Load, Work};
 
 /// How long working off what was left may take.
 const DRAIN_MAX: Duration = Duration::from_secs(20);
@@ -199,7 +201,7 @@ async fn push_again(queue: &Queue<Load>, id: EventId, story: &Story) {
     }
     let mut event = queue.event(Load::new(story.task)).id(id);
     if story.far {
-        event = event.after(child::FAR);
+        event = event.after(script::FAR);
     }
     if story.replaces.is_some() {
         event = event.unique("only", Unique::Replace);
@@ -212,7 +214,7 @@ async fn push_again(queue: &Queue<Load>, id: EventId, story: &Story) {
 #[allow(clippy::disallowed_methods)] // real time: this is about real processes
 async fn drain(queue: &Queue<Load>, id: EventId) {
     let began = Instant::now();
-    let soon_us = child::now_us() + DRAIN_MAX.as_micros() as u64;
+    let soon_us = work::now_us() + DRAIN_MAX.as_micros() as u64;
     while let Some(found) = queue.get(id).await.expect("the store answers") {
         let is_far = found.state == EventState::Scheduled && found.due.as_micros() > soon_us;
         if is_far || found.state.is_final() || found.state == EventState::Dead {

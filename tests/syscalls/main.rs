@@ -2,7 +2,7 @@
 //!
 //! A process changes the world only by its system calls, so a `kill -9` at any instruction leaves
 //! what a kill at the entry of the next call leaves that changes something. A child runs a short
-//! script on the embedded store (see [`child`]): under `strace` it is killed at the first such
+//! script on the embedded store (see [`script`]): under `strace` it is killed at the first such
 //! call, another one at the second, and so on until a child comes to its end. After each death the
 //! store is opened once more and worked off, and the diary, the store and the records must tell one
 //! story of every event: see [`account`].
@@ -24,9 +24,11 @@
 mod account;
 mod child;
 mod diary;
+mod script;
 mod story;
 mod strace;
 mod sweep;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -34,7 +36,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use child::{IN_HASTE, OPENING, SCRIPT};
-use diary::{Answer, Diary, Line};
+use diary::{Answer, Ask, Diary, Line};
 use strace::{Call, Deed, Point, points, run_with, watch, watch_all};
 use sweep::{Sweep, copy};
 
@@ -262,29 +264,31 @@ fn writing(calls: &[Call]) -> Vec<Point> {
         .collect()
 }
 
-/// After the first doubt nothing was answered with yes, and somebody was told of it.
+/// Nothing was answered with yes that was asked after the first doubt, and somebody was told of it.
+///
+/// Of what was asked at the same time some may have been on disk before.
 fn stopped(folder: &Path, _: &Point) -> Vec<String> {
-    let mut doubts = 0;
+    let (mut is_in_doubt, mut asked_late) = (false, Vec::new());
     let mut wrong = Vec::new();
     for line in Diary::read(folder) {
-        let answer = match &line {
-            Line::Answered { answer, .. } => Some(answer.clone()),
-            Line::Rate { answer, .. } => answer.clone(),
-            Line::NotOpened(_) | Line::Ended(Some(_)) => Some(Answer::Unknown),
-            _ => None,
+        let (id, ask, answer) = match &line {
+            Line::Pushing { id, .. } => (Some(*id), Some(Ask::Push), None),
+            Line::Asking { id, ask } => (Some(*id), Some(*ask), None),
+            Line::Answered { id, ask, answer } => (Some(*id), Some(*ask), Some(answer)),
+            Line::Rate { answer, .. } => (None, None, answer.as_ref()),
+            Line::NotOpened(_) | Line::Ended(Some(_)) => (None, None, Some(&Answer::Unknown)),
+            _ => continue,
         };
         match answer {
-            Some(Answer::Yes { .. }) if doubts > 0 => {
+            None if is_in_doubt => asked_late.push((id, ask)),
+            Some(Answer::Yes { .. }) if asked_late.contains(&(id, ask)) => {
                 wrong.push(format!("acknowledged after a doubt: {line:?}"));
             }
-            Some(Answer::Unknown | Answer::Refused(_)) => doubts += 1,
+            Some(Answer::Unknown | Answer::Refused(_)) => is_in_doubt = true,
             _ => {}
         }
-        if matches!(line, Line::Ended(_)) {
-            break; // what follows is the account
-        }
     }
-    if doubts == 0 {
+    if !is_in_doubt {
         wrong.push("nobody was told".to_owned());
     }
     wrong
