@@ -1,0 +1,93 @@
+use super::{contract, delivery, edit, test};
+use crate::mutant::{Mutant, Promise::Punctual};
+
+pub const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "next-due-ignored",
+        breaks: Punctual,
+        bug: "the mover does not sleep until the next due time, but until something wakes it",
+        edits: &[
+            edit(
+                "src/core/node/answers.rs",
+                ".looked(reckon(next_due), ready, moved == *limit, net);",
+                ".looked(reckon(next_due.filter(|_| false)), ready, moved == *limit, net);",
+            ),
+            edit(
+                "src/core/node/answers.rs",
+                "care.mover.looked(reckon(next_due), ready > 0, full, net);",
+                "care.mover.looked(reckon(next_due.filter(|_| false)), ready > 0, full, net);",
+            ),
+        ],
+        caught_by: delivery("nothing_starts_before_its_due_time_nor_much_later"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "wake-up-not-told",
+        breaks: Punctual,
+        bug: "a push that is due sooner than all others wakes nobody",
+        edits: &[edit(
+            "src/store/shards.rs",
+            "if is_earlier && news == News::Tell {",
+            "if false && is_earlier && news == News::Tell {",
+        )],
+        caught_by: contract("a_watcher_is_told_of_work_that_comes_sooner"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-wake-up-not-published",
+        breaks: Punctual,
+        bug: "Redis: the script does not say on its channel that there is earlier work",
+        edits: &[edit(
+            "src/store/redis/lua/waiting.lua",
+            "    call(\"SPUBLISH\", WAKE, origin)\n",
+            "",
+        )],
+        caught_by: test(
+            "lib",
+            "a_message_is_heard_and_what_this_process_said_is_not",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "mover-not-woken",
+        breaks: Punctual,
+        bug: "news for the mover do not wake it",
+        edits: &[edit(
+            "src/flow/inbox.rs",
+            "if enough || !is_end {",
+            "if false && (enough || !is_end) {",
+        )],
+        caught_by: delivery("nothing_starts_before_its_due_time_nor_much_later"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "pool-called-before-it-has-the-job",
+        breaks: Punctual,
+        bug: "a publisher calls a worker before the job is in the ring, and not after",
+        edits: &[edit(
+            "src/flow/publisher.rs",
+            "        self.producer.try_publish(job)?;\n        self.shared.call();\n        Ok(())\n",
+            "        self.shared.call();\n        self.producer.try_publish(job)\n",
+        )],
+        caught_by: test(
+            "lib",
+            "nothing_is_lost_under_stress_and_the_number_of_workers_is_kept",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "last-look-forgotten",
+        breaks: Punctual,
+        bug: "a worker that leaves does not look once more whether a job came meanwhile",
+        edits: &[edit(
+            "src/flow/wake.rs",
+            "        if !has_work() {\n            return Leave::Left { last };\n        }\n",
+            "        if !has_work() || true {\n            return Leave::Left { last };\n        }\n",
+        )],
+        caught_by: test(
+            "lib",
+            "nothing_is_lost_under_stress_and_the_number_of_workers_is_kept",
+        ),
+        masked_by: None,
+    },
+];
