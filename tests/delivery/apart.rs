@@ -88,7 +88,7 @@ async fn a_ring_that_publishers_have_filled_delays_no_other_queue() {
     assert_eq!(hung.running_now(), 2);
     beside.push_many(0..64, secs(0)).await.unwrap();
     let queue = bus.queue_named("orders").unwrap();
-    let began = std::time::Instant::now();
+    let began = tokio::time::Instant::now();
     for number in 0..100 {
         queue.push_now(number).await.unwrap();
     }

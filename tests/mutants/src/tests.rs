@@ -37,14 +37,13 @@ impl Outcome {
     }
 
     /// What went red, in words; for whatever hung or took its process along, the name asked for.
-    pub fn red(&self, asked: &str) -> Vec<String> {
-        let mut failed = self.failed.clone();
-        if self.hung {
-            failed.push(format!("{asked} (it hung)"));
-        } else if failed.is_empty() {
-            failed.push(format!("{asked} (its process died)"));
+    pub fn red(&self, asked: &str) -> String {
+        match (self.failed.as_slice(), self.hung) {
+            ([], true) => format!("{asked}, which hung"),
+            ([], false) => format!("{asked}, whose process died"),
+            ([one], _) => one.clone(),
+            ([one, others @ ..], _) => format!("{one} and {} others", others.len()),
         }
-        failed
     }
 }
 
