@@ -41,7 +41,7 @@ pub const MUTANTS: &[Mutant] = &[
             "match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {",
             "match Ok::<_, Box<dyn Any + Send>>(future.poll(cx)) {",
         )],
-        caught_by: delivery("a_failing_queue_delays_no_other"),
+        caught_by: test("lib", "a_panic_ends_its_own_job_and_nothing_else"),
         masked_by: None,
     },
     Mutant {

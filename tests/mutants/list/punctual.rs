@@ -84,9 +84,28 @@ pub const MUTANTS: &[Mutant] = &[
             "        if !has_work() {\n            return Leave::Left { last };\n        }\n",
             "        if !has_work() || true {\n            return Leave::Left { last };\n        }\n",
         )],
+        caught_by: test("loom", "one_publisher_one_worker"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "lingering-look-forgotten",
+        breaks: Punctual,
+        bug: "a worker that found a job while it lingered does not look whether there is another",
+        edits: &[edit(
+            "src/flow/wake.rs",
+            "            return false;
+        }
+        has_work()
+",
+            "            return false;
+        }
+        let _ = has_work;
+        false
+",
+        )],
         caught_by: test(
-            "lib",
-            "nothing_is_lost_under_stress_and_the_number_of_workers_is_kept",
+            "loom",
+            "a_handler_that_never_ends_keeps_nobody_from_the_next_job",
         ),
         masked_by: None,
     },

@@ -19,6 +19,7 @@ mod list;
 #[path = "../mutant.rs"]
 mod mutant;
 mod tests;
+mod watched;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

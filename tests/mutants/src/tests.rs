@@ -1,12 +1,11 @@
 //! Builds and runs tests of the copy, within time limits.
 
-use std::io::Read;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use crate::copy::Copy;
 use crate::is_of;
+use crate::watched::Ran;
 
 const BUILD_MAX: Duration = Duration::from_secs(900);
 /// The slowest of the suites takes half a minute; what is not over by then hangs.
@@ -42,7 +41,7 @@ impl Outcome {
             ([], true) => format!("{asked}, which hung"),
             ([], false) => format!("{asked}, whose process died"),
             ([one], _) => one.clone(),
-            ([one, others @ ..], _) => format!("{one} and {} others", others.len()),
+            ([one, others @ ..], _) => format!("{one} and {} more", others.len()),
         }
     }
 }
@@ -54,11 +53,11 @@ impl<'a> Tests<'a> {
 
     /// Runs the tests of these names of a target, or all of it.
     pub fn run(&self, target: &str, names: &[&str]) -> Result<Verdict, String> {
-        let built = self.cargo(target, BUILD_MAX, |cargo| cargo.arg("--no-run"))?;
+        let built = self.cargo(target, BUILD_MAX, &["--no-run"])?;
         if !built.success {
             return Ok(Verdict::DoesNotCompile(built.text));
         }
-        let ran = self.cargo(target, RUN_MAX, |cargo| cargo.arg("--").args(names))?;
+        let ran = self.cargo(target, RUN_MAX, &[&["--"], names].concat())?;
         let mut outcome = Outcome {
             hung: ran.hung,
             ..Outcome::default()
@@ -84,71 +83,25 @@ impl<'a> Tests<'a> {
         Ok(Verdict::Ended(outcome))
     }
 
-    fn cargo(
-        &self,
-        target: &str,
-        limit: Duration,
-        more: impl FnOnce(&mut Command) -> &mut Command,
-    ) -> Result<Ran, String> {
+    fn cargo(&self, target: &str, limit: Duration, more: &[&str]) -> Result<Ran, String> {
         let mut cargo = Command::new("cargo");
         cargo
-            .args(["test", "--package", "duly", "--features", "testing"])
+            .arg("test")
             .env("CARGO_TARGET_DIR", &self.copy.target)
             .env("CARGO_PROFILE_DEV_DEBUG", "false")
             .env("CARGO_TERM_COLOR", "never")
             .env("RUST_BACKTRACE", "0")
             .current_dir(self.copy.folder());
+        let package = format!("tests/{target}/Cargo.toml");
+        let of_duly = ["--package", "duly", "--features", "testing"];
         match target {
-            "lib" => cargo.arg("--lib"),
-            target => cargo.args(["--test", target]),
-        };
-        Ran::of(more(&mut cargo), limit)
-    }
-}
-
-struct Ran {
-    text: String,
-    success: bool,
-    hung: bool,
-}
-
-impl Ran {
-    fn of(command: &mut Command, limit: Duration) -> Result<Self, String> {
-        let began = Instant::now();
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .map_err(|error| format!("cargo does not start: {error}"))?;
-        let group = format!("-{}", child.id());
-        let out = child.stdout.take().map(reading);
-        let err = child.stderr.take().map(reading);
-        let (mut hung, mut status) = (false, None);
-        while status.is_none() {
-            status = child.try_wait().map_err(|error| error.to_string())?;
-            if !hung && began.elapsed() > limit {
-                hung = true;
-                // The whole group: a test has children of its own.
-                let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+            // A package of its own.
+            _ if self.copy.folder().join(&package).is_file() => {
+                cargo.args(["--manifest-path", &package])
             }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let texts = [out, err].into_iter().flatten();
-        let text = texts.filter_map(|text| text.join().ok()).collect();
-        Ok(Self {
-            text,
-            success: status.is_some_and(|status| status.success()),
-            hung,
-        })
+            "lib" => cargo.args(of_duly).arg("--lib"),
+            target => cargo.args(of_duly).args(["--test", target]),
+        };
+        Ran::of(cargo.args(more), limit)
     }
-}
-
-fn reading(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = from.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
 }
