@@ -77,6 +77,7 @@ pub mod error;
 pub mod event;
 pub mod flow;
 pub mod handler;
+pub mod history;
 pub mod record;
 pub mod retry;
 pub mod store;

@@ -78,7 +78,8 @@ where
                 (event, Some(ticket))
             }
         };
-        let cx = Context::new(self.means.surroundings.of_this_thread());
+        let request = ticket.as_ref().map(|ticket| ticket.job.delivery.request);
+        let cx = Context::new(self.means.surroundings.of_this_thread(), request);
         let late = if A::CAN_BE_DROPPED {
             None
         } else {

@@ -12,7 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &["event"],
     &["retry", "record", "codec"],
     &["core"],
-    &["store"],
+    &["store", "history"],
     &["handler", "journal"],
     &["flow"],
     &["config"],

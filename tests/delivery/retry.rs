@@ -1,7 +1,8 @@
 //! Promise 4: attempts are bounded and counted.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use duly::prelude::*;
@@ -19,6 +20,7 @@ over_every_store! {
     a_payload_that_does_not_decode_is_dead_at_once_and_never_seen,
     a_discarded_event_is_over_without_a_dead_letter,
     a_snooze_uses_no_attempt,
+    attempts_that_share_a_number_have_leases_of_their_own,
     retry_after_overrules_the_backoff,
     an_event_may_have_attempts_of_its_own,
     attempts_outside_their_bounds_are_refused,
@@ -134,6 +136,22 @@ async fn a_snooze_uses_no_attempt(world: World) {
     assert_eq!(probe.count(), 11);
     assert!(probe.attempts().iter().all(|attempt| *attempt == (id, 1)));
     assert_eq!(queue.get(id).await.unwrap().unwrap().tries, 0);
+}
+
+async fn attempts_that_share_a_number_have_leases_of_their_own(world: World) {
+    let leases = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&leases);
+    let probe = Probe::<u64>::answering(move |_event, cx| {
+        seen.lock().unwrap().push(cx.lease().unwrap());
+        Err(Failure::snooze(secs(60)))
+    });
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    queue.push_now(1).await.unwrap();
+    bus.advance(secs(300)).await;
+    let leases = leases.lock().unwrap();
+    let different: BTreeSet<_> = leases.iter().collect();
+    assert_eq!((leases.len(), different.len()), (6, 6));
+    assert!(leases.iter().all(|lease| lease.node == bus.node_id()));
 }
 
 async fn retry_after_overrules_the_backoff(world: World) {

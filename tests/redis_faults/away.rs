@@ -19,7 +19,7 @@ fn killed_and_restarted(case: &str, mut redis: Redis, memory: Memory) {
         redis.restart();
     }
     wait_for_more(&site);
-    finish(case, &site, nodes, kills as usize, memory);
+    finish(case, &site, nodes, kills, memory);
 }
 
 #[test]

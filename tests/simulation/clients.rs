@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use duly::core::op::{Answer, NewEvent, Reply, StoreOp, Unique};
 use duly::event::{Envelope, EventId, Late, Payload};
+use duly::history::{Promise, Told, What};
 use duly::time::{Timestamp, When};
 use duly::{ErrorKind, QueueName};
 
 use crate::bugs::Bug;
-use crate::history::{Told, What};
 use crate::network::Caller;
 use crate::store::{Body, value_of};
 use crate::world::{Happening, World};
@@ -27,6 +27,8 @@ pub struct Clients {
     ops: Vec<ClientOp>,
     buckets: BTreeMap<EventId, usize>,
     answered: usize,
+    /// Which id each value is stored under: a value is pushed once.
+    values: BTreeMap<u64, EventId>,
 }
 
 #[derive(Debug)]
@@ -195,6 +197,14 @@ impl World {
         self.client_asks(at);
     }
 
+    /// The store accepted an event.
+    pub fn added(&mut self, id: EventId, payload: u64) {
+        if let Some(other) = self.clients.values.insert(payload >> 16, id) {
+            let text = format!("what was pushed once is there twice, also as {other}");
+            self.break_off(Promise::Ids, Some(id), text);
+        }
+    }
+
     fn push_under_new_id(&mut self, at: usize) {
         let bucket = self.clients.ops[at].bucket;
         let StoreOp::Push(events) = &self.clients.ops[at].op else {
@@ -220,13 +230,16 @@ impl World {
             (_, Err(ErrorKind::Unavailable)) => return, // it is sent again when patience ends
             (_, Err(kind)) => {
                 let text = format!("a client was refused with {kind:?}");
-                return self.break_off(Some(id), text);
+                return self.break_off(Promise::Accepted, Some(id), text);
             }
             (StoreOp::Push(events), Ok(Reply::Pushed(pushed))) => Some(What::PushAnswered {
                 verdict: Told::of(pushed[0].verdict, id),
                 payload: value_of(&events[0].envelope.payload),
+                due: Some(pushed[0].due),
             }),
-            (_, Ok(Reply::Cancelled(truth))) => Some(What::CancelAnswered(truth.into())),
+            (_, Ok(Reply::Cancelled(truth))) => Some(What::CancelAnswered {
+                truth: truth.into(),
+            }),
             (_, Ok(_)) => None,
         };
         self.clients.ops[at].is_answered = true;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use duly::core::op::{Failing, Settlement, Verdict};
 use duly::core::step::{Input, Job};
+use duly::history::{Lease, Promise, What};
 use duly::record::Cause;
 
 use crate::bugs::Bug;
-use crate::history::{Token, What};
 use crate::pool::{self, Running};
 use crate::store::{Body, ending_of};
 use crate::world::{Happening, World};
@@ -26,8 +26,9 @@ impl World {
         pool.ring.extend(jobs);
         if pool.len() > pool.credits {
             self.break_off(
+                Promise::Full,
                 None,
-                "I12: more was published than there are credits".into(),
+                "more was published than there are credits",
             );
         }
         self.pump(at, queue, inputs);
@@ -57,12 +58,13 @@ impl World {
     fn start_handler(&mut self, at: usize, queue: usize, job: Job<Body>) {
         let bucket = self.nodes[at].places[job.bucket];
         self.started_at_rate(queue);
-        let token = Token {
+        let lease = Lease {
             node: self.nodes[at].id().unwrap_or_default(),
             request: job.delivery.request,
         };
         let what = What::Started {
-            token,
+            lease,
+            attempt: job.delivery.attempt,
             due: job.delivery.due,
             payload: crate::store::value_of(&job.delivery.body.payload),
         };
@@ -118,7 +120,7 @@ impl World {
             job, settlement, ..
         } = running;
         let what = What::Ended {
-            token: Token {
+            lease: Lease {
                 node: self.nodes[at].id().unwrap_or_default(),
                 request: settlement.request,
             },
@@ -140,7 +142,7 @@ impl World {
         };
         node.is_stopping = true;
         let life = node.life;
-        self.note(None, What::Stopping(id));
+        self.note(None, What::Stopping { node: id });
         self.drive(at, Some(Input::Stop));
         for queue in 0..self.plan.queues {
             while let Some(job) = self.nodes[at]

@@ -1,8 +1,8 @@
 //! What breaks when, and how it is mended.
 
 use duly::core::step::Input;
+use duly::history::What;
 
-use crate::history::What;
 use crate::network::Cut;
 use crate::plan::Class;
 use crate::world::{Happening, World};

@@ -3,6 +3,7 @@
 use duly::ErrorKind;
 use duly::core::op::{Answer, StoreOp};
 use duly::core::step::CallId;
+use duly::history::{Promise, What};
 
 use crate::store::Body;
 use crate::world::{Happening, World};
@@ -77,7 +78,7 @@ impl World {
     pub fn send(&mut self, from: Caller, bucket: usize, op: StoreOp) {
         self.calls += 1;
         if self.calls > 400_000 {
-            self.break_off(None, "I12: the store is asked without end".into());
+            self.break_off(Promise::Full, None, "the store is asked without end");
         }
         if from != Caller::Nobody {
             self.after(self.plan.patience_us, Happening::GivenUp(from));
@@ -117,15 +118,18 @@ impl World {
         let (answer, happened) = self.store.apply(self.now_us, bucket, op);
         let store_us = self.store.buckets[bucket].now_us();
         for (id, what) in happened {
+            if let What::Added { payload, .. } = what {
+                self.added(id, payload);
+            }
             self.note_at(store_us, Some(id), what);
         }
-        if let Err(text) = self.checker.operation_ends() {
-            self.break_off(None, text);
+        if let Err(broken) = self.checker.operation_ends() {
+            self.broke(broken);
         }
         if self.steps.is_multiple_of(self.plan.check_every)
             && let Err(text) = self.store.buckets[bucket].check()
         {
-            self.break_off(None, format!("I6: {text}"));
+            self.break_off(Promise::Accepted, None, format!("store: {text}"));
         }
         if !self.store.buckets[bucket].is_empty() {
             self.bucket_used(bucket);

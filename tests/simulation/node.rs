@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use duly::core::node::Node;
 use duly::core::step::{Action, Input};
+use duly::history::{Promise, What};
 use duly::record::NodeId;
 use duly::time::Mono;
 
 use crate::bugs::Bug;
-use crate::history::What;
 use crate::network::Caller;
 use crate::pool::{Gate, Pool};
 use crate::store::Body;
@@ -163,7 +163,7 @@ impl World {
         node.pools.clear();
         node.backlog.clear();
         node.paused_until_us = 0;
-        self.note(None, What::Died(core.id()));
+        self.note(None, What::Died { node: core.id() });
     }
 
     /// Something reaches a node, unless it stands still or is another one by now.
@@ -255,7 +255,7 @@ impl World {
                 None => break,
             }
             if turns > 1_000 {
-                return self.break_off(None, "I12: a node turns without end".into());
+                return self.break_off(Promise::Full, None, "a node turns without end");
             }
             for action in actions {
                 self.act(at, action, &mut inputs);
@@ -305,19 +305,25 @@ impl World {
             }
             Action::Refused { lost, .. } => {
                 if self.plan.class == crate::plan::Class::Calm {
-                    self.break_off(None, format!("I8: {lost} settles refused without a fault"));
+                    let text = format!("{lost} settles were refused, and there was no fault");
+                    self.break_off(Promise::LostWorkers, None, text);
                 }
             }
             Action::Doubt { kind, .. } => {
-                self.break_off(None, format!("a node gave up a bucket: {kind:?}"));
+                self.break_off(
+                    Promise::Doubt,
+                    None,
+                    format!("a node gave up a bucket: {kind:?}"),
+                );
             }
             Action::Stopped => {
                 let id = node.id().unwrap_or_default();
                 let left: usize = node.pools.iter().map(Pool::len).sum();
                 if left > 0 {
-                    self.break_off(None, format!("stop: {left} events are still in the ring"));
+                    let text = format!("{left} events are still in the ring after a stop");
+                    self.break_off(Promise::Stopping, None, text);
                 }
-                self.note(None, What::Stopped(id));
+                self.note(None, What::Stopped { node: id });
                 self.leave_roll(id);
                 self.node_stopped(at);
             }

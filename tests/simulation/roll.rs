@@ -6,6 +6,7 @@ use std::sync::Arc;
 use duly::QueueName;
 use duly::core::roll::Member;
 use duly::core::step::Input;
+use duly::history::Promise;
 use duly::record::NodeId;
 
 use crate::bugs::Bug;
@@ -229,7 +230,7 @@ impl World {
         let most = rate * 1.01 + nodes * (rate / nodes * 0.01 + 1.0);
         if starts.len() as f64 > most + 1.0 {
             let text = format!("rate: {} starts in a second of {rate}", starts.len());
-            self.break_off(None, text);
+            self.break_off(Promise::Apart, None, text);
         }
     }
 

@@ -6,10 +6,10 @@ use duly::ErrorKind;
 use duly::core::op::{Answer, Changed, Ledger, PushVerdict, Reply, StoreOp, Verdict};
 use duly::core::reference::Bucket;
 use duly::event::{BucketKey, Envelope, EventId, Payload};
+use duly::history::{Ending, Lease, What};
 use duly::record::Record;
 use duly::time::Timestamp;
 
-use crate::history::{Ending, Token, What};
 use crate::roll::Roll;
 
 /// What is kept of an event: all of it.
@@ -94,6 +94,7 @@ impl Ledger for Notes {
             node: record.node,
             attempt: record.attempt,
             outcome: record.outcome,
+            due: record.due,
         };
         self.0.push((record.id, what));
     }
@@ -176,7 +177,7 @@ fn tell(op: &StoreOp, reply: &Reply<Body>, happened: &mut Vec<(EventId, What)>) 
         (StoreOp::Fetch(fetch), Reply::Fetched { deliveries, .. }) => {
             for delivery in deliveries {
                 let what = What::Leased {
-                    token: Token {
+                    lease: Lease {
                         node: fetch.node,
                         request: delivery.request,
                     },
@@ -190,7 +191,7 @@ fn tell(op: &StoreOp, reply: &Reply<Body>, happened: &mut Vec<(EventId, What)>) 
         (StoreOp::Settle { node, settlements }, Reply::Settled(accepted)) => {
             for (settlement, accepted) in settlements.iter().zip(accepted) {
                 let what = What::Settled {
-                    token: Token {
+                    lease: Lease {
                         node: *node,
                         request: settlement.request,
                     },
@@ -208,7 +209,12 @@ fn tell(op: &StoreOp, reply: &Reply<Body>, happened: &mut Vec<(EventId, What)>) 
             }
         }
         (StoreOp::Cancel { id }, Reply::Cancelled(cancelled)) => {
-            happened.push((*id, What::CancelApplied((*cancelled).into())));
+            happened.push((
+                *id,
+                What::CancelApplied {
+                    truth: (*cancelled).into(),
+                },
+            ));
         }
         (StoreOp::Reschedule { id, .. }, Reply::Rescheduled(changed)) => {
             let truth = (*changed).into();

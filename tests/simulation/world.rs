@@ -1,16 +1,18 @@
 //! Everything together: one agenda, one time, one history.
 
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, VecDeque};
+use std::borrow::Cow;
+use std::collections::VecDeque;
 
 use duly::EventId;
+use duly::core::op::{Reply, StoreOp};
 use duly::event::{BucketId, BucketKey, QueueName};
+use duly::history;
+use duly::history::{Account, Checker, Entry, Expect, Promise, What};
 
+use crate::agenda::Agenda;
 use crate::bugs::Bug;
-use crate::checker::{Checker, Expect};
 use crate::clients::Clients;
 use crate::faults::Fault;
-use crate::history::{Entry, History, What};
 use crate::network::{Caller, Network, Request};
 use crate::node::SimNode;
 use crate::plan::{Class, Plan};
@@ -18,6 +20,7 @@ use crate::planted::Planted;
 use crate::rng::Rng;
 use crate::roll::Called;
 use crate::store::{Body, SimStore};
+use crate::trace::Trace;
 
 /// What is going to happen.
 #[derive(Clone, Debug)]
@@ -67,12 +70,6 @@ pub enum Happening {
     Look,
 }
 
-struct Planned {
-    at_us: u64,
-    number: u64,
-    happening: Happening,
-}
-
 /// A world from a seed.
 pub struct World {
     pub now_us: u64,
@@ -85,15 +82,15 @@ pub struct World {
     pub nodes: Vec<SimNode>,
     pub clients: Clients,
     pub checker: Checker,
-    pub history: History,
+    pub account: Account,
+    pub trace: Trace,
     pub is_healed: bool,
     pub keys: Vec<(usize, BucketKey)>,
     /// When handlers of each queue started in the last second.
     pub starts: Vec<VecDeque<u64>>,
     pub steps: u64,
     pub calls: u64,
-    agenda: BinaryHeap<Planned>,
-    planned: u64,
+    agenda: Agenda<Happening>,
     broken: Option<Broken>,
 }
 
@@ -101,8 +98,7 @@ pub struct World {
 #[derive(Clone, Debug)]
 pub struct Broken {
     pub at_us: u64,
-    pub id: Option<EventId>,
-    pub text: String,
+    pub broken: history::Broken,
 }
 
 impl World {
@@ -117,19 +113,20 @@ impl World {
                 keys.push((queue, BucketKey::new(name.clone(), bucket)));
             }
         }
+        let expect = expect(&plan);
         let mut world = Self {
             now_us: 0,
             store: SimStore::new(keys.iter().map(|(_, key)| key.clone())),
             network: Network::new(plan.nodes),
             nodes: (0..plan.nodes).map(SimNode::new).collect(),
             clients: Clients::default(),
-            checker: Checker::new(expect(&plan)),
-            history: History::default(),
+            checker: Checker::new(expect),
+            account: Account::new().early_us_max(expect.early_us_max),
+            trace: Trace::default(),
             is_healed: false,
             steps: 0,
             calls: 0,
-            agenda: BinaryHeap::with_capacity(256),
-            planned: 0,
+            agenda: Agenda::default(),
             planted: Planted::default(),
             starts: vec![VecDeque::new(); plan.queues],
             broken: None,
@@ -160,13 +157,17 @@ impl World {
     pub fn run(&mut self) -> Option<Broken> {
         let end_us = self.plan.heal_us + self.plan.patience_after_heal_us();
         while self.broken.is_none() {
-            let Some(next) = self.agenda.pop() else {
-                self.break_off(None, "nothing is going to happen any more".into());
+            let Some((at_us, happening)) = self.agenda.next() else {
+                self.break_off(
+                    Promise::Accepted,
+                    None,
+                    "nothing is going to happen any more",
+                );
                 break;
             };
-            self.now_us = next.at_us;
+            self.now_us = at_us;
             self.steps += 1;
-            self.happen(next.happening);
+            self.happen(happening);
             let is_time = self.is_healed && self.steps.is_multiple_of(16);
             if is_time && self.clients.are_answered() && self.checker.is_at_rest() && self.rests() {
                 break;
@@ -177,19 +178,41 @@ impl World {
             }
         }
         self.check_store();
+        if self.broken.is_none() {
+            self.settle_accounts();
+        }
         self.broken.take()
+    }
+
+    /// What clients saw, the records and the last states must tell one story.
+    fn settle_accounts(&mut self) {
+        let ids: Vec<_> = self.account.ids().collect();
+        for id in ids {
+            let Some(bucket) = self.clients.bucket_of(id) else {
+                continue;
+            };
+            let (answer, _) = self.store.apply(self.now_us, bucket, StoreOp::Get { id });
+            if let Ok(Reply::Found(found)) = answer.map(|answer| answer.reply) {
+                let state = found.map(|found| found.state);
+                self.note(Some(id), What::Found { state });
+            }
+        }
+        let report = std::mem::take(&mut self.account).close();
+        if let Some(broken) = report.broken.into_iter().next() {
+            self.broke(broken);
+        }
     }
 
     /// Time is up, and something has not come to its end.
     fn end(&mut self) {
         match self.checker.end() {
-            Err((id, text)) => self.break_off(id, text),
+            Err(broken) => self.broke(broken),
             Ok(()) if !self.clients.are_answered() => {
-                self.break_off(None, "I16: a client was never answered".into());
+                self.break_off(Promise::Accepted, None, "a client was never answered");
             }
             Ok(()) => {
                 let text = "credits: nothing is left to do, and a node accounts for something";
-                self.break_off(None, text.into());
+                self.break_off(Promise::Full, None, text);
             }
         }
     }
@@ -208,8 +231,8 @@ impl World {
                 if self.now_us.is_multiple_of(1_000_000) {
                     self.store_writes();
                 }
-                if let Err((id, text)) = self.checker.look(self.now_us) {
-                    self.break_off(Some(id), text);
+                if let Err(broken) = self.checker.look(self.now_us) {
+                    self.broke(broken);
                 }
                 self.after(100_000, Happening::Look);
             }
@@ -219,12 +242,7 @@ impl World {
 
     /// Plans something for `delay_us` from now.
     pub fn after(&mut self, delay_us: u64, happening: Happening) {
-        self.planned += 1;
-        self.agenda.push(Planned {
-            at_us: self.now_us + delay_us,
-            number: self.planned,
-            happening,
-        });
+        self.agenda.plan(self.now_us + delay_us, happening);
     }
 
     /// Writes a line of history, as the nodes see time.
@@ -240,15 +258,26 @@ impl World {
             id,
             what,
         };
-        self.history.write(entry);
-        if let Err(text) = self.checker.read(&entry) {
-            self.break_off(id, text);
+        self.account.read(&entry);
+        self.trace.write(entry);
+        if let Err(broken) = self.checker.read(&entry) {
+            self.broke(broken);
         }
     }
 
-    pub fn break_off(&mut self, id: Option<EventId>, text: String) {
+    /// The first promise that does not hold ends the world.
+    pub fn break_off(
+        &mut self,
+        promise: Promise,
+        id: Option<EventId>,
+        text: impl Into<Cow<'static, str>>,
+    ) {
+        self.broke(history::Broken::new(promise, id, text));
+    }
+
+    pub fn broke(&mut self, broken: history::Broken) {
         let at_us = self.now_us;
-        self.broken.get_or_insert(Broken { at_us, id, text });
+        self.broken.get_or_insert(Broken { at_us, broken });
     }
 
     /// I6: every event is in exactly one place.
@@ -259,7 +288,7 @@ impl World {
             .iter()
             .find_map(|bucket| bucket.check().err());
         if let Some(text) = wrong {
-            self.break_off(None, format!("I6: {text}"));
+            self.break_off(Promise::Accepted, None, format!("store: {text}"));
         }
     }
 
@@ -290,26 +319,5 @@ fn expect(plan: &Plan) -> Expect {
             _ => plan.patience_us,
         },
         ahead_us: plan.options.ahead.as_micros() as u64,
-    }
-}
-
-impl PartialEq for Planned {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Planned {}
-
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// The earliest is the greatest, since the heap gives the greatest first.
-impl Ord for Planned {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at_us, other.number).cmp(&(self.at_us, self.number))
     }
 }

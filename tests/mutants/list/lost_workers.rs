@@ -8,8 +8,13 @@ pub const MUTANTS: &[Mutant] = &[
         bug: "a node sends no heartbeats",
         edits: &[edit(
             "src/core/node/asks.rs",
-            "if care.leases.wakes() <= now {",
-            "if false && care.leases.wakes() <= now {",
+            "            asks.push((
+                CallKind::Heartbeat { through },
+                StoreOp::Heartbeat { node: *id },
+            ));
+",
+            "            let _ = (CallKind::Heartbeat { through }, &id);
+",
         )],
         caught_by: delivery("a_handler_that_runs_for_an_hour_keeps_its_event"),
         masked_by: None,

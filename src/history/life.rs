@@ -2,61 +2,55 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use duly::event::State;
-use duly::record::NodeId;
-use duly::time::Timestamp;
-
-use crate::checker::Expect;
-use crate::history::{Ending, Entry, Token, Truth, What};
+use super::checker::Expect;
+use super::entry::{Ending, Entry, Truth, What};
+use super::promise::{Promise, Verdict, broken};
+use crate::core::op::Lease;
+use crate::event::State;
+use crate::record::NodeId;
+use crate::time::Timestamp;
 
 /// An accepted event.
 #[derive(Debug)]
-pub struct Life {
+pub(super) struct Life {
     /// What was pushed.
-    pub pushed: u64,
-    pub was_updated: bool,
-    pub lease: Option<Token>,
-    pub is_dead: bool,
-    pub payload: u64,
-    pub attempts: u32,
-    pub due: Timestamp,
+    pub(super) pushed: u64,
+    pub(super) was_updated: bool,
+    pub(super) lease: Option<Lease>,
+    pub(super) is_dead: bool,
+    pub(super) payload: u64,
+    pub(super) attempts: u32,
+    pub(super) due: Timestamp,
     /// Since when it is known to be due then, in true time and in the store's.
-    pub known_at_us: u64,
-    pub known_us: u64,
+    pub(super) known_at_us: u64,
+    pub(super) known_us: u64,
     /// Attempts that count.
-    pub tries: u32,
+    pub(super) tries: u32,
     /// A lease was lost once.
-    pub is_haunted: bool,
-    pub is_over: bool,
+    pub(super) is_haunted: bool,
+    pub(super) is_over: bool,
     /// A cancel was applied, and nobody may start any more.
-    pub is_cancelled: bool,
+    pub(super) is_cancelled: bool,
     /// A client was told so.
-    pub is_cancel_told: bool,
-    pub starts: u32,
-    pub snoozes: u32,
-    pub revivals: u32,
+    pub(super) is_cancel_told: bool,
+    pub(super) starts: u32,
+    pub(super) snoozes: u32,
+    pub(super) revivals: u32,
     /// Leases under which a handler has started.
-    pub started: BTreeSet<Token>,
-    pub running: BTreeSet<Token>,
-    pub lost: BTreeSet<Token>,
+    pub(super) started: BTreeSet<Lease>,
+    pub(super) running: BTreeSet<Lease>,
+    pub(super) lost: BTreeSet<Lease>,
     /// Leases that are over, however they ended.
-    pub closed: BTreeSet<Token>,
+    pub(super) closed: BTreeSet<Lease>,
     /// How each attempt ended where it ran, and until when it wanted to rest.
-    pub ended: BTreeMap<Token, (Ending, u64)>,
-    pub last_settled: Option<(Token, Ending)>,
-    pub owed: Option<Ending>,
-    pub orphaned_us: Option<u64>,
-}
-
-/// What is wrong, if anything is.
-pub type Verdict = Result<(), String>;
-
-pub fn broken(text: &str) -> Verdict {
-    Err(text.to_owned())
+    pub(super) ended: BTreeMap<Lease, (Ending, u64)>,
+    pub(super) last_settled: Option<(Lease, Ending)>,
+    pub(super) owed: Option<Ending>,
+    pub(super) orphaned_us: Option<u64>,
 }
 
 impl Life {
-    pub fn new(entry: &Entry, due: Timestamp, payload: u64, attempts: u16) -> Self {
+    pub(super) fn new(entry: &Entry, due: Timestamp, payload: u64, attempts: u16) -> Self {
         Self {
             pushed: payload,
             was_updated: false,
@@ -86,47 +80,51 @@ impl Life {
         }
     }
 
-    pub fn is_at_rest(&self) -> bool {
+    pub(super) fn is_at_rest(&self) -> bool {
         self.is_over || self.is_dead
     }
 
-    pub fn owes_record(&self) -> bool {
+    pub(super) fn owes_record(&self) -> bool {
         self.owed.is_some()
     }
 
     /// Since when it waits to be started again after its node died.
-    pub fn waits_since(&self) -> Option<u64> {
+    pub(super) fn waits_since(&self) -> Option<u64> {
         self.orphaned_us.filter(|_| !self.is_at_rest())
     }
 
-    pub fn orphaned(&mut self, at_us: u64) {
+    pub(super) fn orphaned(&mut self, at_us: u64) {
         self.orphaned_us.get_or_insert(at_us);
     }
 
-    pub fn node_died(&mut self, node: NodeId, at_us: u64) {
-        self.running.retain(|token| token.node != node);
-        if self.lease.is_some_and(|token| token.node == node) {
+    pub(super) fn node_died(&mut self, node: NodeId, at_us: u64) {
+        self.running.retain(|lease| lease.node != node);
+        if self.lease.is_some_and(|lease| lease.node == node) {
             self.orphaned(at_us);
         }
     }
 
-    pub fn read(&mut self, entry: &Entry, expect: &Expect) -> Verdict {
+    pub(super) fn read(&mut self, entry: &Entry, expect: &Expect) -> Verdict {
         match entry.what {
-            What::CancelApplied(truth) => self.cancelled(truth),
-            What::Replaced if self.lease.is_some() => broken("I3: a leased event was replaced"),
+            What::CancelApplied { truth } => self.cancelled(truth),
+            What::Replaced if self.lease.is_some() => {
+                broken(Promise::Truth, "a leased event was replaced")
+            }
             What::Replaced => {
                 self.is_cancelled = true;
                 Ok(())
             }
-            What::CancelAnswered(truth) => {
+            What::CancelAnswered { truth } => {
                 self.is_cancel_told |= truth == Truth::Done;
                 match truth {
-                    Truth::Done if self.is_haunted => {
-                        broken("I3: a client is told done, and a lost lease may still run")
-                    }
-                    Truth::Done if !self.running.is_empty() => {
-                        broken("I3: a cancel is called done while a handler runs")
-                    }
+                    Truth::Done if self.is_haunted => broken(
+                        Promise::Truth,
+                        "a client is told done, and a lost lease may still run",
+                    ),
+                    Truth::Done if !self.running.is_empty() => broken(
+                        Promise::Truth,
+                        "a cancel is called done while a handler runs",
+                    ),
                     _ => Ok(()),
                 }
             }
@@ -139,34 +137,36 @@ impl Life {
                 life.was_updated = true;
             }),
             What::Leased {
-                token,
+                lease,
                 attempt,
                 due,
                 payload,
-            } => self.leased(entry, expect, token, attempt, due, payload),
+            } => self.leased(entry, expect, lease, attempt, due, payload),
             What::Started {
-                token,
+                lease,
                 due,
                 payload,
-            } => self.started(entry, expect, token, due, payload),
+                ..
+            } => self.started(entry, expect, lease, due, payload),
             What::Ended {
-                token,
+                lease,
                 ending,
                 delay_us,
             } => {
-                self.running.remove(&token);
-                self.ended.insert(token, (ending, delay_us));
+                self.running.remove(&lease);
+                self.ended.insert(lease, (ending, delay_us));
                 Ok(())
             }
             What::Settled {
-                token,
+                lease,
                 ending,
                 accepted,
-            } => self.settled(entry, token, ending, accepted),
+            } => self.settled(entry, lease, ending, accepted),
             What::Recorded {
                 node,
                 attempt,
                 outcome,
+                ..
             } => {
                 self.due_is_known(entry);
                 self.recorded(expect, node, attempt, outcome)
@@ -193,32 +193,38 @@ impl Life {
     }
 
     /// From here on its lateness counts, and its wait.
-    pub fn due_is_known(&mut self, entry: &Entry) {
+    pub(super) fn due_is_known(&mut self, entry: &Entry) {
         (self.known_at_us, self.known_us) = (entry.at_us, entry.store_us);
     }
 
     fn cancelled(&mut self, truth: Truth) -> Verdict {
         match truth {
             Truth::Done | Truth::DoneAfterAttempt if self.lease.is_some() => {
-                broken("I3: a leased event was cancelled")
+                broken(Promise::Truth, "a leased event was cancelled")
             }
-            Truth::Done if self.is_haunted => {
-                broken("I3: a cancel is called done, and a holder believed dead may still run it")
-            }
-            Truth::DoneAfterAttempt if !self.is_haunted => {
-                broken("I3: a cancel speaks of a lost lease, and none was lost")
-            }
+            Truth::Done if self.is_haunted => broken(
+                Promise::Truth,
+                "a cancel is called done, and a holder believed dead may still run it",
+            ),
+            Truth::DoneAfterAttempt if !self.is_haunted => broken(
+                Promise::Truth,
+                "a cancel speaks of a lost lease, and none was lost",
+            ),
             Truth::Done | Truth::DoneAfterAttempt => {
                 self.is_cancelled = true;
                 Ok(())
             }
-            Truth::TooLate(State::Leased) if self.lease.is_none() => {
-                broken("I3: too late, says a cancel, and nobody holds the event")
+            Truth::TooLate(State::Leased) if self.lease.is_none() => broken(
+                Promise::Truth,
+                "too late, says a cancel, and nobody holds the event",
+            ),
+            Truth::TooLate(State::Dead) if !self.is_dead => {
+                broken(Promise::Truth, "too late, but not dead")
             }
-            Truth::TooLate(State::Dead) if !self.is_dead => broken("I3: too late, but not dead"),
-            Truth::TooLate(state) if state.is_final() != self.is_over => {
-                broken("I3: a cancel names a state that the event is not in")
-            }
+            Truth::TooLate(state) if state.is_final() != self.is_over => broken(
+                Promise::Truth,
+                "a cancel names a state that the event is not in",
+            ),
             _ => Ok(()),
         }
     }
@@ -226,11 +232,15 @@ impl Life {
     fn changed(&mut self, truth: Truth, change: impl FnOnce(&mut Self)) -> Verdict {
         match truth {
             Truth::Done | Truth::DoneAfterAttempt if self.lease.is_some() || self.is_over => {
-                broken("I3: an event was changed while it was leased or after its end")
+                broken(
+                    Promise::Truth,
+                    "an event was changed while it was leased or after its end",
+                )
             }
-            Truth::Done if self.is_haunted => {
-                broken("I3: a change is called done, and a holder believed dead may still run it")
-            }
+            Truth::Done if self.is_haunted => broken(
+                Promise::Truth,
+                "a change is called done, and a holder believed dead may still run it",
+            ),
             Truth::Done | Truth::DoneAfterAttempt => {
                 change(self);
                 Ok(())
