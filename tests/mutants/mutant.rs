@@ -2,47 +2,47 @@
 
 /// A deliberate bug in the real code.
 #[derive(Clone, Copy, Debug)]
-pub struct Mutant {
+pub(crate) struct Mutant {
     /// What it is called on the command line.
-    pub name: &'static str,
-    pub breaks: Promise,
+    pub(crate) name: &'static str,
+    pub(crate) breaks: Promise,
     /// The bug, in one sentence.
-    pub bug: &'static str,
-    pub edits: &'static [Edit],
+    pub(crate) bug: &'static str,
+    pub(crate) edits: &'static [Edit],
     /// The test that goes red, over one store at least.
-    pub caught_by: Test,
+    pub(crate) caught_by: Test,
     /// The second defence that hides the bug, where there is one.
-    pub masked_by: Option<Masked>,
+    pub(crate) masked_by: Option<Masked>,
 }
 
 /// A text that occurs once in a file, and what is put in its place.
 #[derive(Clone, Copy, Debug)]
-pub struct Edit {
-    pub file: &'static str,
-    pub find: &'static str,
-    pub put: &'static str,
+pub(crate) struct Edit {
+    pub(crate) file: &'static str,
+    pub(crate) find: &'static str,
+    pub(crate) put: &'static str,
 }
 
 /// A test, by its function; a suite runs it over several stores.
 #[derive(Clone, Copy, Debug)]
-pub struct Test {
+pub(crate) struct Test {
     /// The folder or file in `tests`, or `lib` for the tests within `src`.
-    pub target: &'static str,
-    pub name: &'static str,
+    pub(crate) target: &'static str,
+    pub(crate) name: &'static str,
 }
 
 /// A second defence: with it the bug stays without effect, and without both the test goes red.
 #[derive(Clone, Copy, Debug)]
-pub struct Masked {
+pub(crate) struct Masked {
     /// What it is, in words.
-    pub by: &'static str,
+    pub(crate) by: &'static str,
     /// How it is taken away.
-    pub edits: &'static [Edit],
+    pub(crate) edits: &'static [Edit],
 }
 
 /// The promises of `src/docs/delivery.md` in their order, and two that stand in other guides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Promise {
+pub(crate) enum Promise {
     Accepted = 1,
     NeverEarly,
     Cancel,
@@ -62,7 +62,7 @@ pub enum Promise {
 
 impl Promise {
     /// Its number in the guide, if it has one, and its name.
-    pub fn title(self) -> String {
+    pub(crate) fn title(self) -> String {
         let name = match self {
             Self::Accepted => "accepted",
             Self::NeverEarly => "never early",
@@ -84,7 +84,7 @@ impl Promise {
 
 impl Mutant {
     /// Its row in the table of `src/docs/proof.md`.
-    pub fn row(&self) -> String {
+    pub(crate) fn row(&self) -> String {
         let Test { target, name } = self.caught_by;
         let masked = self.masked_by.map_or("", |masked| masked.by);
         format!(
@@ -98,7 +98,7 @@ impl Mutant {
 
 impl Edit {
     /// `text` with the edit made, if what it looks for is there exactly once.
-    pub fn applied(&self, text: &str) -> Result<String, String> {
+    pub(crate) fn applied(&self, text: &str) -> Result<String, String> {
         match text.matches(self.find).count() {
             1 => Ok(text.replacen(self.find, self.put, 1)),
             count => Err(format!(

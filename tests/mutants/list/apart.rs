@@ -1,7 +1,7 @@
 use super::{delivery, edit, test};
 use crate::mutant::{Mutant, Promise::Apart};
 
-pub const MUTANTS: &[Mutant] = &[
+pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "mover-waits-for-a-full-ring",
         breaks: Apart,

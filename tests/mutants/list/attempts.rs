@@ -1,7 +1,7 @@
 use super::{contract, delivery, edit, test};
 use crate::mutant::{Masked, Mutant, Promise::Attempts};
 
-pub const MUTANTS: &[Mutant] = &[
+pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "one-attempt-too-many",
         breaks: Attempts,

@@ -1,7 +1,7 @@
 use super::{contract, edit, test};
 use crate::mutant::{Mutant, Promise::Cancel};
 
-pub const MUTANTS: &[Mutant] = &[
+pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "cancel-of-leased-is-done",
         breaks: Cancel,

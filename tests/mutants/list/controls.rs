@@ -1,7 +1,7 @@
 use super::{contract, delivery, edit};
 use crate::mutant::{Mutant, Promise::Controls};
 
-pub const MUTANTS: &[Mutant] = &[
+pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "rate-ignored",
         breaks: Controls,

@@ -1,7 +1,7 @@
 use super::{delivery, edit, test};
 use crate::mutant::{Mutant, Promise::Doubt};
 
-pub const MUTANTS: &[Mutant] = &[
+pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "goes-on-after-an-io-error",
         breaks: Doubt,

@@ -1,7 +1,7 @@
 use super::{delivery, edit, test};
 use crate::mutant::{Masked, Mutant, Promise::Full};
 
-pub const MUTANTS: &[Mutant] = &[
+pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "full-ring-drops",
         breaks: Full,

@@ -1,7 +1,7 @@
 use super::{contract, edit, test};
 use crate::mutant::{Mutant, Promise::Ids};
 
-pub const MUTANTS: &[Mutant] = &[
+pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "conflict-is-a-duplicate",
         breaks: Ids,

@@ -1,7 +1,7 @@
-use super::{contract, delivery, edit, test};
-use crate::mutant::{Masked, Mutant, Promise::LostWorkers};
+use super::{contract, delivery, edit};
+use crate::mutant::{Mutant, Promise::LostWorkers};
 
-pub const MUTANTS: &[Mutant] = &[
+pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "heartbeat-not-sent",
         breaks: LostWorkers,
@@ -100,7 +100,7 @@ pub const MUTANTS: &[Mutant] = &[
             "                self.gates.of(bucket).lost(through);\n",
             "",
         )],
-        caught_by: delivery("a_node_that_was_believed_dead_goes_on_when_it_is_back"),
+        caught_by: delivery("what_a_node_has_lost_is_not_started_when_it_is_back"),
         masked_by: None,
     },
     Mutant {
@@ -112,15 +112,8 @@ pub const MUTANTS: &[Mutant] = &[
             ".filter(|(_, (_, since))| now.since(*since) >= options.silence)",
             ".filter(|(_, (_, since))| now.since(*since) < options.silence * 1_000)",
         )],
-        caught_by: delivery("each_event_starts_once_and_on_time_however_many_nodes_there_are"),
-        masked_by: Some(Masked {
-            by: "the store takes nothing back from a node whose heartbeat has changed since the look",
-            edits: &[edit(
-                "src/core/reference/node.rs",
-                "known.is_holder() && known.beat == beat && ",
-                "known.is_holder() && (known.beat == beat || true) && ",
-            )],
-        }),
+        caught_by: delivery("a_node_that_is_cut_off_from_the_roll_alone_loses_nothing"),
+        masked_by: None,
     },
     Mutant {
         name: "reap-without-a-second-look",
@@ -162,7 +155,7 @@ pub const MUTANTS: &[Mutant] = &[
                 "            .max(sent + options.silence);",
             ),
         ],
-        caught_by: test("simulation", "no_seed_breaks_a_promise"),
+        caught_by: delivery("trust_in_a_lease_counts_from_when_it_was_asked_for"),
         masked_by: None,
     },
 ];

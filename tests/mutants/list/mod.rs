@@ -17,7 +17,7 @@ mod stopping;
 use crate::mutant::{Edit, Mutant, Test};
 
 /// All of them, in the order of the promises.
-pub fn all() -> impl Iterator<Item = &'static Mutant> {
+pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
     let of_each = [
         accepted::MUTANTS,
         never_early::MUTANTS,

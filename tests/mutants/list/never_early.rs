@@ -1,7 +1,7 @@
 use super::{contract, delivery, edit, test};
 use crate::mutant::{Mutant, Promise::NeverEarly};
 
-pub const MUTANTS: &[Mutant] = &[
+pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "due-rounded-down",
         breaks: NeverEarly,

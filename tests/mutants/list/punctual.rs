@@ -1,7 +1,7 @@
 use super::{contract, delivery, edit, test};
 use crate::mutant::{Mutant, Promise::Punctual};
 
-pub const MUTANTS: &[Mutant] = &[
+pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "next-due-ignored",
         breaks: Punctual,

@@ -1,7 +1,7 @@
 use super::{contract, edit, test};
 use crate::mutant::{Mutant, Promise::Records};
 
-pub const MUTANTS: &[Mutant] = &[
+pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "record-in-a-second-transaction",
         breaks: Records,

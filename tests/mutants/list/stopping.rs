@@ -1,7 +1,7 @@
 use super::{delivery, edit};
 use crate::mutant::{Mutant, Promise::Stopping};
 
-pub const MUTANTS: &[Mutant] = &[
+pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "ring-not-handed-back",
         breaks: Stopping,
