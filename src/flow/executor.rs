@@ -115,7 +115,7 @@ where
     fn check_in(&self, job: Box<Job<Arc<Envelope>>>) -> Option<(Event<A::Payload>, Ticket)> {
         let delivery = &job.delivery;
         let gate = self.means.gates.of(job.bucket);
-        if !gate.is_open(self.means.clock.mono(), delivery.request) {
+        if !gate.is_open(self.means.clock.mono().as_nanos(), delivery.request) {
             self.hand_back(&job);
             return None;
         }
