@@ -1,4 +1,4 @@
-use super::{contract, delivery, edit};
+use super::{contract, delivery, edit, test};
 use crate::mutant::{Mutant, Promise::LostWorkers};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -85,8 +85,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a worker starts a handler without a look at its lease",
         edits: &[edit(
             "src/flow/executor.rs",
-            "if !gate.is_open(self.means.clock.mono(), delivery.request) {",
-            "if false && !gate.is_open(self.means.clock.mono(), delivery.request) {",
+            "if !gate.is_open(self.means.clock.mono().as_nanos(), delivery.request) {",
+            "if false && !gate.is_open(self.means.clock.mono().as_nanos(), delivery.request) {",
         )],
         caught_by: delivery("nothing_starts_on_a_lease_that_may_be_gone"),
         masked_by: None,
@@ -156,6 +156,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             ),
         ],
         caught_by: delivery("trust_in_a_lease_counts_from_when_it_was_asked_for"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "trust-seen-before-the-loss",
+        breaks: LostWorkers,
+        bug: "a worker may see that a lease is fresh again before it sees what was lost",
+        edits: &[edit(
+            "src/flow/gate.rs",
+            "self.fresh_until.fetch_max(until_ns, Release);",
+            "self.fresh_until.fetch_max(until_ns, Relaxed);",
+        )],
+        caught_by: test("loom", "who_sees_new_trust_sees_what_was_lost_before"),
         masked_by: None,
     },
 ];

@@ -54,8 +54,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "news for the mover do not wake it",
         edits: &[edit(
             "src/flow/inbox.rs",
-            "if enough || !is_end {",
-            "if false && (enough || !is_end) {",
+            "if self.news.add(news, is_end) {",
+            "if self.news.add(news, is_end) && false {",
         )],
         caught_by: delivery("nothing_starts_before_its_due_time_nor_much_later"),
         masked_by: None,
@@ -107,6 +107,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "loom",
             "a_handler_that_never_ends_keeps_nobody_from_the_next_job",
         ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "mover-not-woken-when-enough-has-ended",
+        breaks: Punctual,
+        bug: "a mover that sleeps until some handlers have ended is not woken when they have",
+        edits: &[edit(
+            "src/flow/mailbox.rs",
+            "!small || waiting.news.len() == waiting.enough",
+            "!small || waiting.news.len() == 0",
+        )],
+        caught_by: test("loom", "two_small_news_wake_who_sleeps_for_two"),
         masked_by: None,
     },
 ];
