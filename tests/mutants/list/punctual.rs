@@ -43,8 +43,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "",
         )],
         caught_by: test(
-            "lib",
-            "a_message_is_heard_and_what_this_process_said_is_not",
+            "redis_faults",
+            "a_node_at_rest_is_woken_after_the_server_was_killed",
         ),
         masked_by: None,
     },
