@@ -1,6 +1,7 @@
 //! Promise 4: attempts are bounded and counted.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use duly::prelude::*;
 use duly::record::Cause;
 use duly::testing::Probe;
 
+use crate::faulty::Faulty;
 use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
@@ -24,6 +26,7 @@ over_every_store! {
     attempts_outside_their_bounds_are_refused,
     attempts_survive_a_restart,
     a_time_out_drops_the_handler_where_it_waits,
+    each_start_is_noted_before_its_handler_runs,
 }
 
 const TWICE: RetryPolicy = RetryPolicy::exponential(secs(1), secs(60));
@@ -211,4 +214,26 @@ async fn a_time_out_drops_the_handler_where_it_waits(world: World) {
     assert!(ended >= secs(30), "{ended:?}");
     assert!(ended <= secs(30) + Duration::from_millis(30), "{ended:?}");
     assert_eq!(probe.running_now(), 0);
+}
+
+/// The note is what counts the attempt of a handler that kills its process.
+async fn each_start_is_noted_before_its_handler_runs(world: World) {
+    let way = Faulty::to(&world.store);
+    let noted = Arc::clone(&way);
+    let probe = Probe::<u64>::answering(move |_event, _cx| {
+        let notes = noted.notes.load(Ordering::Relaxed);
+        Err(Failure::discard(notes.to_string()))
+    });
+    let builder = Bus::builder().only_registered().shared_store(way as _);
+    let bus = world
+        .start(builder.register_as(ORDERS, probe.clone()))
+        .await;
+    let queue = bus.queue_named("orders").unwrap();
+    for n in 1..=3 {
+        let id = queue.push_now(n).await.unwrap().id();
+        bus.settle().await;
+        let history = bus.history(id).await.unwrap();
+        assert_eq!(history[0].error, Some(n.to_string()), "notes so far");
+    }
+    assert_eq!(probe.count(), 3);
 }
