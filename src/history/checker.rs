@@ -58,6 +58,8 @@ pub struct Checker {
     asked: BTreeMap<(EventId, u64), u16>,
     /// Events that are neither over nor dead letters.
     restless: usize,
+    /// Events that this operation has ended: what follows from that follows after it.
+    over: Vec<EventId>,
     /// What each bucket remembers of what is over.
     memories: BTreeMap<BucketId, Memory>,
     /// Buckets of queues that are clogged.
@@ -214,7 +216,7 @@ impl Checker {
             self.owed.push(id);
         }
         if matches!(entry.what, What::Removed) {
-            self.remember(id);
+            self.over.push(id);
         }
         Ok(())
     }
@@ -256,6 +258,9 @@ impl Checker {
     ///
     /// When an attempt was settled without a record.
     pub fn operation_ends(&mut self) -> Result<(), Broken> {
+        for id in std::mem::take(&mut self.over) {
+            self.remember(id);
+        }
         let owed = std::mem::take(&mut self.owed).into_iter();
         let mut owing = owed.filter(|id| self.lives.get(id).is_some_and(Life::owes_record));
         let text = "an attempt ended without a record";

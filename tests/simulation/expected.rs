@@ -7,7 +7,8 @@ use crate::plan::{Class, Clog, Plan};
 impl Plan {
     /// What must be so in such a world beside what must always be so.
     pub fn expect(&self) -> Expect {
-        let quick = self.latency_us.1 * 6 + self.options.settle_linger.as_micros() as u64;
+        // A wake, and there and back: a look that finds nothing due yet, a move, a fetch.
+        let quick = self.latency_us.1 * 7 + self.options.settle_linger.as_micros() as u64;
         let is_exact = matches!(self.class, Class::Calm | Class::Full);
         let counts_at_once = is_exact || self.class == Class::Clogged;
         // A node that stays paused owns buckets all the same, and another looks after them.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use duly::ErrorKind;
 use duly::core::node::{Load, Node};
-use duly::core::step::{Action, Input};
+use duly::core::step::{Action, CallId, Input};
 use duly::history::{Promise, What};
 use duly::record::NodeId;
 use duly::time::Mono;
@@ -37,6 +37,8 @@ pub struct SimNode {
     pub is_stopping: bool,
     /// Buckets of the world of which it was told that the store has failed.
     pub doubted: Vec<usize>,
+    /// Calls that it waits for no longer, where that matters.
+    given_up: Vec<CallId>,
     /// It stands still until then, and what reaches it waits.
     pub paused_until_us: u64,
     backlog: Vec<Happening>,
@@ -63,6 +65,7 @@ impl SimNode {
             rolls: 0,
             is_stopping: false,
             doubted: Vec::new(),
+            given_up: Vec::new(),
             paused_until_us: 0,
             backlog: Vec::new(),
             holds_on: false,
@@ -191,7 +194,7 @@ impl World {
         }
         let input = match happening {
             Happening::Answered(Caller::Node { call, bucket, .. }, mut answer) => {
-                if matches!(answer, Err(ErrorKind::Closed)) {
+                if matches!(answer, Err(ErrorKind::Closed)) && !node.given_up.contains(&call) {
                     node.doubted.push(bucket);
                     if self.bug == Some(Bug::DoubtIgnored) {
                         answer = Err(ErrorKind::Unavailable);
@@ -199,10 +202,13 @@ impl World {
                 }
                 Input::Answered { call, answer }
             }
-            Happening::GivenUp(from @ Caller::Node { call, .. }) => Input::Answered {
-                call,
-                answer: self.tells_unknown(from),
-            },
+            Happening::GivenUp(from @ Caller::Node { call, .. }) => {
+                if self.plan.failures > 0 {
+                    node.given_up.push(call);
+                }
+                let answer = self.tells_unknown(from);
+                Input::Answered { call, answer }
+            }
             Happening::Woken { bucket, .. } => {
                 if self.bug == Some(Bug::WakesIgnored) {
                     return;
