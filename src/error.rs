@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::{error, fmt};
 
+/// The most bytes of a text from outside that a message repeats.
+const SHOWN_BYTES_MAX: usize = 160;
+
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -92,6 +95,23 @@ impl Error {
     pub(crate) fn closed(context: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Closed, context)
     }
+}
+
+/// A text from outside as a message repeats it: on one line, and not all of it where it is long.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
+    let (start, dots) = (&text[..end], if end < text.len() { "..." } else { "" });
+    if dots.is_empty() && !start.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = start.chars().flat_map(|c| {
+        let (plain, escaped) = match c.is_control() {
+            true => (None, Some(c.escape_default())),
+            false => (Some(c), None),
+        };
+        plain.into_iter().chain(escaped.into_iter().flatten())
+    });
+    Cow::Owned(escaped.chain(dots.chars()).collect())
 }
 
 impl fmt::Display for Error {

@@ -33,7 +33,7 @@ impl Life {
         if u32::from(attempt) != self.tries + 1 || u32::from(attempt) > self.attempts {
             return broken(Promise::Attempts, "the attempt has the wrong number");
         }
-        if due.as_micros() > entry.store_us + expect.ahead_us {
+        if due.as_micros() > entry.store_us.saturating_add(expect.ahead_us) {
             return broken(Promise::NeverEarly, "an event was leased too far ahead");
         }
         if due < self.due {
@@ -62,7 +62,7 @@ impl Life {
     ) -> Verdict {
         self.starts += 1;
         self.orphaned_us = None;
-        if due.as_micros() > entry.store_us + expect.early_us_max {
+        if due.as_micros() > entry.store_us.saturating_add(expect.early_us_max) {
             return broken(Promise::NeverEarly, "a handler started early");
         }
         if self.is_cancelled || self.is_cancel_told {
@@ -87,7 +87,9 @@ impl Life {
                 "two handlers run at once, and no lost lease explains it",
             );
         }
-        if self.starts > self.attempts * (1 + self.revivals) + self.snoozes {
+        if u64::from(self.starts)
+            > u64::from(self.attempts) * u64::from(1 + self.revivals) + u64::from(self.snoozes)
+        {
             return broken(Promise::Attempts, "more starts than attempts");
         }
         if payload != self.payload {
@@ -159,7 +161,7 @@ impl Life {
             Ending::Ack | Ending::Discard | Ending::Expire | Ending::Release => {}
         }
         if matches!(ending, Ending::Retry | Ending::Snooze) {
-            self.due = Timestamp::from_millis((entry.store_us + delay_us) / 1_000);
+            self.due = Timestamp::from_millis(entry.store_us.saturating_add(delay_us) / 1_000);
         }
         self.owed = (ending != Ending::Release).then_some(ending);
         Ok(())
@@ -211,7 +213,7 @@ impl Life {
         if !fits {
             return broken(Promise::Records, "a record does not fit what happened");
         }
-        let in_this_life = self.starts - self.snoozes;
+        let in_this_life = self.starts.saturating_sub(self.snoozes);
         let counts = matches!(outcome, Outcome::Acked | Outcome::Retried) && self.revivals == 0;
         if expect.exact && counts && u32::from(attempt) != in_this_life {
             return broken(

@@ -80,7 +80,7 @@ impl Checker {
                 return self.stopped(node);
             }
             What::Healed => {
-                let settled_us = entry.store_us + self.expect.calm_after_us;
+                let settled_us = entry.store_us.saturating_add(self.expect.calm_after_us);
                 let from_us = &mut self.expect.late_counts_from_us;
                 *from_us = (*from_us).min(settled_us);
                 Ok(())
@@ -238,7 +238,10 @@ impl Checker {
         let Some(most) = self.expect.recovery_us_max else {
             return Ok(());
         };
-        let waits = |life: &Life| life.waits_since().is_some_and(|since| since + most < at_us);
+        let waits = |life: &Life| {
+            life.waits_since()
+                .is_some_and(|since| since.saturating_add(most) < at_us)
+        };
         match self.lives.iter().find(|(_, life)| waits(life)) {
             Some((id, _)) => {
                 let text = "work of a dead node was not started again in time";

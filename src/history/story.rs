@@ -99,7 +99,8 @@ impl Story {
                 // an answer is held against it.
                 let told = if self.is_moved { due } else { self.due };
                 let due = due.max(told);
-                self.early += u64::from(due.as_micros() > entry.store_us + early_us_max);
+                self.early +=
+                    u64::from(due.as_micros() > entry.store_us.saturating_add(early_us_max));
                 self.starts.push(Start { lease, attempt });
             }
             What::Recorded {

@@ -18,6 +18,8 @@
 mod cache;
 mod commit;
 mod controls;
+#[cfg(feature = "testing")]
+pub mod doors;
 mod file;
 mod gate;
 mod ledger;

@@ -20,7 +20,7 @@ use crate::store::embedded::cache::Cache;
 use crate::store::embedded::commit::{Committer, Counts};
 use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
 use crate::store::embedded::starts::Start;
-use crate::store::embedded::{controls, records, schema, sqlite, sums};
+use crate::store::embedded::{controls, ledger, records, schema, sqlite, sums};
 use crate::store::shards::{News, Shards};
 use crate::time::Timestamp;
 
@@ -140,9 +140,17 @@ impl Scan<'_> {
             .map_err(|error| Error::corrupt("it is no envelope").because(error))?;
         let view = View::read(body)?;
         let row = Row::new(number, view.id);
+        if !ledger::NUMBERS.contains(&number) {
+            return Err(Error::corrupt("no row has such a number"));
+        }
         let Columns { due, tries, dead } = columns(row, found)
             .map_err(no_event)?
             .ok_or_else(|| Error::corrupt("the checksum of its row does not hold"))?;
+        if dead.is_none() && tries >= view.attempts {
+            return Err(Error::corrupt(
+                "it has used up its attempts and is no dead letter",
+            ));
+        }
         let key = self.key(&view)?;
         let mut restored = Restored {
             id: view.id,
@@ -175,9 +183,15 @@ impl Scan<'_> {
                 self.count_attempt(&key, &mut restored);
             }
         }
-        self.shards
+        let restored = self
+            .shards
             .change(&key, News::Known, |bucket| bucket.restore(restored));
-        Ok(())
+        match restored {
+            true => Ok(()),
+            false => Err(Error::corrupt(
+                "the same event is in another row, or its end is on record",
+            )),
+        }
     }
 
     /// Whether the event was restored already.
@@ -257,11 +271,9 @@ impl Scan<'_> {
 
     /// The last records say which ids are over.
     fn read_finished(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let (first, last): (Option<i64>, Option<i64>) =
-            connection.query_row("SELECT min(number), max(number) FROM records", [], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?;
-        let (Some(first), Some(last)) = (first, last) else {
+        let first: Option<i64> =
+            connection.query_row("SELECT min(number) FROM records", [], |row| row.get(0))?;
+        let (Some(first), Some(last)) = (first, records::last(connection)?) else {
             return Ok(());
         };
         self.counts.first_record = first;

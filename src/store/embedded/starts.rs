@@ -44,7 +44,7 @@ impl Start {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8; NOTE_LEN]) -> Option<Self> {
+    pub(super) fn from_bytes(bytes: &[u8; NOTE_LEN]) -> Option<Self> {
         let id = EventId::from_bytes(*bytes.first_chunk()?);
         let due = Timestamp::from_millis(u64::from_le_bytes(*bytes[16..].first_chunk()?));
         let attempt = u16::from_le_bytes(*bytes[24..].first_chunk()?);
