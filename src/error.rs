@@ -99,19 +99,22 @@ impl Error {
 
 /// A text from outside as a message repeats it: on one line, and not all of it where it is long.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
-    let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
-    let (start, dots) = (&text[..end], if end < text.len() { "..." } else { "" });
-    if dots.is_empty() && !start.contains(char::is_control) {
+    let start = &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)];
+    let is_whole = start.len() == text.len();
+    if is_whole && !text.contains(char::is_control) {
         return Cow::Borrowed(text);
     }
-    let escaped = start.chars().flat_map(|c| {
-        let (plain, escaped) = match c.is_control() {
-            true => (None, Some(c.escape_default())),
-            false => (Some(c), None),
-        };
-        plain.into_iter().chain(escaped.into_iter().flatten())
-    });
-    Cow::Owned(escaped.chain(dots.chars()).collect())
+    let mut shown = String::with_capacity(start.len());
+    for c in start.chars() {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    if !is_whole {
+        shown.push_str("...");
+    }
+    Cow::Owned(shown)
 }
 
 impl fmt::Display for Error {

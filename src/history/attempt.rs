@@ -48,7 +48,7 @@ impl Life {
                 "an update was confirmed, and another payload is delivered",
             );
         }
-        self.lease = Some(lease);
+        (self.lease, self.until) = (Some(lease), None);
         Ok(())
     }
 
@@ -102,10 +102,16 @@ impl Life {
         let late_us = entry.store_us.saturating_sub(from_us);
         let counts = from_us >= expect.late_counts_from_us;
         if counts && expect.late_us_max.is_some_and(|most| late_us > most) {
-            return broken(
-                Promise::Accepted,
-                "a handler started late, and nothing excuses it",
-            );
+            return match expect.is_clogged {
+                false => broken(
+                    Promise::Accepted,
+                    "a handler started late, and nothing excuses it",
+                ),
+                true => broken(
+                    Promise::Apart,
+                    "a handler started late, and only another queue explains it",
+                ),
+            };
         }
         self.running.insert(lease);
         Ok(())
@@ -169,6 +175,7 @@ impl Life {
 
     pub(super) fn recorded(
         &mut self,
+        entry: &Entry,
         expect: &Expect,
         node: NodeId,
         attempt: u16,
@@ -181,6 +188,13 @@ impl Life {
                     "a lost lease is on record, and there was none",
                 );
             };
+            let until = self.until.unwrap_or(Timestamp::EPOCH);
+            if entry.store_us < until.as_micros() {
+                return broken(
+                    Promise::LostWorkers,
+                    "a lease was taken back before its own deadline",
+                );
+            }
             if expect.leases_stand {
                 return broken(
                     Promise::LostWorkers,

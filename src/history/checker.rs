@@ -1,13 +1,14 @@
 //! Follows every event through a history of all witnesses, and says which promise was broken.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::entry::{Entry, Told, Truth, What};
 use super::life::Life;
 use super::promise::{Broken, Promise, Verdict, broken};
 use crate::core::op::Lease;
-use crate::event::EventId;
+use crate::event::{BucketId, EventId};
 use crate::record::{NodeId, Outcome};
+use crate::time::Timestamp;
 
 /// What must be so in one world beside what must always be so.
 ///
@@ -30,6 +31,19 @@ pub struct Expect {
     pub early_us_max: u64,
     /// How many microseconds ahead of its due time an event may be leased.
     pub ahead_us: u64,
+    /// Some queue is clogged on purpose, so that lateness in any other breaks promise 7.
+    pub is_clogged: bool,
+    /// How many finished ids a bucket remembers, where that is exactly known: only ids that are
+    /// older than one that it has forgotten are too old.
+    pub remembers: Option<usize>,
+}
+
+/// The ids that a bucket remembers, the one that was over first in front.
+#[derive(Debug, Default)]
+struct Memory {
+    ids: VecDeque<EventId>,
+    /// The latest time of an id that it has forgotten.
+    forgotten: Option<Timestamp>,
 }
 
 /// Reads a history that holds what the store did, line by line as it is written.
@@ -42,6 +56,14 @@ pub struct Checker {
     lives: BTreeMap<EventId, Life>,
     /// How often what was pushed may be tried.
     asked: BTreeMap<(EventId, u64), u16>,
+    /// Events that are neither over nor dead letters.
+    restless: usize,
+    /// Events that this operation has ended: what follows from that follows after it.
+    over: Vec<EventId>,
+    /// What each bucket remembers of what is over.
+    memories: BTreeMap<BucketId, Memory>,
+    /// Buckets of queues that are clogged.
+    may_be_late: BTreeSet<BucketId>,
     dead_nodes: BTreeSet<NodeId>,
     stopping: BTreeSet<NodeId>,
     /// Events whose accepted settlement has no record yet.
@@ -58,6 +80,14 @@ impl Checker {
             expect,
             ..Self::default()
         }
+    }
+
+    /// In these buckets no lateness is held against anybody; no other queue may have a bucket of
+    /// the same number.
+    #[must_use]
+    pub fn may_be_late(mut self, buckets: impl IntoIterator<Item = BucketId>) -> Self {
+        self.may_be_late.extend(buckets);
+        self
     }
 
     /// Reads one line.
@@ -103,6 +133,13 @@ impl Checker {
                 if self.lives.contains_key(&id) {
                     return broken(Promise::Ids, "an id was accepted twice");
                 }
+                if self.is_too_old(id) {
+                    return broken(
+                        Promise::Ids,
+                        "an id was accepted that may have been forgotten",
+                    );
+                }
+                self.restless += 1;
                 let attempts = self.asked.get(&(id, payload)).copied().unwrap_or(attempts);
                 self.lives
                     .insert(id, Life::new(entry, due, payload, attempts));
@@ -120,7 +157,7 @@ impl Checker {
             What::CancelApplied {
                 truth: Truth::NotFound,
             } => {
-                return match self.lives.contains_key(&id) {
+                return match self.lives.get(&id).is_some_and(|life| !life.is_forgotten) {
                     true => broken(
                         Promise::Truth,
                         "a cancel says that an event is unknown which is there",
@@ -157,14 +194,62 @@ impl Checker {
             }
             _ => {}
         }
-        life.read(entry, &self.expect)?;
+        let was_at_rest = life.is_at_rest();
+        if self.may_be_late.contains(&id.bucket()) {
+            let expect = Expect {
+                late_us_max: None,
+                ..self.expect
+            };
+            life.read(entry, &expect)?;
+        } else {
+            life.read(entry, &self.expect)?;
+        }
+        match (was_at_rest, life.is_at_rest()) {
+            (false, true) => self.restless -= 1,
+            (true, false) => self.restless += 1,
+            _ => {}
+        }
         if let What::Recorded { outcome, .. } = entry.what {
             self.leases_lost += u64::from(outcome == Outcome::LeaseLost);
         }
         if life.owes_record() {
             self.owed.push(id);
         }
+        if matches!(entry.what, What::Removed) {
+            self.over.push(id);
+        }
         Ok(())
+    }
+
+    /// An event is over, and its bucket remembers its id: in place of the one that was over first,
+    /// if it remembers as many as it can.
+    fn remember(&mut self, id: EventId) {
+        let Some(most) = self.expect.remembers else {
+            return;
+        };
+        let memory = self.memories.entry(id.bucket()).or_default();
+        memory.ids.push_back(id);
+        while memory.ids.len() > most
+            && let Some(forgotten) = memory.ids.pop_front()
+        {
+            memory.forgotten = memory.forgotten.max(Some(forgotten.created()));
+            if let Some(life) = self.lives.get_mut(&forgotten) {
+                life.is_forgotten = true;
+            }
+        }
+    }
+
+    /// Whether an id that its bucket does not know may be one that it has forgotten.
+    fn is_too_old(&self, id: EventId) -> bool {
+        let memory = self.memories.get(&id.bucket());
+        let forgotten = memory.and_then(|memory| memory.forgotten);
+        forgotten.is_some_and(|until| id.created() <= until)
+    }
+
+    /// Whether an event was over so long ago that its bucket need not know it any more.
+    #[must_use]
+    pub fn is_forgotten(&self, id: EventId) -> bool {
+        self.lives.get(&id).is_some_and(|life| life.is_forgotten)
     }
 
     /// An operation of the store is over: whatever it owed has been paid.
@@ -173,6 +258,9 @@ impl Checker {
     ///
     /// When an attempt was settled without a record.
     pub fn operation_ends(&mut self) -> Result<(), Broken> {
+        for id in std::mem::take(&mut self.over) {
+            self.remember(id);
+        }
         let owed = std::mem::take(&mut self.owed).into_iter();
         let mut owing = owed.filter(|id| self.lives.get(id).is_some_and(Life::owes_record));
         let text = "an attempt ended without a record";
@@ -199,7 +287,17 @@ impl Checker {
                     "another payload under the same id is not called a conflict",
                 )
             }
-            (_, Told::TooOld) => broken(Promise::Ids, "a push of now is called too old"),
+            // What is forgotten stays so: whatever was true when the store decided still is.
+            (Some(life), Told::TooOld) if !life.is_forgotten && self.expect.remembers.is_some() => {
+                broken(
+                    Promise::Ids,
+                    "an event that its bucket knows is called too old",
+                )
+            }
+            (_, Told::TooOld) if self.expect.remembers.is_some() && !self.is_too_old(id) => broken(
+                Promise::Ids,
+                "a push is called too old, and nothing of its time was forgotten",
+            ),
             _ => Ok(()),
         }
     }
@@ -226,7 +324,7 @@ impl Checker {
     /// Whether everything that was accepted is over or a dead letter, and every stop done.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        self.lives.values().all(Life::is_at_rest) && self.stopping.is_empty()
+        self.restless == 0 && self.stopping.is_empty()
     }
 
     /// Looks for what should have happened by now.

@@ -141,6 +141,22 @@ pub enum What {
         /// What was stored.
         payload: u64,
     },
+    /// A lease has a deadline of its own, beside which nothing keeps it.
+    Held {
+        /// Which; of a lease that has one already it says nothing new.
+        lease: Lease,
+        /// Until when it stands at least.
+        until: Timestamp,
+    },
+    /// The store was asked to move the deadline of a lease.
+    Extended {
+        /// Which.
+        lease: Lease,
+        /// Whether it still stood, and stands on.
+        stood: bool,
+        /// Until when at least, if it did.
+        until: Timestamp,
+    },
     /// The store was asked to end an attempt.
     Settled {
         /// Which.

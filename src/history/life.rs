@@ -17,6 +17,8 @@ pub(super) struct Life {
     pub(super) pushed: u64,
     pub(super) was_updated: bool,
     pub(super) lease: Option<Lease>,
+    /// Until when the lease stands at least, if it has a deadline of its own.
+    pub(super) until: Option<Timestamp>,
     pub(super) is_dead: bool,
     pub(super) payload: u64,
     pub(super) attempts: u32,
@@ -29,6 +31,8 @@ pub(super) struct Life {
     /// A lease was lost once.
     pub(super) is_haunted: bool,
     pub(super) is_over: bool,
+    /// It is over, and its bucket need not know it any more.
+    pub(super) is_forgotten: bool,
     /// A cancel was applied, and nobody may start any more.
     pub(super) is_cancelled: bool,
     /// A client was told so.
@@ -55,6 +59,7 @@ impl Life {
             pushed: payload,
             was_updated: false,
             lease: None,
+            until: None,
             is_dead: false,
             payload,
             attempts: u32::from(attempts),
@@ -64,6 +69,7 @@ impl Life {
             tries: 0,
             is_haunted: false,
             is_over: false,
+            is_forgotten: false,
             is_cancelled: false,
             is_cancel_told: false,
             starts: 0,
@@ -142,6 +148,23 @@ impl Life {
                 due,
                 payload,
             } => self.leased(entry, expect, lease, attempt, due, payload),
+            What::Held { lease, until } => {
+                if self.lease == Some(lease) {
+                    self.until.get_or_insert(until);
+                }
+                Ok(())
+            }
+            What::Extended {
+                lease,
+                stood: true,
+                until,
+            } => match self.lease == Some(lease) {
+                true => {
+                    self.until = Some(until);
+                    Ok(())
+                }
+                false => broken(Promise::LostWorkers, "a lease that is over was extended"),
+            },
             What::Started {
                 lease,
                 due,
@@ -169,7 +192,7 @@ impl Life {
                 ..
             } => {
                 self.due_is_known(entry);
-                self.recorded(expect, node, attempt, outcome)
+                self.recorded(entry, expect, node, attempt, outcome)
             }
             What::Buried => {
                 self.is_dead = true;

@@ -170,7 +170,8 @@ fn story(seed: u64, world: &World, broken: &Broken) -> String {
         world.plan
     );
     for (at, node) in world.nodes.iter().enumerate() {
-        let _ = writeln!(text, "node {at} accounts for {:?}", node.loads());
+        let loads: Vec<_> = node.loads().collect();
+        let _ = writeln!(text, "node {at} accounts for {loads:?}");
     }
     for entry in world.trace.of(broken.broken.id) {
         let _ = writeln!(text, "{entry}");

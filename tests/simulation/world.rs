@@ -5,20 +5,22 @@ use std::collections::VecDeque;
 
 use duly::EventId;
 use duly::core::op::{Reply, StoreOp};
+use duly::core::step::Action;
 use duly::event::{BucketId, BucketKey, QueueName};
 use duly::history;
-use duly::history::{Account, Checker, Entry, Expect, Promise, What};
+use duly::history::{Account, Checker, Entry, Promise, What};
 
 use crate::agenda::Agenda;
 use crate::bugs::Bug;
 use crate::clients::Clients;
 use crate::faults::Fault;
+use crate::manual::Manual;
 use crate::network::{Caller, Network, Request};
 use crate::node::SimNode;
 use crate::plan::{Class, Plan};
-use crate::planted::Planted;
+use crate::planted::{Planted, remembers};
 use crate::rng::Rng;
-use crate::roll::Called;
+use crate::roll::{Called, RollCall};
 use crate::store::{Body, SimStore};
 use crate::trace::Trace;
 
@@ -50,20 +52,19 @@ pub enum Happening {
         number: u64,
     },
     /// A node's roll call reaches the store.
-    RollArrives { node: usize, life: u32, number: u64 },
+    RollArrives(RollCall),
     /// And its answer the node.
-    RollAnswered {
-        node: usize,
-        life: u32,
-        number: u64,
-        called: Called,
-    },
+    RollAnswered(RollCall, Called),
     /// A node waits for it no longer.
-    RollGivenUp { node: usize, life: u32, number: u64 },
+    RollGivenUp(RollCall),
     /// A stop has waited long enough for running handlers.
     GraceOver { node: usize, life: u32 },
     /// A client begins an operation.
     Asks(usize),
+    /// A consumer that is no node fetches.
+    ManualFetches(usize),
+    /// And goes on with what it works at.
+    ManualWorks { at: usize, number: u64 },
     /// Something breaks, or is mended.
     Breaks(Fault),
     /// A look at what should have happened by now.
@@ -81,11 +82,17 @@ pub struct World {
     pub network: Network,
     pub nodes: Vec<SimNode>,
     pub clients: Clients,
+    pub manuals: Vec<Manual>,
     pub checker: Checker,
     pub account: Account,
     pub trace: Trace,
     pub is_healed: bool,
+    pub queues: Vec<QueueName>,
+    /// Every bucket that ever is, queue by queue, each with its queue's place. No two have one
+    /// number.
     pub keys: Vec<(usize, BucketKey)>,
+    /// What the node at work wants to be done; kept for its room.
+    pub actions: Vec<Action<Body>>,
     /// When handlers of each queue started in the last second.
     pub starts: Vec<VecDeque<u64>>,
     pub steps: u64,
@@ -106,21 +113,26 @@ impl World {
         let mut rng = Rng::new(seed);
         let plan = Plan::draw(&mut rng);
         let mut keys = Vec::new();
-        for queue in 0..plan.queues {
-            let name = QueueName::new(&format!("q{queue}")).expect("a legal name");
-            for bucket in 0..plan.buckets + plan.late_buckets {
-                let bucket = BucketId(u16::try_from(bucket).expect("few buckets"));
+        let name = |queue| QueueName::new(&format!("q{queue}")).expect("a legal name");
+        let queues: Vec<_> = (0..plan.queues).map(name).collect();
+        for (queue, name) in queues.iter().enumerate() {
+            for _ in 0..plan.buckets_max() {
+                let bucket = BucketId(u16::try_from(keys.len()).expect("few buckets"));
                 keys.push((queue, BucketKey::new(name.clone(), bucket)));
             }
         }
-        let expect = expect(&plan);
+        let clogged = keys.iter().filter(|(queue, _)| plan.is_clogged(*queue));
+        let clogged: Vec<_> = clogged.map(|(_, key)| key.bucket).collect();
+        let expect = plan.expect();
+        let remembers = remembers(&plan, bug);
         let mut world = Self {
             now_us: 0,
-            store: SimStore::new(keys.iter().map(|(_, key)| key.clone())),
+            store: SimStore::new(keys.iter().map(|(_, key)| key.clone()), remembers),
             network: Network::new(plan.nodes),
             nodes: (0..plan.nodes).map(SimNode::new).collect(),
             clients: Clients::default(),
-            checker: Checker::new(expect),
+            manuals: Vec::new(),
+            checker: Checker::new(expect).may_be_late(clogged),
             account: Account::new().early_us_max(expect.early_us_max),
             trace: Trace::default(),
             is_healed: false,
@@ -133,10 +145,13 @@ impl World {
             rng,
             plan,
             bug,
+            queues,
             keys,
+            actions: Vec::new(),
         };
         world.plan_clients();
         world.plan_faults();
+        world.plan_manuals();
         if let Some(rate) = world.plan.rate {
             (0..world.plan.queues).for_each(|queue| world.set_rate(queue, Some(rate)));
         }
@@ -193,6 +208,9 @@ impl World {
             };
             let (answer, _) = self.store.apply(self.now_us, bucket, StoreOp::Get { id });
             if let Ok(Reply::Found(found)) = answer.map(|answer| answer.reply) {
+                if found.is_none() && self.checker.is_forgotten(id) {
+                    continue; // which says nothing of how it ended
+                }
                 let state = found.map(|found| found.state);
                 self.note(Some(id), What::Found { state });
             }
@@ -223,10 +241,14 @@ impl World {
             Happening::Answered(Caller::Client(op), answer) => self.client_answered(op, answer),
             Happening::GivenUp(Caller::Client(op)) => self.client_gives_up(op),
             Happening::Asks(op) => self.client_asks(op),
-            Happening::Breaks(fault) => self.breaks(fault),
-            Happening::RollArrives { node, life, number } => {
-                self.roll_arrives(node, life, number);
+            Happening::Answered(Caller::Manual { at, call }, answer) => {
+                self.manual_answered(at, call, answer);
             }
+            Happening::GivenUp(Caller::Manual { at, call }) => self.manual_gives_up(at, call),
+            Happening::ManualFetches(at) => self.manual_fetches(at),
+            Happening::ManualWorks { at, number } => self.manual_works(at, number),
+            Happening::Breaks(fault) => self.breaks(fault),
+            Happening::RollArrives(roll) => self.roll_arrives(roll),
             Happening::Look => {
                 if self.now_us.is_multiple_of(1_000_000) {
                     self.store_writes();
@@ -295,29 +317,5 @@ impl World {
     /// Whether no node accounts for anything any more.
     fn rests(&self) -> bool {
         self.nodes.iter().all(SimNode::rests)
-    }
-}
-
-fn expect(plan: &Plan) -> Expect {
-    let quick = plan.latency_us.1 * 6 + plan.options.settle_linger.as_micros() as u64;
-    let exact = plan.class == Class::Calm;
-    // A node that stays paused owns buckets all the same, and another looks after them.
-    let delay = match plan.stays_paused {
-        Some(_) => plan.options.other_delay.as_micros() as u64,
-        None => 0,
-    };
-    Expect {
-        exact,
-        leases_stand: matches!(plan.class, Class::Calm | Class::Outages),
-        late_us_max: (plan.roomy && plan.rate.is_none()).then_some(quick + 5_000 + delay),
-        calm_after_us: plan.calm_after_us(),
-        late_counts_from_us: if exact { 0 } else { u64::MAX },
-        recovery_us_max: (plan.class == Class::Crashes).then_some(3_000_000),
-        early_us_max: match (plan.clock_steps, plan.slow) {
-            (0, _) => 0,
-            (_, 0) => plan.latency_us.1,
-            _ => plan.patience_us,
-        },
-        ahead_us: plan.options.ahead.as_micros() as u64,
     }
 }

@@ -159,7 +159,7 @@ pub fn open(rows: &[(Table, Vec<Cell>)]) -> Result<Opened> {
     };
     let now = Timestamp::from_millis(1_700_000_000_000);
     let memory = Path::new("memory");
-    let recovered = recovery::recover(memory, connection, &HashSet::new(), &bounds, now)?;
+    let recovered = recovery::recover(memory, connection, HashSet::new(), &bounds, now)?;
     Ok(Opened {
         records: page,
         controls: recovered.controls,

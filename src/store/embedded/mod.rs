@@ -61,6 +61,7 @@ use self::recovery::{Bounds, Recovered};
 use self::shared::{Decided, Shared};
 use self::space::Space;
 use self::starts::{Start, Starts};
+use self::stop::Stop;
 use self::writer::Writer;
 
 /// A store in one SQLite file: nothing to install, and durable.
@@ -139,7 +140,7 @@ impl EmbeddedStore {
             committer,
             next_row,
             controls,
-        } = recovery::recover(&paths.data, connection, &starts, &bounds, now)?;
+        } = recovery::recover(&paths.data, connection, starts, &bounds, now)?;
         // Only now: what the notes said is in the file.
         let starts = Starts::begin(&paths.starts).map_err(wrong)?;
         let space = Space::new(paths.reserve.clone(), options.reserve_bytes);
@@ -293,17 +294,23 @@ impl Store for EmbeddedStore {
                 due: delivery.due,
             })
             .collect();
+        let is_full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
         let mut notes = self.shared.starts();
         let mut noted = notes.note(&starts);
-        if noted
-            .as_ref()
-            .is_err_and(|error| error.kind() == std::io::ErrorKind::StorageFull)
-        {
+        if noted.as_ref().is_err_and(is_full) {
             // Handling what is stored is what the reserve is for.
             self.shared.space.release();
             noted = notes.note(&starts);
         }
-        noted.map_err(|error| file::unusable(&self.shared.paths.starts, "cannot be written", error))
+        drop(notes);
+        noted.map_err(|error| match is_full(&error) {
+            true => file::unusable(&self.shared.paths.starts, "cannot be written", error),
+            false => {
+                let stop = Stop::new("a start could not be noted", error);
+                self.shared.stop(stop);
+                self.shared.why_closed()
+            }
+        })
     }
 
     fn records(&self, query: Query) -> StoreFuture<Page<Record>> {

@@ -166,8 +166,12 @@ fn configure(connection: &Connection, new: bool) -> rusqlite::Result<()> {
         // Both only take effect before the first table.
         connection.execute_batch("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL")?;
     }
-    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
-    if mode != "wal" {
+    let mut statement = connection.prepare("PRAGMA journal_mode = WAL")?;
+    let mut rows = statement.query([])?;
+    let mode = rows.next()?.map(|row| row.get::<_, String>(0));
+    // It answers first and writes then: without this step nobody would hear that it failed.
+    rows.next()?;
+    if mode.transpose()?.as_deref() != Some("wal") {
         return Err(rusqlite::Error::InvalidQuery);
     }
     // FULL: a commit is on disk when it returns. The writer checkpoints by itself. Bytes that

@@ -102,12 +102,27 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "embedded: an open does not count the attempts that were noted",
         edits: &[edit(
             "src/store/embedded/recovery.rs",
-            "if dead.is_none() && self.starts.contains(&start) {",
-            "if false && dead.is_none() && self.starts.contains(&start) {",
+            "self.begun_of.remove(&view.id)",
+            "self.begun_of.remove(&view.id).filter(|_| false)",
         )],
         caught_by: test(
             "embedded",
             "a_handler_that_kills_its_process_uses_an_attempt_and_ends_as_a_dead_letter",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "ended-starts-count",
+        breaks: Attempts,
+        bug: "embedded: a start whose end is on record counts at an open",
+        edits: &[edit(
+            "src/store/embedded/recovery.rs",
+            "            self.begun.remove(&Start::of(&record));\n",
+            "",
+        )],
+        caught_by: test(
+            "embedded",
+            "what_an_event_did_before_its_revive_does_not_count_after_it",
         ),
         masked_by: None,
     },

@@ -72,6 +72,21 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
+        name: "failed-note-goes-on",
+        breaks: Doubt,
+        bug: "embedded: a start that cannot be noted does not stop the store",
+        edits: &[edit(
+            "src/store/embedded/mod.rs",
+            "                self.shared.stop(stop);\n",
+            "                drop(stop);\n",
+        )],
+        caught_by: test(
+            "syscalls",
+            "after_any_call_that_fails_nothing_is_acknowledged_any_more",
+        ),
+        masked_by: None,
+    },
+    Mutant {
         name: "row-checksum-not-checked",
         breaks: Doubt,
         bug: "embedded: the checksum of a row is not compared at an open",
