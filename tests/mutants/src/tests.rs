@@ -62,19 +62,14 @@ impl<'a> Tests<'a> {
             hung: ran.hung,
             ..Outcome::default()
         };
+        let asked = |name: &str| names.is_empty() || names.iter().any(|asked| is_of(name, asked));
         for line in ran.text.lines() {
-            let Some((name, end)) = line
+            let line = line
                 .strip_prefix("test ")
-                .and_then(|line| line.split_once(" ... "))
-            else {
-                continue;
-            };
-            if !names.is_empty() && !names.iter().any(|asked| is_of(name, asked)) {
-                continue;
-            }
-            match end {
-                "ok" => outcome.passed.push(name.to_owned()),
-                "FAILED" => outcome.failed.push(name.to_owned()),
+                .and_then(|line| line.split_once(" ... "));
+            match line.filter(|(name, _)| asked(name)) {
+                Some((name, "ok")) => outcome.passed.push(name.to_owned()),
+                Some((name, "FAILED")) => outcome.failed.push(name.to_owned()),
                 _ => {}
             }
         }
