@@ -26,7 +26,7 @@ pub struct Outcome {
     pub failed: Vec<String>,
     /// It did not end in time.
     pub hung: bool,
-    /// It ended badly, whatever it said of its tests.
+    /// It ended badly before it said which test failed.
     died: bool,
 }
 
@@ -73,8 +73,9 @@ impl<'a> Tests<'a> {
                 _ => {}
             }
         }
-        let said = ran.text.contains("test result: FAILED");
-        outcome.died = !ran.hung && !ran.success && !said;
+        let passed = |asked: &&str| outcome.passed.iter().any(|name| is_of(name, asked));
+        let is_well = ran.success || (!names.is_empty() && names.iter().all(passed));
+        outcome.died = !ran.hung && !is_well && outcome.failed.is_empty();
         Ok(Verdict::Ended(outcome))
     }
 
