@@ -585,6 +585,7 @@ fn follow(entries: &[Entry]) {
         recovery_us_max: Some(u64::MAX),
         early_us_max: u64::MAX,
         ahead_us: u64::MAX,
+        ..Expect::default()
     };
     let mut checkers = [Expect::default(), largest].map(Checker::new);
     for entry in entries {
