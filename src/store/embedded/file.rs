@@ -143,19 +143,26 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes a directory and those that lead to it where they are missing; each is synced into the one
+/// above it, or a power cut would take the whole way to the store.
 fn make_directory(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
     }
+    let above = match directory.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above,
+        _ => Path::new("."),
+    };
+    make_directory(above)?;
     let mut builder = DirBuilder::new();
-    builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)?;
-    match directory.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => sync_directory(parent),
-        _ => Ok(()),
+    match builder.create(directory) {
+        // Another process was quicker.
+        Err(_) if directory.is_dir() => {}
+        made => made?,
     }
+    sync_directory(above)
 }
 
 #[cfg(unix)]
