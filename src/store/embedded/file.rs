@@ -56,9 +56,14 @@ impl Paths {
 
     /// Makes the data file where it is missing.
     pub(super) fn claim_data(&self) -> Result<()> {
+        let len = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
+        if len(&self.data) == 0 {
+            // Once: a file that holds something was reached by a way that is on disk.
+            sync_way(&self.directory)
+                .map_err(|error| unusable(&self.directory, "cannot be synced", error))?;
+        }
         let file = open(&self.data, OpenOptions::new().read(true).write(true))
             .map_err(|error| unusable(&self.data, "cannot be opened for writing", error))?;
-        let len = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
         let mut log = self.data.clone().into_os_string();
         log.push("-wal");
         // SQLite takes an empty file for a new one, and would delete the log.
@@ -143,26 +148,34 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a directory and those that lead to it where they are missing; each is synced into the one
-/// above it, or a power cut would take the whole way to the store.
 fn make_directory(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
     }
-    let above = match directory.parent() {
-        Some(above) if !above.as_os_str().is_empty() => above,
-        _ => Path::new("."),
-    };
-    make_directory(above)?;
     let mut builder = DirBuilder::new();
+    builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    match builder.create(directory) {
-        // Another process was quicker.
-        Err(_) if directory.is_dir() => {}
-        made => made?,
+    builder.create(directory)
+}
+
+/// Makes every directory on the way to `directory` outlive a power cut, as far as its file system
+/// goes: whoever made one of them may have died, or failed, before it was synced.
+fn sync_way(directory: &Path) -> io::Result<()> {
+    let mut below = directory.metadata()?;
+    for above in directory.ancestors().skip(1) {
+        let found = above.metadata()?;
+        if !same_device(&found, &below) {
+            break;
+        }
+        below = found;
+        match sync_directory(above) {
+            // What may not be read was not made here.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced?,
+        }
     }
-    sync_directory(above)
+    Ok(())
 }
 
 #[cfg(unix)]
@@ -177,6 +190,17 @@ fn owner_only(_: &mut OpenOptions) {}
 fn same_file(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+#[cfg(unix)]
+fn same_device(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    one.dev() == other.dev()
+}
+
+#[cfg(not(unix))]
+fn same_device(_: &std::fs::Metadata, _: &std::fs::Metadata) -> bool {
+    true
 }
 
 #[cfg(not(unix))]

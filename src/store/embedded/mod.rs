@@ -59,6 +59,7 @@ use self::recovery::{Bounds, Recovered};
 use self::shared::{Decided, Shared};
 use self::space::Space;
 use self::starts::{Start, Starts};
+use self::stop::Stop;
 use self::writer::Writer;
 
 /// A store in one SQLite file: nothing to install, and durable.
@@ -301,7 +302,15 @@ impl Store for EmbeddedStore {
             self.shared.space.release();
             noted = notes.note(&starts);
         }
-        noted.map_err(|error| file::unusable(&self.shared.paths.starts, "cannot be written", error))
+        drop(notes);
+        noted.map_err(|error| {
+            if error.kind() == std::io::ErrorKind::StorageFull {
+                return file::unusable(&self.shared.paths.starts, "cannot be written", error);
+            }
+            let stop = Stop::new("the start of a handler could not be noted", error);
+            self.shared.stop(stop);
+            self.shared.why_closed()
+        })
     }
 
     fn records(&self, query: Query) -> StoreFuture<Page<Record>> {

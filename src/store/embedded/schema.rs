@@ -166,8 +166,14 @@ fn configure(connection: &Connection, new: bool) -> rusqlite::Result<()> {
         // Both only take effect before the first table.
         connection.execute_batch("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL")?;
     }
-    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
-    if mode != "wal" {
+    let mut switch = connection.prepare("PRAGMA journal_mode = WAL")?;
+    let mut modes = switch.query([])?;
+    let mode = modes
+        .next()?
+        .map(|row| row.get::<_, String>(0))
+        .transpose()?;
+    // It commits after its only row: an error is not in the row, but in the step after it.
+    if modes.next()?.is_some() || mode.as_deref() != Some("wal") {
         return Err(rusqlite::Error::InvalidQuery);
     }
     // FULL: a commit is on disk when it returns. The writer checkpoints by itself. Bytes that

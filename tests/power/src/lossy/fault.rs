@@ -9,6 +9,7 @@ use fastrand::Rng;
 pub(crate) enum Request {
     Write,
     Sync,
+    SyncFolder,
     /// A name, a length, a mode.
     Other,
 }
@@ -53,6 +54,8 @@ pub(crate) struct Seen {
     /// Writes and syncs.
     pub(crate) writes_and_syncs: u64,
     /// Those that failed.
+    pub(crate) failed: u64,
+    /// Those that failed, but for syncs of folders.
     pub(crate) errors: u64,
 }
 
@@ -84,7 +87,8 @@ impl Faults {
         if !fails {
             return Fate::Done;
         }
-        seen.errors += 1;
+        seen.failed += 1;
+        seen.errors += u64::from(request != Request::SyncFolder);
         Fate::Failed
     }
 

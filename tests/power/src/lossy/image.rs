@@ -47,15 +47,20 @@ pub(crate) struct Folder {
 
 /// One change of names that is not durable yet; a rename is one change of two.
 #[derive(Clone, Debug)]
-struct Naming(Vec<(u64, OsString, Option<u64>)>);
+struct Naming {
+    /// How many were made before it.
+    number: u64,
+    /// In which folder what name leads where from now on.
+    names: Vec<(u64, OsString, Option<u64>)>,
+}
 
 impl Naming {
     fn is_in(&self, folder: u64) -> bool {
-        self.0.iter().any(|(of, ..)| *of == folder)
+        self.names.iter().any(|(of, ..)| *of == folder)
     }
 
     fn names(&self, node: u64) -> bool {
-        self.0.iter().any(|(.., to)| *to == Some(node))
+        self.names.iter().any(|(.., to)| *to == Some(node))
     }
 }
 
@@ -66,6 +71,8 @@ pub(crate) struct Image {
     nodes: BTreeMap<u64, Node>,
     /// In the order in which they were made.
     namings: Vec<Naming>,
+    /// How many were ever made.
+    named: u64,
     next: u64,
 }
 
@@ -75,6 +82,7 @@ impl Image {
             names,
             nodes: BTreeMap::from([(ROOT, Node::Folder(Folder::default()))]),
             namings: Vec::new(),
+            named: 0,
             next: ROOT + 1,
         }
     }
@@ -122,7 +130,7 @@ impl Image {
         let number = self.next;
         self.next += 1;
         self.nodes.insert(number, node);
-        self.name(Naming(vec![(folder, name.to_owned(), Some(number))]));
+        self.name(vec![(folder, name.to_owned(), Some(number))]);
         number
     }
 
@@ -130,7 +138,7 @@ impl Image {
     pub(crate) fn remove(&mut self, folder: u64, name: &OsStr) -> bool {
         let there = self.find(folder, name).is_some();
         if there {
-            self.name(Naming(vec![(folder, name.to_owned(), None)]));
+            self.name(vec![(folder, name.to_owned(), None)]);
         }
         there
     }
@@ -139,20 +147,24 @@ impl Image {
         let Some(number) = self.find(from.0, from.1) else {
             return false;
         };
-        self.name(Naming(vec![
+        self.name(vec![
             (from.0, from.1.to_owned(), None),
             (to.0, to.1.to_owned(), Some(number)),
-        ]));
+        ]);
         true
     }
 
-    fn name(&mut self, naming: Naming) {
-        for (folder, name, to) in &naming.0 {
+    fn name(&mut self, names: Vec<(u64, OsString, Option<u64>)>) {
+        for (folder, name, to) in &names {
             if let Some(Node::Folder(folder)) = self.nodes.get_mut(folder) {
                 set(&mut folder.live, name, *to);
             }
         }
-        self.namings.push(naming);
+        self.namings.push(Naming {
+            number: self.named,
+            names,
+        });
+        self.named += 1;
     }
 
     pub(crate) fn write(&mut self, number: u64, at: usize, bytes: &[u8]) {
@@ -205,6 +217,17 @@ impl Image {
         }
     }
 
+    /// How many namings there were until now.
+    pub(crate) fn named(&self) -> u64 {
+        self.named
+    }
+
+    /// Whether a power cut would take names in a folder that are older than so many namings.
+    pub(crate) fn has_unsynced_names(&self, folder: u64, before: u64) -> bool {
+        let old = |naming: &Naming| naming.number < before && naming.is_in(folder);
+        self.namings.iter().any(old)
+    }
+
     /// What a sync of a folder does.
     pub(crate) fn sync_folder(&mut self, number: u64) {
         match self.names {
@@ -229,7 +252,7 @@ impl Image {
     }
 
     fn keep_names(&mut self, namings: Vec<Naming>) {
-        for (folder, name, to) in namings.into_iter().flat_map(|naming| naming.0) {
+        for (folder, name, to) in namings.into_iter().flat_map(|naming| naming.names) {
             if let Some(Node::Folder(folder)) = self.nodes.get_mut(&folder) {
                 set(&mut folder.durable, &name, to);
             }

@@ -21,7 +21,8 @@ pub(crate) use self::image::Names;
 use self::image::{Image, Node, ROOT};
 use self::serve::Server;
 
-/// A file that is not on the disk: it says how many requests have failed.
+/// A file that is not on the disk: it says how many requests have failed, and how many of them with
+/// something in doubt since.
 pub(crate) const ERRORS: &str = ".errors";
 
 /// A disk. It outlives its mounts, as a disk outlives the machine's runs.
@@ -33,6 +34,8 @@ struct State {
     image: Image,
     faults: Faults,
     seen: Seen,
+    /// Folders that once could not be synced, and how many namings there were then.
+    doubtful: Vec<(u64, u64)>,
     /// The power is gone: nothing is answered until it is mounted anew.
     off: bool,
 }
@@ -43,6 +46,7 @@ impl Disk {
             image: Image::new(names),
             faults: Faults::default(),
             seen: Seen::default(),
+            doubtful: Vec::new(),
             off: false,
         })))
     }
@@ -56,6 +60,7 @@ impl Disk {
         let mut state = self.lock();
         state.faults = faults;
         state.seen = Seen::default();
+        state.doubtful.clear();
         state.off = false;
         drop(state);
         let folder = tempfile::tempdir().expect("a folder to mount in");
@@ -76,6 +81,7 @@ impl Disk {
             image: state.image.clone(),
             faults: Faults::default(),
             seen: Seen::default(),
+            doubtful: Vec::new(),
             off: state.off,
         })))
     }
@@ -91,6 +97,11 @@ impl Disk {
 
     pub(crate) fn seen(&self) -> Seen {
         self.lock().seen
+    }
+
+    /// How many requests have failed, with something in doubt since.
+    pub(crate) fn errors(&self) -> u64 {
+        self.lock().errors()
     }
 
     /// Writes the live image into `folder`.
@@ -116,6 +127,14 @@ impl Disk {
 }
 
 impl State {
+    /// A folder whose sync failed is in no doubt once a later one succeeded: of names, unlike bytes,
+    /// nothing is forgotten by a sync that failed. SQLite relies on that.
+    fn errors(&self) -> u64 {
+        let names = self.doubtful.iter();
+        let names = names.filter(|(folder, named)| self.image.has_unsynced_names(*folder, *named));
+        self.seen.errors + names.count() as u64
+    }
+
     fn cut(&mut self, tear: Option<fastrand::Rng>) {
         if !self.off {
             self.image.lose(tear);

@@ -201,7 +201,7 @@ impl Filesystem for Server {
         _: Option<LockOwner>, reply: ReplyData,
     ) {
         let state = self.disk.lock();
-        let errors = format!("{}\n", state.seen.errors);
+        let errors = format!("{} {}\n", state.seen.failed, state.errors());
         let bytes = match state.image.file(ino.0) {
             _ if state.off => return reply.error(Errno::EIO),
             Some(file) => &file.live,
@@ -255,7 +255,9 @@ impl Filesystem for Server {
         &self, _: &fuser::Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty,
     ) {
         let mut state = self.disk.lock();
-        if !state.may(Request::Sync) {
+        if !state.may(Request::SyncFolder) {
+            let named = state.image.named();
+            state.doubtful.push((ino.0, named));
             return reply.error(Errno::EIO);
         }
         state.image.sync_folder(ino.0);
