@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::embedded::log;
 
 /// Where everything lies: the file that was named, and its companions beside it.
 #[derive(Clone, Debug)]
@@ -64,10 +65,9 @@ impl Paths {
         }
         let file = open(&self.data, OpenOptions::new().read(true).write(true))
             .map_err(|error| unusable(&self.data, "cannot be opened for writing", error))?;
-        let mut log = self.data.clone().into_os_string();
-        log.push("-wal");
         // SQLite takes an empty file for a new one, and would delete the log.
-        if file.metadata().map_or(0, |found| found.len()) == 0 && len(Path::new(&log)) > 0 {
+        if file.metadata().map_or(0, |found| found.len()) == 0 && len(&log::path_of(&self.data)) > 0
+        {
             return Err(Error::corrupt(format!(
                 "{} is empty, but its write-ahead log is not: the file was cut; restore it",
                 self.data.display()

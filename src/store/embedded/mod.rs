@@ -21,6 +21,7 @@ mod controls;
 mod file;
 mod gate;
 mod ledger;
+mod log;
 mod options;
 mod pending;
 mod reader;
@@ -125,6 +126,7 @@ impl EmbeddedStore {
         let paths = Paths::prepare(path.as_ref())?;
         let lock = Lock::take(&paths)?;
         paths.claim_data()?;
+        log::settle(&paths.data)?;
         let connection = schema::open_writer(&paths.data)?;
         let wrong = |error| file::unusable(&paths.starts, "cannot be used", error);
         let bounds = Bounds {
