@@ -149,6 +149,10 @@ impl Story {
                     self.answered += 1;
                     self.happened(&act);
                 }
+                (Some("no"), Some(task), None) => {
+                    let act = doing.remove(task).expect("it was begun");
+                    self.refused(&act);
+                }
                 _ => {}
             }
         }
@@ -170,6 +174,13 @@ impl Story {
                 tale.fact = tale.fact.after(act, n);
             }
             tale.started &= !matches!(act, Act::Settle(_));
+        }
+    }
+
+    /// It was answered that nothing of it happened: so it must be.
+    fn refused(&mut self, act: &Act) {
+        for n in act.events() {
+            self.tale(n);
         }
     }
 

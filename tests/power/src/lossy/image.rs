@@ -116,13 +116,11 @@ impl Image {
         self.folder(folder)?.live.get(name).copied()
     }
 
-    /// How many bytes the files hold.
+    /// How many bytes the files hold that a name leads to.
     pub(crate) fn bytes(&self) -> usize {
-        let files = self.nodes.values().map(|node| match node {
-            Node::File(file) => file.live.len(),
-            Node::Folder(_) => 0,
-        });
-        files.sum()
+        let reached = self.reached();
+        let files = reached.iter().filter_map(|number| self.file(*number));
+        files.map(|file| file.live.len()).sum()
     }
 
     /// Makes a file or a folder, and answers its number.
@@ -298,6 +296,11 @@ impl Image {
 
     /// Drops what no name leads to.
     fn sweep(&mut self) {
+        let reached = self.reached();
+        self.nodes.retain(|number, _| reached.contains(number));
+    }
+
+    fn reached(&self) -> BTreeSet<u64> {
         let (mut reached, mut todo) = (BTreeSet::new(), vec![ROOT]);
         while let Some(number) = todo.pop() {
             if reached.insert(number)
@@ -306,7 +309,7 @@ impl Image {
                 todo.extend(folder.live.values());
             }
         }
-        self.nodes.retain(|number, _| reached.contains(number));
+        reached
     }
 }
 
