@@ -14,7 +14,7 @@ use crate::story::Story;
 
 const BOTH: [Names; 2] = [Names::WithFiles, Names::ByFolder];
 /// Long enough for some sectors.
-const BYTES: [u8; 20_000] = [7; 20_000];
+static BYTES: [u8; 20_000] = [7; 20_000];
 
 /// Plays `role` on a new disk, which is then cut, and answers what is left.
 fn left(names: Names, role: &str, tear: Option<fastrand::Rng>) -> tempfile::TempDir {
