@@ -234,12 +234,13 @@ impl Trial {
         }
         let mut story = Story::default();
         story.take(&said);
-        wrong.extend(compare(&disk, &mut story.clone(), "after a new start"));
+        let found = facts(&disk, &story);
+        wrong.extend(judge(&found, &mut story.clone(), "after a new start"));
         let dark = disk.twin();
         dark.cut(None);
-        wrong.extend(compare(&dark, &mut story.clone(), "after a power cut"));
+        let left = facts(&dark, &story);
+        wrong.extend(judge(&left, &mut story.clone(), "after a power cut"));
         // The machine runs on: what the failed sync left behind looks as if it were on disk.
-        let found = facts(&disk, &story);
         // The cut comes before the log is copied into the file, or after it.
         let at = fastrand::Rng::with_seed(self.k).u64(20..250);
         let mount = disk.mount(Faults {
@@ -250,14 +251,14 @@ impl Trial {
         disk.cut(None);
         drop(mount);
         // Whatever a store shows once it is open is on disk: somebody may have acted on it.
-        if said.after("opened").next().is_some() {
-            match found {
-                Ok(found) => drop(story.settle(&found)),
-                Err(why) => wrong.push(why),
-            }
+        if said.after("opened").next().is_some()
+            && let Ok(found) = &found
+        {
+            drop(story.settle(found));
         }
         story.take(&said);
-        wrong.extend(compare(&disk, &mut story, "after going on and a power cut"));
+        let left = facts(&disk, &story);
+        wrong.extend(judge(&left, &mut story, "after going on and a power cut"));
         let Self { k, lasts, names } = self;
         let case = format!("request {k} fails, {lasts:?}, names {names:?}");
         let more = wrong.len().saturating_sub(1);
@@ -266,19 +267,19 @@ impl Trial {
     }
 }
 
-fn facts(disk: &Disk, story: &Story) -> Result<BTreeMap<u64, Fact>, String> {
+type Facts = Result<BTreeMap<u64, Fact>, String>;
+
+fn facts(disk: &Disk, story: &Story) -> Facts {
     Copy::of(disk).facts(&story.events())
 }
 
-fn compare(disk: &Disk, story: &mut Story, when: &str) -> Vec<String> {
-    let wrong = match facts(disk, story) {
-        Ok(found) => story.settle(&found),
-        Err(why) => vec![why],
+fn judge(found: &Facts, story: &mut Story, when: &str) -> Vec<String> {
+    let wrong = match found {
+        Ok(found) => story.settle(found),
+        Err(why) => vec![why.clone()],
     };
-    wrong
-        .into_iter()
-        .map(|wrong| format!("{when}: {wrong}"))
-        .collect()
+    let said = wrong.into_iter().map(|wrong| format!("{when}: {wrong}"));
+    said.collect()
 }
 
 /// How many writes and syncs the script makes on a whole disk.

@@ -84,7 +84,16 @@ fn drain(store: &EmbeddedStore) -> duly::Result<()> {
             &bucket.queue,
             &deliveries.iter().collect::<Vec<&Delivery>>(),
         )?;
-        let end = |n: &u64| (*n, if n.is_multiple_of(7) { End::Snooze } else { End::Ack });
+        let end = |n: &u64| {
+            (
+                *n,
+                if n.is_multiple_of(7) {
+                    End::Snooze
+                } else {
+                    End::Ack
+                },
+            )
+        };
         let ends: Vec<(u64, End)> = events.iter().map(end).collect();
         let settlements = deliveries.iter().zip(&ends);
         let settlements = settlements.map(|(one, (_, end))| kit::settlement(one, end.verdict()));
