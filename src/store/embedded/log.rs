@@ -79,8 +79,6 @@ struct Log<'a> {
 struct Frame<'a> {
     bytes: &'a [u8],
     salts: [u32; 2],
-    /// The last of its transaction.
-    commits: bool,
     sums: [u32; 2],
 }
 
@@ -104,29 +102,55 @@ impl<'a> Log<'a> {
         if !whole {
             return self.header_rotted().then_some(0);
         }
-        let (mut before, mut broken) = (sums, None);
-        // Whether the transaction of the broken frame has ended.
+        // What the frame before says of itself, and what it should have said.
+        let (mut said, mut due) = (sums, sums);
+        let mut broken = None;
+        // Whether the frame before was the last of its transaction.
         let mut ended = false;
         for (at, frame) in self.frames().enumerate() {
-            let holds = frame.salts == self.salts && self.holds(&frame, before);
-            before = frame.sums;
-            match broken {
-                None if holds => {}
-                None => {
-                    broken = Some(at + 1);
-                    let ours = frame
-                        .salts
-                        .iter()
-                        .zip(self.salts)
-                        .any(|(one, other)| *one == other);
-                    ended = ours && frame.commits;
+            let by_said = self.sums_after(said, &frame);
+            let by_due = match due == said {
+                true => by_said,
+                false => self.sums_after(due, &frame),
+            };
+            let sums_hold = by_said == frame.sums || by_due == frame.sums;
+            let holds = frame.salts == self.salts && sums_hold;
+            if !holds && broken.is_none() {
+                broken = Some(at + 1);
+                if self.is_sound_with_another_size(&frame, said) {
+                    return broken;
                 }
-                Some(_) if !holds => {}
-                Some(_) if ended => return broken,
-                Some(_) => ended = frame.commits,
             }
+            if holds && broken.is_some() && ended {
+                return broken;
+            }
+            ended = broken.is_some() && frame.commits() && self.is_of_this_round(&frame);
+            due = if by_due == frame.sums {
+                by_due
+            } else {
+                by_said
+            };
+            said = frame.sums;
         }
         None
+    }
+
+    /// Whether one flipped bit has made a commit of what is none, or hidden one.
+    fn is_sound_with_another_size(&self, frame: &Frame<'_>, before: [u32; 2]) -> bool {
+        let page = number(frame.bytes, 0);
+        let is_sound = |bit: u32| {
+            let size = number(frame.bytes, 4) ^ 1 << bit;
+            let head = [page.to_be_bytes(), size.to_be_bytes()].concat();
+            let head = self.sum(before, &head);
+            self.sum(head, &frame.bytes[FRAME_HEADER_LEN..]) == frame.sums
+        };
+        self.is_of_this_round(frame) && (0..32).any(is_sound)
+    }
+
+    /// Whether it was written since the log began anew; one of its salts may have rotted.
+    fn is_of_this_round(&self, frame: &Frame<'_>) -> bool {
+        let mut salts = frame.salts.iter().zip(self.salts);
+        salts.any(|(one, other)| *one == other)
     }
 
     /// Whether the header was that of the frames behind it, and not half of a new one.
@@ -135,19 +159,15 @@ impl<'a> Log<'a> {
         [false, true].into_iter().any(|big| {
             let log = Log { big, ..*self };
             let frames: Vec<Frame<'_>> = log.frames().take(2).collect();
-            let first = frames.first().filter(|frame| {
-                frame
-                    .salts
-                    .iter()
-                    .zip(self.salts)
-                    .any(|(one, other)| *one == other)
-            });
+            let first = frames.first().filter(|frame| log.is_of_this_round(frame));
             let Some(first) = first else {
                 return false;
             };
             match frames.get(1) {
-                Some(next) => next.salts == first.salts && log.holds(next, first.sums),
-                None => first.commits,
+                Some(next) => {
+                    next.salts == first.salts && log.sums_after(first.sums, next) == next.sums
+                }
+                None => first.commits(),
             }
         })
     }
@@ -158,15 +178,14 @@ impl<'a> Log<'a> {
         frames.map(|bytes| Frame {
             bytes,
             salts: [number(bytes, 8), number(bytes, 12)],
-            commits: number(bytes, 4) != 0,
             sums: [number(bytes, 16), number(bytes, 20)],
         })
     }
 
-    /// Whether the frame's sums follow from those `before` it.
-    fn holds(&self, frame: &Frame<'_>, before: [u32; 2]) -> bool {
+    /// What the sums of a frame are after those `before` it.
+    fn sums_after(&self, before: [u32; 2], frame: &Frame<'_>) -> [u32; 2] {
         let head = self.sum(before, &frame.bytes[..8]);
-        self.sum(head, &frame.bytes[FRAME_HEADER_LEN..]) == frame.sums
+        self.sum(head, &frame.bytes[FRAME_HEADER_LEN..])
     }
 
     /// SQLite's sum over pairs of numbers.
@@ -181,6 +200,13 @@ impl<'a> Log<'a> {
             other = other.wrapping_add(read(pair[1])).wrapping_add(one);
         }
         [one, other]
+    }
+}
+
+impl Frame<'_> {
+    /// Whether it is the last of its transaction: then it says how many pages the file has.
+    fn commits(&self) -> bool {
+        number(self.bytes, 4) != 0
     }
 }
 
