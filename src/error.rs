@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::{error, fmt};
 
+/// The most bytes of a text from outside that a message repeats.
+const SHOWN_BYTES_MAX: usize = 160;
+
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -92,6 +95,26 @@ impl Error {
     pub(crate) fn closed(context: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Closed, context)
     }
+}
+
+/// A text from outside as a message repeats it: on one line, and not all of it where it is long.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    let start = &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)];
+    let is_whole = start.len() == text.len();
+    if is_whole && !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(start.len());
+    for c in start.chars() {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    if !is_whole {
+        shown.push_str("...");
+    }
+    Cow::Owned(shown)
 }
 
 impl fmt::Display for Error {

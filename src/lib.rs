@@ -59,7 +59,8 @@
 //!   with the feature of that name.
 //!
 //! The guides: [what is promised](_docs::delivery), [running it](_docs::operations),
-//! [what lies in the file](_docs::storage), [how it is built](_docs::architecture).
+//! [what lies in the file](_docs::storage), [how it is built](_docs::architecture),
+//! [how it is proven](_docs::proof).
 
 #[cfg(feature = "testing")]
 #[doc(hidden)]
@@ -76,6 +77,7 @@ pub mod error;
 pub mod event;
 pub mod flow;
 pub mod handler;
+pub mod history;
 pub mod record;
 pub mod retry;
 pub mod store;
@@ -115,6 +117,8 @@ pub mod _docs {
     pub mod delivery {}
     #[doc = include_str!("docs/operations.md")]
     pub mod operations {}
+    #[doc = include_str!("docs/proof.md")]
+    pub mod proof {}
     #[doc = include_str!("docs/storage.md")]
     pub mod storage {}
 }

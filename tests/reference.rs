@@ -256,12 +256,12 @@ fn restored(id: EventId, due_ms: u64) -> Restored<u64> {
 #[test]
 fn what_comes_back_goes_on_where_it_stood() {
     let mut side = Side::new();
-    side.bucket.restore(restored(id(1, 1), 5));
-    side.bucket.restore(restored(id(1, 2), 61_000));
-    side.bucket.restore(Restored {
+    assert!(side.bucket.restore(restored(id(1, 1), 5)));
+    assert!(side.bucket.restore(restored(id(1, 2), 61_000)));
+    assert!(side.bucket.restore(Restored {
         dead_at: Some(Timestamp::from_millis(7)),
         ..restored(id(1, 3), 5)
-    });
+    }));
     let delivery = side.fetch().remove(0);
     assert_eq!(
         (delivery.id, delivery.body, delivery.attempt),
@@ -283,13 +283,31 @@ fn what_comes_back_goes_on_where_it_stood() {
 fn the_last_restored_has_the_unique_key() {
     let mut side = Side::new();
     for entropy in [1, 2] {
-        side.bucket.restore(Restored {
+        assert!(side.bucket.restore(Restored {
             unique: Some("k".into()),
             ..restored(id(1, entropy), 61_000)
-        });
+        }));
     }
     let pushed = side.push(unique(id(1, 3), Unique::Keep));
     assert_eq!(pushed, PushVerdict::Duplicate(id(1, 2)));
+}
+
+#[test]
+fn what_is_there_already_or_is_over_does_not_come_back() {
+    let mut side = Side::new();
+    side.bucket.restore_finished(Finished {
+        id: id(1, 1),
+        state: State::Done,
+        fingerprint: None,
+        due: Timestamp::EPOCH,
+        tries: 0,
+        haunted: false,
+    });
+    assert!(!side.bucket.restore(restored(id(1, 1), 5)));
+    assert!(side.bucket.restore(restored(id(1, 2), 5)));
+    assert!(!side.bucket.restore(restored(id(1, 2), 61_000)));
+    assert_eq!(side.bucket.stats().scheduled, 1);
+    assert_eq!(side.bucket.check(), Ok(()));
 }
 
 #[test]

@@ -92,6 +92,7 @@ need redis-server redis-server
 need redis-cli redis-tools
 need redis-sentinel redis-sentinel
 need openssl openssl # certificates for servers that speak TLS
+need strace strace # stops a child at each of its system calls
 
 step "building the tests"
 if ! logged cargo test --workspace --all-features --no-run; then

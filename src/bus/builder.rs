@@ -250,7 +250,9 @@ impl BusBuilder {
         };
         let replies = Arc::new(Replies::default());
         let controls = Arc::new(Controls::default());
+        let id = NodeId(fastrand::u64(1..));
         let inner = Arc::new(Inner {
+            id,
             store: Arc::clone(&store),
             replies: Arc::clone(&replies),
             flow: RwLock::new(None),
@@ -265,7 +267,7 @@ impl BusBuilder {
         });
         self.states.insert(Bus::from_inside(Arc::clone(&inner)));
         let flow = Flow::start(Setup {
-            id: NodeId(fastrand::u64(1..)),
+            id,
             store,
             clock,
             states: Arc::new(self.states),

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use crate::bus::Bus;
 use crate::error::{Error, Result};
 use crate::event::{BUCKETS_MAX, QueueName};
-use crate::store::{Control, Setting};
-
-/// The lowest and the highest rate, in starts a second.
-const RATES: (f64, f64) = (0.001, 1_000_000.0);
+use crate::store::{Control, RATES, Setting};
 
 impl Bus {
     /// Lets no handler of a queue start any more, on any node, until [`resume`](Self::resume).
@@ -75,14 +72,14 @@ impl Bus {
     /// As [`pause`](Self::pause); and [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a rate
     /// below 0.001 or above 1,000,000. To let nothing start, pause the queue.
     pub async fn set_rate(&self, queue: &str, per_second: Option<f64>) -> Result<()> {
-        let (least, most) = RATES;
-        if let Some(rate) = per_second.filter(|rate| !(least..=most).contains(rate)) {
+        let (setting, (least, most)) = (Setting::Rate(per_second), RATES);
+        if let Some(rate) = per_second.filter(|_| !setting.is_possible()) {
             return Err(Error::invalid(format!(
                 "a rate of {rate} a second is not possible, it is {least} to {most}; to let \
                  nothing start, pause the queue"
             )));
         }
-        self.set(queue, Setting::Rate(per_second)).await
+        self.set(queue, setting).await
     }
 
     /// Spreads new events of a queue over so many buckets; `None` leaves the number to each
@@ -97,12 +94,13 @@ impl Bus {
     /// As [`pause`](Self::pause); and [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for none,
     /// or more than 1,024.
     pub async fn set_buckets(&self, queue: &str, buckets: Option<u16>) -> Result<()> {
-        if let Some(buckets) = buckets.filter(|buckets| !(1..=BUCKETS_MAX).contains(buckets)) {
+        let setting = Setting::Buckets(buckets);
+        if let Some(buckets) = buckets.filter(|_| !setting.is_possible()) {
             return Err(Error::invalid(format!(
                 "buckets is {buckets}, it is 1 to {BUCKETS_MAX}"
             )));
         }
-        self.set(queue, Setting::Buckets(buckets)).await
+        self.set(queue, setting).await
     }
 
     /// What is set of each queue; one of which nothing is set is left out.

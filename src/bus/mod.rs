@@ -34,6 +34,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
 use crate::flow::{Controls, Flow, QueueOptions, Replies};
 use crate::handler::{Annotated, Context};
+use crate::record::NodeId;
 use crate::store::{Durability, Store, StoreFuture};
 use crate::time::Timestamp;
 
@@ -73,6 +74,8 @@ pub struct Bus {
 }
 
 pub(crate) struct Inner {
+    /// As which node it takes part.
+    id: NodeId,
     store: Arc<dyn Store>,
     replies: Arc<Replies>,
     /// Taken out at the end.
@@ -186,6 +189,13 @@ impl Bus {
     /// Collects the choices for a bus.
     pub fn builder() -> BusBuilder {
         BusBuilder::new()
+    }
+
+    /// As which node this bus takes part: the one that its records and its leases name. Another
+    /// start of the same program is another node.
+    #[must_use]
+    pub fn node_id(&self) -> NodeId {
+        self.inner.id
     }
 
     /// The queue of an annotated handler, to push to.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::store::{EmbeddedOptions, EmbeddedStore, MemoryStore, RedisStore, Store};
 use crate::time::Clock;
 
@@ -37,9 +37,9 @@ pub(super) async fn open_store(
         Some((scheme, _)) if REDIS.contains(&scheme) => Ok(Arc::new(RedisStore::open(url).await?)),
         // Only the scheme is named: what follows may hold a password.
         other => Err(Error::invalid(format!(
-            "a store url of scheme {:?} is not known; it is `memory:` alone, `sqlite:` and the path \
-             of a file, or one of redis: {}",
-            other.map_or("", |(scheme, _)| scheme),
+            "a store url of scheme \"{}\" is not known; it is `memory:` alone, `sqlite:` and the \
+             path of a file, or one of redis: {}",
+            shown(other.map_or("", |(scheme, _)| scheme)),
             REDIS.join(", ")
         ))),
     }

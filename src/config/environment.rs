@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use crate::config::Settings;
 use crate::config::keys::{Found, Section, known_keys, unknown_section};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::event::QueueName;
 
 /// What the name of every variable that is a setting starts with.
@@ -33,7 +33,7 @@ pub(super) fn apply(
         if !is_setting(&name)? {
             continue;
         }
-        let wrong = |what: String| Error::invalid(format!("{name}: {what}"));
+        let wrong = |what: String| Error::invalid(format!("{}: {what}", shown(&name)));
         let (section, key) = meaning(&name, known).map_err(wrong)?;
         let value = value
             .into_string()
@@ -43,7 +43,9 @@ pub(super) fn apply(
             .map_err(wrong)?;
         if let Some(other) = taken.insert((section, key), name.clone()) {
             return Err(Error::invalid(format!(
-                "{other} and {name} mean the same setting, unset one of them"
+                "{} and {} mean the same setting, unset one of them",
+                shown(&other),
+                shown(&name)
             )));
         }
     }
@@ -73,7 +75,8 @@ fn is_setting(name: &str) -> Result<bool> {
     match meant {
         None => Ok(false),
         Some(key) => Err(Error::invalid(format!(
-            "{name} is not read, did you mean {PREFIX}{}?",
+            "{} is not read, did you mean {PREFIX}{}?",
+            shown(name),
             key.to_ascii_uppercase().replace('.', "__")
         ))),
     }
@@ -101,7 +104,8 @@ fn meaning(name: &str, known: &[QueueName]) -> Result<(Section, String), String>
                 key.to_ascii_lowercase(),
             )),
             None => Err(format!(
-                "it names a queue and no key, write one such as {PREFIX}QUEUES__{rest}__WORKERS"
+                "it names a queue and no key, write one such as {PREFIX}QUEUES__{}__WORKERS",
+                shown(rest)
             )),
         },
         other => Err(unknown_section(other)),
@@ -132,6 +136,7 @@ fn queue_meant(spelled: &str, known: &[QueueName]) -> Result<QueueName, String> 
             ));
         }
     }
+    let spelled = &*shown(spelled); // a name is shown as it is
     if spelled.contains('_') {
         let small = spelled.to_ascii_lowercase();
         return Err(format!(

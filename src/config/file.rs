@@ -9,7 +9,8 @@ use ::config::{FileFormat, Format as _, Map, Value, ValueKind};
 
 use crate::config::Settings;
 use crate::config::keys::{Found, Section};
-use crate::error::{Error, Result};
+use crate::config::yaml;
+use crate::error::{Error, Result, shown};
 use crate::event::QueueName;
 
 /// The names under which a settings file is looked for; a directory holds at most one of them.
@@ -111,7 +112,10 @@ pub(super) fn parse(text: &str, format: Format, source: &str) -> Result<Settings
 #[derive(Default)]
 struct Reader {
     settings: Settings,
+    /// The first of them, as many as are named.
     mistakes: Vec<String>,
+    /// How many there are besides.
+    more: usize,
 }
 
 impl Reader {
@@ -123,7 +127,7 @@ impl Reader {
                     self.settings.queues.entry(queue.clone()).or_default();
                     self.section(&Section::Queue(queue), &format!("queues.{name}"), value);
                 }
-                Err(error) => self.mistakes.push(format!("queues: {error}")),
+                Err(error) => self.mistaken(format!("queues: {error}")),
             }
         }
     }
@@ -131,7 +135,8 @@ impl Reader {
     fn section(&mut self, section: &Section, path: &str, value: Value) {
         for (name, value) in self.table(path, value) {
             if let (Section::Queue(queue), ValueKind::Table(_)) = (section, &value.kind) {
-                self.mistakes.push(format!(
+                let name = shown(&name);
+                self.mistaken(format!(
                     "unknown section {path}.{name}; a queue's name that holds a dot is quoted: \
                      queues.\"{queue}.{name}\""
                 ));
@@ -143,7 +148,16 @@ impl Reader {
 
     fn put(&mut self, section: &Section, name: &str, value: Value) {
         let put = section.put(&mut self.settings, name, &found(value.kind));
-        self.mistakes.extend(put.err());
+        if let Err(mistake) = put {
+            self.mistaken(mistake);
+        }
+    }
+
+    fn mistaken(&mut self, mistake: String) {
+        match self.mistakes.len() < MISTAKES_MAX {
+            true => self.mistakes.push(mistake),
+            false => self.more += 1,
+        }
     }
 
     /// The entries of a section, in the order of their names.
@@ -154,7 +168,7 @@ impl Reader {
             ValueKind::Nil => Vec::new(),
             other => {
                 let found = found(other);
-                self.mistakes.push(format!(
+                self.mistaken(format!(
                     "{path} is {found}, it is a section that holds keys"
                 ));
                 Vec::new()
@@ -166,11 +180,11 @@ impl Reader {
         if self.mistakes.is_empty() {
             return Ok(self.settings);
         }
-        let more = match self.mistakes.len().saturating_sub(MISTAKES_MAX) {
+        let more = match self.more {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        let named = self.mistakes[..self.mistakes.len().min(MISTAKES_MAX)].join("; ");
+        let named = self.mistakes.join("; ");
         Err(Error::invalid(format!("{source}: {named}{more}")))
     }
 }
@@ -184,14 +198,15 @@ fn tree(text: &str, format: Format, source: &str) -> Result<Map<String, Value>> 
         Format::Toml => ("TOML", FileFormat::Toml),
         Format::Yaml => ("YAML", FileFormat::Yaml),
     };
+    // Not kept as the cause: it quotes the line, and a line may hold a password.
+    let wrong = |why: &str| Error::invalid(format!("{source} is not valid {name}: {}", shown(why)));
+    if format == Format::Yaml {
+        yaml::check(text).map_err(|why| wrong(&why))?;
+    }
     match parser.parse(None, text) {
         Ok(tree) => Ok(tree),
         Err(error) if is_blank(error.as_ref()) => Ok(Map::new()),
-        // Not kept as the cause: it quotes the line, and a line may hold a password.
-        Err(error) => Err(Error::invalid(format!(
-            "{source} is not valid {name}: {}",
-            in_one_line(&error.to_string())
-        ))),
+        Err(error) => Err(wrong(&in_one_line(&error.to_string()))),
     }
 }
 

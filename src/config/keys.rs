@@ -1,11 +1,12 @@
 //! Every key once: its name, what may stand there, and the setting that it is.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use crate::config::Settings;
 use crate::duration;
+use crate::error::shown;
 use crate::event::QueueName;
 use crate::flow::QueueChoices;
 use crate::retry::RetryPolicy;
@@ -194,6 +195,7 @@ fn pick<'a, T>(keys: &'a [Key<T>], section: &Section, name: &str) -> Result<&'a 
     if let Some(key) = keys.iter().find(|key| key.name == name) {
         return Ok(key);
     }
+    let name = &*shown(name);
     let path = section.path(name);
     if matches!(section, Section::Top) && SECTIONS.contains(&name) {
         return Err(format!(
@@ -223,6 +225,7 @@ fn pick<'a, T>(keys: &'a [Key<T>], section: &Section, name: &str) -> Result<&'a 
 
 /// The sentence that refuses a section, and says which there are.
 pub(super) fn unknown_section(name: &str) -> String {
+    let name = &*shown(name);
     let meant = nearest(name, &SECTIONS).map_or_else(String::new, did_you_mean);
     format!(
         "unknown section {name}{meant} (known: {})",
@@ -300,10 +303,10 @@ enum Wrong {
 }
 
 impl Found {
-    fn number<T: TryFrom<i64> + FromStr>(&self) -> Result<T, Wrong> {
+    fn number<T: TryFrom<i64>>(&self) -> Result<T, Wrong> {
         match self {
             Self::Number(number) => T::try_from(*number).ok(),
-            Self::Spelled(text) => text.parse().ok(),
+            Self::Spelled(text) => text.parse().ok().and_then(|it: i64| T::try_from(it).ok()),
             _ => None,
         }
         .ok_or(Wrong::Kind)
@@ -324,12 +327,21 @@ impl Found {
         }
     }
 
+    /// A text whose grammar repeats it where it is wrong: one that is shown whole.
+    fn phrase(&self) -> Result<&str, Wrong> {
+        let text = self.text()?;
+        match shown(text) {
+            Cow::Borrowed(_) => Ok(text),
+            Cow::Owned(_) => Err(Wrong::Kind),
+        }
+    }
+
     fn duration(&self) -> Result<Duration, Wrong> {
-        duration::parse(self.text()?).map_err(|error| Wrong::Grammar(error.to_string()))
+        duration::parse(self.phrase()?).map_err(|error| Wrong::Grammar(error.to_string()))
     }
 
     fn backoff(&self) -> Result<RetryPolicy, Wrong> {
-        let policy = self.text()?.parse();
+        let policy = self.phrase()?.parse();
         policy.map_err(|error: crate::retry::ParseRetryError| Wrong::Grammar(error.to_string()))
     }
 
@@ -351,7 +363,7 @@ impl fmt::Display for Found {
         match self {
             Self::Number(number) => write!(f, "{number}"),
             Self::Boolean(boolean) => write!(f, "{boolean}"),
-            Self::Text(text) | Self::Spelled(text) => write!(f, "{text:?}"),
+            Self::Text(text) | Self::Spelled(text) => write!(f, "\"{}\"", shown(text)),
             Self::Other(words) => f.write_str(words),
         }
     }

@@ -41,7 +41,8 @@
 //! # The file
 //!
 //! `duly.toml`, `duly.yaml` or `duly.yml` in the working directory, at most one of them; or the
-//! file that `DULY_CONFIG` names. It need not exist, unless it is named.
+//! file that `DULY_CONFIG` names. It need not exist, unless it is named. YAML is read without
+//! aliases (`*name`), and with at most 16 sections or lists in each other.
 //!
 //! ```toml
 #![doc = include_str!("../../duly.example.toml")]
@@ -74,6 +75,7 @@
 mod environment;
 mod file;
 mod keys;
+mod yaml;
 
 use std::collections::BTreeMap;
 use std::env;

@@ -97,7 +97,7 @@ impl FromStr for EventId {
         if text.len() != TEXT_LEN {
             return Err(Error::invalid(format!(
                 "an event id has {TEXT_LEN} characters, this one has {}",
-                text.len()
+                text.chars().count()
             )));
         }
         let mut id = 0_u128;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 
 /// The name of a queue; one that is not legal cannot exist.
 ///
@@ -41,8 +41,9 @@ impl QueueName {
     pub fn new(name: &str) -> Result<Self> {
         let wrong = |what: &str| {
             Err(Error::invalid(format!(
-                "queue name {name:?} {what}; a queue name is 1 to {} letters, digits, '.', '_' or \
+                "queue name \"{}\" {what}; a queue name is 1 to {} letters, digits, '.', '_' or \
                  '-', and starts with a letter or a digit",
+                shown(name),
                 Self::LEN_MAX
             )))
         };

@@ -6,8 +6,8 @@
 //!
 //! A slot also tells how to wake its worker for another reason, which is how a pool is cut short.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64, fence};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -16,6 +16,8 @@ use crossbeam_utils::CachePadded;
 use futures_util::task::AtomicWaker;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
+
+use crate::flow::ticking::Ticking;
 
 /// How finely the board tells time.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
@@ -36,7 +38,7 @@ pub(crate) struct Board {
     started: Instant,
     /// The tick that the ticking task saw last.
     now: CachePadded<AtomicU64>,
-    ticking: CachePadded<AtomicBool>,
+    ticking: CachePadded<Ticking>,
     lingering: AtomicBool,
     slots: Mutex<Slots>,
 }
@@ -110,8 +112,7 @@ impl Board {
 
     /// Starts the ticking task unless it runs. To be called after a deadline was written.
     fn start_ticking(self: &Arc<Self>) {
-        fence(SeqCst); // pairs with the one in `tick`: it sees the deadline, or we see it end
-        if !self.ticking.load(Relaxed) && !self.ticking.swap(true, SeqCst) {
+        if self.ticking.must_start() {
             self.runtime.spawn(self.clone().tick());
         }
     }
@@ -129,10 +130,7 @@ impl Board {
             }
             quiet += 1;
             if quiet > QUIET_TICKS {
-                self.ticking.store(false, SeqCst);
-                fence(SeqCst);
-                // Whoever wrote a deadline since has started another task, or leaves it to this one.
-                if !self.has_deadlines() || self.ticking.swap(true, SeqCst) {
+                if self.ticking.may_end(|| self.has_deadlines()) {
                     return;
                 }
                 quiet = 0;
@@ -272,13 +270,13 @@ mod tests {
     async fn the_task_ends_when_there_is_no_deadline_and_starts_again() {
         let board = Board::new(Handle::current());
         for _ in 0..2 {
-            assert!(!board.ticking.load(SeqCst));
+            assert!(!board.ticking.runs());
             let waiting = tokio::spawn({
                 let board = board.clone();
                 async move { wait(&board, Duration::from_secs(1)).await }
             });
             sleep(TICK).await;
-            assert!(board.ticking.load(SeqCst));
+            assert!(board.ticking.runs());
             waiting.await.unwrap();
             sleep(TICK * (QUIET_TICKS + 3)).await;
         }
@@ -302,14 +300,14 @@ mod tests {
         let woken = AtomicBool::new(false);
         let waiting = poll_fn(|cx| {
             slot.watch(cx.waker());
-            if woken.load(SeqCst) {
+            if woken.load(Acquire) {
                 Poll::Ready(())
             } else {
                 Poll::Pending
             }
         });
         let waking = async {
-            woken.store(true, SeqCst);
+            woken.store(true, Release);
             board.wake_all();
         };
         tokio::join!(biased; waiting, waking);

@@ -1,5 +1,6 @@
 //! One attempt, from the ring to its verdict.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use crate::flow::gates::Gates;
 use crate::flow::inbox::Inbox;
 use crate::flow::options::QueueOptions;
 use crate::flow::replies::{Answered, Replies};
+use crate::flow::running::words;
 use crate::flow::work::{Ended, Work};
 use crate::handler::{Context, Ending, Stripes};
 use crate::record::{Cause, cut_error};
@@ -78,7 +80,8 @@ where
                 (event, Some(ticket))
             }
         };
-        let cx = Context::new(self.means.surroundings.of_this_thread());
+        let request = ticket.as_ref().map(|ticket| ticket.job.delivery.request);
+        let cx = Context::new(self.means.surroundings.of_this_thread(), request);
         let late = if A::CAN_BE_DROPPED {
             None
         } else {
@@ -114,7 +117,7 @@ where
     fn check_in(&self, job: Box<Job<Arc<Envelope>>>) -> Option<(Event<A::Payload>, Ticket)> {
         let delivery = &job.delivery;
         let gate = self.means.gates.of(job.bucket);
-        if !gate.is_open(self.means.clock.mono(), delivery.request) {
+        if !gate.is_open(self.means.clock.mono().as_nanos(), delivery.request) {
             self.hand_back(&job);
             return None;
         }
@@ -130,10 +133,10 @@ where
             self.tell(&job, 0, Verdict::Expire);
             return None;
         }
-        let payload = match serde_json::from_slice(envelope.payload.as_bytes()) {
+        let payload = match decoded(envelope.payload.as_bytes()) {
             Ok(payload) => payload,
-            Err(error) => {
-                self.bury_undecodable(&job, &error);
+            Err(why) => {
+                self.bury_undecodable(&job, &why);
                 return None;
             }
         };
@@ -156,16 +159,17 @@ where
     }
 
     /// What is no payload of this handler will not be one at the next attempt either.
-    fn bury_undecodable(&self, job: &Job<Arc<Envelope>>, error: &serde_json::Error) {
+    fn bury_undecodable(&self, job: &Job<Arc<Envelope>>, why: &str) {
         let (queue, id) = (&self.means.surroundings.queue, job.delivery.id);
-        tracing::error!(%queue, %id, %error, "payload does not decode");
-        let words = format!("the payload does not decode: {error}");
+        // The reason may quote the payload, whatever its length.
+        let words = cut_error(format!("the payload does not decode: {why}"));
+        tracing::error!(%queue, %id, error = words, "payload does not decode");
         self.means
             .replies
             .tell(id, || Answered::Ended(words.clone()));
         let failing = Failing {
             cause: Cause::Undecodable,
-            error: Some(cut_error(words)),
+            error: Some(words),
         };
         self.tell(job, 0, Verdict::Bury(failing));
     }
@@ -277,4 +281,14 @@ fn judge(
         Ended::Cut => retry(Cause::Interrupted, Some(Duration::ZERO), None),
     };
     (verdict, None)
+}
+
+/// The value that a payload is, or why it is none. How a type is read is its author's to say, and
+/// what he says may panic.
+fn decoded<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(|| serde_json::from_slice(payload))) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(panic) => Err(format!("its decoder panicked: {}", words(panic))),
+    }
 }

@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicUsize, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
 use tokio::sync::Notify;
 
+use super::crowd::Crowd;
 use super::ring::{RingConsumer, RingProducer};
 
 /// The jobs that are published and not taken: in the ring, and in the stash that the ring is drained
@@ -149,24 +148,21 @@ impl<J> Inner<J> {
 }
 
 /// Publishers that wait until the ring has room.
-///
-/// A publisher counts itself, and then tries once more; a worker frees slots, and then looks at the
-/// count. With a fence between the two steps on both sides, one of them sees the other.
 #[derive(Default)]
 pub(super) struct Room {
-    waiting: CachePadded<AtomicUsize>,
+    waiting: CachePadded<Crowd>,
     freed: Notify,
 }
 
 impl Room {
     /// Tries `publish` whenever there may be room, until it says that it is done.
     pub(super) async fn wait_until<T>(&self, mut publish: impl FnMut() -> Option<T>) -> T {
-        let _counted = Waiting::count(&self.waiting);
+        let waiting = self.waiting.join();
         loop {
             let freed = self.freed.notified();
             let mut freed = pin!(freed);
             freed.as_mut().enable();
-            fence(SeqCst);
+            waiting.before_trying();
             if let Some(done) = publish() {
                 return done;
             }
@@ -177,8 +173,7 @@ impl Room {
     /// Says that slots were freed.
     #[inline]
     pub(super) fn freed(&self) {
-        fence(SeqCst);
-        if self.waiting.load(Relaxed) > 0 {
+        if self.waiting.waits() {
             self.freed.notify_waiters();
         }
     }
@@ -186,22 +181,6 @@ impl Room {
     /// Says that there will be no room, whatever the count: those who wait look once more.
     pub(super) fn closed(&self) {
         self.freed.notify_waiters();
-    }
-}
-
-/// One waiting publisher, counted also when its waiting is cancelled.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn count(waiting: &'a AtomicUsize) -> Self {
-        waiting.fetch_add(1, SeqCst);
-        Self(waiting)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
     }
 }
 

@@ -1,10 +1,8 @@
-//! Until when handlers may start on what was leased.
+//! The gates of a node's buckets.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::core::op::RequestId;
-use crate::time::Mono;
+use crate::flow::gate::Gate;
 
 /// The first row of gates has so many, and each row twice as many as the one before.
 const FIRST_ROW: usize = 64;
@@ -31,32 +29,6 @@ impl Gates {
     }
 }
 
-/// Until when handlers may start on a bucket's leases; written by the mover, read by workers.
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    fresh_until: AtomicU64,
-    lost_through: AtomicU64,
-}
-
-impl Gate {
-    /// Handlers may start until then.
-    pub(crate) fn fresh(&self, until: Mono) {
-        self.fresh_until
-            .fetch_max(until.as_nanos(), Ordering::Relaxed);
-    }
-
-    /// Nothing may start on leases from fetches up to `through`.
-    pub(crate) fn lost(&self, through: RequestId) {
-        self.lost_through.fetch_max(through, Ordering::Relaxed);
-    }
-
-    /// Whether a handler may start now on the lease of `request`.
-    pub(crate) fn is_open(&self, now: Mono, request: RequestId) -> bool {
-        now.as_nanos() < self.fresh_until.load(Ordering::Relaxed)
-            && request > self.lost_through.load(Ordering::Relaxed)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,11 +38,12 @@ mod tests {
         let gates = Gates::default();
         let first: *const Gate = gates.of(0);
         for place in 0..5_000 {
-            gates.of(place).lost(place as u64 + 1);
+            gates.of(place).fresh(place as u64 + 1);
         }
         for place in 0..5_000 {
-            let lost = &gates.of(place).lost_through;
-            assert_eq!(lost.load(Ordering::Relaxed), place as u64 + 1);
+            let gate = gates.of(place);
+            assert!(gate.is_open(place as u64, 1));
+            assert!(!gate.is_open(place as u64 + 1, 1));
         }
         assert!(std::ptr::eq(first, gates.of(0)));
     }

@@ -1,13 +1,14 @@
 //! News for the mover, from whichever thread it comes.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::thread::Thread;
 
 use tokio::sync::Notify;
 
 use crate::core::step::Input;
 use crate::event::{BucketKey, Envelope, QueueName};
+use crate::flow::mailbox::Mailbox;
 use crate::store::Watcher;
 
 /// News on its way to the mover.
@@ -20,19 +21,12 @@ pub(crate) type News = Input<Arc<Envelope>>;
 /// and by time.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    waiting: Mutex<Waiting>,
+    news: Mailbox<News>,
     mover: OnceLock<Sleeper>,
     /// The places of the buckets that this node serves.
     buckets: RwLock<HashMap<BucketKey, usize>>,
     /// The places of the queues that it serves.
     queues: OnceLock<HashMap<QueueName, usize>>,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    news: Vec<News>,
-    /// Ends of attempts alone wake the mover when so many have come; anything else does at once.
-    ends_at: usize,
 }
 
 /// How the mover sleeps, and so how it is woken.
@@ -76,31 +70,20 @@ impl Inbox {
     /// Adds news, and wakes the mover if it sleeps and this is worth it.
     pub(crate) fn add(&self, news: News) {
         let is_end = matches!(news, Input::Ended { .. });
-        let mut waiting = self.lock();
-        waiting.news.push(news);
-        // Beyond the number somebody has woken it, and it has not looked since.
-        let enough = waiting.news.len() == waiting.ends_at.max(1);
-        drop(waiting);
-        if enough || !is_end {
+        if self.news.add(news, is_end) {
             self.wake();
         }
     }
 
     /// Takes all news there is into `news`, which must be empty.
     pub(crate) fn take(&self, news: &mut Vec<News>) {
-        std::mem::swap(&mut self.lock().news, news);
+        self.news.take(news);
     }
 
     /// The mover goes to sleep, until `ends_at` attempts have ended or something else happens;
     /// answers `false` when that is so already.
     pub(crate) fn may_sleep(&self, ends_at: usize) -> bool {
-        let mut waiting = self.lock();
-        waiting.ends_at = ends_at;
-        waiting.news.len() < ends_at
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.news.may_sleep(ends_at)
     }
 
     fn wake(&self) {

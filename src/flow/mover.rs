@@ -165,7 +165,7 @@ impl Mover {
                 self.inbox.serves(key, bucket);
             }
             Action::Publish { queue, jobs } => self.lanes[queue].publish_jobs(jobs),
-            Action::Fresh { bucket, until } => self.gates.of(bucket).fresh(until),
+            Action::Fresh { bucket, until } => self.gates.of(bucket).fresh(until.as_nanos()),
             Action::Lost { bucket, through } => {
                 let bucket_key = self.node.bucket(bucket);
                 tracing::warn!(bucket = %bucket_key, through, "leases were lost to another node");

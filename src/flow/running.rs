@@ -185,7 +185,7 @@ pub(super) fn log(what: &'static str, panic: Box<dyn Any + Send>) {
 
 /// The words of a panic, cut to a bounded length.
 #[cold]
-fn words(panic: Box<dyn Any + Send>) -> String {
+pub(super) fn words(panic: Box<dyn Any + Send>) -> String {
     let words = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(words), _) => words,
         (_, Some(words)) => words.as_str(),

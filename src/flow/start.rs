@@ -103,6 +103,7 @@ impl Flow {
                 options: Arc::clone(&options),
                 surroundings: Stripes::new(&Surroundings {
                     queue: queue.clone(),
+                    node: id,
                     states: Arc::clone(&states),
                     stop: stop.clone(),
                 }),

@@ -9,9 +9,11 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use crate::core::op::{Lease, RequestId};
 use crate::error::{Error, Result};
 use crate::event::QueueName;
 use crate::handler::extract::{State, States};
+use crate::record::NodeId;
 
 /// What a handler may know and do besides its event.
 ///
@@ -21,6 +23,8 @@ use crate::handler::extract::{State, States};
 #[derive(Debug)]
 pub struct Context {
     shared: Arc<Surroundings>,
+    /// The fetch that leased the event, for one that a store knows.
+    request: Option<RequestId>,
     /// Made when first asked for: most handlers never do.
     rare: OnceLock<Box<Rare>>,
 }
@@ -37,6 +41,7 @@ struct Rare {
 #[repr(align(128))] // its reference count has a cache line of its own
 pub(crate) struct Surroundings {
     pub(crate) queue: QueueName,
+    pub(crate) node: NodeId,
     pub(crate) states: Arc<States>,
     /// Cancelled when the bus gives up waiting for handlers.
     pub(crate) stop: CancellationToken,
@@ -83,9 +88,10 @@ impl Deref for Stripes {
 }
 
 impl Context {
-    pub(crate) fn new(shared: Arc<Surroundings>) -> Self {
+    pub(crate) fn new(shared: Arc<Surroundings>, request: Option<RequestId>) -> Self {
         Self {
             shared,
+            request,
             rare: OnceLock::new(),
         }
     }
@@ -124,17 +130,30 @@ impl Context {
             Err(error) => panic!("{error}"),
         };
         let (states, stop) = (Arc::new(states), CancellationToken::new());
-        Self::new(Arc::new(Surroundings {
+        let surroundings = Surroundings {
             queue,
+            node: NodeId::default(),
             states,
             stop,
-        }))
+        };
+        Self::new(Arc::new(surroundings), None)
     }
 
     /// The queue that the event came from.
     #[must_use]
     pub fn queue_name(&self) -> &QueueName {
         &self.shared.queue
+    }
+
+    /// The lease under which this attempt runs: no other attempt of the event, on any node, has the
+    /// same. `None` for an event that no store knows.
+    ///
+    /// Pass it on to a system that can refuse what comes twice, or write it down to tell attempts
+    /// apart that share a number, as after a snooze.
+    #[must_use]
+    pub fn lease(&self) -> Option<Lease> {
+        let node = self.shared.node;
+        self.request.map(|request| Lease { node, request })
     }
 
     /// The shared value of type `T` that was given to the builder.
@@ -211,6 +230,7 @@ impl Context {
         };
         Self {
             shared: Arc::clone(&self.shared),
+            request: self.request,
             rare: OnceLock::from(Box::new(rare)),
         }
     }

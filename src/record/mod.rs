@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::query::{Page, Query};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::event::{EventId, QueueName};
 use crate::time::Timestamp;
 
@@ -99,7 +99,10 @@ impl FromStr for Outcome {
             .find(|outcome| outcome.as_str() == text)
             .ok_or_else(|| {
                 let known = Self::ALL.map(Self::as_str).join(", ");
-                Error::invalid(format!("unknown outcome {text:?}, known are {known}"))
+                Error::invalid(format!(
+                    "unknown outcome `{}`, known are {known}",
+                    shown(text)
+                ))
             })
     }
 }
@@ -167,7 +170,10 @@ impl FromStr for Cause {
             .find(|cause| cause.as_str() == text)
             .ok_or_else(|| {
                 let known = Self::ALL.map(Self::as_str).join(", ");
-                Error::invalid(format!("unknown cause {text:?}, known are {known}"))
+                Error::invalid(format!(
+                    "unknown cause `{}`, known are {known}",
+                    shown(text)
+                ))
             })
     }
 }

@@ -1,5 +1,10 @@
 //! What an operator has set of a queue while it runs: once, for every node, until it is set again.
 
+use crate::event::BUCKETS_MAX;
+
+/// The lowest and the highest rate, in starts a second.
+pub(crate) const RATES: (f64, f64) = (0.001, 1_000_000.0);
+
 /// What is set of one queue; what is not set is as each node's own choices say.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Control {
@@ -35,6 +40,17 @@ impl Control {
             Setting::Workers(workers) => Self { workers, ..self },
             Setting::Rate(rate) => Self { rate, ..self },
             Setting::Buckets(buckets) => Self { buckets, ..self },
+        }
+    }
+}
+
+impl Setting {
+    /// Whether it is within its bounds. What a store answers was perhaps written by somebody else.
+    pub(crate) fn is_possible(self) -> bool {
+        match self {
+            Self::Rate(Some(rate)) => (RATES.0..=RATES.1).contains(&rate),
+            Self::Buckets(Some(buckets)) => (1..=BUCKETS_MAX).contains(&buckets),
+            _ => true,
         }
     }
 }

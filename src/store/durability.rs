@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::Error;
+use crate::error::{Error, shown};
 
 /// What an accepted push survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,8 +54,9 @@ impl FromStr for Durability {
             "disk" => Ok(Self::Disk),
             _ => replicated().ok_or_else(|| {
                 Error::invalid(format!(
-                    "{text:?} is no durability; it is `memory`, `os_cache`, `disk`, or \
-                     `replicated:` and how many others have it"
+                    "`{}` is no durability; it is `memory`, `os_cache`, `disk`, or \
+                     `replicated:` and how many others have it",
+                    shown(text)
                 ))
             }),
         }

@@ -8,6 +8,14 @@ mod memory;
 mod redis;
 mod shards;
 
+/// Doors for tests of hostile input; nothing here is promised to anybody.
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod __doors {
+    pub use crate::store::embedded::doors as embedded;
+    pub use crate::store::redis::doors as redis;
+}
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -15,6 +23,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use self::control::RATES;
 pub use self::control::{Control, Setting};
 pub use self::durability::Durability;
 pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};

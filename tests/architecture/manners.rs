@@ -97,7 +97,15 @@ pub(crate) fn dead_paths(documents: &[File], exists: impl Fn(&str) -> bool) -> V
 
 /// What in a line looks like a path of the project; one with a star stands for many.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
-    const FOLDERS: &[&str] = &["src/", "macros/", "tests/", "examples/", "benches/", ".ci/"];
+    const FOLDERS: &[&str] = &[
+        "src/",
+        "macros/",
+        "tests/",
+        "fuzz/",
+        "examples/",
+        "benches/",
+        ".ci/",
+    ];
     let words = line.split(|c| !(is_name(c) || matches!(c, '/' | '.' | '-' | '*')));
     let paths = words.map(|word| word.trim_start_matches("../").trim_end_matches('.'));
     paths

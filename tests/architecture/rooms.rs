@@ -12,7 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &["event"],
     &["retry", "record", "codec"],
     &["core"],
-    &["store"],
+    &["store", "history"],
     &["handler", "journal"],
     &["flow"],
     &["config"],
@@ -27,6 +27,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("redis", &["src/store/redis"]),
     ("rustls", &["src/store/redis"]),
     ("config", &["src/config.rs", "src/config"]),
+    ("yaml_rust2", &["src/config/yaml.rs"]),
     (
         "inventory",
         &["src/flow/registry.rs", "src/lib.rs", "src/__private.rs"],

@@ -112,6 +112,34 @@ fn a_file_that_is_not_in_its_format_is_refused_with_its_line() {
     }
 }
 
+/// Its loader would ask for more stack, or more memory, than there is.
+#[test]
+fn a_yaml_file_asks_for_no_more_than_it_has_bytes() {
+    let refused = |text: &str| refusal(Settings::from_text(text, Format::Yaml));
+    let laughs = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]";
+    assert!(refused(laughs).contains("an alias at line 2 column 8"));
+    for text in ["- ".repeat(300_000), "? ".repeat(300_000), "[".repeat(200)] {
+        let words = refused(&text);
+        assert!(words.contains("in each other at line 1"), "{words}");
+    }
+    let words = refused("my s3cret");
+    assert!(
+        words.contains("no key") && !words.contains("s3cret"),
+        "{words}"
+    );
+}
+
+#[test]
+fn a_message_is_one_line_and_no_copy_of_the_file() {
+    let words = refused_toml(&format!("'a\\n{}' = 1", "k".repeat(100_000)));
+    assert!(words.len() < 600, "{} bytes", words.len());
+    let words = refused_toml(&format!("read_ahead = '{}s'", "9".repeat(100_000)));
+    assert!(words.len() < 600, "{} bytes", words.len());
+    let words = refused_toml("\"a\\nb\\u0000\" = 1");
+    assert!(!words.contains(char::is_control), "{words:?}");
+    assert!(words.contains(r"a\nb\u{0}"), "{words}");
+}
+
 #[test]
 fn a_key_given_twice_is_refused() {
     assert!(refused_toml("read_ahead = '1s'\nread_ahead = '2s'").contains("line 2"));

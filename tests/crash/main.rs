@@ -14,7 +14,8 @@ use std::env;
 use std::thread;
 use std::time::Duration;
 
-use nodes::{Memory, Role, Site, Sum, account};
+use duly::history::Report;
+use nodes::{Memory, Role, Site, account};
 
 /// How many cases are run when nobody says otherwise.
 const CASES: u64 = 12;
@@ -30,7 +31,7 @@ fn child() {
 fn killed_at_any_moment_nothing_is_lost_early_or_tried_too_often() {
     let cases = number("DULY_CRASH_CASES").unwrap_or(CASES);
     let first = number("DULY_CRASH_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
-    let mut sum = Sum::default();
+    let mut sum = Report::default();
     for seed in first..first + cases {
         println!("DULY_CRASH_SEED={seed} DULY_CRASH_CASES=1");
         let site = Site::embedded();
@@ -48,7 +49,7 @@ fn killed_at_any_moment_nothing_is_lost_early_or_tried_too_often() {
         }
         sum += account(&site, Memory::Keeps);
     }
-    println!("{cases} cases: {sum:?}");
+    println!("{cases} cases\n{sum}");
     assert!(
         sum.pushed > 0 && sum.starts > 0,
         "the children did nothing: {sum:?}"

@@ -1,8 +1,12 @@
 //! Promise 7: one queue never delays another.
 
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
+
 use duly::handler::Annotation;
 use duly::prelude::*;
 use duly::testing::{Probe, TestBus};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::world::{ORDERS, World, ms, secs};
 
@@ -64,4 +68,70 @@ async fn a_paused_queue_delays_no_other(world: World) {
     beside.push_many(0..1_000_u64, secs(1)).await.unwrap();
     expect_punctual(&bus, &probe).await;
     assert_eq!(paused.count(), 0);
+}
+
+/// On real time, where the mover has a thread that it could hold up.
+#[tokio::test]
+async fn a_ring_that_publishers_have_filled_delays_no_other_queue() {
+    let hung = Probe::<u64>::running(|_event, _cx| std::future::pending());
+    let probe = Probe::<u64>::new();
+    let builder = Bus::builder().only_registered().store_url("memory:");
+    let builder = builder.register_as(BESIDE, hung.clone());
+    let builder = builder.register_as(ORDERS, probe.clone());
+    let bus = builder.start().await.unwrap();
+    let beside = bus.queue_named("beside").unwrap();
+    for _ in 0..100 {
+        // Its workers take what is there before they hang; after that nobody does.
+        while beside.try_publish(0_u64).is_ok() {}
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(hung.running_now(), 2);
+    beside.push_many(0..64, secs(0)).await.unwrap();
+    let queue = bus.queue_named("orders").unwrap();
+    let began = tokio::time::Instant::now();
+    for number in 0..100 {
+        queue.push_now(number).await.unwrap();
+    }
+    while probe.count() < 100 {
+        assert!(began.elapsed() < secs(10), "the other queue stands still");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Blocks its thread until it hears a word, and says whether it did.
+#[delay_event(queue = "listens", blocking, register = false)]
+struct Listens {
+    says: UnboundedSender<Option<bool>>,
+    word: Mutex<Receiver<()>>,
+}
+
+impl BlockingHandler for Listens {
+    type Payload = u64;
+
+    fn handle(&self, _event: Event<u64>, _cx: &Context) -> Result<(), Failure> {
+        let _ = self.says.send(None);
+        let heard = self.word.lock().unwrap().recv_timeout(secs(10)).is_ok();
+        let _ = self.says.send(Some(heard));
+        Ok(())
+    }
+}
+
+/// On a runtime with one thread, which the other handler needs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_handler_that_blocks_its_thread_delays_no_other_queue() {
+    let (says, mut said) = unbounded_channel();
+    let (speak, word) = channel();
+    let word = Mutex::new(word);
+    let speaks = Probe::<u64>::answering(move |_event, _cx| {
+        speak.send(()).map_err(|_gone| Failure::retry("too late"))
+    });
+    let builder = Bus::builder().only_registered().store_url("memory:");
+    let builder = builder.register_blocking(Listens { says, word });
+    let bus = builder.register_as(ORDERS, speaks).start().await.unwrap();
+    let listens = bus.queue_named("listens").unwrap();
+    listens.push_now(1_u64).await.unwrap();
+    assert_eq!(said.recv().await, Some(None), "it runs");
+    let orders = bus.queue_named("orders").unwrap();
+    orders.push_now(1_u64).await.unwrap();
+    assert_eq!(said.recv().await, Some(Some(true)), "it heard nothing");
 }

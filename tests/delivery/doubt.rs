@@ -14,6 +14,7 @@ use crate::world::{Numbers, ORDERS, World, ms, secs};
 over_every_store! {
     answers_that_are_lost_change_nothing,
     a_lost_answer_to_a_push_is_said_to_be_unknown_and_the_push_is_repeatable,
+    a_push_whose_answer_is_lost_is_not_repeated_under_another_id,
     what_the_store_answers_to_a_push_reaches_the_pusher,
     a_bucket_in_doubt_is_left_alone_and_the_others_are_not,
     a_store_that_is_away_is_asked_at_a_bounded_pace_until_it_is_back,
@@ -80,6 +81,21 @@ async fn a_lost_answer_to_a_push_is_said_to_be_unknown_and_the_push_is_repeatabl
     assert!(push().await.unwrap().is_duplicate());
     bus.advance(secs(60)).await;
     assert_eq!(probe.attempts(), [(id, 1)]);
+}
+
+/// Who gave no id learns that it may have happened; nobody pushes a second event for them.
+async fn a_push_whose_answer_is_lost_is_not_repeated_under_another_id(world: World) {
+    let probe = Probe::new();
+    let (bus, queue, way) = faulty(&world, &probe).await;
+    way.meets(|_, op| match op {
+        StoreOp::Push(_) => Fault::Lost,
+        _ => Fault::None,
+    });
+    let lost = queue.push_now(7).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Unknown);
+    way.is(Fault::None);
+    bus.advance(secs(60)).await;
+    assert_eq!(probe.payloads(), [7]);
 }
 
 async fn what_the_store_answers_to_a_push_reaches_the_pusher(world: World) {

@@ -159,7 +159,7 @@ impl Store for Faulty {
     }
 
     fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> duly::Result<()> {
-        self.notes.fetch_add(1, Ordering::Relaxed);
+        self.notes.fetch_add(deliveries.len(), Ordering::Relaxed);
         if self.notes_fail.load(Ordering::Relaxed) {
             return Err(Error::new(
                 ErrorKind::Unavailable,

@@ -4,8 +4,16 @@
 
 use std::sync::Arc;
 
+use duly::core::node::Node;
+use duly::core::op::{Answer, Delivery, Reply, StoreOp};
+use duly::core::options::NodeOptions;
+use duly::core::step::{Action, Input};
+use duly::event::BucketKey;
 use duly::prelude::*;
+use duly::record::NodeId;
 use duly::testing::{Probe, TestBus};
+use duly::time::Mono;
+use duly::{BucketId, QueueName, Timestamp};
 
 use crate::faulty::{Fault, Faulty};
 use crate::world::{ORDERS, World, ms, secs};
@@ -118,6 +126,83 @@ async fn nothing_starts_on_a_lease_that_may_be_gone() {
     assert_eq!(slow.count(), 16, "the others were in its ring");
     assert_eq!(probe.count(), 100);
     assert!(*probe.times().last().unwrap() - cut <= secs(3));
+}
+
+/// Its lease is fresh again by then, but not for what it held before.
+#[tokio::test(start_paused = true)]
+async fn what_a_node_has_lost_is_not_started_when_it_is_back() {
+    let world = World::shared();
+    let slow = Probe::taking(secs(20));
+    let (back, way) = distant(&world, &slow).await;
+    let queue = back.queue_named("orders").unwrap();
+    queue.push_many(0..100_u64, secs(0)).await.unwrap();
+    back.advance(secs(1)).await;
+    assert_eq!(slow.count(), 16, "the others are in its ring");
+    let probe = Probe::<u64>::new();
+    let (bus, _queue) = world.serve(ORDERS, &probe).await;
+    way.is(Fault::Hung);
+    bus.advance(secs(10)).await;
+    assert_eq!(probe.count(), 100);
+    bus.set_workers("orders", 0).unwrap();
+    way.is(Fault::None);
+    queue.push_many(100..164, secs(0)).await.unwrap();
+    bus.advance(secs(60)).await;
+
+    let (again, new): (Vec<u64>, Vec<u64>) =
+        (slow.payloads().into_iter()).partition(|payload| *payload < 100);
+    assert_eq!(again.len(), 16, "what it had started before");
+    assert!(!new.is_empty(), "it does not work");
+}
+
+/// The answer may have been long on its way, and the others count from what the store saw.
+#[test]
+fn trust_in_a_lease_counts_from_when_it_was_asked_for() {
+    let options = NodeOptions::default();
+    let mut node = Node::<()>::new(NodeId(1), options.clone());
+    let queue = node.add_queue(QueueName::new("orders").unwrap(), 64);
+    let key = BucketKey::new(QueueName::new("orders").unwrap(), BucketId(0));
+    let bucket = node.add_bucket(queue, key);
+    let mut actions = Vec::new();
+    let asked = Mono::default() + secs(100);
+    node.turn(asked, &mut actions);
+    let fetch = actions.iter().find_map(|action| match action {
+        Action::Call {
+            call,
+            op: StoreOp::Fetch(fetch),
+            ..
+        } => Some((*call, fetch.request)),
+        _ => None,
+    });
+    let (call, request) = fetch.expect("it fetches");
+    let due = Timestamp::from_millis(1_000);
+    let delivery = Delivery {
+        id: EventId::from_parts(due, BucketId(0), 1),
+        body: (),
+        due,
+        attempt: 1,
+        request,
+        moved_us: 0,
+    };
+    let reply = Reply::Fetched {
+        deliveries: vec![delivery],
+        ready: 0,
+        next_due: None,
+    };
+    let answer = Ok(Answer {
+        now_us: due.as_micros(),
+        reply,
+    });
+    actions.clear();
+    node.handle(
+        asked + secs(1),
+        Input::Answered { call, answer },
+        &mut actions,
+    );
+    let fresh = actions.iter().find_map(|action| match action {
+        Action::Fresh { bucket: of, until } if *of == bucket => Some(*until),
+        _ => None,
+    });
+    assert_eq!(fresh, Some(asked + options.silence - options.margin));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,15 @@
 //! Promise 4: attempts are bounded and counted.
 
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use duly::prelude::*;
 use duly::record::Cause;
 use duly::testing::Probe;
 
+use crate::faulty::Faulty;
 use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
@@ -16,11 +20,13 @@ over_every_store! {
     a_payload_that_does_not_decode_is_dead_at_once_and_never_seen,
     a_discarded_event_is_over_without_a_dead_letter,
     a_snooze_uses_no_attempt,
+    attempts_that_share_a_number_have_leases_of_their_own,
     retry_after_overrules_the_backoff,
     an_event_may_have_attempts_of_its_own,
     attempts_outside_their_bounds_are_refused,
     attempts_survive_a_restart,
     a_time_out_drops_the_handler_where_it_waits,
+    each_start_is_noted_before_its_handler_runs,
 }
 
 const TWICE: RetryPolicy = RetryPolicy::exponential(secs(1), secs(60));
@@ -132,6 +138,22 @@ async fn a_snooze_uses_no_attempt(world: World) {
     assert_eq!(queue.get(id).await.unwrap().unwrap().tries, 0);
 }
 
+async fn attempts_that_share_a_number_have_leases_of_their_own(world: World) {
+    let leases = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&leases);
+    let probe = Probe::<u64>::answering(move |_event, cx| {
+        seen.lock().unwrap().push(cx.lease().unwrap());
+        Err(Failure::snooze(secs(60)))
+    });
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    queue.push_now(1).await.unwrap();
+    bus.advance(secs(300)).await;
+    let leases = leases.lock().unwrap();
+    let different: BTreeSet<_> = leases.iter().collect();
+    assert_eq!((leases.len(), different.len()), (6, 6));
+    assert!(leases.iter().all(|lease| lease.node == bus.node_id()));
+}
+
 async fn retry_after_overrules_the_backoff(world: World) {
     let probe = Probe::<u64>::answering(|_event, _cx| {
         Err(Failure::retry_after(secs(100), "the bank is closed"))
@@ -192,4 +214,26 @@ async fn a_time_out_drops_the_handler_where_it_waits(world: World) {
     assert!(ended >= secs(30), "{ended:?}");
     assert!(ended <= secs(30) + Duration::from_millis(30), "{ended:?}");
     assert_eq!(probe.running_now(), 0);
+}
+
+/// The note is what counts the attempt of a handler that kills its process.
+async fn each_start_is_noted_before_its_handler_runs(world: World) {
+    let way = Faulty::to(&world.store);
+    let noted = Arc::clone(&way);
+    let probe = Probe::<u64>::answering(move |_event, _cx| {
+        let notes = noted.notes.load(Ordering::Relaxed);
+        Err(Failure::discard(notes.to_string()))
+    });
+    let builder = Bus::builder().only_registered().shared_store(way as _);
+    let bus = world
+        .start(builder.register_as(ORDERS, probe.clone()))
+        .await;
+    let queue = bus.queue_named("orders").unwrap();
+    for n in 1..=3 {
+        let id = queue.push_now(n).await.unwrap().id();
+        bus.settle().await;
+        let history = bus.history(id).await.unwrap();
+        assert_eq!(history[0].error, Some(n.to_string()), "notes so far");
+    }
+    assert_eq!(probe.count(), 3);
 }

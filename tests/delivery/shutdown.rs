@@ -3,10 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use duly::EventState;
+use duly::core::op::StoreOp;
 use duly::prelude::*;
 use duly::record::Cause;
-use duly::testing::Probe;
+use duly::testing::{Probe, TestBus};
 
+use crate::faulty::{Fault, Faulty};
 use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
@@ -14,6 +16,8 @@ over_every_store! {
     what_never_started_is_handed_back_at_once_and_has_used_nothing,
     what_waited_behind_a_slow_handler_has_used_nothing,
     what_was_read_ahead_is_handed_back_and_waits_on,
+    what_a_late_fetch_brings_is_handed_back,
+    a_stop_waits_until_the_store_has_every_outcome,
     an_idle_bus_stops_at_once,
     what_runs_beyond_the_grace_is_cut_and_its_attempt_counts,
     a_last_attempt_that_is_cut_is_a_dead_letter,
@@ -113,6 +117,68 @@ async fn what_was_read_ahead_is_handed_back_and_waits_on(world: World) {
     bus.advance(secs(10)).await;
     assert_eq!(probe.times(), [secs(60)]);
     assert_eq!(probe.attempts(), [(id, 1)]);
+}
+
+/// A bus with one handler, on a way to the store that may be faulty.
+async fn faulty(world: &World, probe: &Probe<u64>) -> (TestBus, Queue<u64>, Arc<Faulty>) {
+    let way = Faulty::to(&world.store);
+    let builder = Bus::builder().only_registered().read_ahead(secs(10));
+    let builder = builder.shared_store(Arc::clone(&way) as _);
+    let bus = world
+        .start(builder.register_as(ORDERS, probe.clone()))
+        .await;
+    let queue = bus.queue_named("orders").unwrap();
+    (bus, queue, way)
+}
+
+/// The answer to a fetch was lost before the stop, and the fetch that asks again comes after it.
+async fn what_a_late_fetch_brings_is_handed_back(world: World) {
+    let probe = Probe::<u64>::new();
+    let (bus, queue, way) = faulty(&world, &probe).await;
+    let id = queue.push(1, secs(60)).await.unwrap().id();
+    bus.advance(secs(45)).await;
+    way.meets(|_, op| match op {
+        StoreOp::Fetch(_) => Fault::Lost,
+        _ => Fault::None,
+    });
+    bus.advance(secs(10)).await;
+    let snapshot = queue.get(id).await.unwrap().unwrap();
+    assert_eq!(snapshot.state, EventState::Leased);
+    way.is(Fault::None);
+    bus.shutdown(secs(30)).await.unwrap();
+    assert!(world.clock.elapsed() < secs(60));
+    drop((bus, queue, way));
+
+    let world = world.restart();
+    let (_bus, queue) = world.push_only::<u64>("orders").await;
+    let snapshot = queue.get(id).await.unwrap().unwrap();
+    assert_eq!((snapshot.state, snapshot.tries), (EventState::Scheduled, 0));
+    assert_eq!(probe.count(), 0);
+}
+
+/// A store that is away for a moment gets them when it is back, and the stop is over after that.
+async fn a_stop_waits_until_the_store_has_every_outcome(world: World) {
+    let probe = Probe::<u64>::new();
+    let (bus, queue, way) = faulty(&world, &probe).await;
+    let mut refused = 0;
+    way.meets(move |_, op| match op {
+        StoreOp::Settle { .. } if refused < 5 => {
+            refused += 1;
+            Fault::Refused(ErrorKind::Unavailable)
+        }
+        _ => Fault::None,
+    });
+    let id = queue.push_now(1).await.unwrap().id();
+    bus.settle().await;
+    assert_eq!(probe.count(), 1);
+    bus.shutdown(secs(30)).await.unwrap();
+    drop((bus, queue, way));
+
+    let world = world.restart();
+    let (bus, _queue) = world.push_only::<u64>("orders").await;
+    let records = bus.records().id(id).page().await.unwrap().items;
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0].outcome, Outcome::Acked);
 }
 
 async fn an_idle_bus_stops_at_once(world: World) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use duly::ErrorKind;
-use duly::core::op::Verdict;
+use duly::core::op::{PushVerdict, Verdict};
 use duly::store::{Damaged, EmbeddedStore, Setting, Store};
 use duly::time::When;
 use futures_util::FutureExt;
@@ -170,6 +170,73 @@ fn a_damaged_record_is_not_history() {
     let store = place.open();
     let page = duly::store::Store::records(&store, Default::default()).now_or_never();
     assert_eq!(page.expect("ready").expect("a page").items, []);
+}
+
+#[test]
+fn a_name_that_is_no_text_any_more_keeps_no_store_from_opening() {
+    let place = Place::new();
+    let store = place.open();
+    push_now(&store, 1);
+    let queue = "one".parse().expect("a legal name");
+    let set = store.set(&queue, Setting::Paused(true)).now_or_never();
+    set.expect("ready").expect("it is set");
+    drop(store);
+    meddle(
+        &place,
+        "UPDATE controls SET queue = CAST(x'ff6e65' AS TEXT)",
+    );
+    let store = place.open();
+    let controls = store.controls().now_or_never().expect("ready");
+    assert!(controls.expect("they can be read").is_empty());
+    assert!(!damaged(&store).is_empty());
+    assert_eq!(fetch(&store, 1).len(), 1);
+}
+
+/// Handles `many` events.
+fn handle(store: &EmbeddedStore, from: u64, many: u64) {
+    for n in from..from + many {
+        push_now(store, n);
+        let delivery = fetch(store, n).remove(0);
+        assert!(settle(store, &delivery, Verdict::Ack).expect("a settle"));
+    }
+}
+
+fn history(store: &EmbeddedStore) -> Vec<u64> {
+    let page = Store::records(store, Default::default()).now_or_never();
+    let page = page.expect("ready").expect("a page");
+    page.items.iter().map(|it| it.id.entropy()).collect()
+}
+
+/// Whatever the number of a record has become, those after it are written, those before it are
+/// read, and what is over is still known to be.
+#[test]
+fn a_damaged_number_of_a_record_costs_that_record_alone() {
+    for (old, new) in [
+        (3, 1_i64 << 50),
+        (3, i64::MAX),
+        (1, i64::MIN),
+        (1, -1),
+        (2, 0),
+    ] {
+        let place = Place::new();
+        let store = place.open();
+        handle(&store, 1, 3);
+        drop(store);
+        meddle(
+            &place,
+            &format!("UPDATE records SET number = {new} WHERE number = {old}"),
+        );
+        let store = place.open();
+        handle(&store, 4, 3);
+        let mut expected = vec![1, 2, 3, 4, 5, 6];
+        expected.retain(|number| *number != old);
+        assert_eq!(history(&store), expected, "{old} became {new}");
+        let kept = if old == 1 { 2 } else { 1 };
+        let again = push(&store, event(kept, When::Now, 3)).expect("an answer");
+        assert_eq!(again.verdict, PushVerdict::Duplicate(id(kept)));
+        drop(store);
+        assert_eq!(history(&place.open()), expected, "{old} became {new}");
+    }
 }
 
 /// Events of a small file, and what each of them is.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use duly::event::State;
 use duly::store::{Control, EmbeddedStore, Setting, Store};
@@ -198,6 +200,25 @@ fn a_closed_store_can_be_opened_again_while_its_handle_lives() {
     assert_eq!(error.kind(), ErrorKind::Closed);
     let store = place.open();
     assert_eq!(stats(&store).scheduled, 1);
+}
+
+/// A child that is just being made has a copy of every open file, and so of the lock, until it
+/// becomes another program.
+#[test]
+fn a_closed_store_can_be_opened_again_while_this_process_starts_others() {
+    let place = Place::new();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let child = Command::new("true").status();
+                assert!(child.expect("a child").success());
+            }
+        });
+        let opened = (0..100).find_map(|_| place.try_open().err());
+        over.store(true, Ordering::Relaxed);
+        assert!(opened.is_none(), "{opened:?}");
+    });
 }
 
 #[test]

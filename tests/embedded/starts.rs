@@ -1,12 +1,13 @@
 //! A handler that kills its process has used an attempt; a lease alone has not.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{Delivery, Verdict};
+use duly::core::op::{Delivery, Failing, Reply, StoreOp, Verdict};
 use duly::event::State;
-use duly::record::{Outcome, Query, Record};
-use duly::store::{EmbeddedStore, Store};
-use duly::time::When;
+use duly::record::{Cause, Outcome, Query, Record};
+use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
+use duly::time::{Clock, When};
 use futures_util::FutureExt;
 
 use crate::child::{self, Running};
@@ -105,6 +106,102 @@ fn a_snoozed_attempt_is_not_counted() {
     assert_eq!(get(&store, 1).expect("it is there").tries, 0);
 }
 
+fn revive_op() -> StoreOp {
+    StoreOp::Revive { ids: vec![id(1)] }
+}
+
+/// Fetches and starts event 1, and leaves it so.
+fn begin(store: &EmbeddedStore, request: u64) -> Delivery {
+    let mut deliveries = fetch(store, request);
+    assert_eq!(deliveries.len(), 1);
+    note(store, &deliveries);
+    deliveries.remove(0)
+}
+
+fn bury(store: &EmbeddedStore, delivery: &Delivery) {
+    let failing = Failing {
+        cause: Cause::Failed,
+        error: None,
+    };
+    let buried = settle(store, delivery, Verdict::Bury(failing));
+    assert!(buried.expect("a settle"));
+}
+
+#[test]
+fn what_an_event_did_before_its_revive_does_not_count_after_it() {
+    let place = Place::new();
+    let store = place.open();
+    push(&store, event(1, When::Now, 2)).expect("a push");
+    for request in 1..=2 {
+        let delivery = begin(&store, request);
+        let failing = Failing {
+            cause: Cause::Failed,
+            error: None,
+        };
+        let failed = match request {
+            1 => Verdict::Retry(Duration::ZERO, failing),
+            _ => Verdict::Bury(failing),
+        };
+        assert!(settle(&store, &delivery, failed).expect("a settle"));
+        place.clock.advance(Duration::from_millis(5));
+    }
+    ask(&store, revive_op()).expect("a revive");
+    begin(&store, 3);
+    drop(store);
+    let store = place.open();
+    let found = get(&store, 1).expect("it is there");
+    assert_eq!((found.state, found.tries), (State::Scheduled, 1));
+    assert_eq!(records(&store).len(), 3);
+}
+
+/// Lets an event start by what `change` did, and takes the file back to before the change.
+fn starts_by_what_was_never_written(place: &Place, change: StoreOp) -> EmbeddedStore {
+    let data = place.path();
+    let before = std::fs::read(&data).expect("a closed store is one file");
+    let store = place.open();
+    ask(&store, change).expect("a change");
+    begin(&store, 7);
+    let notes = place.directory.path().join("duly.db-starts");
+    let begun = std::fs::read(&notes).expect("the notes");
+    drop(store);
+    std::fs::write(&data, before).expect("the file");
+    std::fs::write(&notes, begun).expect("the notes");
+    place.open()
+}
+
+#[test]
+fn a_start_counts_although_the_revive_before_it_was_never_written() {
+    let place = Place::new();
+    let store = place.open();
+    push_now(&store, 1);
+    bury(&store, &begin(&store, 1));
+    drop(store);
+    place.clock.advance(Duration::from_millis(5));
+    let store = starts_by_what_was_never_written(&place, revive_op());
+    let found = get(&store, 1).expect("it is there");
+    assert_eq!((found.state, found.tries), (State::Scheduled, 1));
+    let last = records(&store).pop().expect("a record");
+    assert_eq!((last.outcome, last.attempt), (Outcome::LeaseLost, 1));
+}
+
+#[test]
+fn a_start_counts_although_the_reschedule_before_it_was_never_written() {
+    let place = Place::new();
+    let store = place.open();
+    let later = When::After(Duration::from_secs(3_600));
+    push(&store, event(1, later, 3)).expect("a push");
+    drop(store);
+    let now = StoreOp::Reschedule {
+        id: id(1),
+        when: When::Now,
+    };
+    let store = starts_by_what_was_never_written(&place, now);
+    let found = get(&store, 1).expect("it is there");
+    assert_eq!((found.tries, found.due), (1, START));
+    let last = records(&store).pop().expect("a record");
+    assert_eq!((last.outcome, last.due), (Outcome::LeaseLost, START));
+}
+
 #[test]
 fn half_a_note_is_no_note() {
     let place = Place::new();
@@ -158,4 +255,53 @@ fn the_notes_do_not_grow_with_what_is_over() {
     drop(store);
     let store = place.open();
     assert_eq!(get(&store, 1).expect("it is there").tries, 1);
+}
+
+#[tokio::test]
+async fn an_attempt_stays_noted_while_the_outcome_of_the_one_before_is_written() {
+    let place = Place::new();
+    let options = place.options();
+    drop(place.open());
+    let threaded = EmbeddedOptions::new().clock(Arc::clone(&place.clock) as Arc<dyn Clock>);
+    let store = EmbeddedStore::open_with(place.path(), threaded.reserve_bytes(4_096));
+    let store = store.expect("a store");
+    let ask = |op| store.apply(&key(), op);
+    ask(StoreOp::Push(vec![event(1, When::Now, 3)]))
+        .await
+        .expect("a push");
+    let begin = |request| async move {
+        ask(StoreOp::MoveDue { limit: 10 }).await.expect("a move");
+        match ask(fetch_op(request)).await.expect("a fetch").reply {
+            Reply::Fetched { deliveries, .. } => deliveries,
+            other => panic!("a fetch was answered with {other:?}"),
+        }
+    };
+    let first = begin(1).await;
+    note(&store, &first);
+    let failing = Failing {
+        cause: Cause::Failed,
+        error: None,
+    };
+    let settled = ask(StoreOp::Settle {
+        node: NODE,
+        settlements: vec![settlement(
+            &first[0],
+            Verdict::Retry(Duration::ZERO, failing),
+        )],
+    });
+    // Decided, and not yet on disk.
+    let second = begin(2).await;
+    note(&store, &second);
+    settled.await.expect("a settle");
+    let mut nobody = second[0].clone();
+    nobody.id = id(99);
+    for _ in 0..40 {
+        note(&store, &vec![nobody.clone(); 1_000]);
+    }
+    let notes = place.directory.path().join("duly.db-starts");
+    let len = std::fs::metadata(notes).expect("the notes").len();
+    assert!(len < 1_000_000, "the notes were written anew");
+    drop(store);
+    let store = EmbeddedStore::open_with(place.path(), options).expect("a store");
+    assert_eq!(get(&store, 1).expect("it is there").tries, 2);
 }

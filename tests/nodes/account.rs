@@ -1,18 +1,16 @@
 //! The account: what the log, the store and the records say of each event must fit together.
 
-use std::collections::BTreeMap;
-use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use duly::Record;
+use duly::history::{Account, Report, Told, What};
 use duly::prelude::*;
 use duly::store::RedisStore;
 
 use super::child::{self, Role};
-use super::log::{Line, Log};
+use super::log::Log;
 use super::process::Site;
-use super::story::{Story, tell};
 
 /// How long working off what was left may take.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
@@ -26,59 +24,11 @@ pub(crate) enum Memory {
     MayForget,
 }
 
-/// What was counted, to see that the cases were about something.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sum {
-    /// Pushes that were sent.
-    pub(crate) pushed: usize,
-    /// Pushes that were accepted by an answer, before the account began.
-    pub(crate) answered: usize,
-    /// Answers that said that nobody knows.
-    pub(crate) unknown: usize,
-    /// Pushes that were answered with *nothing happened*.
-    pub(crate) refused: usize,
-    pub(crate) cancelled: usize,
-    /// Events whose handler started.
-    pub(crate) handled: usize,
-    /// Starts, with all repetitions.
-    pub(crate) starts: usize,
-    /// Events whose handler started more than once, after failures or lost leases.
-    pub(crate) handled_again: usize,
-    /// Attempts that ended because their node fell silent.
-    pub(crate) leases_lost: usize,
-    pub(crate) dead: usize,
-    /// Events that started before they were due.
-    pub(crate) early: usize,
-    /// Accepted events of which neither the store nor a record nor the log knows anything.
-    pub(crate) lost: usize,
-    /// Events whose log, records and state do not tell one story.
-    pub(crate) unaccounted: usize,
-    pub(crate) kills: usize,
-}
-
-impl AddAssign for Sum {
-    fn add_assign(&mut self, other: Self) {
-        self.pushed += other.pushed;
-        self.answered += other.answered;
-        self.unknown += other.unknown;
-        self.refused += other.refused;
-        self.cancelled += other.cancelled;
-        self.handled += other.handled;
-        self.starts += other.starts;
-        self.handled_again += other.handled_again;
-        self.leases_lost += other.leases_lost;
-        self.dead += other.dead;
-        self.early += other.early;
-        self.lost += other.lost;
-        self.unaccounted += other.unaccounted;
-        self.kills += other.kills;
-    }
-}
-
-/// Works off the store of a site and accounts for every event.
+/// Works off the store of a site, completes its history with the records and the last states, and
+/// accounts for every event.
 ///
 /// Nothing may be early, whatever the store forgets; nor may a push that was refused have happened.
-pub(crate) fn account(site: &Site, memory: Memory) -> Sum {
+pub(crate) fn account(site: &Site, memory: Memory) -> Report {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -88,27 +38,26 @@ pub(crate) fn account(site: &Site, memory: Memory) -> Sum {
         let log = Arc::new(Log::open(site.folder()));
         let bus = child::bus(&site.url, &log, &Role::worker()).await;
         let bus = bus.expect("the store opens");
-        let before = tell(&site.lines());
-        push_again(&bus, &log, &before).await;
+        push_again(&bus, &log, &read(site)).await;
         drain(&bus).await;
-
-        let mut sum = Sum {
-            answered: before.values().filter(|one| one.due_ms.is_some()).count(),
-            ..Sum::default()
-        };
-        let mut stories = tell(&site.lines());
-        for record in records(&bus).await {
-            let story = stories.get_mut(&record.id);
-            let story = story.unwrap_or_else(|| panic!("nobody pushed {record:?}"));
-            story.records.push(record);
-        }
-        for (id, story) in &stories {
-            count(&mut sum, *id, story, &bus, memory).await;
-        }
+        testify(&bus, &log, &read(site)).await;
         bus.shutdown(Duration::from_secs(5)).await.expect("a stop");
         audit(&site.url).await;
-        sum
-    })
+    });
+    let account = match memory {
+        Memory::Keeps => read(site),
+        Memory::MayForget => read(site).may_forget(),
+    };
+    let report = account.close();
+    let history = site.folder().join("log");
+    assert!(report.broken.is_empty(), "{report}{}", history.display());
+    report
+}
+
+fn read(site: &Site) -> Account {
+    let mut account = Account::new();
+    site.entries().iter().for_each(|entry| account.read(entry));
+    account
 }
 
 /// A Redis store looks at itself: each event in exactly one place, every counter right.
@@ -120,47 +69,19 @@ async fn audit(url: &str) {
     }
 }
 
-/// Counts one event, and fails at what no store may do.
-async fn count(sum: &mut Sum, id: EventId, story: &Story, bus: &Bus, memory: Memory) {
-    let queue: Queue<u64> = bus.queue_named("work").expect("a legal name");
-    let state = queue.get(id).await.expect("the store answers");
-    let state = state.map(|snapshot| snapshot.state);
-    sum.pushed += 1;
-    sum.unknown += story.unknown;
-    sum.early += usize::from(story.early_us().is_some());
-    assert_eq!(story.early_us(), None, "{id} starts early: {story:?}");
-    if story.is_refused() {
-        sum.refused += 1;
-        let happened = state.is_some() || !story.starts.is_empty() || !story.records.is_empty();
-        assert!(!happened, "{id} was refused and happened: {story:?}");
-        return;
-    }
-    let outcomes = || story.records.iter().map(|record| record.outcome);
-    sum.cancelled += usize::from(story.cancelled);
-    sum.handled += usize::from(!story.starts.is_empty());
-    sum.handled_again += usize::from(story.starts.len() > 1);
-    sum.starts += story.starts.len();
-    sum.leases_lost += outcomes().filter(|end| *end == Outcome::LeaseLost).count();
-    sum.dead += usize::from(outcomes().next_back() == Some(Outcome::Buried));
-    if let Some(wrong) = story.wrong(state) {
-        let is_lost = state.is_none() && story.starts.is_empty() && story.records.is_empty();
-        sum.lost += usize::from(is_lost);
-        sum.unaccounted += usize::from(!is_lost);
-        assert_eq!(
-            memory,
-            Memory::MayForget,
-            "{id} {wrong}; it is {state:?}: {story:?}"
-        );
-    }
-}
-
 /// Repeats the pushes that were never answered, as their pushers would: that is safe.
-async fn push_again(bus: &Bus, log: &Log, stories: &BTreeMap<EventId, Story>) {
+async fn push_again(bus: &Bus, log: &Log, account: &Account) {
     let queue: Queue<u64> = bus.queue_named("work").expect("a legal name");
-    for (id, story) in stories.iter().filter(|(_, story)| story.is_open()) {
-        let receipt = queue.event(story.payload).id(*id).send().await;
-        let due_ms = receipt.expect("a repeat is accepted").due().as_millis();
-        log.add(Line::Pushed { id: *id, due_ms });
+    for (id, payload, _) in account.open() {
+        let receipt = queue.event(payload).id(id).send().await;
+        let due = Some(receipt.expect("a repeat is accepted").due());
+        let verdict = Told::Accepted;
+        let what = What::PushAnswered {
+            verdict,
+            payload,
+            due,
+        };
+        log.of(id, what);
     }
 }
 
@@ -177,6 +98,25 @@ async fn drain(bus: &Bus) {
         }
         assert!(began.elapsed() < DRAIN_MAX, "it hangs: {stats:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// What the store knows in the end: every record, and where each event is.
+async fn testify(bus: &Bus, log: &Log, account: &Account) {
+    for record in records(bus).await {
+        let what = What::Recorded {
+            node: record.node,
+            attempt: record.attempt,
+            outcome: record.outcome,
+            due: record.due,
+        };
+        log.of(record.id, what);
+    }
+    let queue: Queue<u64> = bus.queue_named("work").expect("a legal name");
+    for id in account.ids() {
+        let found = queue.get(id).await.expect("the store answers");
+        let state = found.map(|snapshot| snapshot.state);
+        log.of(id, What::Found { state });
     }
 }
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::handler::Annotation;
+use duly::history::{Told, What};
 use duly::prelude::*;
 use duly::time::{Clock, Mono, SystemClock};
 use duly::{ErrorKind, QueueChoices};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use super::log::{Line, Log};
-use super::process::now_us;
+use super::log::Log;
 
 /// How often an event is tried at most.
 pub(crate) const ATTEMPTS: u16 = 4;
@@ -97,13 +97,14 @@ struct Work {
 impl Handler for Work {
     type Payload = u64;
 
-    async fn handle(&self, event: Event<u64>, _cx: &Context) -> Result<(), Failure> {
-        self.log.add(Line::Started {
-            id: event.id(),
-            attempt: event.attempt().into(),
-            at_us: now_us(),
-            process: std::process::id().into(),
-        });
+    async fn handle(&self, event: Event<u64>, cx: &Context) -> Result<(), Failure> {
+        let started = What::Started {
+            lease: cx.lease().expect("it comes from the store"),
+            attempt: event.attempt(),
+            due: event.due().expect("it comes from the store"),
+            payload: event.payload,
+        };
+        self.log.of(event.id(), started);
         if self.holds {
             std::future::pending::<()>().await;
         }
@@ -146,7 +147,10 @@ pub(crate) async fn bus(url: &str, log: &Arc<Log>, role: &Role) -> duly::Result<
     if role.clock_s != 0 {
         builder = builder.clock(Arc::new(WrongClock(SystemClock::new(), role.clock_s)));
     }
-    builder.start().await
+    let bus = builder.start().await?;
+    let (node, process) = (bus.node_id(), std::process::id());
+    log.add(None, What::Joined { node, process });
+    Ok(bus)
 }
 
 /// What the test `child` runs: in a child process a node, elsewhere nothing.
@@ -194,26 +198,31 @@ fn live(folder: &Path, url: &str, role: &Role) {
 /// refusal it never is, so that it can be seen that nothing happened.
 async fn push(queue: Queue<u64>, log: Arc<Log>, mut random: fastrand::Rng, pace: Duration) {
     let pause = Duration::from_millis(10);
+    let attempts = ATTEMPTS;
     loop {
         let (id, payload) = (queue.new_id(), random.u64(..1_000_000));
         let delay = Duration::from_millis(random.u64(..300).saturating_sub(100));
-        log.add(Line::Pushing { id, payload });
+        log.of(id, What::PushAsked { payload, attempts });
         let is_pushed = loop {
             match queue.event(payload).id(id).after(delay).send().await {
                 Ok(receipt) => {
-                    let due_ms = receipt.due().as_millis();
-                    log.add(Line::Pushed { id, due_ms });
+                    let what = What::PushAnswered {
+                        verdict: Told::Accepted,
+                        payload,
+                        due: Some(receipt.due()),
+                    };
+                    log.of(id, what);
                     break true;
                 }
                 Err(error) if error.kind() == ErrorKind::Unknown => {
-                    log.add(Line::Unknown { id });
+                    log.of(id, What::Unknown);
                     tokio::time::sleep(pause).await;
                     if random.bool() {
                         break false;
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Full) => {
-                    log.add(Line::Refused { id });
+                    log.of(id, What::PushRefused);
                     tokio::time::sleep(pause).await;
                     break false;
                 }
@@ -222,8 +231,9 @@ async fn push(queue: Queue<u64>, log: Arc<Log>, mut random: fastrand::Rng, pace:
         };
         if is_pushed && random.u8(..8) == 0 {
             let answer = queue.cancel(id).await;
-            if answer.is_ok_and(|answer| answer == Cancelled::Cancelled) {
-                log.add(Line::Cancelled { id });
+            if let Ok(answer) = answer {
+                let truth = answer.into();
+                log.of(id, What::CancelAnswered { truth });
             }
         }
         if !pace.is_zero() {

@@ -1,35 +1,16 @@
-//! What happened, line by line, in a file that outlives who wrote it.
+//! The history that all processes of a site write, in a file that outlives them.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use duly::EventId;
+use duly::history::{Entry, What, lines};
+use duly::record::NodeId;
 
-/// A line of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
-    /// A push is about to be sent.
-    Pushing { id: EventId, payload: u64 },
-    /// It was answered: the event is due then, in milliseconds since the epoch.
-    Pushed { id: EventId, due_ms: u64 },
-    /// It was answered with an error that says that nothing happened.
-    Refused { id: EventId },
-    /// It was answered with an error that says that nobody knows.
-    Unknown { id: EventId },
-    /// A cancel was answered with *cancelled*.
-    Cancelled { id: EventId },
-    /// The first line of a handler runs, at this time in microseconds since the epoch by the
-    /// machine's clock, in the process with this id.
-    Started {
-        id: EventId,
-        attempt: u64,
-        at_us: u64,
-        process: u64,
-    },
-}
+use super::process::now_us;
 
-/// The log, open for appending.
+/// The history, open for appending.
 #[derive(Debug)]
 pub(crate) struct Log(File);
 
@@ -40,67 +21,83 @@ impl Log {
         Self(file.expect("the log opens"))
     }
 
-    /// One `write`, which a kill does not cut in two, nor another process's lines.
-    pub(crate) fn add(&self, line: Line) {
-        let text = match line {
-            Line::Pushing { id, payload } => format!("pushing {id} {payload} 0 0\n"),
-            Line::Pushed { id, due_ms } => format!("pushed {id} {due_ms} 0 0\n"),
-            Line::Refused { id } => format!("refused {id} 0 0 0\n"),
-            Line::Unknown { id } => format!("unknown {id} 0 0 0\n"),
-            Line::Cancelled { id } => format!("cancelled {id} 0 0 0\n"),
-            Line::Started {
-                id,
-                attempt,
-                at_us,
-                process,
-            } => format!("started {id} {attempt} {at_us} {process}\n"),
+    /// What happens now to an event.
+    pub(crate) fn of(&self, id: EventId, what: What) {
+        self.add(Some(id), what);
+    }
+
+    /// One `write`, which a kill does not cut in two, nor another process's lines. Every store
+    /// here goes by this machine's clock.
+    pub(crate) fn add(&self, id: Option<EventId>, what: What) {
+        let at_us = now_us();
+        let entry = Entry {
+            at_us,
+            store_us: at_us,
+            id,
+            what,
         };
         let mut file = &self.0;
-        file.write_all(text.as_bytes()).expect("the log is written");
+        file.write_all(entry.to_line().as_bytes())
+            .expect("the log is written");
     }
 }
 
-/// Every line, in the order in which they were written.
-pub(crate) fn read(folder: &Path) -> Vec<Line> {
-    let text = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
-    let whole = text.rfind('\n').map_or(0, |end| end + 1);
-    text[..whole].lines().map(parse).collect()
+/// What has been read of a history that goes on; each look reads only what is new.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    entries: Vec<Entry>,
+    bytes: u64,
 }
 
-fn parse(line: &str) -> Line {
-    let words: Vec<_> = line.split(' ').collect();
-    let [what, id, first, second, third] = words[..] else {
-        panic!("not a line of the log: {line:?}");
-    };
-    let id = id.parse().expect("an id");
-    let number = |text: &str| text.parse().expect("a number");
-    match what {
-        "pushing" => Line::Pushing {
-            id,
-            payload: number(first),
-        },
-        "pushed" => Line::Pushed {
-            id,
-            due_ms: number(first),
-        },
-        "refused" => Line::Refused { id },
-        "unknown" => Line::Unknown { id },
-        "cancelled" => Line::Cancelled { id },
-        "started" => Line::Started {
-            id,
-            attempt: number(first),
-            at_us: number(second),
-            process: number(third),
-        },
-        _ => panic!("not a line of the log: {line:?}"),
+impl Reader {
+    /// Every entry, in the order in which they were written.
+    pub(crate) fn entries(&mut self, folder: &Path) -> &[Entry] {
+        if let Ok(mut file) = File::open(folder.join("log")) {
+            let mut new = Vec::new();
+            file.seek(SeekFrom::Start(self.bytes))
+                .expect("it has a position");
+            file.read_to_end(&mut new).expect("it can be read");
+            let whole = new.iter().rposition(|byte| *byte == b'\n');
+            let whole = whole.map_or(0, |at| at + 1);
+            let entries = lines(&new[..whole]).map(|entry| entry.expect("an entry"));
+            self.entries.extend(entries);
+            self.bytes += whole as u64;
+        }
+        &self.entries
     }
+}
+
+/// A start of a handler, in a history.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub(crate) id: EventId,
+    pub(crate) at_us: u64,
+    pub(crate) node: NodeId,
+}
+
+/// Every start, in the order in which they were written.
+pub(crate) fn starts(entries: &[Entry]) -> impl Iterator<Item = Start> {
+    entries.iter().filter_map(|entry| match entry.what {
+        What::Started { lease, .. } => Some(Start {
+            id: entry.id?,
+            at_us: entry.at_us,
+            node: lease.node,
+        }),
+        _ => None,
+    })
+}
+
+/// As which node a process takes part, once it does.
+pub(crate) fn node_of(entries: &[Entry], process: u32) -> Option<NodeId> {
+    entries.iter().find_map(|entry| match entry.what {
+        What::Joined { node, process: of } if of == process => Some(node),
+        _ => None,
+    })
 }
 
 /// How many handlers have started in a process.
-pub(crate) fn starts_of(lines: &[Line], id: u32) -> usize {
-    let id = u64::from(id);
-    let own = lines
-        .iter()
-        .filter(|line| matches!(line, Line::Started { process, .. } if *process == id));
+pub(crate) fn starts_of(entries: &[Entry], process: u32) -> usize {
+    let node = node_of(entries, process);
+    let own = starts(entries).filter(|start| Some(start.node) == node);
     own.count()
 }

@@ -3,8 +3,9 @@
 //! A test takes this in by `#[path = "../nodes/mod.rs"] mod nodes;` and has a test of the name
 //! `child` that calls [`child`]: that is what a child process runs. Each pushes, cancels and
 //! handles on the store of a [`Site`], and writes what it was answered and what it started into a
-//! log that all share, one plain `write` a line. In the end the store is worked off, and the log,
-//! the store and the records must tell one story: see [`account`].
+//! history that all share, one plain `write` a line. In the end the store is worked off, the
+//! history is completed with the store's records and states, and [`duly::history::Account`] follows
+//! every event through it: see [`account`].
 
 #![allow(dead_code)] // each program that takes this in uses a part of it
 
@@ -12,12 +13,11 @@ mod account;
 mod child;
 mod log;
 mod process;
-mod story;
 
 #[allow(unused_imports)]
 pub(crate) use self::{
-    account::{Memory, Sum, account},
+    account::{Memory, account},
     child::{ATTEMPTS, Role, child},
-    log::{Line, Log, starts_of},
+    log::{Log, Start, node_of, starts, starts_of},
     process::{Node, Site, now_us},
 };

@@ -1,31 +1,38 @@
 //! Where nodes run, and one of them as a process.
 
+use std::cell::RefCell;
 use std::env;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use duly::history::Entry;
 use tempfile::TempDir;
 
 use super::child::{Role, SITE};
-use super::log::{self, Line};
+use super::log::Reader;
 
 /// How long anything about a node may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A store and a log.
+/// A store and a history.
 #[derive(Debug)]
 pub(crate) struct Site {
     folder: TempDir,
     pub(crate) url: String,
+    read: RefCell<Reader>,
 }
 
 impl Site {
     pub(crate) fn new(url: impl Into<String>) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let url = url.into();
-        Self { folder, url }
+        Self {
+            folder,
+            url,
+            read: RefCell::default(),
+        }
     }
 
     /// With an embedded store in the folder.
@@ -40,8 +47,9 @@ impl Site {
         self.folder.path()
     }
 
-    pub(crate) fn lines(&self) -> Vec<Line> {
-        log::read(self.folder())
+    /// Every entry of the history so far.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.read.borrow_mut().entries(self.folder()).to_vec()
     }
 
     /// What the nodes said, warnings and panics.
@@ -79,13 +87,13 @@ impl Site {
 
     /// Waits until the log says something; fails the test when it does not in time.
     #[allow(clippy::disallowed_methods)] // real time: this is about real processes
-    pub(crate) fn wait_until(&self, what: &str, mut holds: impl FnMut(&[Line]) -> bool) {
+    pub(crate) fn wait_until(&self, what: &str, mut holds: impl FnMut(&[Entry]) -> bool) {
         let began = Instant::now();
-        while !holds(&self.lines()) {
+        while !holds(self.read.borrow_mut().entries(self.folder())) {
             assert!(
                 began.elapsed() < PATIENCE,
                 "not in time: {what}; the log has {} lines, and children said: {}",
-                self.lines().len(),
+                self.entries().len(),
                 self.said()
             );
             std::thread::sleep(Duration::from_millis(5));

@@ -4,22 +4,31 @@ use std::time::Duration;
 
 use crate::nodes::{Memory, Site};
 use crate::servers::{Aof, Cluster, Redis, RedisOptions, Sentinels};
-use crate::{busy, finish, let_it_run, server, wait_for_each, wait_for_more};
+use crate::{busy, finish, let_it_run, number, server, wait_for_each, wait_for_more};
+
+/// How often a server is killed and started again, when nobody says otherwise; another one takes
+/// its place a third as often, which takes longer.
+fn kills() -> u64 {
+    number("DULY_REDIS_KILLS").unwrap_or(3)
+}
+
+fn failovers() -> u64 {
+    kills().div_ceil(3)
+}
 
 /// Kills a server under load and starts it again, a few times.
 fn killed_and_restarted(case: &str, mut redis: Redis, memory: Memory) {
     let site = Site::new(redis.url());
     let nodes: Vec<_> = (1..=3).map(|seed| site.spawn(&busy(seed))).collect();
     wait_for_each(&site, &nodes);
-    let kills = 3;
-    for kill in 1..=kills {
+    for kill in 0..kills() {
         wait_for_more(&site);
         redis.kill();
-        let_it_run(Duration::from_millis(150 * kill));
+        let_it_run(Duration::from_millis(150 * (1 + kill % 3)));
         redis.restart();
     }
     wait_for_more(&site);
-    finish(case, &site, nodes, kills as usize, memory);
+    finish(case, &site, nodes, kills(), memory);
 }
 
 #[test]
@@ -44,9 +53,12 @@ fn work_goes_on_after_a_sentinel_failover() {
     let site = Site::new(sentinels.url());
     let nodes: Vec<_> = (1..=2).map(|seed| site.spawn(&busy(seed))).collect();
     wait_for_each(&site, &nodes);
-    sentinels.failover();
-    wait_for_more(&site);
-    finish("sentinel failover", &site, nodes, 1, Memory::MayForget);
+    for _ in 0..failovers() {
+        sentinels.failover();
+        wait_for_more(&site);
+    }
+    let case = "sentinel failover";
+    finish(case, &site, nodes, failovers(), Memory::MayForget);
     println!("failovers: {}", sentinels.failovers());
 }
 
@@ -80,10 +92,13 @@ fn work_goes_on_after_a_master_of_a_cluster_is_killed() {
     let nodes: Vec<_> = (1..=2).map(|seed| site.spawn(&busy(seed))).collect();
     wait_for_each(&site, &nodes);
     let slot = cluster.slot_of("{work:0}");
-    let killed = cluster.kill_master_of(slot);
-    cluster.wait_for_another_master(slot, killed);
-    cluster.restart(killed);
-    cluster.wait_until_served();
-    wait_for_more(&site);
-    finish("master killed", &site, nodes, 1, Memory::MayForget);
+    for _ in 0..failovers() {
+        let killed = cluster.kill_master_of(slot);
+        cluster.wait_for_another_master(slot, killed);
+        cluster.restart(killed);
+        cluster.wait_until_served();
+        wait_for_more(&site);
+    }
+    let case = "master killed";
+    finish(case, &site, nodes, failovers(), Memory::MayForget);
 }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use duly::EventId;
+use duly::history::Entry;
+use duly::record::NodeId;
 
-use crate::nodes::{Line, Memory, Role, Site};
+use crate::nodes::{Memory, Node, Role, Site, node_of, starts, starts_of};
 use crate::servers::Redis;
 use crate::{finish, let_it_run};
 
@@ -54,58 +56,42 @@ fn one_round(round: u64, times: &mut Vec<u64>) {
         mortal: false,
         ..Role::default()
     });
-    let ids: Vec<u64> = victims.iter().map(|node| node.id().into()).collect();
-    site.wait_until("each victim holds something", |lines| {
-        ids.iter()
-            .all(|id| lines.iter().any(|line| started_by(line, *id)))
+    let ids: Vec<u32> = victims.iter().map(Node::id).collect();
+    site.wait_until("each victim holds something", |entries| {
+        ids.iter().all(|id| starts_of(entries, *id) > 0)
     });
     let heir = site.spawn(&Role::worker());
-    let heir_id = u64::from(heir.id());
-    site.wait_until("the heir is there", |lines| {
-        lines.iter().any(|line| started_by(line, heir_id))
+    let heir_id = heir.id();
+    site.wait_until("the heir is there", |entries| {
+        starts_of(entries, heir_id) > 0
     });
     pusher.stop();
     let mut killed = BTreeMap::new();
     for victim in victims {
-        let id = u64::from(victim.id());
-        killed.insert(id, victim.kill());
+        let node = node_of(&site.entries(), victim.id());
+        killed.insert(node.expect("it has started something"), victim.kill());
         let_it_run(Duration::from_millis(120));
     }
-    site.wait_until("everything is handed on", |lines| {
-        let holders = last_starts(lines).into_values();
-        holders
-            .filter(|process| killed.contains_key(process))
-            .count()
-            == 0
+    site.wait_until("everything is handed on", |entries| {
+        let mut holders = last_starts(entries).into_values();
+        !holders.any(|node| killed.contains_key(&node))
     });
-    let kills = killed.len();
+    let kills = killed.len() as u64;
     finish("handed on", &site, vec![heir], kills, Memory::Keeps);
 
     // The attempt after one that a victim had started, counted from the victim's death.
     let mut last = BTreeMap::new();
-    for line in site.lines() {
-        let Line::Started {
-            id, at_us, process, ..
-        } = line
-        else {
-            continue;
-        };
-        let holder = last.insert(id, process);
+    for start in starts(&site.entries()) {
+        let holder = last.insert(start.id, start.node);
         if let Some(died_us) = holder.and_then(|holder| killed.get(&holder)) {
-            times.push(at_us.saturating_sub(*died_us));
+            times.push(start.at_us.saturating_sub(*died_us));
         }
     }
 }
 
-/// The process in which each event was started last.
-fn last_starts(lines: &[Line]) -> BTreeMap<EventId, u64> {
-    let starts = lines.iter().filter_map(|line| match line {
-        Line::Started { id, process, .. } => Some((*id, *process)),
-        _ => None,
-    });
-    starts.collect()
-}
-
-fn started_by(line: &Line, id: u64) -> bool {
-    matches!(line, Line::Started { process, .. } if *process == id)
+/// The node on which each event was started last.
+fn last_starts(entries: &[Entry]) -> BTreeMap<EventId, NodeId> {
+    starts(entries)
+        .map(|start| (start.id, start.node))
+        .collect()
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::nodes::{Line, Memory, Role, Site, Sum, starts_of};
+use duly::history::{Entry, Report};
+
+use crate::nodes::{Memory, Role, Site, node_of, starts, starts_of};
 use crate::scripts::Call;
 use crate::servers::{Fault, Proxy, Redis};
 use crate::{busy, finish, let_it_run, number, server, wait_for_more};
@@ -21,7 +23,7 @@ const NODES: usize = 3;
 fn nodes_killed_at_any_moment_lose_nothing() {
     let cases = number("DULY_REDIS_CASES").unwrap_or(CASES);
     let first = number("DULY_REDIS_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
-    let mut all = Sum::default();
+    let mut all = Report::default();
     for seed in first..first + cases {
         println!("DULY_REDIS_SEED={seed} DULY_REDIS_CASES=1");
         let mut random = fastrand::Rng::with_seed(seed);
@@ -33,7 +35,7 @@ fn nodes_killed_at_any_moment_lose_nothing() {
             site.spawn(&busy(next))
         };
         let mut nodes: Vec<_> = (0..NODES).map(|_| spawn()).collect();
-        let kills = random.usize(6..12);
+        let kills = random.u64(6..12);
         for _ in 0..kills {
             let_it_run(Duration::from_micros(random.u64(20_000..400_000)));
             let victim = nodes.swap_remove(random.usize(..nodes.len()));
@@ -43,7 +45,7 @@ fn nodes_killed_at_any_moment_lose_nothing() {
         wait_for_more(&site);
         all += finish("nodes killed", &site, nodes, kills, Memory::Keeps);
     }
-    println!("{cases} cases: {all:?}");
+    println!("{cases} cases\n{all}");
 }
 
 #[test]
@@ -57,13 +59,13 @@ fn a_node_stopped_beyond_its_lease_costs_no_event_and_its_late_settle_is_refused
     });
     let other = site.spawn(&busy(2));
     let id = stopped.id();
-    let before = starts_of(&site.lines(), id);
+    let before = starts_of(&site.entries(), id);
     site.wait_until("it handles", |lines| starts_of(lines, id) > before + 20);
     stopped.signal("STOP");
     // The lease of a running handler is lost.
     site.wait_until("what it held is handed on", |lines| is_handed_on(lines, id));
     stopped.signal("CONT");
-    let before = starts_of(&site.lines(), id);
+    let before = starts_of(&site.entries(), id);
     site.wait_until("it handles again", |lines| {
         starts_of(lines, id) > before + 20
     });
@@ -83,24 +85,17 @@ fn a_node_stopped_beyond_its_lease_costs_no_event_and_its_late_settle_is_refused
 
 /// Whether something that a process started was started by another one much later than a retry
 /// would be.
-fn is_handed_on(lines: &[Line], from: u32) -> bool {
+fn is_handed_on(entries: &[Entry], from: u32) -> bool {
     const LATER_US: u64 = 2_000_000;
-    let from = u64::from(from);
+    let from = node_of(entries, from);
     let mut held = BTreeMap::new();
-    lines.iter().any(|line| match *line {
-        Line::Started {
-            id, at_us, process, ..
-        } if process == from => {
-            held.insert(id, at_us);
-            false
+    starts(entries).any(|start| {
+        if Some(start.node) == from {
+            held.insert(start.id, start.at_us);
+            return false;
         }
-        Line::Started { id, at_us, .. } => {
-            let since_us = held
-                .remove(&id)
-                .map(|started_us| at_us.saturating_sub(started_us));
-            since_us.is_some_and(|since_us| since_us > LATER_US)
-        }
-        _ => false,
+        let since = held.remove(&start.id);
+        since.is_some_and(|since_us| start.at_us > since_us + LATER_US)
     })
 }
 
@@ -131,7 +126,7 @@ fn killed_at(script: &str) {
     }
     wait_for_more(&site);
     let case = format!("killed at {script}");
-    finish(&case, &site, vec![survivor], kills as usize, Memory::Keeps);
+    finish(&case, &site, vec![survivor], kills, Memory::Keeps);
 }
 
 #[test]

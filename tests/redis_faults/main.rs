@@ -2,7 +2,8 @@
 //!
 //! Each case prints what it counted: pushes sent and answered, handled, early, lost, unaccounted.
 //!
-//! `DULY_REDIS_CASES` says how many cases of random kills, `DULY_REDIS_SEED` which.
+//! `DULY_REDIS_CASES` says how many cases of random kills, `DULY_REDIS_SEED` which;
+//! `DULY_REDIS_KILLS` how often each server is killed, and a third of it how often one fails over.
 
 #![allow(clippy::print_stdout)] // counts that are not printed show nothing
 
@@ -24,7 +25,8 @@ use std::env;
 use std::thread;
 use std::time::Duration;
 
-use nodes::{Line, Memory, Node, Role, Site, Sum, account};
+use duly::history::Report;
+use nodes::{Memory, Node, Role, Site, account};
 use servers::{Aof, Redis, RedisOptions};
 
 /// Not a test by itself: it is what a child process runs.
@@ -53,38 +55,36 @@ fn busy(seed: u64) -> Role {
     }
 }
 
-/// Waits until so many handlers have started since the log had `from` lines.
+/// Waits until so many handlers have started since the history had `from` entries.
 fn wait_for_starts(site: &Site, from: usize, many: usize) {
-    site.wait_until("handlers start", |lines| {
-        let new = lines.iter().skip(from);
-        let starts = new.filter(|line| matches!(line, Line::Started { .. }));
-        starts.count() >= many
+    site.wait_until("handlers start", |entries| {
+        nodes::starts(&entries[from..]).count() >= many
     });
 }
 
 /// Waits until each node is there: it has opened the store and handles.
 fn wait_for_each(site: &Site, nodes: &[Node]) {
-    site.wait_until("each node handles", |lines| {
-        let is_there = |node: &Node| nodes::starts_of(lines, node.id()) > 5;
+    site.wait_until("each node handles", |entries| {
+        let is_there = |node: &Node| nodes::starts_of(entries, node.id()) > 5;
         nodes.iter().all(is_there)
     });
 }
 
 /// Waits until the nodes push and handle again.
 fn wait_for_more(site: &Site) {
-    wait_for_starts(site, site.lines().len(), 50);
+    wait_for_starts(site, site.entries().len(), 50);
 }
 
 /// Lets nodes finish, works off what is left, and prints the account.
-fn finish(case: &str, site: &Site, nodes: Vec<Node>, kills: usize, memory: Memory) -> Sum {
+fn finish(case: &str, site: &Site, nodes: Vec<Node>, kills: u64, memory: Memory) -> Report {
     for node in nodes {
         node.stop();
     }
-    let sum = Sum {
+    let sum = Report {
         kills,
         ..account(site, memory)
     };
-    println!("{case}: {sum:?}");
+    println!("{case}\n{sum}");
     assert!(
         sum.answered > 0 && sum.starts > 0,
         "nothing happened: {sum:?}"

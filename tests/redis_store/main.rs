@@ -12,6 +12,7 @@ mod format;
 mod full;
 mod idle;
 mod kit;
+mod runtimes;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod size;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use duly::When;
 use duly::core::op::StoreOp;
+use duly::record::Query;
 use duly::store::Store;
 
 use crate::kit::{Bare, fresh, until};
@@ -96,6 +97,15 @@ async fn loses_nothing(part: &str) {
     })
     .await;
     assert_eq!(ended, ids, "{part}: {answers:?}");
+
+    // Whatever came of its outcome, the record is there: it is written first.
+    let query = Query {
+        limit: Some(Query::LIMIT_MAX),
+        ..Query::default()
+    };
+    let page = bare.store.records(query).await.expect(part);
+    let recorded: BTreeSet<_> = page.items.into_iter().map(|record| record.id).collect();
+    assert_eq!(recorded, ids, "{part}: {answers:?}");
 }
 
 /// A test for each key that an event passes on its way.

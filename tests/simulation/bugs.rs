@@ -61,10 +61,56 @@ pub enum Bug {
     RateIgnored,
     /// A bucket that comes while a node runs is not served.
     NewBucketIgnored,
+    /// A deadline of a lease is counted from the answer of the fetch.
+    HoldCountsFromReceipt,
+    /// Leases with a deadline of their own are never taken back.
+    HoldsForgotten,
+    /// They are taken back after half of their time.
+    HoldsCut,
+    /// A lease is said to be extended, and its deadline stays.
+    ExtendIgnored,
+    /// A lease that is over is said to be extended.
+    ExtendWithoutToken,
+    /// A store that has failed goes on to accept pushes.
+    AcknowledgesAfterFailure,
+    /// A store that has failed goes on to hand out events.
+    ReadsAfterFailure,
+    /// A node takes a store that has failed for one that cannot be reached.
+    DoubtIgnored,
+    /// A push that finds no room is refused after it was stored.
+    FullIsLate,
+    /// A push that finds no room is accepted and forgotten.
+    FullIsAccepted,
+    /// A full store refuses everything.
+    FullStopsAll,
+    /// A push whose id is too old is called accepted.
+    TooOldIsAccepted,
+    /// A bucket remembers half as many finished ids as it should.
+    RemembersLess,
+    /// A full ring holds up the others.
+    OneRingBlocksAll,
+    /// All queues of a node share the workers of the smallest.
+    SharedWorkers,
+    /// The calls of a node wait for each other, and one bucket is slow.
+    OneLine,
+    /// A handler that hangs is left alone.
+    NeverTimedOut,
+    /// A node that starts serves no bucket but those of now.
+    UsedBucketsForgotten,
+    /// The roll says that every node consumes every queue.
+    AllServeAll,
+    /// A record is lost on its way.
+    RecordLost,
+    /// A record is written twice.
+    RecordTwice,
+    /// A due time is cut to whole milliseconds.
+    DueRoundedDown,
+    /// Handlers start while the node stops.
+    StartsWhileStopping,
 }
 
 impl Bug {
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 50] = [
         Self::DueByNodeClock,
         Self::SettleWithoutToken,
         Self::FetchNotRepeated,
@@ -92,5 +138,38 @@ impl Bug {
         Self::OwnerAloneReads,
         Self::RateIgnored,
         Self::NewBucketIgnored,
+        Self::HoldCountsFromReceipt,
+        Self::HoldsForgotten,
+        Self::HoldsCut,
+        Self::ExtendIgnored,
+        Self::ExtendWithoutToken,
+        Self::AcknowledgesAfterFailure,
+        Self::ReadsAfterFailure,
+        Self::DoubtIgnored,
+        Self::FullIsLate,
+        Self::FullIsAccepted,
+        Self::FullStopsAll,
+        Self::TooOldIsAccepted,
+        Self::RemembersLess,
+        Self::OneRingBlocksAll,
+        Self::SharedWorkers,
+        Self::OneLine,
+        Self::NeverTimedOut,
+        Self::UsedBucketsForgotten,
+        Self::AllServeAll,
+        Self::RecordLost,
+        Self::RecordTwice,
+        Self::DueRoundedDown,
+        Self::StartsWhileStopping,
     ];
+
+    /// What keeps a bug from breaking anything, where there is a second defence.
+    pub fn masked_by(self) -> Option<&'static str> {
+        match self {
+            Self::StartsWhileStopping => {
+                Some("a node's machines publish nothing once they were told to stop")
+            }
+            _ => None,
+        }
+    }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use duly::core::op::{Answer, NewEvent, Reply, StoreOp, Unique};
 use duly::event::{Envelope, EventId, Late, Payload};
+use duly::history::{Promise, Told, What};
 use duly::time::{Timestamp, When};
 use duly::{ErrorKind, QueueName};
 
 use crate::bugs::Bug;
-use crate::history::{Told, What};
 use crate::network::Caller;
 use crate::store::{Body, value_of};
 use crate::world::{Happening, World};
@@ -27,6 +27,8 @@ pub struct Clients {
     ops: Vec<ClientOp>,
     buckets: BTreeMap<EventId, usize>,
     answered: usize,
+    /// Which id each value is stored under: a value is pushed once.
+    values: BTreeMap<u64, EventId>,
 }
 
 #[derive(Debug)]
@@ -53,8 +55,8 @@ impl World {
         let pushing_us = self.plan.heal_us * 9 / 10;
         let mut ids = vec![Vec::new(); self.keys.len()];
         for value in 1..=self.plan.events as u64 {
-            let bucket = usize::try_from(self.rng.within(0..self.keys.len() as u64)).unwrap_or(0);
             let at_us = self.rng.within(0..pushing_us);
+            let bucket = self.some_bucket(at_us);
             let id = self.new_id(bucket, value, at_us);
             ids[bucket].push(id);
             self.plan_life(bucket, id, value << 16, at_us);
@@ -62,9 +64,9 @@ impl World {
         // Whatever has happened, in the end all is as if nothing had.
         let afterwards = if self.plan.goes_on { AFTERWARDS } else { 0 };
         for value in 1..=afterwards {
-            let bucket = usize::try_from(self.rng.within(0..self.keys.len() as u64)).unwrap_or(0);
             let calm_us = self.plan.heal_us + self.plan.calm_after_us() + 500_000;
             let at_us = calm_us + self.rng.within(0..1_000_000);
+            let bucket = self.some_bucket(at_us);
             let value = self.plan.events as u64 + value;
             let id = self.new_id(bucket, value, at_us);
             let push = self.new_push(bucket, id, value << 16, at_us);
@@ -80,8 +82,21 @@ impl World {
         }
     }
 
+    /// A bucket of those that are pushed to at that time.
+    fn some_bucket(&mut self, at_us: u64) -> usize {
+        let queue = self.rng.within(0..self.plan.queues as u64);
+        let bucket = self.rng.within(0..self.plan.buckets_at(at_us) as u64);
+        queue as usize * self.plan.buckets_max() + bucket as usize
+    }
+
+    /// An id of whoever pushes, by whatever his clock shows.
     fn new_id(&mut self, bucket: usize, value: u64, at_us: u64) -> EventId {
-        let created = Timestamp::from_millis(self.store.clock_us(at_us) / 1_000);
+        let mut created_us = self.store.clock_us(at_us);
+        let off_us = self.plan.client_clocks_us;
+        if off_us > 0 && self.rng.chance(300) {
+            created_us = created_us + self.rng.within(0..2 * off_us) - off_us;
+        }
+        let created = Timestamp::from_millis(created_us / 1_000);
         let entropy = self.rng.next() << 16 | value;
         EventId::from_parts(created, self.keys[bucket].1.bucket, entropy)
     }
@@ -170,7 +185,15 @@ impl World {
 
     /// An operation is sent, for the first time or again.
     pub fn client_asks(&mut self, at: usize) {
-        let ClientOp { bucket, op, id, .. } = &self.clients.ops[at];
+        let ClientOp {
+            bucket,
+            op,
+            id,
+            is_answered,
+        } = &self.clients.ops[at];
+        if *is_answered {
+            return; // by an answer to an earlier question
+        }
         let (bucket, op, id) = (*bucket, op.clone(), *id);
         if let StoreOp::Push(events) = &op {
             let envelope = &events[0].envelope;
@@ -195,6 +218,32 @@ impl World {
         self.client_asks(at);
     }
 
+    /// A client is told that nothing happened. Some take that for an answer, others come back.
+    fn client_refused(&mut self, at: usize, kind: ErrorKind) {
+        let op = &self.clients.ops[at];
+        let (id, is_push) = (op.id, matches!(op.op, StoreOp::Push(_)));
+        // Where the network makes copies, one may come after the other was refused.
+        let is_sure = self.plan.duplicate == 0 && kind != ErrorKind::Unavailable;
+        if is_push && is_sure {
+            self.note(Some(id), What::PushRefused);
+            if self.rng.chance(400) {
+                self.clients.ops[at].is_answered = true;
+                self.clients.answered += 1;
+                return;
+            }
+        }
+        let rest_us = self.rng.within(50_000..500_000);
+        self.after(rest_us, Happening::Asks(at));
+    }
+
+    /// The store accepted an event.
+    pub fn added(&mut self, id: EventId, payload: u64) {
+        if let Some(other) = self.clients.values.insert(payload >> 16, id) {
+            let text = format!("what was pushed once is there twice, also as {other}");
+            self.break_off(Promise::Ids, Some(id), text);
+        }
+    }
+
     fn push_under_new_id(&mut self, at: usize) {
         let bucket = self.clients.ops[at].bucket;
         let StoreOp::Push(events) = &self.clients.ops[at].op else {
@@ -217,16 +266,22 @@ impl World {
         }
         let id = op.id;
         let what = match (&op.op, answer.map(|answer| answer.reply)) {
-            (_, Err(ErrorKind::Unavailable)) => return, // it is sent again when patience ends
+            (_, Err(ErrorKind::Unknown)) => return self.client_gives_up(at),
+            (_, Err(kind @ (ErrorKind::Unavailable | ErrorKind::Full | ErrorKind::Closed))) => {
+                return self.client_refused(at, kind);
+            }
             (_, Err(kind)) => {
                 let text = format!("a client was refused with {kind:?}");
-                return self.break_off(Some(id), text);
+                return self.break_off(Promise::Accepted, Some(id), text);
             }
             (StoreOp::Push(events), Ok(Reply::Pushed(pushed))) => Some(What::PushAnswered {
                 verdict: Told::of(pushed[0].verdict, id),
                 payload: value_of(&events[0].envelope.payload),
+                due: Some(pushed[0].due),
             }),
-            (_, Ok(Reply::Cancelled(truth))) => Some(What::CancelAnswered(truth.into())),
+            (_, Ok(Reply::Cancelled(truth))) => Some(What::CancelAnswered {
+                truth: truth.into(),
+            }),
             (_, Ok(_)) => None,
         };
         self.clients.ops[at].is_answered = true;

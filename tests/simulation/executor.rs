@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use duly::core::op::{Failing, Settlement, Verdict};
 use duly::core::step::{Input, Job};
+use duly::history::{Lease, Promise, What};
 use duly::record::Cause;
 
 use crate::bugs::Bug;
-use crate::history::{Token, What};
 use crate::pool::{self, Running};
 use crate::store::{Body, ending_of};
 use crate::world::{Happening, World};
@@ -26,8 +26,9 @@ impl World {
         pool.ring.extend(jobs);
         if pool.len() > pool.credits {
             self.break_off(
+                Promise::Full,
                 None,
-                "I12: more was published than there are credits".into(),
+                "more was published than there are credits",
             );
         }
         self.pump(at, queue, inputs);
@@ -35,10 +36,13 @@ impl World {
 
     /// Free workers take what the gate lets through; the rest is handed back.
     pub fn pump(&mut self, at: usize, queue: usize, inputs: &mut VecDeque<Input<Body>>) {
-        while let Some(job) = self.nodes[at].pools[queue].next() {
+        while self.has_worker(at, queue)
+            && let Some(job) = self.nodes[at].pools[queue].next()
+        {
             let node = &self.nodes[at];
             let is_open = node.gates[job.bucket].lets_through(node.mono(self.now_us), &job);
-            if (is_open || self.bug == Some(Bug::GateIgnored)) && !node.is_stopping {
+            let may_start = !node.is_stopping || self.bug == Some(Bug::StartsWhileStopping);
+            if (is_open || self.bug == Some(Bug::GateIgnored)) && may_start {
                 self.start_handler(at, queue, job);
             } else {
                 inputs.push_back(self.hand_back(&job));
@@ -57,19 +61,24 @@ impl World {
     fn start_handler(&mut self, at: usize, queue: usize, job: Job<Body>) {
         let bucket = self.nodes[at].places[job.bucket];
         self.started_at_rate(queue);
-        let token = Token {
+        let lease = Lease {
             node: self.nodes[at].id().unwrap_or_default(),
             request: job.delivery.request,
         };
         let what = What::Started {
-            token,
+            lease,
+            attempt: job.delivery.attempt,
             due: job.delivery.due,
             payload: crate::store::value_of(&job.delivery.body.payload),
         };
         let known_us = self.checker.known_at_us(job.delivery.id);
         let paced_us = self.store.paced_us(self.now_us, bucket, known_us);
         self.note_at(paced_us, Some(job.delivery.id), what);
-        let (takes, verdict) = pool::handle(&mut self.rng, &self.plan.handler, self.is_healed);
+        let handlers = self.plan.handler_of(queue);
+        let (mut takes, verdict) = pool::handle(&mut self.rng, handlers, self.is_healed);
+        if takes >= handlers.timeout_us && self.bug == Some(Bug::NeverTimedOut) {
+            takes = 86_400_000_000;
+        }
         let node = &mut self.nodes[at];
         node.handlers += 1;
         let (number, life) = (node.handlers, node.life);
@@ -105,7 +114,9 @@ impl World {
         }
         let mut inputs = VecDeque::new();
         // A worker takes its next event before the machines hear of the end of the last one.
-        self.pump(at, queue, &mut inputs);
+        for queue in self.pumped_with(queue) {
+            self.pump(at, queue, &mut inputs);
+        }
         inputs.push_front(self.ended(at, running));
         while let Some(input) = inputs.pop_front() {
             self.drive(at, Some(input));
@@ -118,7 +129,7 @@ impl World {
             job, settlement, ..
         } = running;
         let what = What::Ended {
-            token: Token {
+            lease: Lease {
                 node: self.nodes[at].id().unwrap_or_default(),
                 request: settlement.request,
             },
@@ -140,7 +151,7 @@ impl World {
         };
         node.is_stopping = true;
         let life = node.life;
-        self.note(None, What::Stopping(id));
+        self.note(None, What::Stopping { node: id });
         self.drive(at, Some(Input::Stop));
         for queue in 0..self.plan.queues {
             while let Some(job) = self.nodes[at]

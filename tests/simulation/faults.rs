@@ -1,10 +1,10 @@
 //! What breaks when, and how it is mended.
 
 use duly::core::step::Input;
+use duly::history::What;
 
-use crate::history::What;
 use crate::network::Cut;
-use crate::plan::Class;
+use crate::store::Health;
 use crate::world::{Happening, World};
 
 /// Something that breaks, or is mended.
@@ -38,6 +38,16 @@ pub enum Fault {
         for_us: u64,
     },
     OutageOver,
+    /// The store has no room for anything new.
+    Full {
+        for_us: u64,
+    },
+    FullOver,
+    /// The store stops itself in doubt, until it is opened again and every process with it.
+    Fails {
+        for_us: u64,
+    },
+    Opened,
     /// The store's clock is set to another time.
     Step {
         by_us: i64,
@@ -63,92 +73,6 @@ pub enum Fault {
 }
 
 impl World {
-    pub fn plan_faults(&mut self) {
-        let (class, heal_us) = (self.plan.class, self.plan.heal_us);
-        self.after(heal_us, Happening::Breaks(Fault::Heal));
-        for _ in 0..self.plan.crashes {
-            let node = self.some_node();
-            // One node always stays when the others' work must be handed on in time.
-            if class == Class::Chaos || node > 0 {
-                let for_us = self.rng.within(1_000..4_000_000);
-                self.plan_fault(Fault::Crash { node, for_us });
-            }
-        }
-        for _ in 0..self.plan.pauses {
-            let for_us = self.rng.within(100_000..9_000_000);
-            let node = self.some_node();
-            self.plan_fault(Fault::Pause { node, for_us });
-        }
-        for _ in 0..self.plan.cuts {
-            let (node, at) = (self.some_node(), self.rng.within(0..heal_us));
-            let cut = self.rng.pick(self.plan.cut_kinds);
-            let for_us = self.rng.within(50_000..8_000_000);
-            self.after(at, Happening::Breaks(Fault::Cut { node, cut }));
-            let mended = Fault::Cut {
-                node,
-                cut: Cut::Nothing,
-            };
-            self.after(at + for_us, Happening::Breaks(mended));
-        }
-        for _ in 0..self.plan.outages {
-            let (refuses, for_us) = (self.rng.chance(500), self.rng.within(50_000..5_000_000));
-            self.plan_fault(Fault::Outage { refuses, for_us });
-        }
-        for _ in 0..self.plan.clock_steps {
-            let far = self
-                .rng
-                .pick(&[1_000, 1_500_000, 60_000_000, 3_600_000_000]);
-            let by_us = i64::try_from(self.rng.within(1..far)).unwrap_or(0);
-            let by_us = if self.rng.chance(500) { by_us } else { -by_us };
-            self.plan_fault(Fault::Step { by_us });
-        }
-        for _ in 0..self.plan.stops {
-            let node = self.some_node();
-            self.plan_fault(Fault::Stop { node });
-        }
-        self.plan_controls();
-        for _ in 0..self.plan.resizes {
-            let node = self.some_node();
-            let queue = usize::try_from(self.rng.within(0..self.plan.queues as u64)).unwrap_or(0);
-            let capacity = self.rng.pick(&[0, 0, 1, self.plan.capacity]);
-            self.plan_fault(Fault::Resize {
-                node,
-                queue,
-                capacity,
-            });
-        }
-    }
-
-    /// A node that comes later than the others.
-    pub fn join_late(&mut self, node: usize) {
-        let at = self.rng.within(0..self.plan.heal_us);
-        self.after(at, Happening::Breaks(Fault::Start { node }));
-    }
-
-    fn plan_controls(&mut self) {
-        for _ in 0..self.plan.controls {
-            let queue = usize::try_from(self.rng.within(0..self.plan.queues as u64)).unwrap_or(0);
-            let paused = self.rng.chance(400);
-            let rate = self
-                .rng
-                .pick(&[None, None, Some(3.0), Some(40.0), Some(5_000.0)]);
-            self.plan_fault(Fault::Control {
-                queue,
-                paused,
-                rate,
-            });
-        }
-    }
-
-    fn plan_fault(&mut self, fault: Fault) {
-        let at = self.rng.within(0..self.plan.heal_us);
-        self.after(at, Happening::Breaks(fault));
-    }
-
-    fn some_node(&mut self) -> usize {
-        usize::try_from(self.rng.within(0..self.plan.nodes as u64)).unwrap_or(0)
-    }
-
     pub fn breaks(&mut self, fault: Fault) {
         if self.is_healed && !matches!(fault, Fault::Start { .. }) {
             return;
@@ -160,7 +84,7 @@ impl World {
             }
             Fault::Start { node } => {
                 if self.nodes[node].core.is_none() {
-                    match self.store.is_down {
+                    match self.store.is_down || self.store.health != Health::Well {
                         // A process does not begin without its store, and is started again.
                         true => self.after(100_000, Happening::Breaks(Fault::Start { node })),
                         false => self.start_node(node),
@@ -186,6 +110,16 @@ impl World {
                 self.after(for_us, Happening::Breaks(Fault::OutageOver));
             }
             Fault::OutageOver => self.store.is_down = false,
+            Fault::Full { for_us } => {
+                self.store.is_full = true;
+                self.after(for_us, Happening::Breaks(Fault::FullOver));
+            }
+            Fault::FullOver => self.store.is_full = false,
+            Fault::Fails { for_us } => {
+                self.store.health = Health::Failing;
+                self.after(for_us, Happening::Breaks(Fault::Opened));
+            }
+            Fault::Opened => self.open_again(),
             Fault::Step { by_us } => self.store.step_clock(by_us),
             Fault::Stop { node } => {
                 if self.nodes[node].paused_until_us <= self.now_us {
@@ -214,6 +148,19 @@ impl World {
         }
     }
 
+    /// The store is opened again after it has stopped itself, by processes that are started anew;
+    /// one that was told to stop before comes to its end by itself.
+    fn open_again(&mut self) {
+        self.store.health = Health::Well;
+        for node in 0..self.plan.nodes {
+            if !self.nodes[node].is_stopping {
+                self.kill_node(node);
+                let rest_us = self.rng.within(1_000..300_000);
+                self.after(rest_us, Happening::Breaks(Fault::Start { node }));
+            }
+        }
+    }
+
     /// A node's stop is done: the process ends, and is started anew.
     pub fn node_stopped(&mut self, at: usize) {
         let node = &mut self.nodes[at];
@@ -233,7 +180,7 @@ impl World {
         let capacity = match (paused, rated) {
             (true, _) => 0,
             // As the real driver does: what is published has to start at once.
-            (false, true) => capacity.min(self.plan.workers),
+            (false, true) => capacity.min(self.plan.workers_of(queue)),
             (false, false) => capacity,
         };
         if self.nodes[node].core.is_some() && self.nodes[node].paused_until_us <= self.now_us {
@@ -244,6 +191,10 @@ impl World {
     fn heal(&mut self) {
         self.is_healed = true;
         self.store.is_down = false;
+        self.store.is_full = false;
+        if self.store.health != Health::Well {
+            self.open_again();
+        }
         self.store.mend_clock();
         self.network.cuts.fill(Cut::Nothing);
         self.note(None, What::Healed);
@@ -259,7 +210,10 @@ impl World {
             }
             for queue in 0..self.plan.queues {
                 let is_paused = self.plan.stays_paused == Some(node);
-                let capacity = if is_paused { 0 } else { self.plan.capacity };
+                let capacity = match is_paused {
+                    true => 0,
+                    false => self.plan.capacity_of(queue),
+                };
                 self.nodes[node].chosen[queue] = capacity;
                 self.resize(node, queue, capacity);
             }

@@ -3,8 +3,11 @@
 use duly::ErrorKind;
 use duly::core::op::{Answer, StoreOp};
 use duly::core::step::CallId;
+use duly::history::{Promise, What};
 
-use crate::store::Body;
+use crate::bugs::Bug;
+use crate::plan::Clog;
+use crate::store::{Body, Health};
 use crate::world::{Happening, World};
 
 /// Who asks.
@@ -14,8 +17,14 @@ pub enum Caller {
         node: usize,
         life: u32,
         call: CallId,
+        /// The bucket that it asks about, by its place in the world.
+        bucket: usize,
     },
     Client(usize),
+    Manual {
+        at: usize,
+        call: u64,
+    },
     /// Nobody waits for the answer.
     Nobody,
 }
@@ -26,6 +35,7 @@ pub struct Request {
     pub from: Caller,
     pub bucket: usize,
     pub op: StoreOp,
+    pub sent_us: u64,
 }
 
 /// What does not come through between a node and the store.
@@ -77,14 +87,16 @@ impl World {
     pub fn send(&mut self, from: Caller, bucket: usize, op: StoreOp) {
         self.calls += 1;
         if self.calls > 400_000 {
-            self.break_off(None, "I12: the store is asked without end".into());
+            self.break_off(Promise::Full, None, "the store is asked without end");
         }
-        if from != Caller::Nobody {
-            self.after(self.plan.patience_us, Happening::GivenUp(from));
-        }
-        let request = Request { from, bucket, op };
+        let request = Request {
+            from,
+            bucket,
+            op,
+            sent_us: self.now_us,
+        };
         if !self.network.carries(&request) || self.happens(self.plan.lose) {
-            return;
+            return self.never_answered(from, self.now_us);
         }
         if self.happens(self.plan.duplicate) {
             let delay = self.delay_us();
@@ -94,21 +106,85 @@ impl World {
             };
             self.after(delay, Happening::Arrives(again));
         }
-        let delay = self.delay_us();
+        let delay = self.delay_us() + self.clogged_us(bucket) + self.in_line_us(&request);
+        if delay >= self.plan.patience_us {
+            self.never_answered(from, self.now_us);
+        }
         self.after(delay, Happening::Arrives(request));
+    }
+
+    /// Whoever asked then waits as long as his patience lasts. What is answered in time needs no
+    /// such end, and most is.
+    fn never_answered(&mut self, from: Caller, sent_us: u64) {
+        if from != Caller::Nobody {
+            let delay = (sent_us + self.plan.patience_us).saturating_sub(self.now_us);
+            self.after(delay, Happening::GivenUp(from));
+        }
+    }
+
+    /// How much longer it takes the store to do something in a bucket of a clogged queue.
+    fn clogged_us(&mut self, bucket: usize) -> u64 {
+        let is_slow = self.plan.clog == Clog::Slow && self.keys[bucket].0 == 0 && !self.is_healed;
+        if is_slow {
+            self.rng.within(0..3_000_000)
+        } else {
+            0
+        }
     }
 
     /// The store takes in a request.
     pub fn arrives(&mut self, request: Request) {
-        if self.store.is_down {
-            if self.store.refuses {
-                self.answer(request.from, Err(ErrorKind::Unavailable));
-            }
-            return;
+        let Request {
+            from,
+            bucket,
+            op,
+            sent_us,
+        } = request;
+        if self.store.is_down && !self.store.refuses {
+            return self.answer(from, sent_us, None);
         }
-        let Request { from, bucket, op } = request;
-        let answer = self.apply(from, bucket, op);
-        self.answer(from, answer);
+        let is_push = matches!(op, StoreOp::Push(_));
+        let answer = if self.store.is_down || self.is_refused(bucket) {
+            Err(ErrorKind::Unavailable)
+        } else if self.store.health != Health::Well {
+            self.in_doubt(from, bucket, op)
+        } else if self.store.is_full && is_push {
+            self.full(from, bucket, op)
+        } else if self.store.is_full && self.bug == Some(Bug::FullStopsAll) {
+            Err(ErrorKind::Full)
+        } else {
+            self.apply(from, bucket, op)
+        };
+        let is_failed = self.store.health == Health::Failed;
+        if is_failed && answer.is_ok() {
+            let text = "a store that has stopped itself acknowledges something";
+            self.break_off(Promise::Doubt, None, text);
+        }
+        self.answer(from, sent_us, Some(answer));
+    }
+
+    /// Whether the bucket is one of a clogged queue, and the store does not want it.
+    fn is_refused(&mut self, bucket: usize) -> bool {
+        let refuses = self.plan.clog == Clog::Refusals && self.keys[bucket].0 == 0;
+        refuses && self.happens(700)
+    }
+
+    /// The store has failed: what it was doing may or may not have happened, and nothing that comes
+    /// later does.
+    fn in_doubt(
+        &mut self,
+        from: Caller,
+        bucket: usize,
+        op: StoreOp,
+    ) -> Result<Answer<Body>, ErrorKind> {
+        if self.store.health == Health::Failing {
+            self.store.health = Health::Failed;
+            if self.rng.chance(500) {
+                let _ = self.apply(from, bucket, op);
+            }
+            return Err(ErrorKind::Unknown);
+        }
+        self.failed(from, bucket, op)
     }
 
     /// Applies an operation and writes down what happened.
@@ -116,16 +192,19 @@ impl World {
         let before = self.store.buckets[bucket].head();
         let (answer, happened) = self.store.apply(self.now_us, bucket, op);
         let store_us = self.store.buckets[bucket].now_us();
-        for (id, what) in happened {
+        for (id, what) in self.written(happened) {
+            if let What::Added { payload, .. } = what {
+                self.added(id, payload);
+            }
             self.note_at(store_us, Some(id), what);
         }
-        if let Err(text) = self.checker.operation_ends() {
-            self.break_off(None, text);
+        if let Err(broken) = self.checker.operation_ends() {
+            self.broke(broken);
         }
         if self.steps.is_multiple_of(self.plan.check_every)
             && let Err(text) = self.store.buckets[bucket].check()
         {
-            self.break_off(None, format!("I6: {text}"));
+            self.break_off(Promise::Accepted, None, format!("store: {text}"));
         }
         if !self.store.buckets[bucket].is_empty() {
             self.bucket_used(bucket);
@@ -145,18 +224,36 @@ impl World {
         }
     }
 
-    fn answer(&mut self, to: Caller, answer: Result<Answer<Body>, ErrorKind>) {
+    /// Answers, if there is an answer, whoever asked at `sent_us`.
+    fn answer(
+        &mut self,
+        to: Caller,
+        sent_us: u64,
+        answer: Option<Result<Answer<Body>, ErrorKind>>,
+    ) {
         let is_cut = match to {
             Caller::Nobody => return,
-            Caller::Client(_) => false,
+            Caller::Client(_) | Caller::Manual { .. } => false,
             Caller::Node { node, .. } => {
                 matches!(self.network.cuts[node], Cut::All | Cut::Answers)
             }
         };
-        if is_cut || self.happens(self.plan.lose) {
+        let end_us = sent_us + self.plan.patience_us;
+        let is_awaited = self.now_us < end_us; // otherwise it was given up already
+        let Some(answer) = answer.filter(|_| !is_cut && !self.happens(self.plan.lose)) else {
+            if is_awaited {
+                self.never_answered(to, sent_us);
+            }
             return;
-        }
+        };
         let delay = self.delay_us();
+        if is_awaited && self.now_us + delay > end_us {
+            self.never_answered(to, sent_us);
+        }
+        if self.happens(self.plan.duplicate) {
+            let delay = self.delay_us();
+            self.after(delay, Happening::Answered(to, answer.clone()));
+        }
         self.after(delay, Happening::Answered(to, answer));
     }
 

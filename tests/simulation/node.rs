@@ -2,15 +2,17 @@
 
 use std::collections::VecDeque;
 
-use duly::core::node::Node;
-use duly::core::step::{Action, Input};
+use duly::ErrorKind;
+use duly::core::node::{Load, Node};
+use duly::core::step::{Action, CallId, Input};
+use duly::history::{Promise, What};
 use duly::record::NodeId;
 use duly::time::Mono;
 
 use crate::bugs::Bug;
-use crate::history::What;
 use crate::network::Caller;
 use crate::pool::{Gate, Pool};
+use crate::roll::RollCall;
 use crate::store::Body;
 use crate::world::{Happening, World};
 
@@ -33,6 +35,10 @@ pub struct SimNode {
     /// How many of its roll calls have ended.
     pub rolls: u64,
     pub is_stopping: bool,
+    /// Buckets of the world of which it was told that the store has failed.
+    pub doubted: Vec<usize>,
+    /// Calls that it waits for no longer, where that matters.
+    given_up: Vec<CallId>,
     /// It stands still until then, and what reaches it waits.
     pub paused_until_us: u64,
     backlog: Vec<Happening>,
@@ -58,6 +64,8 @@ impl SimNode {
             version: None,
             rolls: 0,
             is_stopping: false,
+            doubted: Vec::new(),
+            given_up: Vec::new(),
             paused_until_us: 0,
             backlog: Vec::new(),
             holds_on: false,
@@ -88,14 +96,13 @@ impl SimNode {
     }
 
     /// What each queue accounts for.
-    pub fn loads(&self) -> Vec<duly::core::node::Load> {
+    pub fn loads(&self) -> impl Iterator<Item = Load> {
         let core = self.core.iter();
         core.flat_map(|core| (0..self.pools.len()).map(|queue| core.load(queue)))
-            .collect()
     }
 
     pub fn rests(&self) -> bool {
-        self.loads().iter().all(duly::core::node::Load::is_none)
+        self.loads().all(|load| load.is_none())
     }
 }
 
@@ -111,16 +118,20 @@ impl World {
         };
         let mut core = Node::new(id, self.planted_options());
         let mut places = Vec::new();
-        for queue in 0..self.plan.queues {
-            core.add_queue(self.queue_name(queue), self.plan.capacity);
+        let plan = &self.plan;
+        for queue in 0..plan.queues {
+            core.add_queue(self.queues[queue].clone(), plan.capacity_of(queue));
         }
-        for (at, (queue, key)) in self.keys.iter().enumerate() {
-            if usize::from(key.bucket.0) < self.plan.buckets {
+        let (buckets, buckets_max) = (plan.buckets_at(self.now_us), plan.buckets_max());
+        for (place, (queue, key)) in self.keys.iter().enumerate() {
+            if place % buckets_max < buckets && plan.serves(at, *queue) {
                 core.add_bucket(*queue, key.clone());
-                places.push(at);
+                places.push(place);
             }
         }
-        let pools = (0..self.plan.queues).map(|_| Pool::new(self.plan.workers, self.plan.capacity));
+        let pool = |queue| Pool::new(plan.workers_of(queue), plan.capacity_of(queue));
+        let pools = (0..plan.queues).map(pool);
+        let capacities = (0..plan.queues).map(|queue| plan.capacity_of(queue));
         let node = &mut self.nodes[at];
         *node = SimNode {
             life: node.life + 1,
@@ -128,8 +139,8 @@ impl World {
             pools: pools.collect(),
             gates: vec![Gate::default(); self.keys.len()],
             places,
-            chosen: vec![self.plan.capacity; self.plan.queues],
-            told: vec![(false, false); self.plan.queues],
+            chosen: capacities.collect(),
+            told: vec![(false, false); plan.queues],
             born_us: self.now_us,
             base_ns: node.base_ns,
             drift_ppm,
@@ -145,14 +156,6 @@ impl World {
         self.drive(at, None);
     }
 
-    fn queue_name(&self, queue: usize) -> duly::QueueName {
-        let mut keys = self.keys.iter();
-        let found = keys.find(|(of, _)| *of == queue);
-        found
-            .map(|(_, key)| key.queue.clone())
-            .expect("it has buckets")
-    }
-
     /// A process dies, with its ring and its handlers.
     pub fn kill_node(&mut self, at: usize) {
         let node = &mut self.nodes[at];
@@ -163,7 +166,7 @@ impl World {
         node.pools.clear();
         node.backlog.clear();
         node.paused_until_us = 0;
-        self.note(None, What::Died(core.id()));
+        self.note(None, What::Died { node: core.id() });
     }
 
     /// Something reaches a node, unless it stands still or is another one by now.
@@ -174,8 +177,8 @@ impl World {
             | Happening::Woken { node, life, .. }
             | Happening::Turn { node, life }
             | Happening::HandlerEnds { node, life, .. }
-            | Happening::RollAnswered { node, life, .. }
-            | Happening::RollGivenUp { node, life, .. }
+            | Happening::RollAnswered(RollCall { node, life, .. }, _)
+            | Happening::RollGivenUp(RollCall { node, life, .. })
             | Happening::GraceOver { node, life } => (*node, *life),
             _ => return,
         };
@@ -190,13 +193,22 @@ impl World {
             return;
         }
         let input = match happening {
-            Happening::Answered(Caller::Node { call, .. }, answer) => {
+            Happening::Answered(Caller::Node { call, bucket, .. }, mut answer) => {
+                if matches!(answer, Err(ErrorKind::Closed)) && !node.given_up.contains(&call) {
+                    node.doubted.push(bucket);
+                    if self.bug == Some(Bug::DoubtIgnored) {
+                        answer = Err(ErrorKind::Unavailable);
+                    }
+                }
                 Input::Answered { call, answer }
             }
-            Happening::GivenUp(from @ Caller::Node { call, .. }) => Input::Answered {
-                call,
-                answer: self.tells_unknown(from),
-            },
+            Happening::GivenUp(from @ Caller::Node { call, .. }) => {
+                if self.plan.failures > 0 {
+                    node.given_up.push(call);
+                }
+                let answer = self.tells_unknown(from);
+                Input::Answered { call, answer }
+            }
             Happening::Woken { bucket, .. } => {
                 if self.bug == Some(Bug::WakesIgnored) {
                     return;
@@ -206,10 +218,10 @@ impl World {
                     None => return self.serve(at, bucket),
                 }
             }
-            Happening::RollAnswered { number, called, .. } => {
-                return self.roll_answered(at, number, Some(called));
+            Happening::RollAnswered(roll, called) => {
+                return self.roll_answered(roll, Some(called));
             }
-            Happening::RollGivenUp { number, .. } => return self.roll_answered(at, number, None),
+            Happening::RollGivenUp(roll) => return self.roll_answered(roll, None),
             Happening::HandlerEnds { queue, number, .. } => {
                 return self.handler_ends(at, queue, number);
             }
@@ -237,16 +249,16 @@ impl World {
 
     /// Lets the machines decide until they have nothing more to say, and does it.
     pub fn drive(&mut self, at: usize, input: Option<Input<Body>>) {
-        let mut inputs = VecDeque::from_iter(input);
+        let (mut first, mut inputs) = (input, VecDeque::new());
+        let mut actions = std::mem::take(&mut self.actions);
         let mut turns = 0;
         loop {
-            let mut actions = Vec::new();
             let node = &mut self.nodes[at];
             let now = node.mono(self.now_us);
             let Some(core) = &mut node.core else {
-                return;
+                break;
             };
-            match inputs.pop_front() {
+            match first.take().or_else(|| inputs.pop_front()) {
                 Some(input) => core.handle(now, input, &mut actions),
                 None if core.wakes() <= now && !node.holds_on => {
                     core.turn(now, &mut actions);
@@ -255,12 +267,14 @@ impl World {
                 None => break,
             }
             if turns > 1_000 {
-                return self.break_off(None, "I12: a node turns without end".into());
+                self.break_off(Promise::Full, None, "a node turns without end");
+                break;
             }
-            for action in actions {
+            for action in actions.drain(..) {
                 self.act(at, action, &mut inputs);
             }
         }
+        self.actions = actions;
         let node = &mut self.nodes[at];
         let wakes = node.core.as_ref().map_or(Mono::MAX, Node::wakes);
         if wakes < Mono::MAX && node.when(wakes) < node.turn_at_us {
@@ -274,12 +288,17 @@ impl World {
         let node = &mut self.nodes[at];
         match action {
             Action::Call { call, bucket, op } => {
+                let bucket = node.places[bucket];
                 let from = Caller::Node {
                     node: at,
                     life: node.life,
                     call,
+                    bucket,
                 };
-                let bucket = node.places[bucket];
+                if node.doubted.contains(&bucket) {
+                    let text = "a store that says that it has failed is asked again";
+                    self.break_off(Promise::Doubt, None, text);
+                }
                 self.send_from_node(from, bucket, op);
             }
             Action::CallRoll => self.call_roll(at),
@@ -304,20 +323,31 @@ impl World {
                 gate.lost_through = gate.lost_through.max(through);
             }
             Action::Refused { lost, .. } => {
-                if self.plan.class == crate::plan::Class::Calm {
-                    self.break_off(None, format!("I8: {lost} settles refused without a fault"));
+                if self.plan.expect().exact {
+                    let text = format!("{lost} settles were refused, and there was no fault");
+                    self.break_off(Promise::LostWorkers, None, text);
                 }
             }
-            Action::Doubt { kind, .. } => {
-                self.break_off(None, format!("a node gave up a bucket: {kind:?}"));
+            Action::Doubt { bucket, kind } => {
+                let bucket = node.places[bucket];
+                if kind != ErrorKind::Closed || !node.doubted.contains(&bucket) {
+                    let text = format!("a node gave up a bucket: {kind:?}");
+                    self.break_off(Promise::Doubt, None, text);
+                }
             }
             Action::Stopped => {
                 let id = node.id().unwrap_or_default();
                 let left: usize = node.pools.iter().map(Pool::len).sum();
                 if left > 0 {
-                    self.break_off(None, format!("stop: {left} events are still in the ring"));
+                    let text = format!("{left} events are still in the ring after a stop");
+                    self.break_off(Promise::Stopping, None, text);
                 }
-                self.note(None, What::Stopped(id));
+                // What it could not hand back to a store that has failed it leaves as the dead do.
+                let what = match self.nodes[at].doubted.is_empty() {
+                    true => What::Stopped { node: id },
+                    false => What::Died { node: id },
+                };
+                self.note(None, what);
                 self.leave_roll(id);
                 self.node_stopped(at);
             }

@@ -1,21 +1,8 @@
 //! What a seed makes of the world: its size, its settings and its own mix of faults.
 
-use std::time::Duration;
-
 use duly::core::options::NodeOptions;
 
 use crate::network::Cut;
-use crate::rng::Rng;
-
-const CUTS: [Cut; 7] = [
-    Cut::All,
-    Cut::Requests,
-    Cut::Answers,
-    Cut::Heartbeats,
-    Cut::AllButHeartbeats,
-    Cut::Roll,
-    Cut::AllButRoll,
-];
 
 /// What may go wrong in a seed, and so what must not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +13,12 @@ pub enum Class {
     Crashes,
     /// The store cannot be reached for a while, and nothing else happens: no lease may be lost.
     Outages,
+    /// One queue is clogged, and no other may notice.
+    Clogged,
+    /// There is no room for pushes for a while, and everything else goes on as if nothing were.
+    Full,
+    /// The store stops itself in doubt, and every process has to be started again.
+    Doubt,
     /// Everything.
     Chaos,
 }
@@ -36,7 +29,12 @@ pub struct Plan {
     pub class: Class,
     pub nodes: usize,
     pub queues: usize,
-    pub buckets: usize,
+    /// Which queues each node serves, a bit each; the first node serves all.
+    pub serves: Vec<u64>,
+    /// From when on how many buckets of each queue are pushed to.
+    pub buckets: Vec<(u64, usize)>,
+    /// How many finished ids a bucket remembers.
+    pub remembers: usize,
     pub events: usize,
     /// Credits and workers of a queue on one node.
     pub capacity: usize,
@@ -57,15 +55,21 @@ pub struct Plan {
     pub cut_kinds: &'static [Cut],
     pub pauses: u64,
     pub outages: u64,
+    /// How often the store is full for a while, and how often it stops itself for good.
+    pub fulls: u64,
+    pub failures: u64,
+    pub clog: Clog,
+    /// How many consumers take events under leases with deadlines of their own.
+    pub manuals: u64,
     pub clock_steps: u64,
+    /// How far the clocks of those who push may be off.
+    pub client_clocks_us: u64,
     pub stops: u64,
     pub resizes: u64,
     /// How often something is set of a queue for every node.
     pub controls: u64,
     /// The nodes below this one but for the first join late.
     pub late_joins: u64,
-    /// So many buckets of each queue come while the nodes run.
-    pub late_buckets: usize,
     /// How many handlers of a queue may start in a second, where that is the same all the time.
     pub rate: Option<f64>,
     /// A node on which every queue is paused for good when everything else is well.
@@ -83,6 +87,18 @@ pub struct Plan {
     pub check_every: u64,
 }
 
+/// What clogs the first queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clog {
+    Nothing,
+    /// Its handlers hang, so that its ring is full.
+    Handlers,
+    /// The store takes long for its buckets.
+    Slow,
+    /// The store refuses what concerns its buckets, again and again.
+    Refusals,
+}
+
 /// What handlers do, as chances in a thousand; the rest succeeds at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Handlers {
@@ -96,125 +112,19 @@ pub struct Handlers {
     pub timeout_us: u64,
 }
 
+/// What clogs a queue by its handlers.
+const HANGING: Handlers = Handlers {
+    fail: 300,
+    snooze: 0,
+    bury: 0,
+    discard: 0,
+    hang: 800,
+    long: 500,
+    long_us: 6_000_000,
+    timeout_us: 7_000_000,
+};
+
 impl Plan {
-    pub fn draw(rng: &mut Rng) -> Self {
-        let class = match rng.within(0..100) {
-            0..15 => Class::Calm,
-            15..23 => Class::Crashes,
-            23..31 => Class::Outages,
-            _ => Class::Chaos,
-        };
-        let roomy = class == Class::Crashes || rng.chance(300);
-        let events = rng.within(6..40) as usize;
-        let capacity = if roomy {
-            events + 8
-        } else {
-            rng.pick(&[1, 2, 3, 5, 16])
-        };
-        let workers = if roomy {
-            capacity
-        } else {
-            1 + rng.within(0..capacity as u64) as usize
-        };
-        let heal_us = rng.within(3_000_000..9_000_000);
-        let mut plan = Self {
-            class,
-            nodes: rng.within(1..5) as usize,
-            queues: rng.pick(&[1, 1, 2, 3]),
-            buckets: rng.pick(&[1, 1, 2, 4]),
-            events,
-            capacity,
-            workers,
-            options: options(rng, roomy),
-            latency_us: rng.pick(&[(30, 200), (100, 2_000), (1_000, 8_000)]),
-            patience_us: 500_000,
-            lose: 0,
-            duplicate: 0,
-            slow: 0,
-            slow_us: rng.pick(&[50_000, 700_000, 4_000_000]),
-            wakes_lost: 0,
-            crashes: 0,
-            cuts: 0,
-            cut_kinds: &CUTS,
-            pauses: 0,
-            outages: 0,
-            clock_steps: 0,
-            stops: 0,
-            resizes: 0,
-            controls: 0,
-            late_joins: 0,
-            late_buckets: rng.pick(&[0, 0, 1, 3]),
-            rate: None,
-            stays_paused: None,
-            drift_ppm: rng.pick(&[0, 50, 500]),
-            handler: handlers(rng),
-            roomy,
-            goes_on: false,
-            heal_us,
-            check_every: rng.pick(&[1, 8, 64]),
-        };
-        plan.draw_faults(rng);
-        plan.goes_on = plan.options.sleep_max < Duration::from_secs(10) && rng.chance(500);
-        plan
-    }
-
-    fn draw_faults(&mut self, rng: &mut Rng) {
-        match self.class {
-            Class::Calm => {
-                if rng.chance(300) {
-                    self.rate = Some(rng.pick(&[5.0, 20.0, 100.0]));
-                }
-            }
-            Class::Crashes => {
-                self.nodes = self.nodes.max(2);
-                self.crashes = rng.within(1..4);
-                self.latency_us.1 = self.latency_us.1.min(2_000);
-            }
-            Class::Outages => self.outages = rng.within(1..4),
-            Class::Chaos => {
-                let mut some = |most: u64| {
-                    if rng.chance(500) {
-                        rng.within(1..most + 1)
-                    } else {
-                        0
-                    }
-                };
-                self.lose = some(80);
-                self.duplicate = some(80);
-                self.slow = some(60);
-                self.wakes_lost = some(500);
-                self.crashes = some(5);
-                self.cuts = some(6);
-                self.pauses = some(6);
-                self.outages = some(3);
-                self.clock_steps = some(4);
-                self.stops = some(3);
-                self.resizes = some(6);
-                self.controls = some(6);
-                self.late_joins = some(4);
-                if self.nodes > 1 && rng.chance(200) {
-                    self.stays_paused = Some(self.nodes - 1);
-                }
-                self.patience_us = rng.pick(&[150_000, 500_000, 2_000_000]);
-                if rng.chance(200) {
-                    self.only_stale(rng);
-                }
-            }
-        }
-    }
-
-    /// Nothing but old messages that come late and heartbeats that do not come, with rings that are
-    /// long and slow: what was believed lost meets what was believed answered.
-    fn only_stale(&mut self, rng: &mut Rng) {
-        (self.lose, self.crashes, self.stops, self.outages) = (0, 0, 0, 0);
-        (self.duplicate, self.slow, self.slow_us) = (200, 80, 5_000_000);
-        (self.cuts, self.cut_kinds) = (8, &[Cut::Heartbeats]);
-        self.patience_us = 150_000;
-        self.nodes = self.nodes.max(2);
-        (self.capacity, self.workers, self.roomy) = (rng.within(3..7) as usize, 1, false);
-        (self.handler.long, self.handler.hang) = (300, 0);
-    }
-
     /// So long after the last fault nothing of it is left: no slow message, no rest after a failure
     /// and no sleeper that was not woken.
     pub fn calm_after_us(&self) -> u64 {
@@ -226,52 +136,51 @@ impl Plan {
     pub fn patience_after_heal_us(&self) -> u64 {
         self.calm_after_us() + self.handler.timeout_us + 20_000_000
     }
-}
 
-fn options(rng: &mut Rng, roomy: bool) -> NodeOptions {
-    let ahead_ms = rng.pick(&[0, 20, 100]);
-    let options = NodeOptions {
-        glance_every: Duration::from_secs(rng.pick(&[2, 10, 30])),
-        ahead: Duration::from_millis(ahead_ms),
-        ahead_max: if roomy {
-            65_536
-        } else {
-            rng.pick(&[1, 4, 65_536])
-        },
-        batch: if roomy {
-            500
-        } else {
-            rng.pick(&[1, 2, 7, 500])
-        },
-        settle_linger: Duration::from_micros(rng.pick(&[0, 500, 5_000])),
-        unsettled_max: if roomy {
-            16_384
-        } else {
-            rng.pick(&[1, 4, 16_384])
-        },
-        sleep_max: Duration::from_secs(rng.pick(&[2, 2, 10, 30])),
-        ..NodeOptions::default()
-    };
-    options.check().expect("a drawn plan is possible");
-    options
-}
-
-fn handlers(rng: &mut Rng) -> Handlers {
-    let mut some = |most: u64| {
-        if rng.chance(500) {
-            rng.within(1..most + 1)
-        } else {
-            0
+    /// Credits of a queue on one node.
+    pub fn capacity_of(&self, queue: usize) -> usize {
+        match self.is_clogged(queue) {
+            true => 2,
+            false => self.capacity,
         }
-    };
-    Handlers {
-        fail: some(300),
-        snooze: some(100),
-        bury: some(60),
-        discard: some(60),
-        hang: some(40),
-        long: some(150),
-        long_us: 6_000_000,
-        timeout_us: 7_000_000,
+    }
+
+    /// Workers of a queue on one node.
+    pub fn workers_of(&self, queue: usize) -> usize {
+        self.workers.min(self.capacity_of(queue))
+    }
+
+    pub fn handler_of(&self, queue: usize) -> &Handlers {
+        match self.is_clogged(queue) && self.clog == Clog::Handlers {
+            true => &HANGING,
+            false => &self.handler,
+        }
+    }
+
+    pub fn is_clogged(&self, queue: usize) -> bool {
+        self.clog != Clog::Nothing && queue == 0
+    }
+
+    pub fn serves(&self, node: usize, queue: usize) -> bool {
+        self.serves[node] >> queue & 1 == 1
+    }
+
+    /// How many buckets of each queue are pushed to at a time.
+    pub fn buckets_at(&self, at_us: u64) -> usize {
+        let until_now = self
+            .buckets
+            .iter()
+            .rev()
+            .find(|(from_us, _)| *from_us <= at_us);
+        until_now.map_or(1, |(_, many)| *many)
+    }
+
+    /// How many buckets a queue ever has.
+    pub fn buckets_max(&self) -> usize {
+        self.buckets
+            .iter()
+            .map(|(_, many)| *many)
+            .max()
+            .unwrap_or(1)
     }
 }

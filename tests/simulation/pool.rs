@@ -93,11 +93,12 @@ pub fn handle(rng: &mut Rng, handlers: &Handlers, is_healed: bool) -> (u64, Verd
     };
     let delay = Duration::from_micros(rng.pick(&[0, 1, 700, 50_000, 1_500_000]));
     let verdict = if rng.chance(handlers.fail) {
-        Verdict::Retry(delay, failing(Cause::Failed))
+        let cause = rng.pick(&[Cause::Failed, Cause::Panicked]);
+        Verdict::Retry(delay, failing(cause))
     } else if rng.chance(handlers.snooze) {
         Verdict::Snooze(delay)
     } else if rng.chance(handlers.bury) {
-        Verdict::Bury(failing(Cause::Panicked))
+        Verdict::Bury(failing(Cause::Failed))
     } else if rng.chance(handlers.discard) {
         Verdict::Discard(None)
     } else {

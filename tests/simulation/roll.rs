@@ -6,10 +6,12 @@ use std::sync::Arc;
 use duly::QueueName;
 use duly::core::roll::Member;
 use duly::core::step::Input;
+use duly::history::Promise;
 use duly::record::NodeId;
 
 use crate::bugs::Bug;
 use crate::network::Cut;
+use crate::store::Health;
 use crate::world::{Happening, World};
 
 /// A member that has not called for so long is taken off the roll.
@@ -18,9 +20,16 @@ const FORGOTTEN_US: u64 = 60_000_000;
 /// What the store knows of its nodes, and what was set.
 #[derive(Debug, Default)]
 pub struct Roll {
-    /// Each member's number, and when it called last.
-    members: BTreeMap<NodeId, (u64, u64)>,
-    pub orders: Orders,
+    members: BTreeMap<NodeId, Entry>,
+    pub orders: Arc<Orders>,
+}
+
+/// A member's number, when it called last, and which queues it consumes.
+#[derive(Debug)]
+struct Entry {
+    beat: u64,
+    last_us: u64,
+    queues: Arc<[QueueName]>,
 }
 
 /// What was set, and which buckets were ever used, by their places in the world.
@@ -32,108 +41,132 @@ pub struct Orders {
     pub used: Vec<usize>,
 }
 
+/// A roll call on its way.
+#[derive(Clone, Copy, Debug)]
+pub struct RollCall {
+    pub node: usize,
+    pub life: u32,
+    number: u64,
+    /// When the node waits for it no longer.
+    end_us: u64,
+}
+
 /// What comes back from a roll call.
 #[derive(Clone, Debug)]
 pub struct Called {
     pub members: Vec<Member>,
-    pub orders: Orders,
+    pub orders: Arc<Orders>,
 }
 
 impl Roll {
-    fn call(&mut self, me: NodeId, now_us: u64) {
+    fn call(&mut self, me: NodeId, now_us: u64, queues: &Arc<[QueueName]>) {
         self.members
-            .retain(|_, (_, last_us)| now_us - *last_us < FORGOTTEN_US);
-        let (beat, last_us) = self.members.entry(me).or_default();
-        (*beat, *last_us) = (*beat + 1, now_us);
+            .retain(|_, entry| now_us - entry.last_us < FORGOTTEN_US);
+        let entry = self.members.entry(me).or_insert_with(|| Entry {
+            beat: 0,
+            last_us: now_us,
+            queues: Arc::clone(queues),
+        });
+        (entry.beat, entry.last_us) = (entry.beat + 1, now_us);
     }
-}
 
-impl Orders {
-    fn change(&mut self, change: impl FnOnce(&mut Self)) {
-        change(self);
-        self.version += 1;
+    fn change(&mut self, change: impl FnOnce(&mut Orders)) {
+        let orders = Arc::make_mut(&mut self.orders);
+        change(orders);
+        orders.version += 1;
     }
 }
 
 impl World {
     fn called(&mut self) -> Called {
-        let queues: Arc<[QueueName]> = self.queue_names().into();
         let forges = matches!(
             self.bug,
             Some(Bug::SuspicionForgotten | Bug::OwnerAloneReads)
         );
         let now_us = self.now_us;
         let members = self.store.roll.members.iter();
-        let members = members.map(|(node, (beat, _))| Member {
+        let all = (self.bug == Some(Bug::AllServeAll)).then(|| self.queues_of(0));
+        let members = members.map(|(node, entry)| Member {
             node: *node,
-            beat: if forges { now_us } else { *beat },
-            queues: Arc::clone(&queues),
+            beat: if forges { now_us } else { entry.beat },
+            queues: Arc::clone(all.as_ref().unwrap_or(&entry.queues)),
         });
         Called {
             members: members.collect(),
-            orders: self.store.roll.orders.clone(),
+            orders: Arc::clone(&self.store.roll.orders),
         }
     }
 
     /// The first call of a process, without which it does not begin.
     pub fn first_call(&mut self, at: usize) -> Called {
         let me = self.nodes[at].id().unwrap_or_default();
-        self.store.roll.call(me, self.now_us);
+        let queues = self.queues_of(at);
+        self.store.roll.call(me, self.now_us, &queues);
         self.called()
     }
 
     /// A node calls the roll.
     pub fn call_roll(&mut self, at: usize) {
-        let (node, life) = (at, self.nodes[at].life);
-        self.after(
-            self.plan.patience_us,
-            Happening::RollGivenUp {
-                node,
-                life,
-                number: self.nodes[at].rolls,
-            },
-        );
+        let roll = RollCall {
+            node: at,
+            life: self.nodes[at].life,
+            number: self.nodes[at].rolls,
+            end_us: self.now_us + self.plan.patience_us,
+        };
         let comes_through = matches!(
             self.network.cuts[at],
             Cut::Nothing | Cut::Heartbeats | Cut::Answers | Cut::AllButRoll
         );
         if comes_through && !self.happens(self.plan.lose) {
             let delay = self.delay_us();
-            let number = self.nodes[at].rolls;
-            self.after(delay, Happening::RollArrives { node, life, number });
+            if self.now_us + delay >= roll.end_us {
+                self.roll_is_lost(roll);
+            }
+            self.after(delay, Happening::RollArrives(roll));
+        } else {
+            self.roll_is_lost(roll);
         }
+    }
+
+    /// Nobody answers in time, and the node waits for as long as its patience lasts.
+    fn roll_is_lost(&mut self, roll: RollCall) {
+        let delay = roll.end_us.saturating_sub(self.now_us);
+        self.after(delay, Happening::RollGivenUp(roll));
     }
 
     /// The store takes in a roll call; the process that sent it may be gone by now.
-    pub fn roll_arrives(&mut self, node: usize, life: u32, number: u64) {
-        let Some(me) = self.nodes[node]
-            .id()
-            .filter(|_| self.nodes[node].life == life)
-        else {
+    pub fn roll_arrives(&mut self, roll: RollCall) {
+        let node = &self.nodes[roll.node];
+        let Some(me) = node.id().filter(|_| node.life == roll.life) else {
             return; // whether a dead one is heard once more makes no difference
         };
-        if self.store.is_down {
-            return;
+        let is_awaited = self.now_us < roll.end_us; // otherwise it was given up already
+        let mut called = None;
+        if !self.store.is_down && self.store.health == Health::Well {
+            let queues = self.queues_of(roll.node);
+            self.store.roll.call(me, self.now_us, &queues);
+            let is_lost =
+                self.network.cuts[roll.node] == Cut::Answers || self.happens(self.plan.lose);
+            called = (!is_lost).then(|| self.called());
         }
-        self.store.roll.call(me, self.now_us);
-        let called = self.called();
-        if self.network.cuts[node] == Cut::Answers || self.happens(self.plan.lose) {
+        let Some(called) = called else {
+            if is_awaited {
+                self.roll_is_lost(roll);
+            }
             return;
-        }
-        let delay = self.delay_us();
-        let answered = Happening::RollAnswered {
-            node,
-            life,
-            number,
-            called,
         };
-        self.after(delay, answered);
+        let delay = self.delay_us();
+        if is_awaited && self.now_us + delay > roll.end_us {
+            self.roll_is_lost(roll);
+        }
+        self.after(delay, Happening::RollAnswered(roll, called));
     }
 
     /// What an answered roll call says to a node: one that comes after it was given up says nothing.
-    pub fn roll_answered(&mut self, at: usize, number: u64, called: Option<Called>) {
+    pub fn roll_answered(&mut self, roll: RollCall, called: Option<Called>) {
+        let at = roll.node;
         let node = &mut self.nodes[at];
-        if node.rolls != number {
+        if node.rolls != roll.number {
             return;
         }
         node.rolls += 1;
@@ -163,14 +196,21 @@ impl World {
             let capacity = self.nodes[at].chosen[queue];
             self.resize(at, queue, capacity);
         }
+        let forgets = self.bug == Some(Bug::UsedBucketsForgotten);
+        let (many, most) = (self.plan.buckets_at(self.now_us), self.plan.buckets_max());
         for bucket in &orders.used {
-            self.serve(at, *bucket);
+            if !forgets || bucket % most < many {
+                self.serve(at, *bucket);
+            }
         }
     }
 
     /// A node hears of a bucket, and serves it.
     pub fn serve(&mut self, at: usize, bucket: usize) {
         let is_known = self.nodes[at].places.contains(&bucket);
+        if !self.plan.serves(at, self.keys[bucket].0) {
+            return;
+        }
         if is_known || self.bug == Some(Bug::NewBucketIgnored) {
             return;
         }
@@ -180,22 +220,21 @@ impl World {
 
     /// An event was put into a bucket.
     pub fn bucket_used(&mut self, bucket: usize) {
-        let orders = &mut self.store.roll.orders;
-        if !orders.used.contains(&bucket) {
-            orders.change(|orders| orders.used.push(bucket));
+        let roll = &mut self.store.roll;
+        if !roll.orders.used.contains(&bucket) {
+            roll.change(|orders| orders.used.push(bucket));
         }
     }
 
     /// An operator sets something for every node.
     pub fn set_paused(&mut self, queue: usize, paused: bool) {
-        let orders = &mut self.store.roll.orders;
-        orders.change(|orders| {
+        self.store.roll.change(|orders| {
             orders.paused.insert(queue, paused);
         });
     }
 
     pub fn set_rate(&mut self, queue: usize, rate: Option<f64>) {
-        self.store.roll.orders.change(|orders| {
+        self.store.roll.change(|orders| {
             orders.rates.remove(&queue);
             orders.rates.extend(rate.map(|rate| (queue, rate)));
         });
@@ -203,7 +242,8 @@ impl World {
 
     /// A node says that it has stopped.
     pub fn leave_roll(&mut self, id: NodeId) {
-        if !self.happens(self.plan.lose) && !self.store.is_down {
+        let is_heard = !self.store.is_down && self.store.health == Health::Well;
+        if !self.happens(self.plan.lose) && is_heard {
             self.store.roll.members.remove(&id);
         }
     }
@@ -229,13 +269,13 @@ impl World {
         let most = rate * 1.01 + nodes * (rate / nodes * 0.01 + 1.0);
         if starts.len() as f64 > most + 1.0 {
             let text = format!("rate: {} starts in a second of {rate}", starts.len());
-            self.break_off(None, text);
+            self.break_off(Promise::Apart, None, text);
         }
     }
 
-    fn queue_names(&self) -> Vec<QueueName> {
-        let mut names: Vec<_> = self.keys.iter().map(|(_, key)| key.queue.clone()).collect();
-        names.dedup();
-        names
+    /// The queues that a node consumes.
+    fn queues_of(&self, node: usize) -> Arc<[QueueName]> {
+        let places = (0..self.plan.queues).filter(|queue| self.plan.serves(node, *queue));
+        places.map(|queue| self.queues[queue].clone()).collect()
     }
 }

@@ -1,15 +1,20 @@
 //! The real reference store on virtual time, with a clock that can be set wrong.
 
+mod tell;
+
 use std::sync::Arc;
+use std::time::Duration;
 
 use duly::ErrorKind;
-use duly::core::op::{Answer, Changed, Ledger, PushVerdict, Reply, StoreOp, Verdict};
+use duly::core::op::{Answer, Ledger, StoreOp};
 use duly::core::reference::Bucket;
 use duly::event::{BucketKey, Envelope, EventId, Payload};
+use duly::history::What;
 use duly::record::Record;
 use duly::time::Timestamp;
 
-use crate::history::{Ending, Token, What};
+pub use self::tell::ending_of;
+use self::tell::{Asked, tell};
 use crate::roll::Roll;
 
 /// What is kept of an event: all of it.
@@ -34,11 +39,27 @@ pub struct SimStore {
     pub is_down: bool,
     /// Whether it says so, or keeps silent.
     pub refuses: bool,
+    /// Whether it has no room for anything new.
+    pub is_full: bool,
+    pub health: Health,
+    /// For how long the consumers of this operation were promised their leases, where a planted bug
+    /// gives them others.
+    pub promised: Option<Duration>,
     notes: Notes,
     pub roll: Roll,
     /// For each bucket when it showed a time, and by how much that was ahead of the true one; only
     /// what is ahead of all that came later.
     shown: Vec<Vec<(u64, u64)>>,
+}
+
+/// Whether the store can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    Well,
+    /// What it does next fails, and nobody knows how much of it has happened.
+    Failing,
+    /// It has stopped itself, and does nothing until it is opened again.
+    Failed,
 }
 
 /// A clock that jumps.
@@ -94,20 +115,26 @@ impl Ledger for Notes {
             node: record.node,
             attempt: record.attempt,
             outcome: record.outcome,
+            due: record.due,
         };
         self.0.push((record.id, what));
     }
 }
 
 impl SimStore {
-    pub fn new(keys: impl Iterator<Item = BucketKey>) -> Self {
-        let buckets: Vec<_> = keys.map(Bucket::new).collect();
+    /// A store whose buckets remember so many finished ids.
+    pub fn new(keys: impl Iterator<Item = BucketKey>, remembers: usize) -> Self {
+        let new = |key| Bucket::new(key).with_memory(remembers);
+        let buckets: Vec<_> = keys.map(new).collect();
         Self {
             shown: vec![Vec::new(); buckets.len()],
             buckets,
             clock: WallClock::default(),
             is_down: false,
             refuses: false,
+            is_full: false,
+            health: Health::Well,
+            promised: None,
             notes: Notes::default(),
             roll: Roll::default(),
         }
@@ -148,7 +175,7 @@ impl SimStore {
     /// Applies an operation; answers what happened to which event beside.
     pub fn apply(&mut self, now_us: u64, bucket: usize, op: StoreOp) -> Applied {
         let clock_us = self.clock_us(now_us);
-        let asked = op.clone();
+        let asked = Asked::of(&op);
         let answer = self.buckets[bucket].apply(clock_us, op, &mut self.notes);
         let answer = answer.map_err(|error| error.kind());
         let (shown, ahead_us) = (
@@ -162,83 +189,10 @@ impl SimStore {
         shown.push((now_us, ahead_us));
         let mut happened = Vec::new();
         if let Ok(answer) = &answer {
-            tell(&asked, &answer.reply, &mut happened);
+            tell(&asked, answer, self.promised, &mut happened);
         }
         // What was asked comes before what followed from it.
         happened.append(&mut self.notes.0);
         (answer, happened)
-    }
-}
-
-/// What an operation and its answer say about events.
-fn tell(op: &StoreOp, reply: &Reply<Body>, happened: &mut Vec<(EventId, What)>) {
-    match (op, reply) {
-        (StoreOp::Fetch(fetch), Reply::Fetched { deliveries, .. }) => {
-            for delivery in deliveries {
-                let what = What::Leased {
-                    token: Token {
-                        node: fetch.node,
-                        request: delivery.request,
-                    },
-                    attempt: delivery.attempt,
-                    due: delivery.due,
-                    payload: value_of(&delivery.body.payload),
-                };
-                happened.push((delivery.id, what));
-            }
-        }
-        (StoreOp::Settle { node, settlements }, Reply::Settled(accepted)) => {
-            for (settlement, accepted) in settlements.iter().zip(accepted) {
-                let what = What::Settled {
-                    token: Token {
-                        node: *node,
-                        request: settlement.request,
-                    },
-                    ending: ending_of(&settlement.verdict),
-                    accepted: *accepted,
-                };
-                happened.push((settlement.id, what));
-            }
-        }
-        (StoreOp::Push(_), Reply::Pushed(pushed)) => {
-            for pushed in pushed {
-                if let PushVerdict::Replaced(id) = pushed.verdict {
-                    happened.push((id, What::Replaced));
-                }
-            }
-        }
-        (StoreOp::Cancel { id }, Reply::Cancelled(cancelled)) => {
-            happened.push((*id, What::CancelApplied((*cancelled).into())));
-        }
-        (StoreOp::Reschedule { id, .. }, Reply::Rescheduled(changed)) => {
-            let truth = (*changed).into();
-            let due = due_of(*changed);
-            happened.push((*id, What::Rescheduled { truth, due }));
-        }
-        (StoreOp::Update { id, payload }, Reply::Updated(changed)) => {
-            let truth = (*changed).into();
-            let payload = value_of(payload);
-            happened.push((*id, What::Updated { truth, payload }));
-        }
-        _ => {}
-    }
-}
-
-fn due_of(changed: Changed) -> Timestamp {
-    match changed {
-        Changed::Changed(due) | Changed::ChangedAfterAttempt(due) => due,
-        _ => Timestamp::EPOCH,
-    }
-}
-
-pub fn ending_of(verdict: &Verdict) -> Ending {
-    match verdict {
-        Verdict::Ack => Ending::Ack,
-        Verdict::Retry(..) => Ending::Retry,
-        Verdict::Snooze(_) => Ending::Snooze,
-        Verdict::Bury(_) => Ending::Bury,
-        Verdict::Discard(_) => Ending::Discard,
-        Verdict::Expire => Ending::Expire,
-        Verdict::Release => Ending::Release,
     }
 }

@@ -1,23 +1,28 @@
 //! Everything together: one agenda, one time, one history.
 
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, VecDeque};
+use std::borrow::Cow;
+use std::collections::VecDeque;
 
 use duly::EventId;
+use duly::core::op::{Reply, StoreOp};
+use duly::core::step::Action;
 use duly::event::{BucketId, BucketKey, QueueName};
+use duly::history;
+use duly::history::{Account, Checker, Entry, Promise, What};
 
+use crate::agenda::Agenda;
 use crate::bugs::Bug;
-use crate::checker::{Checker, Expect};
 use crate::clients::Clients;
 use crate::faults::Fault;
-use crate::history::{Entry, History, What};
+use crate::manual::Manual;
 use crate::network::{Caller, Network, Request};
 use crate::node::SimNode;
 use crate::plan::{Class, Plan};
-use crate::planted::Planted;
+use crate::planted::{Planted, remembers};
 use crate::rng::Rng;
-use crate::roll::Called;
+use crate::roll::{Called, RollCall};
 use crate::store::{Body, SimStore};
+use crate::trace::Trace;
 
 /// What is going to happen.
 #[derive(Clone, Debug)]
@@ -47,30 +52,23 @@ pub enum Happening {
         number: u64,
     },
     /// A node's roll call reaches the store.
-    RollArrives { node: usize, life: u32, number: u64 },
+    RollArrives(RollCall),
     /// And its answer the node.
-    RollAnswered {
-        node: usize,
-        life: u32,
-        number: u64,
-        called: Called,
-    },
+    RollAnswered(RollCall, Called),
     /// A node waits for it no longer.
-    RollGivenUp { node: usize, life: u32, number: u64 },
+    RollGivenUp(RollCall),
     /// A stop has waited long enough for running handlers.
     GraceOver { node: usize, life: u32 },
     /// A client begins an operation.
     Asks(usize),
+    /// A consumer that is no node fetches.
+    ManualFetches(usize),
+    /// And goes on with what it works at.
+    ManualWorks { at: usize, number: u64 },
     /// Something breaks, or is mended.
     Breaks(Fault),
     /// A look at what should have happened by now.
     Look,
-}
-
-struct Planned {
-    at_us: u64,
-    number: u64,
-    happening: Happening,
 }
 
 /// A world from a seed.
@@ -84,16 +82,22 @@ pub struct World {
     pub network: Network,
     pub nodes: Vec<SimNode>,
     pub clients: Clients,
+    pub manuals: Vec<Manual>,
     pub checker: Checker,
-    pub history: History,
+    pub account: Account,
+    pub trace: Trace,
     pub is_healed: bool,
+    pub queues: Vec<QueueName>,
+    /// Every bucket that ever is, queue by queue, each with its queue's place. No two have one
+    /// number.
     pub keys: Vec<(usize, BucketKey)>,
+    /// What the node at work wants to be done; kept for its room.
+    pub actions: Vec<Action<Body>>,
     /// When handlers of each queue started in the last second.
     pub starts: Vec<VecDeque<u64>>,
     pub steps: u64,
     pub calls: u64,
-    agenda: BinaryHeap<Planned>,
-    planned: u64,
+    agenda: Agenda<Happening>,
     broken: Option<Broken>,
 }
 
@@ -101,8 +105,7 @@ pub struct World {
 #[derive(Clone, Debug)]
 pub struct Broken {
     pub at_us: u64,
-    pub id: Option<EventId>,
-    pub text: String,
+    pub broken: history::Broken,
 }
 
 impl World {
@@ -110,36 +113,45 @@ impl World {
         let mut rng = Rng::new(seed);
         let plan = Plan::draw(&mut rng);
         let mut keys = Vec::new();
-        for queue in 0..plan.queues {
-            let name = QueueName::new(&format!("q{queue}")).expect("a legal name");
-            for bucket in 0..plan.buckets + plan.late_buckets {
-                let bucket = BucketId(u16::try_from(bucket).expect("few buckets"));
+        let name = |queue| QueueName::new(&format!("q{queue}")).expect("a legal name");
+        let queues: Vec<_> = (0..plan.queues).map(name).collect();
+        for (queue, name) in queues.iter().enumerate() {
+            for _ in 0..plan.buckets_max() {
+                let bucket = BucketId(u16::try_from(keys.len()).expect("few buckets"));
                 keys.push((queue, BucketKey::new(name.clone(), bucket)));
             }
         }
+        let clogged = keys.iter().filter(|(queue, _)| plan.is_clogged(*queue));
+        let clogged: Vec<_> = clogged.map(|(_, key)| key.bucket).collect();
+        let expect = plan.expect();
+        let remembers = remembers(&plan, bug);
         let mut world = Self {
             now_us: 0,
-            store: SimStore::new(keys.iter().map(|(_, key)| key.clone())),
+            store: SimStore::new(keys.iter().map(|(_, key)| key.clone()), remembers),
             network: Network::new(plan.nodes),
             nodes: (0..plan.nodes).map(SimNode::new).collect(),
             clients: Clients::default(),
-            checker: Checker::new(expect(&plan)),
-            history: History::default(),
+            manuals: Vec::new(),
+            checker: Checker::new(expect).may_be_late(clogged),
+            account: Account::new().early_us_max(expect.early_us_max),
+            trace: Trace::default(),
             is_healed: false,
             steps: 0,
             calls: 0,
-            agenda: BinaryHeap::with_capacity(256),
-            planned: 0,
+            agenda: Agenda::default(),
             planted: Planted::default(),
             starts: vec![VecDeque::new(); plan.queues],
             broken: None,
             rng,
             plan,
             bug,
+            queues,
             keys,
+            actions: Vec::new(),
         };
         world.plan_clients();
         world.plan_faults();
+        world.plan_manuals();
         if let Some(rate) = world.plan.rate {
             (0..world.plan.queues).for_each(|queue| world.set_rate(queue, Some(rate)));
         }
@@ -160,13 +172,17 @@ impl World {
     pub fn run(&mut self) -> Option<Broken> {
         let end_us = self.plan.heal_us + self.plan.patience_after_heal_us();
         while self.broken.is_none() {
-            let Some(next) = self.agenda.pop() else {
-                self.break_off(None, "nothing is going to happen any more".into());
+            let Some((at_us, happening)) = self.agenda.next() else {
+                self.break_off(
+                    Promise::Accepted,
+                    None,
+                    "nothing is going to happen any more",
+                );
                 break;
             };
-            self.now_us = next.at_us;
+            self.now_us = at_us;
             self.steps += 1;
-            self.happen(next.happening);
+            self.happen(happening);
             let is_time = self.is_healed && self.steps.is_multiple_of(16);
             if is_time && self.clients.are_answered() && self.checker.is_at_rest() && self.rests() {
                 break;
@@ -177,19 +193,44 @@ impl World {
             }
         }
         self.check_store();
+        if self.broken.is_none() {
+            self.settle_accounts();
+        }
         self.broken.take()
+    }
+
+    /// What clients saw, the records and the last states must tell one story.
+    fn settle_accounts(&mut self) {
+        let ids: Vec<_> = self.account.ids().collect();
+        for id in ids {
+            let Some(bucket) = self.clients.bucket_of(id) else {
+                continue;
+            };
+            let (answer, _) = self.store.apply(self.now_us, bucket, StoreOp::Get { id });
+            if let Ok(Reply::Found(found)) = answer.map(|answer| answer.reply) {
+                if found.is_none() && self.checker.is_forgotten(id) {
+                    continue; // which says nothing of how it ended
+                }
+                let state = found.map(|found| found.state);
+                self.note(Some(id), What::Found { state });
+            }
+        }
+        let report = std::mem::take(&mut self.account).close();
+        if let Some(broken) = report.broken.into_iter().next() {
+            self.broke(broken);
+        }
     }
 
     /// Time is up, and something has not come to its end.
     fn end(&mut self) {
         match self.checker.end() {
-            Err((id, text)) => self.break_off(id, text),
+            Err(broken) => self.broke(broken),
             Ok(()) if !self.clients.are_answered() => {
-                self.break_off(None, "I16: a client was never answered".into());
+                self.break_off(Promise::Accepted, None, "a client was never answered");
             }
             Ok(()) => {
                 let text = "credits: nothing is left to do, and a node accounts for something";
-                self.break_off(None, text.into());
+                self.break_off(Promise::Full, None, text);
             }
         }
     }
@@ -200,16 +241,20 @@ impl World {
             Happening::Answered(Caller::Client(op), answer) => self.client_answered(op, answer),
             Happening::GivenUp(Caller::Client(op)) => self.client_gives_up(op),
             Happening::Asks(op) => self.client_asks(op),
-            Happening::Breaks(fault) => self.breaks(fault),
-            Happening::RollArrives { node, life, number } => {
-                self.roll_arrives(node, life, number);
+            Happening::Answered(Caller::Manual { at, call }, answer) => {
+                self.manual_answered(at, call, answer);
             }
+            Happening::GivenUp(Caller::Manual { at, call }) => self.manual_gives_up(at, call),
+            Happening::ManualFetches(at) => self.manual_fetches(at),
+            Happening::ManualWorks { at, number } => self.manual_works(at, number),
+            Happening::Breaks(fault) => self.breaks(fault),
+            Happening::RollArrives(roll) => self.roll_arrives(roll),
             Happening::Look => {
                 if self.now_us.is_multiple_of(1_000_000) {
                     self.store_writes();
                 }
-                if let Err((id, text)) = self.checker.look(self.now_us) {
-                    self.break_off(Some(id), text);
+                if let Err(broken) = self.checker.look(self.now_us) {
+                    self.broke(broken);
                 }
                 self.after(100_000, Happening::Look);
             }
@@ -219,12 +264,7 @@ impl World {
 
     /// Plans something for `delay_us` from now.
     pub fn after(&mut self, delay_us: u64, happening: Happening) {
-        self.planned += 1;
-        self.agenda.push(Planned {
-            at_us: self.now_us + delay_us,
-            number: self.planned,
-            happening,
-        });
+        self.agenda.plan(self.now_us + delay_us, happening);
     }
 
     /// Writes a line of history, as the nodes see time.
@@ -240,15 +280,26 @@ impl World {
             id,
             what,
         };
-        self.history.write(entry);
-        if let Err(text) = self.checker.read(&entry) {
-            self.break_off(id, text);
+        self.account.read(&entry);
+        self.trace.write(entry);
+        if let Err(broken) = self.checker.read(&entry) {
+            self.broke(broken);
         }
     }
 
-    pub fn break_off(&mut self, id: Option<EventId>, text: String) {
+    /// The first promise that does not hold ends the world.
+    pub fn break_off(
+        &mut self,
+        promise: Promise,
+        id: Option<EventId>,
+        text: impl Into<Cow<'static, str>>,
+    ) {
+        self.broke(history::Broken::new(promise, id, text));
+    }
+
+    pub fn broke(&mut self, broken: history::Broken) {
         let at_us = self.now_us;
-        self.broken.get_or_insert(Broken { at_us, id, text });
+        self.broken.get_or_insert(Broken { at_us, broken });
     }
 
     /// I6: every event is in exactly one place.
@@ -259,57 +310,12 @@ impl World {
             .iter()
             .find_map(|bucket| bucket.check().err());
         if let Some(text) = wrong {
-            self.break_off(None, format!("I6: {text}"));
+            self.break_off(Promise::Accepted, None, format!("store: {text}"));
         }
     }
 
     /// Whether no node accounts for anything any more.
     fn rests(&self) -> bool {
         self.nodes.iter().all(SimNode::rests)
-    }
-}
-
-fn expect(plan: &Plan) -> Expect {
-    let quick = plan.latency_us.1 * 6 + plan.options.settle_linger.as_micros() as u64;
-    let exact = plan.class == Class::Calm;
-    // A node that stays paused owns buckets all the same, and another looks after them.
-    let delay = match plan.stays_paused {
-        Some(_) => plan.options.other_delay.as_micros() as u64,
-        None => 0,
-    };
-    Expect {
-        exact,
-        leases_stand: matches!(plan.class, Class::Calm | Class::Outages),
-        late_us_max: (plan.roomy && plan.rate.is_none()).then_some(quick + 5_000 + delay),
-        calm_after_us: plan.calm_after_us(),
-        late_counts_from_us: if exact { 0 } else { u64::MAX },
-        recovery_us_max: (plan.class == Class::Crashes).then_some(3_000_000),
-        early_us_max: match (plan.clock_steps, plan.slow) {
-            (0, _) => 0,
-            (_, 0) => plan.latency_us.1,
-            _ => plan.patience_us,
-        },
-        ahead_us: plan.options.ahead.as_micros() as u64,
-    }
-}
-
-impl PartialEq for Planned {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Planned {}
-
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// The earliest is the greatest, since the heap gives the greatest first.
-impl Ord for Planned {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at_us, other.number).cmp(&(self.at_us, self.number))
     }
 }

@@ -12,6 +12,8 @@ mod reply;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 pub use self::ledger::Ledger;
 pub use self::reply::{
     Answer, Cancelled, Changed, Delivery, PushVerdict, Pushed, Reaped, Reply, Snapshot, Stats,
@@ -118,6 +120,15 @@ pub enum StoreOp {
 
 /// A number that a node gives to each fetch; a repeat of the fetch carries the same one.
 pub type RequestId = u64;
+
+/// What tells one lease of an event from all others: who fetched it, and by which fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Lease {
+    /// The node that holds it.
+    pub node: NodeId,
+    /// The number of its fetch.
+    pub request: RequestId,
+}
 
 /// One event of a push.
 #[derive(Clone, Debug, PartialEq, Eq)]

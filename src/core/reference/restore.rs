@@ -1,5 +1,6 @@
 //! What a store that outlives its process gives back to the reference store at start.
 
+use std::collections::btree_map::Entry as Slot;
 use std::sync::Arc;
 
 use crate::core::reference::Bucket;
@@ -56,8 +57,17 @@ pub struct Finished {
 impl<B: Clone> Bucket<B> {
     /// Takes up an event from before the start; events come in the order in which they were
     /// accepted. One that is due becomes ready with the next move.
-    pub fn restore(&mut self, restored: Restored<B>) {
+    ///
+    /// Answers whether it was taken up: one that is there already, or is over, is not.
+    #[must_use]
+    pub fn restore(&mut self, restored: Restored<B>) -> bool {
         let id = restored.id;
+        if self.past.get(id).is_some() {
+            return false;
+        }
+        let Slot::Vacant(slot) = self.entries.entry(id) else {
+            return false;
+        };
         let unique = restored.unique.map(Arc::<str>::from);
         let place = match restored.dead_at {
             Some(_) => {
@@ -82,7 +92,8 @@ impl<B: Clone> Bucket<B> {
         };
         let mut entry = Entry::new(restored.body, restored.due, place, terms);
         entry.tries = restored.tries;
-        self.entries.insert(id, entry);
+        slot.insert(entry);
+        true
     }
 
     /// Takes up the memory of a finished event from before the start; the one that finished first

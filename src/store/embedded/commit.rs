@@ -305,7 +305,8 @@ impl<'a> Transaction<'a> {
             next_record,
             ..
         } = *self.counts;
-        let excess = next_record - first_record - self.records_max;
+        let kept = next_record.saturating_sub(first_record); // a damaged number may be far below zero
+        let excess = kept - self.records_max;
         if added > 0 && excess > 0 {
             let until = first_record + excess.min(2 * added);
             self.connection

@@ -48,7 +48,9 @@ pub(super) fn read(
             controls.insert(queue, control);
             continue;
         }
-        let queue: String = row.get(0)?;
+        // A damaged name may be no text at all. Then its row cannot be named either, and stays.
+        let queue = row.get_ref(0)?.as_bytes_or_null().unwrap_or_default();
+        let queue = String::from_utf8_lossy(queue.unwrap_or_default()).into_owned();
         let why = format!("what was set of queue {queue:?} is damaged: nothing is set of it now");
         tracing::error!(%why, "the embedded store is damaged");
         changes.list.push(Change::Lost { why });

@@ -85,7 +85,7 @@ impl Paths {
 /// The lock on a store; the kernel takes it back when the process dies.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -119,7 +119,15 @@ impl Lock {
         file.set_len(0)
             .and_then(|()| file.write_all(pid.as_bytes()))
             .map_err(wrong)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+impl Drop for Lock {
+    /// Gives it back by name: a child process that is just being started has a copy of the open
+    /// file, with which the lock would outlive this.
+    fn drop(&mut self) {
+        let _ = self.file.unlock(); // the kernel does it otherwise, a little later
     }
 }
 

@@ -13,12 +13,15 @@ use crate::store::Control;
 use crate::store::embedded::cache::Cache;
 use crate::time::Timestamp;
 
+/// The numbers that rows and records have; they count up from one, and the end is never reached.
+pub(super) const NUMBERS: Range<i64> = 1..1 << 53;
+
 /// Where an envelope lies in the file, and whose it is: what the reference store keeps of it.
 ///
 /// The number alone would not do: a damaged tree may answer with another row than was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Row {
-    /// Counts up from one, in order of arrival, so the sign is never reached.
+    /// Counts up from one, in order of arrival.
     pub(super) number: i64,
     /// Half a hash of the event's id.
     pub(super) tag: i64,

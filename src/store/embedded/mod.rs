@@ -18,6 +18,8 @@
 mod cache;
 mod commit;
 mod controls;
+#[cfg(feature = "testing")]
+pub mod doors;
 mod file;
 mod gate;
 mod ledger;
@@ -140,7 +142,7 @@ impl EmbeddedStore {
             committer,
             next_row,
             controls,
-        } = recovery::recover(&paths.data, connection, &starts, &bounds, now)?;
+        } = recovery::recover(&paths.data, connection, starts, &bounds, now)?;
         // Only now: what the notes said is in the file.
         let starts = Starts::begin(&paths.starts).map_err(wrong)?;
         let space = Space::new(paths.reserve.clone(), options.reserve_bytes);
@@ -294,24 +296,22 @@ impl Store for EmbeddedStore {
                 due: delivery.due,
             })
             .collect();
+        let is_full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
         let mut notes = self.shared.starts();
         let mut noted = notes.note(&starts);
-        if noted
-            .as_ref()
-            .is_err_and(|error| error.kind() == std::io::ErrorKind::StorageFull)
-        {
+        if noted.as_ref().is_err_and(is_full) {
             // Handling what is stored is what the reserve is for.
             self.shared.space.release();
             noted = notes.note(&starts);
         }
         drop(notes);
-        noted.map_err(|error| {
-            if error.kind() == std::io::ErrorKind::StorageFull {
-                return file::unusable(&self.shared.paths.starts, "cannot be written", error);
+        noted.map_err(|error| match is_full(&error) {
+            true => file::unusable(&self.shared.paths.starts, "cannot be written", error),
+            false => {
+                let stop = Stop::new("a start could not be noted", error);
+                self.shared.stop(stop);
+                self.shared.why_closed()
             }
-            let stop = Stop::new("the start of a handler could not be noted", error);
-            self.shared.stop(stop);
-            self.shared.why_closed()
         })
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::event::{BucketKey, EventId};
+use crate::event::BucketKey;
 use crate::store::embedded::gate::{Fate, Gate, Lane};
 use crate::store::embedded::ledger::Changes;
 
@@ -26,8 +26,6 @@ pub(super) struct Chunk {
     pub(super) changes: Changes,
     /// [`Lane::Pushes`]: it may be refused when the disk is full.
     pub(super) lane: Lane,
-    /// The events whose attempts it settles.
-    pub(super) settled: Vec<EventId>,
 }
 
 impl Chunk {

@@ -3,7 +3,7 @@
 //! Recovery may be interrupted anywhere and as often as it likes: it reads, decides, writes all
 //! that it decided in one transaction, and only then lets go of the notes it decided from.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -20,7 +20,7 @@ use crate::store::embedded::cache::Cache;
 use crate::store::embedded::commit::{Committer, Counts};
 use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
 use crate::store::embedded::starts::Start;
-use crate::store::embedded::{controls, records, schema, sqlite, sums};
+use crate::store::embedded::{controls, ledger, records, schema, sqlite, sums};
 use crate::store::shards::{News, Shards};
 use crate::time::Timestamp;
 
@@ -47,13 +47,15 @@ pub(super) struct Bounds {
 pub(super) fn recover(
     path: &Path,
     connection: Connection,
-    starts: &HashSet<Start>,
+    starts: HashSet<Start>,
     bounds: &Bounds,
     now: Timestamp,
 ) -> Result<Recovered> {
     let mut scan = Scan {
         shards: Shards::new(bounds.finished),
-        starts,
+        begun: starts,
+        begun_of: HashMap::new(),
+        recorded_from: Timestamp::EPOCH,
         now,
         last: None,
         changes: Changes::default(),
@@ -65,8 +67,9 @@ pub(super) fn recover(
             next_record: 1,
         },
     };
-    let read = |scan: &mut Scan<'_>| {
+    let read = |scan: &mut Scan| {
         scan.read_finished(&connection)?;
+        scan.sort_begun();
         scan.read_events(&connection)?;
         scan.compare(schema::tally(&connection)?);
         controls::read(&connection, &mut scan.changes)
@@ -93,9 +96,14 @@ pub(super) fn recover(
     })
 }
 
-struct Scan<'a> {
+struct Scan {
     shards: Shards<Row>,
-    starts: &'a HashSet<Start>,
+    /// What started and has no record.
+    begun: HashSet<Start>,
+    /// The same, by event and in the order of due times, once the records are read.
+    begun_of: HashMap<EventId, Vec<Start>>,
+    /// Records of attempts that were due before this may be gone.
+    recorded_from: Timestamp,
     now: Timestamp,
     /// The bucket of the row before: neighbours often share its queue.
     last: Option<BucketKey>,
@@ -112,7 +120,7 @@ struct Columns {
     dead: Option<Timestamp>,
 }
 
-impl Scan<'_> {
+impl Scan {
     fn read_events(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut statement = connection
             .prepare("SELECT row, due, tries, dead, sum, body FROM events ORDER BY row")?;
@@ -140,9 +148,17 @@ impl Scan<'_> {
             .map_err(|error| Error::corrupt("it is no envelope").because(error))?;
         let view = View::read(body)?;
         let row = Row::new(number, view.id);
+        if !ledger::NUMBERS.contains(&number) {
+            return Err(Error::corrupt("no row has such a number"));
+        }
         let Columns { due, tries, dead } = columns(row, found)
             .map_err(no_event)?
             .ok_or_else(|| Error::corrupt("the checksum of its row does not hold"))?;
+        if dead.is_none() && tries >= view.attempts {
+            return Err(Error::corrupt(
+                "it has used up its attempts and is no dead letter",
+            ));
+        }
         let key = self.key(&view)?;
         let mut restored = Restored {
             id: view.id,
@@ -162,22 +178,18 @@ impl Scan<'_> {
             return Ok(());
         }
         self.next_row = self.next_row.max(number.saturating_add(1));
-        let start = Start {
-            id: view.id,
-            attempt: tries.saturating_add(1),
-            due,
-        };
-        if dead.is_none() && self.starts.contains(&start) {
-            // Its outcome may have been decided and never written, and the next attempt begun.
-            let attempts = self.starts.iter().filter(|start| start.id == view.id);
-            let last = attempts.map(|start| start.attempt).max();
-            while restored.dead_at.is_none() && Some(restored.tries) < last {
-                self.count_attempt(&key, &mut restored);
-            }
+        if let Some(begun) = self.begun_of.remove(&view.id) {
+            self.count_attempts(&key, &mut restored, &begun);
         }
-        self.shards
+        let restored = self
+            .shards
             .change(&key, News::Known, |bucket| bucket.restore(restored));
-        Ok(())
+        match restored {
+            true => Ok(()),
+            false => Err(Error::corrupt(
+                "the same event is in another row, or its end is on record",
+            )),
+        }
     }
 
     /// Whether the event was restored already.
@@ -191,23 +203,43 @@ impl Scan<'_> {
         })
     }
 
+    /// Handlers of it had started, and nothing says how they ended: each has used its attempt.
+    ///
+    /// There may be several: an outcome may have been decided and never written, and the next
+    /// attempt begun. So may a revive or a reschedule, by which one began: it has taken effect.
+    fn count_attempts(&mut self, key: &BucketKey, restored: &mut Restored<Row>, begun: &[Start]) {
+        let died = restored.dead_at;
+        for start in begun {
+            let next = (restored.tries.saturating_add(1), restored.due);
+            let is_over = match died {
+                Some(died) => start.due < died,
+                // Its record may be gone.
+                None => start.due < self.recorded_from && (start.attempt, start.due) != next,
+            };
+            if is_over {
+                continue;
+            }
+            if restored.dead_at.take().is_some() {
+                restored.tries = 0;
+            }
+            while restored.dead_at.is_none() && restored.tries < start.attempt {
+                restored.due = start.due;
+                self.count_attempt(key, restored);
+            }
+        }
+    }
+
     /// Its handler had started and nobody knows how it ended: it may have killed the process.
     fn count_attempt(&mut self, key: &BucketKey, restored: &mut Restored<Row>) {
         restored.tries = restored.tries.saturating_add(1);
         let (row, tries) = (restored.body, restored.tries);
-        self.changes
-            .list
-            .push(if restored.tries >= restored.attempts {
-                restored.dead_at = Some(self.now);
-                Change::Dead {
-                    row,
-                    at: self.now,
-                    tries,
-                }
-            } else {
-                let due = restored.due;
-                Change::Stands { row, due, tries }
-            });
+        let due = restored.due;
+        self.changes.list.push(Change::Stands { row, due, tries });
+        if tries >= restored.attempts {
+            let at = self.now;
+            restored.dead_at = Some(at);
+            self.changes.list.push(Change::Dead { row, at, tries });
+        }
         let record = Record {
             id: restored.id,
             queue: key.queue.clone(),
@@ -255,13 +287,11 @@ impl Scan<'_> {
         self.changes.list.push(Change::Lost { why });
     }
 
-    /// The last records say which ids are over.
+    /// The last records say which ids are over, and which attempts.
     fn read_finished(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let (first, last): (Option<i64>, Option<i64>) =
-            connection.query_row("SELECT min(number), max(number) FROM records", [], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?;
-        let (Some(first), Some(last)) = (first, last) else {
+        let first: Option<i64> =
+            connection.query_row("SELECT min(number) FROM records", [], |row| row.get(0))?;
+        let (Some(first), Some(last)) = (first, records::last(connection)?) else {
             return Ok(());
         };
         self.counts.first_record = first;
@@ -276,16 +306,28 @@ impl Scan<'_> {
                 continue; // a damaged record is nobody's memory
             };
             oldest.get_or_insert(record.stages.finished_us);
+            self.begun.remove(&Start::of(&record));
             self.remember(&record);
         }
         if from > 1
             && let Some(finished_us) = oldest
         {
             // An id is made before its event ends, so younger ids are all in what was read.
+            self.recorded_from = Timestamp::from_micros_up(finished_us);
             self.shards
                 .forgotten_before(Timestamp::from_millis(finished_us / 1_000));
         }
         Ok(())
+    }
+
+    /// What no record has ended, by event.
+    fn sort_begun(&mut self) {
+        for start in self.begun.drain() {
+            self.begun_of.entry(start.id).or_default().push(start);
+        }
+        for begun in self.begun_of.values_mut() {
+            begun.sort_unstable_by_key(|start| (start.due, start.attempt));
+        }
     }
 
     fn remember(&self, record: &Record) {

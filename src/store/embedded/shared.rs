@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::core::op::{Answer, Delivery, Reply, Settlement, StoreOp, Verdict};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
+use crate::event::{BucketId, BucketKey, Envelope, Payload, QueueName};
 use crate::record::NodeId;
 use crate::store::Setting;
 use crate::store::embedded::cache::{Cache, Cached};
@@ -14,7 +14,7 @@ use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
 use crate::store::embedded::pending::{Chunk, Pending};
 use crate::store::embedded::reader::{Reader, Reading, closed};
 use crate::store::embedded::space::Space;
-use crate::store::embedded::starts::Starts;
+use crate::store::embedded::starts::{Start, Starts};
 use crate::store::embedded::stop::Stop;
 use crate::store::hub::Hub;
 use crate::store::shards::{News, Shards};
@@ -79,11 +79,6 @@ impl Shared {
             StoreOp::Fetch(fetch) => fetch.node,
             _ => NodeId::default(),
         };
-        let ended: Vec<EventId> = match &op {
-            StoreOp::Settle { settlements, .. } => settlements.iter().map(|one| one.id).collect(),
-            _ => Vec::new(),
-        };
-
         let news = News::of(&op);
         let now_us = self.clock.wall_us();
         let mut scribe = Scribe::new(&self.cache);
@@ -103,7 +98,6 @@ impl Shared {
                     bucket: key.clone(),
                     changes,
                     lane,
-                    settled: accepted(&answer.reply, ended),
                 });
                 Some(gate.ok_or_else(|| self.why_closed())?).filter(|_| must_wait)
             };
@@ -132,7 +126,6 @@ impl Shared {
                 bucket: BucketKey::new(queue.clone(), BucketId(0)), // of no matter: no event changes
                 changes,
                 lane: Lane::Rest,
-                settled: Vec::new(),
             });
             gate.ok_or_else(|| self.why_closed())
         })
@@ -255,7 +248,6 @@ impl Shared {
                     bucket: bucket.clone(),
                     changes: scribe.changes,
                     lane: Lane::Rest,
-                    settled: vec![delivery.id],
                 });
             }
         });
@@ -279,8 +271,13 @@ impl Shared {
                 bucket.confirm(&changes.held);
             });
         }
-        if !chunk.settled.is_empty() {
-            self.starts().ended(&chunk.settled);
+        let ended = changes.list.iter().filter_map(|change| match change {
+            Change::Recorded(record) if record.attempt > 0 => Some(Start::of(record)),
+            _ => None,
+        });
+        let ended: Vec<Start> = ended.collect();
+        if !ended.is_empty() {
+            self.starts().ended(&ended);
         }
     }
 
@@ -315,15 +312,6 @@ impl Shared {
     fn cache(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Those of `ids` whose settlement was accepted.
-fn accepted(reply: &Reply<Row>, mut ids: Vec<EventId>) -> Vec<EventId> {
-    if let Reply::Settled(settled) = reply {
-        let mut settled = settled.iter();
-        ids.retain(|_| settled.next().is_some_and(|accepted| *accepted));
-    }
-    ids
 }
 
 /// Reads one body where it is not in memory; `Ok(Err)` says why it cannot be believed.

@@ -9,7 +9,7 @@
 //! from the same one after a snooze, which is due later. A note whose checksum does not hold, as
 //! after a power cut, is no note.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::event::EventId;
+use crate::record::Record;
 use crate::store::embedded::file;
 use crate::time::Timestamp;
 
@@ -34,6 +35,15 @@ pub(super) struct Start {
 }
 
 impl Start {
+    /// The start of the attempt that a record is about.
+    pub(super) fn of(record: &Record) -> Self {
+        Self {
+            id: record.id,
+            attempt: record.attempt,
+            due: record.due,
+        }
+    }
+
     fn to_bytes(self) -> [u8; NOTE_LEN] {
         let mut bytes = [0; NOTE_LEN];
         bytes[..16].copy_from_slice(&self.id.to_bytes());
@@ -44,7 +54,7 @@ impl Start {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8; NOTE_LEN]) -> Option<Self> {
+    pub(super) fn from_bytes(bytes: &[u8; NOTE_LEN]) -> Option<Self> {
         let id = EventId::from_bytes(*bytes.first_chunk()?);
         let due = Timestamp::from_millis(u64::from_le_bytes(*bytes[16..].first_chunk()?));
         let attempt = u16::from_le_bytes(*bytes[24..].first_chunk()?);
@@ -59,8 +69,9 @@ pub(super) struct Starts {
     path: PathBuf,
     file: File,
     bytes: u64,
-    /// Started and not settled; bounded by the handlers that run at once.
-    running: HashMap<EventId, Start>,
+    /// Started, and the data file does not say how it ended; bounded by the handlers that run at
+    /// once and the outcomes that wait to be written.
+    running: HashSet<Start>,
 }
 
 impl Starts {
@@ -84,7 +95,7 @@ impl Starts {
             path: path.to_owned(),
             file,
             bytes: 0,
-            running: HashMap::new(),
+            running: HashSet::new(),
         })
     }
 
@@ -100,15 +111,14 @@ impl Starts {
             return Err(error);
         }
         self.bytes += bytes.len() as u64;
-        self.running
-            .extend(starts.iter().map(|start| (start.id, *start)));
+        self.running.extend(starts);
         Ok(())
     }
 
-    /// These are settled, and the data file has it.
-    pub(super) fn ended(&mut self, ids: &[EventId]) {
-        for id in ids {
-            self.running.remove(id);
+    /// How these ended is in the data file. The next attempt of the same event may run already.
+    pub(super) fn ended(&mut self, starts: &[Start]) {
+        for start in starts {
+            self.running.remove(start);
         }
     }
 
@@ -121,7 +131,7 @@ impl Starts {
         let mut file = file::open(Path::new(&path), OpenOptions::new().append(true))?;
         let bytes: Vec<u8> = self
             .running
-            .values()
+            .iter()
             .flat_map(|start| start.to_bytes())
             .collect();
         file.write_all(&bytes)?;

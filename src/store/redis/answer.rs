@@ -65,16 +65,20 @@ impl Parts {
             Value::Int(ms) => u64::try_from(ms)
                 .map(|ms| Some(Timestamp::from_millis(ms)))
                 .map_err(|_| unreadable(self.script)),
-            Value::Double(ms) if ms >= 0.0 => Ok(Some(Timestamp::from_millis(ms as u64))),
+            Value::Double(ms) => self.score(Some(ms)),
             Value::BulkString(text) => {
-                // Scores are written as texts; all of ours are whole.
-                let ms = std::str::from_utf8(&text)
-                    .ok()
-                    .and_then(|it| it.parse().ok());
-                let ms: f64 = ms.ok_or_else(|| unreadable(self.script))?;
-                Ok(Some(Timestamp::from_millis(ms as u64)))
+                let text = std::str::from_utf8(&text).ok();
+                self.score(text.and_then(|text| text.parse().ok()))
             }
             _ => Err(unreadable(self.script)),
+        }
+    }
+
+    /// Scores are written as texts or floats; all of ours are whole, and none is below zero.
+    fn score(&self, ms: Option<f64>) -> Result<Option<Timestamp>> {
+        match ms.filter(|ms| (0.0..SCORE_END).contains(ms)) {
+            Some(ms) => Ok(Some(Timestamp::from_millis(ms as u64))),
+            None => Err(unreadable(self.script)),
         }
     }
 
@@ -110,6 +114,9 @@ impl Parts {
         Ok(self.bytes()?.into_iter().map(|flag| flag == b'1').collect())
     }
 }
+
+/// Scores are floats, and exact up to here.
+const SCORE_END: f64 = (1_u64 << 53) as f64;
 
 /// How long the state of an event is at least, and that of a leased one; `lua/bucket.lua` says what
 /// is in it.

@@ -92,6 +92,9 @@ fn read(id: EventId, queue: &QueueName, bytes: &[u8]) -> Read<Envelope> {
             first >> 4
         ));
     }
+    if first & !(FORMAT << 4 | DELAYED | EXTRAS) != 0 {
+        return Err("has flags that are not known".into());
+    }
     let said = rest.array::<3>()?;
     let fingerprint = u64::from_be_bytes(rest.array()?);
     let mut envelope = Envelope::new(id, queue.clone(), Payload::from(&[][..]));
@@ -171,6 +174,9 @@ fn put_extras(out: &mut Vec<u8>, envelope: &Envelope, flags: u8) {
 fn read_extras(envelope: &mut Envelope, mut rest: Reader<'_>) -> Read<()> {
     let [flags] = rest.array()?;
     let has = |flag: u8| flags & flag != 0;
+    if has(LATE_EXPIRE) && has(LATE_BURY) {
+        return Err("has flags that are not known".into());
+    }
     envelope.attempts = u16::from_be_bytes(rest.array()?);
     if has(EXPIRES) {
         envelope.expires = Some(rest.timestamp()?);

@@ -81,12 +81,8 @@ pub(super) async fn peek(
             let many = parts.len();
             while !parts.is_empty() {
                 let bytes = parts.bytes()?;
-                let ids = match state {
-                    State::Scheduled | State::Ready | State::Dead => vec![bytes.as_slice()],
-                    _ => bytes.chunks(16).collect(), // a batch of them
-                };
-                for id in ids {
-                    let id = id_of(id).ok_or_else(|| unreadable("list"))?;
+                let is_batch = !matches!(state, State::Scheduled | State::Ready | State::Dead);
+                for id in ids_of(&bytes, is_batch)? {
                     if after.is_none_or(|after| id > after) {
                         least.insert(id);
                         if least.len() > BATCH_MAX {
@@ -119,6 +115,13 @@ pub(super) async fn peek(
             });
         }
     }
+}
+
+/// The ids of one part of a list: one, or a batch of them.
+pub(super) fn ids_of(bytes: &[u8], is_batch: bool) -> Result<Vec<EventId>> {
+    let ids = bytes.chunks(if is_batch { 16 } else { bytes.len().max(1) });
+    ids.map(|id| id_of(id).ok_or_else(|| unreadable("list")))
+        .collect()
 }
 
 async fn look(shared: &Shared, bucket: &BucketKey, ids: &[EventId]) -> Result<(u64, Parts)> {

@@ -93,13 +93,18 @@ pub(super) async fn register(shared: &Shared, bucket: &BucketKey) -> Result<()> 
 pub(super) async fn buckets(shared: &Shared) -> Result<BTreeMap<u64, BucketKey>> {
     let mut command = redis::cmd("HGETALL");
     command.arg(key(shared, "buckets"));
+    read_buckets(shared.send(&shared.links.pulse, &command).await?)
+}
+
+pub(super) fn read_buckets(value: Value) -> Result<BTreeMap<u64, BucketKey>> {
     let mut found = BTreeMap::new();
-    for (field, number) in pairs(shared.send(&shared.links.pulse, &command).await?)? {
+    for (field, number) in pairs(value)? {
         let wrong = || unreadable("register");
         let number = number.parse().map_err(|_| wrong())?;
         let (queue, bucket) = field.rsplit_once(':').ok_or_else(wrong)?;
         let bucket = BucketId(bucket.parse().map_err(|_| wrong())?);
-        found.insert(number, BucketKey::new(QueueName::new(queue)?, bucket));
+        let queue = QueueName::new(queue).map_err(|error| wrong().because(error))?;
+        found.insert(number, BucketKey::new(queue, bucket));
     }
     Ok(found)
 }
@@ -135,16 +140,21 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
             act = "queues";
             continue;
         }
-        let mut members = Vec::new();
-        while !parts.is_empty() {
-            members.push((parts.node()?, parts.number()?));
-        }
-        members.sort_unstable();
         return Ok(Roll {
-            members: with_queues(shared, members).await?,
+            members: with_queues(shared, read_members(parts)?).await?,
             version,
         });
     }
+}
+
+/// The members and the numbers of their last calls, in the order of their ids.
+pub(super) fn read_members(mut parts: Parts) -> Result<Vec<(NodeId, u64)>> {
+    let mut members = Vec::new();
+    while !parts.is_empty() {
+        members.push((parts.node()?, parts.number()?));
+    }
+    members.sort_unstable();
+    Ok(members)
 }
 
 /// The members with the queues that they consume, which are asked for once.
@@ -165,10 +175,8 @@ async fn with_queues(shared: &Shared, members: Vec<(NodeId, u64)>) -> Result<Vec
         let mut parts = Parts::of("roll", value)?;
         for node in unknown {
             // One that has left meanwhile consumes nothing.
-            let lines = parts.optional()?.unwrap_or_default();
-            let lines = String::from_utf8(lines).map_err(|_| unreadable("roll"))?;
-            let queues: Result<Vec<_>> = lines.lines().map(QueueName::new).collect();
-            shared.hub.queues().insert(node, queues?.into());
+            let queues = read_queues(&mut parts)?;
+            shared.hub.queues().insert(node, queues);
         }
     }
     let queues = shared.hub.queues();
@@ -180,13 +188,26 @@ async fn with_queues(shared: &Shared, members: Vec<(NodeId, u64)>) -> Result<Vec
     Ok(members.into_iter().map(member).collect())
 }
 
+/// The queues of one member, a line each.
+pub(super) fn read_queues(parts: &mut Parts) -> Result<Arc<[QueueName]>> {
+    let lines = parts.optional()?.unwrap_or_default();
+    let lines = String::from_utf8(lines).map_err(|_| unreadable("roll"))?;
+    let queue = |line| QueueName::new(line).map_err(|error| unreadable("roll").because(error));
+    lines.lines().map(queue).collect()
+}
+
 /// What was set of queues.
 pub(super) async fn controls(shared: &Shared) -> Result<BTreeMap<QueueName, Control>> {
     let mut command = redis::cmd("HGETALL");
     command.arg(key(shared, "control"));
+    read_controls(shared.send(&shared.links.pulse, &command).await?)
+}
+
+pub(super) fn read_controls(value: Value) -> Result<BTreeMap<QueueName, Control>> {
     let mut controls = BTreeMap::<QueueName, Control>::new();
-    for (field, value) in pairs(shared.send(&shared.links.pulse, &command).await?)? {
-        let (queue, name) = field.rsplit_once(':').ok_or_else(|| unreadable("set"))?;
+    for (field, value) in pairs(value)? {
+        let wrong = || unreadable("set");
+        let (queue, name) = field.rsplit_once(':').ok_or_else(wrong)?;
         let setting = match name {
             "paused" => Setting::Paused(value == "1"),
             "workers" => Setting::Workers(value.parse().ok()),
@@ -194,8 +215,12 @@ pub(super) async fn controls(shared: &Shared) -> Result<BTreeMap<QueueName, Cont
             "buckets" => Setting::Buckets(value.parse().ok()),
             _ => continue, // a newer duly's
         };
-        let control = controls.entry(QueueName::new(queue)?).or_default();
-        *control = control.with(setting);
+        let queue = QueueName::new(queue).map_err(|error| wrong().because(error))?;
+        let control = controls.entry(queue).or_default();
+        // One that no duly has set says nothing.
+        if setting.is_possible() {
+            *control = control.with(setting);
+        }
     }
     Ok(controls)
 }

@@ -11,6 +11,8 @@ mod by_hand;
 mod check;
 mod choices;
 mod confirmed;
+#[cfg(feature = "testing")]
+pub mod doors;
 mod durable;
 mod fault;
 mod hub;

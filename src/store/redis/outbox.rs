@@ -13,6 +13,8 @@ use crate::store::redis::shared::Shared;
 
 /// A cursor is the number of a bucket and, in so many low bits, the number of a record in it.
 const RECORD_BITS: u32 = 40;
+/// No outbox ever has so many.
+const RECORDS_END: u64 = 1 << RECORD_BITS;
 /// How many entries of an outbox are read at once; each may hold a thousand records.
 const ENTRIES: usize = 50;
 /// A page looks at so many records at most, however few match.
@@ -21,7 +23,7 @@ const LOOKED_AT_MAX: usize = 100_000;
 /// Reads records bucket by bucket, in each in the order in which they were written.
 pub(super) async fn page(shared: &Shared, query: &Query) -> Result<Page<Record>> {
     let after = query.after.unwrap_or(0);
-    let (first_bucket, first_after) = (after >> RECORD_BITS, after & ((1 << RECORD_BITS) - 1));
+    let (first_bucket, first_after) = (after >> RECORD_BITS, after & (RECORDS_END - 1));
     let mut page = Page {
         items: Vec::new(),
         next: None,
@@ -98,6 +100,9 @@ async fn read(shared: &Shared, bucket: &BucketKey, after: u64) -> Result<Vec<(u6
         )?;
         let many = found.len();
         for (first, bytes) in found {
+            if first < from {
+                return Err(unreadable("XRANGE")); // and it would go on for ever
+            }
             from = first + 1;
             let entry = read_entry(&bucket.queue, &bytes)?;
             records.extend((first..).zip(entry).filter(|(number, _)| *number > after));
@@ -109,7 +114,7 @@ async fn read(shared: &Shared, bucket: &BucketKey, after: u64) -> Result<Vec<(u6
 }
 
 /// The entries of a part of a stream: the first part of the id, and the one value.
-fn entries(value: Value) -> Result<Vec<(u64, Vec<u8>)>> {
+pub(super) fn entries(value: Value) -> Result<Vec<(u64, Vec<u8>)>> {
     let wrong = || unreadable("XRANGE");
     let Value::Array(entries) = value else {
         return Err(wrong());
@@ -126,7 +131,8 @@ fn entries(value: Value) -> Result<Vec<(u64, Vec<u8>)>> {
             return None;
         };
         let id = String::from_utf8(id).ok()?;
-        Some((id.split_once('-')?.0.parse().ok()?, bytes))
+        let number: u64 = id.split_once('-')?.0.parse().ok()?;
+        (number < RECORDS_END).then_some((number, bytes))
     };
     entries
         .into_iter()

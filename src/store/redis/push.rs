@@ -132,7 +132,12 @@ fn may_be_refused(event: &NewEvent, now_us: u64) -> bool {
 
 /// Sends what waits in a lane, batch by batch, until nothing does.
 async fn drive(pushes: Arc<Pushes>, shared: Arc<Shared>, bucket: BucketKey) {
-    while let Some(batch) = pushes.take(&bucket) {
+    let mut lane = Driven {
+        pushes: &pushes,
+        bucket: &bucket,
+        is_over: false,
+    };
+    while let Some(batch) = lane.take() {
         let events = || batch.iter().flat_map(|waiting| &waiting.events);
         match send(&shared, &bucket, events).await {
             Ok((now_us, pushed)) => {
@@ -150,6 +155,31 @@ async fn drive(pushes: Arc<Pushes>, shared: Arc<Shared>, bucket: BucketKey) {
                     let _ = waiting.answer.send(Err(own.because(Arc::clone(&error))));
                 }
             }
+        }
+    }
+}
+
+/// A lane under way. Where its task is dropped, as with its runtime, the lane goes with it: whoever
+/// waits in it hears that nobody knows, and the next push to the bucket begins another.
+struct Driven<'a> {
+    pushes: &'a Pushes,
+    bucket: &'a BucketKey,
+    is_over: bool,
+}
+
+impl Driven<'_> {
+    fn take(&mut self) -> Option<Vec<Waiting>> {
+        let batch = self.pushes.take(self.bucket);
+        self.is_over = batch.is_none();
+        batch
+    }
+}
+
+impl Drop for Driven<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.pushes.lanes().remove(self.bucket);
+            self.pushes.ended.notify_waiters();
         }
     }
 }

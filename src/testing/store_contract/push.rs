@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::op::{BATCH_MAX, PushVerdict, StoreOp, Unique, Verdict};
+use crate::core::op::{BATCH_MAX, PushVerdict, Reply, StoreOp, Unique, Verdict};
 use crate::error::ErrorKind;
 use crate::event::{BucketId, EventId, State};
 use crate::testing::store_contract::harness::StoreHarness;
@@ -33,6 +33,10 @@ pub async fn a_fraction_of_a_millisecond_rounds_up(harness: &dyn StoreHarness) {
     let draft = world.event().when(Duration::from_micros(701));
     let pushed = world.push_all(&[draft]).await[0];
     assert_eq!(pushed.due, start + ms(2), "1.001 ms after the millisecond");
+    // Not only the answer: that is when it falls due.
+    let next = world.op(StoreOp::MoveDue { limit: 10 }).await;
+    let (moved, next_due) = (0, Some(start + ms(2)));
+    assert_eq!(next, Reply::Moved { moved, next_due });
 }
 
 pub async fn an_instant_that_is_past_means_at_once(harness: &dyn StoreHarness) {

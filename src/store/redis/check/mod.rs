@@ -210,3 +210,9 @@ fn unreadable(target: &Target) -> Error {
         "{target} answered something that was not understood"
     ))
 }
+
+/// What is looked at of an answer to `INFO`, to be shown.
+#[cfg(feature = "testing")]
+pub(super) fn info(answer: Value) -> impl std::fmt::Debug {
+    Info::read(answer)
+}

@@ -179,3 +179,35 @@ impl Heard {
         self.is_healthy.store(is_healthy, Ordering::Release);
     }
 }
+
+/// How often somebody is told of a message, where one bucket is listened to.
+#[cfg(feature = "testing")]
+pub(super) fn told_of(prefix: &str, bucket: &BucketKey, push: &PushInfo) -> usize {
+    use std::sync::atomic::AtomicUsize;
+
+    let count_one = |count: &AtomicUsize| {
+        count.fetch_add(1, Ordering::Relaxed);
+    };
+    let count = Arc::new(AtomicUsize::new(0));
+    let (earlier, hub) = (Arc::clone(&count), Arc::clone(&count));
+    let channel = keys::part(prefix, bucket, "wake").into_bytes();
+    let topics = [
+        (channel, Topic::Bucket(bucket.clone())),
+        (keys::hub(prefix, "news").into_bytes(), Topic::Hub),
+    ];
+    let heard = Heard {
+        prefix: prefix.to_owned(),
+        origin: b"me".to_vec(),
+        told: Told {
+            earlier: Box::new(move |_| count_one(&earlier)),
+            hub: Box::new(move || count_one(&hub)),
+        },
+        channels: RwLock::new(HashMap::from(topics)),
+        grown: Notify::new(),
+        is_healthy: AtomicBool::new(false),
+    };
+    if push.kind == PushKind::SMessage {
+        heard.message(push);
+    }
+    count.load(Ordering::Relaxed)
+}

@@ -24,7 +24,7 @@ pub(super) fn login_of(text: &str) -> Result<Login> {
 pub(super) fn address(text: &str, default_port: u16) -> Result<Address> {
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, "")) => (host, None),
-        Some((host, port)) => (host, Some(port.strip_prefix(':').unwrap_or(port))),
+        Some((host, port)) => (host, Some(port.strip_prefix(':').unwrap_or("none"))),
         None => match text.split_once(':') {
             Some((host, port)) => (host, Some(port)),
             None => (text, None),
@@ -32,6 +32,13 @@ pub(super) fn address(text: &str, default_port: u16) -> Result<Address> {
     };
     if host.is_empty() {
         return Err(Error::invalid("a store's URL has an empty host"));
+    }
+    // Nor is it repeated: it may be a password.
+    let stands_in_none = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '[' | ']');
+    if host.contains(stands_in_none) {
+        return Err(Error::invalid(
+            "a host in a store's URL is a name or an address, an IPv6 address in brackets",
+        ));
     }
     // What stands where a port is expected may be a password that holds a `@` or a `/`.
     let port = match port {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::parts::{database_of, decode};
 use super::{Asked, Login};
 use crate::duration;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 
 /// The most connections that one link may be asked for.
 const CONNECTIONS_MAX: usize = 64;
@@ -99,7 +99,8 @@ fn connections(value: &str) -> Result<usize> {
 }
 
 fn time(key: &str, value: &str) -> Result<Duration> {
-    let time = duration::parse(value)
+    // One that is not shown whole is none, and then the words repeat what is shown.
+    let time = duration::parse(&shown(value))
         .map_err(|wrong| Error::invalid(format!("`{key}` in a store's URL: {wrong}")))?;
     if time < Duration::from_millis(1) {
         return Err(Error::invalid(format!(

@@ -1,0 +1,204 @@
+//! Doors for tests: what operators write and servers answer, straight to what reads it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{PushInfo, Value};
+
+use crate::core::op::{Fetch, NewEvent, Settlement, StoreOp, Unique, Verdict};
+use crate::error::Result;
+use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
+use crate::record::{NodeId, Record};
+use crate::store::redis::answer::{self, Parts};
+use crate::store::redis::topology::Slots;
+use crate::store::redis::url::{Address, Target};
+use crate::store::redis::{body, by_hand, check, hub, keys, news, outbox, push, record};
+use crate::time::{Timestamp, When};
+
+/// What a URL says; shown, where the servers are.
+///
+/// # Errors
+///
+/// As [`RedisStore::open`](crate::store::RedisStore::open), and without a connection.
+pub fn url(text: &str) -> Result<impl fmt::Debug + fmt::Display> {
+    Target::parse(text)
+}
+
+/// Every key and channel of a bucket.
+#[must_use]
+pub fn keys(prefix: &str, bucket: &BucketKey) -> Vec<Vec<u8>> {
+    keys::BucketKeys::new(prefix, bucket).all().to_vec()
+}
+
+/// A key of what concerns all nodes.
+#[must_use]
+pub fn hub_key(prefix: &str, part: &str) -> Vec<u8> {
+    keys::hub(prefix, part).into_bytes()
+}
+
+/// The body of an event, as `body` writes it.
+#[must_use]
+pub fn body_of(envelope: &Envelope) -> Vec<u8> {
+    body::encode(envelope)
+}
+
+/// The envelope that a body holds.
+///
+/// # Errors
+///
+/// When the bytes are none.
+pub fn body(id: EventId, queue: &QueueName, bytes: &[u8]) -> Result<Envelope> {
+    body::decode(id, queue, bytes)
+}
+
+/// The records of an entry of an outbox.
+///
+/// # Errors
+///
+/// When the bytes are none.
+pub fn records(queue: &QueueName, bytes: &[u8]) -> Result<Vec<Record>> {
+    record::read_entry(queue, bytes)
+}
+
+/// Gives a message, in the bytes of the protocol, to the subscription of a process that looks at
+/// `bucket`; answers how often somebody was told.
+#[must_use]
+pub fn message(prefix: &str, bucket: &BucketKey, said: &[u8]) -> usize {
+    match redis::parse_redis_value(said) {
+        Ok(Value::Push { kind, data }) => news::told_of(prefix, bucket, &PushInfo { kind, data }),
+        _ => 0,
+    }
+}
+
+/// What reads an answer, by its name; what it read is only to be shown.
+pub type Reader = fn(Value) -> Result<Box<dyn fmt::Debug>>;
+
+/// Everything that reads an answer.
+pub const READERS: [(&str, Reader); 23] = [
+    ("move_due", |value| {
+        operation(StoreOp::MoveDue { limit: 10 }, value)
+    }),
+    ("fetch", |value| operation(StoreOp::Fetch(fetch()), value)),
+    ("settle", |value| {
+        let (node, settlements) = (NodeId(1), vec![settlement(1), settlement(2)]);
+        operation(StoreOp::Settle { node, settlements }, value)
+    }),
+    ("heartbeat", |value| {
+        operation(StoreOp::Heartbeat { node: NodeId(1) }, value)
+    }),
+    ("extend", |value| {
+        let (node, leases, hold) = (NodeId(1), Vec::new(), Duration::ZERO);
+        operation(StoreOp::Extend { node, leases, hold }, value)
+    }),
+    ("reap", |value| {
+        let silent = Vec::new();
+        operation(StoreOp::Reap { silent, limit: 10 }, value)
+    }),
+    ("cancel", |value| {
+        operation(StoreOp::Cancel { id: id(1) }, value)
+    }),
+    ("reschedule", |value| {
+        let (id, when) = (id(1), When::Now);
+        operation(StoreOp::Reschedule { id, when }, value)
+    }),
+    ("revive", |value| {
+        operation(StoreOp::Revive { ids: Vec::new() }, value)
+    }),
+    ("drop", |value| {
+        operation(StoreOp::Drop { ids: Vec::new() }, value)
+    }),
+    ("stats", |value| operation(StoreOp::Stats, value)),
+    ("forecast", |value| {
+        let within = vec![Duration::ZERO; 3];
+        operation(StoreOp::Forecast { within }, value)
+    }),
+    ("get", |value| operation(StoreOp::Get { id: id(1) }, value)),
+    ("update", |value| shown(answer::updated(&mut parts(value)?))),
+    ("list", |value| {
+        let mut parts = parts(value)?;
+        let mut ids = Vec::new();
+        while !parts.is_empty() {
+            ids.extend(by_hand::ids_of(&parts.bytes()?, true)?);
+        }
+        shown(Ok(ids))
+    }),
+    ("push", |value| {
+        let events = [new_event(1), new_event(2)];
+        shown(push::read(parts(value)?, events.iter(), true))
+    }),
+    ("members", |value| shown(hub::read_members(parts(value)?))),
+    ("queues", |value| {
+        shown(hub::read_queues(&mut parts(value)?))
+    }),
+    ("buckets", |value| shown(hub::read_buckets(value))),
+    ("controls", |value| shown(hub::read_controls(value))),
+    ("outbox", |value| shown(outbox::entries(value))),
+    ("slots", |value| {
+        let (host, port) = ("h".to_owned(), 6379);
+        let slots = Slots::read(value, &Address { host, port });
+        shown(slots.map_err(|_| answer::unreadable("CLUSTER SLOTS")))
+    }),
+    ("info", |value| shown(Ok(check::info(value)))),
+];
+
+/// Gives an answer, in the bytes of the protocol, to a reader.
+///
+/// # Errors
+///
+/// When it is not an answer that the reader knows.
+pub fn answer(reader: Reader, said: &[u8]) -> Result<Box<dyn fmt::Debug>> {
+    let value = redis::parse_redis_value(said);
+    reader(value.map_err(|_| answer::unreadable("the protocol"))?)
+}
+
+fn shown<T: fmt::Debug + 'static>(read: Result<T>) -> Result<Box<dyn fmt::Debug>> {
+    read.map(|read| Box::new(read) as _)
+}
+
+fn parts(value: Value) -> Result<Parts> {
+    Parts::of("door", value)
+}
+
+#[allow(clippy::needless_pass_by_value)] // made for this call
+fn operation(op: StoreOp, value: Value) -> Result<Box<dyn fmt::Debug>> {
+    let read = answer::read(&queue(), &op, parts(value)?)?;
+    shown(Ok((read.answer, read.damaged)))
+}
+
+fn queue() -> QueueName {
+    QueueName::new("q").unwrap_or_else(|_| unreachable!("the name is a legal one"))
+}
+
+fn id(entropy: u64) -> EventId {
+    EventId::from_parts(Timestamp::EPOCH, BucketId(0), entropy)
+}
+
+fn fetch() -> Fetch {
+    Fetch {
+        node: NodeId(1),
+        request: 1,
+        limit: 10,
+        ahead: Duration::ZERO,
+        ahead_limit: 10,
+        hold: None,
+    }
+}
+
+fn settlement(entropy: u64) -> Settlement {
+    Settlement {
+        id: id(entropy),
+        request: 1,
+        verdict: Verdict::Ack,
+        started_us: 1,
+        fetched_us: 1,
+    }
+}
+
+fn new_event(entropy: u64) -> NewEvent {
+    NewEvent {
+        envelope: Arc::new(Envelope::new(id(entropy), queue(), Payload::default())),
+        when: When::Now,
+        on_taken: Unique::Keep,
+    }
+}

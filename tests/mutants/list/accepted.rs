@@ -1,0 +1,123 @@
+use super::{contract, delivery, edit, test};
+use crate::mutant::{Mutant, Promise::Accepted};
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "redis-removed-before-published",
+        breaks: Accepted,
+        bug: "Redis: the move script takes ids out of the delay set before they are in the publish list",
+        edits: &[
+            edit(
+                "src/store/redis/lua/move_due.lua",
+                "  call(\"ZREMRANGEBYRANK\", DELAY, 0, count - 1)\n",
+                "",
+            ),
+            edit(
+                "src/store/redis/lua/move_due.lua",
+                "  call(\"HSET\", STATE, unpack(changes))\n",
+                "  call(\"ZREMRANGEBYRANK\", DELAY, 0, count - 1)\n  call(\"HSET\", STATE, unpack(changes))\n",
+            ),
+        ],
+        caught_by: test("redis_store", "ready"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-unlisted-before-leased",
+        breaks: Accepted,
+        bug: "Redis: the fetch script takes events out of the publish list before they are leased",
+        edits: &[edit(
+            "src/store/redis/lua/fetch.lua",
+            "  write()\n  stale = math.max(stale - passed_over, 0)\n  call(\"LTRIM\", READY, #entries, -1)\n",
+            "  call(\"LTRIM\", READY, #entries, -1)\n  write()\n  stale = math.max(stale - passed_over, 0)\n",
+        )],
+        caught_by: test("redis_store", "held"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "push-answered-before-the-commit",
+        breaks: Accepted,
+        bug: "embedded: a push is answered before it is on disk",
+        edits: &[edit(
+            "src/store/embedded/shared.rs",
+            "            StoreOp::Push(_)\n                | StoreOp::Settle { .. }\n",
+            "            StoreOp::Settle { .. }\n",
+        )],
+        caught_by: test("embedded", "whatever_was_answered_survives_kill_9"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "repeated-fetch-is-a-new-one",
+        breaks: Accepted,
+        bug: "a fetch whose answer was lost leases another batch when it is repeated",
+        edits: &[edit(
+            "src/core/reference/fetch.rs",
+            "let is_new = node.last_request.is_none_or(|last| fetch.request > last);",
+            "let is_new = true;",
+        )],
+        caught_by: contract("a_repeated_fetch_answers_the_same_batch"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-repeated-fetch-is-a-new-one",
+        breaks: Accepted,
+        bug: "Redis: the fetch script does not look at the number of a request",
+        edits: &[edit(
+            "src/store/redis/lua/fetch.lua",
+            "if request <= node.last then",
+            "if false and request <= node.last then",
+        )],
+        caught_by: contract("a_repeated_fetch_answers_the_same_batch"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "lost-fetch-forgotten",
+        breaks: Accepted,
+        bug: "a node does not repeat a fetch whose answer was lost",
+        edits: &[edit(
+            "src/core/node/answers.rs",
+            "CallKind::Fetch { .. } => care.looking = false,",
+            "CallKind::Fetch { .. } => care.fetch_over(queue),",
+        )],
+        caught_by: delivery("answers_that_are_lost_change_nothing"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "expiry-ignored",
+        breaks: Accepted,
+        bug: "an event that has expired is leased all the same",
+        edits: &[edit(
+            "src/core/reference/entry.rs",
+            "if more.expires.is_some_and(|at| at.as_micros() <= now_us) {",
+            "if false && more.expires.is_some_and(|at| at.as_micros() <= now_us) {",
+        )],
+        caught_by: contract("an_expired_event_is_set_aside_with_a_record"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "expiry-in-the-ring-ignored",
+        breaks: Accepted,
+        bug: "an event that expires while it waits in the ring is handled all the same",
+        edits: &[edit(
+            "src/flow/executor.rs",
+            ".is_some_and(|expires| expires.as_micros() <= started_us)",
+            ".is_some_and(|expires| expires.as_micros() <= started_us && false)",
+        )],
+        caught_by: delivery("an_event_expires_also_in_the_ring"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-no-wait-for-the-replicas",
+        breaks: Accepted,
+        bug: "Redis: a push that was to reach replicas is answered without them",
+        edits: &[edit(
+            "src/store/redis/confirmed.rs",
+            "    is_reached(wanted, &reached)?;\n",
+            "    let _ = is_reached(wanted, &reached);\n",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_push_that_no_replica_confirms_can_be_pushed_again",
+        ),
+        masked_by: None,
+    },
+];

@@ -1,0 +1,71 @@
+use super::{delivery, edit, test};
+use crate::mutant::{Mutant, Promise::Apart};
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "mover-waits-for-a-full-ring",
+        breaks: Apart,
+        bug: "the mover waits until a full ring has room",
+        edits: &[edit(
+            "src/flow/lane.rs",
+            "        self.publisher().try_publish_many(&mut tasks);
+        if tasks.is_empty() {
+",
+            "        while !tasks.is_empty() {
+            self.publisher().try_publish_many(&mut tasks);
+        }
+        if tasks.is_empty() {
+",
+        )],
+        caught_by: delivery("a_ring_that_publishers_have_filled_delays_no_other_queue"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "blocking-handler-on-the-runtime",
+        breaks: Apart,
+        bug: "a handler that blocks runs on the runtime's threads",
+        edits: &[edit(
+            "src/flow/attempt.rs",
+            "let mut thread = tokio::task::spawn_blocking(move || {",
+            "let mut thread = tokio::task::spawn(async move {",
+        )],
+        caught_by: delivery("a_handler_that_blocks_its_thread_delays_no_other_queue"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "panic-not-caught",
+        breaks: Apart,
+        bug: "a handler's panic is not caught where it runs",
+        edits: &[edit(
+            "src/flow/running.rs",
+            "match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {",
+            "match Ok::<_, Box<dyn Any + Send>>(future.poll(cx)) {",
+        )],
+        caught_by: test("lib", "a_panic_ends_its_own_job_and_nothing_else"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "hung-handler-never-times-out",
+        breaks: Apart,
+        bug: "a time-out does not end a handler that waits",
+        edits: &[edit(
+            "src/flow/running.rs",
+            "        if timed_out {\n",
+            "        if false && timed_out {\n",
+        )],
+        caught_by: delivery("a_time_out_drops_the_handler_where_it_waits"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "what-suspends-keeps-the-others",
+        breaks: Apart,
+        bug: "a handler that waits keeps the jobs that its worker had taken with it",
+        edits: &[edit(
+            "src/flow/running.rs",
+            "if !local.is_empty() {",
+            "if false && !local.is_empty() {",
+        )],
+        caught_by: test("lib", "one_job_that_suspends_holds_up_no_other_one"),
+        masked_by: None,
+    },
+];

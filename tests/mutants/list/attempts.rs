@@ -1,0 +1,141 @@
+use super::{contract, delivery, edit, test};
+use crate::mutant::{Masked, Mutant, Promise::Attempts};
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "one-attempt-too-many",
+        breaks: Attempts,
+        bug: "the store grants one attempt more than allowed",
+        edits: &[edit(
+            "src/core/reference/settle.rs",
+            "let last = tries >= entry.attempts;",
+            "let last = tries > entry.attempts;",
+        )],
+        caught_by: contract("the_last_attempt_ends_in_a_dead_letter"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-one-attempt-too-many",
+        breaks: Attempts,
+        bug: "Redis: the settle script grants one attempt more than allowed",
+        edits: &[edit(
+            "src/store/redis/lua/settle.lua",
+            "attempt < allowed then",
+            "attempt <= allowed then",
+        )],
+        caught_by: contract("the_last_attempt_ends_in_a_dead_letter"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "last-failure-asks-for-a-retry",
+        breaks: Attempts,
+        bug: "a handler's last failure is settled as one to be tried again",
+        edits: &[edit(
+            "src/flow/executor.rs",
+            "if attempt >= attempts {",
+            "if attempt > attempts {",
+        )],
+        caught_by: delivery("after_the_last_attempt_comes_no_other"),
+        masked_by: Some(Masked {
+            by: "the store counts by itself and buries it",
+            edits: &[edit(
+                "src/core/reference/settle.rs",
+                "let last = tries >= entry.attempts;",
+                "let last = tries > entry.attempts;",
+            )],
+        }),
+    },
+    Mutant {
+        name: "snooze-counts",
+        breaks: Attempts,
+        bug: "a snooze uses up an attempt",
+        edits: &[edit(
+            "src/core/reference/settle.rs",
+            "self.again(id, delay, tries - 1, ending, ledger);",
+            "self.again(id, delay, tries, ending, ledger);",
+        )],
+        caught_by: contract("snooze_and_release_do_not_count"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "release-counts",
+        breaks: Attempts,
+        bug: "handing an event back before it started uses up an attempt",
+        edits: &[edit(
+            "src/core/reference/settle.rs",
+            "        *front += 1;\n        entry.go(place);",
+            "        *front += 1;\n        entry.tries += 1;\n        entry.go(place);",
+        )],
+        caught_by: contract("snooze_and_release_do_not_count"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "lost-lease-not-counted",
+        breaks: Attempts,
+        bug: "an attempt whose lease was lost is not counted",
+        edits: &[edit(
+            "src/core/reference/reap.rs",
+            "entry.tries = entry.tries.saturating_add(1);",
+            "",
+        )],
+        caught_by: contract("what_a_silent_node_held_is_ready_again_and_has_used_an_attempt"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "start-not-noted",
+        breaks: Attempts,
+        bug: "embedded: the note of a start is not written",
+        edits: &[edit(
+            "src/store/embedded/mod.rs",
+            "let mut noted = notes.note(&starts);",
+            "let mut noted = notes.note(&starts[..0]);",
+        )],
+        caught_by: test(
+            "embedded",
+            "a_handler_that_kills_its_process_uses_an_attempt_and_ends_as_a_dead_letter",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "starts-not-read",
+        breaks: Attempts,
+        bug: "embedded: an open does not count the attempts that were noted",
+        edits: &[edit(
+            "src/store/embedded/recovery.rs",
+            "self.begun_of.remove(&view.id)",
+            "self.begun_of.remove(&view.id).filter(|_| false)",
+        )],
+        caught_by: test(
+            "embedded",
+            "a_handler_that_kills_its_process_uses_an_attempt_and_ends_as_a_dead_letter",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "ended-starts-count",
+        breaks: Attempts,
+        bug: "embedded: a start whose end is on record counts at an open",
+        edits: &[edit(
+            "src/store/embedded/recovery.rs",
+            "            self.begun.remove(&Start::of(&record));\n",
+            "",
+        )],
+        caught_by: test(
+            "embedded",
+            "what_an_event_did_before_its_revive_does_not_count_after_it",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "start-not-told-to-the-store",
+        breaks: Attempts,
+        bug: "a handler is started without the store being told",
+        edits: &[edit(
+            "src/flow/executor.rs",
+            "self.means.store.starting(queue, &[delivery])",
+            "self.means.store.starting(queue, &[])",
+        )],
+        caught_by: delivery("each_start_is_noted_before_its_handler_runs"),
+        masked_by: None,
+    },
+];

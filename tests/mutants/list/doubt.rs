@@ -1,0 +1,185 @@
+use super::{delivery, edit, test};
+use crate::mutant::{Mutant, Promise::Doubt};
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "goes-on-after-an-io-error",
+        breaks: Doubt,
+        bug: "embedded: the store goes on after the first I/O error",
+        edits: &[
+            edit(
+                "src/store/embedded/shared.rs",
+                "let stop = Arc::clone(self.stop.get_or_init(|| Arc::new(stop)));",
+                "let stop = Arc::new(stop);",
+            ),
+            edit(
+                "src/store/embedded/pending.rs",
+                "            state.closed = true;\n",
+                "",
+            ),
+        ],
+        caught_by: test(
+            "embedded",
+            "after_a_failed_commit_nothing_is_acknowledged_any_more",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "failed-commit-acknowledged",
+        breaks: Doubt,
+        bug: "embedded: what a commit could not write is acknowledged",
+        edits: &[edit(
+            "src/store/embedded/gate.rs",
+            "Self::Stopped(stop) => Err(stop.unknown()),",
+            "Self::Stopped(_) => Ok(()),",
+        )],
+        caught_by: test(
+            "embedded",
+            "after_a_failed_commit_nothing_is_acknowledged_any_more",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "checkpoint-error-ignored",
+        breaks: Doubt,
+        bug: "embedded: a checkpoint that fails is passed over",
+        edits: &[edit(
+            "src/store/embedded/writer.rs",
+            "            Err(error) if sqlite::is_full(&error) => self.shared.space.release(),
+            Err(error) => self.stop(\"a checkpoint failed\", error),
+",
+            "            Err(_) => self.shared.space.release(),\n",
+        )],
+        caught_by: test(
+            "embedded",
+            "after_a_failed_checkpoint_nothing_is_acknowledged_any_more",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "envelope-checksum-not-checked",
+        breaks: Doubt,
+        bug: "the checksum of an envelope is not compared",
+        edits: &[edit(
+            "src/codec/wire.rs",
+            "if xxh3_64(body).to_le_bytes() != *checksum {",
+            "if false && xxh3_64(body).to_le_bytes() != *checksum {",
+        )],
+        caught_by: test(
+            "embedded",
+            "no_flipped_bit_delivers_a_wrong_payload_or_loses_an_event_in_silence",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "failed-note-goes-on",
+        breaks: Doubt,
+        bug: "embedded: a start that cannot be noted does not stop the store",
+        edits: &[edit(
+            "src/store/embedded/mod.rs",
+            "                self.shared.stop(stop);\n",
+            "                drop(stop);\n",
+        )],
+        caught_by: test(
+            "syscalls",
+            "after_any_call_that_fails_nothing_is_acknowledged_any_more",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "row-checksum-not-checked",
+        breaks: Doubt,
+        bug: "embedded: the checksum of a row is not compared at an open",
+        edits: &[edit(
+            "src/store/embedded/recovery.rs",
+            "let whole = sums::of_event(row, due, tries, dead) == found.get::<_, i64>(4)?;",
+            "let whole = sums::of_event(row, due, tries, dead) != found.get::<_, i64>(4)? || true;",
+        )],
+        caught_by: test(
+            "embedded",
+            "no_flipped_bit_delivers_a_wrong_payload_or_loses_an_event_in_silence",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "tally-not-compared",
+        breaks: Doubt,
+        bug: "embedded: an open does not compare the events with their tally",
+        edits: &[edit(
+            "src/store/embedded/recovery.rs",
+            "        scan.compare(schema::tally(&connection)?);\n",
+            "        schema::tally(&connection)?;\n",
+        )],
+        caught_by: test("embedded", "a_row_that_vanished_is_noticed"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-body-checksum-not-checked",
+        breaks: Doubt,
+        bug: "Redis: the checksum of a body is not compared",
+        edits: &[edit(
+            "src/store/redis/body.rs",
+            "        return Err(\"is damaged: its checksum does not hold\".into());\n",
+            "",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_damaged_body_is_a_dead_letter_and_the_others_of_its_batch_are_delivered",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "bucket-in-doubt-asked-again",
+        breaks: Doubt,
+        bug: "a node goes on asking a bucket that answered that it is damaged",
+        edits: &[edit(
+            "src/core/node/answers.rs",
+            "ErrorKind::Closed | ErrorKind::Corrupt | ErrorKind::Invalid\n",
+            "ErrorKind::Closed | ErrorKind::Invalid\n",
+        )],
+        caught_by: delivery("a_bucket_in_doubt_is_left_alone_and_the_others_are_not"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-forgotten-script-not-given-again",
+        breaks: Doubt,
+        bug: "Redis: a script that the server has forgotten is not given to it again",
+        edits: &[edit(
+            "src/store/redis/link.rs",
+            "if answer.as_ref().is_err_and(Failure::is_noscript) {",
+            "if false && answer.as_ref().is_err_and(Failure::is_noscript) {",
+        )],
+        caught_by: test(
+            "lib",
+            "a_script_that_the_server_forgot_is_given_to_it_again",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "lost-connection-taken-for-a-refusal",
+        breaks: Doubt,
+        bug: "Redis: a connection that is cut after the call was sent is taken for one that never was",
+        edits: &[edit(
+            "src/store/redis/lane.rs",
+            "let mut fault = fault::of(&cause, Stage::Sent);",
+            "let mut fault = fault::of(&cause, Stage::Connecting);",
+        )],
+        caught_by: test(
+            "lib",
+            "a_connection_that_is_cut_before_or_after_the_server_did_it_is_unknown",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "handler-started-without-its-note",
+        breaks: Doubt,
+        bug: "a handler starts although its start could not be noted",
+        edits: &[edit(
+            "src/flow/executor.rs",
+            "            self.hand_back_later(&job);\n            return None;\n",
+            "",
+        )],
+        caught_by: delivery("a_handler_whose_start_cannot_be_noted_does_not_start"),
+        masked_by: None,
+    },
+];

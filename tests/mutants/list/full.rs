@@ -1,0 +1,100 @@
+use super::{delivery, edit, test};
+use crate::mutant::{Masked, Mutant, Promise::Full};
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "full-ring-drops",
+        breaks: Full,
+        bug: "what does not fit into the ring is dropped",
+        edits: &[edit(
+            "src/flow/lane.rs",
+            "        if tasks.is_empty() {\n            return;\n        }\n",
+            "        if tasks.len() < usize::MAX {\n            return;\n        }\n",
+        )],
+        caught_by: delivery("pushed_and_published_values_share_a_ring"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "credit-not-returned",
+        breaks: Full,
+        bug: "a handler that has ended does not give its credit back",
+        edits: &[edit(
+            "src/core/node/mod.rs",
+            "queue.outstanding = queue.outstanding.saturating_sub(1);",
+            "queue.outstanding = queue.outstanding.saturating_sub(0);",
+        )],
+        caught_by: delivery("a_full_ring_stops_fetching_and_nothing_is_dropped"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "credits-ignored",
+        breaks: Full,
+        bug: "events are fetched without credits",
+        edits: &[edit(
+            "src/core/queue_care.rs",
+            ".saturating_sub(self.outstanding + self.reserved),",
+            ".saturating_sub((self.outstanding + self.reserved) * 0),",
+        )],
+        caught_by: delivery("a_full_ring_stops_fetching_and_nothing_is_dropped"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "reserve-not-released",
+        breaks: Full,
+        bug: "embedded: a full disk does not make the store give up its reserve",
+        edits: &[edit(
+            "src/store/embedded/writer.rs",
+            "        self.shared.space.release();\n        let pushes = batch.split_pushes();",
+            "        let pushes = batch.split_pushes();",
+        )],
+        caught_by: test(
+            "embedded",
+            "a_full_disk_refuses_pushes_while_everything_else_goes_on",
+        ),
+        masked_by: Some(Masked {
+            by: "a checkpoint that finds no room, and the note of a start, make it do so as well",
+            edits: &[
+                edit(
+                    "src/store/embedded/writer.rs",
+                    "Err(error) if sqlite::is_full(&error) => self.shared.space.release(),",
+                    "Err(error) if sqlite::is_full(&error) => {}",
+                ),
+                edit(
+                    "src/store/embedded/mod.rs",
+                    "            self.shared.space.release();\n            noted = notes.note(&starts);\n",
+                    "            noted = notes.note(&starts);\n",
+                ),
+            ],
+        }),
+    },
+    Mutant {
+        name: "no-bound-on-what-waits-to-be-written",
+        breaks: Full,
+        bug: "embedded: pushes are taken however much waits for the disk",
+        edits: &[edit(
+            "src/store/embedded/pending.rs",
+            "self.weight.load(Ordering::Relaxed) < self.weight_max",
+            "self.weight.load(Ordering::Relaxed) <= usize::MAX - self.weight_max",
+        )],
+        caught_by: test(
+            "embedded",
+            "when_too_much_waits_to_be_written_pushes_are_refused_and_the_rest_goes_on",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-no-settle-when-full",
+        breaks: Full,
+        bug: "Redis: a server whose memory is full refuses to settle",
+        edits: &[edit(
+            "src/store/redis/scripts.rs",
+            "SETTLE = \"settle\", DRAINS,",
+            "SETTLE = \"settle\", FILLS,",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_full_server_refuses_pushes_and_all_else_goes_on",
+        ),
+        masked_by: None,
+    },
+];

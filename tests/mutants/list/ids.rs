@@ -1,0 +1,112 @@
+use super::{contract, edit, test};
+use crate::mutant::{Mutant, Promise::Ids};
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "conflict-is-a-duplicate",
+        breaks: Ids,
+        bug: "another payload under a known id is answered as a repeat",
+        edits: &[edit(
+            "src/core/reference/push.rs",
+            "Some(known) if known != fingerprint => PushVerdict::Conflict,",
+            "Some(known) if known != fingerprint => PushVerdict::Duplicate(id),",
+        )],
+        caught_by: contract("another_payload_under_the_same_id_is_a_conflict_in_any_state"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-conflict-overwritten",
+        breaks: Ids,
+        bug: "Redis: another payload under a known id takes the first one's place",
+        edits: &[edit(
+            "src/store/redis/lua/push.lua",
+            "  if known or state then\n",
+            "  if (known or state) and not (known and sub(known, 5, 12) ~= sub(body, 5, 12)) then\n",
+        )],
+        caught_by: contract("another_payload_under_the_same_id_is_a_conflict_in_any_state"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "settled-id-forgotten",
+        breaks: Ids,
+        bug: "an id is forgotten as soon as its event is over",
+        edits: &[edit(
+            "src/core/reference/mod.rs",
+            "self.past.remember(finished, entry.settled());",
+            "let _ = finished;",
+        )],
+        caught_by: contract("the_same_id_again_changes_nothing_in_any_state"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-settled-id-forgotten",
+        breaks: Ids,
+        bug: "Redis: an id is forgotten as soon as its event is over",
+        edits: &[edit(
+            "src/store/redis/lua/settle.lua",
+            "    remember(over)\n",
+            "    call(\"HDEL\", STATE, unpack(over))\n",
+        )],
+        caught_by: contract("the_same_id_again_changes_nothing_in_any_state"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "too-old-accepted",
+        breaks: Ids,
+        bug: "an id that may have been forgotten is taken for a new one",
+        edits: &[edit(
+            "src/core/reference/push.rs",
+            "(None, None) if self.past.may_have_forgotten(id) => {",
+            "(None, None) if false && self.past.may_have_forgotten(id) => {",
+        )],
+        caught_by: contract("an_id_that_may_have_been_forgotten_is_too_old"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-too-old-accepted",
+        breaks: Ids,
+        bug: "Redis: the push script takes an id that may have been forgotten for a new one",
+        edits: &[edit(
+            "src/store/redis/lua/push.lua",
+            "elseif tonumber(ARGV[6]) <= forgotten and",
+            "elseif false and",
+        )],
+        caught_by: contract("an_id_that_may_have_been_forgotten_is_too_old"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "past-not-read",
+        breaks: Ids,
+        bug: "embedded: an open forgets the ids that are over",
+        edits: &[edit(
+            "src/store/embedded/recovery.rs",
+            "            self.remember(&record);\n",
+            "",
+        )],
+        caught_by: contract("finished_ids_are_remembered"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "pushed-again-under-a-new-id",
+        breaks: Ids,
+        bug: "a push whose answer was lost is repeated under another id",
+        edits: &[edit(
+            "src/bus/push.rs",
+            "let first = self.push_batch(bucket, events.clone(), wanted).await?;",
+            "let first = match self.push_batch(bucket, events.clone(), wanted).await {
+            Err(error) if error.kind() == ErrorKind::Unknown => {
+                for event in &mut events {
+                    Arc::make_mut(&mut event.envelope).id = self.id_in(bucket);
+                }
+                self.push_batch(bucket, events.clone(), wanted).await?
+            }
+            first => first?,
+        };",
+        )],
+        caught_by: test(
+            "delivery",
+            "a_push_whose_answer_is_lost_is_not_repeated_under_another_id",
+        ),
+        masked_by: None,
+    },
+];

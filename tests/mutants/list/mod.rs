@@ -1,0 +1,53 @@
+//! The mutants, a file for each promise that they break.
+
+mod accepted;
+mod apart;
+mod attempts;
+mod cancel;
+mod controls;
+mod doubt;
+mod full;
+mod ids;
+mod lost_workers;
+mod never_early;
+mod punctual;
+mod records;
+mod stopping;
+
+use crate::mutant::{Edit, Mutant, Test};
+
+/// All of them, in the order of the promises.
+pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
+    let of_each = [
+        accepted::MUTANTS,
+        never_early::MUTANTS,
+        cancel::MUTANTS,
+        attempts::MUTANTS,
+        records::MUTANTS,
+        full::MUTANTS,
+        apart::MUTANTS,
+        stopping::MUTANTS,
+        lost_workers::MUTANTS,
+        ids::MUTANTS,
+        doubt::MUTANTS,
+        punctual::MUTANTS,
+        controls::MUTANTS,
+    ];
+    of_each.into_iter().flatten()
+}
+
+const fn edit(file: &'static str, find: &'static str, put: &'static str) -> Edit {
+    Edit { file, find, put }
+}
+
+const fn contract(name: &'static str) -> Test {
+    test("store_contract", name)
+}
+
+const fn delivery(name: &'static str) -> Test {
+    test("delivery", name)
+}
+
+const fn test(target: &'static str, name: &'static str) -> Test {
+    Test { target, name }
+}

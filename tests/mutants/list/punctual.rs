@@ -1,0 +1,124 @@
+use super::{contract, delivery, edit, test};
+use crate::mutant::{Mutant, Promise::Punctual};
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "next-due-ignored",
+        breaks: Punctual,
+        bug: "the mover does not sleep until the next due time, but until something wakes it",
+        edits: &[
+            edit(
+                "src/core/node/answers.rs",
+                ".looked(reckon(next_due), ready, moved == *limit, net);",
+                ".looked(reckon(next_due.filter(|_| false)), ready, moved == *limit, net);",
+            ),
+            edit(
+                "src/core/node/answers.rs",
+                "care.mover.looked(reckon(next_due), ready > 0, full, net);",
+                "care.mover.looked(reckon(next_due.filter(|_| false)), ready > 0, full, net);",
+            ),
+        ],
+        caught_by: delivery("nothing_starts_before_its_due_time_nor_much_later"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "wake-up-not-told",
+        breaks: Punctual,
+        bug: "a push that is due sooner than all others wakes nobody",
+        edits: &[edit(
+            "src/store/shards.rs",
+            "if is_earlier && news == News::Tell {",
+            "if false && is_earlier && news == News::Tell {",
+        )],
+        caught_by: contract("a_watcher_is_told_of_work_that_comes_sooner"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-wake-up-not-published",
+        breaks: Punctual,
+        bug: "Redis: the script does not say on its channel that there is earlier work",
+        edits: &[edit(
+            "src/store/redis/lua/waiting.lua",
+            "    call(\"SPUBLISH\", WAKE, origin)\n",
+            "",
+        )],
+        caught_by: test(
+            "redis_faults",
+            "a_node_at_rest_is_woken_after_the_server_was_killed",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "mover-not-woken",
+        breaks: Punctual,
+        bug: "news for the mover do not wake it",
+        edits: &[edit(
+            "src/flow/inbox.rs",
+            "if self.news.add(news, is_end) {",
+            "if self.news.add(news, is_end) && false {",
+        )],
+        caught_by: delivery("nothing_starts_before_its_due_time_nor_much_later"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "pool-called-before-it-has-the-job",
+        breaks: Punctual,
+        bug: "a publisher calls a worker before the job is in the ring, and not after",
+        edits: &[edit(
+            "src/flow/publisher.rs",
+            "        self.producer.try_publish(job)?;\n        self.shared.call();\n        Ok(())\n",
+            "        self.shared.call();\n        self.producer.try_publish(job)\n",
+        )],
+        caught_by: test(
+            "lib",
+            "nothing_is_lost_under_stress_and_the_number_of_workers_is_kept",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "last-look-forgotten",
+        breaks: Punctual,
+        bug: "a worker that leaves does not look once more whether a job came meanwhile",
+        edits: &[edit(
+            "src/flow/wake.rs",
+            "        if !has_work() {\n            return Leave::Left { last };\n        }\n",
+            "        if !has_work() || true {\n            return Leave::Left { last };\n        }\n",
+        )],
+        caught_by: test("loom", "one_publisher_one_worker"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "lingering-look-forgotten",
+        breaks: Punctual,
+        bug: "a worker that found a job while it lingered does not look whether there is another",
+        edits: &[edit(
+            "src/flow/wake.rs",
+            "            return false;
+        }
+        has_work()
+",
+            "            return false;
+        }
+        let _ = has_work;
+        false
+",
+        )],
+        caught_by: test(
+            "loom",
+            "a_handler_that_never_ends_keeps_nobody_from_the_next_job",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "mover-not-woken-when-enough-has-ended",
+        breaks: Punctual,
+        bug: "a mover that sleeps until some handlers have ended is not woken when they have",
+        edits: &[edit(
+            "src/flow/mailbox.rs",
+            "!small || waiting.news.len() == waiting.enough",
+            "!small || waiting.news.len() == 0",
+        )],
+        caught_by: test("loom", "two_small_news_wake_who_sleeps_for_two"),
+        masked_by: None,
+    },
+];

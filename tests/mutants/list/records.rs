@@ -1,0 +1,116 @@
+use super::{contract, edit, test};
+use crate::mutant::{Mutant, Promise::Records};
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "record-in-a-second-transaction",
+        breaks: Records,
+        bug: "embedded: records are written after their outcome, in a transaction each",
+        edits: &[
+            edit(
+                "src/store/embedded/commit.rs",
+                "                Change::Recorded(record) => {
+                    records::insert(&mut self.record, self.counts.next_record, record)?;
+                    self.counts.next_record += 1;
+                }
+",
+                "                Change::Recorded(_) => self.counts.next_record += 1,\n",
+            ),
+            edit(
+                "src/store/embedded/commit.rs",
+                "transaction.fill(batch)",
+                "transaction.fill(batch.clone())",
+            ),
+            edit(
+                "src/store/embedded/commit.rs",
+                "                self.counts = counts;\n                Ok(())\n",
+                "                let mut number = self.counts.next_record;
+                self.counts = counts;
+                for change in batch.flat_map(|changes| &changes.list) {
+                    if let Change::Recorded(record) = change {
+                        let mut insert = self.connection.prepare_cached(records::INSERT)?;
+                        records::insert(&mut insert, number, record)?;
+                        number += 1;
+                    }
+                }
+                Ok(())
+",
+            ),
+        ],
+        caught_by: test(
+            "crash",
+            "killed_at_any_moment_nothing_is_lost_early_or_tried_too_often",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-record-after-the-rest",
+        breaks: Records,
+        bug: "Redis: the settle script writes its records when all else is done",
+        edits: &[
+            edit(
+                "src/store/redis/lua/settle.lua",
+                "if changes_len > 0 then\n  write_records()\n",
+                "if changes_len > 0 then\n",
+            ),
+            edit(
+                "src/store/redis/lua/settle.lua",
+                "local earlier = 0\n",
+                "write_records()\nlocal earlier = 0\n",
+            ),
+        ],
+        caught_by: test("redis_store", "outbox"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "lost-lease-not-recorded",
+        breaks: Records,
+        bug: "an attempt whose lease was lost leaves no record",
+        edits: &[edit(
+            "src/core/reference/reap.rs",
+            "ledger.recorded(entry.record(id, &self.key.queue, ending));",
+            "drop(ending);",
+        )],
+        caught_by: contract("every_lease_that_ends_leaves_one_record"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-snooze-not-recorded",
+        breaks: Records,
+        bug: "Redis: a snoozed attempt leaves no record",
+        edits: &[edit(
+            "src/store/redis/lua/settle.lua",
+            "    note(id, \"\\3\", \"\\0\", attempt, due, moved, times, me, key, error)\n",
+            "",
+        )],
+        caught_by: contract("each_verdict_leads_where_it_says_and_writes_one_record"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "open-attempt-not-recorded",
+        breaks: Records,
+        bug: "embedded: an attempt that a dead process left open is counted and not recorded",
+        edits: &[edit(
+            "src/store/embedded/recovery.rs",
+            "self.changes.list.push(Change::Recorded(Box::new(record)));",
+            "drop(record);",
+        )],
+        caught_by: test(
+            "embedded",
+            "a_handler_that_kills_its_process_uses_an_attempt_and_ends_as_a_dead_letter",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "error-not-cut",
+        breaks: Records,
+        bug: "a record keeps an error's text in its whole length",
+        edits: &[edit(
+            "src/core/reference/entry.rs",
+            "error: ending.error.map(cut_error),",
+            "error: ending.error.filter(|error| cut_error(error.clone()).len() < usize::MAX),",
+        )],
+        caught_by: contract("a_long_error_is_cut"),
+        masked_by: None,
+    },
+];

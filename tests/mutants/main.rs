@@ -1,0 +1,140 @@
+//! The list of mutants is true: every bug can still be planted, and the guide shows what is in it.
+//!
+//! That each bug is also caught is a matter of an hour, which a program of its own takes:
+//! `cargo run --manifest-path tests/mutants/Cargo.toml`.
+
+mod list;
+mod mutant;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mutant::{Mutant, Promise};
+
+const PROMISES: [Promise; 13] = [
+    Promise::Accepted,
+    Promise::NeverEarly,
+    Promise::Cancel,
+    Promise::Attempts,
+    Promise::Records,
+    Promise::Full,
+    Promise::Apart,
+    Promise::Stopping,
+    Promise::LostWorkers,
+    Promise::Ids,
+    Promise::Doubt,
+    Promise::Punctual,
+    Promise::Controls,
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).expect(path)
+}
+
+fn expect_none(complaints: &[String]) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+#[test]
+fn every_bug_can_be_planted() {
+    let mut wrong = Vec::new();
+    for mutant in list::all() {
+        let more = mutant.masked_by.iter().flat_map(|masked| masked.edits);
+        for edit in mutant.edits.iter().chain(more) {
+            let planted = edit.applied(&read(edit.file));
+            wrong.extend(planted.err().map(|why| format!("{}: {why}", mutant.name)));
+        }
+    }
+    expect_none(&wrong);
+}
+
+#[test]
+fn every_bug_has_a_name_of_its_own() {
+    let mut names = BTreeSet::new();
+    let twice = list::all().filter(|mutant| !names.insert(mutant.name));
+    let twice: Vec<_> = twice.map(|mutant| mutant.name.to_owned()).collect();
+    expect_none(&twice);
+}
+
+#[test]
+fn every_promise_is_broken_in_two_ways_at_least() {
+    let count = |promise| {
+        list::all()
+            .filter(|mutant| mutant.breaks == promise)
+            .count()
+    };
+    let few = PROMISES.into_iter().filter(|promise| count(*promise) < 2);
+    let few: Vec<_> = few.map(Promise::title).collect();
+    expect_none(&few);
+}
+
+#[test]
+fn every_test_that_catches_a_bug_is_there() {
+    let there = |mutant: &Mutant| {
+        let test = mutant.caught_by;
+        let places: &[PathBuf] = match test.target {
+            "lib" => &["src".into()],
+            "store_contract" => &["src/testing/store_contract".into()],
+            target => &[
+                PathBuf::from("tests").join(target),
+                PathBuf::from("tests").join(format!("{target}.rs")),
+            ],
+        };
+        let mut files = places
+            .iter()
+            .flat_map(|place| rust_files(&root().join(place)));
+        files.any(|text| names_test(&text, test.name))
+    };
+    let gone = list::all().filter(|mutant| !there(mutant));
+    let gone: Vec<_> = gone
+        .map(|mutant| format!("{}: {:?}", mutant.name, mutant.caught_by))
+        .collect();
+    expect_none(&gone);
+}
+
+#[test]
+fn the_guide_shows_the_list_as_it_is() {
+    let guide = read("src/docs/proof.md");
+    let shown = guide
+        .lines()
+        .skip_while(|line| !line.starts_with("| mutant |"));
+    let shown: Vec<_> = shown
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .collect();
+    let listed: Vec<_> = list::all().map(Mutant::row).collect();
+    let missing = listed.iter().filter(|row| !shown.contains(&row.as_str()));
+    let surplus = shown
+        .iter()
+        .filter(|row| !listed.iter().any(|is| is == *row));
+    let mut wrong: Vec<_> = missing.map(|row| format!("missing: {row}")).collect();
+    wrong.extend(surplus.map(|row| format!("surplus: {row}")));
+    expect_none(&wrong);
+    assert_eq!(shown, listed, "in another order");
+}
+
+/// Whether a test of this name is written down there, as a function or in a macro's list.
+fn names_test(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| {
+        let is_name = |c: char| c == '_' || c.is_alphanumeric();
+        !text[..at].ends_with(is_name) && !text[at + name.len()..].starts_with(is_name)
+    })
+}
+
+/// The texts of every Rust file there.
+fn rust_files(place: &Path) -> Vec<String> {
+    if place.is_file() {
+        return vec![fs::read_to_string(place).expect("it can be read")];
+    }
+    let Ok(entries) = fs::read_dir(place) else {
+        return Vec::new();
+    };
+    let paths = entries.map(|entry| entry.expect("a folder can be read").path());
+    let paths = paths.filter(|path| path.is_dir() || path.extension().is_some_and(|is| is == "rs"));
+    paths.flat_map(|path| rust_files(&path)).collect()
+}

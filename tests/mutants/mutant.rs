@@ -1,0 +1,110 @@
+//! What a mutant is: a deliberate bug, the promise it breaks, and the test that has to notice.
+
+/// A deliberate bug in the real code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mutant {
+    /// What it is called on the command line.
+    pub(crate) name: &'static str,
+    pub(crate) breaks: Promise,
+    /// The bug, in one sentence.
+    pub(crate) bug: &'static str,
+    pub(crate) edits: &'static [Edit],
+    /// The test that goes red, over one store at least.
+    pub(crate) caught_by: Test,
+    /// The second defence that hides the bug, where there is one.
+    pub(crate) masked_by: Option<Masked>,
+}
+
+/// A text that occurs once in a file, and what is put in its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edit {
+    pub(crate) file: &'static str,
+    pub(crate) find: &'static str,
+    pub(crate) put: &'static str,
+}
+
+/// A test, by its function; a suite runs it over several stores.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Test {
+    /// The folder or file in `tests`, or `lib` for the tests within `src`.
+    pub(crate) target: &'static str,
+    pub(crate) name: &'static str,
+}
+
+/// A second defence: with it the bug stays without effect, and without both the test goes red.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Masked {
+    /// What it is, in words.
+    pub(crate) by: &'static str,
+    /// How it is taken away.
+    pub(crate) edits: &'static [Edit],
+}
+
+/// The promises of `src/docs/delivery.md` in their order, and two that stand in other guides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Promise {
+    Accepted = 1,
+    NeverEarly,
+    Cancel,
+    Attempts,
+    Records,
+    Full,
+    Apart,
+    Stopping,
+    LostWorkers,
+    Ids,
+    Doubt,
+    /// An event starts when it is due, where there is a free worker.
+    Punctual,
+    /// What an operator sets of a queue is kept.
+    Controls,
+}
+
+impl Promise {
+    /// Its number in the guide, if it has one, and its name.
+    pub(crate) fn title(self) -> String {
+        let name = match self {
+            Self::Accepted => "accepted",
+            Self::NeverEarly => "never early",
+            Self::Cancel => "the truth about a cancel",
+            Self::Attempts => "bounded attempts",
+            Self::Records => "records",
+            Self::Full => "full is not lost",
+            Self::Apart => "queues apart",
+            Self::Stopping => "stopping",
+            Self::LostWorkers => "lost workers",
+            Self::Ids => "ids",
+            Self::Doubt => "doubt",
+            Self::Punctual => return "seldom late".to_owned(),
+            Self::Controls => return "an operator's word".to_owned(),
+        };
+        format!("{} {name}", self as u8)
+    }
+}
+
+impl Mutant {
+    /// Its row in the table of `src/docs/proof.md`.
+    pub(crate) fn row(&self) -> String {
+        let Test { target, name } = self.caught_by;
+        let masked = self.masked_by.map_or("", |masked| masked.by);
+        format!(
+            "| {} | {} | {} | `{name}` in `{target}` | {masked} |",
+            self.name,
+            self.bug,
+            self.breaks.title()
+        )
+    }
+}
+
+impl Edit {
+    /// `text` with the edit made, if what it looks for is there exactly once.
+    pub(crate) fn applied(&self, text: &str) -> Result<String, String> {
+        match text.matches(self.find).count() {
+            1 => Ok(text.replacen(self.find, self.put, 1)),
+            count => Err(format!(
+                "{}: {count} times, not once: {:?}",
+                self.file, self.find
+            )),
+        }
+    }
+}

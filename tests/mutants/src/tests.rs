@@ -1,0 +1,107 @@
+//! Builds and runs tests of the copy, within time limits.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::copy::Copy;
+use crate::is_of;
+use crate::watched::Ran;
+
+const BUILD_MAX: Duration = Duration::from_secs(900);
+/// The slowest of the suites takes half a minute; what is not over by then hangs.
+const RUN_MAX: Duration = Duration::from_secs(180);
+
+pub struct Tests<'a> {
+    copy: &'a Copy,
+}
+
+pub enum Verdict {
+    DoesNotCompile(String),
+    Ended(Outcome),
+}
+
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub passed: Vec<String>,
+    pub failed: Vec<String>,
+    /// It did not end in time.
+    pub hung: bool,
+    /// It ended badly, whatever it said of its tests.
+    died: bool,
+}
+
+impl Outcome {
+    pub fn is_red(&self) -> bool {
+        self.hung || self.died || !self.failed.is_empty()
+    }
+
+    /// What went red, in words; for whatever hung or took its process along, the name asked for.
+    pub fn red(&self, asked: &str) -> String {
+        match (self.failed.as_slice(), self.hung) {
+            ([], true) => format!("{asked}, which hung"),
+            ([], false) => format!("{asked}, whose process died"),
+            ([one], _) => one.clone(),
+            ([one, others @ ..], _) => format!("{one} and {} more", others.len()),
+        }
+    }
+}
+
+impl<'a> Tests<'a> {
+    pub fn of(copy: &'a Copy) -> Self {
+        Self { copy }
+    }
+
+    /// Runs the tests of these names of a target, or all of it.
+    pub fn run(&self, target: &str, names: &[&str]) -> Result<Verdict, String> {
+        let built = self.cargo(target, BUILD_MAX, &["--no-run"])?;
+        if !built.success {
+            return Ok(Verdict::DoesNotCompile(built.text));
+        }
+        let ran = self.cargo(target, RUN_MAX, &[&["--"], names].concat())?;
+        let mut outcome = Outcome {
+            hung: ran.hung,
+            ..Outcome::default()
+        };
+        for line in ran.text.lines() {
+            let Some((name, end)) = line
+                .strip_prefix("test ")
+                .and_then(|line| line.split_once(" ... "))
+            else {
+                continue;
+            };
+            if !names.is_empty() && !names.iter().any(|asked| is_of(name, asked)) {
+                continue;
+            }
+            match end {
+                "ok" => outcome.passed.push(name.to_owned()),
+                "FAILED" => outcome.failed.push(name.to_owned()),
+                _ => {}
+            }
+        }
+        let said = ran.text.contains("test result: FAILED");
+        outcome.died = !ran.hung && !ran.success && !said;
+        Ok(Verdict::Ended(outcome))
+    }
+
+    fn cargo(&self, target: &str, limit: Duration, more: &[&str]) -> Result<Ran, String> {
+        let mut cargo = Command::new("cargo");
+        cargo
+            .arg("test")
+            .env("CARGO_TARGET_DIR", &self.copy.target)
+            .env("CARGO_PROFILE_DEV_DEBUG", "false")
+            .env("CARGO_TERM_COLOR", "never")
+            .env("RUST_BACKTRACE", "0")
+            .current_dir(self.copy.folder());
+        let package = format!("tests/{target}/Cargo.toml");
+        let of_duly = ["--package", "duly", "--features", "testing"];
+        match target {
+            // A package of its own.
+            _ if self.copy.folder().join(&package).is_file() => {
+                cargo.args(["--manifest-path", &package])
+            }
+            "lib" => cargo.args(of_duly).arg("--lib"),
+            target => cargo.args(of_duly).args(["--test", target]),
+        };
+        Ran::of(cargo.args(more), limit)
+    }
+}

@@ -1,0 +1,24 @@
+//! The seams, and what a planted bug does at each.
+
+mod node;
+mod store;
+
+use std::collections::BTreeSet;
+
+use duly::core::reference::Bucket;
+use duly::record::NodeId;
+
+pub use self::store::remembers;
+use crate::network::Caller;
+use crate::store::Body;
+
+/// What planted bugs have to remember.
+#[derive(Debug, Default)]
+pub struct Planted {
+    fetches: BTreeSet<(NodeId, usize, u64)>,
+    calls: Vec<Caller>,
+    number: u64,
+    written: Option<Vec<Bucket<Body>>>,
+    /// For each node until when its one line to the store is taken.
+    lines: Vec<u64>,
+}

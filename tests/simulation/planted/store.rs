@@ -1,0 +1,316 @@
+//! The seams around the store.
+
+use std::time::Duration;
+
+use duly::ErrorKind;
+use duly::core::op::{Answer, Cancelled, Changed, PushVerdict, Pushed, Reply, StoreOp};
+use duly::event::{EventId, State};
+use duly::history::{Lease, Promise, What};
+use duly::record::{NodeId, Outcome};
+use duly::time::{Timestamp, When};
+
+use crate::bugs::Bug;
+use crate::network::Caller;
+use crate::plan::Plan;
+use crate::store::{Body, Notes};
+use crate::world::World;
+
+/// When an event was asked to be due.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Push(When),
+    Reschedule(When),
+    Nothing,
+}
+
+impl Asked {
+    fn of(op: &StoreOp) -> Self {
+        match op {
+            StoreOp::Push(events) => Self::Push(events[0].when),
+            StoreOp::Reschedule { when, .. } => Self::Reschedule(*when),
+            _ => Self::Nothing,
+        }
+    }
+
+    /// Whether it is due before that.
+    fn is_early(self, answer: &Answer<Body>) -> bool {
+        let (when, due) = match (self, &answer.reply) {
+            (Self::Push(when), Reply::Pushed(pushed)) => match pushed[0].verdict {
+                PushVerdict::Accepted | PushVerdict::Replaced(_) => (when, pushed[0].due),
+                _ => return false,
+            },
+            (
+                Self::Reschedule(when),
+                Reply::Rescheduled(Changed::Changed(due) | Changed::ChangedAfterAttempt(due)),
+            ) => (when, *due),
+            _ => return false,
+        };
+        match when {
+            When::After(delay) => due.as_micros() < answer.now_us + delay.as_micros() as u64,
+            When::At(at) => due < at,
+            _ => false,
+        }
+    }
+}
+
+impl World {
+    /// The seam between the network and the store.
+    pub fn apply(
+        &mut self,
+        from: Caller,
+        bucket: usize,
+        mut op: StoreOp,
+    ) -> Result<Answer<Body>, ErrorKind> {
+        let asked = Asked::of(&op);
+        match (&mut op, self.bug) {
+            (StoreOp::MoveDue { .. } | StoreOp::Fetch(_), Some(Bug::DueByNodeClock)) => {
+                self.skew_store(from, bucket);
+            }
+            (StoreOp::MoveDue { .. }, Some(Bug::SplitMove)) => self.take_out_due(bucket),
+            (StoreOp::Settle { settlements, .. }, Some(Bug::SettleWithoutToken)) => {
+                let id = settlements[0].id;
+                if let Some(token) = self.checker.lease_of(id)
+                    && settlements.len() == 1
+                {
+                    settlements[0].request = token.request;
+                    let settlements = std::mem::take(settlements);
+                    op = StoreOp::Settle {
+                        node: token.node,
+                        settlements,
+                    };
+                }
+            }
+            (StoreOp::Fetch(fetch), Some(bug)) if fetch.hold.is_some() => {
+                self.store.promised = fetch.hold;
+                fetch.hold = match bug {
+                    Bug::HoldsForgotten => Some(Duration::from_secs(86_400)),
+                    Bug::HoldsCut => fetch.hold.map(|hold| hold / 2),
+                    _ => fetch.hold,
+                };
+            }
+            (StoreOp::Extend { node, leases, hold }, Some(Bug::ExtendIgnored)) => {
+                let (id, request) = leases[0];
+                let lease = Lease {
+                    node: *node,
+                    request,
+                };
+                let stood = self.checker.lease_of(id) == Some(lease);
+                let now_us = self.store.time_us(self.now_us, Some(bucket));
+                let until = Timestamp::from_micros_up(now_us + hold.as_micros() as u64);
+                let what = What::Extended {
+                    lease,
+                    stood,
+                    until,
+                };
+                self.note(Some(id), what);
+                let reply = Reply::Extended(vec![stood]);
+                return Ok(Answer { now_us, reply });
+            }
+            (StoreOp::Push(events), Some(Bug::DueRoundedDown)) => {
+                let now_us = self.store.time_us(self.now_us, Some(bucket));
+                for event in events {
+                    if let When::After(delay) = event.when {
+                        let due_ms = (now_us + delay.as_micros() as u64) / 1_000;
+                        event.when = When::At(Timestamp::from_millis(due_ms));
+                    }
+                }
+            }
+            (StoreOp::Reap { silent, .. }, Some(Bug::OneLookReaper)) => {
+                let look = StoreOp::Reap {
+                    silent: Vec::new(),
+                    limit: 1,
+                };
+                if let Ok(Answer {
+                    reply: Reply::Reaped(reaped),
+                    ..
+                }) = self.apply_plainly(bucket, look)
+                {
+                    let me = self.node_of(from);
+                    silent.extend(
+                        reaped
+                            .holders
+                            .into_iter()
+                            .filter(|(node, _)| Some(*node) != me),
+                    );
+                }
+            }
+            _ => {}
+        }
+        let mut answer = self.apply_plainly(bucket, op);
+        self.store.promised = None;
+        if let Ok(answer) = &mut answer {
+            if asked.is_early(answer) {
+                let text = "an event is due before it was asked for";
+                self.break_off(Promise::NeverEarly, None, text);
+            }
+            match (&mut answer.reply, self.bug) {
+                (Reply::Cancelled(truth), Some(Bug::CancelOfLeasedIsDone))
+                    if *truth == Cancelled::TooLate(State::Leased) =>
+                {
+                    *truth = Cancelled::Cancelled;
+                }
+                (Reply::Cancelled(truth), Some(Bug::CancelHidesLostLease))
+                    if *truth == Cancelled::CancelledAfterAttempt =>
+                {
+                    *truth = Cancelled::Cancelled;
+                }
+                (Reply::Pushed(pushed), Some(Bug::TooOldIsAccepted)) => {
+                    for pushed in pushed {
+                        if pushed.verdict == PushVerdict::TooOld {
+                            pushed.verdict = PushVerdict::Accepted;
+                        }
+                    }
+                }
+                (Reply::Extended(stood), Some(Bug::ExtendWithoutToken)) => stood.fill(true),
+                _ => {}
+            }
+        }
+        answer
+    }
+
+    /// What a store that has failed makes of an operation.
+    pub fn failed(
+        &mut self,
+        from: Caller,
+        bucket: usize,
+        op: StoreOp,
+    ) -> Result<Answer<Body>, ErrorKind> {
+        let now_us = self.store.buckets[bucket].now_us();
+        match (&op, self.bug) {
+            (StoreOp::Push(events), Some(Bug::AcknowledgesAfterFailure)) => {
+                let accepted = Pushed {
+                    due: Timestamp::EPOCH,
+                    verdict: PushVerdict::Accepted,
+                };
+                let reply = Reply::Pushed(vec![accepted; events.len()]);
+                Ok(Answer { now_us, reply })
+            }
+            (StoreOp::Fetch(_), Some(Bug::ReadsAfterFailure)) => self.apply(from, bucket, op),
+            _ => Err(ErrorKind::Closed),
+        }
+    }
+
+    /// What a store without room makes of a push.
+    pub fn full(
+        &mut self,
+        from: Caller,
+        bucket: usize,
+        op: StoreOp,
+    ) -> Result<Answer<Body>, ErrorKind> {
+        match self.bug {
+            Some(Bug::FullIsLate) => {
+                let _ = self.apply(from, bucket, op);
+            }
+            Some(Bug::FullIsAccepted) => {
+                let due = Timestamp::EPOCH;
+                let verdict = PushVerdict::Accepted;
+                let reply = Reply::Pushed(vec![Pushed { due, verdict }]);
+                let now_us = self.store.buckets[bucket].now_us();
+                return Ok(Answer { now_us, reply });
+            }
+            _ => {}
+        }
+        Err(ErrorKind::Full)
+    }
+
+    /// What the store really wrote of what happened.
+    pub fn written(&self, mut happened: Vec<(EventId, What)>) -> Vec<(EventId, What)> {
+        let is_retry = |what: &What| {
+            let outcome = match what {
+                What::Recorded { outcome, .. } => Some(*outcome),
+                _ => None,
+            };
+            outcome == Some(Outcome::Retried)
+        };
+        match self.bug {
+            Some(Bug::RecordLost) => happened.retain(|(_, what)| !is_retry(what)),
+            Some(Bug::RecordTwice) => {
+                let again = happened.iter().find(|(_, what)| is_retry(what)).copied();
+                happened.extend(again);
+            }
+            Some(Bug::ExtendWithoutToken) => {
+                for (_, what) in &mut happened {
+                    if let What::Extended { stood, .. } = what {
+                        *stood = true;
+                    }
+                }
+            }
+            _ => {}
+        }
+        happened
+    }
+
+    fn node_of(&self, from: Caller) -> Option<NodeId> {
+        match from {
+            Caller::Node { node, .. } => self.nodes[node].id(),
+            _ => None,
+        }
+    }
+
+    fn skew_store(&mut self, from: Caller, bucket: usize) {
+        if let Caller::Node { node, .. } = from {
+            let ahead_us = 40_000 * node as u64;
+            let clock_us = self.store.clock_us(self.now_us) + ahead_us;
+            let _ =
+                self.store.buckets[bucket].apply(clock_us, StoreOp::Stats, &mut Notes::default());
+        }
+    }
+
+    /// First step of a move in two: ids leave the delay set, and nobody has them.
+    fn take_out_due(&mut self, bucket: usize) {
+        let clock_us = self.store.clock_us(self.now_us);
+        let peek = StoreOp::Peek {
+            state: State::Scheduled,
+            after: None,
+            limit: 100,
+        };
+        let mut notes = Notes::default();
+        let store = &mut self.store.buckets[bucket];
+        let Ok(Answer {
+            reply: Reply::Peeked(scheduled),
+            ..
+        }) = store.apply(clock_us, peek, &mut notes)
+        else {
+            return;
+        };
+        for snapshot in scheduled {
+            if snapshot.due.as_micros() <= clock_us {
+                let id = snapshot.id;
+                let away = StoreOp::Reschedule {
+                    id,
+                    when: When::After(Duration::from_secs(86_400)),
+                };
+                let _ = self.store.buckets[bucket].apply(clock_us, away, &mut notes);
+                let back = StoreOp::Reschedule {
+                    id,
+                    when: When::Now,
+                };
+                self.send(Caller::Nobody, bucket, back);
+            }
+        }
+    }
+
+    /// The store dies: what it has not written is gone.
+    pub fn store_dies(&mut self) {
+        if self.bug == Some(Bug::StoreForgets)
+            && let Some(buckets) = self.planted.written.take()
+        {
+            self.store.buckets = buckets;
+        }
+    }
+
+    /// The store writes, once a second.
+    pub fn store_writes(&mut self) {
+        if self.bug == Some(Bug::StoreForgets) {
+            self.planted.written = Some(self.store.buckets.clone());
+        }
+    }
+}
+
+/// How many finished ids a bucket really remembers.
+pub fn remembers(plan: &Plan, bug: Option<Bug>) -> usize {
+    match bug {
+        Some(Bug::RemembersLess) => plan.remembers / 2,
+        _ => plan.remembers,
+    }
+}

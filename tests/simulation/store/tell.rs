@@ -1,0 +1,160 @@
+//! What an operation and its answer say about events.
+
+use std::time::Duration;
+
+use duly::core::op::{Answer, Changed, PushVerdict, Reply, RequestId, StoreOp, Verdict};
+use duly::event::EventId;
+use duly::history::{Ending, Lease, What};
+use duly::record::NodeId;
+use duly::time::Timestamp;
+
+use crate::store::{Body, value_of};
+
+/// What was asked, as far as history speaks of it.
+#[derive(Debug)]
+pub enum Asked {
+    Push,
+    Fetch {
+        node: NodeId,
+        hold: Option<Duration>,
+    },
+    Settle(Vec<(EventId, Lease, Ending)>),
+    Extend {
+        leases: Vec<(EventId, Lease)>,
+        hold: Duration,
+    },
+    Cancel(EventId),
+    Reschedule(EventId),
+    Update(EventId, u64),
+    Nothing,
+}
+
+impl Asked {
+    pub fn of(op: &StoreOp) -> Self {
+        let lease = |node: &NodeId, request: RequestId| Lease {
+            node: *node,
+            request,
+        };
+        match op {
+            StoreOp::Push(_) => Self::Push,
+            StoreOp::Fetch(fetch) => Self::Fetch {
+                node: fetch.node,
+                hold: fetch.hold,
+            },
+            StoreOp::Settle { node, settlements } => {
+                let settled = settlements.iter().map(|settlement| {
+                    let ending = ending_of(&settlement.verdict);
+                    (settlement.id, lease(node, settlement.request), ending)
+                });
+                Self::Settle(settled.collect())
+            }
+            StoreOp::Extend { node, leases, hold } => {
+                let leases = leases.iter();
+                let leases = leases.map(|(id, request)| (*id, lease(node, *request)));
+                Self::Extend {
+                    leases: leases.collect(),
+                    hold: *hold,
+                }
+            }
+            StoreOp::Cancel { id } => Self::Cancel(*id),
+            StoreOp::Reschedule { id, .. } => Self::Reschedule(*id),
+            StoreOp::Update { id, payload } => Self::Update(*id, value_of(payload)),
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// Tells what happened to which event; consumers may have been promised other deadlines than the
+/// store was asked for.
+pub fn tell(
+    asked: &Asked,
+    answer: &Answer<Body>,
+    promised: Option<Duration>,
+    happened: &mut Vec<(EventId, What)>,
+) {
+    let end = |hold: Duration| {
+        let hold_us = promised.unwrap_or(hold).as_micros() as u64;
+        Timestamp::from_micros_up(answer.now_us + hold_us)
+    };
+    match (asked, &answer.reply) {
+        (Asked::Fetch { node, hold }, Reply::Fetched { deliveries, .. }) => {
+            for delivery in deliveries {
+                let lease = Lease {
+                    node: *node,
+                    request: delivery.request,
+                };
+                let what = What::Leased {
+                    lease,
+                    attempt: delivery.attempt,
+                    due: delivery.due,
+                    payload: value_of(&delivery.body.payload),
+                };
+                happened.push((delivery.id, what));
+                if let Some(hold) = *hold {
+                    let until = end(hold);
+                    happened.push((delivery.id, What::Held { lease, until }));
+                }
+            }
+        }
+        (Asked::Settle(settled), Reply::Settled(accepted)) => {
+            for ((id, lease, ending), accepted) in settled.iter().zip(accepted) {
+                let what = What::Settled {
+                    lease: *lease,
+                    ending: *ending,
+                    accepted: *accepted,
+                };
+                happened.push((*id, what));
+            }
+        }
+        (Asked::Extend { leases, hold }, Reply::Extended(stood)) => {
+            for ((id, lease), stood) in leases.iter().zip(stood) {
+                let what = What::Extended {
+                    lease: *lease,
+                    stood: *stood,
+                    until: end(*hold),
+                };
+                happened.push((*id, what));
+            }
+        }
+        (Asked::Push, Reply::Pushed(pushed)) => {
+            for pushed in pushed {
+                if let PushVerdict::Replaced(id) = pushed.verdict {
+                    happened.push((id, What::Replaced));
+                }
+            }
+        }
+        (Asked::Cancel(id), Reply::Cancelled(cancelled)) => {
+            let truth = (*cancelled).into();
+            happened.push((*id, What::CancelApplied { truth }));
+        }
+        (Asked::Reschedule(id), Reply::Rescheduled(changed)) => {
+            let truth = (*changed).into();
+            let due = due_of(*changed);
+            happened.push((*id, What::Rescheduled { truth, due }));
+        }
+        (Asked::Update(id, payload), Reply::Updated(changed)) => {
+            let (truth, payload) = ((*changed).into(), *payload);
+            happened.push((*id, What::Updated { truth, payload }));
+        }
+        _ => {}
+    }
+}
+
+fn due_of(changed: Changed) -> Timestamp {
+    match changed {
+        Changed::Changed(due) | Changed::ChangedAfterAttempt(due) => due,
+        _ => Timestamp::EPOCH,
+    }
+}
+
+pub fn ending_of(verdict: &Verdict) -> Ending {
+    match verdict {
+        Verdict::Ack => Ending::Ack,
+        Verdict::Retry(..) => Ending::Retry,
+        Verdict::Snooze(_) => Ending::Snooze,
+        Verdict::Bury(_) => Ending::Bury,
+        Verdict::Discard(_) => Ending::Discard,
+        Verdict::Expire => Ending::Expire,
+        Verdict::Release => Ending::Release,
+    }
+}
