@@ -26,7 +26,7 @@ over_every_store! {
 
 /// A list of lists: as deep as its payload says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Tree(Vec<Tree>);
+struct Tree(Vec<Self>);
 
 /// Payloads that are no tree.
 fn poison() -> Vec<(&'static str, Vec<u8>)> {
