@@ -139,6 +139,8 @@ impl Plan {
                 if rng.chance(250) {
                     // Their deadlines are told by the store's clock.
                     (self.manuals, self.clock_steps) = (rng.within(1..4), 0);
+                    // Whoever looks takes back what is past its deadline.
+                    self.options.glance_every = Duration::from_millis(300);
                 }
                 if rng.chance(150) {
                     self.failures = 1;
