@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Runs every test of the project: unit, integration and documentation tests, then the models.
+# Runs every test of the project: unit, integration and documentation tests, then the models and
+# the power cuts.
 #
-# Needs a Rust toolchain. What else is missing it installs with apt, as root or through sudo.
+# Needs a Rust toolchain, and the right to mount by FUSE: in a container that is
+# `--device /dev/fuse --cap-add SYS_ADMIN`. What else is missing it installs with apt, as root or
+# through sudo.
 # A test that is ignored or filtered out counts as failed: what is not run holds nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -110,6 +113,12 @@ tests "documentation tests" cargo test --workspace --all-features --no-fail-fast
 if [ -f tests/loom/Cargo.toml ]; then
     tests "models, under every interleaving" \
         cargo test --manifest-path tests/loom/Cargo.toml --release --target-dir "$target/loom"
+fi
+
+if [ -f tests/power/Cargo.toml ]; then
+    [ "$(id -u)" = 0 ] || need fusermount3 fuse3 # lets a user mount; root needs no help
+    tests "power cuts, and disks that fail" \
+        cargo test --manifest-path tests/power/Cargo.toml --target-dir "$target/power"
 fi
 
 echo "$passed passed, $failed failed"

@@ -9,6 +9,7 @@ use duly::core::op::{Answer, Delivery, Reply, StoreOp};
 use duly::core::options::NodeOptions;
 use duly::core::step::{Action, Input};
 use duly::event::BucketKey;
+use duly::handler::Annotation;
 use duly::prelude::*;
 use duly::record::NodeId;
 use duly::testing::{Probe, TestBus};
@@ -20,10 +21,17 @@ use crate::world::{ORDERS, World, ms, secs};
 
 /// A bus on its own way to the store, and that way.
 async fn distant(world: &World, probe: &Probe<u64>) -> (TestBus, Arc<Faulty>) {
+    distant_as(ORDERS.timeout(secs(86_400)), world, probe).await
+}
+
+async fn distant_as(
+    orders: Annotation,
+    world: &World,
+    probe: &Probe<u64>,
+) -> (TestBus, Arc<Faulty>) {
     let store = Faulty::to(&world.store);
     let builder = Bus::builder().only_registered();
     let builder = builder.shared_store(Arc::clone(&store) as _);
-    let orders = ORDERS.timeout(secs(86_400));
     let bus = world
         .start(builder.register_as(orders, probe.clone()))
         .await;
@@ -133,13 +141,14 @@ async fn nothing_starts_on_a_lease_that_may_be_gone() {
 async fn what_a_node_has_lost_is_not_started_when_it_is_back() {
     let world = World::shared();
     let slow = Probe::taking(secs(20));
-    let (back, way) = distant(&world, &slow).await;
+    let orders = ORDERS.buckets(1); // a lease is fresh, or lost, in one bucket
+    let (back, way) = distant_as(orders, &world, &slow).await;
     let queue = back.queue_named("orders").unwrap();
     queue.push_many(0..100_u64, secs(0)).await.unwrap();
     back.advance(secs(1)).await;
     assert_eq!(slow.count(), 16, "the others are in its ring");
     let probe = Probe::<u64>::new();
-    let (bus, _queue) = world.serve(ORDERS, &probe).await;
+    let (bus, _queue) = world.serve(orders, &probe).await;
     way.is(Fault::Hung);
     bus.advance(secs(10)).await;
     assert_eq!(probe.count(), 100);

@@ -10,5 +10,6 @@ mod file;
 mod full;
 mod harness;
 mod history;
+mod log;
 mod starts;
 mod stop;

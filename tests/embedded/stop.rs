@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{Delivery, Failing, NewEvent, Reply, StoreOp, Verdict};
+use duly::core::op::{Delivery, Failing, NewEvent, StoreOp, Verdict};
 use duly::event::{Envelope, Payload};
 use duly::record::Cause;
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
@@ -40,9 +40,48 @@ fn after_a_failed_checkpoint_nothing_is_acknowledged_any_more() {
     stops_and_keeps_its_word("stop::checkpoints_until_it_fails");
 }
 
+/// Each kind of change, as the one whose commit fails.
 #[test]
 fn no_change_is_answered_that_could_not_be_written() {
-    stops_and_keeps_its_word("stop::changes_until_it_fails");
+    type Change = fn(&[Delivery]) -> StoreOp;
+    let changes: [Change; 6] = [
+        |_| StoreOp::Push(vec![event(6, When::Now, 3)]),
+        |leased| StoreOp::Settle {
+            node: NODE,
+            settlements: vec![settlement(&leased[0], Verdict::Ack)],
+        },
+        |leased| StoreOp::Revive {
+            ids: vec![leased[1].id],
+        },
+        |_| StoreOp::Cancel { id: id(4) },
+        |_| StoreOp::Reschedule {
+            id: id(4),
+            when: When::After(Duration::from_secs(60)),
+        },
+        |_| StoreOp::Update {
+            id: id(4),
+            payload: payload(7),
+        },
+    ];
+    for change in changes {
+        let place = Place::new();
+        let store = place.open();
+        (1..=2).for_each(|n| push_now(&store, n));
+        let leased = fetch(&store, 1);
+        let failing = Failing {
+            cause: Cause::Failed,
+            error: None,
+        };
+        assert!(settle(&store, &leased[1], Verdict::Bury(failing)).expect("a settle"));
+        push_now(&store, 4);
+        let change = change(&leased);
+        // Somebody writes to the file, and the store waits for nobody.
+        let other = rusqlite::Connection::open(place.path()).expect("the file");
+        other.execute_batch("BEGIN IMMEDIATE").expect("a lock");
+        let answer = ask(&store, change.clone());
+        let error = answer.expect_err("it was not written");
+        assert_eq!(error.kind(), ErrorKind::Unknown, "{change:?}: {error}");
+    }
 }
 
 fn open() -> Option<EmbeddedStore> {
@@ -79,70 +118,6 @@ async fn commits_until_it_fails() {
     assert!(std::error::Error::source(&first).is_some(), "{first}");
     let second = both.1.expect_err("it waited behind it").kind();
     assert!(matches!(second, ErrorKind::Unknown | ErrorKind::Closed));
-    is_stopped(&store, "a commit failed").await;
-    println!("passed");
-}
-
-#[tokio::test]
-#[allow(clippy::print_stdout)] // it talks to its parent
-async fn changes_until_it_fails() {
-    let Some(store) = open() else { return };
-    for n in 1..=5 {
-        push(&store, vec![large(n)]).await.expect("it is small");
-    }
-    println!("stored 5");
-    let fetched = store.apply(&key(), fetch_op(1)).await.expect("a fetch");
-    let Reply::Fetched { deliveries, .. } = fetched.reply else {
-        panic!("no fetch")
-    };
-    let (acked, buried) = (&deliveries[0], &deliveries[1]);
-    let settle = |delivery, verdict| StoreOp::Settle {
-        node: NODE,
-        settlements: vec![settlement(delivery, verdict)],
-    };
-    let failing = Failing {
-        cause: Cause::Failed,
-        error: None,
-    };
-    let dead = settle(buried, Verdict::Bury(failing));
-    store.apply(&key(), dead).await.expect("it is written");
-    let release = StoreOp::Settle {
-        node: NODE,
-        settlements: deliveries[2..]
-            .iter()
-            .map(|delivery| settlement(delivery, Verdict::Release))
-            .collect(),
-    };
-    store
-        .apply(&key(), release)
-        .await
-        .expect("nothing to write");
-
-    // More than a file may hold, in one transaction, and changes together with it or behind it.
-    let too_much = StoreOp::Push((10..200).map(large).collect());
-    let too_much = store.apply(&key(), too_much);
-    let changes = [
-        settle(acked, Verdict::Ack),
-        StoreOp::Revive {
-            ids: vec![buried.id],
-        },
-        StoreOp::Cancel { id: id(3) },
-        StoreOp::Reschedule {
-            id: id(4),
-            when: When::After(Duration::from_secs(60)),
-        },
-        StoreOp::Update {
-            id: id(5),
-            payload: payload(5),
-        },
-    ];
-    let names = changes.each_ref().map(|op| format!("{op:?}"));
-    let changes = changes.map(|op| store.apply(&key(), op));
-    let (pushed, answers) = tokio::join!(too_much, futures_util::future::join_all(changes));
-    assert!(pushed.is_err(), "it cannot be written");
-    for (answer, name) in answers.into_iter().zip(names) {
-        assert!(answer.is_err(), "{name} was answered with {answer:?}");
-    }
     is_stopped(&store, "a commit failed").await;
     println!("passed");
 }

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::embedded::log;
 
 /// Where everything lies: the file that was named, and its companions beside it.
 #[derive(Clone, Debug)]
@@ -56,13 +57,17 @@ impl Paths {
 
     /// Makes the data file where it is missing.
     pub(super) fn claim_data(&self) -> Result<()> {
+        let len = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
+        if len(&self.data) == 0 {
+            // Once: a file that holds something was reached by a way that is on disk.
+            sync_way(&self.directory)
+                .map_err(|error| unusable(&self.directory, "cannot be synced", error))?;
+        }
         let file = open(&self.data, OpenOptions::new().read(true).write(true))
             .map_err(|error| unusable(&self.data, "cannot be opened for writing", error))?;
-        let len = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
-        let mut log = self.data.clone().into_os_string();
-        log.push("-wal");
         // SQLite takes an empty file for a new one, and would delete the log.
-        if file.metadata().map_or(0, |found| found.len()) == 0 && len(Path::new(&log)) > 0 {
+        if file.metadata().map_or(0, |found| found.len()) == 0 && len(&log::path_of(&self.data)) > 0
+        {
             return Err(Error::corrupt(format!(
                 "{} is empty, but its write-ahead log is not: the file was cut; restore it",
                 self.data.display()
@@ -159,11 +164,26 @@ fn make_directory(directory: &Path) -> io::Result<()> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)?;
-    match directory.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => sync_directory(parent),
-        _ => Ok(()),
+    builder.create(directory)
+}
+
+/// Makes every directory on the way to `directory` outlive a power cut, as far as its file system
+/// goes: whoever made one of them may have died, or failed, before it was synced.
+fn sync_way(directory: &Path) -> io::Result<()> {
+    let mut below = directory.metadata()?;
+    for above in directory.ancestors().skip(1) {
+        let found = above.metadata()?;
+        if !same_device(&found, &below) {
+            break;
+        }
+        below = found;
+        match sync_directory(above) {
+            // What may not be read was not made here.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced?,
+        }
     }
+    Ok(())
 }
 
 #[cfg(unix)]
@@ -178,6 +198,17 @@ fn owner_only(_: &mut OpenOptions) {}
 fn same_file(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+#[cfg(unix)]
+fn same_device(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    one.dev() == other.dev()
+}
+
+#[cfg(not(unix))]
+fn same_device(_: &std::fs::Metadata, _: &std::fs::Metadata) -> bool {
+    true
 }
 
 #[cfg(not(unix))]

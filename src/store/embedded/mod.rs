@@ -23,6 +23,7 @@ pub mod doors;
 mod file;
 mod gate;
 mod ledger;
+mod log;
 mod options;
 mod pending;
 mod reader;
@@ -127,6 +128,7 @@ impl EmbeddedStore {
         let paths = Paths::prepare(path.as_ref())?;
         let lock = Lock::take(&paths)?;
         paths.claim_data()?;
+        log::settle(&paths.data)?;
         let connection = schema::open_writer(&paths.data)?;
         let wrong = |error| file::unusable(&paths.starts, "cannot be used", error);
         let bounds = Bounds {

@@ -24,12 +24,6 @@ pub(super) fn at_open(path: &Path, error: rusqlite::Error) -> Error {
             ErrorKind::Corrupt,
             format!("{at} is not a store of duly, or its header is damaged; name another file"),
         ),
-        Some(ErrorCode::DatabaseCorrupt) => (
-            ErrorKind::Corrupt,
-            format!(
-                "{at} is damaged and cannot be opened; restore it, or recover it with `sqlite3 {at} .recover`"
-            ),
-        ),
         Some(ErrorCode::DiskFull) => (
             ErrorKind::Full,
             format!("the disk of {at} is full; make room and open it again"),
@@ -38,7 +32,24 @@ pub(super) fn at_open(path: &Path, error: rusqlite::Error) -> Error {
             ErrorKind::Unavailable,
             format!("{at} cannot be opened for writing; check the directory and its permissions"),
         ),
-        _ => (ErrorKind::Unavailable, format!("{at} could not be opened")),
+        Some(
+            ErrorCode::SystemIoFailure
+            | ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::FileLockingProtocolFailed
+            | ErrorCode::OutOfMemory,
+        ) => (
+            ErrorKind::Unavailable,
+            format!("{at} could not be opened; look at the disk and the memory, then try again"),
+        ),
+        // Also what no statement of ours can be wrong about but in a file that says other than it
+        // did: of its tables, their columns, its version.
+        _ => (
+            ErrorKind::Corrupt,
+            format!(
+                "{at} is damaged and cannot be opened; restore it, or recover it with `sqlite3 {at} .recover`"
+            ),
+        ),
     };
     Error::new(kind, what).because(error)
 }

@@ -61,17 +61,24 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
-        name: "pool-called-before-it-has-the-job",
+        name: "pool-called-before-it-has-the-jobs",
         breaks: Punctual,
-        bug: "a publisher calls a worker before the job is in the ring, and not after",
+        bug: "a publisher calls a worker before the jobs are in the ring, and not after",
         edits: &[edit(
             "src/flow/publisher.rs",
-            "        self.producer.try_publish(job)?;\n        self.shared.call();\n        Ok(())\n",
-            "        self.shared.call();\n        self.producer.try_publish(job)\n",
+            "        let published = self.producer.try_publish_many(jobs, wrap);
+        if published > 0 {
+            self.shared.call();
+        }
+        published
+",
+            "        self.shared.call();
+        self.producer.try_publish_many(jobs, wrap)
+",
         )],
         caught_by: test(
             "lib",
-            "nothing_is_lost_under_stress_and_the_number_of_workers_is_kept",
+            "a_worker_is_called_when_its_job_is_there_and_not_before",
         ),
         masked_by: None,
     },

@@ -47,6 +47,21 @@ async fn a_full_pool_gives_the_job_back_and_waits_for_room_when_asked_to() {
     assert_eq!(pool.work().ends(), all_finished(0..=64));
 }
 
+/// A worker that is called before would find nothing and go, and nobody would call another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_worker_is_called_when_its_job_is_there_and_not_before() {
+    let pool = pool(Books::new(|_| ready(())), 1);
+    let mut jobs = VecDeque::from([0]);
+    pool.publisher().try_publish_many_as(&mut jobs, |job| {
+        while pool.active() > 0 {
+            std::thread::yield_now();
+        }
+        job
+    });
+    within("idling", pool.idle()).await;
+    assert_eq!(pool.work().ends(), all_finished(0..=0));
+}
+
 #[tokio::test]
 async fn waiting_for_room_can_be_cancelled() {
     let pool = pool(Books::new(|_| ready(())), 0);
