@@ -110,6 +110,9 @@ else
 fi
 tests "documentation tests" cargo test --workspace --all-features --no-fail-fast --doc
 
+tests "worlds from seeds" \
+    cargo test --release --all-features --no-fail-fast --test simulation
+
 if [ -f tests/loom/Cargo.toml ]; then
     tests "models, under every interleaving" \
         cargo test --manifest-path tests/loom/Cargo.toml --release --target-dir "$target/loom"

@@ -36,9 +36,16 @@ use crate::runs::{Sum, in_parallel};
 use crate::seeds::{seeds, setting};
 use crate::world::World;
 
+/// How many seeds are run when nobody says otherwise.
+const SEEDS: u64 = if cfg!(debug_assertions) {
+    3_000
+} else {
+    20_000
+};
+
 #[test]
 fn no_seed_breaks_a_promise() {
-    let sum = in_parallel(seeds(3_000), |seed, sum: &mut Sum| {
+    let sum = in_parallel(seeds(SEEDS), |seed, sum: &mut Sum| {
         let mut world = World::new(seed, None);
         let broken = world.run();
         sum.add(seed, &world, broken.as_ref());
