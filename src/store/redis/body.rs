@@ -82,6 +82,10 @@ pub(super) fn decode(id: EventId, queue: &QueueName, bytes: &[u8]) -> Result<Env
 
 type Read<T> = std::result::Result<T, String>;
 
+/// What is wrong with a body whose flags say what no duly has written so far.
+const FLAGS: &str =
+    "has flags that are not known: it was written by a newer duly, or it is damaged";
+
 fn read(id: EventId, queue: &QueueName, bytes: &[u8]) -> Read<Envelope> {
     let mut rest = Reader(bytes);
     let [first] = rest.array()?;
@@ -93,7 +97,7 @@ fn read(id: EventId, queue: &QueueName, bytes: &[u8]) -> Read<Envelope> {
         ));
     }
     if first & !(FORMAT << 4 | DELAYED | EXTRAS) != 0 {
-        return Err("has flags that are not known".into());
+        return Err(FLAGS.into());
     }
     let said = rest.array::<3>()?;
     let fingerprint = u64::from_be_bytes(rest.array()?);
@@ -175,7 +179,7 @@ fn read_extras(envelope: &mut Envelope, mut rest: Reader<'_>) -> Read<()> {
     let [flags] = rest.array()?;
     let has = |flag: u8| flags & flag != 0;
     if has(LATE_EXPIRE) && has(LATE_BURY) {
-        return Err("has flags that are not known".into());
+        return Err(FLAGS.into());
     }
     envelope.attempts = u16::from_be_bytes(rest.array()?);
     if has(EXPIRES) {

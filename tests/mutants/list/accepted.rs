@@ -1,5 +1,12 @@
 use super::{contract, delivery, edit, test};
-use crate::mutant::{Mutant, Promise::Accepted};
+use crate::mutant::{Mutant, Promise::Accepted, Test};
+
+const fn power_cut() -> Test {
+    test(
+        "power",
+        "what_was_answered_survives_any_power_cut_and_what_was_not_is_never_half",
+    )
+}
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -43,6 +50,30 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "            StoreOp::Settle { .. }\n",
         )],
         caught_by: test("embedded", "whatever_was_answered_survives_kill_9"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "commit-not-synced",
+        breaks: Accepted,
+        bug: "embedded: a commit is answered before it is synced, as with `synchronous = NORMAL`",
+        edits: &[edit(
+            "src/store/embedded/schema.rs",
+            "PRAGMA synchronous = FULL;",
+            "PRAGMA synchronous = NORMAL;",
+        )],
+        caught_by: power_cut(),
+        masked_by: None,
+    },
+    Mutant {
+        name: "way-to-the-file-not-synced",
+        breaks: Accepted,
+        bug: "embedded: the folders above the one that was made for the file are not synced",
+        edits: &[edit(
+            "src/store/embedded/file.rs",
+            "    for above in directory.ancestors().skip(1) {",
+            "    for above in directory.ancestors().skip(1).take(0) {",
+        )],
+        caught_by: power_cut(),
         masked_by: None,
     },
     Mutant {
