@@ -37,6 +37,22 @@ pub async fn a_heartbeat_of_a_node_that_holds_nothing_says_so(harness: &dyn Stor
     assert_eq!(world.holders().await, []);
 }
 
+pub async fn a_fetch_and_its_repeat_are_heartbeats_too(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    world.add(world.event()).await;
+    let first = world.take(A).await;
+    world.add(world.event()).await;
+    world.move_due().await;
+    let fetch = world.fetching(A, 1);
+    for which in ["a fetch", "its repeat"] {
+        let seen = world.holders().await;
+        assert_eq!(world.fetch_by(&fetch).await.len(), 1);
+        let reaped = world.reap(seen, 100).await;
+        assert_eq!(reaped.ready, 0, "{which} came since");
+    }
+    assert!(world.settle(A, &first, Verdict::Ack).await);
+}
+
 pub async fn what_a_silent_node_held_is_ready_again_and_has_used_an_attempt(
     harness: &dyn StoreHarness,
 ) {

@@ -145,6 +145,7 @@ macro_rules! store_contract_tests {
             lease {
                 a_heartbeat_keeps_what_a_node_holds
                 a_heartbeat_of_a_node_that_holds_nothing_says_so
+                a_fetch_and_its_repeat_are_heartbeats_too
                 what_a_silent_node_held_is_ready_again_and_has_used_an_attempt
                 a_node_that_dies_with_it_each_time_ends_in_a_dead_letter
                 a_reap_takes_only_what_the_silent_node_holds

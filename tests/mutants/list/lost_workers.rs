@@ -104,6 +104,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
+        name: "fetch-is-no-heartbeat",
+        breaks: LostWorkers,
+        bug: "a node that fetches and does nothing else for a while is taken to be silent",
+        edits: &[edit(
+            "src/core/reference/node.rs",
+            "        if deadline.is_none() {\n            known.beat += 1;\n        }\n",
+            "",
+        )],
+        caught_by: contract("a_fetch_and_its_repeat_are_heartbeats_too"),
+        masked_by: None,
+    },
+    Mutant {
         name: "reaper-looks-once",
         breaks: LostWorkers,
         bug: "a node is called silent as soon as it is seen",
