@@ -194,6 +194,7 @@ impl<B: Clone> Bucket<B> {
             StoreOp::Stats => Reply::Stats(self.stats()),
             StoreOp::Forecast { within } => Reply::Forecast(self.forecast(&within)?),
         };
+        self.past.forget_surplus();
         Ok(Answer {
             now_us: self.now_us,
             reply,

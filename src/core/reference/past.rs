@@ -45,10 +45,13 @@ impl Past {
         if self.known.insert(finished.id, remembered).is_none() {
             self.order.push_back(finished.id);
         }
-        self.forget_surplus();
     }
 
-    fn forget_surplus(&mut self) {
+    /// Forgets what is too much, the first to finish first.
+    ///
+    /// An operation does so when it is done, so that a batch which ends some events and repeats
+    /// the end of others is answered by what was known before it; a push before each event.
+    pub(super) fn forget_surplus(&mut self) {
         while self.order.len() > self.max {
             if let Some(id) = self.order.pop_front() {
                 self.known.remove(&id);

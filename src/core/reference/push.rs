@@ -52,6 +52,7 @@ impl<B: Clone> Bucket<B> {
     }
 
     fn push_one<L: Ledger<Body = B>>(&mut self, event: &NewEvent, ledger: &mut L) -> Pushed {
+        self.past.forget_surplus();
         let (envelope, id) = (&event.envelope, event.envelope.id);
         let due = event.when.due(self.now_us);
         let terms = Terms::of(envelope);

@@ -100,6 +100,7 @@ impl<B: Clone> Bucket<B> {
     /// comes first.
     pub fn restore_finished(&mut self, finished: Finished) {
         self.past.remember(finished, None);
+        self.past.forget_surplus();
     }
 
     /// Says that finished ids created until `created` may have been forgotten before the start.

@@ -102,10 +102,14 @@ impl Model {
         let releases = settlements.iter().filter(is_release).count();
         self.first -= i64::try_from(releases).expect("few");
         let mut front = self.first;
+        self.is_settling = true;
         let settled = settlements
             .iter()
-            .map(|s| self.settle_one(node, s, &mut front));
-        Reply::Settled(settled.collect())
+            .map(|s| self.settle_one(node, s, &mut front))
+            .collect();
+        self.is_settling = false;
+        self.forget();
+        Reply::Settled(settled)
     }
 
     fn settle_one(&mut self, node: NodeId, settlement: &Settlement, front: &mut i64) -> bool {

@@ -61,6 +61,8 @@ pub(crate) struct Model {
     events: Vec<Event>,
     /// Those that are over, the first that ended in front.
     over: Vec<EventId>,
+    /// A settle is under way, and forgets when it is done.
+    is_settling: bool,
     forgotten: Option<Timestamp>,
     nodes: Vec<Node>,
     pub(crate) records: Vec<Record>,
@@ -151,7 +153,14 @@ impl Model {
             return;
         }
         self.over.push(id);
-        if self.over.len() > FINISHED_MAX {
+        if !self.is_settling {
+            self.forget();
+        }
+    }
+
+    /// Forgets what is too much; a settle does so when it is done.
+    fn forget(&mut self) {
+        while self.over.len() > FINISHED_MAX {
             let gone = self.over.remove(0);
             self.events.retain(|event| event.envelope.id != gone);
             self.forgotten = self.forgotten.max(Some(gone.created()));
