@@ -110,7 +110,10 @@ impl<B> BucketCare<B> {
             false => 0,
         };
         let fetch = || Look::Fetch { limit, ahead_limit };
-        let look = if limit + ahead_limit > 0 {
+        // A fetch that reads nothing ahead leaves what is due where it is: a move is needed anyway,
+        // and leads to a fetch that finds all there is.
+        let is_due = ahead_limit == 0 && self.mover.must_move() + later <= now;
+        let look = if limit + ahead_limit > 0 && !is_due {
             fetch()
         } else {
             Look::MoveDue
