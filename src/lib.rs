@@ -78,6 +78,7 @@ pub mod event;
 pub mod flow;
 pub mod handler;
 pub mod history;
+pub mod journal;
 pub mod record;
 pub mod retry;
 pub mod store;

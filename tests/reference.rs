@@ -57,7 +57,7 @@ impl Ledger for Rows {
         self.written.push(format!("removed {row}"));
     }
 
-    fn recorded(&mut self, record: Record) {
+    fn recorded(&mut self, record: Record, _telling: Option<&Self::Body>) {
         self.records.push(record);
     }
 }
@@ -227,6 +227,7 @@ fn a_held_event_can_be_cancelled_rescheduled_and_updated() {
     side.op(StoreOp::Update {
         id: id(1, 3),
         payload,
+        by: None,
     });
     side.bucket.confirm(&[id(1, 1), id(1, 2), id(1, 3)]);
     side.bucket.check().unwrap();
@@ -249,6 +250,7 @@ fn restored(id: EventId, due_ms: u64) -> Restored<u64> {
         unique: None,
         expires: None,
         late: Late::Deliver,
+        tells: false,
         dead_at: None,
     }
 }
@@ -271,7 +273,8 @@ fn what_comes_back_goes_on_where_it_stood() {
     assert_eq!((stats.scheduled, stats.leased, stats.dead), (1, 1, 1));
     assert_eq!(
         side.op(StoreOp::Revive {
-            ids: vec![id(1, 3)]
+            ids: vec![id(1, 3)],
+            by: None,
         }),
         Reply::Counted(1)
     );

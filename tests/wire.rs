@@ -35,11 +35,12 @@ fn envelopes() -> impl Strategy<Value = Envelope> {
         prop::option::of(any::<u64>()),
         late,
         prop::collection::vec((".{0,20}", ".{0,200}"), 0..6),
+        any::<bool>(),
     );
     (plain, asked).prop_map(
         |(
             (id, queue, payload, pushed, attempts, delayed, version),
-            (key, unique, expires, late, headers),
+            (key, unique, expires, late, headers, keeps_payload),
         )| Envelope {
             id: EventId::from_bytes(id),
             queue: QueueName::new(&queue).expect("the pattern is that of a name"),
@@ -53,6 +54,7 @@ fn envelopes() -> impl Strategy<Value = Envelope> {
             expires: expires.map(Timestamp::from_millis),
             late,
             headers,
+            keeps_payload,
         },
     )
 }

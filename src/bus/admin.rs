@@ -175,7 +175,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// What the store answers.
     pub async fn revive(&self, ids: &[EventId]) -> Result<usize> {
-        self.by_bucket(ids, |ids| StoreOp::Revive { ids }).await
+        self.by_bucket(ids, |ids| StoreOp::Revive { ids, by: None })
+            .await
     }
 
     /// Removes dead letters for good; answers how many that were.
@@ -184,7 +185,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// What the store answers.
     pub async fn drop_dead(&self, ids: &[EventId]) -> Result<usize> {
-        self.by_bucket(ids, |ids| StoreOp::Drop { ids }).await
+        self.by_bucket(ids, |ids| StoreOp::Drop { ids, by: None })
+            .await
     }
 
     async fn by_bucket(

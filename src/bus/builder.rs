@@ -254,6 +254,7 @@ impl BusBuilder {
         let inner = Arc::new(Inner {
             id,
             store: Arc::clone(&store),
+            journal: None,
             replies: Arc::clone(&replies),
             flow: RwLock::new(None),
             queues,

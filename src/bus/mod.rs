@@ -34,6 +34,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
 use crate::flow::{Controls, Flow, QueueOptions, Replies};
 use crate::handler::{Annotated, Context};
+use crate::journal::Journal;
 use crate::record::NodeId;
 use crate::store::{Durability, Store, StoreFuture};
 use crate::time::Timestamp;
@@ -77,6 +78,8 @@ pub(crate) struct Inner {
     /// As which node it takes part.
     id: NodeId,
     store: Arc<dyn Store>,
+    /// Where records are kept; without one they stay in the store's outboxes.
+    journal: Option<Arc<dyn Journal>>,
     replies: Arc<Replies>,
     /// Taken out at the end.
     flow: RwLock<Option<Flow>>,

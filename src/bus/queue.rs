@@ -150,7 +150,12 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// too large.
     pub async fn update(&self, id: EventId, payload: &T) -> Result<Changed> {
         let payload = self.encode(payload)?;
-        match self.apply(id, StoreOp::Update { id, payload }).await? {
+        let update = StoreOp::Update {
+            id,
+            payload,
+            by: None,
+        };
+        match self.apply(id, update).await? {
             Reply::Updated(changed) => Ok(changed),
             other => Err(unexpected(&other)),
         }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use crate::bus::{Bus, Inner};
 use crate::error::Result;
 use crate::event::{EventId, QueueName};
-use crate::record::{Outcome, Page, Query, Record};
+use crate::journal::{Journal, reading};
+use crate::record::{Cursor, Outcome, Page, Query, Record};
 
 /// A question about consumption records, put together step by step.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is asked before `page` is called"]
 pub struct Records {
     store: Arc<dyn crate::store::Store>,
+    journal: Option<Arc<dyn Journal>>,
     query: Query,
     wrong: Option<String>,
 }
@@ -45,6 +47,7 @@ impl Records {
     fn new(inner: &Inner) -> Self {
         Self {
             store: Arc::clone(&inner.store),
+            journal: inner.journal.clone(),
             query: Query::default(),
             wrong: None,
         }
@@ -67,13 +70,13 @@ impl Records {
 
     /// Only with this outcome.
     pub fn outcome(mut self, outcome: Outcome) -> Self {
-        self.query.outcome = Some(outcome);
+        self.query.outcomes = vec![outcome];
         self
     }
 
     /// Only after this cursor: [`Page::next`] of the page before.
-    pub fn after(mut self, cursor: u64) -> Self {
-        self.query.after = Some(cursor);
+    pub fn after(mut self, cursor: impl Into<Option<Cursor>>) -> Self {
+        self.query.after = cursor.into();
         self
     }
 
@@ -83,7 +86,7 @@ impl Records {
         self
     }
 
-    /// Reads a page, in the order in which the records were written.
+    /// Reads a page, the oldest records first.
     ///
     /// # Errors
     ///
@@ -92,7 +95,7 @@ impl Records {
     pub async fn page(self) -> Result<Page<Record>> {
         match self.wrong {
             Some(wrong) => Err(crate::error::Error::invalid(wrong)),
-            None => self.store.records(self.query).await,
+            None => reading::page(&*self.store, self.journal.as_deref(), self.query).await,
         }
     }
 }

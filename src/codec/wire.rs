@@ -8,7 +8,7 @@
 //! | at | bytes | what |
 //! |---|---|---|
 //! | 0 | 1 | version, `1` |
-//! | 1 | 1 | flags: 1 delayed, 2 key, 4 unique key, 8 expiry, 16 late: expire, 32 late: bury |
+//! | 1 | 1 | flags: 1 delayed, 2 key, 4 unique key, 8 expiry, 16 late: expire, 32 late: bury, 64 its records keep its payload |
 //! | 2 | 16 | event id, the highest byte first, so that it sorts |
 //! | 18 | 8 | pushed, ms since the epoch |
 //! | 26 | 2 | attempts |
@@ -36,7 +36,7 @@ use std::time::Duration;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::error::{Error, Result};
-use crate::event::{Envelope, EventId, Late, Payload, QueueName};
+use crate::event::{Envelope, EventId, Late, Payload, QueueName, TRACE_HEADER, TraceId};
 use crate::time::Timestamp;
 
 /// The version that [`encode`] writes.
@@ -48,7 +48,8 @@ const UNIQUE: u8 = 4;
 const EXPIRES: u8 = 8;
 const LATE_EXPIRE: u8 = 16;
 const LATE_BURY: u8 = 32;
-const KNOWN: u8 = DELAYED | KEY | UNIQUE | EXPIRES | LATE_EXPIRE | LATE_BURY;
+const KEEPS_PAYLOAD: u8 = 64;
+const KNOWN: u8 = DELAYED | KEY | UNIQUE | EXPIRES | LATE_EXPIRE | LATE_BURY | KEEPS_PAYLOAD;
 
 const CHECKSUM_LEN: usize = 8;
 
@@ -135,6 +136,8 @@ pub struct View<'a> {
     pub expires: Option<Timestamp>,
     /// As in [`Envelope::late`].
     pub late: Late,
+    /// As in [`Envelope::keeps_payload`].
+    pub keeps_payload: bool,
     /// The bytes of [`Envelope::payload`].
     pub payload: &'a [u8],
     headers: Reader<'a>,
@@ -209,6 +212,7 @@ impl<'a> View<'a> {
             unique,
             expires,
             late,
+            keeps_payload: has(KEEPS_PAYLOAD),
             payload,
             headers,
         })
@@ -239,7 +243,23 @@ impl<'a> View<'a> {
             expires: self.expires,
             late: self.late,
             headers,
+            keeps_payload: self.keeps_payload,
         })
+    }
+
+    /// As [`Envelope::tells`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when the headers are none.
+    pub fn tells(&self) -> Result<bool> {
+        let mut reader = self.headers;
+        let mut tells = self.keeps_payload;
+        for _ in 0..reader.len()? {
+            let (name, value) = (reader.text()?, reader.text()?);
+            tells |= name == TRACE_HEADER && TraceId::of_header(value).is_some();
+        }
+        Ok(tells)
     }
 
     /// As [`Envelope::fingerprint`], without the envelope.
@@ -264,6 +284,7 @@ fn flags(envelope: &Envelope) -> u8 {
         (envelope.key.is_some(), KEY),
         (envelope.unique.is_some(), UNIQUE),
         (envelope.expires.is_some(), EXPIRES),
+        (envelope.keeps_payload, KEEPS_PAYLOAD),
     ]
     .into_iter()
     .filter(|(set, _)| *set)

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::event::id::EventId;
 use crate::event::payload::Payload;
 use crate::event::queue::QueueName;
+use crate::event::trace::{TRACE_HEADER, TraceId};
 use crate::time::Timestamp;
 
 /// The most headers an event may carry.
@@ -61,6 +62,8 @@ pub struct Envelope {
     pub late: Late,
     /// Names and values that travel with it.
     pub headers: Headers,
+    /// Whether its records keep its payload.
+    pub keeps_payload: bool,
 }
 
 impl Envelope {
@@ -80,7 +83,22 @@ impl Envelope {
             expires: None,
             late: Late::Deliver,
             headers: Headers::new(),
+            keeps_payload: false,
         }
+    }
+
+    /// Which trace it belongs to: that of its [`TRACE_HEADER`](crate::event::TRACE_HEADER).
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceId> {
+        let mut headers = self.headers.iter();
+        let (_, value) = headers.find(|(name, _)| name == TRACE_HEADER)?;
+        TraceId::of_header(value)
+    }
+
+    /// Whether its records say something that only the envelope knows: its payload, its trace.
+    #[must_use]
+    pub fn tells(&self) -> bool {
+        self.keeps_payload || self.trace().is_some()
     }
 
     /// Checks every bound that a store relies on.

@@ -7,6 +7,7 @@ mod id;
 mod payload;
 mod queue;
 mod state;
+mod trace;
 
 pub use bucket::{BUCKETS_MAX, BucketId, BucketKey};
 pub use delivered::Event;
@@ -15,3 +16,4 @@ pub use id::EventId;
 pub use payload::Payload;
 pub use queue::QueueName;
 pub use state::State;
+pub use trace::{TRACE_HEADER, TraceId};

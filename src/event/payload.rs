@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// The encoded bytes of an event's value; cloning is cheap.
 ///
 /// `Debug` prints only their number, so that no log line ever holds a user's data.
@@ -54,5 +56,30 @@ impl From<&[u8]> for Payload {
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({} bytes)", self.0.len())
+    }
+}
+
+/// As a text where it is one, as JSON is; else as its bytes, one by one.
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_seq(self.0.iter()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Text(String),
+            Bytes(Vec<u8>),
+        }
+        Ok(match Written::deserialize(deserializer)? {
+            Written::Text(text) => Self::from(text.into_bytes()),
+            Written::Bytes(bytes) => Self::from(bytes),
+        })
     }
 }

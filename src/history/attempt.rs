@@ -215,7 +215,14 @@ impl Life {
         }
         let fits = match (self.owed.take(), outcome) {
             (None, Outcome::Cancelled) => self.is_cancelled,
-            (None, Outcome::Expired | Outcome::Discarded | Outcome::Buried) => self.lease.is_none(),
+            (
+                None,
+                Outcome::Expired
+                | Outcome::Buried
+                | Outcome::Revived
+                | Outcome::Edited
+                | Outcome::Dropped,
+            ) => self.lease.is_none(),
             (Some(Ending::Ack), Outcome::Acked)
             | (Some(Ending::Retry), Outcome::Retried | Outcome::Buried)
             | (Some(Ending::Snooze), Outcome::Snoozed)

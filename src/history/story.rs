@@ -225,10 +225,10 @@ impl Story {
         }
         let expected = match last.outcome {
             Outcome::Acked | Outcome::Discarded => State::Done,
-            Outcome::Cancelled => State::Cancelled,
+            Outcome::Cancelled | Outcome::Dropped => State::Cancelled,
             Outcome::Expired => State::Expired,
-            Outcome::Buried | Outcome::LeaseLost => State::Dead,
-            Outcome::Retried | Outcome::Snoozed => {
+            Outcome::Buried | Outcome::LeaseLost | Outcome::Edited => State::Dead,
+            Outcome::Retried | Outcome::Snoozed | Outcome::Revived => {
                 let text = "its last record is no end";
                 return Some((Promise::Accepted, text));
             }

@@ -1,20 +1,29 @@
 //! Consumption records: one line of history for each attempt and each end.
 
+mod minute;
+mod outcome;
 mod query;
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::query::{Page, Query};
-use crate::error::{Error, Result, shown};
-use crate::event::{EventId, QueueName};
+pub use self::minute::{Lateness, Minute, MinuteQuery};
+pub use self::outcome::{Cause, Outcome};
+pub use self::query::{Cursor, Numbered, Order, Page, Query};
+use crate::event::{Envelope, EventId, Payload, QueueName, TraceId};
 use crate::time::Timestamp;
 
 /// The longest error text that a record keeps, in bytes; longer ones are cut at a character.
 pub const ERROR_BYTES_MAX: usize = 2_048;
+
+/// The longest payload that a record keeps where its queue asks for it, in bytes; the records of an
+/// event with a longer one go without.
+pub const PAYLOAD_KEPT_MAX: usize = 64 << 10;
+
+/// The longest name of who did something by hand, in bytes.
+pub const BY_BYTES_MAX: usize = 128;
 
 /// A process, from its start to its end: what a lease belongs to.
 ///
@@ -28,153 +37,6 @@ pub struct NodeId(pub u64);
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
-    }
-}
-
-/// How one attempt, or the event itself, ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Outcome {
-    /// The handler succeeded.
-    Acked,
-    /// The attempt failed, and another one follows.
-    Retried,
-    /// The handler asked to be called again later; no attempt was used up.
-    Snoozed,
-    /// The attempt failed and was the last one, or the failure is permanent: a dead letter.
-    Buried,
-    /// The handler, or an operator, said that the event is of no use any more.
-    Discarded,
-    /// Taken back by its owner.
-    Cancelled,
-    /// Reached its expiry, or was too late to be of use.
-    Expired,
-    /// The node that held it fell silent. The attempt counts, as nobody can know whether its
-    /// handler had started.
-    LeaseLost,
-}
-
-impl Outcome {
-    /// Every outcome.
-    pub const ALL: [Self; 8] = [
-        Self::Acked,
-        Self::Retried,
-        Self::Snoozed,
-        Self::Buried,
-        Self::Discarded,
-        Self::Cancelled,
-        Self::Expired,
-        Self::LeaseLost,
-    ];
-
-    /// The outcome in snake case, as in the journal.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Acked => "acked",
-            Self::Retried => "retried",
-            Self::Snoozed => "snoozed",
-            Self::Buried => "buried",
-            Self::Discarded => "discarded",
-            Self::Cancelled => "cancelled",
-            Self::Expired => "expired",
-            Self::LeaseLost => "lease_lost",
-        }
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl FromStr for Outcome {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|outcome| outcome.as_str() == text)
-            .ok_or_else(|| {
-                let known = Self::ALL.map(Self::as_str).join(", ");
-                Error::invalid(format!(
-                    "unknown outcome `{}`, known are {known}",
-                    shown(text)
-                ))
-            })
-    }
-}
-
-/// What made an attempt fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Cause {
-    /// The handler returned an error.
-    Failed,
-    /// The handler did not end within its execution timeout.
-    TimedOut,
-    /// The handler panicked.
-    Panicked,
-    /// The payload is not what the handler's type says, so it was never called.
-    Undecodable,
-    /// The node was stopped while the handler ran.
-    Interrupted,
-    /// The node that held it fell silent or died.
-    LeaseLost,
-    /// It reached its consumer later than its lateness policy allows.
-    TooLate,
-}
-
-impl Cause {
-    /// Every cause.
-    pub const ALL: [Self; 7] = [
-        Self::Failed,
-        Self::TimedOut,
-        Self::Panicked,
-        Self::Undecodable,
-        Self::Interrupted,
-        Self::LeaseLost,
-        Self::TooLate,
-    ];
-
-    /// The cause in snake case, as in the journal.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::TimedOut => "timed_out",
-            Self::Panicked => "panicked",
-            Self::Undecodable => "undecodable",
-            Self::Interrupted => "interrupted",
-            Self::LeaseLost => "lease_lost",
-            Self::TooLate => "too_late",
-        }
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl FromStr for Cause {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|cause| cause.as_str() == text)
-            .ok_or_else(|| {
-                let known = Self::ALL.map(Self::as_str).join(", ");
-                Error::invalid(format!(
-                    "unknown cause `{}`, known are {known}",
-                    shown(text)
-                ))
-            })
     }
 }
 
@@ -192,7 +54,8 @@ pub struct Stages {
     pub finished_us: u64,
 }
 
-/// One line of history: an attempt that ended, or an event that ended without one.
+/// One line of history: an attempt that ended, an event that ended without one, or what an operator
+/// did to a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The event.
@@ -215,6 +78,13 @@ pub struct Record {
     pub node: NodeId,
     /// The handler's error, at most [`ERROR_BYTES_MAX`] bytes.
     pub error: Option<String>,
+    /// Which trace it belongs to: that of its `traceparent` header.
+    pub trace: Option<TraceId>,
+    /// Its payload as it is stored, encrypted if it is; only where its queue asks for it, and at
+    /// most [`PAYLOAD_KEPT_MAX`] bytes.
+    pub payload: Option<Payload>,
+    /// Who did it, where it was done by hand and somebody said so.
+    pub by: Option<String>,
 }
 
 impl Record {
@@ -228,10 +98,19 @@ impl Record {
     /// Whether the event's life ended with this record.
     #[must_use]
     pub fn is_final(&self) -> bool {
-        matches!(
-            self.outcome,
-            Outcome::Acked | Outcome::Discarded | Outcome::Cancelled | Outcome::Expired
-        )
+        self.outcome.is_final()
+    }
+}
+
+impl Record {
+    /// The same record with what it tells of the event's own `envelope`: its trace, and its payload
+    /// where that is asked for.
+    #[must_use]
+    pub fn telling(mut self, envelope: &Envelope) -> Self {
+        self.trace = envelope.trace();
+        let keeps = envelope.keeps_payload && envelope.payload.len() <= PAYLOAD_KEPT_MAX;
+        self.payload = keeps.then(|| envelope.payload.clone());
+        self
     }
 }
 

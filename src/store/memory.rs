@@ -2,16 +2,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::ready;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::core::op::{Answer, Ledger, StoreOp};
 use crate::core::roll::{Presence, Roll};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope, Payload, QueueName};
-use crate::record::{Page, Query, Record};
+use crate::record::{Numbered, Record};
 use crate::store::hub::Hub;
 use crate::store::shards::{News, Shards};
-use crate::store::{Control, Durability, Setting, Store, StoreFuture, Watcher};
+use crate::store::{
+    Control, Durability, OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
+    OutboxWatchers, Setting, Store, StoreFuture, Watcher, WhenFull,
+};
 use crate::time::{Clock, SystemClock, Timestamp};
 
 /// How many records a memory store keeps.
@@ -42,6 +45,7 @@ pub const RECORDS_MAX: usize = 100_000;
 pub struct MemoryStore {
     shards: Shards<Arc<Envelope>>,
     records: Mutex<Records>,
+    recorded: OutboxWatchers,
     hub: Hub,
     clock: Arc<dyn Clock>,
     shared: bool,
@@ -60,6 +64,7 @@ impl MemoryStore {
         Self {
             shards: Shards::default(),
             records: Mutex::new(Records::new(RECORDS_MAX)),
+            recorded: OutboxWatchers::default(),
             hub: Hub::default(),
             clock,
             shared: false,
@@ -92,17 +97,29 @@ impl MemoryStore {
     }
 
     fn decide(&self, bucket: &BucketKey, op: StoreOp) -> Result<Answer> {
+        if matches!(op, StoreOp::Push(_)) {
+            self.records().check_room()?;
+        }
         let now_us = self.clock.wall_us();
         let mut ledger = MemoryLedger::default();
-        self.shards.change(bucket, News::of(&op), |bucket| {
+        let mut has_recorded = false;
+        let answer = self.shards.change(bucket, News::of(&op), |bucket| {
             let answer = bucket.apply(now_us, op, &mut ledger);
-            if !ledger.records.is_empty() {
+            has_recorded = !ledger.records.is_empty();
+            if has_recorded {
                 // Still under the bucket's lock, so that its records are in their order.
-                let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-                records.append(ledger.records);
+                self.records().append(ledger.records);
             }
             answer
-        })
+        });
+        if has_recorded {
+            self.recorded.tell(&Outbox::Store);
+        }
+        answer
+    }
+
+    fn records(&self) -> MutexGuard<'_, Records> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,9 +171,36 @@ impl Store for MemoryStore {
         self.shards.watch(watcher);
     }
 
-    fn records(&self, query: Query) -> StoreFuture<Page<Record>> {
-        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        Box::pin(ready(Ok(records.page(&query))))
+    fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
+        Box::pin(ready(Ok(vec![Outbox::Store])))
+    }
+
+    fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
+        let page = match outbox {
+            Outbox::Store => self.records().page(after, limit),
+            Outbox::Bucket(_) => OutboxPage::default(),
+        };
+        Box::pin(ready(Ok(page)))
+    }
+
+    fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
+        if *outbox == Outbox::Store {
+            self.records().trim(through);
+        }
+        Box::pin(ready(Ok(())))
+    }
+
+    fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()> {
+        let mut records = self.records();
+        records.when_full = limit.when_full;
+        if let Some(max) = limit.max {
+            records.max = usize::try_from(max).unwrap_or(usize::MAX);
+        }
+        Ok(())
+    }
+
+    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
+        self.recorded.add(watcher);
     }
 
     fn close(&self) -> StoreFuture<()> {
@@ -189,8 +233,11 @@ impl Ledger for MemoryLedger {
 
     fn removed(&mut self, _body: &Self::Body) {}
 
-    fn recorded(&mut self, record: Record) {
-        self.records.push(record);
+    fn recorded(&mut self, record: Record, telling: Option<&Self::Body>) {
+        self.records.push(match telling {
+            Some(envelope) => record.telling(envelope),
+            None => record,
+        });
     }
 }
 
@@ -201,6 +248,7 @@ struct Records {
     /// The number of the first one kept.
     first: u64,
     max: usize,
+    when_full: WhenFull,
 }
 
 impl Records {
@@ -209,30 +257,57 @@ impl Records {
             kept: VecDeque::new(),
             first: 1,
             max,
+            when_full: WhenFull::default(),
         }
+    }
+
+    /// Refuses a push when no more records may wait.
+    fn check_room(&self) -> Result<()> {
+        let waiting = self.kept.len();
+        if self.when_full == WhenFull::RefusePushes && waiting >= self.max {
+            return Err(Error::new(
+                ErrorKind::Full,
+                format!(
+                    "{waiting} records wait for the journal, and no more are to wait: see what \
+                     keeps the journal"
+                ),
+            ));
+        }
+        Ok(())
     }
 
     fn append(&mut self, records: Vec<Record>) {
         self.kept.extend(records);
-        let surplus = self.kept.len().saturating_sub(self.max);
-        self.kept.drain(..surplus);
-        self.first += surplus as u64;
+        if self.when_full == WhenFull::DropOldest {
+            self.let_go(self.kept.len().saturating_sub(self.max));
+        }
     }
 
-    fn page(&self, query: &Query) -> Page<Record> {
-        let after = query.after.unwrap_or(0);
+    fn trim(&mut self, through: u64) {
+        let many = (through + 1).saturating_sub(self.first);
+        let many = usize::try_from(many).unwrap_or(usize::MAX);
+        self.let_go(many.min(self.kept.len()));
+    }
+
+    fn let_go(&mut self, many: usize) {
+        self.kept.drain(..many);
+        self.first += many as u64;
+    }
+
+    fn page(&self, after: u64, limit: usize) -> OutboxPage {
         let from = after.saturating_add(1).saturating_sub(self.first);
         let from = usize::try_from(from)
             .unwrap_or(usize::MAX)
             .min(self.kept.len());
-        let mut matching = (self.first + from as u64..)
-            .zip(self.kept.range(from..))
-            .filter(|(_, record)| query.matches(record));
-        let page: Vec<_> = matching.by_ref().take(query.page_len()).collect();
-        let last = page.last().map(|(number, _)| *number);
-        Page {
-            items: page.into_iter().map(|(_, record)| record.clone()).collect(),
-            next: matching.next().and(last),
+        let records = (self.first + from as u64..).zip(self.kept.range(from..));
+        let records = records.take(limit.min(OUTBOX_BATCH_MAX));
+        OutboxPage {
+            records: records
+                .map(|(number, record): (u64, &Record)| -> Numbered { (number, record.clone()) })
+                .collect(),
+            damaged: 0,
+            first: self.first,
+            next: self.first + self.kept.len() as u64,
         }
     }
 }

@@ -5,6 +5,7 @@ mod durability;
 mod embedded;
 mod hub;
 mod memory;
+mod outbox;
 mod redis;
 mod shards;
 
@@ -28,12 +29,15 @@ pub use self::control::{Control, Setting};
 pub use self::durability::Durability;
 pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
 pub use self::memory::{MemoryStore, RECORDS_MAX};
+pub(crate) use self::outbox::OutboxWatchers;
+pub use self::outbox::{
+    OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, WhenFull,
+};
 pub use self::redis::{RedisOptions, RedisStore};
 use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
 pub use crate::core::roll::{Member, Presence, Roll};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName};
-use crate::record::{Page, Query, Record};
 
 /// A future that a store answers with.
 pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;
@@ -184,12 +188,39 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Reads records, in the order in which they were written.
+    /// Every outbox that may hold records.
     ///
     /// # Errors
     ///
     /// When the store cannot be read.
-    fn records(&self, query: Query) -> StoreFuture<Page<Record>>;
+    fn outboxes(&self) -> StoreFuture<Vec<Outbox>>;
+
+    /// Reads the records of an outbox with numbers greater than `after`, in the order in which they
+    /// were written; at most `limit` or [`OUTBOX_BATCH_MAX`] of them, and perhaps fewer than there
+    /// are, but none only when there are none. What was decided before the call is in it.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage>;
+
+    /// Says that the records of an outbox with numbers up to `through` are in the journal: the
+    /// store may let go of them.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be written. Saying it again is safe.
+    fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()>;
+
+    /// Bounds every outbox from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) when the store cannot keep so much.
+    fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()>;
+
+    /// From now on `watcher` is told when this process has written records.
+    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>);
 
     /// Writes what is still on its way and lets go of files and connections.
     ///

@@ -52,10 +52,12 @@ mod bus;
 mod clock;
 mod probe;
 mod quiet;
+mod records;
 pub mod store_contract;
 mod virtual_clock;
 
 pub use self::bus::TestBus;
 pub use self::clock::ManualClock;
 pub use self::probe::{Probe, Seen};
+pub use self::records::records;
 pub use self::virtual_clock::VirtualClock;

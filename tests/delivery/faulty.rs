@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use duly::core::op::{Answer, Delivery, NewEvent, StoreOp};
 use duly::event::BucketKey;
-use duly::record::{Page, Query};
-use duly::store::{Control, Durability, Presence, Roll, Setting, Store, StoreFuture, Watcher};
-use duly::{Error, ErrorKind, QueueName, Record};
+use duly::store::{
+    Control, Durability, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Presence, Roll, Setting,
+    Store, StoreFuture, Watcher,
+};
+use duly::{Error, ErrorKind, QueueName};
 
 /// What becomes of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,8 +171,24 @@ impl Store for Faulty {
         self.near.starting(queue, deliveries)
     }
 
-    fn records(&self, query: Query) -> StoreFuture<Page<Record>> {
-        self.near.records(query)
+    fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
+        self.near.outboxes()
+    }
+
+    fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
+        self.near.read_outbox(outbox, after, limit)
+    }
+
+    fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
+        self.near.trim_outbox(outbox, through)
+    }
+
+    fn limit_outboxes(&self, limit: OutboxLimit) -> duly::Result<()> {
+        self.near.limit_outboxes(limit)
+    }
+
+    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
+        self.near.watch_outboxes(watcher);
     }
 
     fn close(&self) -> StoreFuture<()> {

@@ -66,12 +66,12 @@ async fn every_attempt_that_was_seen_is_on_record(world: World) {
     bus.run_until_idle(secs(60)).await.unwrap();
 
     let mut recorded = Vec::new();
-    let mut after = 0;
+    let mut after = None;
     loop {
         let page = bus.records().after(after).limit(100).page().await.unwrap();
         recorded.extend(page.items.iter().map(|record| (record.id, record.attempt)));
         match page.next {
-            Some(next) => after = next,
+            Some(next) => after = Some(next),
             None => break,
         }
     }
@@ -128,12 +128,12 @@ async fn records_are_read_page_by_page(world: World) {
     let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
     queue.push_many(0..25, secs(0)).await.unwrap();
     bus.advance(secs(1)).await;
-    let (mut lengths, mut after) = (Vec::new(), 0);
+    let (mut lengths, mut after) = (Vec::new(), None);
     loop {
         let page = bus.records().after(after).limit(10).page().await.unwrap();
         lengths.push(page.items.len());
         match page.next {
-            Some(next) => after = next,
+            Some(next) => after = Some(next),
             None => break,
         }
     }

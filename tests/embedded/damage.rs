@@ -168,7 +168,7 @@ fn a_damaged_record_is_not_history() {
     drop(store);
     meddle(&place, "UPDATE records SET outcome = 'expired'");
     let store = place.open();
-    let page = duly::store::Store::records(&store, Default::default()).now_or_never();
+    let page = duly::testing::records(&store, Default::default()).now_or_never();
     assert_eq!(page.expect("ready").expect("a page").items, []);
 }
 
@@ -202,7 +202,7 @@ fn handle(store: &EmbeddedStore, from: u64, many: u64) {
 }
 
 fn history(store: &EmbeddedStore) -> Vec<u64> {
-    let page = Store::records(store, Default::default()).now_or_never();
+    let page = duly::testing::records(store, Default::default()).now_or_never();
     let page = page.expect("ready").expect("a page");
     page.items.iter().map(|it| it.id.entropy()).collect()
 }

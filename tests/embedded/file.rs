@@ -121,7 +121,7 @@ fn holds_what_is_golden(store: &EmbeddedStore) {
         let body = found(n).body.expect("it is not over");
         assert_eq!(body.payload, payload(n));
     }
-    let records = store.records(Default::default()).now_or_never();
+    let records = duly::testing::records(store, Default::default()).now_or_never();
     let page = records.expect("ready").expect("a page");
     assert_eq!(page.items.len(), 3);
 }

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use crate::harness::*;
 
 fn page(store: &EmbeddedStore, query: Query) -> duly::record::Page<duly::record::Record> {
-    let page = store.records(query).now_or_never();
+    let page = duly::testing::records(store, query).now_or_never();
     page.expect("an inline store answers at once")
         .expect("a page")
 }
@@ -58,7 +58,7 @@ fn records_are_read_in_pages_and_survive_a_new_start() {
     let none = page(
         &store,
         Query {
-            outcome: Some(Outcome::Buried),
+            outcomes: vec![Outcome::Buried],
             ..Query::default()
         },
     );
@@ -100,6 +100,7 @@ fn an_updated_payload_is_the_one_that_is_delivered_also_after_a_new_start() {
     let update = StoreOp::Update {
         id: id(1),
         payload: payload(99),
+        by: None,
     };
     assert!(matches!(ask(&store, update), Ok(Reply::Updated(_))));
     assert_eq!(fetch(&store, 1)[0].body.payload, payload(99));

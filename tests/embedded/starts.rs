@@ -19,7 +19,7 @@ fn note(store: &EmbeddedStore, deliveries: &[Delivery]) {
 }
 
 fn records(store: &EmbeddedStore) -> Vec<Record> {
-    let page = store.records(Query::default()).now_or_never();
+    let page = duly::testing::records(store, Query::default()).now_or_never();
     page.expect("ready").expect("a page").items
 }
 
@@ -107,7 +107,10 @@ fn a_snoozed_attempt_is_not_counted() {
 }
 
 fn revive_op() -> StoreOp {
-    StoreOp::Revive { ids: vec![id(1)] }
+    StoreOp::Revive {
+        ids: vec![id(1)],
+        by: None,
+    }
 }
 
 /// Fetches and starts event 1, and leaves it so.

@@ -52,6 +52,7 @@ fn no_change_is_answered_that_could_not_be_written() {
         },
         |leased| StoreOp::Revive {
             ids: vec![leased[1].id],
+            by: None,
         },
         |_| StoreOp::Cancel { id: id(4) },
         |_| StoreOp::Reschedule {
@@ -61,6 +62,7 @@ fn no_change_is_answered_that_could_not_be_written() {
         |_| StoreOp::Update {
             id: id(4),
             payload: payload(7),
+            by: None,
         },
     ];
     for change in changes {

@@ -113,6 +113,9 @@ fn records() -> impl Strategy<Value = Record> {
             },
             node: NodeId(node),
             error,
+            trace: None,
+            payload: None,
+            by: None,
         }
     })
 }

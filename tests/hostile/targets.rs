@@ -485,7 +485,7 @@ pub(crate) fn embedded_rows(data: &[u8]) {
     match bounded(data.len(), 4 * TIMES, || embedded::open(&rows)) {
         Ok(opened) => {
             assert_eq!(opened.check, Ok(()));
-            assert!(opened.records.items.len() <= rows.len());
+            assert!(opened.records.records.len() <= rows.len());
             assert!(opened.controls.len() <= rows.len() && opened.buckets.len() <= rows.len());
         }
         Err(error) => few_words(&error),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use duly::core::op::{NewEvent, PushVerdict, Reply, StoreOp, Unique};
 use duly::event::{BucketKey, Envelope, Payload};
 use duly::prelude::*;
-use duly::record::{Cause, ERROR_BYTES_MAX, Query};
+use duly::record::{Cause, Cursor, ERROR_BYTES_MAX, Query};
 use duly::store::Store;
 use duly::testing::Probe;
 use duly::time::When;
@@ -232,13 +232,18 @@ async fn a_cursor_from_nowhere_is_an_empty_page(world: World) {
     let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
     queue.push_now(1).await.unwrap();
     bus.advance(secs(1)).await;
-    for after in [1 << 40, u64::MAX >> 1, u64::MAX - 1, u64::MAX] {
+    for finished_us in [1 << 52, u64::MAX >> 1, u64::MAX - 1, u64::MAX] {
+        let after = Cursor {
+            finished_us,
+            number: u64::MAX,
+            id: EventId::from_bytes([0xFF; 16]),
+        };
         let query = Query {
             after: Some(after),
             limit: Some(u32::MAX),
             ..Query::default()
         };
-        let page = world.store.records(query).await.unwrap();
+        let page = duly::testing::records(&*world.store, query).await.unwrap();
         assert_eq!(page.items, [], "after {after}");
         assert_eq!(page.next, None, "after {after}");
     }

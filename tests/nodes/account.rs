@@ -121,13 +121,13 @@ async fn testify(bus: &Bus, log: &Log, account: &Account) {
 }
 
 async fn records(bus: &Bus) -> Vec<Record> {
-    let (mut records, mut after) = (Vec::new(), 0);
+    let (mut records, mut after) = (Vec::new(), None);
     loop {
         let page = bus.records().after(after).limit(1_000).page().await;
         let page = page.expect("the store answers");
         records.extend(page.items);
         match page.next {
-            Some(next) => after = next,
+            Some(next) => after = Some(next),
             None => return records,
         }
     }

@@ -75,7 +75,10 @@ impl World {
         for (bucket, ids) in ids.into_iter().enumerate() {
             for at_us in [self.plan.heal_us / 2, self.plan.heal_us + 1_500_000] {
                 if self.rng.chance(400) && !ids.is_empty() {
-                    let op = StoreOp::Revive { ids: ids.clone() };
+                    let op = StoreOp::Revive {
+                        ids: ids.clone(),
+                        by: None,
+                    };
                     self.plan_op(at_us, bucket, ids[0], op);
                 }
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::core::op::{Fetch, NewEvent, Reply, RequestId, Settlement, StoreOp, Unique};
-use duly::event::{Envelope, EventId, Payload};
+use duly::event::{Envelope, EventId, Payload, TRACE_HEADER};
 use duly::record::{NodeId, Record};
 use duly::time::{Timestamp, When};
 use proptest::prelude::*;
@@ -13,6 +13,9 @@ use proptest_state_machine::ReferenceStateMachine;
 
 use crate::model::{Answered, BUCKET, Model};
 use crate::step::{Draft, Step, steps, steps_and_reopenings};
+
+/// A trace that events may belong to.
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 pub(crate) const QUEUE: &str = "model";
 pub(crate) const START_MS: u64 = 1_767_225_600_000;
@@ -75,6 +78,10 @@ impl Machine {
             .expires_ms
             .map(|ms| created + Duration::from_millis(ms));
         envelope.late = draft.late;
+        envelope.keeps_payload = draft.tells.0;
+        if draft.tells.1 {
+            envelope.headers = vec![(TRACE_HEADER.to_owned(), TRACE.to_owned())];
+        }
         let new = NewEvent {
             envelope: Arc::new(envelope),
             when: When::from(Duration::from_millis(draft.delay_ms)),
@@ -199,6 +206,7 @@ impl Machine {
             Step::Update(of, payload) => StoreOp::Update {
                 id: self.id(of),
                 payload: Payload::from(payload.to_string().into_bytes()),
+                by: (*payload == 0).then(|| "ops".to_owned()),
             },
             Step::Get(of) => StoreOp::Get { id: self.id(of) },
             Step::Peek(state, after, limit) => StoreOp::Peek {
@@ -206,8 +214,14 @@ impl Machine {
                 after: after.as_ref().map(|after| self.id(after)),
                 limit: *limit,
             },
-            Step::Revive(of) => StoreOp::Revive { ids: self.ids(of) },
-            Step::Drop(of) => StoreOp::Drop { ids: self.ids(of) },
+            Step::Revive(of) => StoreOp::Revive {
+                ids: self.ids(of),
+                by: (of.len() % 2 == 1).then(|| "ops".to_owned()),
+            },
+            Step::Drop(of) => StoreOp::Drop {
+                ids: self.ids(of),
+                by: (of.len() % 2 == 1).then(|| "ops".to_owned()),
+            },
             Step::Stats => StoreOp::Stats,
             Step::Forecast(spans) => StoreOp::Forecast {
                 within: spans.iter().map(|ms| Duration::from_millis(*ms)).collect(),
@@ -228,15 +242,15 @@ impl Machine {
             StoreOp::Reap { silent, limit } => model.reap(silent, *limit),
             StoreOp::Cancel { id } => model.cancel(*id),
             StoreOp::Reschedule { id, when } => model.reschedule(*id, *when),
-            StoreOp::Update { id, payload } => model.update(*id, payload),
+            StoreOp::Update { id, payload, by } => model.update(*id, payload, by.as_ref()),
             StoreOp::Get { id } => model.get(*id),
             StoreOp::Peek {
                 state,
                 after,
                 limit,
             } => model.peek(*state, *after, *limit),
-            StoreOp::Revive { ids } => model.revive(ids),
-            StoreOp::Drop { ids } => model.drop_dead(ids),
+            StoreOp::Revive { ids, by } => model.revive(ids, by.as_ref()),
+            StoreOp::Drop { ids, by } => model.drop_dead(ids, by.as_ref()),
             StoreOp::Stats => model.stats(),
             StoreOp::Forecast { within } => model.forecast(within),
         };

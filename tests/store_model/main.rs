@@ -122,7 +122,10 @@ where
             limit: Some(Query::LIMIT_MAX),
             ..Query::default()
         };
-        let page = side.runtime.block_on(side.subject.store().records(query));
+        let store = side.subject.store();
+        let page = side
+            .runtime
+            .block_on(duly::testing::records(&*store, query));
         let mut got = page.expect("they can be read").items;
         for (got, expected) in got.iter_mut().zip(machine.records()) {
             // One that was replaced within its own push never was on the publish list of a store

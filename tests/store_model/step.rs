@@ -19,6 +19,8 @@ pub(crate) struct Draft {
     pub(crate) replace: bool,
     pub(crate) expires_ms: Option<u64>,
     pub(crate) late: Late,
+    /// Whether its records keep its payload, and whether it belongs to a trace.
+    pub(crate) tells: (bool, bool),
 }
 
 #[derive(Clone, Debug)]
@@ -70,14 +72,17 @@ fn drafts() -> impl Strategy<Value = Draft> {
     ];
     let unique = prop::option::weighted(0.4, 0..2_u8);
     let expires = prop::option::weighted(0.2, 0..60_u64);
-    (delays(), 1..4_u16, unique, any::<bool>(), expires, late).prop_map(
-        |(delay_ms, attempts, unique, replace, expires_ms, late)| Draft {
+    let tells = (prop::bool::weighted(0.2), prop::bool::weighted(0.2));
+    let plain = (delays(), 1..4_u16, unique, any::<bool>());
+    (plain, expires, late, tells).prop_map(
+        |((delay_ms, attempts, unique, replace), expires_ms, late, tells)| Draft {
             delay_ms,
             attempts,
             unique,
             replace,
             expires_ms,
             late,
+            tells,
         },
     )
 }

@@ -153,12 +153,11 @@ async fn before(tally: &mut Tally, store: &EmbeddedStore, id: EventId, story: &m
     let Reply::Found(found) = found.expect("the store answers").reply else {
         panic!("a get was answered with something else");
     };
-    let past = store
-        .records(Query {
-            id: Some(id),
-            ..Query::default()
-        })
-        .await;
+    let of_it = Query {
+        id: Some(id),
+        ..Query::default()
+    };
+    let past = duly::testing::records(store, of_it).await;
     let past = past.expect("the store answers").items;
     let is_there = found.is_some() || !past.is_empty();
     story.was_there = is_there;
@@ -230,7 +229,9 @@ async fn records(store: &EmbeddedStore) -> Vec<Record> {
         limit: Some(1_000),
         ..Query::default()
     };
-    let page = store.records(query).await.expect("the store answers");
+    let page = duly::testing::records(store, query)
+        .await
+        .expect("the store answers");
     assert!(page.next.is_none(), "a short script has few records");
     page.items
 }

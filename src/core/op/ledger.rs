@@ -39,6 +39,10 @@ pub trait Ledger {
     /// An event is over.
     fn removed(&mut self, body: &Self::Body);
 
-    /// An attempt, or an event, ended; written in the same step as what it tells of.
-    fn recorded(&mut self, record: Record);
+    /// An attempt, or an event, ended, or something was done to it by hand; written in the same step
+    /// as what it tells of.
+    ///
+    /// `telling`: where the envelope has something that the record shall tell as well
+    /// ([`Record::telling`]), what is kept of it.
+    fn recorded(&mut self, record: Record, telling: Option<&Self::Body>);
 }

@@ -78,12 +78,14 @@ pub enum StoreOp {
         /// When it shall be due.
         when: When,
     },
-    /// Gives an event another payload.
+    /// Gives an event another payload. Of a dead one a record says so.
     Update {
         /// The event.
         id: EventId,
         /// Its new payload.
         payload: Payload,
+        /// Who does it, for the record.
+        by: Option<String>,
     },
     /// Looks an event up.
     Get {
@@ -99,15 +101,19 @@ pub enum StoreOp {
         /// At most so many.
         limit: usize,
     },
-    /// Makes dead events ready again, with all their attempts.
+    /// Makes dead events ready again, with all their attempts; each leaves a record.
     Revive {
         /// Which; those that are not dead are passed over.
         ids: Vec<EventId>,
+        /// Who does it, for the record.
+        by: Option<String>,
     },
-    /// Removes dead events for good.
+    /// Removes dead events for good; each leaves a record.
     Drop {
         /// Which; those that are not dead are passed over.
         ids: Vec<EventId>,
+        /// Who does it, for the record.
+        by: Option<String>,
     },
     /// Counts events by state.
     Stats,

@@ -184,8 +184,12 @@ pub struct Snapshot<B = Arc<Envelope>> {
     pub due: Timestamp,
     /// Attempts that have ended and count.
     pub tries: u16,
+    /// Since when it is ready, leased or dead; `None` of any other, and where it is not known.
+    pub since: Option<Timestamp>,
     /// Who holds it.
     pub holder: Option<NodeId>,
+    /// When its lease ends, if that has a deadline of its own.
+    pub until: Option<Timestamp>,
     /// What is stored of it; `None` when it is over.
     pub body: Option<B>,
 }
@@ -261,7 +265,9 @@ impl<B> Snapshot<B> {
             state,
             due,
             tries,
+            since,
             holder,
+            until,
             body,
         } = self;
         let body = match body {
@@ -273,7 +279,9 @@ impl<B> Snapshot<B> {
             state,
             due,
             tries,
+            since,
             holder,
+            until,
             body,
         })
     }

@@ -1,10 +1,11 @@
 //! Changes by hand: cancel, reschedule and update, which tell the truth.
 
 use crate::core::op::{Cancelled, Changed, Ledger};
-use crate::core::reference::Bucket;
-use crate::core::reference::entry::{Entry, Place};
+use crate::core::reference::entry::{Ending, Entry, Place};
+use crate::core::reference::{Bucket, check_by};
 use crate::error::Result;
 use crate::event::{Envelope, EventId, Payload, State};
+use crate::record::Outcome;
 use crate::time::When;
 
 impl<B: Clone> Bucket<B> {
@@ -52,7 +53,7 @@ impl<B: Clone> Bucket<B> {
                 }
                 Self::wait(&mut self.waiting, self.now_us, id, due)
             }
-            Place::Leased(_) | Place::Dead => return Ok(Changed::TooLate(entry.state())),
+            Place::Leased(_) | Place::Dead(_) => return Ok(Changed::TooLate(entry.state())),
         };
         entry.due = due;
         if !matches!((&entry.place, &place), (Place::Ready(_), Place::Ready(_))) {
@@ -62,23 +63,29 @@ impl<B: Clone> Bucket<B> {
         Ok(changed(entry))
     }
 
-    /// A dead event can be updated too: its payload may be what killed it.
+    /// A dead event can be updated too, as its payload may be what killed it; a record says so.
     pub(super) fn update<L: Ledger<Body = B>>(
         &mut self,
         id: EventId,
         payload: &Payload,
+        by: Option<String>,
         ledger: &mut L,
-    ) -> Changed {
+    ) -> Result<Changed> {
+        check_by(by.as_deref())?;
         let Some(entry) = self.entries.get_mut(&id) else {
-            return self.changed_past(id);
+            return Ok(self.changed_past(id));
         };
         if entry.lease().is_some() {
-            return Changed::TooLate(State::Leased);
+            return Ok(Changed::TooLate(State::Leased));
         }
         let envelope = Envelope::new(id, self.key.queue.clone(), payload.clone());
         entry.fingerprint = envelope.fingerprint();
         ledger.updated(&mut entry.body, payload);
-        changed(entry)
+        if entry.state() == State::Dead {
+            let ending = Ending::by_hand(Outcome::Edited, by, self.now_us);
+            entry.record(id, &self.key.queue, ending, ledger);
+        }
+        Ok(changed(entry))
     }
 
     fn changed_past(&self, id: EventId) -> Changed {

@@ -2,7 +2,7 @@
 
 use crate::core::op::Ledger;
 use crate::core::reference::entry::{Ending, Place};
-use crate::core::reference::{Bucket, bounded};
+use crate::core::reference::{Bucket, bounded, check_by};
 use crate::error::Result;
 use crate::event::{EventId, State};
 use crate::record::Outcome;
@@ -13,9 +13,11 @@ impl<B: Clone> Bucket<B> {
     pub(super) fn revive<L: Ledger<Body = B>>(
         &mut self,
         ids: &[EventId],
+        by: Option<String>,
         ledger: &mut L,
     ) -> Result<usize> {
         bounded("ids", ids.len())?;
+        check_by(by.as_deref())?;
         let due = self.now();
         let mut revived = 0;
         for id in ids {
@@ -29,6 +31,8 @@ impl<B: Clone> Bucket<B> {
             entry.due = due;
             let at = self.waiting.append(*id, self.now_us);
             entry.go(Place::Ready(at));
+            let ending = Ending::by_hand(Outcome::Revived, by.clone(), self.now_us);
+            entry.record(*id, &self.key.queue, ending, ledger);
             ledger.revived(&entry.body, due);
             if let Some(unique) = entry.unique() {
                 self.uniques.entry(unique.clone()).or_insert(*id);
@@ -38,17 +42,19 @@ impl<B: Clone> Bucket<B> {
         Ok(revived)
     }
 
-    /// Removes dead events for good; each leaves a record that it was discarded.
+    /// Removes dead events for good.
     pub(super) fn drop_dead<L: Ledger<Body = B>>(
         &mut self,
         ids: &[EventId],
+        by: Option<String>,
         ledger: &mut L,
     ) -> Result<usize> {
         bounded("ids", ids.len())?;
+        check_by(by.as_deref())?;
         let mut dropped = 0;
         for id in ids {
             if self.dead.remove(id) {
-                let ending = Ending::unheld(Outcome::Discarded, 0, self.now_us);
+                let ending = Ending::by_hand(Outcome::Dropped, by.clone(), self.now_us);
                 self.finish(*id, State::Cancelled, ending, ledger);
                 dropped += 1;
             }

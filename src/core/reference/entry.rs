@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::op::{RequestId, Settlement, Verdict};
+use crate::core::op::{Ledger, RequestId, Settlement, Verdict};
 use crate::event::{EventId, Late, QueueName, State};
 use crate::record::{Cause, NodeId, Outcome, Record, Stages, cut_error};
 use crate::time::Timestamp;
@@ -21,6 +21,8 @@ pub(super) struct Entry<B> {
     pub(super) attempts: u16,
     /// A lease of it was lost once, so somebody believed dead may still run it.
     pub(super) haunted: bool,
+    /// Its records say something that only its envelope knows.
+    tells: bool,
 }
 
 /// Where an event is; it is in the index of that place and in no other.
@@ -32,7 +34,8 @@ pub(super) enum Place {
     /// At this position of the publish list.
     Ready(i64),
     Leased(Box<Lease>),
-    Dead,
+    /// Since then.
+    Dead(Timestamp),
 }
 
 /// Who has an event, and since when.
@@ -97,6 +100,7 @@ pub(super) struct Terms {
     pub(super) unique: Option<Arc<str>>,
     pub(super) expires: Option<Timestamp>,
     pub(super) late: Late,
+    pub(super) tells: bool,
 }
 
 /// Why an event is not handed out any more.
@@ -115,6 +119,7 @@ impl<B> Entry<B> {
             unique,
             expires,
             late,
+            tells,
         } = terms;
         let plain = key.is_none() && unique.is_none() && expires.is_none() && late == Late::Deliver;
         let more = (!plain).then(|| {
@@ -135,6 +140,7 @@ impl<B> Entry<B> {
             tries: 0,
             attempts,
             haunted: false,
+            tells,
         }
     }
 
@@ -143,7 +149,7 @@ impl<B> Entry<B> {
             Place::Held | Place::Scheduled => State::Scheduled,
             Place::Ready(_) => State::Ready,
             Place::Leased(_) => State::Leased,
-            Place::Dead => State::Dead,
+            Place::Dead(_) => State::Dead,
         }
     }
 
@@ -203,10 +209,16 @@ impl<B> Entry<B> {
         }
     }
 
-    /// The record of how an attempt, or the event itself, ended.
-    pub(super) fn record(&self, id: EventId, queue: &QueueName, ending: Ending) -> Record {
+    /// Records how an attempt, or the event itself, ended, or what was done to it.
+    pub(super) fn record<L: Ledger<Body = B>>(
+        &self,
+        id: EventId,
+        queue: &QueueName,
+        ending: Ending,
+        ledger: &mut L,
+    ) {
         let key = self.more.as_ref().and_then(|more| more.key.as_deref());
-        Record {
+        let record = Record {
             id,
             queue: queue.clone(),
             key: key.map(str::to_owned),
@@ -217,7 +229,11 @@ impl<B> Entry<B> {
             stages: ending.stages,
             node: ending.node,
             error: ending.error.map(cut_error),
-        }
+            trace: None,
+            payload: None,
+            by: ending.by,
+        };
+        ledger.recorded(record, self.tells.then_some(&self.body));
     }
 }
 
@@ -231,6 +247,8 @@ pub(super) struct Ending {
     pub(super) node: NodeId,
     pub(super) stages: Stages,
     pub(super) error: Option<String>,
+    /// Who did it by hand.
+    pub(super) by: Option<String>,
 }
 
 impl Ending {
@@ -247,6 +265,15 @@ impl Ending {
                 ..Stages::default()
             },
             error: None,
+            by: None,
+        }
+    }
+
+    /// What somebody did to a dead event.
+    pub(super) fn by_hand(outcome: Outcome, by: Option<String>, finished_us: u64) -> Self {
+        Self {
+            by,
+            ..Self::unheld(outcome, 0, finished_us)
         }
     }
 }

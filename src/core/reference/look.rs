@@ -6,10 +6,11 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use crate::core::op::{BATCH_MAX, Snapshot, Stats};
-use crate::core::reference::entry::Entry;
+use crate::core::reference::entry::{Entry, Place};
 use crate::core::reference::{Bucket, Finished, bounded};
 use crate::error::Result;
 use crate::event::{EventId, State};
+use crate::time::Timestamp;
 
 /// A state that has less than one of so many of all events is read from its own index.
 const RARE: usize = 8;
@@ -18,7 +19,7 @@ impl<B: Clone> Bucket<B> {
     pub(super) fn get(&self, id: EventId) -> Option<Snapshot<B>> {
         match self.entries.get(&id) {
             Some(entry) if entry.is_held() => None,
-            Some(entry) => Some(snapshot(id, entry)),
+            Some(entry) => Some(self.snapshot(id, entry)),
             None => self.past.get(id).map(|past| over(&past.finished)),
         }
     }
@@ -39,7 +40,7 @@ impl<B: Clone> Bucket<B> {
         let range = (from, Bound::Unbounded);
         let look = |id: &EventId| {
             let entry = self.entries.get(id)?;
-            Some(snapshot(*id, entry))
+            Some(self.snapshot(*id, entry))
         };
         let Stats { ready, leased, .. } = self.stats();
         let is_rare = |count: usize| count < self.entries.len() / RARE;
@@ -66,7 +67,7 @@ impl<B: Clone> Bucket<B> {
                 let those = all.filter(|(_, entry)| entry.state() == state && !entry.is_held());
                 those
                     .take(limit)
-                    .map(|(id, entry)| snapshot(*id, entry))
+                    .map(|(id, entry)| self.snapshot(*id, entry))
                     .collect()
             }
         }
@@ -92,6 +93,25 @@ impl<B: Clone> Bucket<B> {
         });
         Ok(counts.collect())
     }
+
+    fn snapshot(&self, id: EventId, entry: &Entry<B>) -> Snapshot<B> {
+        let since_us = match &entry.place {
+            Place::Ready(at) => self.waiting.moved_us(*at),
+            Place::Leased(lease) => Some(lease.fetched_us),
+            Place::Dead(at) => Some(at.as_micros()),
+            Place::Held | Place::Scheduled => None,
+        };
+        Snapshot {
+            id,
+            state: entry.state(),
+            due: entry.due,
+            tries: entry.tries,
+            since: since_us.map(|us| Timestamp::from_millis(us / 1_000)),
+            holder: entry.lease().map(|lease| lease.node),
+            until: entry.lease().and_then(|lease| lease.deadline),
+            body: Some(entry.body.clone()),
+        }
+    }
 }
 
 /// The `limit` least ids greater than `after`, in their order.
@@ -110,24 +130,15 @@ fn least(
     least
 }
 
-fn snapshot<B: Clone>(id: EventId, entry: &Entry<B>) -> Snapshot<B> {
-    Snapshot {
-        id,
-        state: entry.state(),
-        due: entry.due,
-        tries: entry.tries,
-        holder: entry.lease().map(|lease| lease.node),
-        body: Some(entry.body.clone()),
-    }
-}
-
 fn over<B>(finished: &Finished) -> Snapshot<B> {
     Snapshot {
         id: finished.id,
         state: finished.state,
         due: finished.due,
         tries: finished.tries,
+        since: None,
         holder: None,
+        until: None,
         body: None,
     }
 }

@@ -41,7 +41,7 @@ use self::waiting::Waiting;
 use crate::core::op::{Answer, BATCH_MAX, Ledger, Reply, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, State};
-use crate::record::Outcome;
+use crate::record::{BY_BYTES_MAX, Outcome};
 use crate::time::Timestamp;
 
 /// How many finished ids a bucket remembers unless told otherwise.
@@ -68,7 +68,7 @@ pub const FINISHED_MAX: usize = 100_000;
 /// #     fn buried(&mut self, _: &Self::Body, _: duly::Timestamp, _: u16) {}
 /// #     fn revived(&mut self, _: &Self::Body, _: duly::Timestamp) {}
 /// #     fn removed(&mut self, _: &Self::Body) {}
-/// #     fn recorded(&mut self, _: duly::record::Record) {}
+/// #     fn recorded(&mut self, _: duly::record::Record, _: Option<&Self::Body>) {}
 /// # }
 ///
 /// let mut bucket = Bucket::new(BucketKey::new("orders".parse()?, BucketId(0)));
@@ -182,15 +182,17 @@ impl<B: Clone> Bucket<B> {
             StoreOp::Reschedule { id, when } => {
                 Reply::Rescheduled(self.reschedule(id, when, ledger)?)
             }
-            StoreOp::Update { id, payload } => Reply::Updated(self.update(id, &payload, ledger)),
+            StoreOp::Update { id, payload, by } => {
+                Reply::Updated(self.update(id, &payload, by, ledger)?)
+            }
             StoreOp::Get { id } => Reply::Found(self.get(id)),
             StoreOp::Peek {
                 state,
                 after,
                 limit,
             } => Reply::Peeked(self.peek(state, after, limit)),
-            StoreOp::Revive { ids } => Reply::Counted(self.revive(&ids, ledger)?),
-            StoreOp::Drop { ids } => Reply::Counted(self.drop_dead(&ids, ledger)?),
+            StoreOp::Revive { ids, by } => Reply::Counted(self.revive(&ids, by, ledger)?),
+            StoreOp::Drop { ids, by } => Reply::Counted(self.drop_dead(&ids, by, ledger)?),
             StoreOp::Stats => Reply::Stats(self.stats()),
             StoreOp::Forecast { within } => Reply::Forecast(self.forecast(&within)?),
         };
@@ -252,7 +254,7 @@ impl<B: Clone> Bucket<B> {
         };
         debug_assert!(entry.state().may_become(state));
         self.free_unique(id, entry.unique());
-        ledger.recorded(entry.record(id, &self.key.queue, ending));
+        entry.record(id, &self.key.queue, ending, ledger);
         ledger.removed(&entry.body);
         let finished = Finished {
             id,
@@ -278,9 +280,9 @@ impl<B: Clone> Bucket<B> {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
-        entry.go(Place::Dead);
+        entry.go(Place::Dead(now));
         entry.tries = tries;
-        ledger.recorded(entry.record(id, &self.key.queue, ending));
+        entry.record(id, &self.key.queue, ending, ledger);
         ledger.buried(&entry.body, now, tries);
         let unique = entry.unique().cloned();
         self.dead.insert(id);
@@ -311,7 +313,7 @@ impl<B: Clone> Bucket<B> {
             Place::Held => {
                 self.held.remove(&id);
             }
-            Place::Leased(_) | Place::Dead => {}
+            Place::Leased(_) | Place::Dead(_) => {}
         }
         0
     }
@@ -341,4 +343,14 @@ fn bounded(what: &str, len: usize) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// Refuses a name that is longer than a record keeps.
+fn check_by(by: Option<&str>) -> Result<()> {
+    match by.map_or(0, str::len) {
+        len if len > BY_BYTES_MAX => Err(Error::invalid(format!(
+            "the name of who does it has {len} bytes, at most {BY_BYTES_MAX} are allowed"
+        ))),
+        _ => Ok(()),
+    }
 }

@@ -18,6 +18,7 @@ impl Terms {
             unique: envelope.unique.as_deref().map(Arc::from),
             expires: envelope.expires,
             late: envelope.late,
+            tells: envelope.tells(),
         }
     }
 }

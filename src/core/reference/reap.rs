@@ -75,12 +75,13 @@ impl<B: Clone> Bucket<B> {
                 finished_us: self.now_us,
             },
             error: None,
+            by: None,
         };
         if tries >= entry.attempts {
             self.bury(id, tries, ending, ledger);
             reaped.dead += 1;
         } else {
-            ledger.recorded(entry.record(id, &self.key.queue, ending));
+            entry.record(id, &self.key.queue, ending, ledger);
             // What was read ahead is not due yet and waits on.
             let place = Self::wait(&mut self.waiting, self.now_us, id, entry.due);
             entry.go(place);

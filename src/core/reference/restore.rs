@@ -33,6 +33,8 @@ pub struct Restored<B> {
     pub expires: Option<Timestamp>,
     /// What becomes of it when it reaches its consumer late.
     pub late: Late,
+    /// [`Envelope::tells`](crate::event::Envelope::tells) of its envelope.
+    pub tells: bool,
     /// When it became a dead letter, if it did.
     pub dead_at: Option<Timestamp>,
 }
@@ -70,9 +72,9 @@ impl<B: Clone> Bucket<B> {
         };
         let unique = restored.unique.map(Arc::<str>::from);
         let place = match restored.dead_at {
-            Some(_) => {
+            Some(at) => {
                 self.dead.insert(id);
-                Place::Dead
+                Place::Dead(at)
             }
             None => {
                 self.waiting.schedule(id, restored.due);
@@ -89,6 +91,7 @@ impl<B: Clone> Bucket<B> {
             unique,
             expires: restored.expires,
             late: restored.late,
+            tells: restored.tells,
         };
         let mut entry = Entry::new(restored.body, restored.due, place, terms);
         entry.tries = restored.tries;

@@ -91,6 +91,7 @@ impl<B: Clone> Bucket<B> {
                 finished_us: self.now_us,
             },
             error: None,
+            by: None,
         };
         let failing = |outcome, failing: Failing| Ending {
             cause: Some(failing.cause),
@@ -141,7 +142,7 @@ impl<B: Clone> Bucket<B> {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
-        ledger.recorded(entry.record(id, &self.key.queue, ending));
+        entry.record(id, &self.key.queue, ending, ledger);
         entry.due = due;
         entry.tries = tries;
         let place = Self::wait(&mut self.waiting, self.now_us, id, due);

@@ -89,6 +89,11 @@ impl Waiting {
         self.ready.remove(&at)
     }
 
+    /// When what is at this position was moved there.
+    pub(super) fn moved_us(&self, at: i64) -> Option<u64> {
+        self.ready.get(&at).map(|ready| ready.moved_us)
+    }
+
     pub(super) fn pop_ready(&mut self) -> Option<Ready> {
         self.ready.pop_first().map(|(_, ready)| ready)
     }

@@ -9,8 +9,8 @@ use rusqlite::{Connection, ToSql, params_from_iter};
 use crate::codec::wire::View;
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, QueueName};
-use crate::record::{Page, Query, Record};
 use crate::store::Control;
+use crate::store::OutboxPage;
 use crate::store::embedded::ledger::Row;
 use crate::store::embedded::recovery::{self, Bounds};
 use crate::store::embedded::starts::Start;
@@ -120,7 +120,7 @@ fn marks(many: usize) -> String {
 #[derive(Debug)]
 pub struct Opened {
     /// The first page of its history.
-    pub records: Page<Record>,
+    pub records: OutboxPage,
     /// What is set of queues.
     pub controls: BTreeMap<QueueName, Control>,
     /// Which buckets have events that are not over.
@@ -152,7 +152,7 @@ pub fn open(rows: &[(Table, Vec<Cell>)]) -> Result<Opened> {
             .prepare_cached(&insert)
             .and_then(|mut statement| statement.execute(params_from_iter(&cells)));
     }
-    let (page, _) = records::page(&connection, &Query::default()).map_err(wrong)?;
+    let page = records::page(&connection, 0, 100).map_err(wrong)?;
     let bounds = Bounds {
         records: 1_000,
         finished: 1_000,

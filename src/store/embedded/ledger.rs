@@ -160,7 +160,7 @@ impl Ledger for Scribe<'_> {
         self.changes.list.push(Change::Removed(*row));
     }
 
-    fn recorded(&mut self, record: Record) {
+    fn recorded(&mut self, record: Record, _telling: Option<&Row>) {
         self.changes.list.push(Change::Recorded(Box::new(record)));
     }
 }

@@ -47,9 +47,11 @@ use crate::core::op::{Answer, Delivery, StoreOp};
 use crate::core::roll::{Presence, Roll};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
-use crate::record::{Page, Query, Record};
 use crate::store::hub::Hub;
-use crate::store::{Control, Durability, Setting, Store, StoreFuture, Watcher};
+use crate::store::{
+    Control, Durability, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Setting, Store,
+    StoreFuture, Watcher,
+};
 
 use self::cache::Cache;
 use self::file::{Lock, Paths};
@@ -315,17 +317,34 @@ impl Store for EmbeddedStore {
         })
     }
 
-    fn records(&self, query: Query) -> StoreFuture<Page<Record>> {
+    fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
+        Box::pin(std::future::ready(Ok(vec![Outbox::Store])))
+    }
+
+    fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
+        if *outbox != Outbox::Store {
+            return Box::pin(std::future::ready(Ok(OutboxPage::default())));
+        }
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
             // What was decided before this call is read by it.
             if let Some(gate) = shared.pending.newest() {
                 gate.wait(Lane::Rest).await?;
             }
-            let read = move |reader: &Reader| reader.records(&query);
+            let read = move |reader: &Reader| reader.records(after, limit);
             shared.reading.run(read).await
         })
     }
+
+    fn trim_outbox(&self, _outbox: &Outbox, _through: u64) -> StoreFuture<()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn limit_outboxes(&self, _limit: OutboxLimit) -> Result<()> {
+        Ok(())
+    }
+
+    fn watch_outboxes(&self, _watcher: Arc<dyn OutboxWatcher>) {}
 
     fn close(&self) -> StoreFuture<()> {
         self.begin_close();

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::codec::wire;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, EventId};
-use crate::record::{Page, Query, Record};
+use crate::store::OutboxPage;
 use crate::store::embedded::ledger::Row;
 use crate::store::embedded::{records, sqlite};
 use crate::time::Timestamp;
@@ -71,10 +71,10 @@ impl Reader {
     }
 
     /// A page of history.
-    pub(super) fn records(&self, query: &Query) -> Result<Page<Record>> {
-        let (page, damaged) = records::page(&self.connection, query).map_err(sqlite::at_read)?;
-        if damaged > 0 {
-            tracing::error!(damaged, "damaged records were passed over");
+    pub(super) fn records(&self, after: u64, limit: usize) -> Result<OutboxPage> {
+        let page = records::page(&self.connection, after, limit).map_err(sqlite::at_read)?;
+        if page.damaged > 0 {
+            tracing::error!(page.damaged, "damaged records were passed over");
         }
         Ok(page)
     }

@@ -2,17 +2,14 @@
 
 use std::str::FromStr;
 
-use rusqlite::types::Value;
-use rusqlite::{CachedStatement, Connection, Row, params, params_from_iter};
+use rusqlite::{CachedStatement, Connection, Row, params};
 
 use crate::event::{EventId, QueueName};
-use crate::record::{NodeId, Page, Query, Record, Stages};
+use crate::record::{NodeId, Record, Stages};
 use crate::store::embedded::ledger::NUMBERS;
 use crate::store::embedded::sums;
+use crate::store::{OUTBOX_BATCH_MAX, OutboxPage};
 use crate::time::Timestamp;
-
-/// How many rows one page may look at: a filter that matches next to nothing goes on from there.
-const SCAN_MAX: i64 = 100_000;
 
 /// The statement that [`insert`] runs. Only a damaged record can have the number already.
 pub(super) const INSERT: &str = "INSERT OR REPLACE INTO records VALUES \
@@ -97,6 +94,9 @@ fn fields(row: &Row<'_>) -> Option<Record> {
         },
         node: NodeId(time(12)?),
         error: row.get(13).ok()?,
+        trace: None,
+        payload: None,
+        by: None,
     })
 }
 
@@ -104,52 +104,34 @@ fn word<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-/// Reads a page, and how many damaged records it passed over.
+/// Reads the records with numbers greater than `after`, at most `limit`.
 pub(super) fn page(
     connection: &Connection,
-    query: &Query,
-) -> rusqlite::Result<(Page<Record>, u64)> {
-    let after = i64::try_from(query.after.unwrap_or(0)).unwrap_or(i64::MAX);
-    let last: i64 = connection
-        .prepare_cached("SELECT coalesce(max(number), 0) FROM records")?
-        .query_row([], |row| row.get(0))?;
-    let first: i64 = connection
-        .prepare_cached("SELECT coalesce(min(number), 1) FROM records")?
-        .query_row([], |row| row.get(0))?;
-    let from = after.max(first.saturating_sub(1));
-    let until = last.min(from.saturating_add(SCAN_MAX));
-    let mut sql = String::from("SELECT * FROM records WHERE number > ? AND number <= ?");
-    let mut values = vec![Value::from(from), Value::from(until)];
-    if let Some(id) = query.id {
-        sql.push_str(" AND event = ?");
-        values.push(Value::from(id.to_bytes().to_vec()));
-    }
-    if let Some(queue) = &query.queue {
-        sql.push_str(" AND queue = ?");
-        values.push(Value::from(queue.as_str().to_owned()));
-    }
-    if let Some(outcome) = query.outcome {
-        sql.push_str(" AND outcome = ?");
-        values.push(Value::from(outcome.as_str().to_owned()));
-    }
-    sql.push_str(" ORDER BY number LIMIT ?");
-    let len = query.page_len();
-    values.push(Value::from(i64::try_from(len).unwrap_or(i64::MAX)));
-
-    let (mut items, mut seen, mut cursor, mut damaged) = (Vec::new(), 0, from, 0);
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query(params_from_iter(values))?;
+    after: u64,
+    limit: usize,
+) -> rusqlite::Result<OutboxPage> {
+    let bound = |sql: &str| -> rusqlite::Result<Option<i64>> {
+        connection
+            .prepare_cached(sql)?
+            .query_row([], |row| row.get(0))
+    };
+    let first = bound("SELECT min(number) FROM records")?.unwrap_or(1);
+    let last = bound("SELECT max(number) FROM records")?.unwrap_or(0);
+    let mut page = OutboxPage {
+        first: first.max(1).cast_unsigned(),
+        next: last.max(0).cast_unsigned() + 1,
+        ..OutboxPage::default()
+    };
+    let mut statement = connection
+        .prepare_cached("SELECT * FROM records WHERE number > ?1 ORDER BY number LIMIT ?2")?;
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let limit = i64::try_from(limit.min(OUTBOX_BATCH_MAX)).unwrap_or(i64::MAX);
+    let mut rows = statement.query([after, limit])?;
     while let Some(row) = rows.next()? {
-        let (number, record) = read(row)?;
-        (seen, cursor) = (seen + 1, number);
-        match record {
-            Some(record) => items.push(record),
-            None => damaged += 1,
+        match read(row)? {
+            (number, Some(record)) => page.records.push((number.cast_unsigned(), record)),
+            (_, None) => page.damaged += 1,
         }
     }
-    if seen < len {
-        cursor = until;
-    }
-    let next = (cursor < last).then_some(cursor.cast_unsigned());
-    Ok((Page { items, next }, damaged))
+    Ok(page)
 }

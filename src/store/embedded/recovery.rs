@@ -171,6 +171,7 @@ impl Scan {
             unique: view.unique.map(str::to_owned),
             expires: view.expires,
             late: view.late,
+            tells: view.tells()?,
             dead_at: dead,
         };
         if number < self.next_row && self.is_known(&key, view.id)? {
@@ -254,6 +255,9 @@ impl Scan {
             },
             node: crate::record::NodeId::default(),
             error: Some("the process ended while the handler ran".to_owned()),
+            trace: None,
+            payload: None,
+            by: None,
         };
         self.changes.list.push(Change::Recorded(Box::new(record)));
     }

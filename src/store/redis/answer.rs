@@ -292,7 +292,9 @@ pub(super) fn snapshot(
                 state: State::Scheduled,
                 due,
                 tries: 0,
+                since: None,
                 holder: None,
+                until: None,
                 body: decoded(Some(bytes))?,
             }),
             _ => None,
@@ -311,6 +313,8 @@ pub(super) fn snapshot(
             _ => Timestamp::from_millis(number_at(&packed, 4)),
         },
         tries: u16::from_be_bytes([packed[2], packed[3]]).saturating_sub(1),
+        since: None,
+        until: None,
         holder: (state == State::Leased && packed.len() >= LEASED_LEN)
             .then(|| NodeId(number_at(&packed, 45))),
         body: if is_over { None } else { decoded(bytes)? },

@@ -160,14 +160,14 @@ impl Terms<'_> {
                     .arg(when(*due));
                 call
             }
-            StoreOp::Revive { ids } => {
+            StoreOp::Revive { ids, by: _ } => {
                 bounded("ids", ids.len())?;
                 let mut call = self.call(&scripts::REVIVE, keys);
                 call.command.arg(self.origin);
                 add_ids(&mut call.command, ids);
                 call
             }
-            StoreOp::Drop { ids } => {
+            StoreOp::Drop { ids, by: _ } => {
                 bounded("ids", ids.len())?;
                 let mut call = self.ending(&scripts::DROP, keys);
                 add_ids(&mut call.command, ids);

@@ -103,10 +103,22 @@ pub const READERS: [(&str, Reader); 23] = [
         operation(StoreOp::Reschedule { id, when }, value)
     }),
     ("revive", |value| {
-        operation(StoreOp::Revive { ids: Vec::new() }, value)
+        operation(
+            StoreOp::Revive {
+                ids: Vec::new(),
+                by: None,
+            },
+            value,
+        )
     }),
     ("drop", |value| {
-        operation(StoreOp::Drop { ids: Vec::new() }, value)
+        operation(
+            StoreOp::Drop {
+                ids: Vec::new(),
+                by: None,
+            },
+            value,
+        )
     }),
     ("stats", |value| operation(StoreOp::Stats, value)),
     ("forecast", |value| {

@@ -44,8 +44,10 @@ use self::url::Target;
 use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
-use crate::record::{Page, Query, Record};
-use crate::store::{Control, Durability, Presence, Roll, Setting, Store, StoreFuture, Watcher};
+use crate::store::{
+    Control, Durability, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Presence, Roll, Setting,
+    Store, StoreFuture, Watcher,
+};
 use crate::time::SystemClock;
 
 /// A store on Redis 7.0 or later, or Valkey: for many processes on many machines.
@@ -187,7 +189,7 @@ impl Store for RedisStore {
                 let pushes = Arc::clone(&self.pushes);
                 Box::pin(async move { Pushes::push(&pushes, &shared, bucket, events).await })
             }
-            StoreOp::Update { id, payload } => {
+            StoreOp::Update { id, payload, by: _ } => {
                 Box::pin(async move { by_hand::update(&shared, &bucket, id, &payload).await })
             }
             StoreOp::Peek {
@@ -261,10 +263,31 @@ impl Store for RedisStore {
         Box::pin(async move { hub::set(&shared, &queue, setting).await })
     }
 
-    fn records(&self, query: Query) -> StoreFuture<Page<Record>> {
+    fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move { outbox::page(&shared, &query).await })
+        Box::pin(async move {
+            let buckets = hub::buckets(&shared).await?;
+            Ok(buckets.into_values().map(Outbox::Bucket).collect())
+        })
     }
+
+    fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
+        let Outbox::Bucket(bucket) = outbox.clone() else {
+            return Box::pin(std::future::ready(Ok(OutboxPage::default())));
+        };
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move { outbox::page(&shared, &bucket, after, limit).await })
+    }
+
+    fn trim_outbox(&self, _outbox: &Outbox, _through: u64) -> StoreFuture<()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn limit_outboxes(&self, _limit: OutboxLimit) -> Result<()> {
+        Ok(())
+    }
+
+    fn watch_outboxes(&self, _watcher: Arc<dyn OutboxWatcher>) {}
 
     fn close(&self) -> StoreFuture<()> {
         let (shared, pushes) = (Arc::clone(&self.shared), Arc::clone(&self.pushes));

@@ -4,66 +4,31 @@ use redis::Value;
 
 use crate::error::Result;
 use crate::event::BucketKey;
-use crate::record::{Page, Query, Record};
+use crate::record::Record;
 use crate::store::redis::answer::unreadable;
-use crate::store::redis::hub;
 use crate::store::redis::keys;
 use crate::store::redis::record::read_entry;
 use crate::store::redis::shared::Shared;
+use crate::store::{OUTBOX_BATCH_MAX, OutboxPage};
 
-/// A cursor is the number of a bucket and, in so many low bits, the number of a record in it.
-const RECORD_BITS: u32 = 40;
 /// No outbox ever has so many.
-const RECORDS_END: u64 = 1 << RECORD_BITS;
+const RECORDS_END: u64 = 1 << 40;
 /// How many entries of an outbox are read at once; each may hold a thousand records.
 const ENTRIES: usize = 50;
-/// A page looks at so many records at most, however few match.
-const LOOKED_AT_MAX: usize = 100_000;
 
-/// Reads records bucket by bucket, in each in the order in which they were written.
-pub(super) async fn page(shared: &Shared, query: &Query) -> Result<Page<Record>> {
-    let after = query.after.unwrap_or(0);
-    let (first_bucket, first_after) = (after >> RECORD_BITS, after & (RECORDS_END - 1));
-    let mut page = Page {
-        items: Vec::new(),
-        next: None,
-    };
-    let (mut looked_at, mut last) = (0, after);
-    for (number, bucket) in hub::buckets(shared).await?.range(first_bucket..) {
-        let is_asked_for = query
-            .queue
-            .as_ref()
-            .is_none_or(|queue| *queue == bucket.queue)
-            && query.id.is_none_or(|id| id.bucket() == bucket.bucket);
-        if !is_asked_for {
-            continue;
-        }
-        let mut after = if *number == first_bucket {
-            first_after
-        } else {
-            0
-        };
-        loop {
-            let records = read(shared, bucket, after).await?;
-            if records.is_empty() {
-                break;
-            }
-            for (at, record) in records {
-                after = at;
-                looked_at += 1;
-                let matches = query.matches(&record);
-                if matches && page.items.len() == query.page_len() || looked_at > LOOKED_AT_MAX {
-                    page.next = Some(last);
-                    return Ok(page);
-                }
-                last = number << RECORD_BITS | at;
-                if matches {
-                    page.items.push(record);
-                }
-            }
-        }
-    }
-    Ok(page)
+/// Reads records of a bucket's outbox, in the order in which they were written.
+pub(super) async fn page(
+    shared: &Shared,
+    bucket: &BucketKey,
+    after: u64,
+    limit: usize,
+) -> Result<OutboxPage> {
+    let mut records = read(shared, bucket, after).await?;
+    records.truncate(limit.min(OUTBOX_BATCH_MAX));
+    Ok(OutboxPage {
+        records,
+        ..OutboxPage::default()
+    })
 }
 
 /// Some records of a bucket with numbers greater than `after`; none when there are no more.

@@ -67,6 +67,9 @@ fn read(queue: &QueueName, bytes: &mut &[u8]) -> Option<Record> {
         stages,
         node,
         error,
+        trace: None,
+        payload: None,
+        by: None,
     })
 }
 

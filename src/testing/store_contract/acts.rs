@@ -128,21 +128,40 @@ impl World {
 
     pub(super) async fn update(&self, id: EventId, payload: &str) -> Changed {
         let payload = Payload::from(payload.as_bytes());
-        match self.op(StoreOp::Update { id, payload }).await {
+        match self
+            .op(StoreOp::Update {
+                id,
+                payload,
+                by: None,
+            })
+            .await
+        {
             Reply::Updated(changed) => changed,
             other => panic!("update answered {other:?}"),
         }
     }
 
     pub(super) async fn revive(&self, ids: &[EventId]) -> usize {
-        match self.op(StoreOp::Revive { ids: ids.to_vec() }).await {
+        match self
+            .op(StoreOp::Revive {
+                ids: ids.to_vec(),
+                by: None,
+            })
+            .await
+        {
             Reply::Counted(counted) => counted,
             other => panic!("revive answered {other:?}"),
         }
     }
 
     pub(super) async fn drop_dead(&self, ids: &[EventId]) -> usize {
-        match self.op(StoreOp::Drop { ids: ids.to_vec() }).await {
+        match self
+            .op(StoreOp::Drop {
+                ids: ids.to_vec(),
+                by: None,
+            })
+            .await
+        {
             Reply::Counted(counted) => counted,
             other => panic!("drop answered {other:?}"),
         }
@@ -201,7 +220,7 @@ impl World {
             limit: Some(Query::LIMIT_MAX),
             ..Query::default()
         };
-        let page = self.store().records(query).await;
+        let page = crate::testing::records(&*self.store(), query).await;
         page.expect("records can be read").items
     }
 

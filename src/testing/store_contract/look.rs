@@ -138,9 +138,11 @@ pub async fn a_list_beyond_the_bound_is_refused(harness: &dyn StoreHarness) {
         },
         StoreOp::Revive {
             ids: vec![delivery.id; 1_001],
+            by: None,
         },
         StoreOp::Drop {
             ids: vec![delivery.id; 1_001],
+            by: None,
         },
         StoreOp::Forecast {
             within: vec![secs(1); 1_001],

@@ -44,6 +44,9 @@ pub async fn a_record_tells_everything_about_its_attempt(harness: &dyn StoreHarn
         },
         node: A,
         error: Some("no such order".into()),
+        trace: None,
+        payload: None,
+        by: None,
     };
     assert_eq!(world.record(id).await, expected);
 }
@@ -74,14 +77,12 @@ pub async fn records_are_read_in_their_order_and_by_page(harness: &dyn StoreHarn
     loop {
         let query = Query {
             queue: Some(world.bucket.queue.clone()),
-            outcome: Some(Outcome::Acked),
+            outcomes: vec![Outcome::Acked],
             after,
             limit: Some(2),
             ..Query::default()
         };
-        let page = world
-            .store()
-            .records(query)
+        let page = crate::testing::records(&*world.store(), query)
             .await
             .expect("they can be read");
         assert!(page.items.len() <= 2);

@@ -95,9 +95,10 @@ impl Act {
             Self::Update(n, version) => StoreOp::Update {
                 id: id(*n),
                 payload: payload(*n, *version),
+                by: None,
             },
-            Self::Revive(events) => StoreOp::Revive { ids: ids(events) },
-            Self::Drop(events) => StoreOp::Drop { ids: ids(events) },
+            Self::Revive(events) => StoreOp::Revive { ids: ids(events), by: None },
+            Self::Drop(events) => StoreOp::Drop { ids: ids(events), by: None },
             Self::Start(_) | Self::Settle(_) => panic!("{self} needs a lease"),
         }
     }

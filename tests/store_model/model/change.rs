@@ -6,7 +6,7 @@ use std::time::Duration;
 use duly::core::op::{Cancelled, Changed, Reply, Snapshot, Stats};
 use duly::event::{EventId, Payload, State};
 use duly::record::Outcome;
-use duly::time::When;
+use duly::time::{Timestamp, When};
 
 use crate::model::{Event, Model};
 
@@ -54,8 +54,8 @@ impl Model {
         })
     }
 
-    pub(crate) fn update(&mut self, id: EventId, payload: &Payload) -> Reply {
-        Reply::Updated(match self.event(id) {
+    pub(crate) fn update(&mut self, id: EventId, payload: &Payload, by: Option<&String>) -> Reply {
+        let answer = Reply::Updated(match self.event(id) {
             None => Changed::NotFound,
             Some(event) if event.state.is_final() || event.state == State::Leased => {
                 Changed::TooLate(event.state)
@@ -66,7 +66,14 @@ impl Model {
                 event.envelope = Arc::new(envelope);
                 Self::changed(event)
             }
-        })
+        });
+        if self
+            .event(id)
+            .is_some_and(|event| event.state == State::Dead)
+        {
+            self.record_by_hand(id, Outcome::Edited, by);
+        }
+        answer
     }
 
     fn snapshot(event: &Event) -> Snapshot {
@@ -76,6 +83,13 @@ impl Model {
             state: event.state,
             due: event.due,
             tries: event.tries,
+            since: match event.state {
+                State::Ready => Some(ms_of(event.moved_us)),
+                State::Leased => event.lease.as_ref().map(|lease| ms_of(lease.fetched_us)),
+                State::Dead => Some(ms_of(event.died_us)),
+                _ => None,
+            },
+            until: event.lease.as_ref().and_then(|lease| lease.deadline),
             holder: event.lease.as_ref().map(|lease| lease.node),
             body: (!is_over).then(|| Arc::clone(&event.envelope)),
         }
@@ -94,7 +108,7 @@ impl Model {
         Reply::Peeked(found)
     }
 
-    pub(crate) fn revive(&mut self, ids: &[EventId]) -> Reply {
+    pub(crate) fn revive(&mut self, ids: &[EventId], by: Option<&String>) -> Reply {
         let mut count = 0;
         for id in ids {
             let dead = |event: &Event| event.envelope.id == *id && event.state == State::Dead;
@@ -102,6 +116,7 @@ impl Model {
                 continue;
             }
             self.wait(*id, self.now());
+            self.record_by_hand(*id, Outcome::Revived, by);
             let event = self.event(*id).expect("it is there");
             event.tries = 0;
             let unique = event.envelope.unique.clone();
@@ -113,13 +128,12 @@ impl Model {
         Reply::Counted(count)
     }
 
-    pub(crate) fn drop_dead(&mut self, ids: &[EventId]) -> Reply {
+    pub(crate) fn drop_dead(&mut self, ids: &[EventId], by: Option<&String>) -> Reply {
         let mut count = 0;
         for id in ids {
             let dead = |event: &Event| event.envelope.id == *id && event.state == State::Dead;
             if !self.ids(dead).is_empty() {
-                self.event(*id).expect("it is there").moved_us = 0;
-                self.record(*id, 0, Outcome::Discarded, None);
+                self.record_by_hand(*id, Outcome::Dropped, by);
                 self.end(*id, State::Cancelled);
                 count += 1;
             }
@@ -147,4 +161,8 @@ impl Model {
                 .collect(),
         )
     }
+}
+
+fn ms_of(us: u64) -> Timestamp {
+    Timestamp::from_millis(us / 1_000)
 }

@@ -29,6 +29,7 @@ struct Event {
     /// Where it stands in the publish list, and since when.
     position: i64,
     moved_us: u64,
+    died_us: u64,
     lease: Option<Lease>,
     settled: Option<(NodeId, RequestId, std::mem::Discriminant<Verdict>)>,
     /// Over since before the start: its payload is not known any more.
@@ -150,6 +151,7 @@ impl Model {
         let event = self.event(id).expect("it is there");
         (event.state, event.lease, event.has_key) = (state, None, false);
         if state == State::Dead {
+            self.event(id).expect("it is there").died_us = self.now_us;
             return;
         }
         self.over.push(id);
@@ -187,8 +189,20 @@ impl Model {
             },
             node: lease.map_or(NodeId(0), |lease| lease.node),
             error: None,
+            trace: None,
+            payload: None,
+            by: None,
         };
+        let record = record.telling(&event.envelope);
         self.records.push(record);
+    }
+
+    /// What somebody did to a dead event: nothing else is known of it.
+    fn record_by_hand(&mut self, id: EventId, outcome: Outcome, by: Option<&String>) {
+        let moved_us = std::mem::take(&mut self.event(id).expect("it is there").moved_us);
+        self.record(id, 0, outcome, None);
+        self.event(id).expect("it is there").moved_us = moved_us;
+        self.records.last_mut().expect("just written").by = by.cloned();
     }
 
     pub(crate) fn push(&mut self, new: &[NewEvent]) -> Reply {
@@ -235,6 +249,7 @@ impl Model {
             has_key: unique.is_some(),
             position: 0,
             moved_us: 0,
+            died_us: 0,
             lease: None,
             settled: None,
             faded: false,

@@ -1,0 +1,110 @@
+//! The journal: where consumption records are kept for later querying.
+//!
+//! ```text
+//!   settle ──> outbox ──────────> recorder ──────────> journal
+//!  (one step, in the store)   (reads, loads, trims)   (SQL, with indexes)
+//!                  \                                   /
+//!                   `──────────> reading <────────────'
+//! ```
+//!
+//! A store writes records in the same step as the outcomes, into an [outbox](crate::store::Outbox).
+//! A recorder carries them to the journal in bulk and trims the outbox once they are there, so a
+//! slow or absent database slows no handler and loses nothing. Whoever reads looks into both.
+
+pub(crate) mod reading;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Query};
+use crate::time::Timestamp;
+
+/// A future that a journal answers with.
+pub type JournalFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;
+
+/// Where records are kept.
+///
+/// A journal is whatever passes the suite in `tests/journal`.
+pub trait Journal: fmt::Debug + Send + Sync + 'static {
+    /// Takes in records, all of them or none; answers when they are as durable as anything there.
+    ///
+    /// A record is there once, however often it is loaded and by whomever: it is told from every
+    /// other by its [`Cursor`].
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be written; loading the same again is safe.
+    fn load(&self, batches: Vec<Batch>) -> JournalFuture<()>;
+
+    /// Reads records. It looks at a bounded number of them, so it may answer few, or none, and say
+    /// where to go on.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    fn page(&self, query: Query) -> JournalFuture<Found>;
+
+    /// Counts and lateness by queue and minute, in the order of minutes, then of queues.
+    ///
+    /// They count every record that was loaded, those that were pruned since as well.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<Minute>>;
+
+    /// Removes some of what is beyond `keep` at `now`, a bounded part, so that nobody waits for it.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be written.
+    fn prune(&self, keep: Keep, now: Timestamp) -> JournalFuture<Pruned>;
+
+    /// Lets go of files and connections.
+    ///
+    /// # Errors
+    ///
+    /// When something on its way could not be written.
+    fn close(&self) -> JournalFuture<()>;
+}
+
+/// Records of one outbox, in the order of their numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// The outbox's name, that of its store in front.
+    pub outbox: String,
+    /// The records.
+    pub records: Vec<Numbered>,
+}
+
+/// What a journal found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// The records, in the order that was asked for.
+    pub records: Vec<Numbered>,
+    /// Where to go on, when there may be more.
+    pub next: Option<Cursor>,
+}
+
+/// How long records are kept, and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// Those that finished longer ago are removed. `None`: however old.
+    pub age: Option<Duration>,
+    /// The oldest beyond so many are removed. `None`: however many.
+    pub count: Option<u64>,
+    /// Counts by minute that are older are removed. `None`: however old.
+    pub minutes: Option<Duration>,
+}
+
+/// What one step of pruning did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// How many records were removed.
+    pub records: u64,
+    /// Whether there is more to remove.
+    pub more: bool,
+}

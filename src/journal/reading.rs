@@ -1,0 +1,112 @@
+//! Reading records: those in the journal, and those that are not there yet.
+
+use std::cmp::Reverse;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use crate::error::Result;
+use crate::journal::{Found, Journal};
+use crate::record::{Cursor, Numbered, Order, Page, Query, Record};
+use crate::store::{OUTBOX_BATCH_MAX, Outbox, Store};
+
+/// How many waiting records are looked at, in all outboxes together: the newest ones.
+const WAITING_MAX: u64 = 100_000;
+
+/// How many outboxes are read at once.
+const AT_ONCE: usize = 32;
+
+/// A page of records.
+///
+/// What waits in outboxes is read before the journal. A record is trimmed from its outbox once it
+/// is in the journal, so whatever the outboxes have no more, the journal has by then.
+pub(crate) async fn page(
+    store: &dyn Store,
+    journal: Option<&dyn Journal>,
+    query: Query,
+) -> Result<Page<Record>> {
+    let waiting = waiting(store, &query).await?;
+    let found = match journal {
+        Some(journal) => journal.page(query.clone()).await?,
+        None => Found::default(),
+    };
+    Ok(merge(&query, waiting, found))
+}
+
+/// What waits in outboxes and is asked for.
+pub(crate) async fn waiting(store: &dyn Store, query: &Query) -> Result<Vec<Numbered>> {
+    let mut outboxes = store.outboxes().await?;
+    outboxes.retain(|outbox| match outbox {
+        Outbox::Store => true,
+        Outbox::Bucket(bucket) => {
+            let is_of = |id: crate::event::EventId| id.bucket() == bucket.bucket;
+            query.queue.as_ref().is_none_or(|it| *it == bucket.queue) && query.id.is_none_or(is_of)
+        }
+    });
+    let share = (WAITING_MAX / outboxes.len().max(1) as u64).max(1_000);
+    let read = outboxes
+        .into_iter()
+        .map(|outbox| read(store, query, outbox, share));
+    let mut found: Vec<Numbered> = stream::iter(read)
+        .buffer_unordered(AT_ONCE)
+        .try_concat()
+        .await?;
+    sort(query.order, &mut found);
+    Ok(found)
+}
+
+/// What is asked for among the last `share` records of an outbox.
+async fn read(
+    store: &dyn Store,
+    query: &Query,
+    outbox: Outbox,
+    share: u64,
+) -> Result<Vec<Numbered>> {
+    let span = store.read_outbox(&outbox, u64::MAX, 0).await?;
+    let mut after = span
+        .next
+        .saturating_sub(share + 1)
+        .max(span.first.max(1) - 1);
+    let mut found = Vec::new();
+    while after + 1 < span.next {
+        let page = store.read_outbox(&outbox, after, OUTBOX_BATCH_MAX).await?;
+        let Some((last, _)) = page.records.last() else {
+            break;
+        };
+        after = *last;
+        let is_asked_for = |it: &Numbered| query.matches(&it.1) && query.is_after(Cursor::of(it));
+        found.extend(page.records.into_iter().filter(is_asked_for));
+    }
+    Ok(found)
+}
+
+fn sort(order: Order, records: &mut [Numbered]) {
+    match order {
+        Order::Oldest => records.sort_unstable_by_key(Cursor::of),
+        Order::Newest => records.sort_unstable_by_key(|it| Reverse(Cursor::of(it))),
+    }
+}
+
+/// One page of both, each record once.
+fn merge(query: &Query, waiting: Vec<Numbered>, found: Found) -> Page<Record> {
+    // Beyond what the journal has looked at there may be records that nobody has seen yet.
+    let is_looked_at = |it: &Numbered| {
+        found.next.is_none_or(|next| match query.order {
+            Order::Oldest => Cursor::of(it) <= next,
+            Order::Newest => Cursor::of(it) >= next,
+        })
+    };
+    let mut all: Vec<Numbered> = waiting.into_iter().filter(is_looked_at).collect();
+    all.extend(found.records);
+    sort(query.order, &mut all);
+    all.dedup_by_key(|it| Cursor::of(it));
+    let is_cut = all.len() > query.page_len();
+    all.truncate(query.page_len());
+    let next = match is_cut {
+        true => all.last().map(Cursor::of),
+        false => found.next,
+    };
+    Page {
+        items: all.into_iter().map(|(_, record)| record).collect(),
+        next,
+    }
+}

@@ -1,0 +1,15 @@
+//! The records of a store that has no journal, for tests.
+
+use crate::error::Result;
+use crate::journal::reading;
+use crate::record::{Page, Query, Record};
+use crate::store::Store;
+
+/// Reads records out of the outboxes of `store`.
+///
+/// # Errors
+///
+/// When the store cannot be read.
+pub async fn records(store: &dyn Store, query: Query) -> Result<Page<Record>> {
+    reading::page(store, None, query).await
+}
