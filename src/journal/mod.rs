@@ -11,6 +11,7 @@
 //! A recorder carries them to the journal in bulk and trims the outbox once they are there, so a
 //! slow or absent database slows no handler and loses nothing. Whoever reads looks into both.
 
+mod memory;
 pub(crate) mod reading;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub use self::memory::MemoryJournal;
 use crate::error::Result;
 use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Query};
 use crate::time::Timestamp;

@@ -23,9 +23,11 @@ const FLOORS: &[&[&str]] = &[
 /// Packages that one room hides from the rest, and that room: changing one is changing the other.
 const PACKAGES: &[(&str, &[&str])] = &[
     ("disruptor", &["src/flow/ring.rs"]),
-    ("rusqlite", &["src/store/embedded", "src/journal/sqlite.rs"]),
+    ("rusqlite", &["src/store/embedded", "src/journal/sqlite"]),
+    ("tokio_postgres", &["src/journal/postgres"]),
+    ("tokio_postgres_rustls", &["src/journal/postgres"]),
     ("redis", &["src/store/redis"]),
-    ("rustls", &["src/store/redis"]),
+    ("rustls", &["src/store/redis", "src/journal/postgres"]),
     ("config", &["src/config.rs", "src/config"]),
     ("yaml_rust2", &["src/config/yaml.rs"]),
     (

@@ -1,0 +1,131 @@
+//! The journal in memory: what every other journal has to answer, in plain maps.
+
+use std::collections::BTreeMap;
+use std::future::ready;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::event::QueueName;
+use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, Pruned};
+use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Order, Query, Record};
+use crate::time::Timestamp;
+
+/// How many records one step of pruning removes.
+const PRUNED_MAX: usize = 1_000;
+
+/// A journal that lives as long as the process: for tests, and to compare other journals with.
+///
+/// # Examples
+///
+/// ```
+/// use duly::journal::{Journal, MemoryJournal};
+/// use duly::record::Query;
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let journal = MemoryJournal::new();
+/// assert_eq!(journal.page(Query::default()).await?.records, []);
+/// # Ok::<(), duly::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug, Default)]
+pub struct MemoryJournal(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    records: BTreeMap<Cursor, Record>,
+    minutes: BTreeMap<(Timestamp, QueueName), Minute>,
+}
+
+impl MemoryJournal {
+    /// An empty journal.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn load(&self, batches: Vec<Batch>) -> JournalFuture<()> {
+        let mut kept = self.kept();
+        let Kept { records, minutes } = &mut *kept;
+        for numbered in batches.into_iter().flat_map(|batch| batch.records) {
+            let place = Cursor::of(&numbered);
+            if records.contains_key(&place) {
+                continue;
+            }
+            let (_, record) = numbered;
+            let key = (Minute::of(&record), record.queue.clone());
+            let minute = || Minute::new(key.0, key.1.clone());
+            minutes
+                .entry(key.clone())
+                .or_insert_with(minute)
+                .add(&record);
+            records.insert(place, record);
+        }
+        Box::pin(ready(Ok(())))
+    }
+
+    fn page(&self, query: Query) -> JournalFuture<Found> {
+        let kept = self.kept();
+        let matching = kept
+            .records
+            .iter()
+            .filter(|(place, record)| query.matches(record) && query.is_after(**place))
+            .map(|(place, record)| (place.number, record.clone()));
+        let mut records: Vec<Numbered> = match query.order {
+            Order::Oldest => matching.take(query.page_len() + 1).collect(),
+            Order::Newest => matching.rev().take(query.page_len() + 1).collect(),
+        };
+        let is_cut = records.len() > query.page_len();
+        records.truncate(query.page_len());
+        let next = records.last().map(Cursor::of).filter(|_| is_cut);
+        Box::pin(ready(Ok(Found { records, next })))
+    }
+
+    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<Minute>> {
+        let kept = self.kept();
+        let matching = kept
+            .minutes
+            .iter()
+            .filter(|((start, queue), _)| query.matches(*start, queue));
+        let minutes = matching.take(query.page_len());
+        Box::pin(ready(Ok(minutes
+            .map(|(_, minute)| minute.clone())
+            .collect())))
+    }
+
+    fn prune(&self, keep: Keep, now: Timestamp) -> JournalFuture<Pruned> {
+        let before = |age: Option<Duration>| age.map(|age| now - age);
+        let mut kept = self.kept();
+        let Kept { records, minutes } = &mut *kept;
+        if let Some(before) = before(keep.minutes) {
+            minutes.retain(|(start, _), _| *start >= before);
+        }
+        let oldest = before(keep.age).map_or(0, Timestamp::as_micros);
+        let most = keep.count.map_or(usize::MAX, |count| {
+            usize::try_from(count).unwrap_or(usize::MAX)
+        });
+        let is_too_much = |records: &BTreeMap<Cursor, Record>| {
+            let first = records.first_key_value();
+            records.len() > most || first.is_some_and(|(first, _)| first.finished_us < oldest)
+        };
+        let mut removed = 0;
+        while removed < PRUNED_MAX && is_too_much(records) {
+            records.pop_first();
+            removed += 1;
+        }
+        let pruned = Pruned {
+            records: removed as u64,
+            more: is_too_much(records),
+        };
+        Box::pin(ready(Ok(pruned)))
+    }
+
+    fn close(&self) -> JournalFuture<()> {
+        Box::pin(ready(Ok(())))
+    }
+}
