@@ -46,14 +46,14 @@ fn a_newer_format_asks_for_an_upgrade() {
     let place = Place::new();
     drop(place.open());
     let file = rusqlite::Connection::open(place.path()).expect("the file");
-    file.pragma_update(None, "user_version", 3)
+    file.pragma_update(None, "user_version", 4)
         .expect("a version");
     drop(file);
     let error = place.open_error();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     let text = error.to_string();
     assert!(
-        text.contains("newer duly (format 3), this one reads up to 2"),
+        text.contains("newer duly (format 4), this one reads up to 3"),
         "{text}"
     );
     assert!(text.contains("upgrade"), "{text}");
