@@ -157,7 +157,7 @@ pub fn open(rows: &[(Table, Vec<Cell>)]) -> Result<Opened> {
             .prepare_cached(&insert)
             .and_then(|mut statement| statement.execute(params_from_iter(&cells)));
     }
-    let (first, last) = records::ends(&connection).map_err(wrong)?.unwrap_or((1, 0));
+    let (first, last) = records::ends(&connection, 0).map_err(wrong)?;
     let next = last + 1;
     let page = records::page(&connection, Span { first, next }, 0, 100).map_err(wrong)?;
     let bounds = Bounds {

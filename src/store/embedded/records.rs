@@ -60,19 +60,32 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<(i64, Option<Record>)> {
     Ok((number, record))
 }
 
-/// The numbers of the first and the last record. That of a damaged one says nothing: counting on
-/// from there would take all others for old ones. One that is no number was before all others.
-pub(super) fn ends(connection: &Connection) -> rusqlite::Result<Option<(i64, i64)>> {
+/// The numbers of the first and the last record; the last one is not below `trimmed`.
+///
+/// That of a damaged one says nothing by itself: counting on from there would take all others for
+/// old ones. Where it follows on the last one it is right, and where it is no number its record was
+/// before all others.
+pub(super) fn ends(connection: &Connection, trimmed: i64) -> rusqlite::Result<(i64, i64)> {
+    let last = last_whole(connection)?.map_or(trimmed, |last| last.max(trimmed));
+    let mut after =
+        connection.prepare("SELECT number FROM records WHERE number > ?1 ORDER BY 1")?;
+    let mut last = last;
+    let mut rows = after.query([last])?;
+    while let Some(row) = rows.next()?
+        && row.get(0) == Ok(last + 1)
+    {
+        last += 1;
+    }
     let look = |sql: &str| -> rusqlite::Result<Option<i64>> {
         connection.query_row(sql, [NUMBERS.start], |row| row.get(0))
     };
     let first = look("SELECT min(number) FROM records WHERE number >= ?1")?;
     let strays = look("SELECT count(*) FROM records WHERE number < ?1")?.unwrap_or(0);
-    let first = first.map(|first| (first - strays).max(NUMBERS.start));
-    Ok(first.zip(last(connection)?))
+    let first = first.map_or(last + 1, |first| (first - strays).max(NUMBERS.start));
+    Ok((first.min(last + 1), last))
 }
 
-fn last(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+fn last_whole(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     let mut statement = connection.prepare("SELECT * FROM records ORDER BY number DESC")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {

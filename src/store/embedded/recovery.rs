@@ -243,8 +243,6 @@ impl Scan {
     fn read_trimmed(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         if let Some(trimmed) = schema::trimmed(connection)? {
             self.counts.trimmed = trimmed;
-            // Also where the last records are damaged: a number of the journal is not given again.
-            self.counts.next_record = trimmed.saturating_add(1);
             return Ok(());
         }
         let why = "nobody knows which records are in the journal: all wait for it again".to_owned();
@@ -256,11 +254,8 @@ impl Scan {
 
     /// The last records say which ids are over, and which attempts.
     fn read_finished(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let Some((first, last)) = records::ends(connection)? else {
-            return Ok(());
-        };
-        self.counts.first_record = first;
-        self.counts.next_record = self.counts.next_record.max(last + 1); // far from the end: it is whole
+        let (first, last) = records::ends(connection, self.counts.trimmed)?;
+        (self.counts.first_record, self.counts.next_record) = (first, last + 1);
         let from = first.max(last.saturating_sub(FINISHED_READ));
         let mut statement =
             connection.prepare("SELECT * FROM records WHERE number >= ?1 ORDER BY number")?;

@@ -22,6 +22,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use crate::error::{Error, Result};
+use crate::store::embedded::ledger::NUMBERS;
 use crate::store::embedded::{sqlite, sums};
 
 /// The version of the tables that this duly writes, and the newest that it reads.
@@ -252,6 +253,7 @@ pub(super) fn trimmed(connection: &Connection) -> rusqlite::Result<Option<i64>> 
     Ok(found
         .flatten()
         .filter(|(trimmed, sum)| sums::of_outbox(*trimmed) == *sum)
+        .filter(|(trimmed, _)| (0..NUMBERS.end).contains(trimmed))
         .map(|(trimmed, _)| trimmed))
 }
 
