@@ -138,58 +138,50 @@ pub(super) async fn page(
     limit: usize,
 ) -> Result<OutboxPage> {
     let (keys, link) = (shared.keys(bucket), shared.links.for_pushes(bucket));
-    let limit = limit.min(OUTBOX_BATCH_MAX);
-    let (mut after, mut damaged) = (after.min(RECORDS_END), 0);
-    loop {
-        let call = shared.terms().outbox(&keys, after, limit, BYTES_ENOUGH);
-        let read = read(&bucket.queue, after, shared.call(link, &call).await?)?;
-        let mut page = read.page;
-        page.damaged += damaged;
-        if let Some(seen) = read.last {
-            shared.outboxes.remember(bucket, read.through, seen);
-        }
-        let is_all = limit == 0 || read.through + 1 >= page.next;
-        if is_all || !page.records.is_empty() {
-            return Ok(page);
-        }
-        if read.through <= after {
-            return Err(unreadable("outbox")); // and it would go on for ever
-        }
-        (after, damaged) = (read.through, page.damaged);
+    let from = after.min(RECORDS_END);
+    let most = limit.min(OUTBOX_BATCH_MAX);
+    let call = shared.terms().outbox(&keys, from, most, BYTES_ENOUGH);
+    let (page, seen) = read(&bucket.queue, from, shared.call(link, &call).await?)?;
+    if let Some(seen) = seen {
+        shared.outboxes.remember(bucket, page.last, seen);
     }
+    Ok(OutboxPage {
+        last: if most == 0 {
+            after
+        } else {
+            page.last.max(after)
+        },
+        ..page
+    })
 }
 
-/// What one call has read.
-#[derive(Debug)]
-pub(super) struct Read {
-    page: OutboxPage,
-    /// The number up to which it has looked.
-    through: u64,
-    last: Option<Seen>,
-}
-
-/// Reads what the script answers to who asked for records after a number.
-pub(super) fn read(queue: &QueueName, after: u64, mut parts: Parts) -> Result<Read> {
+/// Reads what the script answers to who asked for records after a number; with the last entry.
+pub(super) fn read(
+    queue: &QueueName,
+    after: u64,
+    mut parts: Parts,
+) -> Result<(OutboxPage, Option<Seen>)> {
     parts.number()?;
-    let (first, next, through) = (parts.number()?, parts.number()?, parts.number()?);
+    let (first, next, last) = (parts.number()?, parts.number()?, parts.number()?);
     let mut page = OutboxPage {
         first,
         next,
+        last,
         ..OutboxPage::default()
     };
-    let is_possible = first <= next && next <= RECORDS_END && through <= next.max(after);
+    let is_possible = first <= next && next <= RECORDS_END && last <= next.max(after);
     let mut entries = Vec::new();
     while !parts.is_empty() {
         entries.push((parts.number()?, parts.bytes()?));
     }
     let is_rising = entries.windows(2).all(|pair| pair[0].0 < pair[1].0)
-        && entries.last().is_none_or(|(number, _)| *number <= through);
+        && entries.last().is_none_or(|(number, _)| *number <= last);
     if !is_possible || !is_rising {
         return Err(unreadable("outbox"));
     }
-    let asked = after.max(first.saturating_sub(1)) + 1..=through;
+    let asked = after.max(first.saturating_sub(1)) + 1..=last;
     for (at, (begin, bytes)) in entries.iter().enumerate() {
-        let end = entries.get(at + 1).map_or(through + 1, |next| next.0);
+        let end = entries.get(at + 1).map_or(last + 1, |next| next.0);
         let records = (*begin..end).zip(record::of_entry(queue, bytes));
         let readable =
             records.filter_map(|(number, record)| -> Option<Numbered> { Some((number, record?)) });
@@ -204,15 +196,11 @@ pub(super) fn read(queue: &QueueName, after: u64, mut parts: Parts) -> Result<Re
     if page.damaged > 0 {
         tracing::warn!(%queue, damaged = page.damaged, "records in an outbox are damaged");
     }
-    let last = entries.pop().map(|(number, mut bytes)| {
+    let seen = entries.pop().map(|(number, mut bytes)| {
         bytes.truncate(BEGINNING);
         (number, bytes)
     });
-    Ok(Read {
-        page,
-        through,
-        last,
-    })
+    Ok((page, seen))
 }
 
 /// Lets go of the records up to a number.
