@@ -81,26 +81,31 @@ fn envelopes() -> impl Strategy<Value = Envelope> {
         prop::option::of(texts()),
         prop::option::of(any::<u64>()),
         late,
-        prop::collection::vec(prop_oneof![8 => (texts(), texts()), 1 => trace_headers()], 0..=32),
+        prop::collection::vec(
+            prop_oneof![8 => (texts(), texts()), 1 => trace_headers()],
+            0..=32,
+        ),
         any::<bool>(),
     );
-    (plain, asked).prop_map(|(plain, (key, unique, expires, late, headers, keeps_payload))| {
-        let (id, queue, payload, pushed, attempts, delayed, version) = plain;
-        let bare = Envelope::new(EventId::from_bytes(id), queue, Payload::from(payload));
-        Envelope {
-            pushed: pushed.map_or(bare.pushed, Timestamp::from_millis),
-            attempts,
-            delayed,
-            version,
-            key,
-            unique,
-            expires: expires.map(Timestamp::from_millis),
-            late,
-            headers,
-            keeps_payload,
-            ..bare
-        }
-    })
+    (plain, asked).prop_map(
+        |(plain, (key, unique, expires, late, headers, keeps_payload))| {
+            let (id, queue, payload, pushed, attempts, delayed, version) = plain;
+            let bare = Envelope::new(EventId::from_bytes(id), queue, Payload::from(payload));
+            Envelope {
+                pushed: pushed.map_or(bare.pushed, Timestamp::from_millis),
+                attempts,
+                delayed,
+                version,
+                key,
+                unique,
+                expires: expires.map(Timestamp::from_millis),
+                late,
+                headers,
+                keeps_payload,
+                ..bare
+            }
+        },
+    )
 }
 
 fn records() -> impl Strategy<Value = Record> {
@@ -118,30 +123,32 @@ fn records() -> impl Strategy<Value = Record> {
         prop::option::of("\\PC{0,32}"),
     );
     let all = (what, any::<[u64; 6]>(), more);
-    all.prop_map(|((id, key, attempt, outcome, cause, error), numbers, more)| {
-        let (trace, payload, by) = more;
-        let [due, moved_us, fetched_us, started_us, finished_us, node] = numbers;
-        Record {
-            id: EventId::from_bytes(id),
-            queue: QueueName::new("q").expect("a name"),
-            key,
-            attempt,
-            outcome,
-            cause,
-            due: Timestamp::from_millis(due),
-            stages: Stages {
-                moved_us,
-                fetched_us,
-                started_us,
-                finished_us,
-            },
-            node: NodeId(node),
-            error,
-            trace,
-            payload: payload.map(Payload::from),
-            by,
-        }
-    })
+    all.prop_map(
+        |((id, key, attempt, outcome, cause, error), numbers, more)| {
+            let (trace, payload, by) = more;
+            let [due, moved_us, fetched_us, started_us, finished_us, node] = numbers;
+            Record {
+                id: EventId::from_bytes(id),
+                queue: QueueName::new("q").expect("a name"),
+                key,
+                attempt,
+                outcome,
+                cause,
+                due: Timestamp::from_millis(due),
+                stages: Stages {
+                    moved_us,
+                    fetched_us,
+                    started_us,
+                    finished_us,
+                },
+                node: NodeId(node),
+                error,
+                trace,
+                payload: payload.map(Payload::from),
+                by,
+            }
+        },
+    )
 }
 
 /// A text as a URL has to spell it.
@@ -283,7 +290,10 @@ fn what_no_script_answers_is_damage() {
         let entries = entries.iter().map(|it| format!(":{it}\r\n$5\r\nbytes\r\n"));
         let entries: Vec<_> = entries.collect();
         let parts = 4 + 2 * entries.len();
-        format!("*{parts}\r\n:1\r\n:{first}\r\n:{next}\r\n:{last}\r\n{}", entries.concat())
+        format!(
+            "*{parts}\r\n:1\r\n:{first}\r\n:{next}\r\n:{last}\r\n{}",
+            entries.concat()
+        )
     };
     let end = 1 << 40;
     assert!(answered("outbox", &outbox(1, end, end - 1, &[end - 1])).is_ok());

@@ -6,6 +6,10 @@
 -- Returns {now, how many}.
 local by = ARGV[4] ~= "" and sub(ARGV[4], 2) or nil
 local dropped, seen = {}, {}
+-- Redis does not roll a script back, so keys that are not ours fail it here.
+call("ZCARD", DEAD)
+call("LLEN", PAST)
+call("HLEN", UNIQUE)
 for i = 5, #ARGV do
   local id = ARGV[i]
   local state = not seen[id] and call("HGET", STATE, id)

@@ -9,6 +9,9 @@
 local by = ARGV[5] ~= "" and sub(ARGV[5], 2) or nil
 local due, moved = u64(now_ms), u64(now)
 local ids, entries, changes, uniques, seen = {}, {}, {}, {}, {}
+-- Redis does not roll a script back, so keys that are not ours fail it here or at the first write.
+call("ZCARD", DEAD)
+call("HLEN", UNIQUE)
 for i = 6, #ARGV do
   local id = ARGV[i]
   local state = not seen[id] and call("HGET", STATE, id)
@@ -26,8 +29,6 @@ for i = 6, #ARGV do
     end
   end
 end
--- Redis does not roll a script back. So an event is in the list before its state says that it is
--- there: what is left half done is still dead, and the revive that comes again does all of it.
 write_records()
 if #ids > 0 then
   call("RPUSH", READY, unpack(entries))
