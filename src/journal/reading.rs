@@ -69,10 +69,10 @@ async fn read(
     let mut found = Vec::new();
     while after + 1 < span.next {
         let page = store.read_outbox(&outbox, after, OUTBOX_BATCH_MAX).await?;
-        let Some((last, _)) = page.records.last() else {
-            break;
-        };
-        after = *last;
+        if page.last <= after {
+            break; // what was there is gone
+        }
+        after = page.last;
         let is_asked_for = |it: &Numbered| query.matches(&it.1) && query.is_after(Cursor::of(it));
         found.extend(page.records.into_iter().filter(is_asked_for));
     }

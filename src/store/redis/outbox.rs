@@ -26,6 +26,7 @@ pub(super) async fn page(
     let mut records = read(shared, bucket, after).await?;
     records.truncate(limit.min(OUTBOX_BATCH_MAX));
     Ok(OutboxPage {
+        last: records.last().map_or(after, |(number, _)| *number),
         records,
         ..OutboxPage::default()
     })
