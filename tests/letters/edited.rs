@@ -56,7 +56,7 @@ async fn what_is_not_dead_is_not_edited_and_the_answer_says_so(world: World) {
             _ => Ok(()),
         }
     });
-    let (bus, queue) = world.serve(ORDERS, &hanging).await;
+    let (bus, queue) = world.serve(ORDERS.timeout(secs(600)), &hanging).await;
     let running = queue.push_now(0).await.unwrap().id();
     let done = queue.push_now(1).await.unwrap().id();
     let waiting = queue.push(2, secs(60)).await.unwrap().id();

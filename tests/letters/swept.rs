@@ -14,7 +14,6 @@ over_every_store! {
     only_what_is_asked_for_is_dropped,
     what_is_named_and_not_dead_is_passed_over,
     a_dry_run_counts_and_shows_and_changes_nothing,
-    a_rate_is_kept,
     a_rate_is_kept_for_drops_too,
     a_limit_revives_some_and_says_where_to_go_on,
     a_sweep_ends_though_what_it_revives_dies_again,
@@ -143,8 +142,9 @@ async fn mended(world: &World, many: u64) -> (TestBus, Probe<u64>) {
     (bus, probe)
 }
 
-/// The embedded store is closed with its bus, so these worlds are in memory but for one.
-async fn a_rate_is_kept(_world: World) {
+/// Many letters, so only in memory: the pace is kept in front of every store.
+#[tokio::test(start_paused = true)]
+async fn a_rate_is_kept() {
     for (rate, many) in [(0.5, 4), (7.0, 30), (50.0, 200), (5_000.0, 20_000)] {
         let (bus, probe) = mended(&World::memory(), many).await;
         let began = bus.clock().elapsed();
@@ -193,10 +193,6 @@ async fn a_limit_revives_some_and_says_where_to_go_on(world: World) {
         }
     }
     assert_eq!(done, [4, 4, 2]);
-    assert_eq!(
-        bus.dead_letters().limit(0).revive_all().await.unwrap().done,
-        0
-    );
 }
 
 async fn a_sweep_ends_though_what_it_revives_dies_again(world: World) {

@@ -67,7 +67,7 @@ impl Last {
 }
 
 impl DeadLetter {
-    pub(super) fn new(queue: QueueName, snapshot: Snapshot, last: Last) -> Self {
+    pub(super) fn new(queue: QueueName, snapshot: &Snapshot, last: Last) -> Self {
         let body = snapshot.body.as_ref();
         Self {
             id: snapshot.id,

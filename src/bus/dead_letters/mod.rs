@@ -172,6 +172,9 @@ impl DeadLetters {
     /// At most so many. A page has 1 to 1,000, 100 unless this says otherwise; what is done to
     /// letters is done to all that match unless this says otherwise.
     pub fn limit(mut self, limit: usize) -> Self {
+        if limit == 0 {
+            self.is_wrong("a limit of 0 asks for nothing, it is at least 1".to_owned());
+        }
         self.limit = Some(limit);
         self
     }

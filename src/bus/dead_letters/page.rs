@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use futures_util::{StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, stream};
 
 use crate::bus::Inner;
 use crate::bus::dead_letters::letter::{DeadLetter, Last};
@@ -80,7 +80,7 @@ impl DeadLetters {
                 ));
             }
             if self.filter.matches_last(&last) {
-                matching.push(DeadLetter::new(step.bucket.queue.clone(), letter, last));
+                matching.push(DeadLetter::new(step.bucket.queue.clone(), &letter, last));
             }
         }
         matching.truncate(limit);
@@ -110,14 +110,16 @@ async fn last_of(inner: &Inner, letters: &[Snapshot]) -> Vec<Last> {
     let told = letters.iter().map(|letter| {
         let (waits, query) = (newest.remove(&letter.id), query.clone());
         let journal = inner.journal.as_deref();
-        async move {
+        let told = async move {
             match (waits, journal) {
                 (Some(record), _) => Last::Record(Box::new(record)),
                 (None, None) => Last::Pruned,
                 (None, Some(journal)) => in_journal(journal, query, letter.id).await,
             }
-        }
+        };
+        told.boxed()
     });
+    let told: Vec<_> = told.collect();
     stream::iter(told).buffered(AT_ONCE).collect().await
 }
 

@@ -146,9 +146,6 @@ impl DeadLetters {
         let mut pace = Pace::new(self.rate);
         let mut walk = Walk::new(self).await?;
         while let Some(step) = walk.next(BATCH_MAX).await? {
-            if left == 0 {
-                return Ok(());
-            }
             let (bucket, end) = (step.bucket.clone(), step.end.clone());
             let letters = self.matching(step, left, sweep).await?;
             left -= letters.len();
@@ -166,9 +163,10 @@ impl DeadLetters {
                     id: *id,
                 });
             }
-            if left > 0 {
-                sweep.next = Some(end);
+            if left == 0 {
+                return Ok(());
             }
+            sweep.next = Some(end);
         }
         sweep.next = None;
         Ok(())

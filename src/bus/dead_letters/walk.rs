@@ -1,6 +1,6 @@
 //! Goes through dead letters, bucket by bucket.
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 
 use crate::bus::Inner;
 use crate::bus::dead_letters::filter::Filter;
@@ -118,7 +118,8 @@ impl<'a> Walk<'a> {
     }
 
     async fn look_up(&self, bucket: &BucketKey, ids: &[EventId]) -> Result<Vec<Snapshot>> {
-        let asked = ids.iter().map(|id| get(self.inner, bucket, *id));
+        let asked = ids.iter().map(|id| get(self.inner, bucket, *id).boxed());
+        let asked: Vec<_> = asked.collect();
         let found: Vec<_> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
         Ok(found.into_iter().flatten().collect())
     }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, stream};
 
 use crate::bus::explain::{Explanation, judge, past};
+use crate::bus::queue::unexpected;
 use crate::bus::{Bus, Inner, QueueLoad};
 use crate::core::op::{Answer, Reply, Snapshot, Stats, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
@@ -110,7 +111,8 @@ async fn find(inner: &Inner, id: EventId, facts: &mut Facts) -> Option<Found> {
     let mut buckets = facts.miss(buckets)?;
     buckets.retain(|key| key.bucket == id.bucket());
     facts.asked = buckets.len();
-    let asked = buckets.into_iter().map(|key| get(inner, key, id));
+    let asked = buckets.into_iter().map(|key| get(inner, key, id).boxed());
+    let asked: Vec<_> = asked.collect();
     let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
     let mut best: Option<Found> = None;
     while let Some(answer) = answers.next().await {
@@ -137,7 +139,7 @@ async fn get(inner: &Inner, bucket: BucketKey, id: EventId) -> Result<Option<Fou
             snapshot,
         })),
         Reply::Found(None) => Ok(None),
-        reply => Err(crate::bus::queue::unexpected(&reply)),
+        reply => Err(unexpected(&reply)),
     }
 }
 
@@ -213,13 +215,8 @@ fn this_node(inner: &Inner) -> Option<Node> {
 async fn count(inner: &Inner, queue: &QueueName, facts: &mut Facts) -> Stats {
     let buckets = in_time(inner.buckets_of(queue)).await;
     let buckets = facts.miss(buckets).unwrap_or_default();
-    let asked = buckets.into_iter().map(|bucket| async move {
-        let answer = in_time(inner.store.apply(&bucket, StoreOp::Stats)).await?;
-        match answer.reply {
-            Reply::Stats(stats) => Ok(stats),
-            reply => Err(crate::bus::queue::unexpected(&reply)),
-        }
-    });
+    let asked = buckets.into_iter().map(|key| stats(inner, key).boxed());
+    let asked: Vec<_> = asked.collect();
     let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
     let mut sum = Stats::default();
     while let Some(answer) = answers.next().await {
@@ -228,6 +225,14 @@ async fn count(inner: &Inner, queue: &QueueName, facts: &mut Facts) -> Stats {
         }
     }
     sum
+}
+
+async fn stats(inner: &Inner, bucket: BucketKey) -> Result<Stats> {
+    let answer = in_time(inner.store.apply(&bucket, StoreOp::Stats)).await?;
+    match answer.reply {
+        Reply::Stats(stats) => Ok(stats),
+        reply => Err(unexpected(&reply)),
+    }
 }
 
 async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {

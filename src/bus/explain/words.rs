@@ -81,12 +81,11 @@ impl fmt::Display for Attempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.records.is_empty(), &self.unread) {
             (true, None) => return f.write_str("\npast  no attempt has ended yet"),
-            (true, Some(_)) => {}
             (false, _) if self.earlier > 0 => {
                 let least = if self.is_all_counted { "" } else { "at least " };
                 write!(f, "\npast  {least}{} records before these", self.earlier)?;
             }
-            (false, _) => {}
+            _ => {}
         }
         for record in &self.records {
             write!(f, "\npast  ")?;
