@@ -10,6 +10,8 @@ mod pace;
 mod page;
 mod shown;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 use std::fmt;

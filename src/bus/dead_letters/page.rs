@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use futures_util::{FutureExt, StreamExt, stream};
 
-use crate::bus::Inner;
 use crate::bus::dead_letters::letter::{DeadLetter, Last};
 use crate::bus::dead_letters::walk::{Step, Walk};
 use crate::bus::dead_letters::{DeadLetters, LetterCursor};
@@ -13,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
 use crate::journal::{Journal, reading};
 use crate::record::{Order, Outcome, Page, Query, Record};
+use crate::store::Store;
 
 /// How many letters a page has unless it is told otherwise.
 const PAGE: usize = 100;
@@ -70,7 +70,7 @@ impl DeadLetters {
         if letters.is_empty() {
             return Ok(Vec::new());
         }
-        let told = last_of(&self.inner, &letters).await;
+        let told = last_of(&*self.inner.store, self.inner.journal.as_deref(), &letters).await;
         let mut matching = Vec::new();
         for (letter, last) in letters.into_iter().zip(told) {
             if let (true, Last::Unread(why)) = (reads_records, &last) {
@@ -90,13 +90,17 @@ impl DeadLetters {
 
 /// What the last record of each letter says: of those that wait for the journal first, or one that
 /// is carried there meanwhile would be seen in neither.
-async fn last_of(inner: &Inner, letters: &[Snapshot]) -> Vec<Last> {
+pub(super) async fn last_of(
+    store: &dyn Store,
+    journal: Option<&dyn Journal>,
+    letters: &[Snapshot],
+) -> Vec<Last> {
     let query = Query {
         outcomes: vec![Outcome::Buried, Outcome::LeaseLost],
         order: Order::Newest,
         ..Query::default()
     };
-    let waiting = match reading::waiting(&*inner.store, &query).await {
+    let waiting = match reading::waiting(store, &query).await {
         Ok(waiting) => waiting,
         Err(error) => {
             let why = error.to_string();
@@ -109,7 +113,6 @@ async fn last_of(inner: &Inner, letters: &[Snapshot]) -> Vec<Last> {
     }
     let told = letters.iter().map(|letter| {
         let (waits, query) = (newest.remove(&letter.id), query.clone());
-        let journal = inner.journal.as_deref();
         let told = async move {
             match (waits, journal) {
                 (Some(record), _) => Last::Record(Box::new(record)),

@@ -7,6 +7,8 @@ mod judge;
 mod look;
 mod past;
 mod reason;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use crate::bus::Bus;
