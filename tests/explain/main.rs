@@ -15,4 +15,7 @@ mod away;
 mod ended;
 mod nodes;
 mod past;
+mod redis;
+#[path = "../servers/mod.rs"]
+mod servers;
 mod waiting;

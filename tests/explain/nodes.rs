@@ -8,7 +8,7 @@ use duly::bus::{Reason, Standing};
 use duly::core::op::{Fetch, StoreOp};
 use duly::event::BucketKey;
 use duly::prelude::*;
-use duly::record::NodeId;
+use duly::record::{Cause, NodeId};
 use duly::store::Presence;
 use duly::testing::{Probe, TestBus};
 
@@ -214,4 +214,46 @@ async fn what_is_told_is_how_it_is_at_the_end() {
     let explained = asked.explain(id).await.unwrap();
     assert_eq!(explained.state, Some(EventState::Done));
     assert!(matches!(explained.reasons[..], [Reason::Over { .. }]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_moves_on_meanwhile_is_told_where_it_went() {
+    let world = World::shared();
+    let probe = Probe::<u64>::running(|_event, _cx| async {
+        tokio::time::sleep(ms(300)).await;
+        Err(Failure::retry("not yet"))
+    });
+    let (_holder, queue) = world.serve(ORDERS, &probe).await;
+    let (asked, _queue) = world.push_only::<u64>("orders").await;
+    asked.advance(secs(1)).await;
+    let id = queue.push_now(1).await.unwrap().id();
+    asked.advance(ms(100)).await;
+    let explained = asked.explain(id).await.unwrap();
+    let [Reason::NotDue { left, .. }] = explained.reasons[..] else {
+        panic!("{explained}");
+    };
+    assert_eq!(left, ms(600));
+    assert_eq!(explained.attempts.records.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_letter_that_died_with_its_node_says_so() {
+    let world = World::shared();
+    let (holder, queue) = world.serve(ORDERS.attempts(1), &hanging()).await;
+    let (asked, _queue) = world.serve(ORDERS.attempts(1), &hanging()).await;
+    asked.set_workers("orders", 0).unwrap();
+    let id = queue.push_now(1).await.unwrap().id();
+    asked.advance(secs(1)).await;
+    drop((holder, queue));
+    asked.advance(secs(10)).await;
+    let explained = asked.explain(id).await.unwrap();
+    let dead = Reason::Dead {
+        cause: Some(Cause::LeaseLost),
+        error: None,
+    };
+    assert_eq!(explained.reasons, [dead]);
+    let words = explained.to_string();
+    assert!(words.contains("lost with its node"), "{words}");
+    let letters = asked.dead_letters().cause(Cause::LeaseLost).page().await;
+    assert_eq!(letters.unwrap().items[0].id, id);
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::bus::dead_letters::letter::Last;
 use crate::bus::dead_letters::page::last_of;
+use crate::bus::dead_letters::shown;
 use crate::core::op::{
     Answer, Failing, Fetch, NewEvent, Reply, Settlement, Snapshot, StoreOp, Unique, Verdict,
 };
@@ -123,5 +124,44 @@ async fn of_several_deaths_the_last_one_is_told() {
         let record = told[0].record().expect("it is known");
         assert_eq!(record.outcome, Outcome::Buried);
         assert_eq!(record.error.as_deref(), Some("request 77"));
+    }
+}
+
+/// Made of what payloads are made of, so that some are nearly JSON and some nearly text.
+#[test]
+fn no_payload_is_too_odd_to_be_shown() {
+    let parts: [&[u8]; 16] = [
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b"\"",
+        b"\\",
+        b":",
+        b",",
+        b" ",
+        b"1.5e9",
+        b"true",
+        b"\"a\":",
+        b"\n",
+        b"\x1b",
+        b"\xff",
+        "\u{9b}\u{e4}".as_bytes(),
+    ];
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..20_000 {
+        let len = random.usize(0..40);
+        let parts = (0..len).map(|_| parts[random.usize(0..parts.len())]);
+        let payload = parts.collect::<Vec<_>>().concat();
+        let shown = shown::payload(&payload);
+        let is_plain = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
+        assert!(shown.chars().all(is_plain), "{payload:?}: {shown:?}");
+        let value = serde_json::from_slice::<serde_json::Value>(&payload);
+        if let Ok(value) = value {
+            let read = serde_json::from_str::<serde_json::Value>(&shown);
+            assert_eq!(read.ok(), Some(value), "{payload:?}: {shown:?}");
+        }
     }
 }

@@ -53,7 +53,11 @@ impl Explanation {
     #[must_use]
     pub fn advice(&self) -> Vec<String> {
         let queue = self.queue.as_ref().map_or("..", QueueName::as_str);
-        let advice = self.reasons.iter().map(|it| it.advice(self.id, queue));
+        let is_leased = self.state == Some(State::Leased);
+        // What a node holds can be neither moved nor taken back.
+        let is_of_use = |it: &&Reason| !(is_leased && matches!(it, Reason::NotDue { .. }));
+        let reasons = self.reasons.iter().filter(is_of_use);
+        let advice = reasons.map(|it| it.advice(self.id, queue));
         advice.flatten().collect()
     }
 }

@@ -132,8 +132,8 @@ impl Reason {
         let consume = || format!("start a process that consumes queue {queue}");
         Some(match self {
             Self::NotDue { .. } => format!(
-                "to have it sooner or later, reschedule(\"{id}\", ..) on queue {queue}; to take \
-                 it back, cancel(\"{id}\")"
+                "reschedule(\"{id}\", ..) moves it, cancel(\"{id}\") takes it back, both of queue \
+                 {queue}"
             ),
             Self::NotMoved { .. } => "if this lasts, look at the log and the processor load of \
                                       the nodes that consume this queue"
