@@ -97,4 +97,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ),
         masked_by: None,
     },
+    Mutant {
+        name: "redis-full-outbox-not-refused",
+        breaks: Full,
+        bug: "Redis: pushes are accepted although too many records wait for the journal",
+        edits: &[edit(
+            "src/store/redis/lua/push.lua",
+            "  if waiting >= tonumber(ARGV[8]) then\n    return",
+            "  if false then\n    return",
+        )],
+        caught_by: test(
+            "redis_store",
+            "pushes_are_refused_while_too_many_records_wait_and_all_else_goes_on",
+        ),
+        masked_by: None,
+    },
 ];

@@ -80,7 +80,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: a snoozed attempt leaves no record",
         edits: &[edit(
             "src/store/redis/lua/settle.lua",
-            "    note(id, \"\\3\", \"\\0\", attempt, due, moved, times, me, key, error)\n",
+            "    note(id, \"\\3\", \"\\0\", attempt, due, moved, times, me, key, error, more)\n",
             "",
         )],
         caught_by: contract("each_verdict_leads_where_it_says_and_writes_one_record"),
@@ -111,6 +111,81 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "error: ending.error.filter(|error| cut_error(error.clone()).len() < usize::MAX),",
         )],
         caught_by: contract("a_long_error_is_cut"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-trims-one-too-many",
+        breaks: Records,
+        bug: "Redis: a trim lets go of the first record that is not in the journal as well",
+        edits: &[edit(
+            "src/store/redis/lua/trim.lua",
+            "\"MINID\", \"=\", oldest)",
+            "\"MINID\", \"=\", oldest + 1)",
+        )],
+        caught_by: test(
+            "redis_store",
+            "what_is_trimmed_is_read_no_more_and_what_is_not_stays",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-trims-what-was-lost-and-given-again",
+        breaks: Records,
+        bug: "Redis: a trim after a failover lets go of records that have the numbers of lost ones",
+        edits: &[edit(
+            "src/store/redis/lua/trim.lua",
+            "  if not same then\n",
+            "  if false then\n",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_trim_does_not_let_go_of_records_that_got_the_numbers_of_lost_ones",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-payload-kept-unasked",
+        breaks: Records,
+        bug: "Redis: records keep the payload of an event that has a trace and asks for nothing",
+        edits: &[edit(
+            "src/store/redis/lua/body.lua",
+            "if said % 2 == 1 and payload_len",
+            "if payload_len",
+        )],
+        caught_by: test(
+            "redis_store",
+            "records_keep_a_payload_where_it_is_asked_for_and_short_enough",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-by-whom-not-recorded",
+        breaks: Records,
+        bug: "Redis: records of what was done by hand do not say by whom",
+        edits: &[edit(
+            "src/store/redis/lua/body.lua",
+            "  if by then\n",
+            "  if false then\n",
+        )],
+        caught_by: test(
+            "redis_store",
+            "records_keep_a_payload_where_it_is_asked_for_and_short_enough",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-cancel-not-told",
+        breaks: Records,
+        bug: "Redis: nobody is told that a cancel has left a record",
+        edits: &[edit(
+            "src/store/redis/answer.rs",
+            "has_recorded = !matches!(cancelled, Cancelled::NotFound | Cancelled::TooLate(_));",
+            "",
+        )],
+        caught_by: test(
+            "redis_store",
+            "watchers_are_told_of_what_wrote_records_and_of_nothing_else",
+        ),
         masked_by: None,
     },
 ];
