@@ -67,6 +67,7 @@ async fn who_holds_an_event_and_whether_he_is_there_is_told_truly() {
     let id = queue.push_now(1).await.unwrap().id();
     let explained = until(&bus, id, |it| is_held(it, &first, &Standing::Answers)).await;
     assert!(explained.advice().is_empty(), "{explained}");
+    assert!(explained.since.is_some(), "{explained}");
     // It asks of itself what it knows itself.
     let own = first.explain(id).await.unwrap();
     assert!(matches!(

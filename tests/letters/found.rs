@@ -40,7 +40,10 @@ async fn a_letter_says_what_is_known_of_it(world: World) {
     let error = letter.payload_as::<String>().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let words = letter.to_string();
-    assert!(words.ends_with("1 tries, failed: no order 2"), "{words}");
+    assert!(
+        words.ends_with("after 1 attempt, failed: no order 2"),
+        "{words}"
+    );
 }
 
 async fn letters_are_found_by_queue(world: World) {

@@ -134,7 +134,10 @@ impl fmt::Display for DeadLetter {
         if let Some(died) = self.died {
             write!(f, ", dead since {died}")?;
         }
-        write!(f, ", {} tries", self.tries)?;
+        match self.tries {
+            1 => f.write_str(", after 1 attempt")?,
+            tries => write!(f, ", after {tries} attempts")?,
+        }
         match &self.last {
             Last::Record(_) => {}
             Last::Pruned => f.write_str(", its record was pruned")?,
