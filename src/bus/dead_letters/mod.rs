@@ -64,7 +64,7 @@ impl Bus {
     ///
     /// # Examples
     ///
-    /// ```
+    /// ```standalone_crate
     /// # use std::time::Duration;
     /// # use duly::prelude::*;
     /// #[delay_event(queue = "mail", attempts = 1, register = false)]
