@@ -4,6 +4,7 @@ mod admin;
 mod builder;
 mod call;
 mod control;
+mod journal;
 mod open;
 mod publish;
 mod push;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 pub use admin::{QueueLoad, QueueStats};
 pub use builder::BusBuilder;
+use journal::Recorded;
 pub use publish::Publisher;
 pub use push::EventBuilder;
 pub use push_many::PUSH_MANY_MAX;
@@ -34,7 +36,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
 use crate::flow::{Controls, Flow, QueueOptions, Replies};
 use crate::handler::{Annotated, Context};
-use crate::journal::Journal;
 use crate::record::NodeId;
 use crate::store::{Durability, Store, StoreFuture};
 use crate::time::Timestamp;
@@ -78,8 +79,8 @@ pub(crate) struct Inner {
     /// As which node it takes part.
     id: NodeId,
     store: Arc<dyn Store>,
-    /// Where records are kept; without one they stay in the store's outboxes.
-    journal: Option<Arc<dyn Journal>>,
+    /// The journal; without one records stay in the store's outboxes.
+    recorded: Option<Recorded>,
     replies: Arc<Replies>,
     /// Taken out at the end.
     flow: RwLock<Option<Flow>>,
@@ -115,6 +116,9 @@ impl Drop for Owner {
                 .unwrap_or_else(PoisonError::into_inner)
                 .take(),
         );
+        if let Some(recorded) = &self.0.recorded {
+            recorded.abandon();
+        }
     }
 }
 
@@ -240,7 +244,8 @@ impl Bus {
     }
 
     /// Stops: fetches nothing more, lets handlers finish for as long as `grace`, hands back what
-    /// never started at once, settles everything that ended, and closes the store.
+    /// never started at once, settles everything that ended, records what waits for the journal as
+    /// far as that takes no more than two seconds, and closes the store.
     ///
     /// A handler that still runs when the grace is over is told so by its
     /// [cancellation](Context::cancellation) and then dropped; its attempt counts, and its event is
@@ -263,6 +268,9 @@ impl Bus {
             Some(flow) => flow.stop(grace).await,
             None => true,
         };
+        if let Some(recorded) = &self.inner.recorded {
+            recorded.stop().await;
+        }
         self.inner.is_closed.store(true, Ordering::Release);
         self.inner.store.close().await?;
         if !settled {

@@ -47,7 +47,7 @@ impl Records {
     fn new(inner: &Inner) -> Self {
         Self {
             store: Arc::clone(&inner.store),
-            journal: inner.journal.clone(),
+            journal: inner.recorded.as_ref().map(|it| Arc::clone(&it.journal)),
             query: Query::default(),
             wrong: None,
         }

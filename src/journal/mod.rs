@@ -11,15 +11,20 @@
 //! A recorder carries them to the journal in bulk and trims the outbox once they are there, so a
 //! slow or absent database slows no handler and loses nothing. Whoever reads looks into both.
 
+mod choices;
+pub(crate) mod late;
 mod memory;
 pub(crate) mod reading;
+pub(crate) mod recorder;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub use self::choices::RecordChoices;
 pub use self::memory::MemoryJournal;
+pub use self::recorder::{JournalStatus, RecorderOptions};
 use crate::error::Result;
 use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Query};
 use crate::time::Timestamp;

@@ -31,6 +31,7 @@ fn every_key_of_a_file_becomes_a_choice() {
             dedicated: Some(true),
             consume: Some(false),
             version: None,
+            keep_payload: None,
         }
     );
     assert_eq!(settings.queues["mail.out"].workers, Some(1));
