@@ -96,7 +96,7 @@ impl Carrier {
                     }
                 }
             }
-            if is_last {
+            if is_last && (failures > 0 || self.behind.is_empty()) {
                 return;
             }
             self.rest(failures, look_at, &stop).await;
@@ -149,9 +149,25 @@ impl Carrier {
             }
             if let Err(trouble) = self.carry(&some).await {
                 // From the start: what was read may have been loaded or not, trimmed or not.
-                let left = some.into_iter().chain(todo).map(|(outbox, _)| (outbox, 0));
-                self.behind.extend(left);
+                let left: Vec<_> = todo.map(|(outbox, _)| (outbox, 0)).collect();
+                let some = some.into_iter().map(|(outbox, _)| (outbox, 0));
+                self.behind.extend(some.chain(left.iter().cloned()));
+                if let Trouble::Journal(_) = trouble {
+                    self.glance(&left).await;
+                }
                 return Err(trouble);
+            }
+        }
+    }
+
+    /// Takes note of how many wait, where there is no telling when they can be loaded.
+    async fn glance(&mut self, outboxes: &[(Outbox, u64)]) {
+        for some in outboxes.chunks(OUTBOXES) {
+            let Ok(pages) = self.read(some, 0).await else {
+                return; // the next pass finds out
+            };
+            for ((outbox, _), page) in some.iter().zip(pages) {
+                self.note(outbox, &page);
             }
         }
     }
