@@ -28,7 +28,7 @@ pub use push::EventBuilder;
 pub use push_many::PUSH_MANY_MAX;
 pub use queue::Queue;
 pub use receipt::Receipt;
-pub use records::Records;
+pub use records::{Minutes, RecordStream, Records};
 use serde::Serialize;
 
 use crate::core::op::{Answer, NewEvent, StoreOp};

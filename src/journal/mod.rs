@@ -12,6 +12,7 @@
 //! slow or absent database slows no handler and loses nothing. Whoever reads looks into both.
 
 mod choices;
+pub(crate) mod counting;
 pub(crate) mod late;
 mod memory;
 pub(crate) mod reading;
