@@ -5,6 +5,8 @@ use std::time::Duration;
 use duly::RetryPolicy;
 use duly::config::{Format, Settings};
 use duly::flow::QueueChoices;
+use duly::journal::RecordChoices;
+use duly::store::WhenFull;
 
 use crate::{NO_VARIABLES, TOML, YAML, toml};
 
@@ -16,6 +18,18 @@ fn every_key_of_a_file_becomes_a_choice() {
     assert_eq!(
         settings.store_url.as_deref(),
         Some("sqlite:/var/lib/duly.db")
+    );
+    const DAY: Duration = Duration::from_secs(86_400);
+    assert_eq!(
+        settings.records,
+        RecordChoices {
+            journal: Some("sqlite:/var/lib/records.db".to_owned()),
+            keep: Some(90 * DAY),
+            keep_max: Some(5_000),
+            keep_minutes: Some(7 * DAY),
+            outbox_max: Some(1_000),
+            when_full: Some(WhenFull::RefusePushes),
+        }
     );
     assert_eq!(settings.queue_defaults.workers, Some(8));
     assert_eq!(
@@ -31,7 +45,7 @@ fn every_key_of_a_file_becomes_a_choice() {
             dedicated: Some(true),
             consume: Some(false),
             version: None,
-            keep_payload: None,
+            keep_payload: Some(true),
         }
     );
     assert_eq!(settings.queues["mail.out"].workers, Some(1));
