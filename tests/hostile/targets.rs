@@ -481,7 +481,7 @@ pub(crate) fn redis_news(data: &[u8]) {
 /// its type, and then a number of 8 bytes or a length in one and so many bytes.
 pub(crate) fn embedded_rows(data: &[u8]) {
     let rows = rows(data);
-    // A row of two bytes is fifteen columns of nothing.
+    // A row of two bytes is eighteen columns of nothing.
     match bounded(data.len(), 4 * TIMES, || embedded::open(&rows)) {
         Ok(opened) => {
             assert_eq!(opened.check, Ok(()));
@@ -496,10 +496,11 @@ fn rows(mut data: &[u8]) -> Vec<(Table, Vec<Cell>)> {
     let mut rows = Vec::new();
     while let Some((table, rest)) = data.split_first() {
         data = rest;
-        let table = match table % 3 {
+        let table = match table % 4 {
             0 => Table::Events,
             1 => Table::Records,
-            _ => Table::Controls,
+            2 => Table::Controls,
+            _ => Table::Outbox,
         };
         let mut cells = Vec::new();
         while let Some(cell) = cell(&mut data) {

@@ -191,8 +191,12 @@ impl<B: Clone> Bucket<B> {
                 after,
                 limit,
             } => Reply::Peeked(self.peek(state, after, limit)),
-            StoreOp::Revive { ids, by } => Reply::Counted(self.revive(&ids, by, ledger)?),
-            StoreOp::Drop { ids, by } => Reply::Counted(self.drop_dead(&ids, by, ledger)?),
+            StoreOp::Revive { ids, by } => {
+                Reply::Counted(self.revive(&ids, by.as_deref(), ledger)?)
+            }
+            StoreOp::Drop { ids, by } => {
+                Reply::Counted(self.drop_dead(&ids, by.as_deref(), ledger)?)
+            }
             StoreOp::Stats => Reply::Stats(self.stats()),
             StoreOp::Forecast { within } => Reply::Forecast(self.forecast(&within)?),
         };
