@@ -63,6 +63,12 @@ fn variables_alone_say_what_a_file_can() {
             ("DULY__PAYLOAD_BYTES_MAX", "2048"),
             ("DULY__READ_AHEAD", "50ms"),
             ("DULY__STORE__URL", "sqlite:/var/lib/duly.db"),
+            ("DULY__RECORDS__JOURNAL", "sqlite:/var/lib/records.db"),
+            ("DULY__RECORDS__KEEP", "90d"),
+            ("DULY__RECORDS__KEEP_MAX", "5000"),
+            ("DULY__RECORDS__KEEP_MINUTES", "7d"),
+            ("DULY__RECORDS__OUTBOX_MAX", "1000"),
+            ("DULY__RECORDS__WHEN_FULL", "refuse_pushes"),
             ("DULY__QUEUE_DEFAULTS__WORKERS", "8"),
             ("DULY__QUEUES__ORDER-CLOSE__BUCKETS", "4"),
             ("DULY__QUEUES__ORDER-CLOSE__WORKERS", "0"),
@@ -73,6 +79,7 @@ fn variables_alone_say_what_a_file_can() {
             ("DULY__QUEUES__ORDER-CLOSE__LINGER", "0s"),
             ("DULY__QUEUES__ORDER-CLOSE__DEDICATED", "true"),
             ("DULY__QUEUES__ORDER-CLOSE__CONSUME", "false"),
+            ("DULY__QUEUES__ORDER-CLOSE__KEEP_PAYLOAD", "true"),
             ("DULY__QUEUES__MAIL_OUT__WORKERS", "1"),
         ])
         .unwrap();
@@ -111,8 +118,12 @@ fn nothing_said_is_nothing_chosen() {
 
 #[test]
 fn debug_does_not_show_the_password_of_a_url() {
-    let settings = toml("store.url = 'redis://me:s3cret@host:6379/0'");
+    let settings = toml(
+        "store.url = 'redis://me:s3cret@host:6379/0'
+        records.journal = 'postgres://me:s3cret@db/records'",
+    );
     let shown = format!("{settings:?}");
     assert!(shown.contains("redis://...@host:6379/0"), "{shown}");
+    assert!(shown.contains("postgres://...@db/records"), "{shown}");
     assert!(!shown.contains("s3cret"), "{shown}");
 }
