@@ -12,6 +12,7 @@
 //! slow or absent database slows no handler and loses nothing. Whoever reads looks into both.
 
 mod memory;
+mod postgres;
 pub(crate) mod reading;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 pub use self::memory::MemoryJournal;
+pub use self::postgres::PostgresJournal;
 use crate::error::Result;
 use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Query};
 use crate::time::Timestamp;

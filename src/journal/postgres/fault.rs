@@ -29,7 +29,11 @@ impl Spot<'_> {
     pub(super) fn in_doubt(self, fault: Fault) -> Error {
         match fault.as_db_error() {
             Some(_) => self.error(fault),
-            None => self.told(ErrorKind::Unknown, "whether it was done is not known", fault),
+            None => self.told(
+                ErrorKind::Unknown,
+                "whether it was done is not known",
+                fault,
+            ),
         }
     }
 
@@ -70,7 +74,9 @@ fn advice(fault: &Fault) -> (ErrorKind, &'static str) {
         return (ErrorKind::TimedOut, "the server gave up by `timeout`");
     }
     let hint = match code.code() {
-        "28P01" | "28000" => "check the user and the password of the journal's URL, and pg_hba.conf",
+        "28P01" | "28000" => {
+            "check the user and the password of the journal's URL, and pg_hba.conf"
+        }
         "3D000" => "create the database, the journal does not",
         "42501" => "grant the user the right to create in the schema, or give it the schema",
         "25006" => "this is a standby or a read-only database: name the primary",
