@@ -13,6 +13,7 @@
 
 mod memory;
 pub(crate) mod reading;
+mod sqlite;
 
 use std::fmt;
 use std::future::Future;
@@ -20,6 +21,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 pub use self::memory::MemoryJournal;
+pub use self::sqlite::{SqliteJournal, SqliteOptions};
 use crate::error::Result;
 use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Query};
 use crate::time::Timestamp;

@@ -13,6 +13,7 @@ mod pages;
 mod prune;
 mod reopened;
 mod sample;
+mod sqlite;
 mod suite;
 mod together;
 mod whole;
