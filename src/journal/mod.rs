@@ -14,6 +14,7 @@
 mod memory;
 mod postgres;
 pub(crate) mod reading;
+mod sqlite;
 
 use std::fmt;
 use std::future::Future;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 pub use self::memory::MemoryJournal;
 pub use self::postgres::PostgresJournal;
+pub use self::sqlite::{SqliteJournal, SqliteOptions};
 use crate::error::Result;
 use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Query};
 use crate::time::Timestamp;

@@ -10,9 +10,13 @@ mod harness;
 mod minutes;
 mod oracle;
 mod pages;
+mod postgres;
 mod prune;
 mod reopened;
 mod sample;
+#[path = "../servers/mod.rs"]
+mod servers;
+mod sqlite;
 mod suite;
 mod together;
 mod whole;

@@ -67,7 +67,6 @@ macro_rules! journal_tests {
 }
 
 /// One test for each promise of a journal that outlives its process, over a harness.
-#[allow(unused_macros, reason = "used by each journal that does")]
 macro_rules! durable_journal_tests {
     ($harness:expr) => {
         crate::suite::promises! { $harness;

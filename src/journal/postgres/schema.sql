@@ -61,3 +61,87 @@ CREATE TABLE lateness (
     records bigint NOT NULL,
     PRIMARY KEY (start, queue, slot)
 ) WITH (fillfactor = 70);
+
+-- The 26 letters of an event id.
+CREATE FUNCTION event_id(event uuid) RETURNS text LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT string_agg(
+        substr('0123456789ABCDEFGHJKMNPQRSTVWXYZ', substring(bits FROM n * 5 + 1 FOR 5)::integer + 1, 1),
+        '' ORDER BY n)
+    FROM generate_series(0, 25) AS n,
+        (SELECT B'00' || ('x' || replace(event::text, '-', ''))::bit(128) AS bits) AS b
+$$;
+
+-- When an event was made: the first 48 bits of its id, in milliseconds since the epoch.
+CREATE FUNCTION event_created(event uuid) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT ('x' || substr(replace(event::text, '-', ''), 1, 12))::bit(48)::bigint
+$$;
+
+-- Microseconds since the epoch as a time; null beyond the year 9999.
+CREATE FUNCTION time_of_us(us bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT CASE WHEN us BETWEEN 0 AND 253402300799999999
+        THEN timestamptz '1970-01-01 00:00:00+00' + (us / 1000000) * interval '1 second'
+            + (us % 1000000) * interval '1 microsecond' END
+$$;
+
+-- Milliseconds since the epoch as a time; null beyond the year 9999.
+CREATE FUNCTION time_of_ms(ms bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT CASE WHEN ms BETWEEN 0 AND 253402300799999
+        THEN timestamptz '1970-01-01 00:00:00+00' + (ms / 1000) * interval '1 second'
+            + (ms % 1000) * interval '1 millisecond' END
+$$;
+
+-- A payload as a text, null where it is none.
+CREATE FUNCTION text_of(payload bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN convert_from(payload, 'UTF8');
+EXCEPTION WHEN OTHERS THEN
+    RETURN NULL;
+END
+$$;
+
+CREATE VIEW history AS
+SELECT
+    event_id(event) AS id,
+    queue,
+    key,
+    attempt,
+    outcome,
+    cause,
+    time_of_ms(due) AS due,
+    time_of_us(nullif(moved, 0)) AS moved,
+    time_of_us(nullif(fetched, 0)) AS fetched,
+    time_of_us(nullif(started, 0)) AS started,
+    time_of_us(finished) AS finished,
+    CASE WHEN started > 0 AND due BETWEEN 0 AND 9000000000000000
+        THEN greatest(started - due * 1000, 0) END AS late_us,
+    CASE WHEN node <> 0 THEN lpad(to_hex(node), 16, '0') END AS node,
+    error,
+    replace(trace::text, '-', '') AS trace,
+    text_of(payload) AS payload,
+    done_by AS by,
+    number,
+    event
+FROM records;
+
+-- Each event once, as its last record left it.
+CREATE VIEW tasks AS
+SELECT
+    event_id(event) AS id,
+    time_of_ms(event_created(event)) AS created,
+    time_of_us(finished) AS modified,
+    key AS business_id,
+    queue AS business_type,
+    CASE
+        WHEN outcome = 'acked' THEN 'processed'
+        WHEN outcome IN ('cancelled', 'expired', 'discarded', 'dropped') THEN 'cancelled'
+        ELSE 'pending'
+    END AS status,
+    time_of_ms(due) AS action_time,
+    text_of(payload) AS attributes,
+    event
+FROM records AS r
+WHERE NOT EXISTS (
+    SELECT 1 FROM records AS later
+    WHERE later.event = r.event
+        AND (later.finished, later.number) > (r.finished, r.number)
+);
