@@ -444,8 +444,18 @@ pub(crate) fn entry_of(record: &Record) -> Vec<u8> {
     let outcome = Outcome::ALL.iter().position(|it| *it == record.outcome);
     let cause = record.cause;
     let cause = cause.and_then(|cause| Cause::ALL.iter().position(|it| *it == cause));
+    let more = [
+        record.trace.is_some(),
+        record.payload.is_some(),
+        record.by.is_some(),
+    ];
+    let more = (0..).zip(more).map(|(bit, set)| u8::from(set) << bit);
+    let more: u8 = more.sum();
     let mut bytes = record.id.to_bytes().to_vec();
-    bytes.extend([place(outcome), place(cause)]);
+    bytes.extend([
+        place(outcome),
+        place(cause) | if more > 0 { 128 } else { 0 },
+    ]);
     bytes.extend(record.attempt.to_be_bytes());
     let stages = record.stages;
     for number in [
@@ -462,6 +472,16 @@ pub(crate) fn entry_of(record: &Record) -> Vec<u8> {
         let len = text.as_ref().map_or(0, |text| text.len() as u16 + 1);
         bytes.extend(len.to_be_bytes());
         bytes.extend(text.iter().flat_map(|text| text.bytes()));
+    }
+    bytes.extend((more > 0).then_some(more));
+    bytes.extend(record.trace.iter().flat_map(|trace| trace.to_bytes()));
+    if let Some(payload) = &record.payload {
+        bytes.extend((payload.len() as u32).to_be_bytes());
+        bytes.extend(payload.as_bytes());
+    }
+    if let Some(by) = &record.by {
+        bytes.extend((by.len() as u16).to_be_bytes());
+        bytes.extend(by.bytes());
     }
     bytes
 }

@@ -350,7 +350,7 @@ fn bounded(what: &str, len: usize) -> Result<()> {
 }
 
 /// Refuses a name that is longer than a record keeps.
-fn check_by(by: Option<&str>) -> Result<()> {
+pub(crate) fn check_by(by: Option<&str>) -> Result<()> {
     match by.map_or(0, str::len) {
         len if len > BY_BYTES_MAX => Err(Error::invalid(format!(
             "the name of who does it has {len} bytes, at most {BY_BYTES_MAX} are allowed"
