@@ -6,13 +6,17 @@ use std::time::Duration;
 
 use crate::bus::{Bus, BusBuilder};
 use crate::error::{Error, ErrorKind, Result, shown, shown_url};
-use crate::journal::late::LateJournal;
 use crate::journal::recorder::{Recorder, Setup};
-use crate::journal::{Journal, JournalFuture, JournalStatus, RecordChoices, RecorderOptions};
+use crate::journal::{
+    Journal, JournalStatus, PostgresJournal, RecordChoices, RecorderOptions, SqliteJournal,
+};
 use crate::store::{Store, WhenFull};
 
 /// How long a stop waits for the journal to close.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long a start waits for a database.
+const REACHED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A journal that was given by hand.
 #[derive(Clone, Debug)]
@@ -215,21 +219,35 @@ fn name_of(store_url: &str) -> String {
 
 /// Opens the journal that a url names.
 ///
-/// One that is only out of reach is opened later: the bus does not need it to start.
+/// A database that is only out of reach is connected to later: the bus does not need it to start.
 async fn open(url: &str) -> Result<Given> {
-    let journal = match open_now(url).await {
-        Err(error) if is_out_of_reach(&error) => {
-            tracing::warn!(
-                %error,
-                "the journal cannot be reached; records wait in the store, and it is tried again"
-            );
-            let url = url.to_owned();
-            Arc::new(LateJournal::new(move || -> JournalFuture<_> {
-                let url = url.clone();
-                Box::pin(async move { open_now(&url).await })
-            }))
+    let journal: Arc<dyn Journal> = match url.split_once(':') {
+        Some(("sqlite", path)) if !path.is_empty() => Arc::new(SqliteJournal::open(path)?),
+        Some(("postgres" | "postgresql", _)) => {
+            let journal = PostgresJournal::new(url)?;
+            match tokio::time::timeout(REACHED_WITHIN, PostgresJournal::connect(url)).await {
+                Ok(Ok(journal)) => Arc::new(journal),
+                Ok(Err(error)) if !is_out_of_reach(&error) => return Err(error),
+                unreached => {
+                    let error = unreached.map(Result::err).ok().flatten();
+                    let error = error.map_or_else(|| "no answer".to_owned(), |it| it.to_string());
+                    tracing::warn!(
+                        error,
+                        "the journal cannot be reached; records wait in the store, and it is tried \
+                         again"
+                    );
+                    Arc::new(journal)
+                }
+            }
         }
-        opened => opened?,
+        // Only the scheme is named: what follows may hold a password.
+        other => {
+            return Err(Error::invalid(format!(
+                "a journal url of scheme \"{}\" is not known; it is `off`, `sqlite:` and the path \
+                 of a file, or `postgres://host/database`",
+                shown(other.map_or("", |(scheme, _)| scheme)),
+            )));
+        }
     };
     Ok(Given {
         journal,
@@ -242,15 +260,4 @@ fn is_out_of_reach(error: &Error) -> bool {
         error.kind(),
         ErrorKind::Unavailable | ErrorKind::Unknown | ErrorKind::TimedOut
     )
-}
-
-async fn open_now(url: &str) -> Result<Arc<dyn Journal>> {
-    match url.split_once(':') {
-        // Only the scheme is named: what follows may hold a password.
-        other => Err(Error::invalid(format!(
-            "a journal url of scheme \"{}\" is not known; it is `off`, `sqlite:` and the path of a \
-             file, or `postgres://host/database`",
-            shown(other.map_or("", |(scheme, _)| scheme)),
-        ))),
-    }
 }

@@ -13,7 +13,6 @@
 
 mod choices;
 pub(crate) mod counting;
-pub(crate) mod late;
 mod memory;
 mod postgres;
 pub(crate) mod reading;
@@ -27,8 +26,8 @@ use std::time::Duration;
 
 pub use self::choices::RecordChoices;
 pub use self::memory::MemoryJournal;
-pub use self::recorder::{JournalStatus, RecorderOptions};
 pub use self::postgres::PostgresJournal;
+pub use self::recorder::{JournalStatus, RecorderOptions};
 pub use self::sqlite::{SqliteJournal, SqliteOptions};
 use crate::error::Result;
 use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Query};

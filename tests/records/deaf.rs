@@ -1,4 +1,4 @@
-//! A store whose word of new records gets lost.
+//! A way to a store on which the word of new records gets lost, and that is not closed with the bus.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,6 +81,6 @@ impl Store for Deaf {
     fn watch_outboxes(&self, _watcher: Arc<dyn OutboxWatcher>) {}
 
     fn close(&self) -> StoreFuture<()> {
-        self.0.close()
+        Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -11,8 +11,19 @@ mod bad;
 mod carried;
 mod deaf;
 mod full;
+mod kills;
 mod limits;
+#[path = "../nodes/mod.rs"]
+mod nodes;
+#[path = "../servers/mod.rs"]
+mod servers;
 mod several;
 mod start;
 mod stop;
 mod world;
+
+/// Not a test by itself: it is what a child process runs.
+#[test]
+fn child() {
+    nodes::child();
+}
