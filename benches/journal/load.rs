@@ -1,9 +1,10 @@
 //! Loading in batches, and the bare bulk insert of the same rows.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use duly::journal::Batch;
 use duly::record::Numbered;
+use tokio::time::Instant;
 
 use crate::contender::Contender;
 use crate::{Result, records};

@@ -1,9 +1,10 @@
 //! Pages of every query, at the beginning, in the middle and near the end, in both orders.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use duly::record::{Cause, Cursor, MinuteQuery, Order, Query};
 use duly::{EventId, Outcome, Timestamp};
+use tokio::time::Instant;
 
 use crate::contender::Contender;
 use crate::{Result, records};

@@ -1,12 +1,13 @@
 //! The journal in a SQLite file, and the bare insert of the same rows into the same table.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use duly::journal::{Journal, SqliteJournal};
 use duly::record::{Numbered, Query, Record};
 use rusqlite::{Connection, params};
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 use crate::Result;
 use crate::contender::{Contender, Doing};

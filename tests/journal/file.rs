@@ -176,7 +176,7 @@ fn every_query_is_led_through_one_index_and_sorts_nothing() {
             ("by_trace", |query| query.trace = None),
             ("by_key", |query| query.key = None),
             ("by_queue_outcome", |query| {
-                query.outcomes.push(duly::Outcome::Acked)
+                query.outcomes.push(duly::Outcome::Acked);
             }),
             ("by_cause", |query| query.cause = None),
             ("by_error", |query| query.error = None),

@@ -56,7 +56,7 @@ fn ids_are_written_as_everywhere_else() {
         .zip(1..)
         .map(|(bits, number)| {
             with(record(number, number), |it| {
-                it.id = EventId::from_bytes(bits.to_be_bytes())
+                it.id = EventId::from_bytes(bits.to_be_bytes());
             })
         })
         .collect();
