@@ -12,6 +12,8 @@ mod minutes;
 mod oracle;
 mod pages;
 mod postgres;
+mod postgres_faults;
+mod postgres_tables;
 mod prune;
 mod reopened;
 mod sample;
