@@ -1,6 +1,6 @@
 //! A page of dead letters, with what the last record of each says.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use futures_util::{FutureExt, StreamExt, stream};
 
@@ -11,7 +11,7 @@ use crate::core::op::{BATCH_MAX, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
 use crate::journal::{Journal, reading};
-use crate::record::{Order, Outcome, Page, Query, Record};
+use crate::record::{Cursor, Numbered, Order, Outcome, Page, Query, Record};
 use crate::store::Store;
 
 /// How many letters a page has unless it is told otherwise.
@@ -70,7 +70,7 @@ impl DeadLetters {
         if letters.is_empty() {
             return Ok(Vec::new());
         }
-        let told = last_of(&*self.inner.store, self.inner.journal.as_deref(), &letters).await;
+        let told = last_of(&*self.inner.store, self.inner.journal(), &letters).await;
         let mut matching = Vec::new();
         for (letter, last) in letters.into_iter().zip(told) {
             if let (true, Last::Unread(why)) = (reads_records, &last) {
@@ -100,17 +100,19 @@ pub(super) async fn last_of(
         order: Order::Newest,
         ..Query::default()
     };
-    let waiting = match reading::waiting(store, &query).await {
+    let wanted: HashSet<EventId> = letters.iter().map(|letter| letter.id).collect();
+    let of_them = |it: Numbered| wanted.contains(&it.1.id).then_some(it);
+    let mut waiting = match reading::waiting(store, &query, of_them, |_| {}).await {
         Ok(waiting) => waiting,
         Err(error) => {
             let why = error.to_string();
             return letters.iter().map(|_| Last::Unread(why.clone())).collect();
         }
     };
-    let mut newest: HashMap<EventId, Record> = HashMap::new();
-    for (_, record) in waiting {
-        newest.entry(record.id).or_insert(record);
-    }
+    waiting.sort_unstable_by_key(Cursor::of);
+    // Of each the last one stays.
+    let waiting = waiting.into_iter().map(|(_, record)| (record.id, record));
+    let mut newest: HashMap<EventId, Record> = waiting.collect();
     let told = letters.iter().map(|letter| {
         let (waits, query) = (newest.remove(&letter.id), query.clone());
         let told = async move {
