@@ -84,6 +84,24 @@ fn a_file_of_format_2_opens_for_ever() {
     has_what_was_set(&store);
 }
 
+/// `tests/data/format-2-dropped.db` is of a time when a drop by hand was called a discard.
+#[test]
+fn an_event_that_was_dropped_under_format_2_is_known_to_be_over() {
+    let place = Place::new();
+    fs::copy(golden("format-2-dropped.db"), place.path()).expect("the golden file");
+    let store = place.open();
+    assert_eq!(
+        get(&store, 1).expect("it is remembered").state,
+        State::Cancelled
+    );
+    let told = outbox(&store).records;
+    let told: Vec<_> = told
+        .iter()
+        .map(|(_, it)| (it.attempt, it.outcome))
+        .collect();
+    assert_eq!(told, [(1, Outcome::Buried), (0, Outcome::Discarded)]);
+}
+
 /// In `tests/data/format-3.db` the first two records are in the journal; event 5 belongs to a trace
 /// and keeps its payload, event 6 was dropped by hand.
 #[test]
