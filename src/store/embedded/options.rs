@@ -90,6 +90,10 @@ impl EmbeddedOptions {
     }
 
     /// How many records are kept, at least 1; the oldest go first. Default: 1,000,000.
+    ///
+    /// Those that wait for a journal stay beside them for as long as
+    /// [`limit_outboxes`](crate::store::Store::limit_outboxes) lets them. A limit is not kept in the
+    /// file: it is set anew after each opening, before anything is handled.
     pub fn records_max(mut self, records: u64) -> Self {
         self.records_max = records;
         self
