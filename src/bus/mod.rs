@@ -4,6 +4,9 @@ mod admin;
 mod builder;
 mod call;
 mod control;
+mod dead_letters;
+mod explain;
+mod journal;
 mod open;
 mod publish;
 mod push;
@@ -21,20 +24,22 @@ use std::time::Duration;
 
 pub use admin::{QueueLoad, QueueStats};
 pub use builder::BusBuilder;
+pub use dead_letters::{DeadLetter, DeadLetters, Edited, Last, LetterCursor, Sweep};
+pub use explain::{Attempts, Explanation, Reason, Standing};
+use journal::Recorded;
 pub use publish::Publisher;
 pub use push::EventBuilder;
 pub use push_many::PUSH_MANY_MAX;
 pub use queue::Queue;
 pub use receipt::Receipt;
-pub use records::Records;
+pub use records::{Minutes, RecordStream, Records};
 use serde::Serialize;
 
 use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, BucketKey, QueueName};
+use crate::event::{BucketId, BucketKey, Payload, QueueName};
 use crate::flow::{Controls, Flow, QueueOptions, Replies};
 use crate::handler::{Annotated, Context};
-use crate::journal::Journal;
 use crate::record::NodeId;
 use crate::store::{Durability, Store, StoreFuture};
 use crate::time::Timestamp;
@@ -78,8 +83,8 @@ pub(crate) struct Inner {
     /// As which node it takes part.
     id: NodeId,
     store: Arc<dyn Store>,
-    /// Where records are kept; without one they stay in the store's outboxes.
-    journal: Option<Arc<dyn Journal>>,
+    /// The journal; without one records stay in the store's outboxes.
+    recorded: Option<Recorded>,
     replies: Arc<Replies>,
     /// Taken out at the end.
     flow: RwLock<Option<Flow>>,
@@ -115,6 +120,9 @@ impl Drop for Owner {
                 .unwrap_or_else(PoisonError::into_inner)
                 .take(),
         );
+        if let Some(recorded) = &self.0.recorded {
+            recorded.abandon();
+        }
     }
 }
 
@@ -183,6 +191,17 @@ impl Inner {
         BucketId(u16::try_from(run % u64::from(buckets.max(1))).unwrap_or(0))
     }
 
+    /// The same payload, if it is not too large.
+    fn checked(&self, payload: Payload) -> Result<Payload> {
+        let (len, max) = (payload.len(), self.payload_bytes_max);
+        if len > max {
+            return Err(Error::invalid(format!(
+                "the payload has {len} bytes, at most {max} are allowed"
+            )));
+        }
+        Ok(payload)
+    }
+
     fn options(&self, queue: &QueueName) -> Arc<QueueOptions> {
         Arc::clone(self.queues.get(queue).unwrap_or(&self.defaults))
     }
@@ -240,7 +259,8 @@ impl Bus {
     }
 
     /// Stops: fetches nothing more, lets handlers finish for as long as `grace`, hands back what
-    /// never started at once, settles everything that ended, and closes the store.
+    /// never started at once, settles everything that ended, records what waits for the journal as
+    /// far as that takes no more than two seconds, and closes the store.
     ///
     /// A handler that still runs when the grace is over is told so by its
     /// [cancellation](Context::cancellation) and then dropped; its attempt counts, and its event is
@@ -263,6 +283,9 @@ impl Bus {
             Some(flow) => flow.stop(grace).await,
             None => true,
         };
+        if let Some(recorded) = &self.inner.recorded {
+            recorded.stop().await;
+        }
         self.inner.is_closed.store(true, Ordering::Release);
         self.inner.store.close().await?;
         if !settled {

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::core::op::{Answer, Ledger, StoreOp};
 use crate::core::roll::{Presence, Roll};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::event::{BucketKey, Envelope, Payload, QueueName};
 use crate::record::{Numbered, Record};
 use crate::store::hub::Hub;
 use crate::store::shards::{News, Shards};
 use crate::store::{
     Control, Durability, OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
-    OutboxWatchers, Setting, Store, StoreFuture, Watcher, WhenFull,
+    OutboxWatchers, Setting, Store, StoreFuture, Watcher, WhenFull, outbox,
 };
 use crate::time::{Clock, SystemClock, Timestamp};
 
@@ -265,13 +265,7 @@ impl Records {
     fn check_room(&self) -> Result<()> {
         let waiting = self.kept.len();
         if self.when_full == WhenFull::RefusePushes && waiting >= self.max {
-            return Err(Error::new(
-                ErrorKind::Full,
-                format!(
-                    "{waiting} records wait for the journal, and no more are to wait: see what \
-                     keeps the journal"
-                ),
-            ));
+            return Err(outbox::full(waiting as u64));
         }
         Ok(())
     }
@@ -284,7 +278,7 @@ impl Records {
     }
 
     fn trim(&mut self, through: u64) {
-        let many = (through + 1).saturating_sub(self.first);
+        let many = through.saturating_add(1).saturating_sub(self.first);
         let many = usize::try_from(many).unwrap_or(usize::MAX);
         self.let_go(many.min(self.kept.len()));
     }
@@ -301,10 +295,12 @@ impl Records {
             .min(self.kept.len());
         let records = (self.first + from as u64..).zip(self.kept.range(from..));
         let records = records.take(limit.min(OUTBOX_BATCH_MAX));
+        let records: Vec<Numbered> = records
+            .map(|(number, record)| (number, record.clone()))
+            .collect();
         OutboxPage {
-            records: records
-                .map(|(number, record): (u64, &Record)| -> Numbered { (number, record.clone()) })
-                .collect(),
+            last: records.last().map_or(after, |(number, _)| *number),
+            records,
             damaged: 0,
             first: self.first,
             next: self.first + self.kept.len() as u64,

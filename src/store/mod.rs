@@ -197,7 +197,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Reads the records of an outbox with numbers greater than `after`, in the order in which they
     /// were written; at most `limit` or [`OUTBOX_BATCH_MAX`] of them, and perhaps fewer than there
-    /// are, but none only when there are none. What was decided before the call is in it.
+    /// are. With a `limit` of 0 it tells only [`first`](OutboxPage::first) and
+    /// [`next`](OutboxPage::next). What was decided before the call is in it.
+    ///
+    /// Damaged records are passed over, so a page may be empty and there is more all the same:
+    /// reading goes on after [`last`](OutboxPage::last) while it
+    /// [has more](OutboxPage::has_more). A read that may answer one record looks at one number at
+    /// least, if there is one.
     ///
     /// # Errors
     ///

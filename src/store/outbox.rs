@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::error::{Error, ErrorKind};
 use crate::event::BucketKey;
 use crate::record::Numbered;
 
@@ -35,12 +36,22 @@ impl fmt::Display for Outbox {
 pub struct OutboxPage {
     /// The records, in the order of their numbers.
     pub records: Vec<Numbered>,
+    /// Up to which number it was looked, damaged records included: reading goes on after it.
+    pub last: u64,
     /// Numbers of damaged records that were passed over.
     pub damaged: u64,
     /// The number of the oldest record that is there.
     pub first: u64,
     /// The number that the next record will get: `next - first` are there.
     pub next: u64,
+}
+
+impl OutboxPage {
+    /// Whether there is more after what was looked at, even if all of that was damaged.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.last.saturating_add(1) < self.next
+    }
 }
 
 /// How much an outbox keeps, and what happens when that is not enough.
@@ -63,6 +74,17 @@ pub enum WhenFull {
     /// and no record is let go. What is stored is handled to its end, so the outbox can grow by
     /// that.
     RefusePushes,
+}
+
+/// The error of a push while `waiting` records wait and no more are to.
+pub(crate) fn full(waiting: u64) -> Error {
+    Error::new(
+        ErrorKind::Full,
+        format!(
+            "{waiting} records wait for the journal, and no more are to wait: see what keeps the \
+             journal"
+        ),
+    )
 }
 
 /// Told by a store that an outbox has records that it had not before.

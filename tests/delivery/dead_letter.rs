@@ -66,7 +66,8 @@ async fn a_dead_letter_can_be_mended_and_revived(world: World) {
     queue.revive(&[id]).await.unwrap();
     bus.advance(secs(1)).await;
     let outcomes = bus.outcomes(id).await.unwrap();
-    assert_eq!(outcomes, [Outcome::Buried, Outcome::Acked]);
+    use Outcome::{Acked, Buried, Edited, Revived};
+    assert_eq!(outcomes, [Buried, Edited, Revived, Acked]);
 }
 
 async fn a_dropped_dead_letter_is_gone_and_on_record(world: World) {
@@ -77,7 +78,7 @@ async fn a_dropped_dead_letter_is_gone_and_on_record(world: World) {
     assert_eq!(queue.drop_dead(&[id]).await.unwrap(), 0);
     assert_eq!(queue.revive(&[id]).await.unwrap(), 0);
     let outcomes = bus.outcomes(id).await.unwrap();
-    assert_eq!(outcomes, [Outcome::Buried, Outcome::Discarded]);
+    assert_eq!(outcomes, [Outcome::Buried, Outcome::Dropped]);
     assert_eq!(bus.stats("orders").await.unwrap().dead, 0);
 }
 

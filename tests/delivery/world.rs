@@ -59,6 +59,18 @@ impl World {
         }
     }
 
+    /// A memory store that keeps ten records.
+    #[allow(dead_code)] // of those who take this in, one needs it
+    pub(crate) fn memory_of_ten_records() -> Self {
+        let clock = Arc::new(VirtualClock::new());
+        let store = MemoryStore::with_clock(Arc::clone(&clock) as _).with_memory(1_000, 10);
+        Self {
+            clock,
+            store: Arc::new(store),
+            folder: None,
+        }
+    }
+
     /// A memory store that several buses use, each for itself.
     pub(crate) fn shared() -> Self {
         let clock = Arc::new(VirtualClock::new());
@@ -77,6 +89,11 @@ impl World {
             clock,
             folder: Some(folder),
         }
+    }
+
+    /// Whether its store is a file.
+    pub(crate) fn is_embedded(&self) -> bool {
+        self.folder.is_some()
     }
 
     /// The next process: the memory store goes on, the embedded one is opened again.

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 
 use crate::harness::*;
 
-fn damaged(store: &EmbeddedStore) -> Vec<Damaged> {
+pub(crate) fn damaged(store: &EmbeddedStore) -> Vec<Damaged> {
     let listed = store.damaged().now_or_never();
     listed
         .expect("an inline store answers at once")
@@ -21,7 +21,7 @@ fn damaged(store: &EmbeddedStore) -> Vec<Damaged> {
 }
 
 /// Somebody else at the file, while no store has it open.
-fn meddle(place: &Place, sql: &str) {
+pub(crate) fn meddle(place: &Place, sql: &str) {
     let file = rusqlite::Connection::open(place.path()).expect("the file");
     assert_eq!(file.execute(sql, []).expect("a change"), 1);
 }
@@ -193,7 +193,7 @@ fn a_name_that_is_no_text_any_more_keeps_no_store_from_opening() {
 }
 
 /// Handles `many` events.
-fn handle(store: &EmbeddedStore, from: u64, many: u64) {
+pub(crate) fn handle(store: &EmbeddedStore, from: u64, many: u64) {
     for n in from..from + many {
         push_now(store, n);
         let delivery = fetch(store, n).remove(0);
@@ -201,7 +201,7 @@ fn handle(store: &EmbeddedStore, from: u64, many: u64) {
     }
 }
 
-fn history(store: &EmbeddedStore) -> Vec<u64> {
+pub(crate) fn history(store: &EmbeddedStore) -> Vec<u64> {
     let page = duly::testing::records(store, Default::default()).now_or_never();
     let page = page.expect("ready").expect("a page");
     page.items.iter().map(|it| it.id.entropy()).collect()

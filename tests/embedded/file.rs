@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use duly::event::State;
-use duly::store::{Control, EmbeddedStore, Setting, Store};
-use duly::{ErrorKind, QueueName};
+use duly::store::{Control, EmbeddedStore, Outbox, OutboxPage, Setting, Store};
+use duly::{ErrorKind, Outcome, QueueName};
 use futures_util::FutureExt;
 
 use crate::child::{self, Running};
@@ -46,14 +46,14 @@ fn a_newer_format_asks_for_an_upgrade() {
     let place = Place::new();
     drop(place.open());
     let file = rusqlite::Connection::open(place.path()).expect("the file");
-    file.pragma_update(None, "user_version", 3)
+    file.pragma_update(None, "user_version", 4)
         .expect("a version");
     drop(file);
     let error = place.open_error();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     let text = error.to_string();
     assert!(
-        text.contains("newer duly (format 3), this one reads up to 2"),
+        text.contains("newer duly (format 4), this one reads up to 3"),
         "{text}"
     );
     assert!(text.contains("upgrade"), "{text}");
@@ -76,21 +76,63 @@ fn a_file_of_format_1_opens_for_ever() {
 #[test]
 fn a_file_of_format_2_opens_for_ever() {
     let place = Place::new();
-    if std::env::var_os("DULY_WRITE_GOLDEN").is_some() {
-        write_golden(&place);
-        fs::copy(place.path(), golden("format-2.db")).expect("a copy");
-        fs::remove_file(place.path()).expect("the file");
-    }
     fs::copy(golden("format-2.db"), place.path()).expect("the golden file");
     let store = place.open();
     holds_what_is_golden(&store);
+    let page = outbox(&store);
+    assert_eq!((page.first, page.next, page.records.len()), (1, 4, 3));
+    has_what_was_set(&store);
+}
+
+/// In `tests/data/format-3.db` the first two records are in the journal; event 5 belongs to a trace
+/// and keeps its payload, event 6 was dropped by hand.
+#[test]
+fn a_file_of_format_3_opens_for_ever() {
+    let place = Place::new();
+    if std::env::var_os("DULY_WRITE_GOLDEN").is_some() {
+        write_golden(&place);
+        fs::copy(place.path(), golden("format-3.db")).expect("a copy");
+        fs::remove_file(place.path()).expect("the file");
+    }
+    fs::copy(golden("format-3.db"), place.path()).expect("the golden file");
+    let store = place.open();
+    holds_what_is_golden(&store);
+    has_what_was_set(&store);
+    let page = outbox(&store);
+    assert_eq!((page.first, page.next, page.damaged), (3, 7, 0));
+    let told = page.records.into_iter().map(|(number, it)| {
+        let trace = it.trace.map(|trace| trace.to_string());
+        (
+            number,
+            it.id.entropy(),
+            it.outcome,
+            trace,
+            it.payload,
+            it.by,
+        )
+    });
+    let told = told.collect::<Vec<_>>();
+    let trace = Some("4bf92f3577b34da6a3ce929d0e0e4736".to_owned());
+    let by = Some("ops".to_owned());
+    assert_eq!(
+        told,
+        [
+            (3, 4, Outcome::Acked, None, None, None),
+            (4, 5, Outcome::Acked, trace, Some(payload(5)), None),
+            (5, 6, Outcome::Buried, None, None, None),
+            (6, 6, Outcome::Dropped, None, None, by),
+        ]
+    );
+}
+
+fn has_what_was_set(store: &EmbeddedStore) {
     let control = Control {
         paused: true,
         workers: None,
         rate: Some(2.5),
         buckets: Some(3),
     };
-    assert_eq!(controls(&store)["order-close"], control);
+    assert_eq!(controls(store)["order-close"], control);
 }
 
 fn golden(name: &str) -> PathBuf {
@@ -121,18 +163,23 @@ fn holds_what_is_golden(store: &EmbeddedStore) {
         let body = found(n).body.expect("it is not over");
         assert_eq!(body.payload, payload(n));
     }
-    let records = duly::testing::records(store, Default::default()).now_or_never();
-    let page = records.expect("ready").expect("a page");
-    assert_eq!(page.items.len(), 3);
+}
+
+/// All records that wait.
+fn outbox(store: &EmbeddedStore) -> OutboxPage {
+    let page = store.read_outbox(&Outbox::Store, 0, 100).now_or_never();
+    page.expect("ready").expect("a page")
 }
 
 fn write_golden(place: &Place) {
-    use duly::core::op::{Failing, Verdict};
+    use duly::core::op::{Failing, StoreOp, Verdict};
     use duly::record::Cause;
     let store = place.open();
     for n in [1, 3, 4] {
         push_now(&store, n);
     }
+    push(&store, telling(5, 3)).expect("a push");
+    push_now(&store, 6);
     let hour = std::time::Duration::from_secs(3_600);
     push(&store, event(2, hour.into(), 3)).expect("a push");
     let why = Failing {
@@ -142,11 +189,15 @@ fn write_golden(place: &Place) {
     for delivery in fetch(&store, 1) {
         let verdict = match delivery.id.entropy() {
             1 => Verdict::Retry(std::time::Duration::ZERO, why.clone()),
-            3 => Verdict::Bury(why.clone()),
+            3 | 6 => Verdict::Bury(why.clone()),
             _ => Verdict::Ack,
         };
         assert!(settle(&store, &delivery, verdict).expect("a settle"));
     }
+    let (ids, by) = (vec![id(6)], Some("ops".to_owned()));
+    ask(&store, StoreOp::Drop { ids, by }).expect("a drop");
+    let trimmed = store.trim_outbox(&Outbox::Store, 2).now_or_never();
+    trimmed.expect("ready").expect("a trim");
     set(&store, Setting::Paused(true));
     set(&store, Setting::Rate(Some(2.5)));
     set(&store, Setting::Buckets(Some(3)));

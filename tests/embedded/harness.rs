@@ -9,7 +9,7 @@ use duly::core::op::{
     Delivery, Fetch, NewEvent, PushVerdict, Pushed, Reply, Settlement, Snapshot, Stats, StoreOp,
     Unique, Verdict,
 };
-use duly::event::{BucketId, BucketKey, Envelope, EventId, Payload};
+use duly::event::{BucketId, BucketKey, Envelope, EventId, Payload, TRACE_HEADER};
 use duly::record::NodeId;
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::{Clock, Mono, When};
@@ -107,6 +107,16 @@ pub(crate) fn event(n: u64, when: When, attempts: u16) -> NewEvent {
         when,
         on_taken: Unique::Keep,
     }
+}
+
+/// The `n`th event, whose records tell its trace and keep its payload.
+pub(crate) fn telling(n: u64, attempts: u16) -> NewEvent {
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let mut event = event(n, When::Now, attempts);
+    let envelope = Arc::make_mut(&mut event.envelope);
+    envelope.headers = vec![(TRACE_HEADER.to_owned(), trace.to_owned())];
+    envelope.keeps_payload = true;
+    event
 }
 
 /// Asks an inline store, whose futures are ready.

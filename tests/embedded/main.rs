@@ -11,5 +11,6 @@ mod full;
 mod harness;
 mod history;
 mod log;
+mod outbox;
 mod starts;
 mod stop;

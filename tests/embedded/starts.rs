@@ -154,7 +154,40 @@ fn what_an_event_did_before_its_revive_does_not_count_after_it() {
     let store = place.open();
     let found = get(&store, 1).expect("it is there");
     assert_eq!((found.state, found.tries), (State::Scheduled, 1));
-    assert_eq!(records(&store).len(), 3);
+    let outcomes: Vec<_> = records(&store).iter().map(|it| it.outcome).collect();
+    use Outcome::{Buried, LeaseLost, Retried, Revived};
+    assert_eq!(outcomes, [Retried, Buried, Revived, LeaseLost]);
+}
+
+#[test]
+fn what_started_before_a_revive_is_over_although_its_record_is_damaged() {
+    let place = Place::new();
+    let store = place.open();
+    push_now(&store, 1);
+    bury(&store, &begin(&store, 1));
+    place.clock.advance(Duration::from_millis(5));
+    ask(&store, revive_op()).expect("a revive");
+    drop(store);
+    crate::damage::meddle(&place, "UPDATE records SET due = due + 1 WHERE number = 1");
+    let store = place.open();
+    assert_eq!(get(&store, 1).expect("it is there").tries, 0);
+    let outcomes: Vec<_> = records(&store).iter().map(|it| it.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Revived]);
+}
+
+/// Its row is all that is left of it.
+#[test]
+fn the_record_of_an_attempt_that_died_with_its_process_tells_what_its_event_has_to_tell() {
+    let place = Place::new();
+    let store = place.open();
+    push(&store, telling(1, 3)).expect("a push");
+    begin(&store, 1);
+    drop(store);
+    let store = place.open();
+    let record = records(&store).pop().expect("a record");
+    assert_eq!(record.outcome, Outcome::LeaseLost);
+    assert_eq!(record.payload, Some(payload(1)));
+    assert_eq!(record.trace, telling(1, 3).envelope.trace());
 }
 
 /// Lets an event start by what `change` did, and takes the file back to before the change.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use duly::event::{BucketKey, Envelope, EventId, Late, Payload, TEXT_BYTES_MAX};
+use duly::event::{BucketKey, Envelope, EventId, Late, Payload, TEXT_BYTES_MAX, TraceId};
 use duly::record::{Cause, NodeId, Record, Stages};
 use duly::store::__doors::redis;
 use duly::{BucketId, Outcome, QueueName, Timestamp};
@@ -46,6 +46,21 @@ fn texts() -> impl Strategy<Value = String> {
     ]
 }
 
+fn traces() -> impl Strategy<Value = TraceId> {
+    let bytes = any::<[u8; 16]>();
+    bytes.prop_filter_map("a trace is not all zero", TraceId::from_bytes)
+}
+
+/// A header that carries a trace, or that hardly fails to.
+fn trace_headers() -> impl Strategy<Value = (String, String)> {
+    let value = prop_oneof![
+        traces().prop_map(|trace| format!("00-{trace}-00f067aa0ba902b7-01")),
+        Just(format!("00-{:032x}-00f067aa0ba902b7-01", 0)),
+        "[0-9a-f]{2}-[0-9a-f]{31,33}-x",
+    ];
+    value.prop_map(|value| ("traceparent".to_owned(), value))
+}
+
 fn envelopes() -> impl Strategy<Value = Envelope> {
     let late = prop_oneof![
         Just(Late::Deliver),
@@ -66,24 +81,31 @@ fn envelopes() -> impl Strategy<Value = Envelope> {
         prop::option::of(texts()),
         prop::option::of(any::<u64>()),
         late,
-        prop::collection::vec((texts(), texts()), 0..=32),
+        prop::collection::vec(
+            prop_oneof![8 => (texts(), texts()), 1 => trace_headers()],
+            0..=32,
+        ),
+        any::<bool>(),
     );
-    (plain, asked).prop_map(|(plain, (key, unique, expires, late, headers))| {
-        let (id, queue, payload, pushed, attempts, delayed, version) = plain;
-        let bare = Envelope::new(EventId::from_bytes(id), queue, Payload::from(payload));
-        Envelope {
-            pushed: pushed.map_or(bare.pushed, Timestamp::from_millis),
-            attempts,
-            delayed,
-            version,
-            key,
-            unique,
-            expires: expires.map(Timestamp::from_millis),
-            late,
-            headers,
-            ..bare
-        }
-    })
+    (plain, asked).prop_map(
+        |(plain, (key, unique, expires, late, headers, keeps_payload))| {
+            let (id, queue, payload, pushed, attempts, delayed, version) = plain;
+            let bare = Envelope::new(EventId::from_bytes(id), queue, Payload::from(payload));
+            Envelope {
+                pushed: pushed.map_or(bare.pushed, Timestamp::from_millis),
+                attempts,
+                delayed,
+                version,
+                key,
+                unique,
+                expires: expires.map(Timestamp::from_millis),
+                late,
+                headers,
+                keeps_payload,
+                ..bare
+            }
+        },
+    )
 }
 
 fn records() -> impl Strategy<Value = Record> {
@@ -95,29 +117,38 @@ fn records() -> impl Strategy<Value = Record> {
         prop::option::of(prop::sample::select(&Cause::ALL[..])),
         prop::option::of(texts()),
     );
-    (what, any::<[u64; 6]>()).prop_map(|((id, key, attempt, outcome, cause, error), numbers)| {
-        let [due, moved_us, fetched_us, started_us, finished_us, node] = numbers;
-        Record {
-            id: EventId::from_bytes(id),
-            queue: QueueName::new("q").expect("a name"),
-            key,
-            attempt,
-            outcome,
-            cause,
-            due: Timestamp::from_millis(due),
-            stages: Stages {
-                moved_us,
-                fetched_us,
-                started_us,
-                finished_us,
-            },
-            node: NodeId(node),
-            error,
-            trace: None,
-            payload: None,
-            by: None,
-        }
-    })
+    let more = (
+        prop::option::of(traces()),
+        prop::option::of(prop::collection::vec(any::<u8>(), 0..300)),
+        prop::option::of("\\PC{0,32}"),
+    );
+    let all = (what, any::<[u64; 6]>(), more);
+    all.prop_map(
+        |((id, key, attempt, outcome, cause, error), numbers, more)| {
+            let (trace, payload, by) = more;
+            let [due, moved_us, fetched_us, started_us, finished_us, node] = numbers;
+            Record {
+                id: EventId::from_bytes(id),
+                queue: QueueName::new("q").expect("a name"),
+                key,
+                attempt,
+                outcome,
+                cause,
+                due: Timestamp::from_millis(due),
+                stages: Stages {
+                    moved_us,
+                    fetched_us,
+                    started_us,
+                    finished_us,
+                },
+                node: NodeId(node),
+                error,
+                trace,
+                payload: payload.map(Payload::from),
+                by,
+            }
+        },
+    )
 }
 
 /// A text as a URL has to spell it.
@@ -245,19 +276,37 @@ fn flags_that_no_duly_writes_are_damage() {
         let words = refused.expect_err("flags").to_string();
         assert!(words.contains("flags that are not known"), "{words}");
     }
+    // A trace that no header names.
+    let extras = [&[0, 0, 0, 19, 0, 0, 1][..], &[7; 16]].concat();
+    let sealed = sealed_body(id, &queue, &[&[0x1a][..], &[0; 11], &extras].concat());
+    let refused = redis::body(id, &queue, &sealed.expect("a body"));
+    let words = refused.expect_err("no such header").to_string();
+    assert!(words.contains("trace"), "{words}");
 }
 
 #[test]
 fn what_no_script_answers_is_damage() {
-    let entry = |id: &str| {
-        format!("*1\r\n*2\r\n{}", &texts_in_resp(&[id])[4..]) + &texts_in_resp(&["r", "bytes"])
+    let outbox = |first: u64, next: u64, last: u64, entries: &[u64]| {
+        let entries = entries.iter().map(|it| format!(":{it}\r\n$5\r\nbytes\r\n"));
+        let entries: Vec<_> = entries.collect();
+        let parts = 4 + 2 * entries.len();
+        format!(
+            "*{parts}\r\n:1\r\n:{first}\r\n:{next}\r\n:{last}\r\n{}",
+            entries.concat()
+        )
     };
-    assert!(answered("outbox", &entry("1099511627775-0")).is_ok());
+    let end = 1 << 40;
+    assert!(answered("outbox", &outbox(1, end, end - 1, &[end - 1])).is_ok());
     let next_due = |text: &str| format!("*3\r\n:1\r\n:0\r\n${}\r\n{text}\r\n", text.len());
     assert!(answered("move_due", &next_due("1700000000000")).is_ok());
     let refused = [
-        ("outbox", entry("1099511627776-0")),
-        ("outbox", entry("18446744073709551615-0")),
+        ("outbox", outbox(1, end + 1, end, &[end])),
+        ("outbox", outbox(1, i64::MAX as u64, i64::MAX as u64, &[])),
+        ("outbox", outbox(9, 8, 7, &[])),
+        ("outbox", outbox(1, 8, 9, &[])),
+        ("outbox", outbox(1, 8, 4, &[5])),
+        ("outbox", outbox(1, 8, 7, &[5, 5])),
+        ("outbox", outbox(1, 8, 7, &[5, 3])),
         ("move_due", next_due("nan")),
         ("move_due", next_due("inf")),
         ("move_due", next_due("-1")),

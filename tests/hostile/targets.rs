@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::str::FromStr;
 use std::time::Duration;
 
+use duly::bus::LetterCursor;
 use duly::codec::wire::{self, View};
 use duly::config::{Format, Settings};
 use duly::event::{BucketKey, Envelope};
@@ -207,12 +208,13 @@ pub(crate) fn backoff(data: &[u8]) {
     }
 }
 
-/// The words for durabilities, outcomes and causes.
+/// The words for durabilities, outcomes and causes, and places between dead letters.
 pub(crate) fn words(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     word::<Durability>(&text);
     word::<Outcome>(&text);
     word::<Cause>(&text);
+    word::<LetterCursor>(&text);
 }
 
 fn word<T: Display + FromStr<Err = Error> + PartialEq + Debug>(text: &str) {
@@ -444,8 +446,18 @@ pub(crate) fn entry_of(record: &Record) -> Vec<u8> {
     let outcome = Outcome::ALL.iter().position(|it| *it == record.outcome);
     let cause = record.cause;
     let cause = cause.and_then(|cause| Cause::ALL.iter().position(|it| *it == cause));
+    let more = [
+        record.trace.is_some(),
+        record.payload.is_some(),
+        record.by.is_some(),
+    ];
+    let more = (0..).zip(more).map(|(bit, set)| u8::from(set) << bit);
+    let more: u8 = more.sum();
     let mut bytes = record.id.to_bytes().to_vec();
-    bytes.extend([place(outcome), place(cause)]);
+    bytes.extend([
+        place(outcome),
+        place(cause) | if more > 0 { 128 } else { 0 },
+    ]);
     bytes.extend(record.attempt.to_be_bytes());
     let stages = record.stages;
     for number in [
@@ -462,6 +474,16 @@ pub(crate) fn entry_of(record: &Record) -> Vec<u8> {
         let len = text.as_ref().map_or(0, |text| text.len() as u16 + 1);
         bytes.extend(len.to_be_bytes());
         bytes.extend(text.iter().flat_map(|text| text.bytes()));
+    }
+    bytes.extend((more > 0).then_some(more));
+    bytes.extend(record.trace.iter().flat_map(|trace| trace.to_bytes()));
+    if let Some(payload) = &record.payload {
+        bytes.extend((payload.len() as u32).to_be_bytes());
+        bytes.extend(payload.as_bytes());
+    }
+    if let Some(by) = &record.by {
+        bytes.extend((by.len() as u16).to_be_bytes());
+        bytes.extend(by.bytes());
     }
     bytes
 }
@@ -481,7 +503,7 @@ pub(crate) fn redis_news(data: &[u8]) {
 /// its type, and then a number of 8 bytes or a length in one and so many bytes.
 pub(crate) fn embedded_rows(data: &[u8]) {
     let rows = rows(data);
-    // A row of two bytes is fifteen columns of nothing.
+    // A row of two bytes is eighteen columns of nothing.
     match bounded(data.len(), 4 * TIMES, || embedded::open(&rows)) {
         Ok(opened) => {
             assert_eq!(opened.check, Ok(()));
@@ -496,10 +518,11 @@ fn rows(mut data: &[u8]) -> Vec<(Table, Vec<Cell>)> {
     let mut rows = Vec::new();
     while let Some((table, rest)) = data.split_first() {
         data = rest;
-        let table = match table % 3 {
+        let table = match table % 4 {
             0 => Table::Events,
             1 => Table::Records,
-            _ => Table::Controls,
+            2 => Table::Controls,
+            _ => Table::Outbox,
         };
         let mut cells = Vec::new();
         while let Some(cell) = cell(&mut data) {

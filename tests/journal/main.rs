@@ -11,9 +11,14 @@ mod harness;
 mod minutes;
 mod oracle;
 mod pages;
+mod postgres;
+mod postgres_faults;
+mod postgres_tables;
 mod prune;
 mod reopened;
 mod sample;
+#[path = "../servers/mod.rs"]
+mod servers;
 mod sqlite;
 mod suite;
 mod together;

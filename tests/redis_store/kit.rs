@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use duly::BusBuilder;
-use duly::core::op::{Answer, Fetch, NewEvent, Reply, Settlement, StoreOp, Unique, Verdict};
+use duly::core::op::{
+    Answer, Failing, Fetch, NewEvent, Reply, Settlement, StoreOp, Unique, Verdict,
+};
 use duly::event::{BucketKey, Envelope, Payload};
 use duly::handler::Annotation;
 use duly::prelude::*;
-use duly::record::NodeId;
+use duly::record::{Cause, NodeId};
 use duly::store::{RedisStore, Store};
 use duly::{BucketId, QueueName, Result as Answered, Timestamp, When};
 
@@ -166,5 +168,39 @@ impl Bare {
             Reply::Settled(settled) => Ok(settled),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Pushes an event that is due, changed so.
+    pub(crate) async fn push_with(&self, change: impl FnOnce(&mut Envelope)) -> EventId {
+        let id = self.new_id();
+        let mut envelope = Envelope::new(id, self.bucket.queue.clone(), Payload::default());
+        change(&mut envelope);
+        let event = NewEvent {
+            envelope: Arc::new(envelope),
+            when: When::Now,
+            on_taken: Unique::Replace,
+        };
+        let pushed = self.apply(StoreOp::Push(vec![event])).await;
+        pushed.expect("a push");
+        id
+    }
+
+    /// Fetches everything and makes dead letters of it.
+    pub(crate) async fn bury(&self, request: u64) {
+        let held = self.fetch(request, 1_000).await.expect("a fetch");
+        let settlements = held.into_iter().map(|id| Settlement {
+            id,
+            request,
+            verdict: Verdict::Bury(Failing {
+                cause: Cause::Failed,
+                error: None,
+            }),
+            started_us: 1,
+            fetched_us: 1,
+        });
+        let settlements: Vec<_> = settlements.collect();
+        let node = NODE;
+        let settle = StoreOp::Settle { node, settlements };
+        self.apply(settle).await.expect("a settle");
     }
 }

@@ -6,12 +6,14 @@
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 
 mod apart;
+mod bytes;
 mod damage;
 mod durable;
 mod format;
 mod full;
 mod idle;
 mod kit;
+mod outbox;
 mod runtimes;
 #[path = "../servers/mod.rs"]
 mod servers;

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use duly::When;
-use duly::core::op::StoreOp;
-use duly::record::Query;
+use duly::core::op::{Reply, StoreOp};
+use duly::event::{Envelope, Payload, State};
+use duly::record::{Outcome, Query, Record};
 use duly::store::Store;
 
 use crate::kit::{Bare, fresh, until};
@@ -110,14 +111,98 @@ async fn loses_nothing(part: &str) {
     assert_eq!(recorded, ids, "{part}: {answers:?}");
 }
 
+/// Dead letters are revived, dropped and edited while and after a key is not ours: each of it
+/// happens, and is on record.
+async fn loses_no_dead_letter(part: &str) {
+    let server = shared();
+    let (url, prefix) = fresh(&server.url());
+    let bare = Bare::open(&url).await;
+    let mut ids = Vec::new();
+    for number in 0..9 {
+        let unique = |event: &mut Envelope| event.unique = Some(format!("{part} {number}"));
+        ids.push(bare.push_with(unique).await);
+    }
+    ids.sort_unstable();
+    bare.bury(1).await;
+    let (revived, others) = ids.split_at(4);
+    let (dropped, edited) = others.split_at(4);
+    let by = || Some("ada".to_owned());
+    let acts = || {
+        let payload = Payload::from(&b"mended"[..]);
+        [
+            StoreOp::Revive {
+                ids: revived.to_vec(),
+                by: by(),
+            },
+            StoreOp::Drop {
+                ids: dropped.to_vec(),
+                by: by(),
+            },
+            StoreOp::Update {
+                id: edited[0],
+                payload,
+                by: by(),
+            },
+        ]
+    };
+
+    let overwritten = Overwritten::new(server, &prefix, part);
+    let mut failed = 0;
+    for act in acts() {
+        failed += usize::from(bare.apply(act).await.is_err());
+    }
+    assert!(failed > 0, "{part}: nobody noticed");
+    overwritten.put_right();
+
+    for act in acts() {
+        bare.apply(act).await.expect(part);
+    }
+    assert_eq!(bare.store.audit().await.unwrap(), [""; 0], "{part}");
+    let mut held = bare.fetch(2, 100).await.unwrap();
+    held.sort_unstable();
+    assert_eq!(held, revived, "{part}");
+    for (ids, outcome) in [
+        (revived, Outcome::Revived),
+        (dropped, Outcome::Dropped),
+        (edited, Outcome::Edited),
+    ] {
+        for id in ids {
+            let found = bare.apply(StoreOp::Get { id: *id }).await.unwrap();
+            let Reply::Found(Some(found)) = found else {
+                panic!("{part}: {id} is {found:?}");
+            };
+            let state = match outcome {
+                Outcome::Revived => State::Leased,
+                Outcome::Dropped => State::Cancelled,
+                _ => State::Dead,
+            };
+            assert_eq!(found.state, state, "{part}");
+            let query = Query {
+                id: Some(*id),
+                ..Query::default()
+            };
+            let page = duly::testing::records(&bare.store, query).await.unwrap();
+            let mut records = page.items.iter();
+            let is_told = |it: &Record| it.outcome == outcome && it.by == by();
+            assert!(records.any(is_told), "{part}: {:?}", page.items);
+        }
+    }
+}
+
 /// A test for each key that an event passes on its way.
 macro_rules! of_each {
-    ($($part:ident),+ $(,)?) => {
+    ($of:ident: $($part:ident),+ $(,)?) => {
         $(#[tokio::test]
         async fn $part() {
-            loses_nothing(stringify!($part)).await;
+            super::$of(stringify!($part)).await;
         })+
     };
 }
 
-of_each!(meta, body, delay, ready, state, held, nodes, past, outbox);
+mod on_its_way {
+    of_each!(loses_nothing: meta, body, delay, ready, state, held, nodes, past, outbox);
+}
+
+mod of_dead_letters {
+    of_each!(loses_no_dead_letter: meta, body, delay, ready, state, dead, unique, past, outbox);
+}

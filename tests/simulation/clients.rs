@@ -134,7 +134,8 @@ impl World {
         if self.rng.chance(120) {
             let (at_us, version) = (later(self), self.rng.within(1..CONFLICT));
             let payload = payload_of(value | version);
-            self.plan_op(at_us, bucket, id, StoreOp::Update { id, payload });
+            let by = None;
+            self.plan_op(at_us, bucket, id, StoreOp::Update { id, payload, by });
         }
     }
 

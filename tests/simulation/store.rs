@@ -110,7 +110,7 @@ impl Ledger for Notes {
         self.0.push((body.id, What::Removed));
     }
 
-    fn recorded(&mut self, record: Record) {
+    fn recorded(&mut self, record: Record, _telling: Option<&Self::Body>) {
         let what = What::Recorded {
             node: record.node,
             attempt: record.attempt,

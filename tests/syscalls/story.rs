@@ -220,10 +220,14 @@ impl Story {
             if is_over {
                 return Some("has a record after its end");
             }
+            if record.outcome == Outcome::Revived && next == 0 && self.may_be(Ask::Revive) {
+                next = 1;
+                continue;
+            }
             if record.attempt == 0 {
                 let is_legal = match record.outcome {
                     Outcome::Cancelled => self.may_be(Ask::Cancel) || self.replaced.is_some(),
-                    Outcome::Discarded => self.may_be(Ask::Drop) && next == 0,
+                    Outcome::Dropped => self.may_be(Ask::Drop) && next == 0,
                     _ => false,
                 };
                 if !is_legal {
@@ -232,7 +236,8 @@ impl Story {
                 is_over = true;
                 continue;
             }
-            if next == 0 && self.may_be(Ask::Revive) {
+            // A handler may start by a revive that was never written.
+            if next == 0 && self.may_be(Ask::Revive) && !self.is(Ask::Revive) {
                 next = 1;
             }
             if record.attempt != next {
@@ -268,7 +273,7 @@ impl Story {
             .last()
             .map(|record| (record.attempt, record.outcome));
         let expected = match last {
-            Some((0, Outcome::Discarded) | (_, Outcome::Cancelled)) => EventState::Cancelled,
+            Some((_, Outcome::Dropped | Outcome::Cancelled)) => EventState::Cancelled,
             Some((_, Outcome::Acked | Outcome::Discarded)) => EventState::Done,
             Some((_, Outcome::Buried | Outcome::LeaseLost)) => EventState::Dead,
             Some(_) => return Some("ends with what is no end"),
@@ -278,7 +283,8 @@ impl Story {
         if state != Some(expected) {
             return Some("is somewhere else than its last record says");
         }
-        let is_revived = self.records.iter().filter(|one| one.attempt == 1).count() > 1;
+        let mut records = self.records.iter();
+        let is_revived = records.any(|one| one.outcome == Outcome::Revived);
         let broken = [
             (Ask::Cancel, expected != EventState::Cancelled),
             (Ask::Drop, expected != EventState::Cancelled),

@@ -13,11 +13,11 @@ impl<B: Clone> Bucket<B> {
     pub(super) fn revive<L: Ledger<Body = B>>(
         &mut self,
         ids: &[EventId],
-        by: Option<String>,
+        by: Option<&str>,
         ledger: &mut L,
     ) -> Result<usize> {
         bounded("ids", ids.len())?;
-        check_by(by.as_deref())?;
+        check_by(by)?;
         let due = self.now();
         let mut revived = 0;
         for id in ids {
@@ -31,7 +31,7 @@ impl<B: Clone> Bucket<B> {
             entry.due = due;
             let at = self.waiting.append(*id, self.now_us);
             entry.go(Place::Ready(at));
-            let ending = Ending::by_hand(Outcome::Revived, by.clone(), self.now_us);
+            let ending = Ending::by_hand(Outcome::Revived, by.map(str::to_owned), self.now_us);
             entry.record(*id, &self.key.queue, ending, ledger);
             ledger.revived(&entry.body, due);
             if let Some(unique) = entry.unique() {
@@ -46,15 +46,15 @@ impl<B: Clone> Bucket<B> {
     pub(super) fn drop_dead<L: Ledger<Body = B>>(
         &mut self,
         ids: &[EventId],
-        by: Option<String>,
+        by: Option<&str>,
         ledger: &mut L,
     ) -> Result<usize> {
         bounded("ids", ids.len())?;
-        check_by(by.as_deref())?;
+        check_by(by)?;
         let mut dropped = 0;
         for id in ids {
             if self.dead.remove(id) {
-                let ending = Ending::by_hand(Outcome::Dropped, by.clone(), self.now_us);
+                let ending = Ending::by_hand(Outcome::Dropped, by.map(str::to_owned), self.now_us);
                 self.finish(*id, State::Cancelled, ending, ledger);
                 dropped += 1;
             }

@@ -191,8 +191,12 @@ impl<B: Clone> Bucket<B> {
                 after,
                 limit,
             } => Reply::Peeked(self.peek(state, after, limit)),
-            StoreOp::Revive { ids, by } => Reply::Counted(self.revive(&ids, by, ledger)?),
-            StoreOp::Drop { ids, by } => Reply::Counted(self.drop_dead(&ids, by, ledger)?),
+            StoreOp::Revive { ids, by } => {
+                Reply::Counted(self.revive(&ids, by.as_deref(), ledger)?)
+            }
+            StoreOp::Drop { ids, by } => {
+                Reply::Counted(self.drop_dead(&ids, by.as_deref(), ledger)?)
+            }
             StoreOp::Stats => Reply::Stats(self.stats()),
             StoreOp::Forecast { within } => Reply::Forecast(self.forecast(&within)?),
         };
@@ -346,7 +350,7 @@ fn bounded(what: &str, len: usize) -> Result<()> {
 }
 
 /// Refuses a name that is longer than a record keeps.
-fn check_by(by: Option<&str>) -> Result<()> {
+pub(crate) fn check_by(by: Option<&str>) -> Result<()> {
     match by.map_or(0, str::len) {
         len if len > BY_BYTES_MAX => Err(Error::invalid(format!(
             "the name of who does it has {len} bytes, at most {BY_BYTES_MAX} are allowed"

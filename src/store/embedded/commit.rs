@@ -1,10 +1,14 @@
 //! One batch of changes, one transaction.
 
+use std::sync::Arc;
+
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::codec::wire;
-use crate::event::Payload;
+use crate::event::{Envelope, Payload};
+use crate::record::Record;
 use crate::store::embedded::ledger::{Change, Changes, Row};
+use crate::store::embedded::waiting::{Waiting, number};
 use crate::store::embedded::{controls, records, schema, sums};
 use crate::time::Timestamp;
 
@@ -13,7 +17,8 @@ use crate::time::Timestamp;
 pub(super) struct Committer {
     connection: Connection,
     counts: Counts,
-    /// How many records are kept; older ones are removed as new ones come.
+    waiting: Arc<Waiting>,
+    /// How many records are kept; older ones are removed as new ones come, unless they wait.
     records_max: i64,
 }
 
@@ -28,15 +33,24 @@ pub(super) struct Counts {
     pub(super) first_record: i64,
     /// The number of the next record.
     pub(super) next_record: i64,
+    /// Up to which number records are in the journal.
+    pub(super) trimmed: i64,
 }
 
 impl Committer {
-    pub(super) fn new(connection: Connection, counts: Counts, records_max: u64) -> Self {
+    /// A committer that keeps every record.
+    pub(super) fn new(connection: Connection, counts: Counts, waiting: Arc<Waiting>) -> Self {
         Self {
             connection,
             counts,
-            records_max: i64::try_from(records_max).unwrap_or(i64::MAX).max(1),
+            waiting,
+            records_max: i64::MAX,
         }
+    }
+
+    /// From now on at most so many records are kept beside those that wait.
+    pub(super) fn keep(&mut self, records_max: u64) {
+        self.records_max = number(records_max).max(1);
     }
 
     /// Writes all of `batch` and returns when it is on disk, or nothing of it. `may_miss`: rows of
@@ -51,15 +65,17 @@ impl Committer {
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;
         let mut counts = self.counts;
-        let written = Transaction::new(&self.connection, &mut counts, self.records_max, now)
+        let written = Transaction::new(&self.connection, &mut counts, now)
             .and_then(|mut transaction| {
                 transaction.may_miss = may_miss;
-                transaction.fill(batch)
+                transaction.fill(batch)?;
+                transaction.let_records_go(self.counts, &self.waiting, self.records_max)
             })
             .and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]));
         match written {
             Ok(_) => {
                 self.counts = counts;
+                self.waiting.committed(counts.trimmed, counts.next_record);
                 Ok(())
             }
             Err(error) => {
@@ -122,7 +138,6 @@ impl Committer {
 struct Transaction<'a> {
     connection: &'a Connection,
     counts: &'a mut Counts,
-    records_max: i64,
     now: Timestamp,
     /// Pushes were refused for want of room, and changes to their rows may still come.
     may_miss: bool,
@@ -136,13 +151,11 @@ impl<'a> Transaction<'a> {
     fn new(
         connection: &'a Connection,
         counts: &'a mut Counts,
-        records_max: i64,
         now: Timestamp,
     ) -> rusqlite::Result<Self> {
         Ok(Self {
             connection,
             counts,
-            records_max,
             now,
             may_miss: false,
             add: connection
@@ -161,7 +174,6 @@ impl<'a> Transaction<'a> {
         &mut self,
         batch: impl Iterator<Item = &'b Changes> + Clone,
     ) -> rusqlite::Result<()> {
-        let first = self.counts.next_record;
         for changes in batch.clone() {
             for change in &changes.list {
                 if let Change::Added { row, due, body } = change {
@@ -174,10 +186,8 @@ impl<'a> Transaction<'a> {
             match change {
                 Change::Added { .. } => {}
                 Change::Removed(row) => removed.push(row.number),
-                Change::Recorded(record) => {
-                    records::insert(&mut self.record, self.counts.next_record, record)?;
-                    self.counts.next_record += 1;
-                }
+                Change::Recorded { record, telling } => self.record(record, *telling)?,
+                Change::Trimmed { through } => self.trim(*through)?,
                 Change::Stands { row, due, tries } => {
                     self.stand(*row, ms(*due), (*tries).into(), None)?;
                 }
@@ -199,7 +209,6 @@ impl<'a> Transaction<'a> {
         for run in removed.chunk_by(|row, next| row + 1 == *next) {
             self.remove(run)?;
         }
-        self.trim_records(self.counts.next_record - first)?;
         self.count()
     }
 
@@ -256,16 +265,47 @@ impl<'a> Transaction<'a> {
         Ok(found.filter(|(_, whole)| *whole).map(|(due, _)| due))
     }
 
-    fn update(&self, row: Row, payload: &Payload) -> rusqlite::Result<()> {
-        let body: Option<Vec<u8>> = self
+    /// The envelope in a row, when its bytes can be believed.
+    fn envelope(&self, row: Row) -> rusqlite::Result<Option<Envelope>> {
+        let found = self
             .connection
             .prepare_cached("SELECT body FROM events WHERE row = ?1")?
-            .query_row([row.number], |found| found.get(0))
+            .query_row([row.number], |found| {
+                let body = found.get_ref(0)?.as_blob().ok();
+                Ok(body.and_then(|body| wire::decode(body).ok()))
+            })
             .optional()?;
+        Ok(found.flatten().filter(|envelope| row.is_of(envelope.id)))
+    }
+
+    /// A damaged envelope has nothing to tell: the record goes without.
+    fn record(&mut self, record: &Record, telling: Option<Row>) -> rusqlite::Result<()> {
+        let number = self.counts.next_record;
+        let envelope = match telling {
+            Some(row) => self.envelope(row)?,
+            None => None,
+        };
+        match envelope {
+            Some(envelope) => {
+                let record = record.clone().telling(&envelope);
+                records::insert(&mut self.record, number, &record)?;
+            }
+            None => records::insert(&mut self.record, number, record)?,
+        }
+        self.counts.next_record += 1;
+        Ok(())
+    }
+
+    /// Never back, and never beyond what is there.
+    fn trim(&mut self, through: i64) -> rusqlite::Result<()> {
+        let through = through.min(self.counts.next_record - 1);
+        self.counts.trimmed = self.counts.trimmed.max(through);
+        schema::write_trimmed(self.connection, self.counts.trimmed)
+    }
+
+    fn update(&self, row: Row, payload: &Payload) -> rusqlite::Result<()> {
         // A damaged body is left as it is; whoever reads it sets it aside.
-        if let Some(Ok(mut envelope)) = body.map(|body| wire::decode(&body))
-            && row.is_of(envelope.id)
-        {
+        if let Some(mut envelope) = self.envelope(row)? {
             envelope.payload = payload.clone();
             let mut body = Vec::new();
             wire::encode(&envelope, &mut body);
@@ -297,16 +337,24 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Removes the oldest records beyond the bound, a few more than were added, so that a lowered
-    /// bound is reached in time and no commit pays for it alone.
-    fn trim_records(&mut self, added: i64) -> rusqlite::Result<()> {
+    /// Removes the oldest records beyond the bound that do not wait, a few more than were added since
+    /// `before`, so that a lowered bound is reached in time and no commit pays for it alone.
+    fn let_records_go(
+        &mut self,
+        before: Counts,
+        waiting: &Waiting,
+        records_max: i64,
+    ) -> rusqlite::Result<()> {
         let Counts {
             first_record,
             next_record,
+            trimmed,
             ..
         } = *self.counts;
-        let kept = next_record.saturating_sub(first_record); // a damaged number may be far below zero
-        let excess = kept - self.records_max;
+        let added = next_record - before.next_record;
+        let kept_from = waiting.first(trimmed, next_record);
+        let kept_from = kept_from.min(next_record.saturating_sub(records_max));
+        let excess = kept_from - first_record;
         if added > 0 && excess > 0 {
             let until = first_record + excess.min(2 * added);
             self.connection

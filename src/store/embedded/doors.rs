@@ -14,6 +14,7 @@ use crate::store::OutboxPage;
 use crate::store::embedded::ledger::Row;
 use crate::store::embedded::recovery::{self, Bounds};
 use crate::store::embedded::starts::Start;
+use crate::store::embedded::waiting::Span;
 use crate::store::embedded::{records, schema, sqlite, sums};
 use crate::time::Timestamp;
 
@@ -55,14 +56,17 @@ pub enum Table {
     Records,
     /// What is set of queues.
     Controls,
+    /// What is in the journal.
+    Outbox,
 }
 
 impl Table {
     fn columns(self) -> (&'static str, usize, usize) {
         match self {
             Self::Events => ("events", 6, 4),
-            Self::Records => ("records", 15, 14),
+            Self::Records => ("records", 18, 14),
             Self::Controls => ("controls", 6, 5),
+            Self::Outbox => ("outbox", 3, 2),
         }
     }
 
@@ -100,6 +104,7 @@ impl Table {
                 };
                 Some(sums::of_control(std::str::from_utf8(queue).ok()?, &control))
             }
+            (Self::Outbox, [_, trimmed, _]) => Some(sums::of_outbox(integer(trimmed)?)),
             _ => None,
         }
     }
@@ -152,7 +157,9 @@ pub fn open(rows: &[(Table, Vec<Cell>)]) -> Result<Opened> {
             .prepare_cached(&insert)
             .and_then(|mut statement| statement.execute(params_from_iter(&cells)));
     }
-    let page = records::page(&connection, 0, 100).map_err(wrong)?;
+    let (first, last) = records::ends(&connection, 0).map_err(wrong)?;
+    let next = last + 1;
+    let page = records::page(&connection, Span { first, next }, 0, 100).map_err(wrong)?;
     let bounds = Bounds {
         records: 1_000,
         finished: 1_000,

@@ -65,8 +65,14 @@ pub(super) enum Change {
     Damaged { row: Row, why: String },
     /// Something is gone, and nobody knows what it was.
     Lost { why: String },
-    /// A line of history.
-    Recorded(Box<Record>),
+    /// A line of history; it tells as well what the envelope in the row has to tell, if one is
+    /// named.
+    Recorded {
+        record: Box<Record>,
+        telling: Option<Row>,
+    },
+    /// Records up to this number are in the journal.
+    Trimmed { through: i64 },
     /// Something was set of a queue.
     Controlled { queue: String, control: Control },
 }
@@ -160,7 +166,10 @@ impl Ledger for Scribe<'_> {
         self.changes.list.push(Change::Removed(*row));
     }
 
-    fn recorded(&mut self, record: Record, _telling: Option<&Row>) {
-        self.changes.list.push(Change::Recorded(Box::new(record)));
+    fn recorded(&mut self, record: Record, telling: Option<&Row>) {
+        self.changes.list.push(Change::Recorded {
+            record: Box::new(record),
+            telling: telling.copied(),
+        });
     }
 }

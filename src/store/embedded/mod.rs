@@ -36,6 +36,8 @@ mod sqlite;
 mod starts;
 mod stop;
 mod sums;
+mod unsettled;
+mod waiting;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -142,6 +144,7 @@ impl EmbeddedStore {
         let Recovered {
             shards,
             committer,
+            waiting,
             next_row,
             controls,
         } = recovery::recover(&paths.data, connection, starts, &bounds, now)?;
@@ -169,6 +172,7 @@ impl EmbeddedStore {
             reading,
             space,
             starts: Mutex::new(starts),
+            waiting,
             stop: OnceLock::new(),
             lock: Mutex::new(Some(lock)),
             ended: Arc::new(Gate::default()),
@@ -242,7 +246,7 @@ impl Store for EmbeddedStore {
                 return Box::pin(async move { gate.wait(lane).await.map(|()| answer) });
             }
             // Nothing that waits for the writer carries a body.
-            (Err(known), _) => known,
+            (Err(known), _) => *known,
         };
         let (shared, bucket) = (Arc::clone(&self.shared), bucket.clone());
         let load = move |reader: &Reader| shared.load(reader, known, &bucket, node);
@@ -331,20 +335,34 @@ impl Store for EmbeddedStore {
             if let Some(gate) = shared.pending.newest() {
                 gate.wait(Lane::Rest).await?;
             }
-            let read = move |reader: &Reader| reader.records(after, limit);
+            let span = shared.waiting.span();
+            let read = move |reader: &Reader| reader.records(span, after, limit);
             shared.reading.run(read).await
         })
     }
 
-    fn trim_outbox(&self, _outbox: &Outbox, _through: u64) -> StoreFuture<()> {
-        Box::pin(std::future::ready(Ok(())))
+    fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
+        let kept = match outbox {
+            Outbox::Store => self.shared.trim(through),
+            Outbox::Bucket(_) => Ok(None),
+        };
+        self.write_inline();
+        Box::pin(async move {
+            match kept? {
+                Some(gate) => gate.wait(Lane::Rest).await,
+                None => Ok(()),
+            }
+        })
     }
 
-    fn limit_outboxes(&self, _limit: OutboxLimit) -> Result<()> {
+    fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()> {
+        self.shared.waiting.limit(limit);
         Ok(())
     }
 
-    fn watch_outboxes(&self, _watcher: Arc<dyn OutboxWatcher>) {}
+    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
+        self.shared.waiting.watch(watcher);
+    }
 
     fn close(&self) -> StoreFuture<()> {
         self.begin_close();

@@ -22,7 +22,8 @@ const LINGER_BYTES: usize = 64 << 10;
 /// The changes of one operation.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    pub(super) bucket: BucketKey,
+    /// Whose events it changes, if any.
+    pub(super) bucket: Option<BucketKey>,
     pub(super) changes: Changes,
     /// [`Lane::Pushes`]: it may be refused when the disk is full.
     pub(super) lane: Lane,

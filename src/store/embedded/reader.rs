@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, EventId};
 use crate::store::OutboxPage;
 use crate::store::embedded::ledger::Row;
+use crate::store::embedded::waiting::Span;
 use crate::store::embedded::{records, sqlite};
 use crate::time::Timestamp;
 
@@ -70,9 +71,10 @@ impl Reader {
         }))
     }
 
-    /// A page of history.
-    pub(super) fn records(&self, after: u64, limit: usize) -> Result<OutboxPage> {
-        let page = records::page(&self.connection, after, limit).map_err(sqlite::at_read)?;
+    /// A page of the records that wait.
+    pub(super) fn records(&self, span: Span, after: u64, limit: usize) -> Result<OutboxPage> {
+        let page = records::page(&self.connection, span, after, limit);
+        let page = page.map_err(sqlite::at_read)?;
         if page.damaged > 0 {
             tracing::error!(page.damaged, "damaged records were passed over");
         }

@@ -3,9 +3,9 @@
 //! Recovery may be interrupted anywhere and as often as it likes: it reads, decides, writes all
 //! that it decided in one transaction, and only then lets go of the notes it decided from.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rusqlite::{Connection, Row as Found};
 
@@ -14,12 +14,14 @@ use crate::core::op::{Reply, StoreOp};
 use crate::core::reference::{Finished, Restored};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};
-use crate::record::{Cause, Outcome, Record, Stages};
+use crate::record::{Outcome, Record};
 use crate::store::Control;
 use crate::store::embedded::cache::Cache;
 use crate::store::embedded::commit::{Committer, Counts};
 use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
 use crate::store::embedded::starts::Start;
+use crate::store::embedded::unsettled::Unsettled;
+use crate::store::embedded::waiting::Waiting;
 use crate::store::embedded::{controls, ledger, records, schema, sqlite, sums};
 use crate::store::shards::{News, Shards};
 use crate::time::Timestamp;
@@ -31,6 +33,8 @@ const FINISHED_READ: i64 = 500_000;
 pub(super) struct Recovered {
     pub(super) shards: Shards<Row>,
     pub(super) committer: Committer,
+    /// Which records wait for the journal.
+    pub(super) waiting: Arc<Waiting>,
     /// The number of the next row.
     pub(super) next_row: i64,
     /// What was set of queues.
@@ -53,10 +57,7 @@ pub(super) fn recover(
 ) -> Result<Recovered> {
     let mut scan = Scan {
         shards: Shards::new(bounds.finished),
-        begun: starts,
-        begun_of: HashMap::new(),
-        recorded_from: Timestamp::EPOCH,
-        now,
+        unsettled: Unsettled::new(starts, now),
         last: None,
         changes: Changes::default(),
         next_row: 1,
@@ -65,11 +66,13 @@ pub(super) fn recover(
             rows: 0,
             first_record: 1,
             next_record: 1,
+            trimmed: 0,
         },
     };
     let read = |scan: &mut Scan| {
+        scan.read_trimmed(&connection)?;
         scan.read_finished(&connection)?;
-        scan.sort_begun();
+        scan.unsettled.sort();
         scan.read_events(&connection)?;
         scan.compare(schema::tally(&connection)?);
         controls::read(&connection, &mut scan.changes)
@@ -82,15 +85,24 @@ pub(super) fn recover(
         next_row,
         ..
     } = scan;
-    let mut committer = Committer::new(connection, counts, bounds.records);
+    let Counts {
+        trimmed,
+        next_record,
+        ..
+    } = counts;
+    let waiting = Arc::new(Waiting::new(trimmed, next_record, bounds.records));
+    // Until somebody has said how many records may wait, none of them goes.
+    let mut committer = Committer::new(connection, counts, Arc::clone(&waiting));
     if !changes.is_empty() {
         committer
             .write(std::iter::once(&changes), now, false)
             .map_err(|error| sqlite::at_open(path, error))?;
     }
+    committer.keep(bounds.records);
     Ok(Recovered {
         shards,
         committer,
+        waiting,
         next_row,
         controls,
     })
@@ -98,13 +110,7 @@ pub(super) fn recover(
 
 struct Scan {
     shards: Shards<Row>,
-    /// What started and has no record.
-    begun: HashSet<Start>,
-    /// The same, by event and in the order of due times, once the records are read.
-    begun_of: HashMap<EventId, Vec<Start>>,
-    /// Records of attempts that were due before this may be gone.
-    recorded_from: Timestamp,
-    now: Timestamp,
+    unsettled: Unsettled,
     /// The bucket of the row before: neighbours often share its queue.
     last: Option<BucketKey>,
     /// What the recovery itself has to write.
@@ -179,9 +185,8 @@ impl Scan {
             return Ok(());
         }
         self.next_row = self.next_row.max(number.saturating_add(1));
-        if let Some(begun) = self.begun_of.remove(&view.id) {
-            self.count_attempts(&key, &mut restored, &begun);
-        }
+        let changes = &mut self.changes.list;
+        self.unsettled.count(&key, &mut restored, changes);
         let restored = self
             .shards
             .change(&key, News::Known, |bucket| bucket.restore(restored));
@@ -202,64 +207,6 @@ impl Scan {
             let answer = bucket.apply(0, look, &mut scribe)?;
             Ok(matches!(answer.reply, Reply::Found(Some(_))))
         })
-    }
-
-    /// Handlers of it had started, and nothing says how they ended: each has used its attempt.
-    ///
-    /// There may be several: an outcome may have been decided and never written, and the next
-    /// attempt begun. So may a revive or a reschedule, by which one began: it has taken effect.
-    fn count_attempts(&mut self, key: &BucketKey, restored: &mut Restored<Row>, begun: &[Start]) {
-        let died = restored.dead_at;
-        for start in begun {
-            let next = (restored.tries.saturating_add(1), restored.due);
-            let is_over = match died {
-                Some(died) => start.due < died,
-                // Its record may be gone.
-                None => start.due < self.recorded_from && (start.attempt, start.due) != next,
-            };
-            if is_over {
-                continue;
-            }
-            if restored.dead_at.take().is_some() {
-                restored.tries = 0;
-            }
-            while restored.dead_at.is_none() && restored.tries < start.attempt {
-                restored.due = start.due;
-                self.count_attempt(key, restored);
-            }
-        }
-    }
-
-    /// Its handler had started and nobody knows how it ended: it may have killed the process.
-    fn count_attempt(&mut self, key: &BucketKey, restored: &mut Restored<Row>) {
-        restored.tries = restored.tries.saturating_add(1);
-        let (row, tries) = (restored.body, restored.tries);
-        let due = restored.due;
-        self.changes.list.push(Change::Stands { row, due, tries });
-        if tries >= restored.attempts {
-            let at = self.now;
-            restored.dead_at = Some(at);
-            self.changes.list.push(Change::Dead { row, at, tries });
-        }
-        let record = Record {
-            id: restored.id,
-            queue: key.queue.clone(),
-            key: restored.key.clone(),
-            attempt: tries,
-            outcome: Outcome::LeaseLost,
-            cause: Some(Cause::LeaseLost),
-            due: restored.due,
-            stages: Stages {
-                finished_us: self.now.as_micros(),
-                ..Stages::default()
-            },
-            node: crate::record::NodeId::default(),
-            error: Some("the process ended while the handler ran".to_owned()),
-            trace: None,
-            payload: None,
-            by: None,
-        };
-        self.changes.list.push(Change::Recorded(Box::new(record)));
     }
 
     fn key(&mut self, view: &View<'_>) -> Result<BucketKey> {
@@ -291,15 +238,24 @@ impl Scan {
         self.changes.list.push(Change::Lost { why });
     }
 
+    /// Up to where the journal has the records. Where that is not known it gets all of them again:
+    /// that changes nothing there.
+    fn read_trimmed(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        if let Some(trimmed) = schema::trimmed(connection)? {
+            self.counts.trimmed = trimmed;
+            return Ok(());
+        }
+        let why = "nobody knows which records are in the journal: all wait for it again".to_owned();
+        tracing::error!(%why, "the embedded store is damaged");
+        self.changes.list.push(Change::Lost { why });
+        self.changes.list.push(Change::Trimmed { through: 0 });
+        Ok(())
+    }
+
     /// The last records say which ids are over, and which attempts.
     fn read_finished(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let first: Option<i64> =
-            connection.query_row("SELECT min(number) FROM records", [], |row| row.get(0))?;
-        let (Some(first), Some(last)) = (first, records::last(connection)?) else {
-            return Ok(());
-        };
-        self.counts.first_record = first;
-        self.counts.next_record = last.saturating_add(1);
+        let (first, last) = records::ends(connection, self.counts.trimmed)?;
+        (self.counts.first_record, self.counts.next_record) = (first, last + 1);
         let from = first.max(last.saturating_sub(FINISHED_READ));
         let mut statement =
             connection.prepare("SELECT * FROM records WHERE number >= ?1 ORDER BY number")?;
@@ -310,38 +266,30 @@ impl Scan {
                 continue; // a damaged record is nobody's memory
             };
             oldest.get_or_insert(record.stages.finished_us);
-            self.begun.remove(&Start::of(&record));
+            self.unsettled.read(&record);
             self.remember(&record);
         }
         if from > 1
             && let Some(finished_us) = oldest
         {
             // An id is made before its event ends, so younger ids are all in what was read.
-            self.recorded_from = Timestamp::from_micros_up(finished_us);
+            let from = Timestamp::from_micros_up(finished_us);
+            self.unsettled.recorded_from(from);
             self.shards
                 .forgotten_before(Timestamp::from_millis(finished_us / 1_000));
         }
         Ok(())
     }
 
-    /// What no record has ended, by event.
-    fn sort_begun(&mut self) {
-        for start in self.begun.drain() {
-            self.begun_of.entry(start.id).or_default().push(start);
-        }
-        for begun in self.begun_of.values_mut() {
-            begun.sort_unstable_by_key(|start| (start.due, start.attempt));
-        }
-    }
-
     fn remember(&self, record: &Record) {
         let (state, tries) = match record.outcome {
-            // Dropped by hand: no attempt ended it.
+            // As a drop was called before format 3: no attempt ended it.
             Outcome::Discarded if record.attempt == 0 => (State::Cancelled, 0),
             // The attempt that ended it did not fail.
             Outcome::Acked | Outcome::Discarded => (State::Done, record.attempt.saturating_sub(1)),
-            Outcome::Cancelled => (State::Cancelled, 0),
+            Outcome::Cancelled | Outcome::Dropped => (State::Cancelled, 0),
             Outcome::Expired => (State::Expired, 0),
+            // It goes on, or waits as a dead letter.
             _ => return,
         };
         let key = BucketKey::new(record.queue.clone(), record.id.bucket());

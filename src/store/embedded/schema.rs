@@ -1,14 +1,15 @@
 //! The tables, whose file it is, and which version of them.
 //!
-//! # Format 2
+//! # Format 3
 //!
 //! | table | a row is | columns |
 //! |---|---|---|
 //! | `events` | an event that is not over, in order of arrival | `row`; `due` in ms; `tries` that have ended and count; `dead`, since when in ms, or null; `sum` over these, the row and the id; `body`, the envelope (`codec::wire`) |
-//! | `records` | a line of history, in order | `number` and the fields of [`Record`](crate::record::Record); `sum` over all of them |
+//! | `records` | a line of history, in order | `number` and the fields of [`Record`](crate::record::Record); `sum` over all of them; since format 3 `trace`, `payload` and `by`, or null, which `sum` covers as well |
 //! | `damaged` | what was set aside because its checksum did not hold | `found` in ms, `why`, and what there was |
 //! | `tally` | the one row that says how many events there are | `events`, `rows` (all row numbers in one), `sum` over both |
 //! | `controls` | what is set of a queue for every node, since format 2 | `queue`; `paused`; `workers`, `rate` and `buckets`, or null; `sum` over all of them |
+//! | `outbox` | the one row that says what is in the journal, since format 3 | `trimmed`, up to which number of records; `sum` over it |
 //!
 //! # If you change this
 //!
@@ -21,10 +22,11 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use crate::error::{Error, Result};
+use crate::store::embedded::ledger::NUMBERS;
 use crate::store::embedded::{sqlite, sums};
 
 /// The version of the tables that this duly writes, and the newest that it reads.
-pub(super) const FORMAT: i64 = 2;
+pub(super) const FORMAT: i64 = 3;
 
 /// "duly" in ASCII: how a file says whose it is.
 const APPLICATION: i64 = 0x6475_6C79;
@@ -77,6 +79,17 @@ CREATE TABLE controls (
   workers INTEGER,
   rate    REAL,
   buckets INTEGER,
+  sum     INTEGER NOT NULL
+) STRICT;";
+
+/// What format 3 adds. Records that were written before have nothing of it.
+const OUTBOX: &str = "
+ALTER TABLE records ADD COLUMN trace BLOB;
+ALTER TABLE records ADD COLUMN payload BLOB;
+ALTER TABLE records ADD COLUMN \"by\" TEXT;
+CREATE TABLE outbox (
+  one     INTEGER PRIMARY KEY CHECK (one = 1),
+  trimmed INTEGER NOT NULL,
   sum     INTEGER NOT NULL
 ) STRICT;";
 
@@ -199,6 +212,10 @@ fn upgrade(connection: &mut Connection, format: i64) -> rusqlite::Result<()> {
     if format < 2 {
         step.execute_batch(CONTROLS)?;
     }
+    if format < 3 {
+        step.execute_batch(OUTBOX)?;
+        write_trimmed(&step, 0)?;
+    }
     // Each step from the one before it.
     step.pragma_update(None, "user_version", FORMAT)?;
     step.commit()
@@ -207,7 +224,7 @@ fn upgrade(connection: &mut Connection, format: i64) -> rusqlite::Result<()> {
 /// The tables of a file that somebody else made: each column takes whatever there is.
 #[cfg(feature = "testing")]
 pub(super) fn loose(connection: &Connection) -> rusqlite::Result<()> {
-    let tables = format!("{TABLES}{CONTROLS}");
+    let tables = format!("{TABLES}{CONTROLS}{OUTBOX}");
     connection.execute_batch(&tables.replace("STRICT", "").replace("NOT NULL", ""))
 }
 
@@ -224,4 +241,26 @@ pub(super) fn tally(connection: &Connection) -> rusqlite::Result<Option<(i64, i6
     Ok(found
         .filter(|(events, rows, sum): &(i64, i64, i64)| sums::of_tally(*events, *rows) == *sum)
         .map(|(events, rows, _)| (events, rows)))
+}
+
+/// Up to which number records are in the journal; `None` when its own checksum does not hold.
+pub(super) fn trimmed(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    let found = connection
+        .query_row("SELECT trimmed, sum FROM outbox WHERE one = 1", [], |row| {
+            Ok(row.get(0).ok().zip(row.get::<_, i64>(1).ok()))
+        })
+        .optional()?;
+    Ok(found
+        .flatten()
+        .filter(|(trimmed, sum)| sums::of_outbox(*trimmed) == *sum)
+        .filter(|(trimmed, _)| (0..NUMBERS.end).contains(trimmed))
+        .map(|(trimmed, _)| trimmed))
+}
+
+/// Keeps up to which number records are in the journal.
+pub(super) fn write_trimmed(connection: &Connection, trimmed: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO outbox VALUES (1, ?1, ?2)")?
+        .execute([trimmed, sums::of_outbox(trimmed)])?;
+    Ok(())
 }

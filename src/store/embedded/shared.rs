@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::core::op::{Answer, Delivery, Reply, Settlement, StoreOp, Verdict};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, BucketKey, Envelope, Payload, QueueName};
+use crate::event::{BucketKey, Envelope, Payload, QueueName};
 use crate::record::NodeId;
 use crate::store::Setting;
 use crate::store::embedded::cache::{Cache, Cached};
@@ -16,6 +16,7 @@ use crate::store::embedded::reader::{Reader, Reading, closed};
 use crate::store::embedded::space::Space;
 use crate::store::embedded::starts::{Start, Starts};
 use crate::store::embedded::stop::Stop;
+use crate::store::embedded::waiting::{Waiting, number};
 use crate::store::hub::Hub;
 use crate::store::shards::{News, Shards};
 use crate::time::{Clock, Timestamp};
@@ -36,6 +37,7 @@ pub(super) struct Shared {
     pub(super) reading: Reading,
     pub(super) space: Space,
     pub(super) starts: Mutex<Starts>,
+    pub(super) waiting: Arc<Waiting>,
     pub(super) stop: OnceLock<Arc<Stop>>,
     pub(super) lock: Mutex<Option<Lock>>,
     /// Opened when the last byte is written and every file is closed.
@@ -95,7 +97,7 @@ impl Shared {
                     lane = Lane::Rest;
                 }
                 let gate = self.pending.submit(Chunk {
-                    bucket: key.clone(),
+                    bucket: Some(key.clone()),
                     changes,
                     lane,
                 });
@@ -122,13 +124,35 @@ impl Shared {
                 }],
                 ..Changes::default()
             };
-            let gate = self.pending.submit(Chunk {
-                bucket: BucketKey::new(queue.clone(), BucketId(0)), // of no matter: no event changes
-                changes,
-                lane: Lane::Rest,
-            });
-            gate.ok_or_else(|| self.why_closed())
+            self.submit_beside(changes)
         })
+    }
+
+    /// Says that records up to `through` are in the journal; that is kept when the gate says so, or
+    /// already.
+    pub(super) fn trim(&self, through: u64) -> Result<Option<Arc<Gate>>> {
+        if self.stop.get().is_some() {
+            return Err(self.why_closed());
+        }
+        let through = number(through);
+        if through <= self.waiting.trimmed() {
+            return Ok(None);
+        }
+        let changes = Changes {
+            list: vec![Change::Trimmed { through }],
+            ..Changes::default()
+        };
+        self.submit_beside(changes).map(Some)
+    }
+
+    /// Hands the writer changes that are none of an event.
+    fn submit_beside(&self, changes: Changes) -> Result<Arc<Gate>> {
+        let gate = self.pending.submit(Chunk {
+            bucket: None,
+            changes,
+            lane: Lane::Rest,
+        });
+        gate.ok_or_else(|| self.why_closed())
     }
 
     /// Refuses what cannot be done now, before anything of it is.
@@ -153,6 +177,7 @@ impl Shared {
                 if self.space.is_full() {
                     return Err(gate::full());
                 }
+                self.waiting.check_room()?;
                 if !self.pending.has_room() {
                     return Err(Error::new(
                         ErrorKind::Full,
@@ -172,7 +197,10 @@ impl Shared {
     }
 
     /// Finds the bodies that are in memory; `Err` when some must be read.
-    pub(super) fn find(&self, answer: Answer<Row>) -> std::result::Result<Answer, Answer<Known>> {
+    pub(super) fn find(
+        &self,
+        answer: Answer<Row>,
+    ) -> std::result::Result<Answer, Box<Answer<Known>>> {
         let cache = self.cache();
         let mut whole = true;
         let known = answer.reply.try_map(|row| {
@@ -187,7 +215,7 @@ impl Shared {
             reply,
         };
         if !whole {
-            return Err(answer);
+            return Err(Box::new(answer));
         }
         Ok(finish(answer))
     }
@@ -245,7 +273,7 @@ impl Shared {
             if settled.is_ok_and(|answer| answer.reply == Reply::Settled(vec![true])) {
                 tracing::error!(event = %delivery.id, %why, "a damaged event was set aside");
                 self.pending.submit(Chunk {
-                    bucket: bucket.clone(),
+                    bucket: Some(bucket.clone()),
                     changes: scribe.changes,
                     lane: Lane::Rest,
                 });
@@ -266,13 +294,15 @@ impl Shared {
             }
         }
         drop(cache);
-        if !changes.held.is_empty() {
-            self.shards.change(&chunk.bucket, News::Tell, |bucket| {
+        if !changes.held.is_empty()
+            && let Some(bucket) = &chunk.bucket
+        {
+            self.shards.change(bucket, News::Tell, |bucket| {
                 bucket.confirm(&changes.held);
             });
         }
         let ended = changes.list.iter().filter_map(|change| match change {
-            Change::Recorded(record) if record.attempt > 0 => Some(Start::of(record)),
+            Change::Recorded { record, .. } if record.attempt > 0 => Some(Start::of(record)),
             _ => None,
         });
         let ended: Vec<Start> = ended.collect();
@@ -283,9 +313,11 @@ impl Shared {
 
     /// What was pushed found no room, and never was.
     pub(super) fn refuse(&self, chunk: &Chunk) {
-        self.shards.change(&chunk.bucket, News::Known, |bucket| {
-            bucket.forget(&chunk.changes.held);
-        });
+        if let Some(bucket) = &chunk.bucket {
+            self.shards.change(bucket, News::Known, |bucket| {
+                bucket.forget(&chunk.changes.held);
+            });
+        }
         let mut cache = self.cache();
         for change in &chunk.changes.list {
             if let Change::Added { row, .. } = change {

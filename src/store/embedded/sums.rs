@@ -5,6 +5,7 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::event::{Payload, TraceId};
 use crate::record::Record;
 use crate::store::Control;
 use crate::store::embedded::ledger::Row;
@@ -19,7 +20,8 @@ pub(super) fn of_event(row: Row, due: i64, tries: i64, dead: Option<i64>) -> i64
     sum.digest()
 }
 
-/// Over a whole record and its number.
+/// Over a whole record and its number. One that tells neither trace nor payload nor who did it has
+/// the sum that it had before records could.
 pub(super) fn of_record(number: i64, record: &Record) -> i64 {
     let mut sum = Sum::default();
     sum.number(number)
@@ -41,6 +43,13 @@ pub(super) fn of_record(number: i64, record: &Record) -> i64 {
         sum.number(time.cast_signed());
     }
     sum.text(record.error.as_deref());
+    let trace = record.trace.map(TraceId::to_bytes);
+    let payload = record.payload.as_ref().map(Payload::as_bytes);
+    if trace.is_some() || payload.is_some() || record.by.is_some() {
+        sum.optional(trace.as_ref().map(<[u8; 16]>::as_slice))
+            .optional(payload)
+            .text(record.by.as_deref());
+    }
     sum.digest()
 }
 
@@ -64,6 +73,13 @@ pub(super) fn of_control(queue: &str, control: &Control) -> i64 {
 pub(super) fn of_tally(events: i64, rows: i64) -> i64 {
     let mut sum = Sum::default();
     sum.number(events).number(rows);
+    sum.digest()
+}
+
+/// Over up to where the outbox was trimmed.
+pub(super) fn of_outbox(trimmed: i64) -> i64 {
+    let mut sum = Sum::default();
+    sum.number(trimmed);
     sum.digest()
 }
 
@@ -91,8 +107,12 @@ impl Sum {
     }
 
     fn text(&mut self, text: Option<&str>) -> &mut Self {
-        match text {
-            Some(text) => self.number(1).bytes(text.as_bytes()),
+        self.optional(text.map(str::as_bytes))
+    }
+
+    fn optional(&mut self, bytes: Option<&[u8]>) -> &mut Self {
+        match bytes {
+            Some(bytes) => self.number(1).bytes(bytes),
             None => self.number(0),
         }
     }

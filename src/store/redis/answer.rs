@@ -133,6 +133,8 @@ pub(super) struct Read {
     pub(super) answer: Answer,
     /// Whether it brought work that was not known of before.
     pub(super) is_earlier: bool,
+    /// Whether it wrote records; seldom said although it did not.
+    pub(super) has_recorded: bool,
     /// What was leased and cannot be delivered, as its bytes are damaged.
     pub(super) damaged: Vec<(EventId, Error)>,
 }
@@ -140,37 +142,48 @@ pub(super) struct Read {
 /// Reads the answer to an operation that takes one call.
 pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<Read> {
     let now_us = parts.number()?;
-    let (mut is_earlier, mut damaged) = (false, Vec::new());
+    let (mut is_earlier, mut has_recorded, mut damaged) = (false, false, Vec::new());
     let reply = match op {
         StoreOp::MoveDue { .. } => Reply::Moved {
             moved: parts.count()?,
             next_due: parts.time()?,
         },
-        StoreOp::Fetch(fetch) => fetched(queue, fetch, &mut parts, &mut damaged)?,
+        StoreOp::Fetch(fetch) => {
+            let reply = fetched(queue, fetch, &mut parts, &mut damaged)?;
+            has_recorded = !parts.is_empty() && parts.is_so()?;
+            reply
+        }
         StoreOp::Settle { settlements, .. } => {
             is_earlier = parts.is_so()?;
             let accepted = parts.flags()?;
             if accepted.len() != settlements.len() {
                 return Err(unreadable("settle"));
             }
+            has_recorded = accepted.contains(&true);
             Reply::Settled(accepted)
         }
         StoreOp::Heartbeat { .. } => Reply::Kept(parts.is_so()?),
         StoreOp::Extend { .. } => Reply::Extended(parts.flags()?),
         StoreOp::Reap { .. } => {
             is_earlier = parts.is_so()?;
-            Reply::Reaped(reaped(&mut parts)?)
+            let reaped = reaped(&mut parts)?;
+            has_recorded = reaped.ready + reaped.dead > 0;
+            Reply::Reaped(reaped)
         }
-        StoreOp::Cancel { .. } => Reply::Cancelled(cancelled(&mut parts)?),
+        StoreOp::Cancel { .. } => {
+            let cancelled = cancelled(&mut parts)?;
+            has_recorded = !matches!(cancelled, Cancelled::NotFound | Cancelled::TooLate(_));
+            Reply::Cancelled(cancelled)
+        }
         StoreOp::Reschedule { .. } => {
             is_earlier = parts.is_so()?;
             Reply::Rescheduled(changed(&mut parts)?)
         }
         StoreOp::Revive { .. } => {
             is_earlier = parts.is_so()?;
-            Reply::Counted(parts.count()?)
+            counted(&mut parts, &mut has_recorded)?
         }
-        StoreOp::Drop { .. } => Reply::Counted(parts.count()?),
+        StoreOp::Drop { .. } => counted(&mut parts, &mut has_recorded)?,
         StoreOp::Stats => Reply::Stats(Stats {
             scheduled: parts.count()?,
             ready: parts.count()?,
@@ -189,8 +202,16 @@ pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<
     Ok(Read {
         answer: Answer { now_us, reply },
         is_earlier,
+        has_recorded,
         damaged,
     })
+}
+
+/// How many it was done to, each with a record.
+fn counted(parts: &mut Parts, has_recorded: &mut bool) -> Result<Reply> {
+    let count = parts.count()?;
+    *has_recorded = count > 0;
+    Ok(Reply::Counted(count))
 }
 
 fn fetched(
@@ -201,7 +222,8 @@ fn fetched(
 ) -> Result<Reply> {
     let (ready, next_due) = (parts.count()?, parts.time()?);
     let mut deliveries = Vec::with_capacity(parts.len() / 2);
-    while !parts.is_empty() {
+    // Three for each, and perhaps one more behind them.
+    while parts.len() > 1 {
         let (id, state, bytes) = (parts.id()?, parts.bytes()?, parts.bytes()?);
         if state.len() < STATE_LEN {
             return Err(unreadable("fetch"));
@@ -280,7 +302,8 @@ pub(super) fn snapshot(
     id: EventId,
     parts: &mut Parts,
 ) -> Result<Option<Snapshot>> {
-    let (packed, bytes, due) = (parts.optional()?, parts.optional()?, parts.time()?);
+    let (packed, bytes) = (parts.optional()?, parts.optional()?);
+    let (due, deadline) = (parts.time()?, parts.time()?);
     let decoded = |bytes: Option<Vec<u8>>| -> Result<Option<Arc<Envelope>>> {
         let envelope = bytes.map(|bytes| body::decode(id, queue, &bytes));
         Ok(envelope.transpose()?.map(Arc::new))
@@ -305,6 +328,12 @@ pub(super) fn snapshot(
     }
     let state = state(packed[0])?;
     let is_over = state.is_final();
+    let is_leased = state == State::Leased && packed.len() >= LEASED_LEN;
+    let since_at = match state {
+        State::Ready | State::Dead => Some(12),
+        State::Leased if is_leased => Some(61),
+        _ => None,
+    };
     Ok(Some(Snapshot {
         id,
         state,
@@ -313,10 +342,9 @@ pub(super) fn snapshot(
             _ => Timestamp::from_millis(number_at(&packed, 4)),
         },
         tries: u16::from_be_bytes([packed[2], packed[3]]).saturating_sub(1),
-        since: None,
-        until: None,
-        holder: (state == State::Leased && packed.len() >= LEASED_LEN)
-            .then(|| NodeId(number_at(&packed, 45))),
+        since: since_at.map(|at| Timestamp::from_millis(number_at(&packed, at) / 1_000)),
+        holder: is_leased.then(|| NodeId(number_at(&packed, 45))),
+        until: deadline.filter(|_| is_leased),
         body: if is_over { None } else { decoded(bytes)? },
     }))
 }

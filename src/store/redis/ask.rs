@@ -5,6 +5,7 @@ use std::time::Duration;
 use redis::Cmd;
 
 use crate::core::op::{BATCH_MAX, Fetch, NewEvent, Settlement, StoreOp, Unique, Verdict};
+use crate::core::reference::check_by;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, State};
 use crate::record::{NodeId, cut_error};
@@ -26,8 +27,10 @@ pub(super) struct Terms<'a> {
     pub(super) now_us: Option<u64>,
     /// How many ended events a bucket remembers.
     pub(super) finished_max: usize,
-    /// How many records its outbox keeps.
-    pub(super) records_max: usize,
+    /// How many records its outbox keeps before the oldest are let go.
+    pub(super) records_max: u64,
+    /// How many may wait before pushes are refused; `None`: any number.
+    pub(super) waiting_max: Option<u64>,
     /// Who asks, so that it does not wake itself.
     pub(super) origin: &'a str,
 }
@@ -65,6 +68,10 @@ impl Terms<'_> {
             .arg(delay_max_ms())
             .arg(made)
             .arg(u8::from(has_twins));
+        match self.waiting_max {
+            Some(max) => call.command.arg(max),
+            None => call.command.arg(""),
+        };
         for event in events {
             let when = when(event.when);
             let when = match event.on_taken {
@@ -80,9 +87,33 @@ impl Terms<'_> {
     }
 
     /// Gives `id` the body `new`, if its body still begins with `read`.
-    pub(super) fn update(&self, keys: &BucketKeys, id: EventId, read: &[u8], new: &[u8]) -> Call {
-        let mut call = self.call(&scripts::UPDATE, keys);
+    pub(super) fn update(
+        &self,
+        keys: &BucketKeys,
+        id: EventId,
+        read: &[u8],
+        new: &[u8],
+        by: Option<&str>,
+    ) -> Call {
+        let mut call = self.ending(&scripts::UPDATE, keys);
         call.command.arg(&id.to_bytes()).arg(read).arg(new);
+        add_text(&mut call.command, by);
+        call
+    }
+
+    /// Reads at most `most` records after a number; `enough` bytes of them will do.
+    pub(super) fn outbox(&self, keys: &BucketKeys, after: u64, most: usize, enough: usize) -> Call {
+        let mut call = self.call(&scripts::OUTBOX, keys);
+        let after = after.min(EXACT_MAX);
+        call.command.arg(after).arg(most).arg(enough);
+        call
+    }
+
+    /// Lets go of records up to a number, if the entry `seen` still begins as it did.
+    pub(super) fn trim(&self, keys: &BucketKeys, through: u64, seen: (u64, &[u8])) -> Call {
+        let mut call = self.call(&scripts::TRIM, keys);
+        let through = through.min(EXACT_MAX);
+        call.command.arg(through).arg(seen.0).arg(seen.1);
         call
     }
 
@@ -121,7 +152,7 @@ impl Terms<'_> {
                 call
             }
             StoreOp::Fetch(fetch) => self.fetch(keys, fetch),
-            StoreOp::Settle { node, settlements } => self.settle(keys, *node, settlements)?,
+            StoreOp::Settle { node, settlements } => self.settle(keys, *node, settlements, 0)?,
             StoreOp::Heartbeat { node } => {
                 let mut call = self.call(&scripts::HEARTBEAT, keys);
                 call.command.arg(&node.0.to_be_bytes());
@@ -160,16 +191,20 @@ impl Terms<'_> {
                     .arg(when(*due));
                 call
             }
-            StoreOp::Revive { ids, by: _ } => {
+            StoreOp::Revive { ids, by } => {
                 bounded("ids", ids.len())?;
-                let mut call = self.call(&scripts::REVIVE, keys);
+                check_by(by.as_deref())?;
+                let mut call = self.ending(&scripts::REVIVE, keys);
                 call.command.arg(self.origin);
+                add_text(&mut call.command, by.as_deref());
                 add_ids(&mut call.command, ids);
                 call
             }
-            StoreOp::Drop { ids, by: _ } => {
+            StoreOp::Drop { ids, by } => {
                 bounded("ids", ids.len())?;
+                check_by(by.as_deref())?;
                 let mut call = self.ending(&scripts::DROP, keys);
+                add_text(&mut call.command, by.as_deref());
                 add_ids(&mut call.command, ids);
                 call
             }
@@ -205,7 +240,15 @@ impl Terms<'_> {
         call
     }
 
-    fn settle(&self, keys: &BucketKeys, node: NodeId, settlements: &[Settlement]) -> Result<Call> {
+    /// Ends attempts. `damaged` is added to each cause: 0, or
+    /// [`DAMAGED`](record::DAMAGED).
+    pub(super) fn settle(
+        &self,
+        keys: &BucketKeys,
+        node: NodeId,
+        settlements: &[Settlement],
+        damaged: u8,
+    ) -> Result<Call> {
         bounded("settlements", settlements.len())?;
         let mut call = self.ending(&scripts::SETTLE, keys);
         call.command
@@ -218,7 +261,7 @@ impl Terms<'_> {
             if has_twins || !is_ack(first) {
                 for settlement in run {
                     command.arg(0);
-                    add_any(command, settlement);
+                    add_any(command, settlement, damaged);
                 }
                 continue;
             }
@@ -249,18 +292,24 @@ fn has_twins(settlements: &[Settlement]) -> bool {
     ids.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-fn add_any(command: &mut Cmd, settlement: &Settlement) {
+fn add_any(command: &mut Cmd, settlement: &Settlement, damaged: u8) {
     let mut said = Vec::new();
-    let error = say(settlement, &mut said);
+    let error = say(settlement, damaged, &mut said);
     command.arg(&settlement.id.to_bytes()).arg(&said);
-    match error {
-        Some(error) => command.arg(format!("={}", cut_error(error.to_owned()))),
+    let error = error.map(|error| cut_error(error.to_owned()));
+    add_text(command, error.as_deref());
+}
+
+/// A text that there may be.
+fn add_text(command: &mut Cmd, text: Option<&str>) {
+    match text {
+        Some(text) => command.arg(format!("={text}")),
         None => command.arg(""),
     };
 }
 
 /// Appends what a settlement says; answers its error.
-fn say<'a>(settlement: &'a Settlement, out: &mut Vec<u8>) -> Option<&'a String> {
+fn say<'a>(settlement: &'a Settlement, damaged: u8, out: &mut Vec<u8>) -> Option<&'a String> {
     let (letter, delay, failing, error) = match &settlement.verdict {
         Verdict::Ack => (b'a', None, None, None),
         Verdict::Retry(delay, why) => (b't', Some(*delay), Some(why.cause), why.error.as_ref()),
@@ -278,7 +327,7 @@ fn say<'a>(settlement: &'a Settlement, out: &mut Vec<u8>) -> Option<&'a String> 
         out.extend_from_slice(&us(delay.min(DELAY_MAX)).to_be_bytes());
     }
     if let Some(cause) = failing {
-        out.push(record::cause_byte(cause));
+        out.push(record::cause_byte(cause) + damaged);
     }
     error
 }

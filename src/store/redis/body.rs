@@ -6,7 +6,7 @@
 //!
 //! | at | bytes | what |
 //! |---|---|---|
-//! | 0 | 1 | format in the high four bits, `1`; flags: 1 delayed, 2 extras |
+//! | 0 | 1 | format in the high four bits, `1`; flags: 1 delayed, 2 extras, 4 its records keep the payload, 8 traced; the last two only with 2 |
 //! | 1 | 3 | check: the low bytes of xxh3-64 of the id and everything here but the payload |
 //! | 4 | 8 | fingerprint: xxh3-64 of the queue, a zero byte and the payload |
 //! | 12 | .. | extras, only with flag 2: their length from here on, less these 4 bytes |
@@ -26,16 +26,18 @@
 //! | 4 | version of the payload's type; only with flag 64 |
 //! | .. | key, unique key: a length of 2 and the text; only with flags 1, 2 |
 //! | .. | headers: their number in 1, then name and value of each, both with a length of 2; flag 128 |
+//! | 16 | the trace that the headers name; only of a traced one |
 //!
-//! Scripts read the attempts, the expiry, the lateness and the keys (`lua/body.lua`), and compare
-//! fingerprints. The check and the fingerprint together find any damage.
+//! Scripts read the attempts, the expiry, the lateness, the keys, the trace and the payload
+//! (`lua/body.lua`), and compare fingerprints. The trace stands at the end, where a script finds it
+//! without the headers. The check and the fingerprint together find any damage.
 
 use std::time::Duration;
 
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, Result};
-use crate::event::{Envelope, EventId, Headers, Late, Payload, QueueName};
+use crate::event::{Envelope, EventId, Headers, Late, Payload, QueueName, TraceId};
 use crate::time::Timestamp;
 
 /// How many of the first bytes tell a body from every other of the same event.
@@ -44,6 +46,8 @@ pub(super) const HEAD_LEN: usize = 12;
 const FORMAT: u8 = 1;
 const DELAYED: u8 = 1;
 const EXTRAS: u8 = 2;
+const KEEPS: u8 = 4;
+const TRACED: u8 = 8;
 /// The attempts of a body without extras.
 const ATTEMPTS: u16 = 16;
 
@@ -58,15 +62,22 @@ const HEADERS: u8 = 128;
 
 /// The bytes of `envelope`.
 pub(super) fn encode(envelope: &Envelope) -> Vec<u8> {
-    let flags = extras_flags(envelope);
-    let has_extras = flags != 0 || envelope.attempts != ATTEMPTS;
+    let (flags, trace) = (extras_flags(envelope), envelope.trace());
+    let keeps = envelope.keeps_payload;
+    let has_extras = flags != 0 || envelope.attempts != ATTEMPTS || keeps; // a trace has a header
     let mut out =
         Vec::with_capacity(HEAD_LEN + envelope.payload.len() + 64 * usize::from(has_extras));
-    out.push(FORMAT << 4 | u8::from(envelope.delayed) | u8::from(has_extras) << 1);
+    let said = [
+        (envelope.delayed, DELAYED),
+        (has_extras, EXTRAS),
+        (keeps, KEEPS),
+        (trace.is_some(), TRACED),
+    ];
+    out.push(FORMAT << 4 | joined(&said));
     out.extend_from_slice(&[0; 3]);
     out.extend_from_slice(&envelope.fingerprint().to_be_bytes());
     if has_extras {
-        put_extras(&mut out, envelope, flags);
+        put_extras(&mut out, envelope, flags, trace);
     }
     let check = check(envelope.id, &out);
     out[1..4].copy_from_slice(&check);
@@ -96,7 +107,7 @@ fn read(id: EventId, queue: &QueueName, bytes: &[u8]) -> Read<Envelope> {
             first >> 4
         ));
     }
-    if first & !(FORMAT << 4 | DELAYED | EXTRAS) != 0 {
+    if first & (KEEPS | TRACED) != 0 && first & EXTRAS == 0 {
         return Err(FLAGS.into());
     }
     let said = rest.array::<3>()?;
@@ -104,10 +115,11 @@ fn read(id: EventId, queue: &QueueName, bytes: &[u8]) -> Read<Envelope> {
     let mut envelope = Envelope::new(id, queue.clone(), Payload::from(&[][..]));
     envelope.attempts = ATTEMPTS;
     envelope.delayed = first & DELAYED != 0;
+    envelope.keeps_payload = first & KEEPS != 0;
     if first & EXTRAS != 0 {
         let len = u32::from_be_bytes(rest.array()?);
         let extras = rest.take(len as usize)?;
-        read_extras(&mut envelope, Reader(extras))?;
+        read_extras(&mut envelope, Reader(extras), first & TRACED != 0)?;
     }
     let (head, payload) = bytes.split_at(bytes.len() - rest.0.len());
     envelope.payload = Payload::from(payload);
@@ -128,7 +140,7 @@ fn check(id: EventId, head: &[u8]) -> [u8; 3] {
 }
 
 fn extras_flags(envelope: &Envelope) -> u8 {
-    [
+    joined(&[
         (envelope.key.is_some(), KEY),
         (envelope.unique.is_some(), UNIQUE),
         (envelope.expires.is_some(), EXPIRES),
@@ -137,13 +149,16 @@ fn extras_flags(envelope: &Envelope) -> u8 {
         (envelope.pushed != envelope.id.created(), PUSHED),
         (envelope.version != 0, VERSION),
         (!envelope.headers.is_empty(), HEADERS),
-    ]
-    .into_iter()
-    .filter(|(set, _)| *set)
-    .fold(0, |flags, (_, flag)| flags | flag)
+    ])
 }
 
-fn put_extras(out: &mut Vec<u8>, envelope: &Envelope, flags: u8) {
+/// The flags that are set.
+fn joined(flags: &[(bool, u8)]) -> u8 {
+    let set = flags.iter().filter(|(set, _)| *set);
+    set.fold(0, |joined, (_, flag)| joined | flag)
+}
+
+fn put_extras(out: &mut Vec<u8>, envelope: &Envelope, flags: u8, trace: Option<TraceId>) {
     let from = out.len();
     out.extend_from_slice(&[0; 4]);
     out.push(flags);
@@ -171,11 +186,14 @@ fn put_extras(out: &mut Vec<u8>, envelope: &Envelope, flags: u8) {
             put_text(out, value);
         }
     }
+    if let Some(trace) = trace {
+        out.extend_from_slice(&trace.to_bytes());
+    }
     let len = out.len() - from - 4;
     out[from..from + 4].copy_from_slice(&(len as u32).to_be_bytes()); // some 70 KB at most
 }
 
-fn read_extras(envelope: &mut Envelope, mut rest: Reader<'_>) -> Read<()> {
+fn read_extras(envelope: &mut Envelope, mut rest: Reader<'_>, is_traced: bool) -> Read<()> {
     let [flags] = rest.array()?;
     let has = |flag: u8| flags & flag != 0;
     if has(LATE_EXPIRE) && has(LATE_BURY) {
@@ -213,6 +231,9 @@ fn read_extras(envelope: &mut Envelope, mut rest: Reader<'_>) -> Read<()> {
         let [count] = rest.array()?;
         let headers = (0..count).map(|_| Ok((rest.text()?, rest.text()?)));
         envelope.headers = headers.collect::<Read<Headers>>()?;
+    }
+    if is_traced && envelope.trace() != TraceId::from_bytes(rest.array()?) {
+        return Err("has a trace that its headers do not name: it is damaged".into());
     }
     match rest.0 {
         [] => Ok(()),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::core::op::{Answer, BATCH_MAX, Reply, Snapshot};
+use crate::core::reference::check_by;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Payload, State};
 use crate::store::redis::answer::{Parts, id_of, snapshot, unreadable, updated};
@@ -21,7 +22,9 @@ pub(super) async fn update(
     bucket: &BucketKey,
     id: EventId,
     payload: &Payload,
+    by: Option<&str>,
 ) -> Result<Answer> {
+    check_by(by)?;
     let keys = shared.keys(bucket);
     for _ in 0..RACES_MAX {
         let (_, mut parts) = look(shared, bucket, &[id]).await?;
@@ -36,10 +39,13 @@ pub(super) async fn update(
             }
         };
         let head = &read[..read.len().min(body::HEAD_LEN)];
-        let call = shared.terms().update(&keys, id, head, &new);
+        let call = shared.terms().update(&keys, id, head, &new, by);
         let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
         let now_us = parts.number()?;
         if let Some(changed) = updated(&mut parts)? {
+            if parts.is_so()? {
+                shared.outboxes.tell(bucket);
+            }
             return Ok(Answer {
                 now_us,
                 reply: Reply::Updated(changed),

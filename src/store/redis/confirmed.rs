@@ -37,6 +37,7 @@ pub(super) async fn push(
     if is_earlier {
         shared.tell(bucket);
     }
+    push::tell_of_replaced(shared, bucket, &pushed);
     is_reached(wanted, &reached)?;
     Ok(Answer {
         now_us,

@@ -58,7 +58,8 @@ pub fn body(id: EventId, queue: &QueueName, bytes: &[u8]) -> Result<Envelope> {
 ///
 /// When the bytes are none.
 pub fn records(queue: &QueueName, bytes: &[u8]) -> Result<Vec<Record>> {
-    record::read_entry(queue, bytes)
+    let read: Option<Vec<Record>> = record::of_entry(queue, bytes).collect();
+    read.ok_or_else(|| answer::unreadable("outbox"))
 }
 
 /// Gives a message, in the bytes of the protocol, to the subscription of a process that looks at
@@ -145,7 +146,9 @@ pub const READERS: [(&str, Reader); 23] = [
     }),
     ("buckets", |value| shown(hub::read_buckets(value))),
     ("controls", |value| shown(hub::read_controls(value))),
-    ("outbox", |value| shown(outbox::entries(value))),
+    ("outbox", |value| {
+        shown(outbox::read(&queue(), 1, parts(value)?))
+    }),
     ("slots", |value| {
         let (host, port) = ("h".to_owned(), 6379);
         let slots = Slots::read(value, &Address { host, port });

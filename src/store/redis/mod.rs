@@ -80,6 +80,8 @@ use crate::time::SystemClock;
 ///   all goes on by itself when they are back.
 /// - **Their memory is full**: pushes answer [`Full`](crate::ErrorKind::Full) and nothing of them
 ///   happened. What is stored is still handled.
+/// - **Too many records wait for the journal**: the oldest are let go of, or pushes answer
+///   [`Full`](crate::ErrorKind::Full), as [`OutboxLimit`] says.
 /// - **Bytes are damaged**: they are never delivered. The event is a dead letter that says so.
 ///
 /// A server is as durable as it is set to be: [`durability`](Store::durability) answers
@@ -189,9 +191,9 @@ impl Store for RedisStore {
                 let pushes = Arc::clone(&self.pushes);
                 Box::pin(async move { Pushes::push(&pushes, &shared, bucket, events).await })
             }
-            StoreOp::Update { id, payload, by: _ } => {
-                Box::pin(async move { by_hand::update(&shared, &bucket, id, &payload).await })
-            }
+            StoreOp::Update { id, payload, by } => Box::pin(async move {
+                by_hand::update(&shared, &bucket, id, &payload, by.as_deref()).await
+            }),
             StoreOp::Peek {
                 state,
                 after,
@@ -279,15 +281,21 @@ impl Store for RedisStore {
         Box::pin(async move { outbox::page(&shared, &bucket, after, limit).await })
     }
 
-    fn trim_outbox(&self, _outbox: &Outbox, _through: u64) -> StoreFuture<()> {
-        Box::pin(std::future::ready(Ok(())))
+    fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
+        let Outbox::Bucket(bucket) = outbox.clone() else {
+            return Box::pin(std::future::ready(Ok(())));
+        };
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move { outbox::trim(&shared, &bucket, through).await })
     }
 
-    fn limit_outboxes(&self, _limit: OutboxLimit) -> Result<()> {
-        Ok(())
+    fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()> {
+        self.shared.outboxes.limit(limit)
     }
 
-    fn watch_outboxes(&self, _watcher: Arc<dyn OutboxWatcher>) {}
+    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
+        self.shared.outboxes.watch(watcher);
+    }
 
     fn close(&self) -> StoreFuture<()> {
         let (shared, pushes) = (Arc::clone(&self.shared), Arc::clone(&self.pushes));

@@ -1,20 +1,134 @@
-//! Reading records out of the outboxes.
+//! The outboxes: reading records, letting go of them, how many may wait, and who is told of them.
 
-use redis::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::error::Result;
-use crate::event::BucketKey;
-use crate::record::Record;
-use crate::store::redis::answer::unreadable;
-use crate::store::redis::keys;
-use crate::store::redis::record::read_entry;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketKey, QueueName};
+use crate::record::Numbered;
+use crate::store::redis::answer::{Parts, unreadable};
+use crate::store::redis::record;
 use crate::store::redis::shared::Shared;
-use crate::store::{OUTBOX_BATCH_MAX, OutboxPage};
+use crate::store::{
+    OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, OutboxWatchers, WhenFull,
+};
 
 /// No outbox ever has so many.
 const RECORDS_END: u64 = 1 << 40;
-/// How many entries of an outbox are read at once; each may hold a thousand records.
-const ENTRIES: usize = 50;
+/// One read ends with the entry that passes it, so that a server is not kept long and nobody waits
+/// long for the connection.
+const BYTES_ENOUGH: usize = 1 << 20;
+/// How many bytes of an entry tell it from every other: its first event, when that finished, and
+/// where.
+const BEGINNING: usize = 68;
+
+/// What a process knows and wants of all outboxes.
+pub(super) struct Outboxes {
+    watchers: OutboxWatchers,
+    /// How many records wait at most, where nobody says otherwise.
+    default_max: u64,
+    /// How many are kept before whoever writes more lets go of the oldest.
+    kept_max: AtomicU64,
+    /// How many may wait before pushes are refused.
+    waiting_max: AtomicU64,
+    /// What was read last of each outbox, by the number up to which it was read.
+    seen: Mutex<HashMap<BucketKey, BTreeMap<u64, Seen>>>,
+}
+
+/// The last entry of a read: its number, and how it begins.
+///
+/// A server that has lost its tail, as a replica that takes over may, gives numbers again. What was
+/// read before must not let go of what has its numbers since.
+type Seen = (u64, Vec<u8>);
+
+/// So many reads of an outbox are remembered until it is trimmed.
+const SEEN_MAX: usize = 4;
+
+impl Outboxes {
+    pub(super) fn new(default_max: u64) -> Self {
+        Self {
+            watchers: OutboxWatchers::default(),
+            default_max,
+            kept_max: AtomicU64::new(default_max),
+            waiting_max: AtomicU64::new(RECORDS_END),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// Bounds every outbox from now on.
+    pub(super) fn limit(&self, limit: OutboxLimit) -> Result<()> {
+        let max = limit.max.unwrap_or(self.default_max);
+        if max >= RECORDS_END {
+            return Err(Error::invalid(format!(
+                "an outbox was to keep {max} records, it keeps fewer than {RECORDS_END}"
+            )));
+        }
+        let (kept, waiting) = match limit.when_full {
+            WhenFull::DropOldest => (max, RECORDS_END),
+            WhenFull::RefusePushes => (RECORDS_END, max),
+        };
+        self.kept_max.store(kept, Ordering::Relaxed);
+        self.waiting_max.store(waiting, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How many records an outbox keeps before the oldest are let go.
+    pub(super) fn kept_max(&self) -> u64 {
+        self.kept_max.load(Ordering::Relaxed)
+    }
+
+    /// How many may wait before pushes are refused; `None`: any number.
+    pub(super) fn waiting_max(&self) -> Option<u64> {
+        let max = self.waiting_max.load(Ordering::Relaxed);
+        (max < RECORDS_END).then_some(max)
+    }
+
+    pub(super) fn watch(&self, watcher: Arc<dyn OutboxWatcher>) {
+        self.watchers.add(watcher);
+    }
+
+    /// Says that this process has written records of a bucket.
+    pub(super) fn tell(&self, bucket: &BucketKey) {
+        self.watchers.tell(&Outbox::Bucket(bucket.clone()));
+    }
+
+    /// Remembers a read up to a number.
+    fn remember(&self, bucket: &BucketKey, through: u64, last: Seen) {
+        let mut seen = self.seen();
+        let seen = seen.entry(bucket.clone()).or_default();
+        // The first one stays: whoever read it may be the one that trims.
+        seen.entry(through).or_insert(last);
+        if seen.len() > SEEN_MAX {
+            seen.pop_first();
+        }
+    }
+
+    /// The last entry of a read up to this number or a later one.
+    fn seen_at(&self, bucket: &BucketKey, through: u64) -> Option<Seen> {
+        let seen = self.seen();
+        let (_, last) = seen.get(bucket)?.range(through..).next()?;
+        Some(last.clone())
+    }
+
+    /// Forgets reads up to a number.
+    fn forget(&self, bucket: &BucketKey, through: u64) {
+        if let Some(seen) = self.seen().get_mut(bucket) {
+            seen.retain(|number, _| *number > through);
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, HashMap<BucketKey, BTreeMap<u64, Seen>>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Outboxes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outboxes").finish_non_exhaustive()
+    }
+}
 
 /// Reads records of a bucket's outbox, in the order in which they were written.
 pub(super) async fn page(
@@ -23,84 +137,90 @@ pub(super) async fn page(
     after: u64,
     limit: usize,
 ) -> Result<OutboxPage> {
-    let mut records = read(shared, bucket, after).await?;
-    records.truncate(limit.min(OUTBOX_BATCH_MAX));
+    let (keys, link) = (shared.keys(bucket), shared.links.for_pushes(bucket));
+    let from = after.min(RECORDS_END);
+    let most = limit.min(OUTBOX_BATCH_MAX);
+    let call = shared.terms().outbox(&keys, from, most, BYTES_ENOUGH);
+    let (page, seen) = read(&bucket.queue, from, shared.call(link, &call).await?)?;
+    if let Some(seen) = seen {
+        shared.outboxes.remember(bucket, page.last, seen);
+    }
     Ok(OutboxPage {
-        records,
-        ..OutboxPage::default()
+        last: if most == 0 {
+            after
+        } else {
+            page.last.max(after)
+        },
+        ..page
     })
 }
 
-/// Some records of a bucket with numbers greater than `after`; none when there are no more.
-async fn read(shared: &Shared, bucket: &BucketKey, after: u64) -> Result<Vec<(u64, Record)>> {
-    let key = keys::part(&shared.prefix, bucket, "outbox");
-    let next = after + 1;
-    // The entry that holds the next record may begin before it.
-    let mut command = redis::cmd("XREVRANGE");
-    command
-        .arg(&key)
-        .arg(format!("{next}-0"))
-        .arg("-")
-        .arg("COUNT")
-        .arg(1);
-    let before = entries(
-        shared
-            .send(shared.links.for_pushes(bucket), &command)
-            .await?,
-    )?;
-    let mut from = before.first().map_or(next, |(first, _)| *first);
-    let mut records = Vec::new();
-    loop {
-        let mut command = redis::cmd("XRANGE");
-        command
-            .arg(&key)
-            .arg(format!("{from}-0"))
-            .arg("+")
-            .arg("COUNT")
-            .arg(ENTRIES);
-        let found = entries(
-            shared
-                .send(shared.links.for_pushes(bucket), &command)
-                .await?,
-        )?;
-        let many = found.len();
-        for (first, bytes) in found {
-            if first < from {
-                return Err(unreadable("XRANGE")); // and it would go on for ever
-            }
-            from = first + 1;
-            let entry = read_entry(&bucket.queue, &bytes)?;
-            records.extend((first..).zip(entry).filter(|(number, _)| *number > after));
-        }
-        if !records.is_empty() || many < ENTRIES {
-            return Ok(records);
-        }
+/// Reads what the script answers to who asked for records after a number; with the last entry.
+pub(super) fn read(
+    queue: &QueueName,
+    after: u64,
+    mut parts: Parts,
+) -> Result<(OutboxPage, Option<Seen>)> {
+    parts.number()?;
+    let (first, next, last) = (parts.number()?, parts.number()?, parts.number()?);
+    let mut page = OutboxPage {
+        first,
+        next,
+        last,
+        ..OutboxPage::default()
+    };
+    let is_possible = first <= next && next <= RECORDS_END && last <= next.max(after);
+    let mut entries = Vec::new();
+    while !parts.is_empty() {
+        entries.push((parts.number()?, parts.bytes()?));
     }
+    let is_rising = entries.windows(2).all(|pair| pair[0].0 < pair[1].0)
+        && entries.last().is_none_or(|(number, _)| *number <= last);
+    if !is_possible || !is_rising {
+        return Err(unreadable("outbox"));
+    }
+    let asked = after.max(first.saturating_sub(1)) + 1..=last;
+    for (at, (begin, bytes)) in entries.iter().enumerate() {
+        let end = entries.get(at + 1).map_or(last + 1, |next| next.0);
+        let records = (*begin..end).zip(record::of_entry(queue, bytes));
+        let readable =
+            records.filter_map(|(number, record)| -> Option<Numbered> { Some((number, record?)) });
+        page.records
+            .extend(readable.filter(|(number, _)| asked.contains(number)));
+    }
+    if !entries.is_empty() {
+        // Numbers have no gaps but where records were let go of, and those are before the first.
+        let looked_at = (asked.end() + 1).saturating_sub(*asked.start());
+        page.damaged = looked_at.saturating_sub(page.records.len() as u64);
+    }
+    if page.damaged > 0 {
+        tracing::warn!(%queue, damaged = page.damaged, "records in an outbox are damaged");
+    }
+    let seen = entries.pop().map(|(number, mut bytes)| {
+        bytes.truncate(BEGINNING);
+        (number, bytes)
+    });
+    Ok((page, seen))
 }
 
-/// The entries of a part of a stream: the first part of the id, and the one value.
-pub(super) fn entries(value: Value) -> Result<Vec<(u64, Vec<u8>)>> {
-    let wrong = || unreadable("XRANGE");
-    let Value::Array(entries) = value else {
-        return Err(wrong());
-    };
-    let entry = |entry: Value| -> Option<(u64, Vec<u8>)> {
-        let Value::Array(parts) = entry else {
-            return None;
-        };
-        let [Value::BulkString(id), Value::Array(fields)] = <[Value; 2]>::try_from(parts).ok()?
-        else {
-            return None;
-        };
-        let [_, Value::BulkString(bytes)] = <[Value; 2]>::try_from(fields).ok()? else {
-            return None;
-        };
-        let id = String::from_utf8(id).ok()?;
-        let number: u64 = id.split_once('-')?.0.parse().ok()?;
-        (number < RECORDS_END).then_some((number, bytes))
-    };
-    entries
-        .into_iter()
-        .map(|it| entry(it).ok_or_else(wrong))
-        .collect()
+/// Lets go of the records up to a number.
+pub(super) async fn trim(shared: &Shared, bucket: &BucketKey, through: u64) -> Result<()> {
+    let seen = shared.outboxes.seen_at(bucket, through);
+    let (number, began) = seen.as_ref().map_or((0, &[][..]), |it| (it.0, &it.1[..]));
+    let (keys, link) = (shared.keys(bucket), shared.links.for_pushes(bucket));
+    let call = shared.terms().trim(&keys, through, (number, began));
+    let mut parts = shared.call(link, &call).await?;
+    parts.number()?;
+    if parts.is_so()? {
+        shared.outboxes.forget(bucket, through);
+        return Ok(());
+    }
+    shared.outboxes.forget(bucket, RECORDS_END);
+    Err(Error::new(
+        ErrorKind::Conflict,
+        format!(
+            "the outbox of bucket {bucket} has other records than those that were read: the server \
+             has lost its tail; read it again from its first record"
+        ),
+    ))
 }

@@ -202,6 +202,7 @@ async fn send<'e, I: Iterator<Item = &'e NewEvent> + Clone>(
                 if is_earlier {
                     shared.tell(bucket);
                 }
+                tell_of_replaced(shared, bucket, &pushed);
                 return Ok((now_us, pushed));
             }
             Err(error) => error,
@@ -221,6 +222,14 @@ async fn send<'e, I: Iterator<Item = &'e NewEvent> + Clone>(
         }
         tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
         pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// What was replaced has left records.
+pub(super) fn tell_of_replaced(shared: &Shared, bucket: &BucketKey, pushed: &[Pushed]) {
+    let is_replaced = |it: &Pushed| matches!(it.verdict, PushVerdict::Replaced(_));
+    if pushed.iter().any(is_replaced) {
+        shared.outboxes.tell(bucket);
     }
 }
 

@@ -38,6 +38,8 @@ impl Script {
 const DRAINS: &str = "#!lua flags=allow-oom\n";
 /// A script that a server whose memory is full refuses before it begins.
 const FILLS: &str = "#!lua\n";
+/// A script that changes nothing.
+const READS: &str = "#!lua flags=no-writes\n";
 
 macro_rules! scripts {
     ($($(#[$doc:meta])* $name:ident = $file:literal, $flags:ident, [$($part:literal),*];)*) => {
@@ -80,15 +82,19 @@ scripts! {
     /// Gives an event another due time.
     RESCHEDULE = "reschedule", DRAINS, ["bucket", "waiting"];
     /// Gives an event another body.
-    UPDATE = "update", FILLS, ["bucket"];
+    UPDATE = "update", FILLS, ["bucket", "body", "ending"];
     /// Looks events up.
     LOOK = "look", DRAINS, ["bucket"];
     /// Lists ids.
     LIST = "list", DRAINS, ["bucket"];
     /// Makes dead events ready again.
-    REVIVE = "revive", DRAINS, ["bucket", "body", "waiting"];
+    REVIVE = "revive", DRAINS, ["bucket", "body", "ending", "waiting"];
     /// Removes dead events.
     DROP = "drop", DRAINS, ["bucket", "body", "ending"];
+    /// Reads records.
+    OUTBOX = "outbox", READS, ["bucket"];
+    /// Lets go of records that are in the journal.
+    TRIM = "trim", DRAINS, ["bucket"];
     /// Counts events by state.
     STATS = "stats", DRAINS, ["bucket"];
     /// Counts events by due time.

@@ -17,6 +17,8 @@ use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::link::Link;
 use crate::store::redis::news::{News, Told};
 use crate::store::redis::options::LinkOptions;
+use crate::store::redis::outbox::Outboxes;
+use crate::store::redis::record::DAMAGED;
 use crate::store::redis::url::Target;
 use crate::time::{Clock, SystemClock};
 
@@ -31,6 +33,7 @@ pub(super) struct Shared {
     pub(super) origin: String,
     pub(super) links: Links,
     pub(super) hub: Hub,
+    pub(super) outboxes: Outboxes,
     target: Target,
     /// The subscription, from the first bucket that a node of this process looks at on.
     news: OnceLock<News>,
@@ -90,6 +93,7 @@ impl Shared {
     pub(super) fn new(prefix: String, target: Target, links: Links, options: RedisOptions) -> Self {
         Self {
             prefix,
+            outboxes: Outboxes::new(options.records_max as u64),
             options,
             origin: format!("{:016x}", fastrand::u64(..)),
             links,
@@ -109,7 +113,8 @@ impl Shared {
         Terms {
             now_us: self.options.clock.as_ref().map(|clock| clock.wall_us()),
             finished_max: self.options.finished_max,
-            records_max: self.options.records_max,
+            records_max: self.outboxes.kept_max(),
+            waiting_max: self.outboxes.waiting_max(),
             origin: &self.origin,
         }
     }
@@ -167,6 +172,9 @@ impl Shared {
         if read.is_earlier {
             self.tell(bucket);
         }
+        if read.has_recorded {
+            self.outboxes.tell(bucket);
+        }
         if let StoreOp::Fetch(fetch) = &op
             && !read.damaged.is_empty()
         {
@@ -198,14 +206,15 @@ impl Shared {
                 fetched_us: 0,
             }
         });
-        let settle = StoreOp::Settle {
-            node,
-            settlements: settlements.collect(),
-        };
-        let call = self.terms().operation(&self.keys(bucket), &settle)?;
+        let (keys, settlements) = (self.keys(bucket), settlements.collect::<Vec<_>>());
+        let call = self.terms().settle(&keys, node, &settlements, DAMAGED)?;
+        let settle = StoreOp::Settle { node, settlements };
         let parts = self.call(&self.links.work, &call).await?;
         match answer::read(&bucket.queue, &settle, parts)?.answer.reply {
-            Reply::Settled(_) => Ok(()),
+            Reply::Settled(_) => {
+                self.outboxes.tell(bucket);
+                Ok(())
+            }
             _ => Err(answer::unreadable("settle")),
         }
     }

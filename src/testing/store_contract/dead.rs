@@ -1,10 +1,11 @@
 //! Dead letters: kept, listed, revived, dropped.
 
-use crate::core::op::{Cancelled, Changed, PushVerdict, Verdict};
-use crate::event::State;
-use crate::record::{NodeId, Outcome};
+use crate::core::op::{Cancelled, Changed, PushVerdict, StoreOp, Verdict};
+use crate::error::ErrorKind;
+use crate::event::{Payload, State};
+use crate::record::{BY_BYTES_MAX, NodeId, Outcome, Record, Stages};
 use crate::testing::store_contract::harness::StoreHarness;
-use crate::testing::store_contract::world::{A, World, retry, secs};
+use crate::testing::store_contract::world::{A, World, bury, retry, secs};
 
 pub async fn a_dead_letter_is_kept_whole_and_is_not_started(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
@@ -35,7 +36,14 @@ pub async fn a_revived_event_is_ready_and_has_all_its_attempts(harness: &dyn Sto
         assert!(world.settle(A, &delivery, retry(secs(0))).await);
     }
     assert_eq!(world.state(id).await, Some(State::Dead));
-    assert_eq!(world.records(id).await.len(), 3, "a revive is no attempt");
+    let told: Vec<_> = world.records(id).await;
+    let told = told.iter().map(|it| (it.attempt, it.outcome));
+    let (buried, revived, retried) = (Outcome::Buried, Outcome::Revived, Outcome::Retried);
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [(1, buried), (0, revived), (1, retried), (2, buried)],
+        "a revive is no attempt"
+    );
 }
 
 pub async fn a_revived_event_that_was_haunted_still_is(harness: &dyn StoreHarness) {
@@ -56,7 +64,7 @@ pub async fn a_dropped_event_is_gone_with_a_record(harness: &dyn StoreHarness) {
     assert_eq!((found.state, found.body), (State::Cancelled, None));
     let records = world.records(id).await;
     let last = records.last().expect("a drop leaves a record");
-    assert_eq!((last.outcome, last.attempt), (Outcome::Discarded, 0));
+    assert_eq!((last.outcome, last.attempt), (Outcome::Dropped, 0));
     assert_eq!(last.node, NodeId::default());
     assert_eq!(world.push(&draft).await, PushVerdict::Duplicate(id));
     assert_eq!(world.drop_dead(&[id]).await, 0, "only once");
@@ -85,4 +93,104 @@ pub async fn a_dead_letter_can_be_mended_and_revived(harness: &dyn StoreHarness)
     assert_eq!(world.state(id).await, Some(State::Dead));
     assert_eq!(world.revive(&[id]).await, 1);
     assert_eq!(world.take(A).await.body.payload.as_bytes(), b"mended");
+}
+
+pub async fn what_is_done_to_a_dead_letter_is_on_record_with_who_did_it(
+    harness: &dyn StoreHarness,
+) {
+    for by in [None, Some("ops".to_owned()), Some("b".repeat(BY_BYTES_MAX))] {
+        let world = World::new(harness).await;
+        let draft = world
+            .event()
+            .with(|envelope| envelope.key = Some("k".into()));
+        let id = world.dead(draft.clone()).await;
+        let due = world.now();
+        world.advance(secs(1));
+        let payload = Payload::from(b"mended".as_slice());
+        let update = StoreOp::Update {
+            id,
+            payload,
+            by: by.clone(),
+        };
+        world.op(update).await;
+        let ids = vec![id];
+        world
+            .op(StoreOp::Revive {
+                ids,
+                by: by.clone(),
+            })
+            .await;
+        let delivery = world.take(A).await;
+        assert!(world.settle(A, &delivery, bury()).await);
+        let ids = vec![id];
+        world
+            .op(StoreOp::Drop {
+                ids,
+                by: by.clone(),
+            })
+            .await;
+
+        let mut records = world.records(id).await;
+        assert_eq!(records.len(), 5);
+        for buried in [3, 0] {
+            let buried = records.remove(buried);
+            assert_eq!((buried.outcome, buried.by), (Outcome::Buried, None));
+        }
+        let now = world.now();
+        for (record, (outcome, due)) in records.into_iter().zip([
+            (Outcome::Edited, due),
+            (Outcome::Revived, now),
+            (Outcome::Dropped, now),
+        ]) {
+            let expected = Record {
+                id,
+                queue: world.bucket.queue.clone(),
+                key: Some("k".into()),
+                attempt: 0,
+                outcome,
+                cause: None,
+                due,
+                stages: Stages {
+                    finished_us: now.as_micros(),
+                    ..Stages::default()
+                },
+                node: NodeId::default(),
+                error: None,
+                trace: None,
+                payload: None,
+                by: by.clone(),
+            };
+            assert_eq!(record, expected);
+        }
+    }
+}
+
+pub async fn a_name_that_is_too_long_is_refused_and_nothing_happens(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let draft = world.event();
+    let id = world.dead(draft.clone()).await;
+    let by = Some("b".repeat(BY_BYTES_MAX + 1));
+    let ids = vec![id];
+    for op in [
+        StoreOp::Revive {
+            ids: ids.clone(),
+            by: by.clone(),
+        },
+        StoreOp::Drop {
+            ids,
+            by: by.clone(),
+        },
+        StoreOp::Update {
+            id,
+            payload: Payload::from(b"mended".as_slice()),
+            by,
+        },
+    ] {
+        let error = world.try_op(op).await.expect_err("the name is too long");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+    let found = world.get(id).await.expect("it is there");
+    assert_eq!(found.state, State::Dead);
+    assert_eq!(found.body.as_deref(), Some(&*draft.0.envelope));
+    assert_eq!(world.record(id).await.outcome, Outcome::Buried);
 }

@@ -10,6 +10,7 @@ use crate::event::{BucketKey, State};
 use crate::store::Watcher;
 use crate::testing::store_contract::harness::StoreHarness;
 use crate::testing::store_contract::world::{A, World, bury, ms, retry, secs};
+use crate::time::Timestamp;
 
 pub async fn get_tells_where_an_event_stands(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
@@ -31,6 +32,49 @@ pub async fn get_tells_where_an_event_stands(harness: &dyn StoreHarness) {
     world.cancel(id).await;
     let found = world.get(id).await.expect("it is remembered");
     assert_eq!((found.state, found.body), (State::Cancelled, None));
+}
+
+pub async fn a_snapshot_tells_since_when_and_until_when(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let id = world.add(world.event().when(secs(5))).await;
+    let look = async || {
+        let found = world.get(id).await.expect("it is there");
+        (found.since, found.until)
+    };
+    // A store of many nodes may not know since when an event is on its way.
+    let is_known = |since: &Option<Timestamp>| since.is_some() || !world.store().is_shared();
+    assert_eq!(look().await, (None, None), "it is scheduled");
+    world.advance(secs(7));
+    world.move_due().await;
+    let moved = Some(world.now());
+    world.advance(secs(1));
+    let found = look().await;
+    assert_eq!(
+        found,
+        (moved.filter(|_| is_known(&found.0)), None),
+        "it is ready"
+    );
+    let mut fetch = world.fetching(A, 1);
+    fetch.hold = Some(secs(30));
+    let delivery = world.fetch_by(&fetch).await.remove(0);
+    let (fetched, until) = (Some(world.now()), Some(world.now() + secs(30)));
+    world.advance(secs(1));
+    let found = look().await;
+    let since = fetched.filter(|_| is_known(&found.0));
+    assert_eq!(found, (since, until), "it has a deadline");
+    assert!(world.settle(A, &delivery, Verdict::Release).await);
+    let delivery = world.take(A).await;
+    let fetched = Some(world.now());
+    world.advance(secs(1));
+    let found = look().await;
+    let since = fetched.filter(|_| is_known(&found.0));
+    assert_eq!(found, (since, None), "it has a heartbeat");
+    assert!(world.settle(A, &delivery, bury()).await);
+    let died = Some(world.now());
+    world.advance(secs(1));
+    assert_eq!(look().await, (died, None), "it is dead");
+    world.drop_dead(&[id]).await;
+    assert_eq!(look().await, (None, None), "it is over");
 }
 
 pub async fn peek_reads_one_state_by_id_and_by_page(harness: &dyn StoreHarness) {

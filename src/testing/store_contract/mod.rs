@@ -34,6 +34,8 @@ pub mod lease;
 #[allow(missing_docs)] // each name is a promise
 pub mod look;
 #[allow(missing_docs)] // each name is a promise
+pub mod outbox;
+#[allow(missing_docs)] // each name is a promise
 pub mod push;
 #[allow(missing_docs)] // each name is a promise
 pub mod records;
@@ -135,12 +137,25 @@ macro_rules! store_contract_tests {
                 what_is_handed_back_was_moved_when_it_was
                 a_bury_counts_the_attempt_and_keeps_the_reason
                 a_delay_that_is_too_long_is_cut_and_never_refused
+                a_settle_that_ends_one_event_does_not_forget_another_of_its_batch
             }
             records {
                 a_record_tells_everything_about_its_attempt
                 a_long_error_is_cut
                 records_are_read_in_their_order_and_by_page
                 every_lease_that_ends_leaves_one_record
+                records_tell_the_trace_of_their_event
+                a_payload_is_kept_only_where_it_is_asked_for_and_up_to_its_bound
+                records_tell_the_payload_of_their_time
+            }
+            outbox {
+                an_outbox_is_read_by_number
+                a_read_of_no_records_tells_which_there_are
+                trimmed_records_are_gone_and_their_numbers_are_not_given_again
+                what_was_trimmed_stays_so_after_a_new_opening
+                a_full_outbox_refuses_pushes_and_is_settled_into
+                a_full_outbox_that_drops_keeps_the_newest
+                a_watcher_of_outboxes_is_told_of_every_record
             }
             lease {
                 a_heartbeat_keeps_what_a_node_holds
@@ -188,9 +203,12 @@ macro_rules! store_contract_tests {
                 a_dropped_event_is_gone_with_a_record
                 what_is_not_dead_is_neither_revived_nor_dropped
                 a_dead_letter_can_be_mended_and_revived
+                what_is_done_to_a_dead_letter_is_on_record_with_who_did_it
+                a_name_that_is_too_long_is_refused_and_nothing_happens
             }
             look {
                 get_tells_where_an_event_stands
+                a_snapshot_tells_since_when_and_until_when
                 peek_reads_one_state_by_id_and_by_page
                 stats_count_every_event_once
                 the_forecast_counts_what_falls_due_within_each_span

@@ -1,7 +1,8 @@
 //! Records: one for each attempt and each end, complete, in order.
 
 use crate::core::op::{Settlement, Verdict};
-use crate::record::{Cause, ERROR_BYTES_MAX, Outcome, Query, Record, Stages};
+use crate::event::{Payload, TRACE_HEADER, TraceId};
+use crate::record::{Cause, ERROR_BYTES_MAX, Outcome, PAYLOAD_KEPT_MAX, Query, Record, Stages};
 use crate::testing::store_contract::harness::StoreHarness;
 use crate::testing::store_contract::world::{A, B, World, bury, failed, ms, retry, secs};
 use crate::time::Clock;
@@ -131,6 +132,96 @@ pub async fn every_lease_that_ends_leaves_one_record(harness: &dyn StoreHarness)
             (4, retried),
             (5, lost),
             (6, Outcome::Buried)
+        ]
+    );
+}
+
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+pub async fn records_tell_the_trace_of_their_event(harness: &dyn StoreHarness) {
+    for (header, trace) in [
+        (TRACE, TraceId::of_header(TRACE)),
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736", None),
+        ("", None),
+    ] {
+        let world = World::new(harness).await;
+        let draft = world.event().attempts(9).with(|envelope| {
+            envelope.headers = vec![
+                ("a".into(), "b".into()),
+                (TRACE_HEADER.to_owned(), header.to_owned()),
+            ];
+        });
+        let id = world.add(draft).await;
+        let delivery = world.take(A).await;
+        assert!(world.settle(A, &delivery, retry(secs(0))).await);
+        world.take(B).await;
+        world.reap_node(B).await;
+        let delivery = world.take(A).await;
+        assert!(world.settle(A, &delivery, bury()).await);
+        world.revive(&[id]).await;
+        world.cancel(id).await;
+        let records = world.records(id).await;
+        let told: Vec<_> = records.iter().map(|it| (it.outcome, it.trace)).collect();
+        let expected = [
+            Outcome::Retried,
+            Outcome::LeaseLost,
+            Outcome::Buried,
+            Outcome::Revived,
+            Outcome::Cancelled,
+        ];
+        assert_eq!(told, expected.map(|outcome| (outcome, trace)));
+        assert!(records.iter().all(|record| record.payload.is_none()));
+    }
+}
+
+pub async fn a_payload_is_kept_only_where_it_is_asked_for_and_up_to_its_bound(
+    harness: &dyn StoreHarness,
+) {
+    for (keeps, bytes, is_kept) in [
+        (false, 7, false),
+        (true, 0, true),
+        (true, 7, true),
+        (true, PAYLOAD_KEPT_MAX, true),
+        (true, PAYLOAD_KEPT_MAX + 1, false),
+    ] {
+        let world = World::new(harness).await;
+        let payload = Payload::from(vec![b'p'; bytes]);
+        let draft = world.event().with(|envelope| {
+            envelope.keeps_payload = keeps;
+            envelope.payload = payload.clone();
+        });
+        let id = world.add(draft).await;
+        let delivery = world.take(A).await;
+        assert_eq!(delivery.body.payload, payload);
+        assert!(world.settle(A, &delivery, Verdict::Ack).await);
+        let kept = world.record(id).await.payload;
+        assert_eq!(kept, is_kept.then_some(payload), "{keeps} {bytes}");
+    }
+}
+
+pub async fn records_tell_the_payload_of_their_time(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let draft = world.event().payload("first");
+    let id = world
+        .dead(draft.with(|envelope| envelope.keeps_payload = true))
+        .await;
+    world.update(id, "second").await;
+    world.revive(&[id]).await;
+    world.update(id, "third").await;
+    let delivery = world.take(A).await;
+    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    let records = world.records(id).await;
+    let told = records.iter().map(|record| {
+        let payload = record.payload.as_ref().expect("it is kept");
+        (record.outcome, payload.as_bytes())
+    });
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            (Outcome::Buried, b"first".as_slice()),
+            (Outcome::Edited, b"second"),
+            (Outcome::Revived, b"second"),
+            (Outcome::Acked, b"third"),
         ]
     );
 }

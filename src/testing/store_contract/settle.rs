@@ -267,3 +267,19 @@ pub async fn a_delay_that_is_too_long_is_cut_and_never_refused(harness: &dyn Sto
     let due = world.get(id).await.map(|found| found.due);
     assert_eq!(due, Some(world.now() + DELAY_MAX));
 }
+
+/// A settle whose answer was lost is repeated in one batch with what has ended since.
+pub async fn a_settle_that_ends_one_event_does_not_forget_another_of_its_batch(
+    harness: &dyn StoreHarness,
+) {
+    let world = World::remembering(harness, 1).await;
+    for _ in 0..2 {
+        world.add(world.event()).await;
+    }
+    let held = world.fetch(A).await;
+    let [first, second] = [0, 1].map(|at| world.ended(&held[at], Verdict::Ack));
+    assert_eq!(world.settle_all(A, vec![first.clone()]).await, [true]);
+    let batch = vec![second, first.clone()];
+    assert_eq!(world.settle_all(A, batch).await, [true, true]);
+    assert_eq!(world.settle_all(A, vec![first]).await, [false], "now it is");
+}

@@ -62,8 +62,11 @@ impl Fact {
             }
             Act::Cancel(_) => fact.finish(Outcome::Cancelled),
             Act::Update(_, version) => fact.version = *version,
-            Act::Revive(_) => (fact.place, fact.tries, fact.hours) = (Place::Waits, 0, 0),
-            Act::Drop(_) => fact.finish(Outcome::Discarded),
+            Act::Revive(_) => {
+                (fact.place, fact.tries, fact.hours) = (Place::Waits, 0, 0);
+                fact.records.push(Outcome::Revived);
+            }
+            Act::Drop(_) => fact.finish(Outcome::Dropped),
         }
         fact
     }

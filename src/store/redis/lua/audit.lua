@@ -77,6 +77,10 @@ for id, state in pairs(states) do
     local of = has_deadline and timed or kept
     of[node] = (of[node] or 0) + 1
     expect((held[batch] or ""):find(id, 1, true), name .. " is leased and not in its batch")
+    local body = call("HGET", BODY, id)
+    local key, unique = keys_of(body)
+    local says = body and (key or unique or tells(body)) and true or false
+    expect((byte(state, 2) >= 4) == says, name .. " is leased and forgets what its records say")
   end
 end
 expect(all == leased, "leased events are counted wrongly")
@@ -95,6 +99,13 @@ for _, node in ipairs(all_nodes()) do
   kept[node.id], timed[node.id] = nil, nil
 end
 expect(next(kept) == nil and next(timed) == nil, "a node that holds something is not known")
+
+-- The outbox: its entries are below the next number, and what is in the journal as well.
+local last = call("XREVRANGE", OUTBOX, "+", "-", "COUNT", 1)[1]
+expect(not last or tonumber(last[1]:match("^%d+")) < record, "an entry of the outbox is beyond the "
+  .. "next number")
+expect(tonumber(call("HGET", META, "trimmed") or 0) < record, "records are trimmed that were never "
+  .. "written")
 
 for id in pairs(delay) do
   expect(bodies[id], hex(id) .. " is in the delay set and has no body")

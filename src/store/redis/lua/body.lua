@@ -1,9 +1,16 @@
 -- What a body says that a script has to know; src/store/redis/body.rs has every byte.
 local ATTEMPTS = 16 -- of a body without extras
 
--- The format is in the high four bits, and extras are the highest flag that there is.
+local PAYLOAD_KEPT_MAX = 65536 -- a longer one is not kept in records
+
+-- The format is in the high four bits, and flags above that of extras are only set with it.
 local function has_extras(body)
   return byte(body) % 16 >= 2
+end
+
+-- Whether the records of its event say something that only the body knows: its trace, its payload.
+local function tells(body)
+  return byte(body) % 16 >= 4
 end
 
 local guarded = pcall
@@ -49,4 +56,24 @@ local function keys_of(body)
     local _, _, _, _, key, unique = extras_of(body)
     return key, unique
   end
+end
+
+-- What a record says at its end, in its bytes: the trace and the payload of a body that tells of
+-- them, and who did it; nil where there is none of these. Of a damaged body it says nothing.
+local function more_of(body, by)
+  local flags, more = 0, ""
+  if body and #body >= 16 and tells(body) then
+    local said, len = math.floor(byte(body) % 16 / 4), (unpack_from(">I4", body, 13))
+    local payload_len = #body - len - 16
+    if said >= 2 and len >= 19 and payload_len >= 0 then
+      flags, more = 1, sub(body, len + 1, len + 16)
+    end
+    if said % 2 == 1 and payload_len >= 0 and payload_len <= PAYLOAD_KEPT_MAX then
+      flags, more = flags + 2, more .. pack(">I4", payload_len) .. sub(body, len + 17)
+    end
+  end
+  if by then
+    flags, more = flags + 4, more .. pack(">I2", #by) .. by
+  end
+  return flags > 0 and char(flags) .. more or nil
 end

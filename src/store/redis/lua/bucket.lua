@@ -3,7 +3,7 @@
 -- KEYS[1]   hash    meta: now (latest time ever given, us), leased (how many), stale (entries of the
 --                   publish list whose event has left it), entry and record (the last and the next
 --                   number given), past (ids in there), forgotten (when the last one forgotten
---                   was made, ms)
+--                   was made, ms), trimmed (the last record that is in the journal)
 -- KEYS[2]   hash    state: id -> where the event is; see below
 -- KEYS[3]   hash    body: id -> envelope
 -- KEYS[4]   zset    delay: id -> due time, ms
@@ -24,7 +24,7 @@
 --
 --   1      kind: S scheduled, R ready, L leased, D dead, or over: d done, c cancelled, e expired
 --   2      flags: 1 a lease of it was lost once, 2 its lease has a deadline of its own,
---          4 its body has a key or a unique key (known of leased ones)
+--          4 its body has a key or a unique key, or tells records something (known of leased ones)
 --   3-4    number of the next attempt, of leased ones of this one
 --   5-12   due time, ms (of scheduled ones the delay set has it)
 --   13-20  moved to the publish list, us (ready and leased); time of death, us (dead)

@@ -1,18 +1,30 @@
--- Removes dead events for good; each leaves a record that it was discarded.
+-- Removes dead events for good; each leaves a record that it was dropped.
 --
--- ARGV[4..] ids
+-- ARGV[4]  "", or "=" and who does it
+-- ARGV[5..] ids
 --
 -- Returns {now, how many}.
-local dropped = 0
-for i = 4, #ARGV do
+local by = ARGV[4] ~= "" and sub(ARGV[4], 2) or nil
+local dropped, seen = {}, {}
+-- Redis does not roll a script back, so keys that are not ours fail it here.
+call("ZCARD", DEAD)
+call("LLEN", PAST)
+call("HLEN", UNIQUE)
+for i = 5, #ARGV do
   local id = ARGV[i]
-  local state = call("HGET", STATE, id)
+  local state = not seen[id] and call("HGET", STATE, id)
+  seen[id] = true
   if state and byte(state) == 68 then
-    call("ZREM", DEAD, id)
-    finish(id, "c", "\5", state, sub(state, 5, 12), ZERO, call("HGET", BODY, id))
-    dropped = dropped + 1
+    local body = call("HGET", BODY, id)
+    note_end(id, "\11", sub(state, 5, 12), ZERO, body, by)
+    dropped[#dropped + 1] = { id = id, state = state, body = body }
   end
 end
+-- First: what is dropped and on no record cannot be dropped again.
 write_records()
+for _, it in ipairs(dropped) do
+  finish_noted(it.id, "c", it.state, sub(it.state, 5, 12), it.body)
+  call("ZREM", DEAD, it.id)
+end
 leave()
-return { now, dropped }
+return { now, #dropped }

@@ -1,8 +1,9 @@
 -- How events end: the memory of what is over, and the records.
 --
--- ARGV[2]  how many ended events are remembered, or "" where none can end
+-- ARGV[2]  how many ended events are remembered
 -- ARGV[3]  how many records the outbox keeps
-local records = {}
+local ENTRY_BYTES = 262144 -- where records keep payloads, an entry ends with the one that passes it
+local records, told = {}, 0 -- and how many bytes they have beyond those that all have
 
 local finished = u64(now)
 
@@ -10,20 +11,41 @@ local function text(it)
   return it and pack(">I2", #it + 1) .. it or "\0\0"
 end
 
--- One record; every number is in its bytes already. src/store/redis/record.rs reads it.
-local function note(id, outcome, cause, attempt, due, moved, fetched_started, node, key, error)
+-- One record; every number is in its bytes already. src/store/redis/record.rs reads it. `more` is
+-- what it says of its body and of who did it.
+local function note(id, outcome, cause, attempt, due, moved, fetched_started, node, key, error, more)
+  if more then
+    cause, told = char(byte(cause) + 128), told + #more
+  end
   records[#records + 1] = id .. outcome .. cause .. u16(attempt) .. due .. moved
-    .. fetched_started .. finished .. node .. text(key) .. text(error)
+    .. fetched_started .. finished .. node .. text(key) .. text(error) .. (more or "")
 end
 
--- One entry for all records of a call. Its id is the number of the first of them.
+-- One entry of the records from one to another. Its id is the number of the first of them.
+local function write_entry(from, to)
+  local after = record + to - from + 1
+  local oldest = math.max(math.min(after - ARGV[3], record), 1)
+  call("XADD", OUTBOX, "MINID", "=", oldest, record .. "-0", "r", table.concat(records, "", from, to))
+  record = after
+  -- At once: if a later step fails, the next entry must not ask for the same number.
+  call("HSET", META, "record", record)
+end
+
+-- One entry for all records of a call, or several where they keep payloads: a reader takes an entry
+-- as a whole.
 local function write_records()
+  local from, bytes = 1, 0
+  if told > ENTRY_BYTES then
+    for i = 1, #records - 1 do
+      bytes = bytes + #records[i]
+      if bytes >= ENTRY_BYTES then
+        write_entry(from, i)
+        from, bytes = i + 1, 0
+      end
+    end
+  end
   if #records > 0 then
-    call("XADD", OUTBOX, "MINID", "=", math.max(record - ARGV[3], 1), record .. "-0", "r",
-      table.concat(records))
-    record = record + #records
-    -- At once: if a later step fails, the next entry must not ask for the same number.
-    call("HSET", META, "record", record)
+    write_entry(from, #records)
   end
 end
 
@@ -65,10 +87,15 @@ local function free_unique(id, unique)
   end
 end
 
--- Ends one event that nobody holds; it must have left its index. `due` is its due time, ms.
-local function finish(id, kind, outcome, state, due, moved, body)
-  local key, unique = keys_of(body)
-  note(id, outcome, "\0", 0, due, moved, ZERO .. ZERO, ZERO, key)
+-- Notes that an event ends which nobody holds. `due` is its due time, ms, both in bytes.
+local function note_end(id, outcome, due, moved, body, by)
+  note(id, outcome, "\0", 0, due, moved, ZERO .. ZERO, ZERO, (keys_of(body)), nil,
+    more_of(body, by))
+end
+
+-- Ends one event that nobody holds and that was noted; it must have left its index.
+local function finish_noted(id, kind, state, due, body)
+  local _, unique = keys_of(body)
   local head = state and sub(state, 2, 4) or FRESH
   local fingerprint = body and sub(body, 5, 12) or ZERO
   local settled = state and sub(state, 29, 45) or sub(ZEROS, 1, 17)
@@ -76,4 +103,10 @@ local function finish(id, kind, outcome, state, due, moved, body)
   call("HDEL", BODY, id)
   free_unique(id, unique)
   remember({ id })
+end
+
+-- Both.
+local function finish(id, kind, outcome, state, due, moved, body)
+  note_end(id, outcome, due, moved, body)
+  finish_noted(id, kind, state, due, body)
 end

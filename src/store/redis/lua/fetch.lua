@@ -8,8 +8,8 @@
 -- ARGV[10] for how long, us, or "" for as long as the node's heartbeat lasts
 --
 -- Returns {now, ready events left, next due time or false, then three for each delivery: id; its
--- state, of which the bytes 3 to 20 are those of its lease; body}. A node that was believed dead
--- is refused.
+-- state, of which the bytes 3 to 20 are those of its lease; body; and at the end a 1 if records were
+-- written}. A node that was believed dead is refused.
 local BATCH_MAX = 1000
 local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local node = node_of(me) or new_node()
@@ -19,7 +19,10 @@ local answer, len = { now, 0, false }, 3
 local function done()
   keep_node(me, node)
   answer[2], answer[3] = ready_len(), next_due() or false
-  write_records()
+  if #records > 0 then
+    write_records()
+    answer[len + 1] = 1
+  end
   leave()
   return answer
 end
@@ -84,13 +87,15 @@ local function give_or_end(id, state, body)
     finish(id, "e", "\7", state, sub(state, 5, 12), sub(state, 13, 20), body)
     aside = aside - 1
   elseif passed then
-    note(id, "\4", "\7", 0, sub(state, 5, 12), sub(state, 13, 20), ZERO .. ZERO, ZERO, key)
+    note(id, "\4", "\7", 0, sub(state, 5, 12), sub(state, 13, 20), ZERO .. ZERO, ZERO, key, nil,
+      more_of(body))
     call("HSET", STATE, id, "D" .. sub(state, 2, 12) .. u64(now) .. sub(state, 21, 45))
     call("ZADD", DEAD, 0, id)
     free_unique(id, unique)
     aside = aside - 1
   else
-    local flags = byte(state, 2) + (deadline and 2 or 0) + ((key or unique) and 4 or 0)
+    local says = key or unique or tells(body)
+    local flags = byte(state, 2) + (deadline and 2 or 0) + (says and 4 or 0)
     give(id, "L" .. char(flags) .. sub(state, 3, 45) .. lease .. u16(attempts), body)
   end
 end

@@ -4,12 +4,24 @@
 -- ARGV[5]  the furthest due time from now, ms
 -- ARGV[6]  when the first of the ids was made, ms
 -- ARGV[7]  1 if an id comes more than once
--- ARGV[8..]  three for each event: id; when and what to do if its unique key is taken: "n" now,
+-- ARGV[8]  how many records may wait, or "" for any number
+-- ARGV[9..]  three for each event: id; when and what to do if its unique key is taken: "n" now,
 --            "a" and us from now, "t" and ms since the epoch, in capitals to replace; body
 --
 -- Returns {now, 1 if there is earlier work, {place, verdict, due, other id} for each event that
 -- was not simply accepted}. Verdicts: 1 duplicate, 2 replaced, 3 conflict, 4 too old.
-local first, count = 8, (#ARGV - 7) / 3
+local first, count = 9, (#ARGV - 8) / 3
+if ARGV[8] ~= "" then
+  local waiting = record - 1 - tonumber(call("HGET", META, "trimmed") or 0)
+  if waiting >= tonumber(ARGV[8]) then -- some may have been let go of before this was asked for
+    local oldest = call("XRANGE", OUTBOX, "-", "+", "COUNT", 1)[1]
+    waiting = math.min(waiting, oldest and record - tonumber(oldest[1]:match("^%d+")) or 0)
+  end
+  if waiting >= tonumber(ARGV[8]) then
+    return redis.error_reply("DULY FULL " .. waiting .. " records of this bucket wait for the "
+      .. "journal, and no more are to wait: see what keeps the journal")
+  end
+end
 local ids, dues = {}, {}
 local last_when, last_due
 for i = 1, count do

@@ -15,12 +15,14 @@ local function take_back(id, state)
   local allowed = byte(state, 70) * 256 + byte(state, 71)
   local head = "\1" .. u16(math.min(attempt + 1, 65535))
   local due, rest = sub(state, 5, 12), sub(state, 21, 45)
-  local key, unique
+  local key, unique, more
   if byte(state, 2) >= 4 then
-    key, unique = keys_of(call("HGET", BODY, id))
+    local body = call("HGET", BODY, id)
+    key, unique = keys_of(body)
+    more = more_of(body)
   end
   note(id, "\8", "\6", attempt, due, sub(state, 13, 20), sub(state, 62, 69) .. ZERO,
-    sub(state, 46, 53), key)
+    sub(state, 46, 53), key, nil, more)
   if attempt >= allowed then
     call("ZADD", DEAD, 0, id)
     call("HSET", STATE, id, "D" .. head .. due .. u64(now) .. rest)

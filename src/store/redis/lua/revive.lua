@@ -1,26 +1,43 @@
--- Makes dead events ready again, due now, with all their attempts. One whose unique key was taken
--- meanwhile lives on without it.
+-- Makes dead events ready again, due now, with all their attempts; each leaves a record of it. One
+-- whose unique key was taken meanwhile lives on without it.
 --
--- ARGV[2]  whom not to wake: the process that asks
--- ARGV[3..] ids
+-- ARGV[4]  whom not to wake: the process that asks
+-- ARGV[5]  "", or "=" and who does it
+-- ARGV[6..] ids
 --
 -- Returns {now, 1 if there is earlier work, how many}.
-local revived = 0
-for i = 3, #ARGV do
+local by = ARGV[5] ~= "" and sub(ARGV[5], 2) or nil
+local due, moved = u64(now_ms), u64(now)
+local ids, entries, changes, uniques, seen = {}, {}, {}, {}, {}
+-- Redis does not roll a script back, so keys that are not ours fail it here or at the first write.
+call("ZCARD", DEAD)
+call("HLEN", UNIQUE)
+for i = 6, #ARGV do
   local id = ARGV[i]
-  local state = call("HGET", STATE, id)
+  local state = not seen[id] and call("HGET", STATE, id)
+  seen[id] = true
   if state and byte(state) == 68 then
-    local _, unique = keys_of(call("HGET", BODY, id))
-    call("HSET", STATE, id, "R" .. sub(state, 2, 2) .. "\0\1" .. u64(now_ms) .. u64(now)
-      .. sub(state, 21, 45) .. number)
-    call("RPUSH", READY, id .. number)
-    call("ZREM", DEAD, id)
+    local body = call("HGET", BODY, id)
+    local _, unique = keys_of(body)
+    note_end(id, "\9", due, ZERO, body, by)
+    ids[#ids + 1], entries[#entries + 1] = id, id .. number
+    changes[#changes + 1] = id
+    changes[#changes + 1] = "R" .. sub(state, 2, 2) .. "\0\1" .. due .. moved .. sub(state, 21, 45)
+      .. number
     if unique then
-      call("HSETNX", UNIQUE, unique, id)
+      uniques[#uniques + 1] = { unique, id }
     end
-    revived = revived + 1
   end
 end
-local earlier = wake(ARGV[2])
+write_records()
+if #ids > 0 then
+  call("RPUSH", READY, unpack(entries))
+  for _, it in ipairs(uniques) do
+    call("HSETNX", UNIQUE, it[1], it[2])
+  end
+  call("HSET", STATE, unpack(changes))
+  call("ZREM", DEAD, unpack(ids))
+end
+local earlier = wake(ARGV[4])
 leave()
-return { now, earlier, revived }
+return { now, earlier, #ids }

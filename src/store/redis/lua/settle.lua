@@ -8,7 +8,7 @@
 --          and started, us, in bytes. No id may come twice then. A 0: one settlement of any kind:
 --          id; verdict (a ack, t retry, z snooze, b bury, x discard, e expire, r release), request,
 --          fetched and started, us, in bytes, then for t and z the delay, us, in bytes, then for t
---          and b the cause, a byte; "" or "=" and the error
+--          and b the cause, a byte, plus 128 of a body that is damaged; "" or "=" and the error
 --
 -- Returns {now, 1 if there is earlier work, a text with "1" for each that was accepted and "0" for
 -- each whose lease was lost}.
@@ -79,12 +79,14 @@ local function conclude(id, state, said, times, verdict, settled, error)
   if verdict == 114 then
     return release(id, state, haunted, rest)
   end
-  local due, moved, key, unique = sub(state, 5, 12), sub(state, 13, 20)
+  local due, moved, key, unique, more = sub(state, 5, 12), sub(state, 13, 20)
   if flags >= 4 then
-    key, unique = keys_of(call("HGET", BODY, id))
+    local body = call("HGET", BODY, id)
+    key, unique = keys_of(body)
+    more = more_of(body)
   end
   local function finish_as(kind, outcome, number)
-    note(id, outcome, "\0", number, due, moved, times, me, key, error)
+    note(id, outcome, "\0", number, due, moved, times, me, key, error, more)
     put(id, kind .. haunted .. sub(state, 3, 20) .. rest)
     over[#over + 1] = id
     free_unique(id, unique)
@@ -96,17 +98,20 @@ local function conclude(id, state, said, times, verdict, settled, error)
   elseif verdict == 101 then
     finish_as("e", "\7", 0)
   elseif verdict == 122 then
-    note(id, "\3", "\0", attempt, due, moved, times, me, key, error)
+    note(id, "\3", "\0", attempt, due, moved, times, me, key, error, more)
     wait(id, haunted .. sub(state, 3, 4), delayed_ms(said), rest)
   else
     local allowed = byte(state, 70) * 256 + byte(state, 71)
     local head = haunted .. u16(math.min(attempt + 1, 65535))
     if verdict == 116 and attempt < allowed then
-      note(id, "\2", sub(said, 34, 34), attempt, due, moved, times, me, key, error)
+      note(id, "\2", sub(said, 34, 34), attempt, due, moved, times, me, key, error, more)
       wait(id, head, delayed_ms(said), rest)
     else
       local cause = verdict == 116 and sub(said, 34, 34) or sub(said, 26, 26)
-      note(id, "\4", cause, attempt, due, moved, times, me, key, error)
+      if byte(cause) >= 128 then -- nothing is told of what is damaged
+        cause, key, more = char(byte(cause) - 128), nil, nil
+      end
+      note(id, "\4", cause, attempt, due, moved, times, me, key, error, more)
       put(id, "D" .. head .. due .. u64(now) .. rest)
       dead[#dead + 1], dead[#dead + 2] = 0, id
       free_unique(id, unique)

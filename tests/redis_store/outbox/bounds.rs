@@ -1,0 +1,110 @@
+//! What is bounded: a read, and how many records wait.
+
+use duly::core::op::{Reply, StoreOp};
+use duly::event::Payload;
+use duly::store::{OutboxLimit, Store, WhenFull};
+use duly::{ErrorKind, When};
+
+use super::{entries, numbers};
+use crate::kit::{Bare, fresh};
+use crate::servers::shared;
+
+#[tokio::test]
+async fn one_read_answers_a_bounded_number_of_bytes() {
+    const KEPT: usize = 64 << 10;
+    let server = shared();
+    let (url, prefix) = fresh(&server.url());
+    let bare = Bare::open(&url).await;
+    let mut expected = Vec::new();
+    for number in 0..60_u8 {
+        let payload = vec![number; KEPT];
+        expected.push(Some(Payload::from(payload.clone())));
+        bare.push_with(|event| {
+            (event.payload, event.keeps_payload) = (Payload::from(payload), true);
+        })
+        .await;
+    }
+    let held = bare.fetch(1, 1_000).await.unwrap();
+    bare.ack(1, &held).await.unwrap();
+    assert!(
+        entries(server, &prefix) >= 10,
+        "an entry is read as a whole"
+    );
+    let page = bare.page(0, 1_000).await;
+    assert!(
+        (10..30).contains(&page.records.len()),
+        "{}",
+        page.records.len()
+    );
+    let read = bare.rest(0, 1_000).await;
+    assert!(numbers(&read).into_iter().eq(1..=60));
+    let payloads: Vec<_> = read.into_iter().map(|(_, record)| record.payload).collect();
+    assert_eq!(payloads, expected);
+}
+
+#[tokio::test]
+async fn pushes_are_refused_while_too_many_records_wait_and_all_else_goes_on() {
+    let (url, _) = fresh(&shared().url());
+    let bare = Bare::open(&url).await;
+    let limit = |max, when_full| bare.store.limit_outboxes(OutboxLimit { max, when_full });
+    limit(Some(5), WhenFull::RefusePushes).unwrap();
+    bare.handle(1, 4).await;
+    let late = bare.new_id();
+    bare.push(late, When::Now).await.expect("four wait");
+    let more = bare.new_id();
+    bare.push(more, When::Now).await.expect("four wait still");
+    assert_eq!(bare.fetch(2, 10).await.unwrap(), [late, more]);
+    assert_eq!(bare.ack(2, &[late, more]).await.unwrap(), [true; 2]);
+
+    let refused = bare.new_id();
+    let error = bare.push(refused, When::Now).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    let words = error.to_string();
+    assert!(
+        words.contains("6 records") && words.contains("journal"),
+        "{words}"
+    );
+    let get = bare.apply(StoreOp::Get { id: refused }).await.unwrap();
+    assert_eq!(get, Reply::Found(None), "nothing of it happened");
+    assert!(
+        numbers(&bare.rest(0, 10).await).into_iter().eq(1..=6),
+        "and nothing is let go"
+    );
+
+    bare.trim(1).await;
+    bare.push(refused, When::Now).await.expect_err("five wait");
+    bare.trim(2).await;
+    bare.push(refused, When::Now).await.expect("four wait");
+    assert_eq!(bare.fetch(3, 10).await.unwrap(), [refused]);
+    assert_eq!(bare.ack(3, &[refused]).await.unwrap(), [true]);
+
+    // What is let go of elsewhere waits no more.
+    limit(Some(2), WhenFull::DropOldest).unwrap();
+    bare.handle(4, 2).await;
+    limit(Some(3), WhenFull::RefusePushes).unwrap();
+    assert_eq!(numbers(&bare.rest(0, 10).await), [8, 9]);
+    bare.push(bare.new_id(), When::Now).await.expect("two wait");
+    let error = limit(Some(u64::MAX), WhenFull::RefusePushes).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+#[tokio::test]
+async fn the_oldest_records_are_let_go_of_and_the_gap_is_seen() {
+    let (url, _) = fresh(&shared().url());
+    let bare = Bare::open(&url).await;
+    let (max, when_full) = (Some(5), WhenFull::DropOldest);
+    bare.store
+        .limit_outboxes(OutboxLimit { max, when_full })
+        .unwrap();
+    for request in 1..=20 {
+        bare.handle(request, 1).await;
+        let page = bare.page(0, 100).await;
+        let first = request.saturating_sub(4).max(1);
+        assert_eq!((page.first, page.next), (first, request + 1));
+        assert!(numbers(&page.records).into_iter().eq(first..=request));
+    }
+    // An entry is kept whole, if it is the last one.
+    bare.handle(21, 9).await;
+    let page = bare.page(0, 100).await;
+    assert!(numbers(&page.records).into_iter().eq(21..30));
+}
