@@ -18,6 +18,7 @@
 
 mod contender;
 mod load;
+mod prune;
 mod queries;
 mod records;
 mod sqlite;
@@ -49,6 +50,7 @@ async fn run(records: u64) -> Result {
     for mut contender in contenders {
         load::run(contender.as_mut(), records).await?;
         queries::run(contender.as_ref(), records).await?;
+        prune::run(contender.as_ref(), records).await?;
     }
     Ok(())
 }
