@@ -5,6 +5,7 @@
 //! the second line as well. `DULY_JOURNAL_CASES` says how many random cases are compared with the
 //! plain oracle (default 48).
 
+mod file;
 mod filters;
 mod harness;
 mod minutes;
@@ -21,6 +22,7 @@ mod servers;
 mod sqlite;
 mod suite;
 mod together;
+mod views;
 mod whole;
 
 mod memory {
