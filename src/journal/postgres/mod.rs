@@ -48,6 +48,7 @@ macro_rules! call {
             within($shared.server.target.timeout, || $spot.late(), async {
                 $shared.refuse_if_closed()?;
                 let mut held = $shared.$door.open(&$shared.server).await?;
+                $shared.refuse_if_closed()?; // while this call waited for its turn
                 let $client = held.client();
                 let answer = $call.await?;
                 held.keep();
