@@ -79,6 +79,7 @@ pub mod flow;
 pub mod handler;
 pub mod history;
 pub mod journal;
+pub mod metrics;
 pub mod record;
 pub mod retry;
 pub mod store;

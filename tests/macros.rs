@@ -48,6 +48,7 @@ struct Mailer;
     linger = "20us",
     isolation = "dedicated",
     version = 3,
+    keep_payload = true,
     state(Db, Mailer)
 )]
 #[derive(Debug)]
@@ -108,6 +109,7 @@ fn the_annotation_has_the_values_that_were_written() {
     assert_eq!(said.linger, Some(Duration::from_micros(20)));
     let backoff = RetryPolicy::exponential(Duration::from_secs(1), Duration::from_mins(10));
     assert_eq!(said.backoff, Some(backoff.jitter(20)));
+    assert_eq!(said.keep_payload, Some(true));
     assert!(said.dedicated && !said.blocking);
     assert_eq!(states(&said), ["Db", "Mailer"]);
 }
@@ -122,6 +124,7 @@ fn what_is_not_said_is_left_open() {
     );
     assert_eq!((said.timeout, said.backoff, said.ring), (None, None, None));
     assert_eq!((said.linger, said.version), (None, None));
+    assert_eq!(said.keep_payload, None);
     assert!(said.blocking && !said.dedicated && said.states.is_empty());
 }
 

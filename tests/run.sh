@@ -92,6 +92,8 @@ need redis-server redis-server
 need redis-cli redis-tools
 need redis-sentinel redis-sentinel
 need openssl openssl # certificates for servers that speak TLS
+for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it out of the PATH
+need postgres postgresql
 need strace strace # stops a child at each of its system calls
 
 step "building the tests"

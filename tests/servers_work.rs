@@ -10,8 +10,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use servers::{
-    Address, Aof, Cluster, Fault, Proxy, Redis, RedisOptions, Sentinels, prefix, shared,
-    shared_cluster,
+    Address, Aof, Cluster, Fault, Postgres, PostgresOptions, Proxy, Redis, RedisOptions, Sentinels,
+    prefix, shared, shared_cluster, shared_postgres,
 };
 
 /// Waits until a condition holds.
@@ -254,4 +254,79 @@ fn a_proxy_cuts_where_it_is_told() {
     assert_eq!(count(), "5");
     let counts = proxy.counts();
     assert!(counts.cuts >= 4 && counts.refused >= 1, "{counts:?}");
+}
+
+#[test]
+fn a_postgres_keeps_what_it_committed_and_leaves_nothing_behind() {
+    let mut postgres = Postgres::start(PostgresOptions::default());
+    let folder = postgres.folder().to_owned();
+    postgres.sql("CREATE TABLE kept AS SELECT 7 AS seven");
+    assert_eq!(postgres.sql("SHOW fsync"), "on");
+    let url = postgres.url();
+    postgres.kill();
+    postgres.restart();
+    assert_eq!(postgres.sql("SELECT * FROM kept"), "7");
+    assert_eq!(postgres.url(), url);
+    drop(postgres);
+    assert!(!folder.exists() && !is_used(&folder));
+}
+
+#[test]
+fn a_panic_leaves_no_postgres_behind() {
+    let postgres = Postgres::start(PostgresOptions::default());
+    let folder = postgres.folder().to_owned();
+    let panicked = std::thread::spawn(move || {
+        let _postgres = postgres;
+        std::panic::resume_unwind(Box::new("on purpose"));
+    });
+    assert!(panicked.join().is_err());
+    assert!(!folder.exists() && !is_used(&folder));
+}
+
+const POSTGRES_FOLDER: &str = "DULY_SERVERS_POSTGRES_FOLDER";
+
+/// Not a test by itself: a child process runs it, and aborts with its server running.
+#[test]
+fn postgres_child() {
+    if let Ok(file) = std::env::var(POSTGRES_FOLDER) {
+        let postgres = Postgres::start(PostgresOptions::default());
+        let folder = postgres.folder().to_str().expect("text");
+        std::fs::write(file, folder).expect("it is written");
+        std::process::abort();
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_no_postgres_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("where");
+    let status = Command::new(std::env::current_exe().expect("a path"))
+        .args(["--exact", "postgres_child"])
+        .env(POSTGRES_FOLDER, &file)
+        .output()
+        .expect("a child");
+    assert!(!status.status.success());
+    let folder = PathBuf::from(std::fs::read_to_string(file).expect("it was written"));
+    wait_until("its server has ended", || {
+        !folder.exists() && !is_used(&folder)
+    });
+}
+
+#[test]
+fn a_stopped_postgres_answers_when_it_goes_on() {
+    let postgres = Postgres::start(PostgresOptions::default());
+    postgres.stop_process();
+    let asked = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| postgres.sql("SELECT 7"));
+        std::thread::sleep(Duration::from_millis(50)); // there is nothing to see of what is stopped
+        assert!(!asked.is_finished());
+        postgres.cont();
+        asked.join().expect("an answer")
+    });
+    assert_eq!(asked, "7");
+}
+
+#[test]
+fn the_shared_postgres_answers() {
+    assert_eq!(shared_postgres().sql("SELECT 7"), "7");
 }

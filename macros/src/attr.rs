@@ -28,6 +28,7 @@ enum Key {
     Linger,
     Isolation,
     Version,
+    KeepPayload,
     Blocking,
     State,
     Register,
@@ -35,7 +36,7 @@ enum Key {
 }
 
 /// The keys as they are written, each with the form in which messages show it.
-const KEYS: [(Key, &str, &str); 14] = [
+const KEYS: [(Key, &str, &str); 15] = [
     (Key::Queue, "queue", "queue = \"order-close\""),
     (Key::Buckets, "buckets", "buckets = 8"),
     (Key::Workers, "workers", "workers = 16"),
@@ -46,6 +47,7 @@ const KEYS: [(Key, &str, &str); 14] = [
     (Key::Linger, "linger", "linger = \"20us\""),
     (Key::Isolation, "isolation", "isolation = \"dedicated\""),
     (Key::Version, "version", "version = 1"),
+    (Key::KeepPayload, "keep_payload", "keep_payload = true"),
     (Key::Blocking, "blocking", "blocking"),
     (Key::State, "state", "state(Db, Mailer)"),
     (Key::Register, "register", "register = false"),
@@ -66,6 +68,7 @@ pub(crate) struct Attr {
     pub(crate) linger: Option<Duration>,
     pub(crate) isolation: Isolation,
     pub(crate) version: Option<u32>,
+    pub(crate) keep_payload: Option<bool>,
     pub(crate) blocking: bool,
     pub(crate) states: Vec<Type>,
     pub(crate) register: bool,
@@ -114,6 +117,7 @@ impl Attr {
             Key::Linger => self.linger = Some(value.duration()?),
             Key::Isolation => self.isolation = value.isolation()?,
             Key::Version => self.version = Some(value.integer(0, u32::MAX)?),
+            Key::KeepPayload => self.keep_payload = Some(value.boolean()?),
             Key::Blocking => self.blocking = value.flag()?,
             Key::State => self.states = value.types()?,
             Key::Register => self.register = value.boolean()?,
@@ -135,6 +139,7 @@ impl Attr {
             linger: None,
             isolation: Isolation::Shared,
             version: None,
+            keep_payload: None,
             blocking: false,
             states: Vec::new(),
             register: true,

@@ -114,6 +114,8 @@ fn said(attr: &Attr) -> Vec<TokenStream> {
         attr.version
             .map(number)
             .map(|value| quote! { .version(#value) }),
+        attr.keep_payload
+            .map(|value| quote! { .keep_payload(#value) }),
         (attr.isolation == Isolation::Dedicated).then(|| quote! { .dedicated() }),
         attr.blocking.then(|| quote! { .blocking() }),
     ]

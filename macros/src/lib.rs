@@ -32,6 +32,7 @@ use proc_macro::TokenStream;
 /// | `linger = "20us"` | a duration | how long a worker without work looks for more |
 /// | `isolation = "dedicated"` | `shared`, `dedicated` | whether the queue has a runtime of its own; `shared` unless said |
 /// | `version = 1` | 0 to 4294967295 | the version of the payload |
+/// | `keep_payload = true` | `true`, `false` | whether records keep the payload as it is stored |
 /// | `blocking` | | the handler blocks its thread, and implements `BlockingHandler` |
 /// | `state(Db, Mailer)` | types | states without which the bus does not start |
 /// | `register = false` | `true`, `false` | whether the bus finds the handler by itself; `true` unless said |

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use crate::bus::journal::{Choice, Given, record};
 use crate::bus::open::open_store;
 use crate::bus::{Bus, Inner, Owner};
 use crate::config::Settings;
@@ -12,6 +13,8 @@ use crate::core::options::NodeOptions;
 use crate::error::{Error, Result};
 use crate::flow::{Controls, Entry, Flow, QueueChoices, QueueOptions, Replies, Setup};
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
+use crate::journal::{RecordChoices, RecorderOptions};
+use crate::metrics;
 use crate::record::NodeId;
 use crate::store::{Durability, Store};
 use crate::time::{Clock, SystemClock};
@@ -44,6 +47,9 @@ pub struct BusBuilder {
     payload_bytes_max: Option<usize>,
     durability: Option<Durability>,
     clock: Option<Arc<dyn Clock>>,
+    pub(super) journal: Option<Given>,
+    pub(super) records: RecordChoices,
+    pub(super) recorder: Option<RecorderOptions>,
     pub(super) virtual_time: bool,
 }
 
@@ -177,6 +183,11 @@ impl BusBuilder {
             glance_every: DAY,
             ..NodeOptions::default()
         });
+        self.recorder.get_or_insert_with(|| RecorderOptions {
+            linger: Duration::ZERO,
+            look_every: Some(DAY),
+            ..RecorderOptions::default()
+        });
         self.clock(clock)
     }
 
@@ -228,12 +239,13 @@ impl BusBuilder {
             )));
         }
 
-        let store = match self.store.take() {
-            Some(store) => store,
+        let (store, store_url) = match self.store.take() {
+            Some(store) => (store, None),
             None => {
                 let url = self.store_url.take().or(settings.store_url);
-                let url = url.as_deref().unwrap_or(STORE_URL);
-                open_store(url, &clock, self.virtual_time).await?
+                let url = url.unwrap_or_else(|| STORE_URL.to_owned());
+                let store = open_store(&url, &clock, self.virtual_time).await?;
+                (store, Some(url))
             }
         };
         let node = match store.is_shared() {
@@ -248,13 +260,23 @@ impl BusBuilder {
                 ..node
             },
         };
+        metrics::describe();
+        let recorded = record(Choice {
+            given: self.journal.take(),
+            choices: &settings.records.with(self.records),
+            options: self.recorder.take().unwrap_or_default(),
+            store: &store,
+            store_url: store_url.as_deref(),
+            virtual_time: self.virtual_time,
+        })
+        .await?;
         let replies = Arc::new(Replies::default());
         let controls = Arc::new(Controls::default());
         let id = NodeId(fastrand::u64(1..));
         let inner = Arc::new(Inner {
             id,
             store: Arc::clone(&store),
-            journal: None,
+            recorded,
             replies: Arc::clone(&replies),
             flow: RwLock::new(None),
             queues,

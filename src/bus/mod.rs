@@ -6,6 +6,7 @@ mod call;
 mod control;
 mod dead_letters;
 mod explain;
+mod journal;
 mod open;
 mod publish;
 mod push;
@@ -25,12 +26,13 @@ pub use admin::{QueueLoad, QueueStats};
 pub use builder::BusBuilder;
 pub use dead_letters::{DeadLetter, DeadLetters, Edited, Last, LetterCursor, Sweep};
 pub use explain::{Attempts, Explanation, Reason, Standing};
+use journal::Recorded;
 pub use publish::Publisher;
 pub use push::EventBuilder;
 pub use push_many::PUSH_MANY_MAX;
 pub use queue::Queue;
 pub use receipt::Receipt;
-pub use records::Records;
+pub use records::{Minutes, RecordStream, Records};
 use serde::Serialize;
 
 use crate::core::op::{Answer, NewEvent, StoreOp};
@@ -82,8 +84,8 @@ pub(crate) struct Inner {
     /// As which node it takes part.
     id: NodeId,
     store: Arc<dyn Store>,
-    /// Where records are kept; without one they stay in the store's outboxes.
-    journal: Option<Arc<dyn Journal>>,
+    /// The journal; without one records stay in the store's outboxes.
+    recorded: Option<Recorded>,
     replies: Arc<Replies>,
     /// Taken out at the end.
     flow: RwLock<Option<Flow>>,
@@ -119,6 +121,9 @@ impl Drop for Owner {
                 .unwrap_or_else(PoisonError::into_inner)
                 .take(),
         );
+        if let Some(recorded) = &self.0.recorded {
+            recorded.abandon();
+        }
     }
 }
 
@@ -185,6 +190,11 @@ impl Inner {
         let run = self.pushes.fetch_add(1, Ordering::Relaxed) / RUN;
         // It fits, since it is less than `buckets`.
         BucketId(u16::try_from(run % u64::from(buckets.max(1))).unwrap_or(0))
+    }
+
+    /// Where records are kept, beside the store's outboxes.
+    fn journal(&self) -> Option<&dyn Journal> {
+        self.recorded.as_ref().map(|recorded| &*recorded.journal)
     }
 
     /// The same payload, if it is not too large.
@@ -255,7 +265,8 @@ impl Bus {
     }
 
     /// Stops: fetches nothing more, lets handlers finish for as long as `grace`, hands back what
-    /// never started at once, settles everything that ended, and closes the store.
+    /// never started at once, settles everything that ended, records what waits for the journal as
+    /// far as that takes no more than two seconds, and closes the store.
     ///
     /// A handler that still runs when the grace is over is told so by its
     /// [cancellation](Context::cancellation) and then dropped; its attempt counts, and its event is
@@ -278,6 +289,9 @@ impl Bus {
             Some(flow) => flow.stop(grace).await,
             None => true,
         };
+        if let Some(recorded) = &self.inner.recorded {
+            recorded.stop().await;
+        }
         self.inner.is_closed.store(true, Ordering::Release);
         self.inner.store.close().await?;
         if !settled {

@@ -47,6 +47,7 @@ pub struct EventBuilder<T> {
     late: Late,
     headers: Headers,
     durability: Option<Durability>,
+    keep_payload: Option<bool>,
 }
 
 impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
@@ -63,6 +64,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             late: Late::Deliver,
             headers: Headers::new(),
             durability: None,
+            keep_payload: None,
         }
     }
 
@@ -135,6 +137,13 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         self
     }
 
+    /// Whether its records keep its payload as it is stored, where it has at most 64 KiB. Default: as
+    /// the queue says.
+    pub fn keep_payload(mut self, keep_payload: bool) -> Self {
+        self.keep_payload = Some(keep_payload);
+        self
+    }
+
     /// An id chosen before, by [`Queue::new_id`]: pushing again with the same id changes nothing,
     /// so a push whose answer was lost can be repeated.
     ///
@@ -177,6 +186,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             attempts,
             delayed: self.when != When::Now,
             version: queue.options.version,
+            keeps_payload: self.keep_payload.unwrap_or(queue.options.keep_payload),
             key: self.key,
             unique: self.unique.as_ref().map(|(key, _)| key.clone()),
             expires: self.expires_after.map(|span| now + span),

@@ -69,6 +69,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             attempts: self.options.attempts,
             delayed: when != When::Now,
             version: self.options.version,
+            keeps_payload: self.options.keep_payload,
             ..Envelope::new(id, self.name.clone(), payload.clone())
         };
         NewEvent {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use crate::config::Settings;
-use crate::config::keys::{Found, Section, known_keys, unknown_section};
+use crate::config::found::Found;
+use crate::config::keys::{Section, known_keys, unknown_section};
 use crate::error::{Error, Result, shown};
 use crate::event::QueueName;
 
@@ -96,6 +97,7 @@ fn meaning(name: &str, known: &[QueueName]) -> Result<(Section, String), String>
     let key = rest.to_ascii_lowercase();
     match section.to_ascii_lowercase().as_str() {
         "store" => Ok((Section::Store, key)),
+        "records" => Ok((Section::Records, key)),
         "queue_defaults" => Ok((Section::Defaults, key)),
         // The key is what follows the last pair: a queue's name may hold one itself.
         "queues" => match rest.rsplit_once("__") {

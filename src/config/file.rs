@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use ::config::{FileFormat, Format as _, Map, Value, ValueKind};
 
 use crate::config::Settings;
-use crate::config::keys::{Found, Section};
+use crate::config::found::Found;
+use crate::config::keys::Section;
 use crate::config::yaml;
 use crate::error::{Error, Result, shown};
 use crate::event::QueueName;
@@ -100,6 +101,7 @@ pub(super) fn parse(text: &str, format: Format, source: &str) -> Result<Settings
     for (name, value) in sorted(tree) {
         match name.as_str() {
             "store" => reader.section(&Section::Store, &name, value),
+            "records" => reader.section(&Section::Records, &name, value),
             "queue_defaults" => reader.section(&Section::Defaults, &name, value),
             "queues" => reader.queues(value),
             _ => reader.put(&Section::Top, &name, value),

@@ -1,19 +1,13 @@
 //! Every key once: its name, what may stand there, and the setting that it is.
 
-use std::borrow::Cow;
-use std::fmt;
-use std::time::Duration;
-
 use crate::config::Settings;
-use crate::duration;
+use crate::config::found::{Found, Wrong};
 use crate::error::shown;
 use crate::event::QueueName;
 use crate::flow::QueueChoices;
-use crate::retry::RetryPolicy;
-use crate::store::Durability;
 
 /// The keys of `queue_defaults` and of each queue.
-const QUEUE: [Key<QueueChoices>; 9] = [
+const QUEUE: [Key<QueueChoices>; 10] = [
     Key::new(
         "buckets",
         "a whole number from 1 to 1024",
@@ -49,6 +43,9 @@ const QUEUE: [Key<QueueChoices>; 9] = [
     Key::new("consume", BOOLEAN, |queue, found| {
         found.boolean().map(|it| queue.consume = Some(it))
     }),
+    Key::new("keep_payload", BOOLEAN, |queue, found| {
+        found.boolean().map(|it| queue.keep_payload = Some(it))
+    }),
 ];
 
 /// The keys of `store`.
@@ -62,6 +59,42 @@ const STORE: [Key<Settings>; 2] = [
         "durability",
         "`memory`, `os_cache`, `disk`, or `replicated:` and a whole number of at least 1",
         |settings, found| found.durability().map(|it| settings.durability = Some(it)),
+    ),
+];
+
+/// The keys of `records`.
+const RECORDS: [Key<Settings>; 6] = [
+    Key::new(
+        "journal",
+        "`off`, or a text such as `sqlite:duly.db.records` or `postgres://host/database`",
+        |settings, found| found.url().map(|it| settings.records.journal = Some(it)),
+    ),
+    Key::new("keep", DURATION, |settings, found| {
+        found.duration().map(|it| settings.records.keep = Some(it))
+    }),
+    Key::new("keep_max", COUNT, |settings, found| {
+        found
+            .number()
+            .map(|it| settings.records.keep_max = Some(it))
+    }),
+    Key::new("keep_minutes", DURATION, |settings, found| {
+        found
+            .duration()
+            .map(|it| settings.records.keep_minutes = Some(it))
+    }),
+    Key::new("outbox_max", COUNT, |settings, found| {
+        found
+            .number()
+            .map(|it| settings.records.outbox_max = Some(it))
+    }),
+    Key::new(
+        "when_full",
+        "`drop_oldest` or `refuse_pushes`",
+        |settings, found| {
+            found
+                .when_full()
+                .map(|it| settings.records.when_full = Some(it))
+        },
     ),
 ];
 
@@ -82,9 +115,10 @@ const TOP: [Key<Settings>; 2] = [
 ];
 
 /// The sections, which hold keys and are no setting themselves.
-const SECTIONS: [&str; 3] = ["store", "queue_defaults", "queues"];
+const SECTIONS: [&str; 4] = ["store", "records", "queue_defaults", "queues"];
 
 const DURATION: &str = "a duration such as `250ms`, `30s` or `1m30s`";
+const COUNT: &str = "a whole number of records";
 const BOOLEAN: &str = "`true` or `false`";
 
 /// The path of every key that settings may have, `<name>` standing for a queue's name.
@@ -105,7 +139,9 @@ pub fn known_keys() -> impl Iterator<Item = String> {
     };
     let top = TOP.iter().map(|key| key.name.to_owned());
     let store = STORE.iter().map(|key| format!("store.{}", key.name));
+    let records = RECORDS.iter().map(|key| format!("records.{}", key.name));
     top.chain(store)
+        .chain(records)
         .chain(queue("queue_defaults"))
         .chain(queue("queues.<name>"))
 }
@@ -117,6 +153,8 @@ pub(super) enum Section {
     Top,
     /// In `store`.
     Store,
+    /// In `records`.
+    Records,
     /// In `queue_defaults`.
     Defaults,
     /// In `queues.<name>`.
@@ -136,6 +174,7 @@ impl Section {
         match self {
             Self::Top => pick(&TOP, self, name)?.set(settings, self, found),
             Self::Store => pick(&STORE, self, name)?.set(settings, self, found),
+            Self::Records => pick(&RECORDS, self, name)?.set(settings, self, found),
             Self::Defaults => {
                 pick(&QUEUE, self, name)?.set(&mut settings.queue_defaults, self, found)
             }
@@ -155,6 +194,7 @@ impl Section {
         match self {
             Self::Top => name.to_owned(),
             Self::Store => format!("store.{name}"),
+            Self::Records => format!("records.{name}"),
             Self::Defaults => format!("queue_defaults.{name}"),
             // A dot in a name would read as one more section.
             Self::Queue(queue) if queue.contains('.') => format!("queues.\"{queue}\".{name}"),
@@ -277,94 +317,4 @@ fn distance(from: &str, to: &str) -> usize {
         before = std::mem::replace(&mut last, row);
     }
     last[to.len()]
-}
-
-/// What a source says where a value is expected.
-#[derive(Debug)]
-pub(super) enum Found {
-    /// A whole number of a file.
-    Number(i64),
-    /// `true` or `false` of a file.
-    Boolean(bool),
-    /// A text of a file.
-    Text(String),
-    /// A variable's value, which says anything by its spelling.
-    Spelled(String),
-    /// What no key takes, in words.
-    Other(String),
-}
-
-/// Why a value is refused.
-enum Wrong {
-    /// It is not of the kind that the key expects.
-    Kind,
-    /// It is, and is ill-formed in this way.
-    Grammar(String),
-}
-
-impl Found {
-    fn number<T: TryFrom<i64>>(&self) -> Result<T, Wrong> {
-        match self {
-            Self::Number(number) => T::try_from(*number).ok(),
-            Self::Spelled(text) => text.parse().ok().and_then(|it: i64| T::try_from(it).ok()),
-            _ => None,
-        }
-        .ok_or(Wrong::Kind)
-    }
-
-    fn boolean(&self) -> Result<bool, Wrong> {
-        match self {
-            Self::Boolean(boolean) => Ok(*boolean),
-            Self::Spelled(text) => text.parse().map_err(|_| Wrong::Kind),
-            _ => Err(Wrong::Kind),
-        }
-    }
-
-    fn text(&self) -> Result<&str, Wrong> {
-        match self {
-            Self::Text(text) | Self::Spelled(text) => Ok(text),
-            _ => Err(Wrong::Kind),
-        }
-    }
-
-    /// A text whose grammar repeats it where it is wrong: one that is shown whole.
-    fn phrase(&self) -> Result<&str, Wrong> {
-        let text = self.text()?;
-        match shown(text) {
-            Cow::Borrowed(_) => Ok(text),
-            Cow::Owned(_) => Err(Wrong::Kind),
-        }
-    }
-
-    fn duration(&self) -> Result<Duration, Wrong> {
-        duration::parse(self.phrase()?).map_err(|error| Wrong::Grammar(error.to_string()))
-    }
-
-    fn backoff(&self) -> Result<RetryPolicy, Wrong> {
-        let policy = self.phrase()?.parse();
-        policy.map_err(|error: crate::retry::ParseRetryError| Wrong::Grammar(error.to_string()))
-    }
-
-    fn durability(&self) -> Result<Durability, Wrong> {
-        self.text()?.trim().parse().map_err(|_| Wrong::Kind)
-    }
-
-    /// A url that is not empty; which schemes there are is for the stores to say.
-    fn url(&self) -> Result<String, Wrong> {
-        match self.text()?.trim() {
-            "" => Err(Wrong::Kind),
-            url => Ok(url.to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Number(number) => write!(f, "{number}"),
-            Self::Boolean(boolean) => write!(f, "{boolean}"),
-            Self::Text(text) | Self::Spelled(text) => write!(f, "\"{}\"", shown(text)),
-            Self::Other(words) => f.write_str(words),
-        }
-    }
 }

@@ -13,6 +13,12 @@
 //! | `read_ahead` | a duration, at most 10 s | `100ms` |
 //! | `store.url` | `sqlite:` and a path, `redis://` and a host, or `memory:` | `sqlite:duly.db` |
 //! | `store.durability` | `memory`, `os_cache`, `disk`, or `replicated:` and how many others: what a push survives before it answers | what the store does by itself |
+//! | `records.journal` | `off`, `sqlite:` and a path, or `postgres://host/database` | with a store at `sqlite:path` the file `path.records`, else `off` |
+//! | `records.keep` | how long the journal keeps a record, a duration of at least 1 s | `30d` |
+//! | `records.keep_max` | how many records it keeps, at least 1 | 10,000,000 |
+//! | `records.keep_minutes` | how long it keeps counts and lateness by minute, at least 1 s | `400d` |
+//! | `records.outbox_max` | how many records wait in an outbox while the journal is away, at least 1 | 100,000 where processes share the store, else as many as it keeps anyway |
+//! | `records.when_full` | what happens when more wait: `drop_oldest`, or `refuse_pushes` | `drop_oldest` |
 //! | `queue_defaults.<key>` | for every queue that says nothing else | |
 //! | `queues.<name>.<key>` | for the queue of that name | |
 //!
@@ -29,6 +35,7 @@
 //! | `linger` | a duration | `20us` |
 //! | `dedicated` | `true` or `false` | `false` |
 //! | `consume` | `true` or `false` | `true` |
+//! | `keep_payload` | `true` or `false`: whether records keep the payload | `false` |
 //!
 //! Durations are those of [`duration`](crate::duration). `queue_defaults` take the place of the
 //! defaults in this table, so an annotation is stronger than they are; `queues.<name>` is stronger
@@ -74,6 +81,7 @@
 
 mod environment;
 mod file;
+mod found;
 mod keys;
 mod yaml;
 
@@ -86,9 +94,10 @@ use std::time::Duration;
 
 pub use self::file::Format;
 pub use self::keys::known_keys;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown_url};
 use crate::event::QueueName;
 use crate::flow::{QueueChoices, annotations};
+use crate::journal::RecordChoices;
 use crate::store::Durability;
 
 /// What the settings file and the environment say; what is `None` they leave open.
@@ -121,6 +130,8 @@ pub struct Settings {
     /// `store.durability`: what every push has to survive before it answers. Default: what the
     /// store does by itself.
     pub durability: Option<Durability>,
+    /// `records`: where records are kept, how many, and for how long.
+    pub records: RecordChoices,
     /// `queue_defaults`: for every queue that says nothing else; weaker than an annotation.
     pub queue_defaults: QueueChoices,
     /// `queues.<name>`: for one queue; stronger than its annotation.
@@ -279,15 +290,10 @@ impl Settings {
 impl fmt::Debug for Settings {
     /// Shows everything but what stands before the `@` of a url: a password, one day.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.store_url.as_deref().map(|url| {
-            match (url.split_once("://"), url.rsplit_once('@')) {
-                (Some((scheme, _)), Some((_, host))) => format!("{scheme}://...@{host}"),
-                _ => url.to_owned(),
-            }
-        });
         f.debug_struct("Settings")
-            .field("store_url", &shown)
+            .field("store_url", &self.store_url.as_deref().map(shown_url))
             .field("durability", &self.durability)
+            .field("records", &self.records)
             .field("queue_defaults", &self.queue_defaults)
             .field("queues", &self.queues)
             .field("payload_bytes_max", &self.payload_bytes_max)

@@ -31,6 +31,10 @@ pub struct QueueOptions {
     pub consume: bool,
     /// The version of its payload's type. Default: 0.
     pub version: u32,
+    /// Whether records keep the payload as it is stored, where it has at most 64 KiB
+    /// ([`PAYLOAD_KEPT_MAX`](crate::record::PAYLOAD_KEPT_MAX)). It is said when an event is pushed,
+    /// by the pusher. Default: no.
+    pub keep_payload: bool,
 }
 
 impl Default for QueueOptions {
@@ -46,6 +50,7 @@ impl Default for QueueOptions {
             dedicated: false,
             consume: true,
             version: 0,
+            keep_payload: false,
         }
     }
 }
@@ -76,6 +81,8 @@ pub struct QueueChoices {
     pub consume: Option<bool>,
     /// See [`QueueOptions::version`].
     pub version: Option<u32>,
+    /// See [`QueueOptions::keep_payload`].
+    pub keep_payload: Option<bool>,
 }
 
 impl From<&Annotation> for QueueChoices {
@@ -91,6 +98,7 @@ impl From<&Annotation> for QueueChoices {
             dedicated: said.dedicated.then_some(true),
             consume: None,
             version: said.version,
+            keep_payload: said.keep_payload,
         }
     }
 }
@@ -110,6 +118,7 @@ impl QueueOptions {
             dedicated: choices.dedicated.unwrap_or(self.dedicated),
             consume: choices.consume.unwrap_or(self.consume),
             version: choices.version.unwrap_or(self.version),
+            keep_payload: choices.keep_payload.unwrap_or(self.keep_payload),
         }
     }
 

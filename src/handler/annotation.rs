@@ -106,6 +106,8 @@ pub struct Annotation {
     pub linger: Option<Duration>,
     /// The version of the payload that is pushed.
     pub version: Option<u32>,
+    /// Whether records keep the payloads that are pushed.
+    pub keep_payload: Option<bool>,
     /// Whether the queue has a runtime of its own, for handlers that are heavy on the processor.
     pub dedicated: bool,
     /// Whether the handler blocks its thread, and so runs on threads of its own.
@@ -128,6 +130,7 @@ impl Annotation {
             ring: None,
             linger: None,
             version: None,
+            keep_payload: None,
             dedicated: false,
             blocking: false,
             states: &[],
@@ -187,6 +190,13 @@ impl Annotation {
     #[must_use]
     pub const fn version(mut self, version: u32) -> Self {
         self.version = Some(version);
+        self
+    }
+
+    /// Has records keep payloads, or not: [`keep_payload`](Self#structfield.keep_payload).
+    #[must_use]
+    pub const fn keep_payload(mut self, keep_payload: bool) -> Self {
+        self.keep_payload = Some(keep_payload);
         self
     }
 

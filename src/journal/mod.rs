@@ -11,15 +11,24 @@
 //! A recorder carries them to the journal in bulk and trims the outbox once they are there, so a
 //! slow or absent database slows no handler and loses nothing. Whoever reads looks into both.
 
+mod choices;
+pub(crate) mod counting;
 mod memory;
+mod postgres;
 pub(crate) mod reading;
+pub(crate) mod recorder;
+mod sqlite;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub use self::choices::RecordChoices;
 pub use self::memory::MemoryJournal;
+pub use self::postgres::PostgresJournal;
+pub use self::recorder::{JournalStatus, RecorderOptions};
+pub use self::sqlite::{SqliteJournal, SqliteOptions};
 use crate::error::Result;
 use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Query};
 use crate::time::Timestamp;

@@ -5,12 +5,16 @@ use std::cmp::Reverse;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::error::Result;
+use crate::event::EventId;
 use crate::journal::{Found, Journal};
 use crate::record::{Cursor, Numbered, Order, Page, Query, Record};
-use crate::store::{OUTBOX_BATCH_MAX, Outbox, Store};
+use crate::store::{Outbox, Store};
 
 /// How many waiting records are looked at, in all outboxes together: the newest ones.
 const WAITING_MAX: u64 = 100_000;
+
+/// How many records are read at once of one outbox: they may have payloads.
+const BATCH: usize = 1_000;
 
 /// How many outboxes are read at once.
 const AT_ONCE: usize = 32;
@@ -24,7 +28,12 @@ pub(crate) async fn page(
     journal: Option<&dyn Journal>,
     query: Query,
 ) -> Result<Page<Record>> {
-    let waiting = waiting(store, &query).await?;
+    let least = query.page_len() + 1;
+    let first = |found: &mut Vec<Numbered>| {
+        sort(query.order, found);
+        found.truncate(least); // what comes after them is on a later page
+    };
+    let waiting = waiting(store, &query, Some, first).await?;
     let found = match journal {
         Some(journal) => journal.page(query.clone()).await?,
         None => Found::default(),
@@ -32,35 +41,41 @@ pub(crate) async fn page(
     Ok(merge(&query, waiting, found))
 }
 
-/// What waits in outboxes and is asked for.
-pub(crate) async fn waiting(store: &dyn Store, query: &Query) -> Result<Vec<Numbered>> {
+/// What `keep` makes of each record that waits in an outbox and is asked for; `less` may take away
+/// some of what one outbox has.
+pub(crate) async fn waiting<T: Send>(
+    store: &dyn Store,
+    query: &Query,
+    keep: impl Fn(Numbered) -> Option<T> + Copy + Send,
+    less: impl Fn(&mut Vec<T>) + Copy + Send,
+) -> Result<Vec<T>> {
     let mut outboxes = store.outboxes().await?;
     outboxes.retain(|outbox| match outbox {
         Outbox::Store => true,
         Outbox::Bucket(bucket) => {
-            let is_of = |id: crate::event::EventId| id.bucket() == bucket.bucket;
+            let is_of = |id: EventId| id.bucket() == bucket.bucket;
             query.queue.as_ref().is_none_or(|it| *it == bucket.queue) && query.id.is_none_or(is_of)
         }
     });
     let share = (WAITING_MAX / outboxes.len().max(1) as u64).max(1_000);
     let read = outboxes
         .into_iter()
-        .map(|outbox| read(store, query, outbox, share));
-    let mut found: Vec<Numbered> = stream::iter(read)
+        .map(|outbox| read(store, query, outbox, share, keep, less));
+    stream::iter(read)
         .buffer_unordered(AT_ONCE)
         .try_concat()
-        .await?;
-    sort(query.order, &mut found);
-    Ok(found)
+        .await
 }
 
-/// What is asked for among the last `share` records of an outbox.
-async fn read(
+/// The same of the last `share` records of one outbox.
+async fn read<T>(
     store: &dyn Store,
     query: &Query,
     outbox: Outbox,
     share: u64,
-) -> Result<Vec<Numbered>> {
+    keep: impl Fn(Numbered) -> Option<T>,
+    less: impl Fn(&mut Vec<T>),
+) -> Result<Vec<T>> {
     let span = store.read_outbox(&outbox, u64::MAX, 0).await?;
     let mut after = span
         .next
@@ -68,13 +83,15 @@ async fn read(
         .max(span.first.max(1) - 1);
     let mut found = Vec::new();
     while after + 1 < span.next {
-        let page = store.read_outbox(&outbox, after, OUTBOX_BATCH_MAX).await?;
+        let page = store.read_outbox(&outbox, after, BATCH).await?;
         if page.last <= after {
             break; // what was there is gone
         }
         after = page.last;
         let is_asked_for = |it: &Numbered| query.matches(&it.1) && query.is_after(Cursor::of(it));
-        found.extend(page.records.into_iter().filter(is_asked_for));
+        let asked_for = page.records.into_iter().filter(is_asked_for);
+        found.extend(asked_for.filter_map(&keep));
+        less(&mut found);
     }
     Ok(found)
 }

@@ -1,5 +1,6 @@
 //! Consumption records: one line of history for each attempt and each end.
 
+mod export;
 mod minute;
 mod outcome;
 mod query;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::export::Format;
 pub use self::minute::{Lateness, Minute, MinuteQuery};
 pub use self::outcome::{Cause, Outcome};
 pub use self::query::{Cursor, Numbered, Order, Page, Query};

@@ -29,6 +29,14 @@ read_ahead = "50ms"
 [store]
 url = "sqlite:/var/lib/duly.db"
 
+[records]
+journal = "sqlite:/var/lib/records.db"
+keep = "90d"
+keep_max = 5_000
+keep_minutes = "7d"
+outbox_max = 1_000
+when_full = "refuse_pushes"
+
 [queue_defaults]
 workers = 8
 
@@ -42,6 +50,7 @@ ring = 64
 linger = "0s"
 dedicated = true
 consume = false
+keep_payload = true
 
 [queues."mail.out"]
 workers = 1
@@ -52,6 +61,13 @@ payload_bytes_max: 2048
 read_ahead: 50ms
 store:
   url: sqlite:/var/lib/duly.db
+records:
+  journal: sqlite:/var/lib/records.db
+  keep: 90d
+  keep_max: 5000
+  keep_minutes: 7d
+  outbox_max: 1000
+  when_full: refuse_pushes
 queue_defaults:
   workers: 8
 queues:
@@ -65,6 +81,7 @@ queues:
     linger: 0s
     dedicated: true
     consume: false
+    keep_payload: true
   mail.out:
     workers: 1
 ";

@@ -5,6 +5,8 @@ use std::time::Duration;
 use duly::RetryPolicy;
 use duly::config::{Format, Settings};
 use duly::flow::QueueChoices;
+use duly::journal::RecordChoices;
+use duly::store::WhenFull;
 
 use crate::{NO_VARIABLES, TOML, YAML, toml};
 
@@ -16,6 +18,18 @@ fn every_key_of_a_file_becomes_a_choice() {
     assert_eq!(
         settings.store_url.as_deref(),
         Some("sqlite:/var/lib/duly.db")
+    );
+    const DAY: Duration = Duration::from_secs(86_400);
+    assert_eq!(
+        settings.records,
+        RecordChoices {
+            journal: Some("sqlite:/var/lib/records.db".to_owned()),
+            keep: Some(90 * DAY),
+            keep_max: Some(5_000),
+            keep_minutes: Some(7 * DAY),
+            outbox_max: Some(1_000),
+            when_full: Some(WhenFull::RefusePushes),
+        }
     );
     assert_eq!(settings.queue_defaults.workers, Some(8));
     assert_eq!(
@@ -31,6 +45,7 @@ fn every_key_of_a_file_becomes_a_choice() {
             dedicated: Some(true),
             consume: Some(false),
             version: None,
+            keep_payload: Some(true),
         }
     );
     assert_eq!(settings.queues["mail.out"].workers, Some(1));
@@ -48,6 +63,12 @@ fn variables_alone_say_what_a_file_can() {
             ("DULY__PAYLOAD_BYTES_MAX", "2048"),
             ("DULY__READ_AHEAD", "50ms"),
             ("DULY__STORE__URL", "sqlite:/var/lib/duly.db"),
+            ("DULY__RECORDS__JOURNAL", "sqlite:/var/lib/records.db"),
+            ("DULY__RECORDS__KEEP", "90d"),
+            ("DULY__RECORDS__KEEP_MAX", "5000"),
+            ("DULY__RECORDS__KEEP_MINUTES", "7d"),
+            ("DULY__RECORDS__OUTBOX_MAX", "1000"),
+            ("DULY__RECORDS__WHEN_FULL", "refuse_pushes"),
             ("DULY__QUEUE_DEFAULTS__WORKERS", "8"),
             ("DULY__QUEUES__ORDER-CLOSE__BUCKETS", "4"),
             ("DULY__QUEUES__ORDER-CLOSE__WORKERS", "0"),
@@ -58,6 +79,7 @@ fn variables_alone_say_what_a_file_can() {
             ("DULY__QUEUES__ORDER-CLOSE__LINGER", "0s"),
             ("DULY__QUEUES__ORDER-CLOSE__DEDICATED", "true"),
             ("DULY__QUEUES__ORDER-CLOSE__CONSUME", "false"),
+            ("DULY__QUEUES__ORDER-CLOSE__KEEP_PAYLOAD", "true"),
             ("DULY__QUEUES__MAIL_OUT__WORKERS", "1"),
         ])
         .unwrap();
@@ -96,8 +118,12 @@ fn nothing_said_is_nothing_chosen() {
 
 #[test]
 fn debug_does_not_show_the_password_of_a_url() {
-    let settings = toml("store.url = 'redis://me:s3cret@host:6379/0'");
+    let settings = toml(
+        "store.url = 'redis://me:s3cret@host:6379/0'
+        records.journal = 'postgres://me:s3cret@db/records'",
+    );
     let shown = format!("{settings:?}");
     assert!(shown.contains("redis://...@host:6379/0"), "{shown}");
+    assert!(shown.contains("postgres://...@db/records"), "{shown}");
     assert!(!shown.contains("s3cret"), "{shown}");
 }

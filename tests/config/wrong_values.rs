@@ -59,6 +59,22 @@ fn are_named_with_key_value_and_what_would_be_right() {
             "store = 'memory:'",
             "store is \"memory:\", it is a section that holds keys",
         ),
+        (
+            "records.when_full = 'drop'",
+            "records.when_full is \"drop\", it is `drop_oldest` or `refuse_pushes`",
+        ),
+        (
+            "records.keep_max = '10'",
+            "records.keep_max is \"10\", it is a whole number of records",
+        ),
+        (
+            "records.journal = ''",
+            "records.journal is \"\", it is `off`, or a text such as",
+        ),
+        (
+            "queues.x.keep_payload = 'yes'",
+            "queues.x.keep_payload is \"yes\", it is `true` or `false`",
+        ),
         ("queues = 1", "queues is 1, it is a section that holds keys"),
         (
             "queues.x = 1",

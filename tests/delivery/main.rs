@@ -9,6 +9,7 @@ mod world;
 
 mod accepted;
 mod apart;
+mod asking;
 mod call;
 mod cancel;
 mod controls;

@@ -91,6 +91,11 @@ impl World {
         }
     }
 
+    /// Whether its store is a file.
+    pub(crate) fn is_embedded(&self) -> bool {
+        self.folder.is_some()
+    }
+
     /// The next process: the memory store goes on, the embedded one is opened again.
     ///
     /// Whoever used the store before must have closed it, or let go of it.

@@ -36,7 +36,11 @@ pub(crate) fn account(site: &Site, memory: Memory) -> Report {
         .expect("a runtime");
     runtime.block_on(async {
         let log = Arc::new(Log::open(site.folder()));
-        let bus = child::bus(&site.url, &log, &Role::worker()).await;
+        let worker = Role {
+            journal: site.journal.clone(),
+            ..Role::worker()
+        };
+        let bus = child::bus(&site.url, &log, &worker).await;
         let bus = bus.expect("the store opens");
         push_again(&bus, &log, &read(site)).await;
         drain(&bus).await;

@@ -43,6 +43,8 @@ pub(crate) struct Role {
     pub(crate) timeout: Duration,
     /// By how many seconds its wall clock is wrong.
     pub(crate) clock_s: i64,
+    /// The URL of its journal; that of its site, where that names one.
+    pub(crate) journal: Option<String>,
 }
 
 impl Default for Role {
@@ -58,6 +60,7 @@ impl Default for Role {
             buckets: 8,
             timeout: Duration::from_millis(200),
             clock_s: 0,
+            journal: None,
         }
     }
 }
@@ -144,6 +147,9 @@ pub(crate) async fn bus(url: &str, log: &Arc<Log>, role: &Role) -> duly::Result<
         .store_url(url)
         .queue("work", choices)
         .register_as(WORK, handler);
+    if let Some(url) = &role.journal {
+        builder = builder.journal_url(url);
+    }
     if role.clock_s != 0 {
         builder = builder.clock(Arc::new(WrongClock(SystemClock::new(), role.clock_s)));
     }

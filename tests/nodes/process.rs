@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Site {
     folder: TempDir,
     pub(crate) url: String,
+    /// The journal of every node, where it is another than the store chooses by itself.
+    pub(crate) journal: Option<String>,
     read: RefCell<Reader>,
 }
 
@@ -31,6 +33,7 @@ impl Site {
         Self {
             folder,
             url,
+            journal: None,
             read: RefCell::default(),
         }
     }
@@ -64,6 +67,10 @@ impl Site {
 
     /// Starts a node that reaches the store under another URL.
     pub(crate) fn spawn_at(&self, url: &str, role: &Role) -> Node {
+        let role = Role {
+            journal: role.journal.clone().or_else(|| self.journal.clone()),
+            ..role.clone()
+        };
         let site = (self.folder.path(), url, role);
         let site = serde_json::to_string(&site).expect("it is written as text");
         let log = |name: &str| {

@@ -11,6 +11,7 @@ mod address;
 mod certificates;
 mod cluster;
 mod home;
+mod postgres;
 mod proxy;
 mod redis;
 mod sentinels;
@@ -20,8 +21,9 @@ mod shared;
 pub(crate) use self::{
     address::Address,
     cluster::Cluster,
+    postgres::{PASSWORD, Postgres, PostgresOptions, schema},
     proxy::{Counts, Fault, Proxy},
     redis::{Aof, Redis, RedisOptions},
     sentinels::Sentinels,
-    shared::{prefix, shared, shared_cluster},
+    shared::{SharedPostgres, prefix, shared, shared_cluster, shared_postgres},
 };

@@ -1,7 +1,7 @@
 //! Servers that many tests use, each test under a key prefix of its own.
 
 use std::fs::{File, create_dir_all};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, process};
@@ -9,6 +9,7 @@ use std::{fs, process};
 use super::address::Address;
 use super::cluster::{self, Cluster};
 use super::home::Home;
+use super::postgres::{self, Postgres, PostgresOptions};
 use super::redis::Redis;
 
 /// Cargo has a folder for what tests leave; tests inside of the library have none of their own.
@@ -42,13 +43,52 @@ pub(crate) fn shared() -> &'static Redis {
 /// or kills nodes starts a [`Cluster`] of its own.
 pub(crate) fn shared_cluster() -> String {
     static USED: LazyLock<(File, Vec<u16>)> =
-        LazyLock::new(|| join(&Path::new(TMP).join("shared-cluster")));
+        LazyLock::new(|| join("shared-cluster", find_cluster, start_cluster));
     cluster::url(USED.1.iter().copied())
 }
 
-/// Finds or starts the cluster that a folder points to. While the file is open, it is in use.
-fn join(folder: &Path) -> (File, Vec<u16>) {
-    create_dir_all(folder).expect("a folder");
+/// A PostgreSQL server that many tests use, each in a schema of its own.
+#[derive(Debug)]
+pub(crate) struct SharedPostgres {
+    folder: PathBuf,
+    port: u16,
+}
+
+impl SharedPostgres {
+    /// Its URL.
+    pub(crate) fn url(&self) -> String {
+        postgres::url_at(self.port)
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> Address {
+        Address::Tcp(self.port)
+    }
+
+    /// Runs statements, and answers what they print: columns with a `|` between them.
+    pub(crate) fn sql(&self, statements: &str) -> String {
+        postgres::sql(&self.folder, self.port, statements)
+    }
+}
+
+/// The server that all tests of this target folder share; no test kills it or changes a setting.
+///
+/// Its first start takes a second of work, too much for a process that runs one test. It ends when
+/// no process has asked for 20 seconds.
+pub(crate) fn shared_postgres() -> &'static SharedPostgres {
+    static USED: LazyLock<(File, SharedPostgres)> =
+        LazyLock::new(|| join("shared-postgres", find_postgres, start_postgres));
+    &USED.1
+}
+
+/// Finds or starts the servers that a folder points to. While the file is open, they are in use.
+fn join<T>(
+    name: &str,
+    find: impl Fn(&Path, &[u16]) -> Option<T>,
+    start: impl Fn(&Path, &Path) -> T,
+) -> (File, T) {
+    let folder = Path::new(TMP).join(name);
+    create_dir_all(&folder).expect("a folder");
     let file = |name: &str| {
         let file = File::options()
             .create(true)
@@ -57,38 +97,64 @@ fn join(folder: &Path) -> (File, Vec<u16>) {
         file.expect("a lock's file")
     };
     let (users, starting) = (file("users"), file("starting"));
-    starting.lock().expect("a lock"); // one starts it, the others wait and find it
+    starting.lock().expect("a lock"); // one starts them, the others wait and find them
     users.lock_shared().expect("a lock");
     let pointer = folder.join("nodes");
-    let ports = match find(&pointer) {
-        Some(ports) => ports,
-        None => start(&folder.join("users"), &pointer),
-    };
-    (users, ports)
+    let found = pointed(&pointer).and_then(|(folder, ports)| find(&folder, &ports));
+    let found = found.unwrap_or_else(|| start(&folder.join("users"), &pointer));
+    (users, found)
 }
 
-/// The ports of the running cluster, if there is one: its folder and its nodes all live.
-fn find(pointer: &Path) -> Option<Vec<u16>> {
+/// The folder and the ports that a pointer names.
+fn pointed(pointer: &Path) -> Option<(PathBuf, Vec<u16>)> {
     let text = fs::read_to_string(pointer).ok()?;
     let mut words = text.split_whitespace();
-    let folder = Path::new(words.next()?);
+    let folder = PathBuf::from(words.next()?);
     let ports: Option<Vec<u16>> = words.map(|word| word.parse().ok()).collect();
-    let ports = ports.filter(|ports| ports.len() == NODES)?;
-    let lives =
-        |port: &u16| folder.join(format!("{port}.log")).exists() && Address::Tcp(*port).answers();
-    ports.iter().all(lives).then_some(ports)
+    Some((folder, ports?))
 }
 
-fn start(users: &Path, pointer: &Path) -> Vec<u16> {
-    let cluster = Cluster::start_in(Home::shared(users, pointer), NODES);
-    let ports: Vec<u16> = cluster.ports().collect();
+fn point(pointer: &Path, folder: &Path, ports: &[u16]) {
     let words = ports
         .iter()
         .map(u16::to_string)
         .collect::<Vec<_>>()
         .join(" ");
-    let text = format!("{} {words}\n", cluster.home().display());
+    let text = format!("{} {words}\n", folder.display());
     fs::write(pointer, text).expect("the pointer is written");
+}
+
+/// The running cluster, if there is one: its folder and its nodes all live.
+fn find_cluster(folder: &Path, ports: &[u16]) -> Option<Vec<u16>> {
+    let lives =
+        |port: &u16| folder.join(format!("{port}.log")).exists() && Address::Tcp(*port).answers();
+    (ports.len() == NODES && ports.iter().all(lives)).then(|| ports.to_vec())
+}
+
+fn start_cluster(users: &Path, pointer: &Path) -> Vec<u16> {
+    let cluster = Cluster::start_in(Home::shared(users, pointer), NODES);
+    let ports: Vec<u16> = cluster.ports().collect();
+    point(pointer, cluster.home(), &ports);
     cluster.leave();
     ports
+}
+
+fn find_postgres(folder: &Path, ports: &[u16]) -> Option<SharedPostgres> {
+    let port = *ports.first()?;
+    let shared = || SharedPostgres {
+        folder: folder.to_owned(),
+        port,
+    };
+    postgres::answers(folder, port).then(shared)
+}
+
+fn start_postgres(users: &Path, pointer: &Path) -> SharedPostgres {
+    let server = Postgres::start_in(Home::shared(users, pointer), PostgresOptions::default());
+    let shared = SharedPostgres {
+        folder: server.folder().to_owned(),
+        port: server.port(),
+    };
+    point(pointer, &shared.folder, &[shared.port]);
+    server.leave();
+    shared
 }

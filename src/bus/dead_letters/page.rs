@@ -1,6 +1,7 @@
 //! A page of dead letters, with what the last record of each says.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt, stream};
 
@@ -11,7 +12,7 @@ use crate::core::op::{BATCH_MAX, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
 use crate::journal::{Journal, reading};
-use crate::record::{Order, Outcome, Page, Query, Record};
+use crate::record::{Cursor, Numbered, Order, Outcome, Page, Query};
 use crate::store::Store;
 
 /// How many letters a page has unless it is told otherwise.
@@ -22,6 +23,8 @@ const LOOKED_MAX: usize = 10_000;
 const READ_MAX: usize = 1_000;
 /// How many records are asked for at once.
 const AT_ONCE: usize = 32;
+/// For how long the journal is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// In how many pages of the journal the last record of a letter is looked for.
 const PAGES_MAX: usize = 4;
 
@@ -70,7 +73,7 @@ impl DeadLetters {
         if letters.is_empty() {
             return Ok(Vec::new());
         }
-        let told = last_of(&*self.inner.store, self.inner.journal.as_deref(), &letters).await;
+        let told = last_of(&*self.inner.store, self.inner.journal(), &letters).await;
         let mut matching = Vec::new();
         for (letter, last) in letters.into_iter().zip(told) {
             if let (true, Last::Unread(why)) = (reads_records, &last) {
@@ -100,22 +103,27 @@ pub(super) async fn last_of(
         order: Order::Newest,
         ..Query::default()
     };
-    let waiting = match reading::waiting(store, &query).await {
+    let asked_for: HashSet<EventId> = letters.iter().map(|letter| letter.id).collect();
+    let keep = |it: Numbered| asked_for.contains(&it.1.id).then_some(it);
+    let waiting = match reading::waiting(store, &query, keep, |_| {}).await {
         Ok(waiting) => waiting,
         Err(error) => {
             let why = error.to_string();
             return letters.iter().map(|_| Last::Unread(why.clone())).collect();
         }
     };
-    let mut newest: HashMap<EventId, Record> = HashMap::new();
-    for (_, record) in waiting {
-        newest.entry(record.id).or_insert(record);
+    let mut newest: HashMap<EventId, Numbered> = HashMap::new();
+    for waits in waiting {
+        let known = newest.get(&waits.1.id);
+        if known.is_none_or(|known| Cursor::of(known) < Cursor::of(&waits)) {
+            newest.insert(waits.1.id, waits);
+        }
     }
     let told = letters.iter().map(|letter| {
         let (waits, query) = (newest.remove(&letter.id), query.clone());
         let told = async move {
             match (waits, journal) {
-                (Some(record), _) => Last::Record(Box::new(record)),
+                (Some((_, record)), _) => Last::Record(Box::new(record)),
                 (None, None) => Last::Pruned,
                 (None, Some(journal)) => in_journal(journal, query, letter.id).await,
             }
@@ -133,7 +141,7 @@ async fn in_journal(journal: &dyn Journal, query: Query, id: EventId) -> Last {
         ..query
     };
     for _ in 0..PAGES_MAX {
-        match journal.page(query.clone()).await {
+        match in_time(journal.page(query.clone())).await {
             Ok(mut found) => match (found.records.pop(), found.next) {
                 (Some((_, record)), _) => return Last::Record(Box::new(record)),
                 (None, None) => break,
@@ -143,4 +151,9 @@ async fn in_journal(journal: &dyn Journal, query: Query, id: EventId) -> Last {
         }
     }
     Last::Pruned
+}
+
+async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = |_elapsed| Error::new(ErrorKind::TimedOut, "no answer within 2s");
+    tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
 }

@@ -100,7 +100,7 @@ pub(super) async fn explain(bus: &Bus, id: EventId) -> Explanation {
 
 /// What happened so far is read last: whatever the event has become meanwhile is told as well.
 async fn conclude(inner: &Inner, id: EventId, facts: Facts) -> Explanation {
-    let attempts = past::read(&*inner.store, inner.journal.as_deref(), id).await;
+    let attempts = past::read(&*inner.store, inner.journal(), id).await;
     let now = Timestamp::from_millis(inner.store.now_us() / 1_000);
     judge::explanation(id, inner.id, now, facts, attempts)
 }

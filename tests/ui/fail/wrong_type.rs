@@ -11,6 +11,7 @@ use duly::delay_event;
     linger,
     isolation = "alone",
     version = 1u8,
+    keep_payload = 1,
     blocking = true,
     state = Db,
     register = "false",

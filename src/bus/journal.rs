@@ -1,0 +1,263 @@
+//! The journal of a bus: which one it is, and how it is.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::bus::{Bus, BusBuilder};
+use crate::error::{Error, ErrorKind, Result, shown, shown_url};
+use crate::journal::recorder::{Recorder, Setup};
+use crate::journal::{
+    Journal, JournalStatus, PostgresJournal, RecordChoices, RecorderOptions, SqliteJournal,
+};
+use crate::store::{Store, WhenFull};
+
+/// How long a stop waits for the journal to close.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long a start waits for a database.
+const REACHED_WITHIN: Duration = Duration::from_secs(5);
+
+/// A journal that was given by hand.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    pub(super) journal: Arc<dyn Journal>,
+    /// Whether others use it, too, so that it is not this bus's to close.
+    pub(super) is_shared: bool,
+}
+
+/// The journal that a bus records into.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) journal: Arc<dyn Journal>,
+    is_shared: bool,
+    recorder: Recorder,
+}
+
+impl BusBuilder {
+    /// Where records are kept: `off`, `sqlite:` and the path of a file, or
+    /// `postgres://host/database`. Default: with a store at `sqlite:path` the file `path.records`
+    /// beside it, with any other store none: it keeps the last records itself.
+    pub fn journal_url(mut self, url: impl Into<String>) -> Self {
+        self.records.journal = Some(url.into());
+        self
+    }
+
+    /// A journal of your own; it takes the place of [`journal_url`](Self::journal_url).
+    pub fn journal(mut self, journal: impl Journal) -> Self {
+        self.journal = Some(Given {
+            journal: Arc::new(journal),
+            is_shared: false,
+        });
+        self
+    }
+
+    /// A journal that others hold too, such as one that several buses share. The bus does not close
+    /// it.
+    pub fn shared_journal(mut self, journal: Arc<dyn Journal>) -> Self {
+        self.journal = Some(Given {
+            journal,
+            is_shared: true,
+        });
+        self
+    }
+
+    /// Choices for records, stronger than the file and the environment.
+    pub fn records(mut self, choices: RecordChoices) -> Self {
+        self.records = self.records.with(choices);
+        self
+    }
+
+    /// How records are carried to the journal. Default: [`RecorderOptions::default`].
+    pub fn recorder_options(mut self, options: RecorderOptions) -> Self {
+        self.recorder = Some(options);
+        self
+    }
+}
+
+impl Bus {
+    /// How the journal is, and what this bus has recorded since it started; `None` without one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use duly::prelude::*;
+    /// use duly::journal::MemoryJournal;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder()
+    ///     .store_url("memory:")
+    ///     .journal(MemoryJournal::new())
+    ///     .publish_only()
+    ///     .start()
+    ///     .await?;
+    /// let queue = bus.queue_named::<u64>("order-close")?;
+    /// let receipt = queue.push(7, Duration::from_secs(60)).await?;
+    /// queue.cancel(receipt.id()).await?;
+    /// bus.shutdown(Duration::from_secs(1)).await?; // records what is left
+    ///
+    /// let status = bus.journal_status().expect("there is a journal");
+    /// assert_eq!((status.recorded, status.waiting), (1, 0));
+    /// assert_eq!(status.away_since, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn journal_status(&self) -> Option<JournalStatus> {
+        let recorded = self.inner.recorded.as_ref()?;
+        Some(recorded.recorder.status())
+    }
+}
+
+/// What the choice of a journal is made from.
+pub(super) struct Choice<'a> {
+    pub(super) given: Option<Given>,
+    pub(super) choices: &'a RecordChoices,
+    pub(super) options: RecorderOptions,
+    pub(super) store: &'a Arc<dyn Store>,
+    /// The url that the store was opened from.
+    pub(super) store_url: Option<&'a str>,
+    pub(super) virtual_time: bool,
+}
+
+/// Opens the journal that is chosen, bounds the outboxes, and starts to record.
+pub(super) async fn record(choice: Choice<'_>) -> Result<Option<Recorded>> {
+    let Choice {
+        given,
+        choices,
+        options,
+        store,
+        store_url,
+        virtual_time,
+    } = choice;
+    choices.check()?;
+    options.check()?;
+    let given = match given {
+        Some(given) => Some(given),
+        None => {
+            let beside = store_url.filter(|_| !virtual_time).and_then(beside);
+            match choices.journal.as_deref().or(beside.as_deref()) {
+                None | Some("off") => None,
+                Some(url) => Some(open(url).await?),
+            }
+        }
+    };
+    let mut limit = choices.outbox(store.is_shared());
+    let Some(Given { journal, is_shared }) = given else {
+        if limit.when_full == WhenFull::RefusePushes {
+            return Err(Error::invalid(
+                "records.when_full is `refuse_pushes` and there is no journal, so that pushes would \
+                 be refused for ever; name a journal, or leave it at `drop_oldest`",
+            ));
+        }
+        limit.max = choices.outbox_max;
+        store.limit_outboxes(limit)?;
+        tracing::info!(
+            "there is no journal: the store itself keeps the last records, as many as an outbox holds"
+        );
+        return Ok(None);
+    };
+    store.limit_outboxes(limit)?;
+    let recorder = Recorder::start(Setup {
+        store: Arc::clone(store),
+        journal: Arc::clone(&journal),
+        name: store_url.map_or_else(|| "store".to_owned(), name_of),
+        keep: choices.keep(),
+        outbox_max: limit.max,
+        options,
+    });
+    Ok(Some(Recorded {
+        journal,
+        is_shared,
+        recorder,
+    }))
+}
+
+impl Recorded {
+    /// Records what is left and lets go of the journal.
+    pub(super) async fn stop(&self) {
+        self.recorder.stop().await;
+        if self.is_shared {
+            return;
+        }
+        match tokio::time::timeout(CLOSE_WITHIN, self.journal.close()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the journal did not close as it should"),
+            Err(_elapsed) => tracing::warn!("the journal did not close in time"),
+        }
+    }
+
+    /// Ends at once.
+    pub(super) fn abandon(&self) {
+        self.recorder.abandon();
+    }
+}
+
+/// The journal beside a store that is a file.
+fn beside(store_url: &str) -> Option<String> {
+    store_url
+        .starts_with("sqlite:")
+        .then(|| format!("{store_url}.records"))
+}
+
+/// What a store is called in the names of its outboxes: never with a password, and a file by its
+/// whole path, since working directories differ.
+fn name_of(store_url: &str) -> String {
+    match store_url.strip_prefix("sqlite:") {
+        Some(path) => {
+            let path = std::path::absolute(Path::new(path));
+            path.map_or_else(
+                |_| store_url.to_owned(),
+                |path| format!("sqlite:{}", path.display()),
+            )
+        }
+        None => shown_url(store_url),
+    }
+}
+
+/// Opens the journal that a url names.
+///
+/// A database that is only out of reach is connected to later: the bus does not need it to start.
+async fn open(url: &str) -> Result<Given> {
+    let journal: Arc<dyn Journal> = match url.split_once(':') {
+        Some(("sqlite", path)) if !path.is_empty() => Arc::new(SqliteJournal::open(path)?),
+        Some(("postgres" | "postgresql", _)) => {
+            let journal = PostgresJournal::new(url)?;
+            match tokio::time::timeout(REACHED_WITHIN, PostgresJournal::connect(url)).await {
+                Ok(Ok(journal)) => Arc::new(journal),
+                Ok(Err(error)) if !is_out_of_reach(&error) => return Err(error),
+                unreached => {
+                    let error = unreached.map(Result::err).ok().flatten();
+                    let error = error.map_or_else(|| "no answer".to_owned(), |it| it.to_string());
+                    tracing::warn!(
+                        error,
+                        "the journal cannot be reached; records wait in the store, and it is tried \
+                         again"
+                    );
+                    Arc::new(journal)
+                }
+            }
+        }
+        // Only the scheme is named: what follows may hold a password.
+        other => {
+            return Err(Error::invalid(format!(
+                "a journal url of scheme \"{}\" is not known; it is `off`, `sqlite:` and the path \
+                 of a file, or `postgres://host/database`",
+                shown(other.map_or("", |(scheme, _)| scheme)),
+            )));
+        }
+    };
+    Ok(Given {
+        journal,
+        is_shared: false,
+    })
+}
+
+fn is_out_of_reach(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Unavailable | ErrorKind::Unknown | ErrorKind::TimedOut
+    )
+}

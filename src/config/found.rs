@@ -1,0 +1,108 @@
+//! What a source says where a value is expected, and what can be made of it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use crate::duration;
+use crate::error::shown;
+use crate::retry::RetryPolicy;
+use crate::store::{Durability, WhenFull};
+
+/// What a source says where a value is expected.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// A whole number of a file.
+    Number(i64),
+    /// `true` or `false` of a file.
+    Boolean(bool),
+    /// A text of a file.
+    Text(String),
+    /// A variable's value, which says anything by its spelling.
+    Spelled(String),
+    /// What no key takes, in words.
+    Other(String),
+}
+
+/// Why a value is refused.
+pub(super) enum Wrong {
+    /// It is not of the kind that the key expects.
+    Kind,
+    /// It is, and is ill-formed in this way.
+    Grammar(String),
+}
+
+impl Found {
+    pub(super) fn number<T: TryFrom<i64>>(&self) -> Result<T, Wrong> {
+        match self {
+            Self::Number(number) => T::try_from(*number).ok(),
+            Self::Spelled(text) => text.parse().ok().and_then(|it: i64| T::try_from(it).ok()),
+            _ => None,
+        }
+        .ok_or(Wrong::Kind)
+    }
+
+    pub(super) fn boolean(&self) -> Result<bool, Wrong> {
+        match self {
+            Self::Boolean(boolean) => Ok(*boolean),
+            Self::Spelled(text) => text.parse().map_err(|_| Wrong::Kind),
+            _ => Err(Wrong::Kind),
+        }
+    }
+
+    pub(super) fn text(&self) -> Result<&str, Wrong> {
+        match self {
+            Self::Text(text) | Self::Spelled(text) => Ok(text),
+            _ => Err(Wrong::Kind),
+        }
+    }
+
+    /// A text whose grammar repeats it where it is wrong: one that is shown whole.
+    fn phrase(&self) -> Result<&str, Wrong> {
+        let text = self.text()?;
+        match shown(text) {
+            Cow::Borrowed(_) => Ok(text),
+            Cow::Owned(_) => Err(Wrong::Kind),
+        }
+    }
+
+    pub(super) fn duration(&self) -> Result<Duration, Wrong> {
+        duration::parse(self.phrase()?).map_err(|error| Wrong::Grammar(error.to_string()))
+    }
+
+    pub(super) fn backoff(&self) -> Result<RetryPolicy, Wrong> {
+        let policy = self.phrase()?.parse();
+        policy.map_err(|error: crate::retry::ParseRetryError| Wrong::Grammar(error.to_string()))
+    }
+
+    pub(super) fn durability(&self) -> Result<Durability, Wrong> {
+        self.text()?.trim().parse().map_err(|_| Wrong::Kind)
+    }
+
+    pub(super) fn when_full(&self) -> Result<WhenFull, Wrong> {
+        match self.text()?.trim() {
+            "drop_oldest" => Ok(WhenFull::DropOldest),
+            "refuse_pushes" => Ok(WhenFull::RefusePushes),
+            _ => Err(Wrong::Kind),
+        }
+    }
+
+    /// A url that is not empty; which schemes there are is for whoever opens it to say.
+    pub(super) fn url(&self) -> Result<String, Wrong> {
+        match self.text()?.trim() {
+            "" => Err(Wrong::Kind),
+            url => Ok(url.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Boolean(boolean) => write!(f, "{boolean}"),
+            Self::Text(text) | Self::Spelled(text) => write!(f, "\"{}\"", shown(text)),
+            Self::Other(words) => f.write_str(words),
+        }
+    }
+}

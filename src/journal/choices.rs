@@ -1,0 +1,129 @@
+//! The choices for records: where they are kept, how many, and for how long.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::{Error, Result, shown_url};
+use crate::journal::Keep;
+use crate::store::{OutboxLimit, WhenFull};
+
+/// How long records are kept when nobody says otherwise.
+const KEEP: Duration = Duration::from_secs(30 * 86_400);
+/// How many, and how long counts by minute are.
+const KEEP_MAX: u64 = 10_000_000;
+const KEEP_MINUTES: Duration = Duration::from_secs(400 * 86_400);
+/// How many wait in an outbox of a store that many processes share, while the journal is away.
+const OUTBOX_MAX: u64 = 100_000;
+
+/// Choices for the records of a bus; what is `None` is left to a weaker source.
+///
+/// The sources are, weakest first: the defaults, the section `records` of the settings file, the
+/// environment, the builder.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use duly::journal::RecordChoices;
+///
+/// let choices = RecordChoices {
+///     journal: Some("postgres://duly@db/records".to_owned()),
+///     keep: Some(Duration::from_secs(90 * 86_400)),
+///     ..RecordChoices::default()
+/// };
+/// assert!(choices.check().is_ok());
+/// ```
+#[derive(Clone, Default, PartialEq)]
+pub struct RecordChoices {
+    /// The journal: `off`, `sqlite:` and the path of a file, or `postgres://host/database`.
+    /// Default: with a store at `sqlite:path` the file `path.records` beside it, with any other
+    /// store none.
+    pub journal: Option<String>,
+    /// How long a record is kept in the journal, at least 1 s. Default: 30 days, since most
+    /// questions are about the last one.
+    pub keep: Option<Duration>,
+    /// How many records are kept in the journal, at least 1. Default: 10,000,000, some gigabytes.
+    pub keep_max: Option<u64>,
+    /// How long counts and lateness by minute are kept, at least 1 s. Default: 400 days, so that
+    /// a year can be compared with the one before; they take little.
+    pub keep_minutes: Option<Duration>,
+    /// How many records wait in an outbox at most while the journal is away, at least 1. Default:
+    /// 100,000 in each bucket of a store that many processes share, some ten megabytes; as many as
+    /// it keeps anyway in any other store.
+    pub outbox_max: Option<u64>,
+    /// What happens when more wait. Default: [`WhenFull::DropOldest`], since handlers matter more
+    /// than their records.
+    pub when_full: Option<WhenFull>,
+}
+
+impl RecordChoices {
+    /// The same with every choice that `stronger` makes.
+    #[must_use]
+    pub fn with(self, stronger: Self) -> Self {
+        Self {
+            journal: stronger.journal.or(self.journal),
+            keep: stronger.keep.or(self.keep),
+            keep_max: stronger.keep_max.or(self.keep_max),
+            keep_minutes: stronger.keep_minutes.or(self.keep_minutes),
+            outbox_max: stronger.outbox_max.or(self.outbox_max),
+            when_full: stronger.when_full.or(self.when_full),
+        }
+    }
+
+    /// Checks every bound.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming value and bound.
+    pub fn check(&self) -> Result<()> {
+        const SECOND: Duration = Duration::from_secs(1);
+        for (name, span) in [("keep", self.keep), ("keep_minutes", self.keep_minutes)] {
+            if let Some(span) = span.filter(|span| *span < SECOND) {
+                return Err(Error::invalid(format!(
+                    "records.{name} is {span:?}, it is at least 1s"
+                )));
+            }
+        }
+        for (name, count) in [("keep_max", self.keep_max), ("outbox_max", self.outbox_max)] {
+            if count == Some(0) {
+                return Err(Error::invalid(format!(
+                    "records.{name} is 0, it is at least 1"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the journal keeps.
+    #[must_use]
+    pub fn keep(&self) -> Keep {
+        Keep {
+            age: Some(self.keep.unwrap_or(KEEP)),
+            count: Some(self.keep_max.unwrap_or(KEEP_MAX)),
+            minutes: Some(self.keep_minutes.unwrap_or(KEEP_MINUTES)),
+        }
+    }
+
+    /// What an outbox keeps for the journal, in a store that is shared or not.
+    #[must_use]
+    pub fn outbox(&self, is_shared: bool) -> OutboxLimit {
+        OutboxLimit {
+            max: self.outbox_max.or(is_shared.then_some(OUTBOX_MAX)),
+            when_full: self.when_full.unwrap_or_default(),
+        }
+    }
+}
+
+/// Without the password that may stand in the journal's url.
+impl fmt::Debug for RecordChoices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordChoices")
+            .field("journal", &self.journal.as_deref().map(shown_url))
+            .field("keep", &self.keep)
+            .field("keep_max", &self.keep_max)
+            .field("keep_minutes", &self.keep_minutes)
+            .field("outbox_max", &self.outbox_max)
+            .field("when_full", &self.when_full)
+            .finish()
+    }
+}

@@ -1,0 +1,176 @@
+//! Connections: made when they are needed, given up when they are in doubt.
+
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_postgres::{Client, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::fault::{Fault, Spot};
+use super::schema;
+use super::tls;
+use super::url::{Target, Tls};
+use crate::error::{Error, Result};
+
+/// Where the server is and how it is spoken to.
+pub(super) struct Server {
+    pub(super) target: Target,
+    pub(super) place: String,
+    /// `None` where nothing can be verified, and nothing has to be.
+    tls: Option<MakeRustlsConnect>,
+}
+
+impl Server {
+    pub(super) fn new(target: Target) -> Result<Self> {
+        let tls = match (target.tls, target.roots.as_deref()) {
+            (Tls::Never, _) => None,
+            (Tls::Preferred, None) => tls::connector(None).ok(),
+            (Tls::Preferred | Tls::Required, roots) => Some(tls::connector(roots)?),
+        };
+        Ok(Self {
+            place: target.place(),
+            target,
+            tls,
+        })
+    }
+
+    pub(super) fn spot(&self, doing: &'static str) -> Spot<'_> {
+        let place = &self.place;
+        Spot { place, doing }
+    }
+
+    /// Connects and finds or makes the tables.
+    async fn link(&self, settings: &str) -> Result<Link> {
+        let spot = self.spot("cannot connect to");
+        let connecting = timeout(self.target.connect_timeout, self.connect());
+        let link = connecting.await.map_err(|_| spot.late())?;
+        let mut link = link.map_err(|fault| spot.error(fault))?;
+        let ours = self.settings();
+        let set = link.client.batch_execute(&ours);
+        set.await.map_err(|fault| spot.error(fault))?;
+        schema::ensure(&mut link.client, &self.target.schema, spot).await?;
+        let set = link.client.batch_execute(settings);
+        set.await.map_err(|fault| spot.error(fault))?;
+        Ok(link)
+    }
+
+    async fn connect(&self) -> Result<Link, Fault> {
+        let config = &self.target.config;
+        let Some(tls) = self.tls.clone() else {
+            let (client, connection) = config.connect(NoTls).await?;
+            return Ok(Link::new(client, connection));
+        };
+        match config.connect(tls).await {
+            Ok((client, connection)) => Ok(Link::new(client, connection)),
+            // What the server says is its answer, encrypted or not.
+            Err(fault) if self.target.tls == Tls::Required || fault.code().is_some() => Err(fault),
+            Err(_) => {
+                let (client, connection) = config.connect(NoTls).await?;
+                Ok(Link::new(client, connection))
+            }
+        }
+    }
+
+    /// What holds for every connection. A server that lost its client lets go of what that held.
+    fn settings(&self) -> String {
+        let ms = self.target.timeout.as_millis();
+        format!(
+            "SET search_path TO \"{}\"; SET client_min_messages TO warning; \
+             SET statement_timeout TO {ms}; SET lock_timeout TO {ms}; \
+             SET idle_in_transaction_session_timeout TO {ms}; SET jit TO off; \
+             SET max_parallel_workers_per_gather TO 0",
+            self.target.schema
+        )
+    }
+}
+
+/// One connection. Its end is the end of whatever it was doing.
+#[derive(Debug)]
+struct Link {
+    client: Client,
+    driver: AbortHandle,
+}
+
+impl Link {
+    fn new(
+        client: Client,
+        connection: impl Future<Output = Result<(), Fault>> + Send + 'static,
+    ) -> Self {
+        let driver = tokio::spawn(async move {
+            if let Err(fault) = connection.await {
+                tracing::debug!(%fault, "a connection of the journal ended");
+            }
+        });
+        Self {
+            client,
+            driver: driver.abort_handle(),
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// The way to the server for one kind of call: one connection, for one call at a time.
+pub(super) struct Door {
+    /// What is set on its connections besides.
+    settings: &'static str,
+    link: Mutex<Option<Link>>,
+}
+
+impl Door {
+    pub(super) fn new(settings: &'static str) -> Self {
+        Self {
+            settings,
+            link: Mutex::const_new(None),
+        }
+    }
+
+    /// The connection, once it is this call's turn; a new one where there is none.
+    pub(super) async fn open(&self, server: &Server) -> Result<Held<'_>> {
+        let mut slot = self.link.lock().await;
+        let lives = slot.take().filter(|link| !link.client.is_closed());
+        let link = match lives {
+            Some(link) => link,
+            None => server.link(self.settings).await?,
+        };
+        Ok(Held { slot, link })
+    }
+
+    /// Ends the connection, after the call that has it.
+    pub(super) async fn close(&self) {
+        *self.link.lock().await = None;
+    }
+}
+
+/// A connection in use. Unless it is kept at the end it is gone, so that one on which a call was
+/// given up, or failed, is never used again.
+pub(super) struct Held<'a> {
+    slot: MutexGuard<'a, Option<Link>>,
+    link: Link,
+}
+
+impl Held<'_> {
+    pub(super) fn client(&mut self) -> &mut Client {
+        &mut self.link.client
+    }
+
+    /// Leaves the connection to the next call.
+    pub(super) fn keep(mut self) {
+        *self.slot = Some(self.link);
+    }
+}
+
+/// Runs a call within its time.
+pub(super) async fn within<T>(
+    time: Duration,
+    late: impl FnOnce() -> Error,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    timeout(time, call).await.unwrap_or_else(|_| Err(late()))
+}

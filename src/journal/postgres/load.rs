@@ -1,0 +1,269 @@
+//! Loading: all of it in one transaction, each record once.
+//!
+//! The fast way copies into the table of records itself. It is taken where every number is above
+//! the mark of its outbox; the unique index has the last word, so that a mark which is wrong, after
+//! a store that lost its tail or where two stores have one name, costs time and never a record. The
+//! slow way copies beside the table and inserts what is not there yet.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::{Mutex, PoisonError};
+
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Transaction};
+
+use super::copy::{COLUMNS, copy, ordered};
+use super::counts::Tally;
+use super::fault::{self, Fault, Spot};
+use super::row::Columns;
+use super::weeks;
+use crate::error::Result;
+use crate::journal::Batch;
+use crate::record::Cursor;
+
+/// How often a load begins again when others were in its way.
+const TRIES: usize = 5;
+
+/// How many weeks are remembered to be there.
+const KNOWN_WEEKS_MAX: usize = 1_000;
+
+/// What one process knows without asking.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    weeks: Mutex<BTreeSet<i32>>,
+}
+
+impl Known {
+    /// Which of these weeks are not known to be there.
+    fn unknown(&self, asked: BTreeSet<i32>) -> BTreeSet<i32> {
+        let weeks = self.weeks.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.difference(&weeks).copied().collect()
+    }
+
+    fn add(&self, found: &BTreeSet<i32>) {
+        let mut weeks = self.weeks.lock().unwrap_or_else(PoisonError::into_inner);
+        weeks.extend(found);
+        while weeks.len() > KNOWN_WEEKS_MAX {
+            weeks.pop_first();
+        }
+    }
+
+    fn forget(&self) {
+        let mut weeks = self.weeks.lock().unwrap_or_else(PoisonError::into_inner);
+        weeks.clear();
+    }
+}
+
+/// Why a transaction did not come to its end.
+enum Stop {
+    /// A fault before the commit.
+    Fault(Fault),
+    /// A fault of the commit itself.
+    Doubt(Fault),
+    /// There are outboxes without a row.
+    NewOutboxes,
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// Which way a load goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// The fast one, where the marks allow it.
+    ByMarks,
+    Slow,
+}
+
+/// Loads batches, all of them or none.
+pub(super) async fn load(
+    client: &mut Client,
+    schema: &str,
+    known: &Known,
+    batches: &[Batch],
+    spot: Spot<'_>,
+) -> Result<()> {
+    let weeks = weeks_of(batches);
+    if weeks.is_empty() {
+        return Ok(());
+    }
+    let mut way = Way::ByMarks;
+    let mut tries = 0..TRIES;
+    loop {
+        let missing = known.unknown(weeks.clone());
+        if !missing.is_empty() {
+            let made = weeks::ensure(client, schema, &missing).await;
+            made.map_err(|fault| spot.error(fault))?;
+            known.add(&missing);
+        }
+        let fault = match attempt(client, batches, way).await {
+            Ok(()) => return Ok(()),
+            Err(Stop::Doubt(fault)) => return Err(spot.in_doubt(fault)),
+            Err(Stop::NewOutboxes) => {
+                let added = add_outboxes(client, batches).await;
+                added.map_err(|fault| spot.error(fault))?;
+                continue;
+            }
+            Err(Stop::Fault(fault)) => fault,
+        };
+        let is_duplicate = fault::is_duplicate(&fault) && way == Way::ByMarks;
+        let has_no_week = fault::has_no_week(&fault);
+        let goes_on = is_duplicate || has_no_week || fault::is_passing(&fault);
+        if !goes_on || tries.next().is_none() {
+            return Err(spot.error(fault));
+        }
+        if has_no_week {
+            known.forget();
+        }
+        way = Way::Slow;
+    }
+}
+
+/// The weeks of the records, and the one after the last, so that it is there before it begins.
+fn weeks_of(batches: &[Batch]) -> BTreeSet<i32> {
+    let records = batches.iter().flat_map(|batch| &batch.records);
+    let finished = records.map(|(_, record)| ordered(record.stages.finished_us));
+    let mut weeks: BTreeSet<i32> = finished.map(weeks::of).collect();
+    if let Some(last) = weeks.last().copied() {
+        weeks.insert(last.saturating_add(1));
+    }
+    weeks
+}
+
+/// Outboxes get their rows apart, so that no load waits for one while it holds others.
+async fn add_outboxes(client: &Client, batches: &[Batch]) -> Result<(), Fault> {
+    let names: BTreeSet<&str> = batches.iter().map(|batch| batch.outbox.as_str()).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    let sql = "INSERT INTO outboxes (outbox, mark) SELECT unnest($1), 0 ORDER BY 1 \
+               ON CONFLICT DO NOTHING";
+    let params: [(&(dyn ToSql + Sync), Type); 1] = [(&names, Type::TEXT_ARRAY)];
+    client.execute_typed(sql, &params).await.map(drop)
+}
+
+async fn attempt(client: &mut Client, batches: &[Batch], way: Way) -> Result<(), Stop> {
+    let step = client.transaction().await?;
+    let tops = tops(batches);
+    let marks = lock_outboxes(&step, &tops).await?;
+    if marks.len() < tops.len() {
+        return Err(Stop::NewOutboxes);
+    }
+    let mut tally = Tally::default();
+    match way {
+        Way::ByMarks if are_new(batches, &marks) => fast(&step, batches, &mut tally).await?,
+        Way::ByMarks | Way::Slow => slow(&step, batches, &mut tally).await?,
+    }
+    raise_marks(&step, &tops).await?;
+    // Last, as others who load at the same time wait for these rows.
+    tally.write(&step).await?;
+    step.commit().await.map_err(Stop::Doubt)
+}
+
+/// The highest number of each outbox.
+fn tops(batches: &[Batch]) -> BTreeMap<&str, i64> {
+    let mut tops: BTreeMap<&str, i64> = BTreeMap::new();
+    for batch in batches {
+        let top = tops.entry(&batch.outbox).or_default();
+        let numbers = batch.records.iter().map(|(number, _)| ordered(*number));
+        *top = numbers.fold(*top, i64::max);
+    }
+    tops
+}
+
+/// The marks of the outboxes, whose rows are this load's from now on.
+async fn lock_outboxes(
+    step: &Transaction<'_>,
+    tops: &BTreeMap<&str, i64>,
+) -> Result<BTreeMap<String, i64>, Fault> {
+    let names: Vec<&str> = tops.keys().copied().collect();
+    // In order, so that two loads wait for each other and never in a circle.
+    let sql = "SELECT outbox, mark FROM outboxes WHERE outbox = ANY ($1) \
+               ORDER BY outbox FOR UPDATE";
+    let params: [(&(dyn ToSql + Sync), Type); 1] = [(&names, Type::TEXT_ARRAY)];
+    let rows = step.query_typed(sql, &params).await?;
+    rows.iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .collect()
+}
+
+/// Whether every number is above the mark of its outbox, and above those before it.
+fn are_new(batches: &[Batch], marks: &BTreeMap<String, i64>) -> bool {
+    let mut marks = marks.clone();
+    batches.iter().all(|batch| {
+        let Some(mark) = marks.get_mut(&batch.outbox) else {
+            return false;
+        };
+        batch.records.iter().all(|(number, _)| {
+            let before = std::mem::replace(mark, ordered(*number));
+            before < *mark
+        })
+    })
+}
+
+async fn fast(step: &Transaction<'_>, batches: &[Batch], tally: &mut Tally) -> Result<(), Fault> {
+    let records = batches.iter().flat_map(|batch| &batch.records);
+    copy(step, "records", records).await?;
+    for batch in batches {
+        for numbered in &batch.records {
+            tally.add(&batch.outbox, numbered);
+        }
+    }
+    Ok(())
+}
+
+async fn slow(step: &Transaction<'_>, batches: &[Batch], tally: &mut Tally) -> Result<(), Stop> {
+    step.batch_execute(
+        "CREATE TEMPORARY TABLE IF NOT EXISTS loading (LIKE records) ON COMMIT DELETE ROWS",
+    )
+    .await?;
+    // Of what is there twice the first counts, as if it had been loaded before.
+    let mut seen = HashSet::new();
+    let all = batches
+        .iter()
+        .flat_map(|batch| batch.records.iter().map(|it| (batch.outbox.as_str(), it)));
+    let firsts: Vec<_> = all
+        .filter(|(_, numbered)| seen.insert(stored(numbered)))
+        .collect();
+    copy(step, "pg_temp.loading", firsts.iter().map(|(_, it)| *it)).await?;
+    let sql = format!(
+        "INSERT INTO records ({COLUMNS}) SELECT {COLUMNS} FROM pg_temp.loading \
+         ORDER BY event, finished, number ON CONFLICT DO NOTHING \
+         RETURNING finished, number, event"
+    );
+    let rows = step.query_typed(&sql, &[]).await?;
+    let spot = Spot {
+        place: "the journal",
+        doing: "cannot load into",
+    };
+    let inserted: HashSet<Cursor> = rows
+        .iter()
+        .filter_map(|row| Columns::of(row, spot).place().ok())
+        .collect();
+    for (outbox, numbered) in firsts {
+        if inserted.contains(&stored(numbered)) {
+            tally.add(outbox, numbered);
+        }
+    }
+    Ok(())
+}
+
+/// The place of a record as it is stored.
+fn stored(numbered: &crate::record::Numbered) -> Cursor {
+    let place = Cursor::of(numbered);
+    Cursor {
+        finished_us: ordered(place.finished_us).unsigned_abs(),
+        number: ordered(place.number).unsigned_abs(),
+        id: place.id,
+    }
+}
+
+async fn raise_marks(step: &Transaction<'_>, tops: &BTreeMap<&str, i64>) -> Result<(), Fault> {
+    let names: Vec<&str> = tops.keys().copied().collect();
+    let tops: Vec<i64> = tops.values().copied().collect();
+    let params: [(&(dyn ToSql + Sync), Type); 2] =
+        [(&names, Type::TEXT_ARRAY), (&tops, Type::INT8_ARRAY)];
+    let sql = "UPDATE outboxes AS o SET mark = n.top FROM unnest($1, $2) AS n (outbox, top) \
+               WHERE o.outbox = n.outbox AND o.mark < n.top";
+    step.execute_typed(sql, &params).await.map(drop)
+}

@@ -1,0 +1,193 @@
+//! The journal in PostgreSQL: one for many nodes.
+//!
+//! ```text
+//!   load ───> one connection ──┐  COPY, counts and marks in one transaction
+//!   page ───> one connection ──┼─────────> PostgreSQL, a schema of its own
+//!   prune ──> one connection ──┘  whole weeks, or a bounded number of rows
+//! ```
+//!
+//! A connection is made when it is needed. A call that fails, or that is given up, takes its
+//! connection with it, and the next one makes another.
+
+mod copy;
+mod counts;
+mod fault;
+mod link;
+mod load;
+mod page;
+mod prune;
+mod row;
+mod schema;
+mod tls;
+mod url;
+mod weeks;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use self::link::{Door, Server, within};
+use self::load::Known;
+use self::url::Target;
+use crate::error::{Error, Result};
+use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, Pruned};
+use crate::record::{Minute, MinuteQuery, Query};
+use crate::time::Timestamp;
+
+/// What is set on connections that only read. Each page walks along one index, in its order; a
+/// plan that gathers everything and sorts it then is never what was meant.
+const READING: &str = "SET enable_seqscan TO off; SET enable_bitmapscan TO off; \
+                       SET default_transaction_read_only TO on";
+
+/// A journal in a PostgreSQL database, which any number of nodes share.
+///
+/// Its URL is that of any PostgreSQL client, with options of its own behind the question mark:
+///
+/// | option | means | default |
+/// |---|---|---|
+/// | `schema` | the schema that the tables lie in; made where it is missing | `duly` |
+/// | `sslmode` | `disable`; `prefer`: encrypted where the server's certificate can be verified, in the clear otherwise; `require`: encrypted and verified, or not at all | `prefer` |
+/// | `sslrootcert` | a file with the certificates of authorities to go by | those of the machine |
+/// | `connect_timeout` | how long a connection may take to come up | `5s` |
+/// | `timeout` | how long a call may take, with everything that it waits for | `30s` |
+///
+/// Clones share their connections: up to one that loads, one that reads and one that prunes.
+///
+/// # Examples
+///
+/// ```no_run
+/// use duly::journal::PostgresJournal;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let url = "postgres://duly:secret@db.example:5432/orders?sslmode=require&schema=events";
+/// let journal = PostgresJournal::connect(url).await?;
+/// # drop(journal);
+/// # Ok::<(), duly::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct PostgresJournal(Arc<Shared>);
+
+struct Shared {
+    server: Server,
+    loading: Door,
+    reading: Door,
+    pruning: Door,
+    known: Known,
+    is_closed: AtomicBool,
+}
+
+impl PostgresJournal {
+    /// A journal that connects when it is first asked for something; nothing is tried before.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) when the URL is not well-formed or names a file of
+    /// certificates that cannot be read.
+    pub fn new(url: &str) -> Result<Self> {
+        Ok(Self(Arc::new(Shared {
+            server: Server::new(Target::parse(url)?)?,
+            loading: Door::new(""),
+            reading: Door::new(READING),
+            pruning: Door::new(""),
+            known: Known::default(),
+            is_closed: AtomicBool::new(false),
+        })))
+    }
+
+    /// Connects, and makes the tables where they are missing or those of an older duly.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new); [`Unavailable`](crate::ErrorKind::Unavailable) when the server
+    /// cannot be reached or does not let the user in;
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) when the tables are those of a newer duly. None shows
+    /// the password.
+    pub async fn connect(url: &str) -> Result<Self> {
+        let journal = Self::new(url)?;
+        let shared = &journal.0;
+        let time = shared.server.target.timeout;
+        let late = || shared.server.spot("cannot connect to").late();
+        within(time, late, async {
+            shared.reading.open(&shared.server).await?.keep();
+            Ok(())
+        })
+        .await?;
+        Ok(journal)
+    }
+}
+
+impl Shared {
+    fn refuse_if_closed(&self) -> Result<()> {
+        match self.is_closed.load(Ordering::Acquire) {
+            true => Err(Error::closed("the journal was closed; open it again")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Runs one call on the connection of a door, within the call's time.
+macro_rules! call {
+    ($journal:ident.$door:ident, $doing:literal, |$client:ident, $shared:ident, $spot:ident| $call:expr) => {{
+        let $shared = Arc::clone(&$journal.0);
+        Box::pin(async move {
+            let $spot = $shared.server.spot($doing);
+            within($shared.server.target.timeout, || $spot.late(), async {
+                $shared.refuse_if_closed()?;
+                let mut held = $shared.$door.open(&$shared.server).await?;
+                let $client = held.client();
+                let answer = $call.await?;
+                held.keep();
+                Ok(answer)
+            })
+            .await
+        })
+    }};
+}
+
+impl Journal for PostgresJournal {
+    fn load(&self, batches: Vec<Batch>) -> JournalFuture<()> {
+        call!(self.loading, "cannot load into", |client, shared, spot| {
+            let schema = &shared.server.target.schema;
+            load::load(client, schema, &shared.known, &batches, spot)
+        })
+    }
+
+    fn page(&self, query: Query) -> JournalFuture<Found> {
+        call!(self.reading, "cannot read from", |client, shared, spot| {
+            page::page(client, &query, spot)
+        })
+    }
+
+    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<Minute>> {
+        call!(self.reading, "cannot read from", |client, shared, spot| {
+            counts::minutes(client, &query, spot)
+        })
+    }
+
+    fn prune(&self, keep: Keep, now: Timestamp) -> JournalFuture<Pruned> {
+        call!(self.pruning, "cannot prune", |client, shared, spot| {
+            let schema = &shared.server.target.schema;
+            prune::prune(client, schema, keep, now, spot)
+        })
+    }
+
+    fn close(&self) -> JournalFuture<()> {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            shared.is_closed.store(true, Ordering::Release);
+            for door in [&shared.loading, &shared.reading, &shared.pruning] {
+                door.close().await;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl fmt::Debug for PostgresJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PostgresJournal")
+            .field(&self.0.server.place)
+            .finish()
+    }
+}

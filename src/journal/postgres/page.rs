@@ -1,0 +1,260 @@
+//! Pages of records.
+//!
+//! Each page walks along one index and looks at a bounded number of records there; what the index
+//! does not answer is compared row by row.
+
+use std::fmt::Write as _;
+
+use tokio_postgres::Client;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::copy::{COLUMNS, ordered, storable};
+use super::fault::Spot;
+use super::row::Columns;
+use crate::error::Result;
+use crate::journal::Found;
+use crate::record::{Cursor, Order, Outcome, Query};
+
+/// How many records a page looks at, at most.
+const LOOKED_AT_MAX: usize = 10_000;
+
+/// Reads a page.
+pub(super) async fn page(client: &Client, query: &Query, spot: Spot<'_>) -> Result<Found> {
+    let asked = Asked::of(query);
+    let params: Vec<(&(dyn ToSql + Sync), Type)> = asked
+        .texts
+        .iter()
+        .map(|text| (text as &(dyn ToSql + Sync), Type::TEXT))
+        .collect();
+    let rows = client.query_typed(&asked.sql, &params).await;
+    let mut found = Found::default();
+    for row in &rows.map_err(|fault| spot.error(fault))? {
+        if found.records.len() == query.page_len() {
+            found.next = found.records.last().map(Cursor::of);
+            break;
+        }
+        let mut columns = Columns::of(row, spot);
+        let (is_found, looked_at) = (columns.take::<bool>()?, columns.take::<i64>()?);
+        let numbered = columns.record()?;
+        let place = Cursor::of(&numbered);
+        if is_found {
+            found.records.push(numbered);
+        }
+        // The last one that was looked at: nobody has seen what comes after it.
+        found.next = (looked_at == LOOKED_AT_MAX as i64).then_some(place);
+    }
+    Ok(found)
+}
+
+/// A query in words of SQL.
+struct Asked {
+    sql: String,
+    /// What stands for `$1`, `$2` and so on. Numbers are written out, so that they are planned for.
+    texts: Vec<String>,
+}
+
+impl Asked {
+    fn of(query: &Query) -> Self {
+        let mut texts = Vec::new();
+        let mut param = |text: &str| {
+            texts.push(storable(text));
+            format!("${}", texts.len())
+        };
+        let way = Way::of(query, &mut param);
+        let mut rest = Vec::new();
+        way.left_over(query, &mut param, &mut rest);
+        let (limit, walk) = (query.page_len() + 1, way.walk(query));
+        let order = order("", query.order);
+        let sql = match rest.is_empty() {
+            true => format!(
+                "SELECT true, 0::bigint, {COLUMNS} FROM records WHERE {} ORDER BY {} LIMIT {limit}",
+                walk.bounds, walk.order
+            ),
+            // The window counts as it goes, and both limits end the walk.
+            false => format!(
+                "SELECT ({rest}) IS TRUE, looked_at, {COLUMNS} FROM (SELECT *, row_number() OVER \
+                 (ORDER BY {walk_order}) AS looked_at FROM records WHERE {bounds} \
+                 ORDER BY {walk_order} LIMIT {LOOKED_AT_MAX}) AS walked \
+                 WHERE ({rest}) IS TRUE OR looked_at = {LOOKED_AT_MAX} \
+                 ORDER BY {order} LIMIT {limit}",
+                rest = rest.join(" AND "),
+                walk_order = walk.order,
+                bounds = walk.bounds,
+            ),
+        };
+        Self { sql, texts }
+    }
+}
+
+/// Along which index a query is answered: the one that leaves least to look at.
+enum Way {
+    /// By one value of a column that leads an index.
+    Value(&'static str, String),
+    /// By time, over records of which this holds and which have an index of their own.
+    Partial(&'static str),
+    Time,
+}
+
+/// Where a walk begins and ends, and which way it goes.
+struct Walk {
+    bounds: String,
+    order: String,
+}
+
+impl Way {
+    fn of(query: &Query, param: &mut impl FnMut(&str) -> String) -> Self {
+        if let Some(id) = query.id {
+            return Self::Value("event", uuid(id.to_bytes()));
+        }
+        if let Some(trace) = query.trace {
+            return Self::Value("trace", uuid(trace.to_bytes()));
+        }
+        if let Some(key) = &query.key {
+            return Self::Value("key", param(key));
+        }
+        if !query.outcomes.is_empty() && !query.outcomes.contains(&Outcome::Acked) {
+            return Self::Partial("outcome <> 'acked'");
+        }
+        if query.error.is_some() {
+            return Self::Partial("error IS NOT NULL");
+        }
+        if let Some(node) = query.node {
+            return Self::Value("node", number(node.0 as i64));
+        }
+        match &query.queue {
+            Some(queue) => Self::Value("queue", param(queue)),
+            None => Self::Time,
+        }
+    }
+
+    fn is_by(&self, column: &str) -> bool {
+        matches!(self, Self::Value(by, _) if *by == column)
+    }
+
+    /// What the index does not answer.
+    fn left_over(
+        &self,
+        query: &Query,
+        param: &mut impl FnMut(&str) -> String,
+        rest: &mut Vec<String>,
+    ) {
+        let mut and = |condition: String| rest.push(condition);
+        if let Some(trace) = query.trace.filter(|_| !self.is_by("trace")) {
+            and(format!("trace = {}", uuid(trace.to_bytes())));
+        }
+        if let Some(key) = query.key.as_ref().filter(|_| !self.is_by("key")) {
+            and(format!("key = {}", param(key)));
+        }
+        if let Some(node) = query.node.filter(|_| !self.is_by("node")) {
+            and(format!("node = {}", number(node.0 as i64)));
+        }
+        if let Some(queue) = query.queue.as_ref().filter(|_| !self.is_by("queue")) {
+            and(format!("queue = {}", param(queue)));
+        }
+        if !query.outcomes.is_empty() {
+            let names = query.outcomes.iter().map(|it| format!("'{it}'"));
+            let names: Vec<_> = names.collect();
+            and(format!("outcome IN ({})", names.join(", ")));
+        }
+        if let Some(cause) = query.cause {
+            and(format!("cause = '{cause}'"));
+        }
+        if let Some(text) = &query.error {
+            and(format!("strpos(error, {}) > 0", param(text)));
+        }
+    }
+
+    /// The bounds are rows that begin with the value, and the order does as well: nothing but the
+    /// index that begins with that column can give it without sorting, so that the planner has no
+    /// choice to regret.
+    fn walk(&self, query: &Query) -> Walk {
+        let mut bounds = String::new();
+        let mut and = |condition: String| {
+            let gap = if bounds.is_empty() { "" } else { " AND " };
+            let _ = write!(bounds, "{gap}{condition}"); // a text takes whatever it is given
+        };
+        let (column, value) = match self {
+            Self::Value(column, value) => (format!("{column}, "), format!("{value}, ")),
+            Self::Partial(_) | Self::Time => Default::default(),
+        };
+        match self {
+            Self::Value("key", _) => and("key IS NOT NULL".to_owned()),
+            Self::Value("trace", _) => and("trace IS NOT NULL".to_owned()),
+            Self::Partial(condition) => and((*condition).to_owned()),
+            Self::Value(..) | Self::Time => {}
+        }
+        let since = query.since.map_or(0, |since| ordered(since.as_micros()));
+        let until = query.until.map(|until| ordered(until.as_micros()));
+        let after = |order| query.after.filter(|_| query.order == order);
+        let row = |place: Cursor| {
+            let event = uuid(place.id.to_bytes());
+            let (time, at) = (ordered(place.finished_us), ordered(place.number));
+            format!("{value}{}, {}, {event}", number(time), number(at))
+        };
+        // The higher of two lower bounds, and the lower of two upper ones.
+        let from = after(Order::Oldest).filter(|it| ordered(it.finished_us) >= since);
+        match from {
+            Some(place) => {
+                and(format!(
+                    "({column}finished, number, event) > ({})",
+                    row(place)
+                ));
+                and(format!(
+                    "finished >= {}",
+                    number(ordered(place.finished_us))
+                ));
+            }
+            None => {
+                and(format!("({column}finished) >= ({value}{})", number(since)));
+                and(format!("finished >= {}", number(since)));
+            }
+        }
+        let upto = after(Order::Newest);
+        match upto.filter(|it| until.is_none_or(|until| ordered(it.finished_us) < until)) {
+            Some(place) => {
+                and(format!(
+                    "({column}finished, number, event) < ({})",
+                    row(place)
+                ));
+                and(format!(
+                    "finished <= {}",
+                    number(ordered(place.finished_us))
+                ));
+            }
+            None if until.is_none() => {
+                and(format!(
+                    "({column}finished) <= ({value}{})",
+                    number(i64::MAX)
+                ));
+            }
+            None => {
+                let until = number(until.unwrap_or(i64::MAX));
+                and(format!("({column}finished) < ({value}{until})"));
+                and(format!("finished < {until}"));
+            }
+        }
+        Walk {
+            bounds,
+            order: order(column.trim_end_matches(", "), query.order),
+        }
+    }
+}
+
+fn order(first: &str, order: Order) -> String {
+    let columns = [first, "finished", "number", "event"];
+    let columns = columns.iter().filter(|column| !column.is_empty());
+    let columns = columns.map(|column| match order {
+        Order::Oldest => (*column).to_owned(),
+        Order::Newest => format!("{column} DESC"),
+    });
+    columns.collect::<Vec<_>>().join(", ")
+}
+
+fn number(number: i64) -> String {
+    format!("'{number}'::bigint")
+}
+
+fn uuid(bytes: [u8; 16]) -> String {
+    let id = u128::from_be_bytes(bytes);
+    format!("'{id:032x}'::uuid")
+}

@@ -1,0 +1,205 @@
+//! Retention: the oldest go, whole weeks at once where a week is large.
+//!
+//! How many records a week has is counted as they are loaded, so nothing is counted here. One node
+//! prunes at a time; nobody who loads waits longer than [`LOCK_TIMEOUT`] for it.
+
+use tokio_postgres::{Client, Row, Transaction};
+
+use super::copy::ordered;
+use super::counts;
+use super::fault::{self, Fault, Spot};
+use super::schema;
+use super::weeks;
+use crate::error::Result;
+use crate::journal::{Keep, Pruned};
+use crate::time::Timestamp;
+
+/// How many rows one step deletes.
+const ROWS_MAX: i64 = 5_000;
+
+/// How many records a week has to have, to wait until it can go as a whole.
+const LARGE: i64 = 100_000;
+
+/// How long a step waits for a lock, and others behind it.
+const LOCK_TIMEOUT: &str = "500ms";
+
+/// Up to this part of what is kept may stay too long, to go with its week.
+const SHARE: i64 = 4;
+
+/// The oldest week that has records.
+struct Oldest {
+    week: i32,
+    records: i64,
+    /// Of all weeks.
+    total: i64,
+}
+
+/// What is to be done about the oldest week.
+enum Due {
+    Drop,
+    /// Delete those that finished before then, and so many of the oldest in any case.
+    Delete {
+        before: i64,
+        excess: i64,
+    },
+}
+
+/// Removes some of what is too old or too much.
+pub(super) async fn prune(
+    client: &mut Client,
+    schema: &str,
+    keep: Keep,
+    now: Timestamp,
+    spot: Spot<'_>,
+) -> Result<Pruned> {
+    match step(client, schema, keep, now).await {
+        Ok(pruned) => Ok(pruned),
+        Err(fault) if fault::is_locked(&fault) => {
+            tracing::debug!("the journal is in use, pruning comes later");
+            Ok(Pruned::default())
+        }
+        Err(fault) => Err(spot.error(fault)),
+    }
+}
+
+async fn step(
+    client: &mut Client,
+    schema: &str,
+    keep: Keep,
+    now: Timestamp,
+) -> Result<Pruned, Fault> {
+    let step = begin(client, schema).await?;
+    let mut pruned = Pruned::default();
+    if let Some(age) = keep.minutes {
+        let is_all = counts::prune(&step, now - age, ROWS_MAX.unsigned_abs()).await?;
+        pruned.more = !is_all;
+    }
+    let mut emptied = None;
+    if let Some(oldest) = oldest(&step).await? {
+        match due(&oldest, keep, now) {
+            Due::Drop => {
+                pruned.records = drop_week(&step, oldest.week).await?.unsigned_abs();
+                pruned.more = true; // the next week may have to go as well
+            }
+            Due::Delete { before, excess } => {
+                let removed = delete(&step, oldest.week, before, excess).await?;
+                let is_empty = removed == oldest.records;
+                pruned.records = removed.unsigned_abs();
+                pruned.more |= is_empty || removed >= ROWS_MAX;
+                let goes = is_empty && removed < oldest.total && weeks::can_be_dropped(oldest.week);
+                emptied = goes.then_some(oldest.week);
+            }
+        }
+    }
+    step.commit().await?;
+    if let Some(week) = emptied {
+        drop_emptied(client, schema, week).await?;
+    }
+    Ok(pruned)
+}
+
+async fn begin<'a>(client: &'a mut Client, schema: &str) -> Result<Transaction<'a>, Fault> {
+    let step = client.transaction().await?;
+    step.batch_execute(&format!("SET LOCAL lock_timeout TO '{LOCK_TIMEOUT}'"))
+        .await?;
+    schema::lock(&step, schema).await?;
+    Ok(step)
+}
+
+async fn oldest(step: &Transaction<'_>) -> Result<Option<Oldest>, Fault> {
+    let sql = "SELECT week, sum(records)::bigint, (SELECT sum(records)::bigint FROM weeks) \
+               FROM weeks GROUP BY week HAVING sum(records) > 0 ORDER BY week LIMIT 1";
+    let row = step.query_typed_opt(sql, &[]).await?;
+    let read = |row: Row| {
+        Ok(Oldest {
+            week: row.try_get(0)?,
+            records: row.try_get(1)?,
+            total: row.try_get(2)?,
+        })
+    };
+    row.map(read).transpose()
+}
+
+fn due(oldest: &Oldest, keep: Keep, now: Timestamp) -> Due {
+    let mut before = keep
+        .age
+        .map_or(i64::MIN, |age| ordered((now - age).as_micros()));
+    let count = keep.count.map_or(i64::MAX, ordered);
+    let mut excess = oldest.total.saturating_sub(count);
+    if oldest.records > LARGE && weeks::can_be_dropped(oldest.week) {
+        if weeks::end(oldest.week) <= before || oldest.records <= excess {
+            return Due::Drop;
+        }
+        // Row by row it would take as long as it took to load them. It may wait for its end.
+        let age = keep.age.map_or(i64::MAX, |age| {
+            i64::try_from(age.as_micros()).unwrap_or(i64::MAX)
+        });
+        if weeks::WEEK_US <= age / SHARE {
+            before = i64::MIN;
+        }
+        if oldest.records <= count / SHARE {
+            excess = 0;
+        }
+    }
+    Due::Delete { before, excess }
+}
+
+/// Deletes a bounded number of the oldest rows of a week; answers how many.
+async fn delete(step: &Transaction<'_>, week: i32, before: i64, excess: i64) -> Result<i64, Fault> {
+    let table = weeks::table(week);
+    let oldest = async |condition: String, most: i64| -> Result<i64, Fault> {
+        if most <= 0 {
+            return Ok(0);
+        }
+        let sql = format!(
+            "DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} \
+             WHERE {condition} ORDER BY finished, number, event LIMIT {most}))"
+        );
+        let removed = step.execute_typed(&sql, &[]).await?;
+        Ok(i64::try_from(removed).unwrap_or(i64::MAX))
+    };
+    let mut removed = oldest("true".to_owned(), excess.min(ROWS_MAX)).await?;
+    if before > i64::MIN {
+        let condition = format!("finished < '{before}'::bigint");
+        removed += oldest(condition, ROWS_MAX - removed).await?;
+    }
+    if removed > 0 {
+        let sql = format!(
+            "INSERT INTO weeks AS w (week, outbox, records) VALUES ({week}, '', -{removed}) \
+             ON CONFLICT (week, outbox) DO UPDATE SET records = w.records + excluded.records"
+        );
+        step.execute_typed(&sql, &[]).await?;
+    }
+    Ok(removed)
+}
+
+/// Drops the table of a week; answers how many records it had.
+async fn drop_week(step: &Transaction<'_>, week: i32) -> Result<i64, Fault> {
+    // Whoever loads holds this lock until its counts are written, so that they are all there.
+    step.batch_execute("LOCK TABLE ONLY records IN ACCESS EXCLUSIVE MODE")
+        .await?;
+    let sql = format!("SELECT coalesce(sum(records), 0)::bigint FROM weeks WHERE week = {week}");
+    let records = step.query_typed_one(&sql, &[]).await?.try_get(0)?;
+    let table = weeks::table(week);
+    step.batch_execute(&format!(
+        "DELETE FROM weeks WHERE week = {week}; DROP TABLE IF EXISTS {table}"
+    ))
+    .await?;
+    Ok(records)
+}
+
+/// Drops the table of a week that has no records any more, unless others are in the way or some
+/// have come since; an empty table harms nobody.
+async fn drop_emptied(client: &mut Client, schema: &str, week: i32) -> Result<(), Fault> {
+    let dropped = async {
+        let step = begin(client, schema).await?;
+        match drop_week(&step, week).await? {
+            0 => step.commit().await,
+            _ => step.rollback().await,
+        }
+    };
+    match dropped.await {
+        Err(fault) if !fault::is_locked(&fault) => Err(fault),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

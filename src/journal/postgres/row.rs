@@ -1,0 +1,110 @@
+//! Rows as records.
+
+use std::error::Error as StdError;
+use std::str::FromStr;
+
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, Type};
+
+use super::fault::Spot;
+use crate::error::{ErrorKind, Result};
+use crate::event::{EventId, Payload, TraceId};
+use crate::record::{Cursor, NodeId, Numbered, Record, Stages};
+use crate::time::Timestamp;
+
+/// The 16 bytes of a column of type `uuid`.
+#[derive(Debug)]
+pub(super) struct Sixteen(pub(super) [u8; 16]);
+
+impl<'a> FromSql<'a> for Sixteen {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+        Ok(Self(raw.try_into()?))
+    }
+
+    fn accepts(asked: &Type) -> bool {
+        *asked == Type::UUID
+    }
+}
+
+/// The columns of one row, read one after the other.
+pub(super) struct Columns<'a> {
+    row: &'a Row,
+    next: usize,
+    spot: Spot<'a>,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn of(row: &'a Row, spot: Spot<'a>) -> Self {
+        Self { row, next: 0, spot }
+    }
+
+    pub(super) fn take<T: FromSql<'a>>(&mut self) -> Result<T> {
+        let value = self.row.try_get(self.next);
+        self.next += 1;
+        value.map_err(|fault| {
+            let what = "a column is not what the journal has written";
+            self.spot.because(ErrorKind::Corrupt, what).because(fault)
+        })
+    }
+
+    /// An integer without a sign, of the same bits.
+    pub(super) fn bits(&mut self) -> Result<u64> {
+        Ok(self.take::<i64>()? as u64)
+    }
+
+    pub(super) fn parsed<T: FromStr>(&mut self) -> Result<T> {
+        let text: &str = self.take()?;
+        self.parse(text)
+    }
+
+    fn optional<T: FromStr>(&mut self) -> Result<Option<T>> {
+        let text: Option<&str> = self.take()?;
+        text.map(|text| self.parse(text)).transpose()
+    }
+
+    pub(super) fn parse<T: FromStr>(&self, text: &str) -> Result<T> {
+        text.parse().map_err(|_| {
+            let what = "a row names what this duly does not know; was it written by a newer one?";
+            self.spot.because(ErrorKind::Corrupt, what)
+        })
+    }
+
+    /// `finished, number, event`: the place of a record.
+    pub(super) fn place(&mut self) -> Result<Cursor> {
+        Ok(Cursor {
+            finished_us: self.bits()?,
+            number: self.bits()?,
+            id: EventId::from_bytes(self.take::<Sixteen>()?.0),
+        })
+    }
+
+    /// All columns of a record, in the order of [`COLUMNS`](super::copy::COLUMNS).
+    pub(super) fn record(&mut self) -> Result<Numbered> {
+        let place = self.place()?;
+        let due = Timestamp::from_millis(self.bits()?);
+        let stages = Stages {
+            moved_us: self.bits()?,
+            fetched_us: self.bits()?,
+            started_us: self.bits()?,
+            finished_us: place.finished_us,
+        };
+        let record = Record {
+            id: place.id,
+            due,
+            stages,
+            node: NodeId(self.bits()?),
+            attempt: u16::try_from(self.take::<i32>()?).unwrap_or(u16::MAX),
+            trace: self
+                .take::<Option<Sixteen>>()?
+                .and_then(|trace| TraceId::from_bytes(trace.0)),
+            queue: self.parsed()?,
+            outcome: self.parsed()?,
+            cause: self.optional()?,
+            key: self.take()?,
+            error: self.take()?,
+            by: self.take()?,
+            payload: self.take::<Option<&[u8]>>()?.map(Payload::from),
+        };
+        Ok((place.number, record))
+    }
+}

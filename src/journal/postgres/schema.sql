@@ -1,0 +1,147 @@
+-- Records by the week in which they finished: dropping a week is dropping a table.
+CREATE TABLE records (
+    finished bigint NOT NULL, -- microseconds since the epoch, as the four below
+    number   bigint NOT NULL, -- in its outbox
+    event    uuid   NOT NULL,
+    due      bigint NOT NULL, -- milliseconds since the epoch
+    moved    bigint NOT NULL,
+    fetched  bigint NOT NULL,
+    started  bigint NOT NULL,
+    node     bigint NOT NULL,
+    attempt  integer NOT NULL,
+    trace    uuid,
+    queue    text COLLATE "C" NOT NULL,
+    outcome  text COLLATE "C" NOT NULL,
+    cause    text COLLATE "C",
+    key      text COLLATE "C",
+    error    text COLLATE "C",
+    done_by  text COLLATE "C",
+    payload  bytea
+) PARTITION BY RANGE (finished);
+
+-- What tells a record from every other one; also the whole history of an event, in order.
+CREATE UNIQUE INDEX records_event ON records (event, finished, number);
+CREATE INDEX records_time ON records (finished, number);
+CREATE INDEX records_queue ON records (queue, finished, number);
+CREATE INDEX records_node ON records (node, finished, number);
+CREATE INDEX records_key ON records (key, finished, number) WHERE key IS NOT NULL;
+CREATE INDEX records_trace ON records (trace, finished, number) WHERE trace IS NOT NULL;
+CREATE INDEX records_not_acked ON records (finished, number) WHERE outcome <> 'acked';
+CREATE INDEX records_error ON records (finished, number) WHERE error IS NOT NULL;
+
+-- Up to which number the records of an outbox are here. Whoever loads holds the row.
+CREATE TABLE outboxes (
+    outbox text COLLATE "C" PRIMARY KEY,
+    mark   bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- How many records a week has, by who loaded them; pruning counts down in a row of its own.
+CREATE TABLE weeks (
+    week    integer NOT NULL,
+    outbox  text COLLATE "C" NOT NULL,
+    records bigint NOT NULL,
+    PRIMARY KEY (week, outbox)
+) WITH (fillfactor = 50);
+
+-- How many records finished in a minute, by outcome; `start` in milliseconds since the epoch.
+CREATE TABLE minutes (
+    start   bigint NOT NULL,
+    queue   text COLLATE "C" NOT NULL,
+    outcome text COLLATE "C" NOT NULL,
+    records bigint NOT NULL,
+    PRIMARY KEY (queue, start, outcome)
+) WITH (fillfactor = 70);
+CREATE INDEX minutes_time ON minutes (start, queue);
+
+-- How late their handlers started, by slot.
+CREATE TABLE lateness (
+    start   bigint NOT NULL,
+    queue   text COLLATE "C" NOT NULL,
+    slot    smallint NOT NULL,
+    records bigint NOT NULL,
+    PRIMARY KEY (start, queue, slot)
+) WITH (fillfactor = 70);
+
+-- The 26 letters of an event id.
+CREATE FUNCTION event_id(event uuid) RETURNS text LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT string_agg(
+        substr('0123456789ABCDEFGHJKMNPQRSTVWXYZ', substring(bits FROM n * 5 + 1 FOR 5)::integer + 1, 1),
+        '' ORDER BY n)
+    FROM generate_series(0, 25) AS n,
+        (SELECT B'00' || ('x' || replace(event::text, '-', ''))::bit(128) AS bits) AS b
+$$;
+
+-- When an event was made: the first 48 bits of its id, in milliseconds since the epoch.
+CREATE FUNCTION event_created(event uuid) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT ('x' || substr(replace(event::text, '-', ''), 1, 12))::bit(48)::bigint
+$$;
+
+-- Microseconds since the epoch as a time; null beyond the year 9999.
+CREATE FUNCTION time_of_us(us bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT CASE WHEN us BETWEEN 0 AND 253402300799999999
+        THEN timestamptz '1970-01-01 00:00:00+00' + (us / 1000000) * interval '1 second'
+            + (us % 1000000) * interval '1 microsecond' END
+$$;
+
+-- Milliseconds since the epoch as a time; null beyond the year 9999.
+CREATE FUNCTION time_of_ms(ms bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT CASE WHEN ms BETWEEN 0 AND 253402300799999
+        THEN timestamptz '1970-01-01 00:00:00+00' + (ms / 1000) * interval '1 second'
+            + (ms % 1000) * interval '1 millisecond' END
+$$;
+
+-- A payload as a text, null where it is none.
+CREATE FUNCTION text_of(payload bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    RETURN convert_from(payload, 'UTF8');
+EXCEPTION WHEN OTHERS THEN
+    RETURN NULL;
+END
+$$;
+
+CREATE VIEW history AS
+SELECT
+    event_id(event) AS id,
+    queue,
+    key,
+    attempt,
+    outcome,
+    cause,
+    time_of_ms(due) AS due,
+    time_of_us(nullif(moved, 0)) AS moved,
+    time_of_us(nullif(fetched, 0)) AS fetched,
+    time_of_us(nullif(started, 0)) AS started,
+    time_of_us(finished) AS finished,
+    CASE WHEN started > 0 AND due BETWEEN 0 AND 9000000000000000
+        THEN greatest(started - due * 1000, 0) END AS late_us,
+    CASE WHEN node <> 0 THEN lpad(to_hex(node), 16, '0') END AS node,
+    error,
+    replace(trace::text, '-', '') AS trace,
+    text_of(payload) AS payload,
+    done_by AS by,
+    number,
+    event
+FROM records;
+
+-- Each event once, as its last record left it.
+CREATE VIEW tasks AS
+SELECT
+    event_id(event) AS id,
+    time_of_ms(event_created(event)) AS created,
+    time_of_us(finished) AS modified,
+    key AS business_id,
+    queue AS business_type,
+    CASE
+        WHEN outcome = 'acked' THEN 'processed'
+        WHEN outcome IN ('cancelled', 'expired', 'discarded', 'dropped') THEN 'cancelled'
+        ELSE 'pending'
+    END AS status,
+    time_of_ms(due) AS action_time,
+    text_of(payload) AS attributes,
+    event
+FROM records AS r
+WHERE NOT EXISTS (
+    SELECT 1 FROM records AS later
+    WHERE later.event = r.event
+        AND (later.finished, later.number) > (r.finished, r.number)
+);

@@ -1,0 +1,256 @@
+//! What a journal's URL says.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+use crate::duration;
+use crate::error::{Error, Result, shown};
+
+const FORM: &str = "a PostgreSQL journal's URL is postgres://user:password@host:5432/database, \
+                    where `@`, `/`, `?`, `#` and `%` in a user or password are percent-encoded";
+
+const KNOWN: &str = "schema, sslmode, sslrootcert, connect_timeout, timeout, host, port, user, \
+                     password, dbname, application_name, channel_binding, target_session_attrs, \
+                     keepalives, keepalives_idle";
+
+/// Whether the connection is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tls {
+    Never,
+    /// Where the server offers it and its certificate can be verified; in the clear otherwise.
+    Preferred,
+    /// Encrypted by a server whose certificate is verified, or not at all.
+    Required,
+}
+
+/// What a URL says. It has no `Debug`, so that nothing prints the password.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) config: Config,
+    pub(super) tls: Tls,
+    /// A file of root certificates; without one, those of the machine.
+    pub(super) roots: Option<PathBuf>,
+    pub(super) schema: String,
+    /// How long a connection may take to come up, login included. Default: 5 s, so that a call
+    /// outlives a first attempt that runs into nothing.
+    pub(super) connect_timeout: Duration,
+    /// How long a call may take, with everything that it waits for. Default: 30 s, so that a
+    /// checkpoint or a failover is waited for, and a server that hangs is not.
+    pub(super) timeout: Duration,
+}
+
+impl Target {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid), with words that never show the password.
+    pub(super) fn parse(url: &str) -> Result<Self> {
+        let is_ours = ["postgres://", "postgresql://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme));
+        if !is_ours {
+            return Err(Error::invalid(FORM));
+        }
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut asked = Asked::default();
+        let mut theirs = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match asked.take(key, &decode(value)?)? {
+                true => {}
+                false if KNOWN.split(", ").any(|known| known == key) => theirs.push(pair),
+                // It may be the rest of a password that holds a `?`, so it is not repeated.
+                false => {
+                    return Err(Error::invalid(format!(
+                        "a PostgreSQL journal's URL has an option that is not known; known are \
+                         {KNOWN}"
+                    )));
+                }
+            }
+        }
+        let url = format!("{place}?{}", theirs.join("&"));
+        // Their words may hold a piece of the password, where it is not encoded; ours do not.
+        let mut config: Config = url.parse().map_err(|_| Error::invalid(FORM))?;
+        if config.get_hosts().is_empty() {
+            config.host("localhost");
+        }
+        if config.get_user().is_none() {
+            return Err(Error::invalid(FORM));
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("duly");
+        }
+        let tls = asked.tls.unwrap_or(Tls::Preferred);
+        config.ssl_mode(match tls {
+            Tls::Never => SslMode::Disable,
+            Tls::Preferred => SslMode::Prefer,
+            Tls::Required => SslMode::Require,
+        });
+        let connect_timeout = asked.connect_timeout.unwrap_or(Duration::from_secs(5));
+        config.connect_timeout(connect_timeout);
+        Ok(Self {
+            config,
+            tls,
+            roots: asked.roots,
+            schema: asked.schema.unwrap_or_else(|| "duly".to_owned()),
+            connect_timeout,
+            timeout: asked.timeout.unwrap_or(Duration::from_secs(30)),
+        })
+    }
+
+    /// Where it is, for logs and errors; never who is asking.
+    pub(super) fn place(&self) -> String {
+        let ports = self.config.get_ports();
+        let at = |(i, host): (usize, &Host)| {
+            let port = ports.get(i).or(ports.first()).unwrap_or(&5432);
+            match host {
+                Host::Tcp(name) => format!("{}:{port}", shown(name)),
+                Host::Unix(folder) => format!("{}:{port}", folder.display()),
+            }
+        };
+        let hosts: Vec<_> = self.config.get_hosts().iter().enumerate().map(at).collect();
+        let database = self.config.get_dbname().or(self.config.get_user());
+        format!(
+            "postgres at {}/{}, schema {}",
+            hosts.join(","),
+            shown(database.unwrap_or_default()),
+            self.schema
+        )
+    }
+}
+
+/// The options that are ours.
+#[derive(Default)]
+struct Asked {
+    tls: Option<Tls>,
+    roots: Option<PathBuf>,
+    schema: Option<String>,
+    connect_timeout: Option<Duration>,
+    timeout: Option<Duration>,
+}
+
+impl Asked {
+    /// Takes an option if it is one of ours; answers whether it is.
+    fn take(&mut self, key: &str, value: &str) -> Result<bool> {
+        match key {
+            "sslmode" => self.tls = Some(tls(value)?),
+            "sslrootcert" if value == "system" => self.roots = None,
+            "sslrootcert" => self.roots = Some(PathBuf::from(value)),
+            "schema" => self.schema = Some(schema(value)?),
+            "connect_timeout" => self.connect_timeout = Some(time(key, value)?),
+            "timeout" => self.timeout = Some(time(key, value)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn tls(value: &str) -> Result<Tls> {
+    match value {
+        "disable" => Ok(Tls::Never),
+        "prefer" | "allow" => Ok(Tls::Preferred),
+        // Whoever is required is verified as well, so that the three are the same here.
+        "require" | "verify-ca" | "verify-full" => Ok(Tls::Required),
+        _ => Err(Error::invalid(
+            "`sslmode` in a PostgreSQL journal's URL is disable, prefer or require",
+        )),
+    }
+}
+
+fn schema(value: &str) -> Result<String> {
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let starts = value.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    if !starts || value.len() > 63 || !value.chars().all(is_name) || value.starts_with("pg_") {
+        return Err(Error::invalid(
+            "`schema` in a PostgreSQL journal's URL is 1 to 63 small letters, digits and `_`, and \
+             starts with neither a digit nor `pg_`",
+        ));
+    }
+    Ok(value.to_owned())
+}
+
+/// A duration such as `5s`; a number alone counts seconds, as everywhere with PostgreSQL.
+fn time(key: &str, value: &str) -> Result<Duration> {
+    let seconds = value.parse().map(Duration::from_secs).ok();
+    let time = seconds.map_or_else(|| duration::parse(&shown(value)), Ok);
+    let time = time.map_err(|wrong| {
+        Error::invalid(format!("`{key}` in a PostgreSQL journal's URL: {wrong}"))
+    })?;
+    if !(Duration::from_millis(10)..=Duration::from_hours(1)).contains(&time) {
+        return Err(Error::invalid(format!(
+            "`{key}` in a PostgreSQL journal's URL is from 10ms to 1h"
+        )));
+    }
+    Ok(time)
+}
+
+fn decode(text: &str) -> Result<String> {
+    let wrong = || Error::invalid(FORM);
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                let (high, low) = (digit().ok_or_else(wrong)?, digit().ok_or_else(wrong)?);
+                (high * 16 + low) as u8 // two digits fill a byte
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_says_where_and_how() {
+        let target = Target::parse(
+            "postgres://user:p%40ss@one:1,two:2/db?schema=mine&sslmode=require&timeout=7s&\
+             connect_timeout=2&application_name=x",
+        )
+        .unwrap();
+        assert_eq!(target.place(), "postgres at one:1,two:2/db, schema mine");
+        assert_eq!(target.config.get_password(), Some(&b"p@ss"[..]));
+        assert_eq!(target.config.get_application_name(), Some("x"));
+        assert_eq!(target.tls, Tls::Required);
+        let (connect, call) = (target.connect_timeout, target.timeout);
+        assert_eq!((connect.as_secs(), call.as_secs()), (2, 7));
+    }
+
+    #[test]
+    fn what_is_not_said_has_a_default() {
+        let target = Target::parse("postgresql://user@%2Frun%2Fpg").unwrap();
+        assert_eq!(target.place(), "postgres at /run/pg:5432/user, schema duly");
+        assert_eq!(target.tls, Tls::Preferred);
+        assert_eq!(target.config.get_application_name(), Some("duly"));
+    }
+
+    #[test]
+    fn no_error_shows_a_password() {
+        for url in [
+            "secret",
+            "mysql://user:secret@host/db",
+            "postgres://user:x?secret@host/db",
+            "postgres://user:x#secret@host/db",
+            "postgres://user:%zzsecret@host/db",
+            "postgres://user:secret@host:port/db",
+            "postgres://user:secret@host/db?sslmode=secret",
+            "postgres://user:secret@host/db?schema=Secret",
+            "postgres://user:secret@host/db?timeout=0",
+            "postgres://user:secret@host/db?secret=1",
+            "postgres://:secret@host/db",
+        ] {
+            let Err(error) = Target::parse(url) else {
+                panic!("{url} is taken");
+            };
+            assert!(!format!("{error:?}").contains("ecret"), "{error:?}");
+        }
+    }
+}

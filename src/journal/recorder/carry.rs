@@ -1,0 +1,271 @@
+//! Carrying: reads outboxes, loads the journal, trims.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Error, Result};
+use crate::journal::recorder::news::News;
+use crate::journal::recorder::status::Board;
+use crate::journal::recorder::{RecorderOptions, Setup, answered};
+use crate::journal::{Batch, Journal};
+use crate::record::Record;
+use crate::store::{OUTBOX_BATCH_MAX, Outbox, OutboxPage, Store};
+use crate::time::Timestamp;
+
+/// How many outboxes go into one load.
+const OUTBOXES: usize = 16;
+/// How many records go into the first load, and how many at least into any.
+const FIRST: usize = 1_000;
+const LEAST: usize = 64;
+/// About how many bytes of records are held at a time.
+const BYTES: usize = 16 << 20;
+/// What a record takes besides its texts and its payload, about.
+const RECORD_BYTES: usize = 256;
+/// The first wait for a journal that is away.
+const RETRY_MIN: Duration = Duration::from_millis(50);
+
+/// What went wrong on the way.
+enum Trouble {
+    Journal(Error),
+    Store(Error),
+}
+
+/// The task that carries.
+pub(super) struct Carrier {
+    store: Arc<dyn Store>,
+    journal: Arc<dyn Journal>,
+    name: String,
+    outbox_max: Option<u64>,
+    options: RecorderOptions,
+    board: Arc<Board>,
+    news: Arc<News>,
+    /// The outboxes that may have something, and the number to read from.
+    behind: BTreeMap<Outbox, u64>,
+    /// Of each outbox the last number that is in the journal, or was gone when it was first seen.
+    known: BTreeMap<Outbox, u64>,
+    /// How many records go into one load.
+    share: usize,
+    /// When the oldest record finished that this pass has read.
+    oldest_us: u64,
+}
+
+impl Carrier {
+    pub(super) fn new(setup: Setup, board: Arc<Board>, news: Arc<News>) -> Self {
+        Self {
+            store: setup.store,
+            journal: setup.journal,
+            name: setup.name,
+            outbox_max: setup.outbox_max,
+            options: setup.options,
+            board,
+            news,
+            behind: BTreeMap::new(),
+            known: BTreeMap::new(),
+            share: FIRST,
+            oldest_us: u64::MAX,
+        }
+    }
+
+    /// Carries until it is told to stop, and then once more what is left.
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        let every = self.options.look_every;
+        let every = every.unwrap_or_else(|| self.store.look_every());
+        let mut look_at = Instant::now();
+        let mut failures = 0;
+        loop {
+            let is_last = stop.is_cancelled();
+            let looks = Instant::now() >= look_at;
+            match self.pass(looks).await {
+                Ok(()) => {
+                    failures = 0;
+                    if looks {
+                        // Nodes that started together do not look together for ever.
+                        look_at = Instant::now() + every.mul_f64(0.75 + fastrand::f64() / 4.0);
+                    }
+                }
+                Err(trouble) => {
+                    failures += 1;
+                    match &trouble {
+                        Trouble::Journal(error) => self.board.failed(error, self.now()),
+                        Trouble::Store(error) => self.board.store_failed(error),
+                    }
+                }
+            }
+            if is_last && (failures > 0 || self.behind.is_empty()) {
+                return;
+            }
+            self.rest(failures, look_at, &stop).await;
+        }
+    }
+
+    /// Waits until there may be something to do; at once when it is told to stop.
+    async fn rest(&self, failures: u32, look_at: Instant, stop: &CancellationToken) {
+        if failures > 0 {
+            let pause = self.pause(failures);
+            stop.run_until_cancelled(sleep(pause)).await;
+            return;
+        }
+        if !self.behind.is_empty() {
+            return;
+        }
+        let wake = async {
+            tokio::select! {
+                () = self.news.arrived() => sleep(self.options.linger).await,
+                () = sleep_until(look_at) => {}
+            }
+        };
+        stop.run_until_cancelled(wake).await;
+    }
+
+    /// Twice as long after each failure, with jitter, so that many nodes do not come back in step.
+    fn pause(&self, failures: u32) -> Duration {
+        let doublings = failures.saturating_sub(1).min(16);
+        let longest = (RETRY_MIN * 2_u32.pow(doublings)).min(self.options.retry_max);
+        longest.mul_f64(0.5 + fastrand::f64() / 2.0)
+    }
+
+    /// Takes what outboxes have, some of each, until each has been read once.
+    async fn pass(&mut self, looks: bool) -> Result<(), Trouble> {
+        for outbox in self.news.take() {
+            self.behind.entry(outbox).or_insert(0);
+        }
+        if looks {
+            let every = self.store.outboxes().await.map_err(Trouble::Store)?;
+            for outbox in every {
+                self.behind.entry(outbox).or_insert(0);
+            }
+        }
+        self.oldest_us = u64::MAX;
+        let mut todo = std::mem::take(&mut self.behind).into_iter();
+        loop {
+            let some: Vec<_> = todo.by_ref().take(OUTBOXES).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            if let Err(trouble) = self.carry(&some).await {
+                // From the start: what was read may have been loaded or not, trimmed or not.
+                let left: Vec<_> = todo.map(|(outbox, _)| (outbox, 0)).collect();
+                let some = some.into_iter().map(|(outbox, _)| (outbox, 0));
+                self.behind.extend(some.chain(left.iter().cloned()));
+                if let Trouble::Journal(_) = trouble {
+                    self.glance(&left).await;
+                }
+                return Err(trouble);
+            }
+        }
+    }
+
+    /// Takes note of how many wait, where there is no telling when they can be loaded.
+    async fn glance(&mut self, outboxes: &[(Outbox, u64)]) {
+        for some in outboxes.chunks(OUTBOXES) {
+            let Ok(pages) = self.read(some, 0).await else {
+                return; // the next pass finds out
+            };
+            for ((outbox, _), page) in some.iter().zip(pages) {
+                self.note(outbox, &page);
+            }
+        }
+    }
+
+    /// Reads some outboxes, loads what they have at once, and trims it.
+    async fn carry(&mut self, outboxes: &[(Outbox, u64)]) -> Result<(), Trouble> {
+        let share = (self.share / outboxes.len()).max(1);
+        let pages = self.read(outboxes, share).await.map_err(Trouble::Store)?;
+        let (mut batches, mut trims) = (Vec::new(), Vec::new());
+        let (mut many, mut bytes) = (0, 0);
+        for ((outbox, after), page) in outboxes.iter().cloned().zip(pages) {
+            self.note(&outbox, &page);
+            if page.last <= after {
+                continue; // it has nothing
+            }
+            many += page.records.len();
+            for (_, record) in &page.records {
+                bytes += bytes_of(record);
+                self.oldest_us = self.oldest_us.min(record.stages.finished_us);
+            }
+            trims.push((outbox.clone(), page.last, page.next, page.damaged));
+            batches.push(Batch {
+                outbox: format!("{}/{outbox}", self.name),
+                records: page.records,
+            });
+        }
+        let lag_us = self.store.now_us().saturating_sub(self.oldest_us);
+        self.board.lags(Duration::from_micros(lag_us));
+        if many > 0 {
+            self.load(batches, many).await.map_err(Trouble::Journal)?;
+            self.share = BYTES / (bytes / many).max(1);
+            self.share = self.share.clamp(LEAST, OUTBOX_BATCH_MAX);
+        }
+        for (outbox, last, next, damaged) in trims {
+            self.known.insert(outbox.clone(), last);
+            let trimmed = self.store.trim_outbox(&outbox, last).await;
+            trimmed.map_err(Trouble::Store)?;
+            self.board.damaged(&outbox, damaged);
+            let left = next.saturating_sub(last + 1);
+            self.board.wait_in(&outbox, left);
+            if left > 0 {
+                self.behind.insert(outbox, last);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads so many records of each outbox at most.
+    async fn read(&self, outboxes: &[(Outbox, u64)], share: usize) -> Result<Vec<OutboxPage>> {
+        let read = |(outbox, after): &(Outbox, u64)| self.store.read_outbox(outbox, *after, share);
+        try_join_all(outboxes.iter().map(read)).await
+    }
+
+    async fn load(&mut self, batches: Vec<Batch>, many: usize) -> Result<()> {
+        let load = async { self.journal.load(batches).await };
+        match answered(self.options.patience, load).await {
+            Ok(()) => self.board.recorded(many as u64, self.now()),
+            Err(error) => {
+                self.share = (self.share / 2).max(LEAST); // it may be too much for it
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of what an outbox holds, and of what it has let go.
+    fn note(&mut self, outbox: &Outbox, page: &OutboxPage) {
+        self.board.seen(outbox, page);
+        let gone = page.first.saturating_sub(1);
+        let known = self.known.entry(outbox.clone()).or_insert(gone);
+        let missing = gone.saturating_sub(*known);
+        if missing > 0 {
+            *known = gone;
+            if self.has_let_go(page) {
+                self.board.dropped(outbox, missing);
+            }
+        } else if page.next <= *known {
+            // The store has lost its tail, and counts from an earlier number again.
+            *known = gone;
+        }
+    }
+
+    /// Whether what is missing before the first record was let go, and not carried by another node:
+    /// that is certain where there is none, and elsewhere only a full outbox lets go of anything.
+    fn has_let_go(&self, page: &OutboxPage) -> bool {
+        let waiting = page.next.saturating_sub(page.first);
+        let is_full = |max: u64| waiting >= max - max / 10;
+        !self.store.is_shared() || self.outbox_max.is_some_and(is_full)
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.store.now_us() / 1_000)
+    }
+}
+
+/// About how much memory a record takes.
+fn bytes_of(record: &Record) -> usize {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let payload = record.payload.as_ref().map_or(0, |payload| payload.len());
+    RECORD_BYTES + text(&record.key) + text(&record.error) + text(&record.by) + payload
+}

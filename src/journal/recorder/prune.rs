@@ -1,0 +1,56 @@
+//! Removing from the journal what is older, or more, than is to be kept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::journal::recorder::answered;
+use crate::journal::{Journal, Keep};
+use crate::store::Store;
+use crate::time::Timestamp;
+
+/// How often it looks whether there is something to remove.
+const EVERY: Duration = Duration::from_secs(60);
+/// The shortest and the longest rest between two steps while there is more.
+const REST: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// Prunes until it is aborted. Nodes that share a journal each do so, at moments of their own: a
+/// step finds what is there, so two of them do no harm.
+///
+/// It rests as long as each step took, so that it has at most half of the journal's time, and keeps
+/// pace with any number of records that come.
+pub(super) async fn run(
+    store: Arc<dyn Store>,
+    journal: Arc<dyn Journal>,
+    keep: Keep,
+    patience: Duration,
+) {
+    sleep(EVERY.mul_f64(fastrand::f64())).await;
+    let mut has_failed = false;
+    loop {
+        let now = Timestamp::from_millis(store.now_us() / 1_000);
+        let began = Instant::now();
+        let pruned = answered(patience, async { journal.prune(keep, now).await }).await;
+        let took = began.elapsed();
+        match pruned {
+            Ok(pruned) => {
+                has_failed = false;
+                if pruned.records > 0 {
+                    let records = pruned.records;
+                    tracing::debug!(records, "the journal let go of old records");
+                }
+                match pruned.more {
+                    true => sleep(took.clamp(REST.0, REST.1)).await,
+                    false => sleep(EVERY.mul_f64(0.75 + fastrand::f64() / 2.0)).await,
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut has_failed, true) {
+                    tracing::warn!(%error, "old records could not be removed from the journal");
+                }
+                sleep(EVERY).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What the recorder has done, and how the journal is.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::metrics;
+use crate::store::{Outbox, OutboxPage};
+use crate::time::Timestamp;
+
+/// How the journal of a bus is, and what its recorder has done since the bus started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JournalStatus {
+    /// How many records this bus has loaded. A record that another node has loaded as well counts
+    /// here, too; in the journal it is there once.
+    pub recorded: u64,
+    /// How many records wait in outboxes, as far as this bus has seen.
+    pub waiting: u64,
+    /// How many records were let go by a full outbox before they were in the journal. Nodes that
+    /// share a store may each count the same ones.
+    pub dropped: u64,
+    /// How many records were damaged in their outbox, and passed over.
+    pub damaged: u64,
+    /// How long the oldest record waited that was read last; zero when none waited.
+    pub lag: Duration,
+    /// Since when the journal takes in no records; `None` while it does.
+    pub away_since: Option<Timestamp>,
+    /// What the journal or the store answered when something failed last; it stays when all is
+    /// well again.
+    pub last_error: Option<String>,
+}
+
+/// The status as the recorder keeps it.
+#[derive(Debug, Default)]
+pub(super) struct Board(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    status: JournalStatus,
+    /// How many wait in each outbox that has any.
+    waiting: BTreeMap<Outbox, u64>,
+}
+
+impl Board {
+    pub(super) fn status(&self) -> JournalStatus {
+        self.state().status.clone()
+    }
+
+    /// An outbox was read.
+    pub(super) fn seen(&self, outbox: &Outbox, page: &OutboxPage) {
+        self.wait_in(outbox, page.next.saturating_sub(page.first));
+    }
+
+    /// So many records of an outbox were damaged.
+    pub(super) fn damaged(&self, outbox: &Outbox, records: u64) {
+        if records > 0 {
+            self.state().status.damaged += records;
+            tracing::error!(%outbox, records, "records are damaged and were passed over");
+        }
+    }
+
+    /// So many records of an outbox wait.
+    pub(super) fn wait_in(&self, outbox: &Outbox, waiting: u64) {
+        let mut state = self.state();
+        match waiting {
+            0 => state.waiting.remove(outbox),
+            some => state.waiting.insert(outbox.clone(), some),
+        };
+        state.status.waiting = state.waiting.values().sum();
+        metrics::outbox_waiting(state.status.waiting);
+    }
+
+    /// The oldest of what was read has waited so long.
+    pub(super) fn lags(&self, lag: Duration) {
+        self.state().status.lag = lag;
+        metrics::journal_lag(lag);
+    }
+
+    /// The journal has taken in so many records, at `now`.
+    pub(super) fn recorded(&self, records: u64, now: Timestamp) {
+        let mut state = self.state();
+        state.status.recorded += records;
+        metrics::journal_recorded(records);
+        if let Some(since) = state.status.away_since.take() {
+            let waiting = state.status.waiting;
+            let away_for = now.since(since);
+            tracing::info!(?away_for, waiting, "the journal takes in records again");
+            metrics::journal_away(false);
+        }
+    }
+
+    /// So many records of an outbox were let go before they were in the journal.
+    pub(super) fn dropped(&self, outbox: &Outbox, records: u64) {
+        let mut state = self.state();
+        state.status.dropped += records;
+        metrics::journal_dropped(records);
+        tracing::error!(
+            %outbox,
+            records,
+            "a full outbox has let go of records that are not in the journal: they are lost; see \
+             what keeps the journal, or give the outbox more room (records.outbox_max)"
+        );
+    }
+
+    /// The journal has failed, at `now`.
+    pub(super) fn failed(&self, error: &Error, now: Timestamp) {
+        let mut state = self.state();
+        state.status.last_error = Some(error.to_string());
+        if state.status.away_since.is_none() {
+            state.status.away_since = Some(now);
+            let waiting = state.status.waiting;
+            tracing::warn!(
+                %error,
+                waiting,
+                "the journal takes in no records; they wait in the store, and it is tried again"
+            );
+            metrics::journal_away(true);
+        }
+    }
+
+    /// The store could not be read or trimmed; it says so itself, at length.
+    pub(super) fn store_failed(&self, error: &Error) {
+        self.state().status.last_error = Some(error.to_string());
+        tracing::debug!(%error, "the outboxes could not be read or trimmed");
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,434 @@
+//! Asking for records: by what, in which order, page by page while they arrive, by the minute, and
+//! as files; out of the store alone, and out of store and journal together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::bus::Records;
+use duly::event::TraceId;
+use duly::handler::Annotation;
+use duly::journal::{Journal, MemoryJournal, RecorderOptions};
+use duly::prelude::*;
+use duly::record::{Cause, Format, Minute, Query, Record};
+use duly::testing::{Probe, TestBus};
+use duly::{QueueChoices, Timestamp};
+use serde_json::Value;
+
+use crate::world::{World, ms, secs};
+
+over_every_store! {
+    records_are_found_by_anything_that_is_asked_for,
+    the_newest_come_first_where_that_is_asked_for,
+    pages_stay_right_while_records_arrive_and_move_to_the_journal,
+    minutes_count_every_record_once,
+    an_export_of_json_lines_reads_back_into_the_same_records,
+    an_export_of_csv_holds_every_cell_as_it_is,
+    payloads_are_kept_only_where_that_is_asked_for,
+}
+
+const ORDERS: Annotation = Annotation::new("orders")
+    .attempts(2)
+    .timeout(Duration::from_secs(5))
+    .backoff(RetryPolicy::fixed(Duration::from_secs(60)));
+
+/// Fails by the payload: 1 once, 2 for good, 3 by its time-out; 4 panics.
+fn handler() -> Probe<u64> {
+    Probe::running(|event, _cx| async move {
+        match event.payload {
+            1 if event.attempt() == 1 => Err(Failure::retry("the bank is closed")),
+            2 => Err(Failure::permanent("no such account: =1+1, \"x\"\nend")),
+            3 => std::future::pending().await,
+            4 => std::panic::resume_unwind(Box::new("on purpose")),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// A bus without a journal, one with a journal that has everything, one whose journal has a part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kept {
+    Store,
+    Journal,
+    Both,
+}
+
+impl Kept {
+    const ALL: [Self; 3] = [Self::Store, Self::Journal, Self::Both];
+}
+
+async fn bus(world: &World, kept: Kept) -> (TestBus, Queue<u64>, Option<Arc<dyn Journal>>) {
+    let mut builder = world.builder().register_as(ORDERS, handler());
+    let journal = (kept != Kept::Store).then(|| Arc::new(MemoryJournal::new()) as Arc<dyn Journal>);
+    if let Some(journal) = &journal {
+        let linger = match kept {
+            Kept::Both => secs(8),
+            _ => Duration::ZERO,
+        };
+        builder = builder
+            .shared_journal(Arc::clone(journal))
+            .recorder_options(RecorderOptions {
+                linger,
+                look_every: Some(secs(86_400)),
+                ..RecorderOptions::default()
+            });
+    }
+    let bus = world.start(builder).await;
+    let queue = bus.queue_named("orders").unwrap();
+    (bus, queue, journal)
+}
+
+/// The three stores of each kind: each is a world of its own.
+fn worlds(world: World) -> [(Kept, World); 3] {
+    let is_embedded = world.is_embedded();
+    let again = || match is_embedded {
+        true => World::embedded(),
+        false => World::memory(),
+    };
+    let [one, two, three] = Kept::ALL;
+    [(one, world), (two, again()), (three, again())]
+}
+
+async fn found(records: Records) -> Vec<Record> {
+    found_by(records.limit(3)).await
+}
+
+async fn found_by(records: Records) -> Vec<Record> {
+    let mut stream = records.stream();
+    let mut found = Vec::new();
+    while let Some(record) = stream.next().await {
+        found.push(record.unwrap());
+    }
+    found
+}
+
+async fn records_are_found_by_anything_that_is_asked_for(world: World) {
+    for (kept, world) in worlds(world) {
+        let (bus, queue, _journal) = bus(&world, kept).await;
+        let start = bus.now();
+        let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let mut ids = Vec::new();
+        for payload in 0..5 {
+            let event = queue
+                .event(payload)
+                .after(secs(payload))
+                .key(format!("k{}", payload % 2));
+            let header = format!("00-{trace}-00f067aa0ba902b7-01");
+            let event = match payload {
+                2 => event.header("traceparent", header),
+                _ => event,
+            };
+            ids.push(event.send().await.unwrap().id());
+        }
+        bus.advance(secs(20)).await;
+        let cancelled = queue.push(9, secs(60)).await.unwrap().id();
+        queue.cancel(cancelled).await.unwrap();
+        bus.settle().await;
+
+        let of = async |records: Records| -> Vec<_> {
+            let found = found(records).await;
+            found.iter().map(|it| (it.id, it.attempt)).collect()
+        };
+        let all = || bus.records();
+        let first = |at: &[usize]| -> Vec<_> { at.iter().map(|at| (ids[*at], 1)).collect() };
+        assert_eq!(
+            of(all().outcome(Outcome::Acked)).await,
+            first(&[0]),
+            "{kept:?}"
+        );
+        assert_eq!(of(all().failed()).await, first(&[1, 2, 4, 3]), "{kept:?}");
+        let either = all().outcome(Outcome::Acked).outcome(Outcome::Cancelled);
+        assert_eq!(of(either).await, [(ids[0], 1), (cancelled, 0)]);
+        assert_eq!(of(all().cause(Cause::TimedOut)).await, first(&[3]));
+        assert_eq!(of(all().cause(Cause::Panicked)).await, first(&[4]));
+        assert_eq!(of(all().key("k1")).await, first(&[1, 3]));
+        assert_eq!(of(all().key("k")).await, []);
+        assert_eq!(
+            of(all().trace(trace.parse::<TraceId>().unwrap())).await,
+            first(&[2])
+        );
+        assert_eq!(
+            of(all().error_contains("such account: =1")).await,
+            first(&[2])
+        );
+        assert_eq!(of(all().error_contains("Such")).await, []);
+        assert_eq!(
+            of(all().node(bus.node_id()).failed()).await,
+            first(&[1, 2, 4, 3])
+        );
+        assert_eq!(of(all().node(duly::record::NodeId(1))).await, []);
+        let some = all().since(start + secs(1)).until(start + secs(4));
+        assert_eq!(of(some).await, first(&[1, 2]), "{kept:?}");
+        assert_eq!(
+            of(all().failed().key("k0").error_contains("such")).await,
+            first(&[2])
+        );
+    }
+}
+
+async fn the_newest_come_first_where_that_is_asked_for(world: World) {
+    for (kept, world) in worlds(world) {
+        let (bus, queue, _journal) = bus(&world, kept).await;
+        for payload in 10..30 {
+            queue.push_now(payload).await.unwrap();
+            bus.advance(secs(1)).await;
+        }
+        let oldest = found(bus.records()).await;
+        let mut newest = found(bus.records().newest_first()).await;
+        newest.reverse();
+        assert_eq!(oldest.len(), 20, "{kept:?}");
+        assert_eq!(oldest, newest);
+        assert!(oldest.is_sorted_by_key(|record| record.stages.finished_us));
+        let page = bus.records().newest_first().limit(1).page().await.unwrap();
+        assert_eq!(page.items[..], oldest[19..]);
+    }
+}
+
+async fn pages_stay_right_while_records_arrive_and_move_to_the_journal(world: World) {
+    for (kept, world) in worlds(world) {
+        let (bus, queue, _journal) = bus(&world, kept).await;
+        for _ in 0..10 {
+            queue.push_many(10..20, secs(0)).await.unwrap();
+            bus.advance(secs(1)).await;
+        }
+        let there = found(bus.records()).await;
+        assert_eq!(there.len(), 100);
+        for newest_first in [false, true] {
+            let ask = || match newest_first {
+                true => bus.records().newest_first().limit(7),
+                false => bus.records().limit(7),
+            };
+            let mut seen = Vec::new();
+            let mut after = None;
+            loop {
+                let page = ask().after(after).page().await.unwrap();
+                seen.extend(page.items);
+                queue.push_now(50).await.unwrap();
+                bus.advance(secs(1)).await;
+                match page.next {
+                    Some(next) => after = Some(next),
+                    None => break,
+                }
+            }
+            for record in &there {
+                let times = seen.iter().filter(|it| *it == record).count();
+                assert_eq!(times, 1, "{kept:?}, {newest_first}: {record:?}");
+            }
+            let mut ids: Vec<_> = seen.iter().map(|record| record.id).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len(), seen.len(), "one is there twice");
+        }
+    }
+}
+
+async fn minutes_count_every_record_once(world: World) {
+    for (kept, world) in worlds(world) {
+        let (bus, queue, _journal) = bus(&world, kept).await;
+        let other = bus.queue_named::<u64>("others").unwrap();
+        let mut pushed = 0;
+        for second in 0..200 {
+            queue.push_now(second + 10).await.unwrap();
+            pushed += 1;
+            if second % 50 == 0 {
+                let id = other.push(1, secs(600)).await.unwrap().id();
+                other.cancel(id).await.unwrap();
+                pushed += 1;
+            }
+            bus.advance(secs(1)).await;
+            if second % 7 == 0 {
+                let page = bus.records().minutes().page().await.unwrap();
+                let sum: u64 = page.items.iter().map(Minute::total).sum();
+                assert_eq!(sum, pushed, "{kept:?} after {second} s");
+            }
+        }
+        let minutes = bus.records().minutes().page().await.unwrap().items;
+        let mut expected = std::collections::BTreeMap::<_, Minute>::new();
+        for record in found_by(bus.records()).await {
+            let key = (Minute::of(&record), record.queue.clone());
+            let minute = expected
+                .entry(key.clone())
+                .or_insert_with(|| Minute::new(key.0, key.1));
+            minute.add(&record);
+        }
+        let expected: Vec<_> = expected.into_values().collect();
+        assert_eq!(minutes, expected, "{kept:?}");
+        assert!(minutes.len() >= 6);
+        let p99 = minutes[0].lateness.percentile(99.0).unwrap();
+        assert!(p99 < ms(1), "{p99:?}");
+
+        let (mut paged, mut after) = (Vec::new(), None);
+        loop {
+            let page = bus.records().minutes().after(after).limit(2);
+            let page = page.page().await.unwrap();
+            paged.extend(page.items);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(paged, expected, "{kept:?}");
+        let second = expected[0].start + secs(60);
+        let some = bus.records().queue("orders").since(second + secs(30));
+        let some = some
+            .until(second + secs(90))
+            .minutes()
+            .page()
+            .await
+            .unwrap();
+        let starts: Vec<Timestamp> = some.items.iter().map(|minute| minute.start).collect();
+        assert_eq!(starts, [second, second + secs(60)], "{kept:?}");
+    }
+}
+
+/// Some of everything, odd texts among it.
+async fn full_of_records(world: &World, kept: Kept) -> TestBus {
+    let (bus, queue, _journal) = bus(world, kept).await;
+    for (payload, key) in [
+        (0, "=cmd()"),
+        (1, "a,b"),
+        (2, "\"quoted\""),
+        (3, "@x\r\ny"),
+        (4, " ä "),
+    ] {
+        let event = queue.event(payload).key(key).keep_payload(payload % 2 == 0);
+        event.send().await.unwrap();
+    }
+    queue.push_many(10..1_200, secs(0)).await.unwrap();
+    bus.advance(secs(200)).await;
+    bus
+}
+
+async fn an_export_of_json_lines_reads_back_into_the_same_records(world: World) {
+    for (kept, world) in worlds(world) {
+        let bus = full_of_records(&world, kept).await;
+        let mut file = Vec::new();
+        let many = bus.records().export(Format::JsonLines, &mut file).await;
+        let text = String::from_utf8(file).unwrap();
+        let read: Vec<Record> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(many.unwrap(), read.len() as u64);
+        assert!(read.len() > 1_190, "{}", read.len());
+        assert!(
+            read == found_by(bus.records().limit(1_000)).await,
+            "{kept:?}"
+        );
+        let line: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        assert!(
+            line["due"].is_u64() && line["stages"]["started_us"].is_u64(),
+            "{line}"
+        );
+    }
+}
+
+async fn an_export_of_csv_holds_every_cell_as_it_is(world: World) {
+    let bus = full_of_records(&world, Kept::Store).await;
+    let mut file = Vec::new();
+    let some = bus.records().limit(100);
+    let many = some.export(Format::Csv, &mut file).await.unwrap();
+    let mut lines = csv::Reader::from_reader(&file[..]);
+    let names = lines.headers().unwrap().clone();
+    let rows: Vec<_> = lines.records().map(|row| row.unwrap()).collect();
+    let records = found_by(bus.records().limit(1_000)).await;
+    assert_eq!((rows.len() as u64, records.len()), (many, rows.len()));
+    for (row, record) in rows.iter().zip(&records) {
+        let cell = |name: &str| {
+            let at = names.iter().position(|it| it == name);
+            row[at.unwrap_or_else(|| panic!("a column {name}"))].to_owned()
+        };
+        assert_eq!(cell("id"), record.id.to_string());
+        assert_eq!(cell("queue"), "orders");
+        assert_eq!(cell("key"), record.key.clone().unwrap_or_default());
+        assert_eq!(cell("attempt"), record.attempt.to_string());
+        assert_eq!(cell("outcome"), record.outcome.as_str());
+        assert_eq!(cell("cause"), record.cause.map_or("", |it| it.as_str()));
+        assert_eq!(cell("due_ms"), record.due.as_millis().to_string());
+        assert_eq!(cell("finished_us"), record.stages.finished_us.to_string());
+        assert_eq!(cell("node"), record.node.to_string());
+        assert_eq!(cell("error"), record.error.clone().unwrap_or_default());
+        let late = record.lateness().map(|late| late.as_micros().to_string());
+        assert_eq!(cell("lateness_us"), late.unwrap_or_default());
+    }
+    let text = String::from_utf8(file).unwrap();
+    assert!(text.contains("no such account: =1+1"), "data stays data");
+    let empty = bus
+        .records()
+        .queue("nobodys")
+        .export(Format::Csv, Vec::new());
+    assert_eq!(empty.await.unwrap(), 0);
+}
+
+async fn payloads_are_kept_only_where_that_is_asked_for(world: World) {
+    let asked = QueueChoices {
+        keep_payload: Some(true),
+        ..QueueChoices::default()
+    };
+    let probe = Probe::<String>::new();
+    let builder = world
+        .builder()
+        .queue("kept", asked)
+        .register_as(Annotation::new("kept"), probe.clone())
+        .register_as(Annotation::new("written").keep_payload(true), probe.clone())
+        .register_as(Annotation::new("not"), probe);
+    let bus = world.start(builder).await;
+    let payload = async |id| {
+        bus.advance(secs(1)).await;
+        let history = bus.history(id).await.unwrap();
+        let payload = history[0].payload.as_ref()?.as_bytes();
+        Some(serde_json::from_slice::<String>(payload).unwrap())
+    };
+    let value = |text: &str| text.to_owned();
+    for name in ["kept", "written"] {
+        let queue = bus.queue_named::<String>(name).unwrap();
+        let one = queue.push_now(value("a")).await.unwrap();
+        assert_eq!(payload(one.id()).await, Some(value("a")), "{name}");
+        let many = queue.push_many([value("b")], secs(0)).await.unwrap();
+        assert_eq!(payload(many[0].id()).await, Some(value("b")), "{name}");
+        let not = queue.event(value("c")).keep_payload(false);
+        assert_eq!(payload(not.send().await.unwrap().id()).await, None);
+        let long = "x".repeat(duly::record::PAYLOAD_KEPT_MAX);
+        let long = queue.push_now(long).await.unwrap();
+        assert_eq!(payload(long.id()).await, None, "longer than the bound");
+    }
+    let queue = bus.queue_named::<String>("not").unwrap();
+    let one = queue.push_now(value("a")).await.unwrap();
+    assert_eq!(payload(one.id()).await, None);
+    let kept = queue.event(value("b")).keep_payload(true).send().await;
+    assert_eq!(payload(kept.unwrap().id()).await, Some(value("b")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_makes_no_sense_is_refused_in_words() {
+    let (bus, _queue) = World::memory().push_only::<u64>("orders").await;
+    let now = bus.now();
+    let all = || bus.records();
+    for (asked, words) in [
+        (all().queue("no spaces"), "queue name"),
+        (all().limit(0), "the limit of a page is 0, it is 1 to 1000"),
+        (all().limit(1_001), "is 1001"),
+        (all().since(now).until(now), "no time lies between"),
+        (all().key(""), "the key has 0 bytes"),
+        (all().key("k".repeat(1_025)), "has 1025 bytes"),
+        (all().error_contains(""), "text of the error has 0 bytes"),
+    ] {
+        let refused = asked.clone().page().await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert!(refused.to_string().contains(words), "{refused}");
+        let refused = asked.clone().stream().next().await.unwrap().unwrap_err();
+        assert!(refused.to_string().contains(words), "{refused}");
+        let refused = asked.export(Format::Csv, Vec::new()).await.unwrap_err();
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+    for asked in [all().failed(), all().key("k"), all().newest_first()] {
+        let refused = asked.minutes().page().await.unwrap_err();
+        assert!(
+            refused.to_string().contains("by queue and time"),
+            "{refused}"
+        );
+    }
+    let refused = all().minutes().limit(10_001).page().await.unwrap_err();
+    assert!(refused.to_string().contains("is 10001"), "{refused}");
+    let query = Query::default();
+    assert_eq!(query.page_len(), 100);
+}

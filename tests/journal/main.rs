@@ -1,0 +1,51 @@
+//! What every journal has to keep, once for each journal.
+//!
+//! Each promise is one function with a name that says it, in a file of this folder; `suite.rs`
+//! lists them. A journal takes part by a harness and one line; one that outlives its process takes
+//! the second line as well. `DULY_JOURNAL_CASES` says how many random cases are compared with the
+//! plain oracle (default 48).
+
+mod filters;
+mod harness;
+mod minutes;
+mod oracle;
+mod pages;
+mod postgres;
+mod prune;
+mod reopened;
+mod sample;
+#[path = "../servers/mod.rs"]
+mod servers;
+mod sqlite;
+mod suite;
+mod together;
+mod whole;
+
+mod memory {
+    use crate::harness::MemoryHarness;
+    use crate::suite::journal_tests;
+
+    journal_tests!(MemoryHarness);
+}
+
+/// A promise that the macro does not list would never be played.
+#[test]
+fn every_promise_is_listed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/journal");
+    let read = |file: &str| {
+        std::fs::read_to_string(std::path::Path::new(folder).join(file)).expect("a file")
+    };
+    let listed = read("suite.rs");
+    for room in [
+        "filters", "minutes", "oracle", "pages", "prune", "reopened", "together", "whole",
+    ] {
+        let text = read(&format!("{room}.rs"));
+        let promises = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("pub(crate) async fn "));
+        for name in promises.filter_map(|line| line.split('(').next()) {
+            let is_listed = listed.lines().any(|line| line.trim() == name);
+            assert!(is_listed, "{room}::{name} is not listed in suite.rs");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A journal that does badly where a test says so.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use duly::journal::{Batch, Found, Journal, JournalFuture, Keep, MemoryJournal, Pruned};
+use duly::record::{Cursor, Minute, MinuteQuery, Numbered, Query};
+use duly::{Error, ErrorKind, Timestamp};
+
+/// What becomes of what is asked of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mode {
+    #[default]
+    Works,
+    /// Nothing happens, and the answer says so.
+    Fails,
+    /// Nothing happens, and no answer ever comes.
+    Hangs,
+    /// It is done, and the answer is lost.
+    LosesAnswers,
+    /// It is done, and takes so long.
+    Takes(Duration),
+    Panics,
+}
+
+/// A journal in memory, and a way to it on which things go wrong.
+#[derive(Debug, Default)]
+pub(crate) struct Bad {
+    journal: MemoryJournal,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    mode: Mode,
+    /// How many records each load brought.
+    loads: Vec<usize>,
+    /// The names of the outboxes.
+    outboxes: BTreeSet<String>,
+    prunes: usize,
+    is_closed: bool,
+}
+
+impl Bad {
+    pub(crate) fn now(&self, mode: Mode) {
+        self.state.lock().expect("no test panics in there").mode = mode;
+    }
+
+    /// How many records each load brought, also those that failed.
+    pub(crate) fn loads(&self) -> Vec<usize> {
+        self.state
+            .lock()
+            .expect("no test panics in there")
+            .loads
+            .clone()
+    }
+
+    pub(crate) fn outboxes(&self) -> Vec<String> {
+        let state = self.state.lock().expect("no test panics in there");
+        state.outboxes.iter().cloned().collect()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state
+            .lock()
+            .expect("no test panics in there")
+            .is_closed
+    }
+
+    pub(crate) fn prunes(&self) -> usize {
+        self.state.lock().expect("no test panics in there").prunes
+    }
+
+    /// Everything in it, whatever its mode is.
+    pub(crate) async fn all(&self) -> Vec<Numbered> {
+        let mut all: Vec<Numbered> = Vec::new();
+        loop {
+            let after = all.last().map(Cursor::of);
+            let limit = Some(Query::LIMIT_MAX);
+            let query = Query {
+                after,
+                limit,
+                ..Query::default()
+            };
+            let found = self.journal.page(query).await.expect("it is in memory");
+            all.extend(found.records);
+            if found.next.is_none() {
+                return all;
+            }
+        }
+    }
+
+    fn met<T: Send + 'static>(
+        &self,
+        answer: impl FnOnce() -> JournalFuture<T>,
+    ) -> JournalFuture<T> {
+        let mode = self.state.lock().expect("no test panics in there").mode;
+        let away = |kind| Box::pin(async move { Err(Error::new(kind, "the journal is away")) });
+        match mode {
+            Mode::Works => answer(),
+            Mode::Fails => away(ErrorKind::Unavailable),
+            Mode::Hangs => Box::pin(std::future::pending()),
+            Mode::LosesAnswers => {
+                drop(answer());
+                away(ErrorKind::Unknown)
+            }
+            Mode::Takes(span) => {
+                let answer = answer();
+                Box::pin(async move {
+                    tokio::time::sleep(span).await;
+                    answer.await
+                })
+            }
+            // Without a word to the console.
+            Mode::Panics => std::panic::resume_unwind(Box::new("on purpose")),
+        }
+    }
+}
+
+impl Journal for Bad {
+    fn load(&self, batches: Vec<Batch>) -> JournalFuture<()> {
+        let mut state = self.state.lock().expect("no test panics in there");
+        state
+            .loads
+            .push(batches.iter().map(|it| it.records.len()).sum());
+        let names = batches.iter().map(|it| it.outbox.clone());
+        state.outboxes.extend(names);
+        drop(state);
+        self.met(|| self.journal.load(batches))
+    }
+
+    fn page(&self, query: Query) -> JournalFuture<Found> {
+        self.met(|| self.journal.page(query))
+    }
+
+    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<Minute>> {
+        self.met(|| self.journal.minutes(query))
+    }
+
+    fn prune(&self, keep: Keep, now: Timestamp) -> JournalFuture<Pruned> {
+        self.state.lock().expect("no test panics in there").prunes += 1;
+        self.met(|| self.journal.prune(keep, now))
+    }
+
+    fn close(&self) -> JournalFuture<()> {
+        self.state
+            .lock()
+            .expect("no test panics in there")
+            .is_closed = true;
+        self.met(|| self.journal.close())
+    }
+}

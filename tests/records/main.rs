@@ -1,0 +1,29 @@
+//! Records on their way from a store's outboxes to the journal: nothing is lost between them, nothing
+//! is there twice, and no handler waits for it.
+//!
+//! Most of it runs on virtual time, with a journal that does badly where a test says so; `kills` is
+//! about real processes and files. `DULY_RECORD_KILLS` says how many kills each of its cases has.
+
+#![allow(clippy::print_stdout)] // counts that are not printed show nothing
+
+mod away;
+mod bad;
+mod carried;
+mod deaf;
+mod full;
+mod kills;
+mod limits;
+#[path = "../nodes/mod.rs"]
+mod nodes;
+#[path = "../servers/mod.rs"]
+mod servers;
+mod several;
+mod start;
+mod stop;
+mod world;
+
+/// Not a test by itself: it is what a child process runs.
+#[test]
+fn child() {
+    nodes::child();
+}

@@ -1,0 +1,95 @@
+//! Several buses and one journal: each record is there once, whoever carries it.
+
+use duly::journal::RecorderOptions;
+use duly::store::MemoryStore;
+use duly::testing::Probe;
+
+use crate::bad::Mode;
+use crate::world::{ORDERS, Said, World, prompt, secs, status};
+
+#[tokio::test(start_paused = true)]
+async fn two_buses_on_one_store_record_each_attempt_once() {
+    let said = Said::listen();
+    let world = World::with(MemoryStore::shared);
+    let (one, other) = (Probe::<u64>::new(), Probe::<u64>::new());
+    let (first, queue) = world.serve(&one).await;
+    let (second, _queue) = world.serve(&other).await;
+    for _ in 0..20 {
+        queue.push_many(0..100, secs(0)).await.unwrap();
+        first.advance(secs(1)).await;
+    }
+    second.advance(secs(5)).await;
+    assert_eq!(one.count() + other.count(), 2_000);
+    world.has_all(2_000).await;
+    assert_eq!(world.waiting().await, 0);
+    for bus in [&first, &second] {
+        assert_eq!(
+            status(bus).dropped,
+            0,
+            "what another one carried is not lost"
+        );
+    }
+    assert_eq!(said.lines("ERROR", ""), [""; 0]);
+}
+
+/// Loaded by one, read by the other before it was trimmed, and so on: at any speed of either.
+#[tokio::test(start_paused = true)]
+async fn a_slow_bus_beside_a_quick_one_does_no_harm() {
+    let world = World::with(MemoryStore::shared);
+    let slow = RecorderOptions {
+        linger: secs(3),
+        ..prompt()
+    };
+    let builder = world.builder(slow).register_as(ORDERS, Probe::<u64>::new());
+    let (_slow, queue) = world.start(builder).await;
+    let (quick, _queue) = world.serve(&Probe::<u64>::new()).await;
+    for second in 0..30 {
+        world.journal.now(match second % 3 {
+            0 => Mode::LosesAnswers,
+            1 => Mode::Takes(secs(1)),
+            _ => Mode::Works,
+        });
+        queue.push_many(0..50, secs(0)).await.unwrap();
+        quick.advance(secs(1)).await;
+    }
+    world.journal.now(Mode::Works);
+    quick.advance(secs(10)).await;
+    world.has_all(1_500).await;
+    assert_eq!(world.waiting().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_bus_left_behind_is_recorded_by_the_next_at_its_start() {
+    let world = World::new();
+    world.journal.now(Mode::Fails);
+    let (bus, queue) = world.serve(&Probe::<u64>::new()).await;
+    queue.push_many(0..100, secs(0)).await.unwrap();
+    bus.advance(secs(1)).await;
+    drop((bus, queue)); // it is killed
+    assert_eq!(world.waiting().await, 100);
+
+    world.journal.now(Mode::Works);
+    let (bus, _queue) = world.start(world.builder(prompt())).await;
+    bus.advance(secs(1)).await;
+    world.has_all(100).await;
+    assert_eq!(world.waiting().await, 0);
+}
+
+/// Loaded, and killed before it was trimmed.
+#[tokio::test(start_paused = true)]
+async fn what_was_loaded_and_not_trimmed_is_there_once() {
+    let world = World::new();
+    world.journal.now(Mode::LosesAnswers);
+    let (bus, queue) = world.serve(&Probe::<u64>::new()).await;
+    queue.push_many(0..100, secs(0)).await.unwrap();
+    bus.advance(secs(1)).await;
+    drop((bus, queue));
+    assert_eq!(world.numbers().await.len(), 100);
+    assert_eq!(world.waiting().await, 100);
+
+    world.journal.now(Mode::Works);
+    let (bus, _queue) = world.start(world.builder(prompt())).await;
+    bus.advance(secs(1)).await;
+    world.has_all(100).await;
+    assert_eq!(world.waiting().await, 0);
+}
