@@ -40,7 +40,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, Payload, QueueName};
 use crate::flow::{Controls, Flow, QueueOptions, Replies};
 use crate::handler::{Annotated, Context};
-use crate::journal::Journal;
 use crate::record::NodeId;
 use crate::store::{Durability, Store, StoreFuture};
 use crate::time::Timestamp;
@@ -190,11 +189,6 @@ impl Inner {
         let run = self.pushes.fetch_add(1, Ordering::Relaxed) / RUN;
         // It fits, since it is less than `buckets`.
         BucketId(u16::try_from(run % u64::from(buckets.max(1))).unwrap_or(0))
-    }
-
-    /// Where records are kept, beside the store's outboxes.
-    fn journal(&self) -> Option<&dyn Journal> {
-        self.recorded.as_ref().map(|recorded| &*recorded.journal)
     }
 
     /// The same payload, if it is not too large.

@@ -12,7 +12,7 @@ use crate::core::op::{BATCH_MAX, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
 use crate::journal::{Journal, reading};
-use crate::record::{Cursor, Numbered, Order, Outcome, Page, Query};
+use crate::record::{Cursor, Numbered, Order, Outcome, Page, Query, Record};
 use crate::store::Store;
 
 /// How many letters a page has unless it is told otherwise.
@@ -103,27 +103,24 @@ pub(super) async fn last_of(
         order: Order::Newest,
         ..Query::default()
     };
-    let asked_for: HashSet<EventId> = letters.iter().map(|letter| letter.id).collect();
-    let keep = |it: Numbered| asked_for.contains(&it.1.id).then_some(it);
-    let waiting = match reading::waiting(store, &query, keep, |_| {}).await {
+    let wanted: HashSet<EventId> = letters.iter().map(|letter| letter.id).collect();
+    let of_them = |it: Numbered| wanted.contains(&it.1.id).then_some(it);
+    let mut waiting = match reading::waiting(store, &query, of_them, |_| {}).await {
         Ok(waiting) => waiting,
         Err(error) => {
             let why = error.to_string();
             return letters.iter().map(|_| Last::Unread(why.clone())).collect();
         }
     };
-    let mut newest: HashMap<EventId, Numbered> = HashMap::new();
-    for waits in waiting {
-        let known = newest.get(&waits.1.id);
-        if known.is_none_or(|known| Cursor::of(known) < Cursor::of(&waits)) {
-            newest.insert(waits.1.id, waits);
-        }
-    }
+    waiting.sort_unstable_by_key(Cursor::of);
+    // Of each the last one stays.
+    let waiting = waiting.into_iter().map(|(_, record)| (record.id, record));
+    let mut newest: HashMap<EventId, Record> = waiting.collect();
     let told = letters.iter().map(|letter| {
         let (waits, query) = (newest.remove(&letter.id), query.clone());
         let told = async move {
             match (waits, journal) {
-                (Some((_, record)), _) => Last::Record(Box::new(record)),
+                (Some(record), _) => Last::Record(Box::new(record)),
                 (None, None) => Last::Pruned,
                 (None, Some(journal)) => in_journal(journal, query, letter.id).await,
             }

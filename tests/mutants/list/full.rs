@@ -1,4 +1,4 @@
-use super::{delivery, edit, test};
+use super::{contract, delivery, edit, test};
 use crate::mutant::{Masked, Mutant, Promise::Full};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -95,6 +95,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "redis_store",
             "a_full_server_refuses_pushes_and_all_else_goes_on",
         ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "full-outbox-not-refused",
+        breaks: Full,
+        bug: "embedded: pushes are taken while more records wait for the journal than may",
+        edits: &[edit(
+            "src/store/embedded/shared.rs",
+            "                self.waiting.check_room()?;\n",
+            "",
+        )],
+        caught_by: contract("a_full_outbox_refuses_pushes_and_is_settled_into"),
         masked_by: None,
     },
     Mutant {
