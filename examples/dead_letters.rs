@@ -36,26 +36,25 @@ async fn main() -> duly::Result<()> {
     let empty = queue.push_now(String::new()).await?;
     until(&bus, |stats| stats.dead == 2).await?;
 
-    // Nothing is forgotten: the events are kept, and the records say what was wrong.
-    let dead = queue.dead_letters(None, 100).await?.items;
-    let records = bus
-        .records()
-        .queue("print")
-        .outcome(Outcome::Buried)
-        .page()
-        .await?
-        .items;
-    for record in &records {
-        let why = record.error.as_deref().unwrap_or_default();
-        println!("dead after attempt {}: {why}", record.attempt);
+    // Nothing is forgotten: the events are kept, and each says what was wrong with it.
+    let letters = || bus.dead_letters().queue("print").by("the caretaker");
+    let dead = letters().page().await?.items;
+    for letter in &dead {
+        println!("{letter}; its payload: {}", letter.payload_shown());
     }
-    assert_eq!((dead.len(), records.len()), (2, 2));
+    assert_eq!(letters().error("out of paper").page().await?.items.len(), 1);
 
     // One is of no use. The other is tried again, with all its attempts, once there is paper.
     paper.store(true, Ordering::Relaxed);
-    assert_eq!(queue.drop_dead(&[empty.id()]).await?, 1);
-    let ids: Vec<_> = dead.iter().map(|letter| letter.id).collect();
-    assert_eq!(queue.revive(&ids).await?, 1, "the dropped one is gone");
+    assert_eq!(letters().drop([empty.id()]).await?.done, 1);
+    let revived = letters()
+        .revive(dead.iter().map(|letter| letter.id))
+        .await?;
+    assert_eq!(
+        (dead.len(), revived.done),
+        (2, 1),
+        "the dropped one is gone"
+    );
     until(&bus, |stats| stats.dead + stats.ready + stats.leased == 0).await?;
     let printed = bus
         .records()

@@ -59,8 +59,8 @@
 //!   with the feature of that name.
 //!
 //! The guides: [what is promised](_docs::delivery), [running it](_docs::operations),
-//! [what lies in the file](_docs::storage), [how it is built](_docs::architecture),
-//! [how it is proven](_docs::proof).
+//! [what lies in the file](_docs::storage), [what is kept of every attempt](_docs::journal),
+//! [how it is built](_docs::architecture), [how it is proven](_docs::proof).
 
 #[cfg(feature = "testing")]
 #[doc(hidden)]
@@ -117,6 +117,8 @@ pub mod _docs {
     pub mod architecture {}
     #[doc = include_str!("docs/delivery.md")]
     pub mod delivery {}
+    #[doc = include_str!("docs/journal.md")]
+    pub mod journal {}
     #[doc = include_str!("docs/operations.md")]
     pub mod operations {}
     #[doc = include_str!("docs/proof.md")]

@@ -25,6 +25,16 @@ pub struct QueueLoad {
     pub active: usize,
     /// Workers there may be; 0 means paused.
     pub workers: usize,
+    /// How many events its ring takes: those that wait there and those that are handled, together.
+    pub ring: usize,
+}
+
+impl QueueLoad {
+    /// Whether it has no room for another event: every worker is active, or the ring is full.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.active >= self.workers || self.queued + self.active >= self.ring
+    }
 }
 
 impl Bus {
@@ -93,6 +103,7 @@ impl Bus {
             queued,
             active,
             workers,
+            ring: self.inner.options(queue).ring,
         })
         .collect()
     }
@@ -121,7 +132,7 @@ impl Bus {
 
 impl Inner {
     /// Every bucket of a queue, those of earlier bucket counts too.
-    async fn buckets_of(&self, queue: &QueueName) -> Result<Vec<BucketKey>> {
+    pub(super) async fn buckets_of(&self, queue: &QueueName) -> Result<Vec<BucketKey>> {
         let mut buckets = self.store.buckets().await?;
         buckets.retain(|key| key.queue == *queue);
         buckets.sort_unstable();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bus::{Bus, BusBuilder};
+use crate::bus::{Bus, BusBuilder, Inner};
 use crate::error::{Error, ErrorKind, Result, shown, shown_url};
 use crate::journal::recorder::{Recorder, Setup};
 use crate::journal::{
@@ -108,6 +108,14 @@ impl Bus {
     pub fn journal_status(&self) -> Option<JournalStatus> {
         let recorded = self.inner.recorded.as_ref()?;
         Some(recorded.recorder.status())
+    }
+}
+
+impl Inner {
+    /// Where records are kept, unless the store keeps the last ones itself.
+    pub(super) fn journal(&self) -> Option<&dyn Journal> {
+        let recorded = self.recorded.as_ref()?;
+        Some(&*recorded.journal)
     }
 }
 

@@ -4,6 +4,8 @@ mod admin;
 mod builder;
 mod call;
 mod control;
+mod dead_letters;
+mod explain;
 mod journal;
 mod open;
 mod publish;
@@ -22,6 +24,8 @@ use std::time::Duration;
 
 pub use admin::{QueueLoad, QueueStats};
 pub use builder::BusBuilder;
+pub use dead_letters::{DeadLetter, DeadLetters, Edited, Last, LetterCursor, Sweep};
+pub use explain::{Attempts, Explanation, Reason, Standing};
 use journal::Recorded;
 pub use publish::Publisher;
 pub use push::EventBuilder;
@@ -33,7 +37,7 @@ use serde::Serialize;
 
 use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, BucketKey, QueueName};
+use crate::event::{BucketId, BucketKey, Payload, QueueName};
 use crate::flow::{Controls, Flow, QueueOptions, Replies};
 use crate::handler::{Annotated, Context};
 use crate::record::NodeId;
@@ -185,6 +189,17 @@ impl Inner {
         let run = self.pushes.fetch_add(1, Ordering::Relaxed) / RUN;
         // It fits, since it is less than `buckets`.
         BucketId(u16::try_from(run % u64::from(buckets.max(1))).unwrap_or(0))
+    }
+
+    /// The same payload, if it is not too large.
+    fn checked(&self, payload: Payload) -> Result<Payload> {
+        let (len, max) = (payload.len(), self.payload_bytes_max);
+        if len > max {
+            return Err(Error::invalid(format!(
+                "the payload has {len} bytes, at most {max} are allowed"
+            )));
+        }
+        Ok(payload)
     }
 
     fn options(&self, queue: &QueueName) -> Arc<QueueOptions> {

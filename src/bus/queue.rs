@@ -181,14 +181,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             ))
             .because(error)
         })?;
-        let max = self.inner.payload_bytes_max;
-        if bytes.len() > max {
-            return Err(Error::invalid(format!(
-                "the payload has {} bytes, at most {max} are allowed",
-                bytes.len()
-            )));
-        }
-        Ok(Payload::from(bytes))
+        self.inner.checked(Payload::from(bytes))
     }
 
     async fn apply(&self, id: EventId, op: StoreOp) -> Result<Reply> {

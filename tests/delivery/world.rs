@@ -59,6 +59,18 @@ impl World {
         }
     }
 
+    /// A memory store that keeps ten records.
+    #[allow(dead_code)] // of those who take this in, one needs it
+    pub(crate) fn memory_of_ten_records() -> Self {
+        let clock = Arc::new(VirtualClock::new());
+        let store = MemoryStore::with_clock(Arc::clone(&clock) as _).with_memory(1_000, 10);
+        Self {
+            clock,
+            store: Arc::new(store),
+            folder: None,
+        }
+    }
+
     /// A memory store that several buses use, each for itself.
     pub(crate) fn shared() -> Self {
         let clock = Arc::new(VirtualClock::new());

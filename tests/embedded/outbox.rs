@@ -4,7 +4,8 @@ use duly::ErrorKind;
 use duly::core::op::{PushVerdict, StoreOp, Verdict};
 use duly::record::Record;
 use duly::store::{
-    EmbeddedOptions, EmbeddedStore, Outbox, OutboxLimit, OutboxPage, Store, WhenFull,
+    EmbeddedOptions, EmbeddedStore, OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, Store,
+    WhenFull,
 };
 use duly::time::When;
 use futures_util::FutureExt;
@@ -61,6 +62,37 @@ fn a_page_of_damaged_records_alone_does_not_end_the_reading() {
     assert_eq!((rest.records.len(), rest.damaged, rest.last), (2, 0, 4));
     assert!(!rest.has_more());
     assert_eq!(history(&store), [3, 4]);
+}
+
+#[test]
+fn a_page_of_damaged_records_alone_hides_none_of_the_others() {
+    let place = Place::new();
+    let store = place.open();
+    let batches = OUTBOX_BATCH_MAX as u64 / 1_000;
+    for batch in 0..batches {
+        let events = (1..=1_000).map(|n| event(batch * 1_000 + n, When::Now, 1));
+        ask(&store, StoreOp::Push(events.collect())).expect("a push");
+        let deliveries = fetch(&store, batch + 1);
+        let settlements = deliveries.iter();
+        let settlements = settlements.map(|delivery| settlement(delivery, Verdict::Ack));
+        let (node, settlements) = (NODE, settlements.collect());
+        ask(&store, StoreOp::Settle { node, settlements }).expect("a settle");
+    }
+    push_now(&store, 99_999);
+    let delivery = fetch(&store, 99).remove(0);
+    assert!(settle(&store, &delivery, Verdict::Ack).expect("a settle"));
+    drop(store);
+    let file = rusqlite::Connection::open(place.path()).expect("the file");
+    let damage = "UPDATE records SET attempt = 9 WHERE number <= 10000";
+    assert_eq!(
+        file.execute(damage, []).expect("a change"),
+        OUTBOX_BATCH_MAX
+    );
+    drop(file);
+    let store = place.open();
+    let damaged = page(&store, 0, OUTBOX_BATCH_MAX);
+    assert_eq!((damaged.records.len(), damaged.damaged), (0, 10_000));
+    assert_eq!(history(&store), [99_999]);
 }
 
 /// Whatever number it has now: it is missed where it was.

@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::str::FromStr;
 use std::time::Duration;
 
+use duly::bus::LetterCursor;
 use duly::codec::wire::{self, View};
 use duly::config::{Format, Settings};
 use duly::event::{BucketKey, Envelope};
@@ -207,12 +208,13 @@ pub(crate) fn backoff(data: &[u8]) {
     }
 }
 
-/// The words for durabilities, outcomes and causes.
+/// The words for durabilities, outcomes and causes, and places between dead letters.
 pub(crate) fn words(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     word::<Durability>(&text);
     word::<Outcome>(&text);
     word::<Cause>(&text);
+    word::<LetterCursor>(&text);
 }
 
 fn word<T: Display + FromStr<Err = Error> + PartialEq + Debug>(text: &str) {

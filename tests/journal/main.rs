@@ -5,12 +5,15 @@
 //! the second line as well. `DULY_JOURNAL_CASES` says how many random cases are compared with the
 //! plain oracle (default 48).
 
+mod file;
 mod filters;
 mod harness;
 mod minutes;
 mod oracle;
 mod pages;
 mod postgres;
+mod postgres_faults;
+mod postgres_tables;
 mod prune;
 mod reopened;
 mod sample;
@@ -19,6 +22,7 @@ mod servers;
 mod sqlite;
 mod suite;
 mod together;
+mod views;
 mod whole;
 
 mod memory {

@@ -37,7 +37,7 @@ pub(crate) async fn a_loaded_record_is_found_whole(harness: &dyn JournalHarness)
     let outcomes = Outcome::ALL.into_iter().zip(10..);
     records.extend(outcomes.map(|(outcome, number)| {
         with(record(number, number * 1_000_000), |it| {
-            it.outcome = outcome
+            it.outcome = outcome;
         })
     }));
     let causes = Cause::ALL.into_iter().zip(30..);

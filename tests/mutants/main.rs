@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use mutant::{Mutant, Promise};
 
-const PROMISES: [Promise; 13] = [
+const PROMISES: [Promise; 14] = [
     Promise::Accepted,
     Promise::NeverEarly,
     Promise::Cancel,
@@ -26,6 +26,7 @@ const PROMISES: [Promise; 13] = [
     Promise::Doubt,
     Promise::Punctual,
     Promise::Controls,
+    Promise::Explained,
 ];
 
 fn root() -> &'static Path {

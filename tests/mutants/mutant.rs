@@ -40,7 +40,7 @@ pub(crate) struct Masked {
     pub(crate) edits: &'static [Edit],
 }
 
-/// The promises of `src/docs/delivery.md` in their order, and two that stand in other guides.
+/// The promises of `src/docs/delivery.md` in their order, and three that stand in other guides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Promise {
     Accepted = 1,
@@ -56,8 +56,10 @@ pub(crate) enum Promise {
     Doubt,
     /// An event starts when it is due, where there is a free worker.
     Punctual,
-    /// What an operator sets of a queue is kept.
+    /// What an operator sets of a queue, or does to dead letters, is as he said.
     Controls,
+    /// An explanation of an event is true.
+    Explained,
 }
 
 impl Promise {
@@ -77,6 +79,7 @@ impl Promise {
             Self::Doubt => "doubt",
             Self::Punctual => return "seldom late".to_owned(),
             Self::Controls => return "an operator's word".to_owned(),
+            Self::Explained => return "a true explanation".to_owned(),
         };
         format!("{} {name}", self as u8)
     }

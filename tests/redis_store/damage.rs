@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use duly::event::Payload;
 use duly::prelude::*;
 use duly::record::Cause;
+use duly::store::Store;
 
 use crate::kit::{Bare, ID, Read, fresh, hex, pusher, stop, until};
 use crate::servers::{Redis, shared};
@@ -134,5 +136,44 @@ async fn what_was_deleted_by_hand_is_named_by_the_audit_and_harms_nothing_else()
     ] {
         let names = |line: &&String| line.contains(&hex(id)) && line.contains(words);
         assert!(wrong.iter().any(|line| names(&line)), "{words}: {wrong:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_record_of_a_damaged_body_tells_nothing_of_it() {
+    let server = shared();
+    let (url, prefix) = fresh(&server.url());
+    let bare = Bare::open(&url).await;
+    let extras = 12 + 4..12 + 4 + 3 + 2 + "order".len() + 1 + 2 + 11 + 2 + 55 + 16;
+    let mut ids = Vec::new();
+    // The flags of what is told, the key's text, the headers, the trace and the payload.
+    let told = [(0, 4), (0, 8)].into_iter();
+    for (at, bits) in told.chain((extras.start + 5..extras.end + 8).map(|at| (at, 0x80))) {
+        let id = bare
+            .push_with(|event| {
+                let trace = "00-0102030405060708090a0b0c0d0e0f10-00f067aa0ba902b7-01";
+                event.headers = vec![("traceparent".to_owned(), trace.to_owned())];
+                event.key = Some("order".to_owned());
+                event.payload = Payload::from(&b"\"secret\""[..]);
+                event.keeps_payload = true;
+            })
+            .await;
+        flip(server, &prefix, id, at, bits);
+        ids.push((id, at));
+    }
+    assert_eq!(bare.fetch(1, 1_000).await.unwrap(), [], "none is delivered");
+    let page = bare
+        .store
+        .read_outbox(&bare.outbox(), 0, 1_000)
+        .await
+        .unwrap();
+    assert_eq!((page.damaged, page.records.len()), (0, ids.len()));
+    for ((id, at), (_, record)) in ids.into_iter().zip(&page.records) {
+        assert_eq!((record.id, record.outcome), (id, Outcome::Buried), "{at}");
+        assert_eq!(record.cause, Some(Cause::Undecodable));
+        assert_eq!(
+            (&record.key, &record.trace, &record.payload),
+            (&None, &None, &None)
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! The tables, and which version of them.
 
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, GenericClient};
 
 use super::fault::{Fault, Spot};
@@ -85,16 +85,28 @@ async fn suits(client: &Client, spot: Spot<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Whether there is such a table.
+///
+/// Asked of the catalogue itself: by its name a table that another node has just made may not be
+/// found, as names are remembered until a lock is taken.
+pub(super) async fn exists(
+    client: &impl GenericClient,
+    schema: &str,
+    table: &str,
+) -> Result<bool, Fault> {
+    let sql = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = $2";
+    let params: [(&(dyn ToSql + Sync), Type); 2] = [(&schema, Type::TEXT), (&table, Type::TEXT)];
+    let found = client.query_typed_opt(sql, &params).await?;
+    Ok(found.is_some())
+}
+
 /// Which version the tables have; 0 where there are none.
 async fn version(client: &impl GenericClient, schema: &str, spot: Spot<'_>) -> Result<usize> {
     let fault = |fault| spot.error(fault);
-    let table = format!("\"{schema}\".versions");
-    let sql = "SELECT to_regclass($1) IS NOT NULL";
-    let found = client.query_typed_one(sql, &[(&table, Type::TEXT)]).await;
-    if !read::<bool>(&found.map_err(fault)?, 0, spot)? {
+    if !exists(client, schema, "versions").await.map_err(fault)? {
         return Ok(0);
     }
-    let sql = format!("SELECT coalesce(max(version), 0) FROM {table}");
+    let sql = format!("SELECT coalesce(max(version), 0) FROM \"{schema}\".versions");
     let found = client.query_typed_one(&sql, &[]).await.map_err(fault)?;
     let version = usize::try_from(read::<i32>(&found, 0, spot)?).unwrap_or(usize::MAX);
     let newest = VERSIONS.len();

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::fault::Fault;
@@ -83,12 +82,12 @@ pub(super) async fn ensure(
 ) -> Result<(), Fault> {
     for week in weeks.iter().filter(|week| can_be_dropped(**week)) {
         let table = table(*week);
-        if exists(client, schema, &table).await? {
+        if schema::exists(client, schema, &table).await? {
             continue;
         }
         let step = client.transaction().await?;
         schema::lock(&step, schema).await?;
-        if !exists(&step, schema, &table).await? {
+        if !schema::exists(&step, schema, &table).await? {
             attach(&step, &table, *week).await?;
         }
         step.commit().await?;
@@ -105,13 +104,6 @@ async fn attach(step: &Transaction<'_>, table: &str, week: i32) -> Result<(), Fa
         end(week)
     ))
     .await
-}
-
-async fn exists(client: &impl GenericClient, schema: &str, table: &str) -> Result<bool, Fault> {
-    let name = format!("\"{schema}\".{table}");
-    let sql = "SELECT to_regclass($1) IS NOT NULL";
-    let row = client.query_typed_one(sql, &[(&name, Type::TEXT)]).await?;
-    row.try_get(0)
 }
 
 #[cfg(test)]

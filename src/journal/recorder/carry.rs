@@ -180,7 +180,7 @@ impl Carrier {
         let (mut many, mut bytes) = (0, 0);
         for ((outbox, after), page) in outboxes.iter().cloned().zip(pages) {
             self.note(&outbox, &page);
-            if page.last <= after {
+            if page.last <= after.max(page.first.saturating_sub(1)) {
                 continue; // it has nothing
             }
             many += page.records.len();

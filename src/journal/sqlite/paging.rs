@@ -128,6 +128,22 @@ impl Reader {
         let Self { connection, names } = self;
         find(connection, names, query).map_err(fault::at_read)
     }
+
+    /// How SQLite comes by the records of a query, in its words.
+    pub(super) fn plan(&self, query: &Query) -> Result<Vec<String>> {
+        let explain = || -> rusqlite::Result<Vec<String>> {
+            let queue = match &query.queue {
+                Some(name) => Some(number_of(&self.connection, name)?.unwrap_or(0)),
+                None => None,
+            };
+            let way = Way::of(&Asked::of(query, queue));
+            let sql = format!("EXPLAIN QUERY PLAN {}", way.sql(query.order));
+            let mut statement = self.connection.prepare(&sql)?;
+            // The way depends on the words alone, not on values.
+            statement.raw_query().mapped(|row| row.get(3)).collect()
+        };
+        explain().map_err(fault::at_read)
+    }
 }
 
 fn find(

@@ -182,18 +182,22 @@ fn configure(connection: &Connection, new: bool, cache_bytes: usize) -> rusqlite
 /// Puts the file into WAL mode. Two that do so at the same time get in each other's way, and
 /// SQLite does not wait by itself here.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
-    let began = std::time::Instant::now();
+    let step = Duration::from_millis(10);
+    let mut waited = Duration::ZERO;
     loop {
         let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| {
             row.get::<_, String>(0)
         });
         let is_busy = |error: &rusqlite::Error| {
-            error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && began.elapsed() < BUSY
+            error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && waited < BUSY
         };
         match mode {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(_) => return Err(rusqlite::Error::InvalidQuery),
-            Err(error) if is_busy(&error) => std::thread::sleep(Duration::from_millis(10)),
+            Err(error) if is_busy(&error) => {
+                std::thread::sleep(step);
+                waited += step;
+            }
             Err(error) => return Err(error),
         }
     }

@@ -24,7 +24,7 @@ SELECT
   CASE WHEN records.started > 0 THEN max(records.started - records.due * 1000, 0) END AS late_us,
   CASE WHEN records.node <> 0 THEN printf('%016x', records.node) END AS node,
   records.error AS error,
-  lower(hex(records.trace)) AS trace,
+  CASE WHEN records.trace IS NOT NULL THEN lower(hex(records.trace)) END AS trace,
   CASE typeof(records.payload) WHEN 'text' THEN records.payload END AS payload,
   records.by AS by,
   records.number AS number,

@@ -152,7 +152,7 @@ impl Terms<'_> {
                 call
             }
             StoreOp::Fetch(fetch) => self.fetch(keys, fetch),
-            StoreOp::Settle { node, settlements } => self.settle(keys, *node, settlements)?,
+            StoreOp::Settle { node, settlements } => self.settle(keys, *node, settlements, 0)?,
             StoreOp::Heartbeat { node } => {
                 let mut call = self.call(&scripts::HEARTBEAT, keys);
                 call.command.arg(&node.0.to_be_bytes());
@@ -240,7 +240,15 @@ impl Terms<'_> {
         call
     }
 
-    fn settle(&self, keys: &BucketKeys, node: NodeId, settlements: &[Settlement]) -> Result<Call> {
+    /// Ends attempts. `damaged` is added to each cause: 0, or
+    /// [`DAMAGED`](record::DAMAGED).
+    pub(super) fn settle(
+        &self,
+        keys: &BucketKeys,
+        node: NodeId,
+        settlements: &[Settlement],
+        damaged: u8,
+    ) -> Result<Call> {
         bounded("settlements", settlements.len())?;
         let mut call = self.ending(&scripts::SETTLE, keys);
         call.command
@@ -253,7 +261,7 @@ impl Terms<'_> {
             if has_twins || !is_ack(first) {
                 for settlement in run {
                     command.arg(0);
-                    add_any(command, settlement);
+                    add_any(command, settlement, damaged);
                 }
                 continue;
             }
@@ -284,9 +292,9 @@ fn has_twins(settlements: &[Settlement]) -> bool {
     ids.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-fn add_any(command: &mut Cmd, settlement: &Settlement) {
+fn add_any(command: &mut Cmd, settlement: &Settlement, damaged: u8) {
     let mut said = Vec::new();
-    let error = say(settlement, &mut said);
+    let error = say(settlement, damaged, &mut said);
     command.arg(&settlement.id.to_bytes()).arg(&said);
     let error = error.map(|error| cut_error(error.to_owned()));
     add_text(command, error.as_deref());
@@ -301,7 +309,7 @@ fn add_text(command: &mut Cmd, text: Option<&str>) {
 }
 
 /// Appends what a settlement says; answers its error.
-fn say<'a>(settlement: &'a Settlement, out: &mut Vec<u8>) -> Option<&'a String> {
+fn say<'a>(settlement: &'a Settlement, damaged: u8, out: &mut Vec<u8>) -> Option<&'a String> {
     let (letter, delay, failing, error) = match &settlement.verdict {
         Verdict::Ack => (b'a', None, None, None),
         Verdict::Retry(delay, why) => (b't', Some(*delay), Some(why.cause), why.error.as_ref()),
@@ -319,7 +327,7 @@ fn say<'a>(settlement: &'a Settlement, out: &mut Vec<u8>) -> Option<&'a String> 
         out.extend_from_slice(&us(delay.min(DELAY_MAX)).to_be_bytes());
     }
     if let Some(cause) = failing {
-        out.push(record::cause_byte(cause));
+        out.push(record::cause_byte(cause) + damaged);
     }
     error
 }

@@ -51,8 +51,9 @@ impl RedisOptions {
         self
     }
 
-    /// How many records the outbox of each bucket keeps, at least 1,000; some 90 bytes each.
-    /// Default: 25,000.
+    /// How many records wait in the outbox of each bucket, at least 1,000, where no
+    /// [`OutboxLimit`](crate::store::OutboxLimit) says otherwise; some 90 bytes each, and their
+    /// payload where it is kept. Default: 25,000.
     pub fn records_max(mut self, many: usize) -> Self {
         self.records_max = many.max(crate::core::op::BATCH_MAX);
         self

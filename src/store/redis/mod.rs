@@ -80,6 +80,8 @@ use crate::time::SystemClock;
 ///   all goes on by itself when they are back.
 /// - **Their memory is full**: pushes answer [`Full`](crate::ErrorKind::Full) and nothing of them
 ///   happened. What is stored is still handled.
+/// - **Too many records wait for the journal**: the oldest are let go of, or pushes answer
+///   [`Full`](crate::ErrorKind::Full), as [`OutboxLimit`] says.
 /// - **Bytes are damaged**: they are never delivered. The event is a dead letter that says so.
 ///
 /// A server is as durable as it is set to be: [`durability`](Store::durability) answers

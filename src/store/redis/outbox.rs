@@ -44,7 +44,7 @@ pub(super) struct Outboxes {
 type Seen = (u64, Vec<u8>);
 
 /// So many reads of an outbox are remembered until it is trimmed.
-const SEEN_MAX: usize = 16;
+const SEEN_MAX: usize = 4;
 
 impl Outboxes {
     pub(super) fn new(default_max: u64) -> Self {

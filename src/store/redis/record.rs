@@ -32,6 +32,9 @@ const TRACE: u8 = 1;
 const PAYLOAD: u8 = 2;
 const BY: u8 = 4;
 
+/// Added to the cause of a settlement when the body is damaged: its record tells nothing of it.
+pub(super) const DAMAGED: u8 = 128;
+
 /// The byte of a cause.
 pub(super) fn cause_byte(cause: Cause) -> u8 {
     let at = Cause::ALL.iter().position(|known| *known == cause);

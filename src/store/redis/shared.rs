@@ -18,6 +18,7 @@ use crate::store::redis::link::Link;
 use crate::store::redis::news::{News, Told};
 use crate::store::redis::options::LinkOptions;
 use crate::store::redis::outbox::Outboxes;
+use crate::store::redis::record::DAMAGED;
 use crate::store::redis::url::Target;
 use crate::time::{Clock, SystemClock};
 
@@ -205,11 +206,9 @@ impl Shared {
                 fetched_us: 0,
             }
         });
-        let settle = StoreOp::Settle {
-            node,
-            settlements: settlements.collect(),
-        };
-        let call = self.terms().operation(&self.keys(bucket), &settle)?;
+        let (keys, settlements) = (self.keys(bucket), settlements.collect::<Vec<_>>());
+        let call = self.terms().settle(&keys, node, &settlements, DAMAGED)?;
+        let settle = StoreOp::Settle { node, settlements };
         let parts = self.call(&self.links.work, &call).await?;
         match answer::read(&bucket.queue, &settle, parts)?.answer.reply {
             Reply::Settled(_) => {

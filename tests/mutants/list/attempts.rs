@@ -101,9 +101,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Attempts,
         bug: "embedded: an open does not count the attempts that were noted",
         edits: &[edit(
-            "src/store/embedded/recovery.rs",
-            "self.begun_of.remove(&view.id)",
-            "self.begun_of.remove(&view.id).filter(|_| false)",
+            "src/store/embedded/unsettled.rs",
+            "self.begun_of.remove(&restored.id)",
+            "self.begun_of.remove(&restored.id).filter(|_| false)",
         )],
         caught_by: test(
             "embedded",
@@ -116,13 +116,25 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Attempts,
         bug: "embedded: a start whose end is on record counts at an open",
         edits: &[edit(
-            "src/store/embedded/recovery.rs",
-            "            self.begun.remove(&Start::of(&record));\n",
+            "src/store/embedded/unsettled.rs",
+            "        self.begun.remove(&Start::of(record));\n",
             "",
+        )],
+        caught_by: test("embedded", "a_snoozed_attempt_is_not_counted"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "revive-ends-no-start",
+        breaks: Attempts,
+        bug: "embedded: a start from before a revive counts where its record is damaged",
+        edits: &[edit(
+            "src/store/embedded/unsettled.rs",
+            "revived.unwrap_or(Timestamp::EPOCH)",
+            "revived.unwrap_or(Timestamp::EPOCH).min(Timestamp::EPOCH)",
         )],
         caught_by: test(
             "embedded",
-            "what_an_event_did_before_its_revive_does_not_count_after_it",
+            "what_started_before_a_revive_is_over_although_its_record_is_damaged",
         ),
         masked_by: None,
     },

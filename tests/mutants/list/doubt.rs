@@ -182,4 +182,31 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: delivery("a_handler_whose_start_cannot_be_noted_does_not_start"),
         masked_by: None,
     },
+    Mutant {
+        name: "record-sum-without-payload",
+        breaks: Doubt,
+        bug: "embedded: the checksum of a record leaves its payload out",
+        edits: &[edit(
+            "src/store/embedded/sums.rs",
+            "            .optional(payload)\n",
+            "",
+        )],
+        caught_by: test("embedded", "what_a_record_tells_is_covered_by_its_checksum"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "damaged-page-ends-the-outbox",
+        breaks: Doubt,
+        bug: "a page of damaged records alone is taken for the end of its outbox",
+        edits: &[edit(
+            "src/journal/reading.rs",
+            "if page.last <= after {",
+            "if page.records.is_empty() {",
+        )],
+        caught_by: test(
+            "embedded",
+            "a_page_of_damaged_records_alone_hides_none_of_the_others",
+        ),
+        masked_by: None,
+    },
 ];

@@ -1,4 +1,4 @@
-use super::{delivery, edit, test};
+use super::{contract, delivery, edit, test};
 use crate::mutant::{Masked, Mutant, Promise::Full};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -94,6 +94,33 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: test(
             "redis_store",
             "a_full_server_refuses_pushes_and_all_else_goes_on",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "full-outbox-not-refused",
+        breaks: Full,
+        bug: "embedded: pushes are taken while more records wait for the journal than may",
+        edits: &[edit(
+            "src/store/embedded/shared.rs",
+            "                self.waiting.check_room()?;\n",
+            "",
+        )],
+        caught_by: contract("a_full_outbox_refuses_pushes_and_is_settled_into"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-full-outbox-not-refused",
+        breaks: Full,
+        bug: "Redis: pushes are accepted although too many records wait for the journal",
+        edits: &[edit(
+            "src/store/redis/lua/push.lua",
+            "  if waiting >= tonumber(ARGV[8]) then\n    return",
+            "  if false then\n    return",
+        )],
+        caught_by: test(
+            "redis_store",
+            "pushes_are_refused_while_too_many_records_wait_and_all_else_goes_on",
         ),
         masked_by: None,
     },

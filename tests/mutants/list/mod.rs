@@ -6,8 +6,10 @@ mod attempts;
 mod cancel;
 mod controls;
 mod doubt;
+mod explained;
 mod full;
 mod ids;
+mod letters;
 mod lost_workers;
 mod never_early;
 mod punctual;
@@ -32,6 +34,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         doubt::MUTANTS,
         punctual::MUTANTS,
         controls::MUTANTS,
+        letters::MUTANTS,
+        explained::MUTANTS,
     ];
     of_each.into_iter().flatten()
 }

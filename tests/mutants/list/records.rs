@@ -9,12 +9,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "src/store/embedded/commit.rs",
-                "                Change::Recorded(record) => {
-                    records::insert(&mut self.record, self.counts.next_record, record)?;
-                    self.counts.next_record += 1;
-                }
-",
-                "                Change::Recorded(_) => self.counts.next_record += 1,\n",
+                "Change::Recorded { record, telling } => self.record(record, *telling)?,",
+                "Change::Recorded { .. } => self.counts.next_record += 1,",
             ),
             edit(
                 "src/store/embedded/commit.rs",
@@ -23,17 +19,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             ),
             edit(
                 "src/store/embedded/commit.rs",
-                "                self.counts = counts;\n                Ok(())\n",
+                "                self.counts = counts;\n",
                 "                let mut number = self.counts.next_record;
                 self.counts = counts;
                 for change in batch.flat_map(|changes| &changes.list) {
-                    if let Change::Recorded(record) = change {
+                    if let Change::Recorded { record, .. } = change {
                         let mut insert = self.connection.prepare_cached(records::INSERT)?;
                         records::insert(&mut insert, number, record)?;
                         number += 1;
                     }
                 }
-                Ok(())
 ",
             ),
         ],
@@ -68,7 +63,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "an attempt whose lease was lost leaves no record",
         edits: &[edit(
             "src/core/reference/reap.rs",
-            "ledger.recorded(entry.record(id, &self.key.queue, ending));",
+            "entry.record(id, &self.key.queue, ending, ledger);",
             "drop(ending);",
         )],
         caught_by: contract("every_lease_that_ends_leaves_one_record"),
@@ -91,9 +86,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Records,
         bug: "embedded: an attempt that a dead process left open is counted and not recorded",
         edits: &[edit(
-            "src/store/embedded/recovery.rs",
-            "self.changes.list.push(Change::Recorded(Box::new(record)));",
-            "drop(record);",
+            "src/store/embedded/unsettled.rs",
+            "        changes.push(Change::Recorded {
+            record: Box::new(record),
+            telling: restored.tells.then_some(row),
+        });
+",
+            "        drop(record);\n",
         )],
         caught_by: test(
             "embedded",
@@ -111,6 +110,132 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "error: ending.error.filter(|error| cut_error(error.clone()).len() < usize::MAX),",
         )],
         caught_by: contract("a_long_error_is_cut"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "trim-not-written",
+        breaks: Records,
+        bug: "embedded: up to where the outbox was trimmed is not written",
+        edits: &[edit(
+            "src/store/embedded/commit.rs",
+            "schema::write_trimmed(self.connection, self.counts.trimmed)",
+            "Ok(())",
+        )],
+        caught_by: contract("what_was_trimmed_stays_so_after_a_new_opening"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "waiting-records-let-go",
+        breaks: Records,
+        bug: "embedded: records that wait for the journal go with the bound on rows",
+        edits: &[edit(
+            "src/store/embedded/commit.rs",
+            "let kept_from = kept_from.min(next_record.saturating_sub(records_max));",
+            "let kept_from = kept_from.max(next_record.saturating_sub(records_max));",
+        )],
+        caught_by: test(
+            "embedded",
+            "records_that_wait_are_not_let_go_and_trimmed_ones_are_in_time",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "outbox-not-told",
+        breaks: Records,
+        bug: "embedded: nobody is told that there are new records",
+        edits: &[edit(
+            "src/store/embedded/waiting.rs",
+            "            self.watchers.tell(&Outbox::Store);\n",
+            "",
+        )],
+        caught_by: contract("a_watcher_of_outboxes_is_told_of_every_record"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "trace-and-payload-not-told",
+        breaks: Records,
+        bug: "embedded: records go without what only the envelope knows",
+        edits: &[edit(
+            "src/store/embedded/commit.rs",
+            "            Some(row) => self.envelope(row)?,\n",
+            "            Some(row) => self.envelope(row)?.filter(|_| false),\n",
+        )],
+        caught_by: contract("records_tell_the_payload_of_their_time"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-trims-one-too-many",
+        breaks: Records,
+        bug: "Redis: a trim lets go of the first record that is not in the journal as well",
+        edits: &[edit(
+            "src/store/redis/lua/trim.lua",
+            "\"MINID\", \"=\", oldest)",
+            "\"MINID\", \"=\", oldest + 1)",
+        )],
+        caught_by: test(
+            "redis_store",
+            "what_is_trimmed_is_read_no_more_and_what_is_not_stays",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-trims-what-was-lost-and-given-again",
+        breaks: Records,
+        bug: "Redis: a trim after a failover lets go of records that have the numbers of lost ones",
+        edits: &[edit(
+            "src/store/redis/lua/trim.lua",
+            "  if not same then\n",
+            "  if false then\n",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_trim_does_not_let_go_of_records_that_got_the_numbers_of_lost_ones",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-payload-kept-unasked",
+        breaks: Records,
+        bug: "Redis: records keep the payload of an event that has a trace and asks for nothing",
+        edits: &[edit(
+            "src/store/redis/lua/body.lua",
+            "if said % 2 == 1 and payload_len",
+            "if payload_len",
+        )],
+        caught_by: test(
+            "redis_store",
+            "records_keep_a_payload_where_it_is_asked_for_and_short_enough",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-by-whom-not-recorded",
+        breaks: Records,
+        bug: "Redis: records of what was done by hand do not say by whom",
+        edits: &[edit(
+            "src/store/redis/lua/body.lua",
+            "  if by then\n",
+            "  if false then\n",
+        )],
+        caught_by: test(
+            "redis_store",
+            "records_keep_a_payload_where_it_is_asked_for_and_short_enough",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-cancel-not-told",
+        breaks: Records,
+        bug: "Redis: nobody is told that a cancel has left a record",
+        edits: &[edit(
+            "src/store/redis/answer.rs",
+            "has_recorded = !matches!(cancelled, Cancelled::NotFound | Cancelled::TooLate(_));",
+            "",
+        )],
+        caught_by: test(
+            "redis_store",
+            "watchers_are_told_of_what_wrote_records_and_of_nothing_else",
+        ),
         masked_by: None,
     },
 ];

@@ -14,7 +14,7 @@ use crate::kit::Bare;
 use crate::servers::Redis;
 
 impl Bare {
-    pub(super) fn outbox(&self) -> Outbox {
+    pub(crate) fn outbox(&self) -> Outbox {
         Outbox::Bucket(self.bucket.clone())
     }
 

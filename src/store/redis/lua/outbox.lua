@@ -14,9 +14,10 @@ local function number_of(found)
   return found and tonumber(found[1]:match("^%d+"))
 end
 
-local head = number_of(call("XRANGE", OUTBOX, "-", "+", "COUNT", 1)[1]) or record
-local trimmed = tonumber(call("HGET", META, "trimmed") or 0)
-local first = math.max(head, math.min(trimmed + 1, record))
+local first = math.min(tonumber(call("HGET", META, "trimmed") or 0) + 1, record)
+if first < record then -- whoever wrote more may have let go of some
+  first = math.max(number_of(call("XRANGE", OUTBOX, "-", "+", "COUNT", 1)[1]) or record, first)
+end
 local answer, len = { now, first, record, 0 }, 4
 local through = math.max(after, first - 1)
 if most > 0 and through + 1 < record then

@@ -8,7 +8,7 @@
 --          and started, us, in bytes. No id may come twice then. A 0: one settlement of any kind:
 --          id; verdict (a ack, t retry, z snooze, b bury, x discard, e expire, r release), request,
 --          fetched and started, us, in bytes, then for t and z the delay, us, in bytes, then for t
---          and b the cause, a byte; "" or "=" and the error
+--          and b the cause, a byte, plus 128 of a body that is damaged; "" or "=" and the error
 --
 -- Returns {now, 1 if there is earlier work, a text with "1" for each that was accepted and "0" for
 -- each whose lease was lost}.
@@ -108,6 +108,9 @@ local function conclude(id, state, said, times, verdict, settled, error)
       wait(id, head, delayed_ms(said), rest)
     else
       local cause = verdict == 116 and sub(said, 34, 34) or sub(said, 26, 26)
+      if byte(cause) >= 128 then -- nothing is told of what is damaged
+        cause, key, more = char(byte(cause) - 128), nil, nil
+      end
       note(id, "\4", cause, attempt, due, moved, times, me, key, error, more)
       put(id, "D" .. head .. due .. u64(now) .. rest)
       dead[#dead + 1], dead[#dead + 2] = 0, id

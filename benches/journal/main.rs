@@ -1,0 +1,54 @@
+//! How fast does a journal take records in, and how long does a page of any query take?
+//!
+//! ```text
+//! cargo bench --bench journal                                # 100,000 records
+//! DULY_BENCH_RECORDS=5000000 cargo bench --bench journal     # some minutes, and some GB on disk
+//! cargo bench --bench journal -- --quick                     # 20,000 records
+//! ```
+//!
+//! Measures only, and asserts no time. Loading is set beside the bare bulk insert of the same rows
+//! into the same tables, batch by batch in turn, so that both have the same company on the machine;
+//! the ratio travels, the rates do not. Then each query is asked for its first page, for one in the
+//! middle and for one of the last, in both orders, and the way that the database takes is printed.
+
+#![allow(
+    clippy::print_stdout,
+    reason = "a benchmark reports on its standard output"
+)]
+
+mod contender;
+mod load;
+mod queries;
+mod records;
+mod sqlite;
+
+use contender::Contender;
+use tokio::runtime::Builder;
+
+/// What goes wrong in a benchmark ends it.
+type Result<T = (), E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+fn main() -> Result {
+    // `cargo test --benches` runs it without this argument, just to see that it runs.
+    let benching = std::env::args().any(|arg| arg == "--bench");
+    let quick = std::env::args().any(|arg| arg == "--quick") || !benching;
+    let records = match std::env::var("DULY_BENCH_RECORDS") {
+        Ok(records) => records.parse()?,
+        Err(_) if quick => 20_000,
+        Err(_) => 100_000,
+    };
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(run(records))
+}
+
+async fn run(records: u64) -> Result {
+    let contenders: Vec<Box<dyn Contender>> = vec![Box::new(sqlite::Sqlite::open()?)];
+    for mut contender in contenders {
+        load::run(contender.as_mut(), records).await?;
+        queries::run(contender.as_ref(), records).await?;
+    }
+    Ok(())
+}

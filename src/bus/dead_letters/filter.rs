@@ -1,0 +1,67 @@
+//! Which dead letters are asked for.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::bus::dead_letters::letter::Last;
+use crate::core::op::Snapshot;
+use crate::event::{BucketKey, EventId, QueueName, State};
+use crate::record::Cause;
+use crate::time::Timestamp;
+
+/// Which dead letters are asked for; what is not said matches.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Filter {
+    /// Empty: of every queue.
+    pub(super) queues: BTreeSet<QueueName>,
+    pub(super) since: Option<Timestamp>,
+    pub(super) until: Option<Timestamp>,
+    pub(super) cause: Option<Cause>,
+    pub(super) error: Option<String>,
+    pub(super) key: Option<String>,
+    pub(super) ids: Option<BTreeSet<EventId>>,
+    /// When something began to be done to all of it: what dies later is left alone.
+    pub(super) began: Option<Timestamp>,
+}
+
+/// This process may take the store's time for earlier than it is, by less than this.
+const CLOCK_LAG: Duration = Duration::from_secs(1);
+
+impl Filter {
+    /// Whether a bucket may have what is asked for.
+    pub(super) fn may_be_in(&self, bucket: &BucketKey) -> bool {
+        let is_of = |ids: &BTreeSet<EventId>| ids.iter().any(|id| id.bucket() == bucket.bucket);
+        (self.queues.is_empty() || self.queues.contains(&bucket.queue))
+            && self.ids.as_ref().is_none_or(is_of)
+    }
+
+    /// Whether a letter is asked for, as far as the store alone can tell.
+    pub(super) fn matches(&self, letter: &Snapshot) -> bool {
+        let key = || letter.body.as_ref().and_then(|body| body.key.as_ref());
+        letter.state == State::Dead
+            && self.matches_time(letter.since)
+            && (self.key.is_none() || self.key.as_ref() == key())
+            && self.ids.as_ref().is_none_or(|ids| ids.contains(&letter.id))
+    }
+
+    /// One whose time of death nobody knows is within no time that was asked for.
+    fn matches_time(&self, died: Option<Timestamp>) -> bool {
+        let Some(died) = died else {
+            return self.since.is_none() && self.until.is_none();
+        };
+        self.since.is_none_or(|since| died >= since)
+            && self.until.is_none_or(|until| died < until)
+            && self.began.is_none_or(|began| died < began + CLOCK_LAG)
+    }
+
+    /// Whether records have to be read to tell.
+    pub(super) fn reads_records(&self) -> bool {
+        self.cause.is_some() || self.error.is_some()
+    }
+
+    /// Whether a letter is asked for, as its last record tells.
+    pub(super) fn matches_last(&self, last: &Last) -> bool {
+        let says = |text: &String| last.error().is_some_and(|error| error.contains(text));
+        (self.cause.is_none() || self.cause == last.cause()) && self.error.as_ref().is_none_or(says)
+    }
+}

@@ -1,0 +1,113 @@
+//! A payload for people, whatever its bytes are.
+
+use std::fmt::Write;
+
+use serde::de::IgnoredAny;
+
+/// About how long a payload is shown, in bytes.
+const SHOWN_MAX: usize = 16 << 10;
+/// How many bytes of what is no text are shown.
+const HEX_MAX: usize = 256;
+/// How many of them stand in a line.
+const HEX_LINE: usize = 16;
+
+/// JSON on several lines, a text as it is, or the first bytes as hexadecimal digits.
+pub(super) fn payload(bytes: &[u8]) -> String {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return hex(bytes);
+    };
+    let is_binary = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+    if serde_json::from_str::<IgnoredAny>(text).is_ok() {
+        json(text)
+    } else if text.contains(is_binary) {
+        hex(bytes)
+    } else {
+        let end = text.floor_char_boundary(SHOWN_MAX);
+        cut(text[..end].to_owned(), end, text.len())
+    }
+}
+
+/// The same JSON with a line for each member and element; nothing but its white space is changed,
+/// so that no digit of a number and no second key of the same name is lost.
+fn json(text: &str) -> String {
+    let mut out = String::new();
+    let mut depth = 0_usize;
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        if out.len() > SHOWN_MAX {
+            return cut(out, at, text.len());
+        }
+        match c {
+            '"' => {
+                out.push('"');
+                let mut is_escaped = false;
+                for (at, c) in chars.by_ref() {
+                    if out.len() > SHOWN_MAX {
+                        return cut(out, at, text.len());
+                    }
+                    // A string may hold such characters as they are; a terminal may obey them.
+                    if c.is_control() {
+                        let _ = write!(out, "\\u{:04x}", c as u32); // a string takes it all
+                    } else {
+                        out.push(c);
+                    }
+                    if c == '"' && !is_escaped {
+                        break;
+                    }
+                    is_escaped = c == '\\' && !is_escaped;
+                }
+            }
+            '{' | '[' => {
+                out.push(c);
+                while chars.next_if(|(_, c)| c.is_ascii_whitespace()).is_some() {}
+                match chars.next_if(|(_, c)| matches!(c, '}' | ']')) {
+                    Some((_, end)) => out.push(end),
+                    None => {
+                        depth += 1;
+                        line(&mut out, depth);
+                    }
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                line(&mut out, depth);
+                out.push(c);
+            }
+            ',' => {
+                out.push(c);
+                line(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            c if c.is_ascii_whitespace() => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn line(out: &mut String, depth: usize) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n("  ", depth));
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let head = &bytes[..bytes.len().min(HEX_MAX)];
+    let mut out = String::new();
+    for (at, byte) in head.iter().enumerate() {
+        let before = match at {
+            0 => "",
+            _ if at % HEX_LINE == 0 => "\n",
+            _ => " ",
+        };
+        let _ = write!(out, "{before}{byte:02x}"); // a string takes it all
+    }
+    cut(out, head.len(), bytes.len())
+}
+
+/// Says how much is not shown, if any.
+fn cut(mut out: String, shown: usize, len: usize) -> String {
+    if shown < len {
+        let _ = write!(out, "\n... {len} bytes in all"); // a string takes it all
+    }
+    out
+}

@@ -1,0 +1,144 @@
+//! Goes through dead letters, bucket by bucket.
+
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
+
+use crate::bus::Inner;
+use crate::bus::dead_letters::filter::Filter;
+use crate::bus::dead_letters::{DeadLetters, LetterCursor};
+use crate::bus::queue::unexpected;
+use crate::core::op::{Answer, BATCH_MAX, Reply, Snapshot, StoreOp};
+use crate::error::Result;
+use crate::event::{BucketId, BucketKey, EventId, State};
+use crate::time::Timestamp;
+
+/// How many events are looked up at once.
+const AT_ONCE: usize = 32;
+
+/// A way through the dead letters of some buckets, in their order.
+pub(super) struct Walk<'a> {
+    inner: &'a Inner,
+    filter: &'a Filter,
+    /// Those that are left, the next one last.
+    buckets: Vec<BucketKey>,
+    /// The letter of the next bucket that was looked at last.
+    after: Option<EventId>,
+}
+
+/// A part of the way.
+pub(super) struct Step {
+    pub(super) bucket: BucketKey,
+    /// What matches, as far as the store can tell.
+    pub(super) letters: Vec<Snapshot>,
+    /// The place behind all that was looked at, whether it matches or not.
+    pub(super) end: LetterCursor,
+    /// How many letters were looked at.
+    pub(super) looked: usize,
+}
+
+impl<'a> Walk<'a> {
+    /// A way through what `asked` asks for.
+    pub(super) async fn new(asked: &'a DeadLetters) -> Result<Self> {
+        let DeadLetters {
+            inner,
+            filter,
+            after,
+            ..
+        } = asked;
+        let mut buckets = inner.open()?.buckets().await?;
+        buckets.retain(|bucket| filter.may_be_in(bucket));
+        let mut from = None;
+        if let Some(cursor) = after {
+            let at = BucketKey::new(cursor.queue.clone(), cursor.id.bucket());
+            buckets.retain(|bucket| *bucket >= at);
+            from = buckets.contains(&at).then_some(cursor.id);
+        }
+        buckets.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(Self {
+            inner,
+            filter,
+            buckets,
+            after: from,
+        })
+    }
+
+    /// The next part, of at most `limit` letters; `None` at the end.
+    pub(super) async fn next(&mut self, limit: usize) -> Result<Option<Step>> {
+        let Some(bucket) = self.buckets.last().cloned() else {
+            return Ok(None);
+        };
+        let limit = limit.clamp(1, BATCH_MAX);
+        let (found, last, is_last) = match &self.filter.ids {
+            None => {
+                let found = self.peek(&bucket, limit).await?;
+                let is_last = found.len() < limit;
+                let last = found.last().map(|letter| letter.id);
+                (found, last, is_last)
+            }
+            Some(ids) => {
+                let here = ids.iter().filter(|id| id.bucket() == bucket.bucket);
+                let here = here.filter(|id| self.after.is_none_or(|after| **id > after));
+                let here: Vec<EventId> = here.copied().take(limit).collect();
+                let found = self.look_up(&bucket, &here).await?;
+                (found, here.last().copied(), here.len() < limit)
+            }
+        };
+        let end = match last {
+            Some(last) if !is_last => last,
+            _ => last_id(bucket.bucket),
+        };
+        if is_last {
+            self.buckets.pop();
+        }
+        self.after = Some(end).filter(|_| !is_last);
+        let looked = found.len();
+        let mut letters = found;
+        letters.retain(|letter| self.filter.matches(letter));
+        let queue = bucket.queue.clone();
+        Ok(Some(Step {
+            bucket,
+            letters,
+            end: LetterCursor { queue, id: end },
+            looked,
+        }))
+    }
+
+    async fn peek(&self, bucket: &BucketKey, limit: usize) -> Result<Vec<Snapshot>> {
+        let peek = StoreOp::Peek {
+            state: State::Dead,
+            after: self.after,
+            limit,
+        };
+        match self.inner.apply(bucket, peek).await? {
+            Answer {
+                reply: Reply::Peeked(peeked),
+                ..
+            } => Ok(peeked),
+            Answer { reply, .. } => Err(unexpected(&reply)),
+        }
+    }
+
+    async fn look_up(&self, bucket: &BucketKey, ids: &[EventId]) -> Result<Vec<Snapshot>> {
+        let asked = ids.iter().map(|id| get(self.inner, bucket, *id).boxed());
+        let asked: Vec<_> = asked.collect();
+        let found: Vec<_> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+}
+
+/// The last id that a bucket can have.
+fn last_id(bucket: BucketId) -> EventId {
+    EventId::from_parts(Timestamp::MAX, bucket, u64::MAX)
+}
+
+/// Looks an event up.
+pub(super) async fn get(
+    inner: &Inner,
+    bucket: &BucketKey,
+    id: EventId,
+) -> Result<Option<Snapshot>> {
+    let Answer { reply, .. } = inner.apply(bucket, StoreOp::Get { id }).await?;
+    match reply {
+        Reply::Found(found) => Ok(found),
+        reply => Err(unexpected(&reply)),
+    }
+}

@@ -1,0 +1,227 @@
+//! Makes reasons of the facts.
+
+use std::time::Duration;
+
+use crate::bus::QueueLoad;
+use crate::bus::explain::look::{Facts, Found};
+use crate::bus::explain::{Attempts, Explanation, Reason, Standing};
+use crate::event::{EventId, State};
+use crate::record::{NodeId, Outcome, Record};
+use crate::time::Timestamp;
+
+/// What the facts mean. `me` is this process, `now` the store's time as far as it is known.
+pub(super) fn explanation(
+    id: EventId,
+    me: NodeId,
+    now: Timestamp,
+    facts: Facts,
+    attempts: Attempts,
+) -> Explanation {
+    let last = attempts.records.iter().rfind(|record| record.is_final());
+    let mut explanation = Explanation {
+        id,
+        at: now,
+        queue: attempts.records.last().map(|record| record.queue.clone()),
+        state: None,
+        since: None,
+        due: None,
+        tries: 0,
+        tries_max: None,
+        key: attempts
+            .records
+            .last()
+            .and_then(|record| record.key.clone()),
+        reasons: Vec::new(),
+        attempts: Attempts::default(),
+    };
+    if let Some(Found {
+        bucket,
+        now,
+        snapshot,
+    }) = &facts.found
+    {
+        explanation.at = *now;
+        explanation.queue = Some(bucket.queue.clone());
+        explanation.state = Some(snapshot.state);
+        explanation.since = snapshot.since;
+        explanation.due = Some(snapshot.due);
+        explanation.tries = snapshot.tries;
+        let envelope = snapshot.body.as_ref();
+        explanation.tries_max = envelope.map(|envelope| envelope.attempts);
+        if let Some(envelope) = envelope {
+            explanation.key.clone_from(&envelope.key);
+        }
+    }
+    match (&facts.found, last) {
+        // Whatever was seen before it: what is over stays over.
+        (_, Some(last)) => {
+            let (state, at) = (ended_as(last), finished(last));
+            explanation.state = Some(state);
+            explanation.since = Some(at);
+            explanation.tries_max = None;
+            let at = Some(at);
+            explanation.reasons.push(Reason::Over { state, at });
+        }
+        (Some(found), None) if found.snapshot.state.is_final() => {
+            let state = found.snapshot.state;
+            explanation.reasons.push(Reason::Over { state, at: None });
+        }
+        (Some(found), None) => explanation.reasons = standing(found, me, &facts, &attempts),
+        (None, None) if facts.away.is_none() => explanation.reasons.push(Reason::NotKnown {
+            created: id.created(),
+            is_of_the_future: id.created() > now + CLOCKS_DIFFER,
+            bucket: id.bucket(),
+            asked: facts.asked,
+        }),
+        (None, None) => {}
+    }
+    if let Some(error) = facts.away {
+        explanation.reasons.push(Reason::StoreAway {
+            kind: error.kind(),
+            error: error.to_string(),
+        });
+    }
+    explanation.attempts = attempts;
+    explanation
+}
+
+/// An id may have been made by a process whose clock is ahead by so much.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
+
+/// Why an event that is not over is where it is.
+fn standing(found: &Found, me: NodeId, facts: &Facts, attempts: &Attempts) -> Vec<Reason> {
+    let Found { snapshot, now, .. } = found;
+    match snapshot.state {
+        State::Scheduled => {
+            let first = match snapshot.due > *now {
+                true => not_due(found),
+                false => Reason::NotMoved {
+                    late: now.since(snapshot.due),
+                },
+            };
+            let mut reasons = vec![first];
+            reasons.extend(blocked(found, facts));
+            reasons
+        }
+        State::Ready => ready(found, facts),
+        State::Leased => held(found, me, facts),
+        _ => {
+            let deaths = [Outcome::Buried, Outcome::LeaseLost];
+            let mut records = attempts.records.iter();
+            let last = records.rfind(|record| deaths.contains(&record.outcome));
+            vec![Reason::Dead {
+                cause: last.and_then(|last| last.cause),
+                error: last.and_then(|last| last.error.clone()),
+            }]
+        }
+    }
+}
+
+fn not_due(found: &Found) -> Reason {
+    let due = found.snapshot.due;
+    Reason::NotDue {
+        due,
+        left: due.since(found.now),
+    }
+}
+
+/// What lets no handler of the queue start, whatever is ready.
+fn blocked(found: &Found, facts: &Facts) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    if facts.control.paused {
+        reasons.push(Reason::Paused);
+    }
+    if facts.control.workers == Some(0) {
+        reasons.push(Reason::NoWorkers { everywhere: true });
+    } else if !facts.control.paused && facts.here.as_ref().is_some_and(|here| here.workers == 0) {
+        reasons.push(Reason::NoWorkers { everywhere: false });
+    }
+    let is_consumed = facts.consumers(&found.bucket.queue) > 0;
+    if let Some(nodes) = &facts.nodes
+        && !is_consumed
+    {
+        let others = nodes.iter();
+        let others = others.filter(|node| node.answers && !node.member.queues.is_empty());
+        reasons.push(Reason::NoConsumer {
+            others: others.count(),
+        });
+    }
+    reasons
+}
+
+fn ready(found: &Found, facts: &Facts) -> Vec<Reason> {
+    let mut reasons = blocked(found, facts);
+    let consumers = facts.consumers(&found.bucket.queue);
+    let only_here = [Reason::NoWorkers { everywhere: false }];
+    // Another node may start what this process does not.
+    let may_start = reasons.is_empty() || (reasons == only_here && consumers > 1);
+    if !may_start {
+        return reasons;
+    }
+    let ready = facts.stats.ready.max(1);
+    if let Some(per_second) = facts.control.rate {
+        let turn = Duration::try_from_secs_f64(ready as f64 / per_second);
+        reasons.push(Reason::RateLimited {
+            per_second,
+            ready,
+            turn: turn.unwrap_or(Duration::MAX),
+        });
+    }
+    let is_busy = facts.here.as_ref().is_some_and(|here| here.is_busy());
+    if facts.control.rate.is_none() || is_busy {
+        reasons.push(Reason::Behind {
+            ready,
+            leased: facts.stats.leased,
+            consumers,
+            here: facts.here.clone(),
+        });
+    }
+    reasons
+}
+
+fn held(found: &Found, me: NodeId, facts: &Facts) -> Vec<Reason> {
+    let node = found.snapshot.holder.unwrap_or_default();
+    let is_due = found.snapshot.due <= found.now;
+    let load = facts.here.clone();
+    // Where starts are paced, what is leased may wait for its turn beside the ring.
+    let is_paced = facts.control.rate.is_some();
+    let is_started = |load: &QueueLoad| load.queued == 0 && load.active > 0;
+    let runs = is_due && !is_paced && load.as_ref().is_some_and(is_started);
+    let known = facts.nodes.as_ref();
+    let known = known.map(|nodes| nodes.iter().find(|it| it.member.node == node));
+    let standing = match known {
+        _ if node == me => Standing::Here { runs, load },
+        Some(Some(known)) if known.answers => Standing::Answers,
+        Some(Some(_)) => Standing::Silent,
+        Some(None) => Standing::Gone,
+        None => Standing::NotKnown,
+    };
+    let mut reasons = vec![Reason::Held {
+        node,
+        until: found.snapshot.until,
+        standing,
+        consumers: facts.consumers(&found.bucket.queue),
+    }];
+    if !is_due {
+        reasons.push(not_due(found));
+    }
+    // What waits in the ring of this process starts no more than what is ready.
+    let waits = facts.here.as_ref().is_some_and(|here| here.queued > 0);
+    if node == me && waits {
+        reasons.extend(blocked(found, facts));
+    }
+    reasons
+}
+
+/// The state that a final record tells of.
+fn ended_as(record: &Record) -> State {
+    match record.outcome {
+        Outcome::Acked | Outcome::Discarded => State::Done,
+        Outcome::Expired => State::Expired,
+        _ => State::Cancelled,
+    }
+}
+
+fn finished(record: &Record) -> Timestamp {
+    Timestamp::from_millis(record.stages.finished_us / 1_000)
+}

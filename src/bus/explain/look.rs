@@ -1,0 +1,241 @@
+//! Asks the store and this process for the facts.
+
+use std::time::Duration;
+
+use futures_util::{FutureExt, StreamExt, stream};
+
+use crate::bus::explain::{Explanation, judge, past};
+use crate::bus::queue::unexpected;
+use crate::bus::{Bus, Inner, QueueLoad};
+use crate::core::op::{Answer, Reply, Snapshot, Stats, StoreOp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketKey, EventId, QueueName, State};
+use crate::record::NodeId;
+use crate::store::{Control, Member, Presence};
+use crate::time::Timestamp;
+
+/// How many questions are asked at once.
+const AT_ONCE: usize = 32;
+/// For how long each answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// For how long nodes are listened for: two of their calls, and the time that an answer takes.
+const LISTEN: Duration = Duration::from_millis(600);
+
+/// What was found out about an event.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    /// Where it is, if a queue knows it.
+    pub(super) found: Option<Found>,
+    /// How many queues were asked for it.
+    pub(super) asked: usize,
+    /// What is set of its queue.
+    pub(super) control: Control,
+    /// How many events of its queue stand where.
+    pub(super) stats: Stats,
+    /// Who is there; `None` where the roll could not be called.
+    pub(super) nodes: Option<Vec<Node>>,
+    /// What its queue does in this process, if it has a handler here.
+    pub(super) here: Option<QueueLoad>,
+    /// The first question that the store did not answer.
+    pub(super) away: Option<Error>,
+}
+
+/// An event as its bucket has it.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) bucket: BucketKey,
+    pub(super) now: Timestamp,
+    pub(super) snapshot: Snapshot,
+}
+
+/// A node that is on the roll.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) member: Member,
+    /// Whether it has answered while it was listened for.
+    pub(super) answers: bool,
+}
+
+impl Facts {
+    fn miss<T>(&mut self, answer: Result<T>) -> Option<T> {
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                self.away.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    /// How many live nodes consume a queue.
+    pub(super) fn consumers(&self, queue: &QueueName) -> usize {
+        let nodes = self.nodes.iter().flatten();
+        nodes
+            .filter(|node| node.answers && node.member.queues.contains(queue))
+            .count()
+    }
+}
+
+/// Finds out about an event.
+pub(super) async fn explain(bus: &Bus, id: EventId) -> Explanation {
+    let inner = &*bus.inner;
+    let mut facts = Facts::default();
+    let (roll, found) = tokio::join!(roll_call(inner), find(inner, id, &mut facts));
+    facts.found = found;
+    let Some(Found { bucket, .. }) = &facts.found else {
+        return conclude(inner, id, facts).await;
+    };
+    let bucket = bucket.clone();
+    let load = bus.load();
+    facts.here = load.into_iter().find(|load| load.queue == bucket.queue);
+    if let Some(first) = facts.miss(roll) {
+        facts.nodes = listen(inner, first, &bucket, &mut facts).await;
+    }
+    let controls = in_time(inner.store.controls()).await;
+    let set = facts.miss(controls).unwrap_or_default();
+    facts.control = set.get(&bucket.queue).copied().unwrap_or_default();
+    facts.stats = count(inner, &bucket.queue, &mut facts).await;
+    conclude(inner, id, facts).await
+}
+
+/// What happened so far is read last: whatever the event has become meanwhile is told as well.
+async fn conclude(inner: &Inner, id: EventId, facts: Facts) -> Explanation {
+    let attempts = past::read(&*inner.store, inner.journal(), id).await;
+    let now = Timestamp::from_millis(inner.store.now_us() / 1_000);
+    judge::explanation(id, inner.id, now, facts, attempts)
+}
+
+/// Asks the bucket that the id names of every queue that the store knows.
+async fn find(inner: &Inner, id: EventId, facts: &mut Facts) -> Option<Found> {
+    let buckets = in_time(inner.store.buckets()).await;
+    let mut buckets = facts.miss(buckets)?;
+    buckets.retain(|key| key.bucket == id.bucket());
+    facts.asked = buckets.len();
+    let asked = buckets.into_iter().map(|key| get(inner, key, id).boxed());
+    let asked: Vec<_> = asked.collect();
+    let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
+    let mut best: Option<Found> = None;
+    while let Some(answer) = answers.next().await {
+        let Some(Some(found)) = facts.miss(answer) else {
+            continue;
+        };
+        // One that is not over is the one that is asked about.
+        if best
+            .as_ref()
+            .is_none_or(|best| best.snapshot.state.is_final())
+        {
+            best = Some(found);
+        }
+    }
+    best
+}
+
+async fn get(inner: &Inner, bucket: BucketKey, id: EventId) -> Result<Option<Found>> {
+    let Answer { now_us, reply } = in_time(inner.store.apply(&bucket, StoreOp::Get { id })).await?;
+    match reply {
+        Reply::Found(Some(snapshot)) => Ok(Some(Found {
+            bucket,
+            now: Timestamp::from_millis(now_us / 1_000),
+            snapshot,
+        })),
+        Reply::Found(None) => Ok(None),
+        reply => Err(unexpected(&reply)),
+    }
+}
+
+/// Who is on the roll; whoever asks so is no member of it.
+async fn roll_call(inner: &Inner) -> Result<Vec<Member>> {
+    let listener = Presence {
+        node: NodeId(fastrand::u64(1..)),
+        queues: [].into(),
+        leaves: false,
+    };
+    let roll = in_time(inner.store.roll_call(listener)).await?;
+    Ok(roll.members)
+}
+
+/// Who of the members is alive: a node that died is on the roll for a minute, but its number stays
+/// as it is. What was found before is looked at again afterwards.
+async fn listen(
+    inner: &Inner,
+    first: Vec<Member>,
+    bucket: &BucketKey,
+    facts: &mut Facts,
+) -> Option<Vec<Node>> {
+    let me = this_node(inner);
+    if !inner.store.is_shared() {
+        return Some(me.into_iter().collect());
+    }
+    let found = facts.found.as_ref()?;
+    let is_other = |member: &Member| member.node != inner.id;
+    let matters = match found.snapshot.state {
+        State::Scheduled | State::Ready => first.iter().any(is_other),
+        State::Leased => found.snapshot.holder != Some(inner.id),
+        _ => false,
+    };
+    let mut second = Vec::new();
+    if matters {
+        tokio::time::sleep(LISTEN).await;
+        let called = roll_call(inner).await;
+        second = facts.miss(called)?;
+        let again = get(inner, bucket.clone(), found_id(facts)?).await;
+        if let Some(again) = facts.miss(again) {
+            facts.found = again.or(facts.found.take());
+        }
+    }
+    let others = second.into_iter().filter(is_other).map(|member| {
+        let before = first.iter().find(|before| before.node == member.node);
+        Node {
+            answers: before.is_none_or(|before| before.beat != member.beat),
+            member,
+        }
+    });
+    Some(me.into_iter().chain(others).collect())
+}
+
+fn found_id(facts: &Facts) -> Option<EventId> {
+    facts.found.as_ref().map(|found| found.snapshot.id)
+}
+
+/// This process as a node, if it consumes anything.
+fn this_node(inner: &Inner) -> Option<Node> {
+    let flow = inner.flow();
+    let queues = flow.as_ref()?.load().map(|(queue, ..)| queue.clone());
+    Some(Node {
+        member: Member {
+            node: inner.id,
+            beat: 0,
+            queues: queues.collect(),
+        },
+        answers: true,
+    })
+}
+
+/// How many events of a queue stand where, as far as its buckets answer.
+async fn count(inner: &Inner, queue: &QueueName, facts: &mut Facts) -> Stats {
+    let buckets = in_time(inner.buckets_of(queue)).await;
+    let buckets = facts.miss(buckets).unwrap_or_default();
+    let asked = buckets.into_iter().map(|key| stats(inner, key).boxed());
+    let asked: Vec<_> = asked.collect();
+    let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
+    let mut sum = Stats::default();
+    while let Some(answer) = answers.next().await {
+        if let Some(stats) = facts.miss(answer) {
+            sum += stats;
+        }
+    }
+    sum
+}
+
+async fn stats(inner: &Inner, bucket: BucketKey) -> Result<Stats> {
+    let answer = in_time(inner.store.apply(&bucket, StoreOp::Stats)).await?;
+    match answer.reply {
+        Reply::Stats(stats) => Ok(stats),
+        reply => Err(unexpected(&reply)),
+    }
+}
+
+async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = |_elapsed| Error::new(ErrorKind::TimedOut, "no answer within 2s");
+    tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
+}

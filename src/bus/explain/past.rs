@@ -1,0 +1,135 @@
+//! What happened to an event so far, as its records tell.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::EventId;
+use crate::journal::{Journal, reading};
+use crate::record::{Cursor, Order, Page, Query, Record};
+use crate::store::Store;
+
+/// How many records are told: the newest ones.
+const TOLD_MAX: usize = 20;
+/// How many pages are read to count the others.
+const PAGES_MAX: usize = 16;
+/// For how long a page of records is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What happened to an event so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Attempts {
+    /// The last records, at most 20, in the order in which they were written.
+    pub records: Vec<Record>,
+    /// How many there are before these.
+    pub earlier: u64,
+    /// Whether these are all; else there are more of them, which were not counted.
+    pub is_all_counted: bool,
+    /// Why the journal, the store's outboxes, or both could not be read; what the other one has is
+    /// told all the same.
+    pub unread: Option<String>,
+}
+
+/// Reads them, from wherever they can be read.
+pub(super) async fn read(
+    store: &dyn Store,
+    journal: Option<&dyn Journal>,
+    id: EventId,
+) -> Attempts {
+    let mut kept = VecDeque::new();
+    let (mut counted, mut after) = (0, None);
+    let mut unread = None;
+    let mut source = Source::Both;
+    for _ in 0..PAGES_MAX {
+        let query = Query {
+            id: Some(id),
+            order: Order::Newest,
+            after,
+            limit: Some(Query::LIMIT_MAX),
+            ..Query::default()
+        };
+        let page = source.page(store, journal, query, &mut unread).await;
+        counted += page.items.len() as u64;
+        for record in page.items {
+            if kept.len() < TOLD_MAX {
+                kept.push_front(record);
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Attempts {
+        earlier: counted - kept.len() as u64,
+        records: kept.into(),
+        is_all_counted: after.is_none(),
+        unread,
+    }
+}
+
+/// What answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Both,
+    Outboxes,
+    Journal,
+    Nothing,
+}
+
+impl Source {
+    /// A page of what can be read. Whoever does not answer once is not asked again.
+    async fn page(
+        &mut self,
+        store: &dyn Store,
+        journal: Option<&dyn Journal>,
+        query: Query,
+        unread: &mut Option<String>,
+    ) -> Page<Record> {
+        if *self == Self::Both {
+            let error = match in_time(reading::page(store, journal, query.clone())).await {
+                Ok(page) => return page,
+                Err(error) => error,
+            };
+            *self = Self::Outboxes;
+            *unread = Some(match journal {
+                Some(_) => format!("the journal did not answer ({error}); this is from the store"),
+                None => format!("the store did not answer ({error})"),
+            });
+        }
+        if *self == Self::Outboxes && journal.is_some() {
+            match in_time(reading::page(store, None, query.clone())).await {
+                Ok(page) => return page,
+                Err(error) => {
+                    *self = Self::Journal;
+                    *unread = Some(format!(
+                        "the store did not answer ({error}); this is from the journal"
+                    ));
+                }
+            }
+        }
+        if let (Self::Journal, Some(journal)) = (*self, journal) {
+            match in_time(journal.page(query)).await {
+                Ok(found) => return of_journal(found.records, found.next),
+                Err(error) => {
+                    *unread = Some(format!("neither store nor journal answered ({error})"));
+                }
+            }
+        }
+        *self = Self::Nothing;
+        of_journal(Vec::new(), None)
+    }
+}
+
+fn of_journal(records: Vec<(u64, Record)>, next: Option<Cursor>) -> Page<Record> {
+    Page {
+        items: records.into_iter().map(|(_, record)| record).collect(),
+        next,
+    }
+}
+
+async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = |_elapsed| Error::new(ErrorKind::TimedOut, "no answer within 2s");
+    tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
+}

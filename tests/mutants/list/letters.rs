@@ -1,0 +1,81 @@
+use super::{edit, test};
+use crate::mutant::{Mutant, Promise::Controls, Test};
+
+const fn letters(name: &'static str) -> Test {
+    test("letters", name)
+}
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "dry-run-that-changes",
+        breaks: Controls,
+        bug: "a dry run revives and drops letters",
+        edits: &[edit(
+            "src/bus/dead_letters/sweep.rs",
+            "if !self.dry_run {",
+            "if true {",
+        )],
+        caught_by: letters("a_dry_run_counts_and_shows_and_changes_nothing"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "letters-at-any-rate",
+        breaks: Controls,
+        bug: "letters are revived as fast as the store goes, whatever rate was asked for",
+        edits: &[edit(
+            "src/bus/dead_letters/pace.rs",
+            "            sleep_until(self.next).await;\n",
+            "",
+        )],
+        caught_by: letters("a_rate_is_kept_for_drops_too"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "nobody-did-it",
+        breaks: Controls,
+        bug: "who revives or drops a letter is not passed on",
+        edits: &[edit(
+            "src/bus/dead_letters/sweep.rs",
+            "let by = self.by.clone();",
+            "let by = None;",
+        )],
+        caught_by: letters("a_dropped_letter_is_gone_and_who_did_it_is_on_record"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "filter-forgotten",
+        breaks: Controls,
+        bug: "every dead letter is revived, whatever was asked for",
+        edits: &[edit(
+            "src/bus/dead_letters/walk.rs",
+            "letters.retain(|letter| self.filter.matches(letter));",
+            "letters.retain(|letter| letter.state == State::Dead);",
+        )],
+        caught_by: letters("only_what_is_asked_for_is_revived"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "sweep-without-end",
+        breaks: Controls,
+        bug: "what dies while letters are dropped is dropped as well",
+        edits: &[edit(
+            "src/bus/dead_letters/sweep.rs",
+            "        self.filter.began = Some(self.inner.now());\n",
+            "",
+        )],
+        caught_by: letters("what_dies_after_it_began_is_left_alone"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "edit-of-what-waits",
+        breaks: Controls,
+        bug: "an edit changes events that are not dead",
+        edits: &[edit(
+            "src/bus/dead_letters/edit.rs",
+            "if found.state != State::Dead {",
+            "if false {",
+        )],
+        caught_by: letters("what_is_not_dead_is_not_edited_and_the_answer_says_so"),
+        masked_by: None,
+    },
+];
