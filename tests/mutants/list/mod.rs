@@ -13,6 +13,7 @@ mod letters;
 mod lost_workers;
 mod never_early;
 mod punctual;
+mod recorder;
 mod records;
 mod stopping;
 
@@ -26,6 +27,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         cancel::MUTANTS,
         attempts::MUTANTS,
         records::MUTANTS,
+        recorder::MUTANTS,
         full::MUTANTS,
         apart::MUTANTS,
         stopping::MUTANTS,
