@@ -156,6 +156,14 @@ fn asked(many: u64) -> Vec<Asked> {
             },
         ),
         (
+            "a node, in a rare queue",
+            Query {
+                node: Some(records::node(middle)),
+                queue: rare(),
+                ..all()
+            },
+        ),
+        (
             "a node without records",
             Query {
                 node: Some(duly::record::NodeId(1)),

@@ -55,8 +55,9 @@ use self::worker::Worker;
 #[derive(Debug)]
 pub struct SqliteJournal {
     path: PathBuf,
-    writing: Worker<Writer>,
+    // Dropped before the writing one, which copies the log into the file when it is the last.
     reading: Worker<Reader>,
+    writing: Worker<Writer>,
 }
 
 impl SqliteJournal {

@@ -174,7 +174,8 @@ fn configure(connection: &Connection, new: bool, cache_bytes: usize) -> rusqlite
     write_ahead(connection)?;
     // FULL: a commit is on disk when it returns; outboxes are trimmed on its word.
     connection.execute_batch(
-        "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4096; PRAGMA mmap_size = 0",
+        "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4096; \
+         PRAGMA journal_size_limit = 67108864; PRAGMA mmap_size = 0",
     )?;
     cache(connection, cache_bytes)
 }

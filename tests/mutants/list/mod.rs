@@ -9,6 +9,7 @@ mod doubt;
 mod explained;
 mod full;
 mod ids;
+mod journal;
 mod letters;
 mod lost_workers;
 mod never_early;
@@ -28,6 +29,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         attempts::MUTANTS,
         records::MUTANTS,
         recorder::MUTANTS,
+        journal::MUTANTS,
         full::MUTANTS,
         apart::MUTANTS,
         stopping::MUTANTS,

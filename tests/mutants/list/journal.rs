@@ -1,0 +1,85 @@
+use super::{edit, test};
+use crate::mutant::{Mutant, Promise::Records, Test};
+
+const fn journal(name: &'static str) -> Test {
+    test("journal", name)
+}
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "journal-loads-once-only",
+        breaks: Records,
+        bug: "SQLite journal: a record that is there already stops the load",
+        edits: &[edit(
+            "src/journal/sqlite/rows.rs",
+            "?16, ?17) \\\n     ON CONFLICT (finished, number, event) DO NOTHING\"",
+            "?16, ?17)\"",
+        )],
+        caught_by: journal("loading_again_changes_nothing"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "journal-trusts-numbers",
+        breaks: Records,
+        bug: "SQLite journal: what has a number below the highest one loaded is taken to be there",
+        edits: &[
+            edit(
+                "src/journal/sqlite/loading.rs",
+                "        let mut insert = load.prepare_cached(INSERT)?;\n",
+                "        let mut insert = load.prepare_cached(INSERT)?;
+        let mark = \"SELECT ifnull(max(number), 0) FROM records\";
+        let mark: i64 = load.query_row(mark, [], |row| row.get(0))?;\n",
+            ),
+            edit(
+                "src/journal/sqlite/loading.rs",
+                "            if rows::insert(&mut insert, *number, record, queue)? {",
+                "            let is_new = rows::comparable(*number) > mark;
+            if is_new && rows::insert(&mut insert, *number, record, queue)? {",
+            ),
+        ],
+        caught_by: journal("a_number_given_twice_keeps_both_records"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "journal-counts-again",
+        breaks: Records,
+        bug: "SQLite journal: a record that is loaded again is counted in its minute again",
+        edits: &[edit(
+            "src/journal/sqlite/loading.rs",
+            "                new += 1;
+                count(&mut outcomes, &mut late, record, queue);
+            }
+",
+            "                new += 1;
+            }
+            count(&mut outcomes, &mut late, record, queue);
+",
+        )],
+        caught_by: journal("what_is_loaded_again_is_not_counted_again"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "journal-cursor-by-time-alone",
+        breaks: Records,
+        bug: "SQLite journal: a page goes on behind the last time, not behind the last record",
+        edits: &[edit(
+            "src/journal/sqlite/asked.rs",
+            "        (finished, number, after.id.to_bytes().to_vec())",
+            "        (finished, i64::MAX, behind_all_ids())",
+        )],
+        caught_by: journal("pages_of_one_instant_are_everything_once"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "journal-prunes-one-more",
+        breaks: Records,
+        bug: "SQLite journal: retention removes one record more than it may",
+        edits: &[edit(
+            "src/journal/sqlite/pruning.rs",
+            "if removed >= excess && place.0 >= oldest {",
+            "if removed > excess && place.0 >= oldest {",
+        )],
+        caught_by: journal("the_oldest_beyond_a_count_are_removed"),
+        masked_by: None,
+    },
+];
