@@ -1,11 +1,12 @@
 //! Which journal a bus has, and what it says of one that cannot be had.
 
-use duly::journal::{MemoryJournal, RecordChoices, RecorderOptions};
+use duly::journal::{Journal, MemoryJournal, RecordChoices, RecorderOptions, SqliteJournal};
 use duly::prelude::*;
+use duly::record::Query;
 use duly::testing::TestBus;
 
 use crate::bad::Mode;
-use crate::world::{World, prompt, secs, status};
+use crate::world::{World, ids, ms, prompt, secs, status};
 
 async fn refused(builder: duly::BusBuilder) -> String {
     let builder = builder.only_registered();
@@ -64,4 +65,77 @@ async fn a_bus_starts_while_its_journal_is_away() {
     world.journal.now(Mode::Works);
     bus.advance(secs(60)).await;
     assert_eq!(world.numbers().await, [1]);
+}
+
+/// On the machine's own time, since files and databases go by that.
+fn real(folder: &tempfile::TempDir) -> duly::BusBuilder {
+    let file = folder.path().join("duly.db");
+    Bus::builder()
+        .only_registered()
+        .settings(Default::default())
+        .store_url(format!("sqlite:{}", file.display()))
+}
+
+#[tokio::test]
+async fn a_store_in_a_file_has_its_journal_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let bus = real(&folder).start().await.unwrap();
+    let queue: Queue<u64> = bus.queue_named("orders").unwrap();
+    let id = queue.push(1, secs(60)).await.unwrap().id();
+    queue.cancel(id).await.unwrap();
+    bus.shutdown(secs(1)).await.unwrap();
+    let status = status(&bus);
+    assert_eq!((status.recorded, status.waiting), (1, 0));
+    drop((bus, queue));
+
+    let journal = SqliteJournal::open(folder.path().join("duly.db.records")).unwrap();
+    let found = journal.page(Query::default()).await.unwrap();
+    assert_eq!(ids(&found.records), [id]);
+    drop(journal);
+    let bus = real(&folder).start().await.unwrap();
+    let page = bus.records().id(id).page().await.unwrap();
+    assert_eq!(
+        page.items.len(),
+        1,
+        "the store has let go of it, the journal has it"
+    );
+    bus.shutdown(secs(1)).await.unwrap();
+
+    let bus = real(&folder).journal_url("off").start().await.unwrap();
+    assert_eq!(bus.journal_status(), None);
+    bus.shutdown(secs(1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_journal_fails_the_start_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("notes.txt");
+    std::fs::write(&file, "not a journal, and not to be written to").unwrap();
+    let url = format!("sqlite:{}", file.display());
+    let refused = real(&folder).journal_url(url).start().await.unwrap_err();
+    assert!(refused.to_string().contains("notes.txt"), "{refused}");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(text, "not a journal, and not to be written to");
+}
+
+#[tokio::test]
+async fn a_bus_starts_while_its_database_is_down_and_a_wrong_url_fails_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    // Nobody listens on the first port.
+    let builder = real(&folder).journal_url("postgres://duly:s3cret@127.0.0.1:1/records");
+    let bus = builder.start().await.unwrap();
+    let queue: Queue<u64> = bus.queue_named("orders").unwrap();
+    let id = queue.push(1, secs(60)).await.unwrap().id();
+    queue.cancel(id).await.unwrap();
+    while status(&bus).away_since.is_none() {
+        tokio::time::sleep(ms(5)).await;
+    }
+    let words = status(&bus).last_error.unwrap();
+    assert!(!words.contains("s3cret"), "{words}");
+    bus.shutdown(secs(1)).await.unwrap();
+    drop((bus, queue));
+
+    let builder = real(&folder).journal_url("postgres://duly@db/records?nonsense=1");
+    let refused = builder.start().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
 }

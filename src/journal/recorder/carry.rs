@@ -8,6 +8,7 @@ use futures_util::future::try_join_all;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::core::op::BATCH_MAX;
 use crate::error::{Error, Result};
 use crate::journal::recorder::news::News;
 use crate::journal::recorder::status::Board;
@@ -254,7 +255,8 @@ impl Carrier {
     /// that is certain where there is none, and elsewhere only a full outbox lets go of anything.
     fn has_let_go(&self, page: &OutboxPage) -> bool {
         let waiting = page.next.saturating_sub(page.first);
-        let is_full = |max: u64| waiting >= max - max / 10;
+        // What one operation has written may be let go at once, and is this much at most.
+        let is_full = |max: u64| waiting + (max / 2).min(BATCH_MAX as u64) >= max;
         !self.store.is_shared() || self.outbox_max.is_some_and(is_full)
     }
 

@@ -14,6 +14,7 @@ mod letters;
 mod lost_workers;
 mod never_early;
 mod punctual;
+mod recorder;
 mod records;
 mod stopping;
 
@@ -27,6 +28,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         cancel::MUTANTS,
         attempts::MUTANTS,
         records::MUTANTS,
+        recorder::MUTANTS,
         journal::MUTANTS,
         full::MUTANTS,
         apart::MUTANTS,
