@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use duly::BusBuilder;
 use duly::prelude::*;
-use duly::time::SystemClock;
 
-use crate::scene::{Counts, Kept, Plan, QUEUES, Tally, payload, queues, start, until};
+use crate::scene::{
+    Counts, Kept, Plan, QUEUES, Tally, bare_builder, payload, queues, start_with, until,
+};
 use crate::table::Rates;
 use crate::watch::{Stopwatch, Took};
 use crate::{Result, bare, wrong};
@@ -28,7 +30,7 @@ pub(crate) async fn run(plan: Plan) -> Result {
     for kept in Kept::ALL {
         let mut took = Vec::new();
         for _ in 0..plan.passes {
-            took.push(draining(kept, plan.events).await?);
+            took.push(draining(kept, plan.events, Ok).await?);
         }
         let (handled, settled): (Vec<_>, Vec<_>) = took.into_iter().unzip();
         table.line(&format!("{}, handled", kept.name()), plan.events, handled);
@@ -41,16 +43,21 @@ pub(crate) async fn run(plan: Plan) -> Result {
     Ok(())
 }
 
-/// How long it took until all were handled, and until all were settled.
-async fn draining(kept: Kept, events: usize) -> Result<(Took, Took)> {
+/// How long it took until all were handled, and until all were settled, on a bus of which `more`
+/// is chosen.
+pub(crate) async fn draining(
+    kept: Kept,
+    events: usize,
+    more: impl FnOnce(BusBuilder) -> duly::Result<BusBuilder>,
+) -> Result<(Took, Took)> {
     let (url, _directory) = kept.fresh()?;
     let tally = Arc::new(Tally::default());
     let paused = QueueChoices {
         workers: Some(0),
         ..QueueChoices::default()
     };
-    let clock = Arc::new(SystemClock::new());
-    let bus = start(&url, clock, &paused, || Counts(Arc::clone(&tally))).await?;
+    let builder = more(bare_builder(&url))?;
+    let bus = start_with(builder, &paused, || Counts(Arc::clone(&tally))).await?;
     for queue in queues(&bus)? {
         for _ in 0..events / QUEUES.len() / BATCH {
             queue

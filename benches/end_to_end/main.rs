@@ -6,7 +6,7 @@
 //! cargo bench --bench end_to_end -- push idle # only the parts whose name holds one of these words
 //! ```
 //!
-//! Parts: push, drain, late, burst, publish, idle. Measures only, and asserts no time: every table
+//! Parts: push, drain, records, late, burst, publish, idle. Measures only, and asserts no time: every table
 //! begins with its base case, measured in the same run, and the last column compares with it.
 //! Ratios travel between machines, rates do not. It fails if an event was early or is missing,
 //! since a figure of a bus that does that means nothing.
@@ -23,6 +23,7 @@ mod idle;
 mod late;
 mod publish;
 mod push;
+mod records;
 mod scene;
 mod table;
 mod watch;
@@ -54,6 +55,9 @@ async fn run(plan: Plan) -> Result {
     }
     if wanted("drain") {
         drain::run(plan).await?;
+    }
+    if wanted("records") {
+        records::run(plan).await?;
     }
     if wanted("late") {
         late::run(plan).await?;

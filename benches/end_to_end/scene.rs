@@ -87,11 +87,13 @@ pub(crate) fn payload() -> String {
     "x".repeat(62)
 }
 
-/// A builder that no file, no variable and no annotation has a say in.
+/// A builder that no file, no variable and no annotation has a say in. Records stay in the store:
+/// what a journal costs is a part of its own.
 pub(crate) fn bare_builder(url: &str) -> BusBuilder {
     Bus::builder()
         .settings(Settings::default())
         .store_url(url)
+        .journal_url("off")
         .only_registered()
 }
 
@@ -102,7 +104,15 @@ pub(crate) async fn start<H: Handler>(
     choices: &QueueChoices,
     handler: impl Fn() -> H,
 ) -> Result<Bus> {
-    let mut builder = bare_builder(url).clock(clock);
+    start_with(bare_builder(url).clock(clock), choices, handler).await
+}
+
+/// The same with a builder that has more to say.
+pub(crate) async fn start_with<H: Handler>(
+    mut builder: BusBuilder,
+    choices: &QueueChoices,
+    handler: impl Fn() -> H,
+) -> Result<Bus> {
     for queue in QUEUES {
         builder = builder
             .register_as(Annotation::new(queue), handler())

@@ -4,6 +4,7 @@
 //! cargo bench --bench journal                                # 100,000 records
 //! DULY_BENCH_RECORDS=5000000 cargo bench --bench journal     # some minutes, and some GB on disk
 //! cargo bench --bench journal -- --quick                     # 20,000 records
+//! cargo bench --bench journal -- postgres                    # one journal alone
 //! ```
 //!
 //! Measures only, and asserts no time. Loading is set beside the bare bulk insert of the same rows
@@ -18,9 +19,12 @@
 
 mod contender;
 mod load;
+mod postgres;
 mod prune;
 mod queries;
 mod records;
+#[path = "../../tests/servers/mod.rs"]
+mod servers;
 mod sqlite;
 
 use contender::Contender;
@@ -46,11 +50,20 @@ fn main() -> Result {
 }
 
 async fn run(records: u64) -> Result {
-    let contenders: Vec<Box<dyn Contender>> = vec![Box::new(sqlite::Sqlite::open()?)];
-    for mut contender in contenders {
-        load::run(contender.as_mut(), records).await?;
-        queries::run(contender.as_ref(), records).await?;
-        prune::run(contender.as_ref(), records).await?;
+    let named = |name: &str| std::env::args().any(|arg| arg == name);
+    let all = !named("sqlite") && !named("postgres");
+    // One after the other, so that each has the machine for itself.
+    if all || named("sqlite") {
+        measure(&mut sqlite::Sqlite::open()?, records).await?;
+    }
+    if all || named("postgres") {
+        measure(&mut postgres::Postgres::open().await?, records).await?;
     }
     Ok(())
+}
+
+async fn measure(contender: &mut dyn Contender, records: u64) -> Result {
+    load::run(contender, records).await?;
+    queries::run(contender, records).await?;
+    prune::run(contender, records).await
 }

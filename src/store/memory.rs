@@ -193,9 +193,10 @@ impl Store for MemoryStore {
     fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()> {
         let mut records = self.records();
         records.when_full = limit.when_full;
-        if let Some(max) = limit.max {
-            records.max = usize::try_from(max).unwrap_or(usize::MAX);
-        }
+        records.max = match limit.max {
+            Some(max) => usize::try_from(max).unwrap_or(usize::MAX),
+            None => records.max_anyway,
+        };
         Ok(())
     }
 
@@ -248,6 +249,8 @@ struct Records {
     /// The number of the first one kept.
     first: u64,
     max: usize,
+    /// The bound where nobody says otherwise.
+    max_anyway: usize,
     when_full: WhenFull,
 }
 
@@ -257,6 +260,7 @@ impl Records {
             kept: VecDeque::new(),
             first: 1,
             max,
+            max_anyway: max,
             when_full: WhenFull::default(),
         }
     }

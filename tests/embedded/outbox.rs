@@ -237,15 +237,25 @@ fn what_is_in_the_journal_is_still_known_to_be_over() {
 
 #[test]
 fn a_number_of_the_journal_is_not_given_again_where_the_last_record_is_damaged() {
+    for damage in [
+        "UPDATE records SET attempt = 9 WHERE number = 3",
+        "UPDATE records SET number = 0 WHERE number = 3",
+        "DELETE FROM records WHERE number = 3",
+    ] {
+        its_number_is_not_given_again(damage);
+    }
+}
+
+fn its_number_is_not_given_again(damage: &str) {
     let place = Place::new();
     let store = place.open();
     handle(&store, 1, 3);
     trim(&store, 3);
     drop(store);
-    meddle(&place, "UPDATE records SET attempt = 9 WHERE number = 3");
+    meddle(&place, damage);
     let store = place.open();
     handle(&store, 4, 1);
-    assert_eq!(numbers(&store), [4]);
+    assert_eq!(numbers(&store), [4], "{damage}");
 }
 
 /// The journal has them, and takes each only once.

@@ -8,11 +8,15 @@
 #[path = "../delivery/world.rs"]
 mod world;
 #[allow(dead_code)]
+#[path = "../records/bad.rs"]
+mod bad;
+#[allow(dead_code)]
 #[path = "../delivery/faulty.rs"]
 mod faulty;
 
 mod away;
 mod ended;
+mod journal;
 mod nodes;
 mod past;
 mod redis;

@@ -228,6 +228,27 @@ fn a_large_week_goes_as_a_whole_once_all_of_it_is_too_old() {
 }
 
 #[test]
+fn rows_that_somebody_deleted_by_hand_do_not_stop_the_pruning() {
+    play(async {
+        let schema = Schema::new();
+        let journal = journal(&schema).await;
+        let records = weeks_apart(3);
+        load(&journal, &records).await;
+        schema.sql("DELETE FROM records_2023_11_13");
+        let keep = Keep {
+            age: None,
+            count: Some(5),
+            minutes: None,
+        };
+        for _ in 0..10 {
+            let pruned = journal.prune(keep, Timestamp::MAX).await.expect("a step");
+            assert!(pruned.records <= 10);
+        }
+        assert_eq!(everything(&journal).await, records[25..]);
+    });
+}
+
+#[test]
 fn a_week_is_made_while_others_load_and_read() {
     play(async {
         let schema = Schema::new();

@@ -7,11 +7,15 @@
 #[path = "../delivery/world.rs"]
 mod world;
 #[allow(dead_code)]
+#[path = "../records/bad.rs"]
+mod bad;
+#[allow(dead_code)]
 #[path = "../delivery/faulty.rs"]
 mod faulty;
 
 mod edited;
 mod found;
+mod journal;
 mod kit;
 mod shown;
 mod stopped;

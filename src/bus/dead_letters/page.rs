@@ -1,6 +1,7 @@
 //! A page of dead letters, with what the last record of each says.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt, stream};
 
@@ -22,6 +23,8 @@ const LOOKED_MAX: usize = 10_000;
 const READ_MAX: usize = 1_000;
 /// How many records are asked for at once.
 const AT_ONCE: usize = 32;
+/// For how long the journal is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// In how many pages of the journal the last record of a letter is looked for.
 const PAGES_MAX: usize = 4;
 
@@ -135,7 +138,7 @@ async fn in_journal(journal: &dyn Journal, query: Query, id: EventId) -> Last {
         ..query
     };
     for _ in 0..PAGES_MAX {
-        match journal.page(query.clone()).await {
+        match in_time(journal.page(query.clone())).await {
             Ok(mut found) => match (found.records.pop(), found.next) {
                 (Some((_, record)), _) => return Last::Record(Box::new(record)),
                 (None, None) => break,
@@ -145,4 +148,9 @@ async fn in_journal(journal: &dyn Journal, query: Query, id: EventId) -> Last {
         }
     }
     Last::Pruned
+}
+
+async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = |_elapsed| Error::new(ErrorKind::TimedOut, "no answer within 2s");
+    tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
 }

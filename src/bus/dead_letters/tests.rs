@@ -129,6 +129,7 @@ async fn of_several_deaths_the_last_one_is_told() {
 
 /// Made of what payloads are made of, so that some are nearly JSON and some nearly text.
 #[test]
+#[allow(clippy::print_stdout, reason = "a failure is told by its seed")]
 fn no_payload_is_too_odd_to_be_shown() {
     let parts: [&[u8]; 16] = [
         b"{",

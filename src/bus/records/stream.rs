@@ -80,7 +80,7 @@ impl Records {
                 return Ok(None);
             };
             let asked = asked.checked()?;
-            let Records { store, journal, .. } = &asked;
+            let Self { store, journal, .. } = &asked;
             let page = reading::page(&**store, journal.as_deref(), asked.query.clone()).await?;
             let records = stream::iter(page.items.into_iter().map(Ok));
             let next = page.next.map(|next| asked.after(next));

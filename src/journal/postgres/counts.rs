@@ -16,14 +16,14 @@ use crate::time::Timestamp;
 
 /// What was loaded, counted.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct Tally<'a> {
     outcomes: BTreeMap<(Timestamp, QueueName, Outcome), i64>,
     lateness: BTreeMap<(Timestamp, QueueName, u16), i64>,
-    weeks: BTreeMap<(i32, String), i64>,
+    weeks: BTreeMap<(i32, &'a str), i64>,
 }
 
-impl Tally {
-    pub(super) fn add(&mut self, outbox: &str, (_, record): &Numbered) {
+impl<'a> Tally<'a> {
+    pub(super) fn add(&mut self, outbox: &'a str, (_, record): &Numbered) {
         let (minute, queue) = (Minute::of(record), &record.queue);
         let outcome = (minute, queue.clone(), record.outcome);
         *self.outcomes.entry(outcome).or_default() += 1;
@@ -32,18 +32,13 @@ impl Tally {
             *self.lateness.entry(slot).or_default() += 1;
         }
         let week = weeks::of(ordered(record.stages.finished_us));
-        match self.weeks.last_entry() {
-            Some(mut last) if *last.key() == (week, outbox.to_owned()) => *last.get_mut() += 1,
-            _ => *self.weeks.entry((week, outbox.to_owned())).or_default() += 1,
-        }
+        *self.weeks.entry((week, outbox)).or_default() += 1;
     }
 
     /// Adds it to what is there. In the order of keys, so that two who do so at once wait for each
     /// other and never in a circle.
     pub(super) async fn write(&self, step: &Transaction<'_>) -> Result<(), Fault> {
-        let keys = self.weeks.keys();
-        let (weeks, outboxes): (Vec<i32>, Vec<&str>) =
-            keys.map(|(week, outbox)| (*week, outbox.as_str())).unzip();
+        let (weeks, outboxes): (Vec<i32>, Vec<&str>) = self.weeks.keys().copied().unzip();
         let many: Vec<i64> = self.weeks.values().copied().collect();
         let params: [(&(dyn ToSql + Sync), Type); 3] = [
             (&weeks, Type::INT4_ARRAY),
@@ -109,7 +104,7 @@ pub(super) async fn prune(
             .execute_typed(
                 &format!(
                     "DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} \
-                     WHERE start < '{}'::bigint LIMIT {most}))",
+                     WHERE start < '{}'::bigint ORDER BY start LIMIT {most}))",
                     ordered(before.as_millis())
                 ),
                 &[],
@@ -134,16 +129,12 @@ pub(super) async fn minutes(
     // Both in one statement, so that they are of one instant.
     let sql = format!(
         "WITH asked AS MATERIALIZED ({asked}) \
-         SELECT start, queue, \
-         (SELECT array_agg(outcome) FROM minutes AS m \
-          WHERE m.queue = a.queue AND m.start = a.start), \
-         (SELECT array_agg(records) FROM minutes AS m \
-          WHERE m.queue = a.queue AND m.start = a.start), \
-         (SELECT array_agg(slot) FROM lateness AS l \
-          WHERE l.start = a.start AND l.queue = a.queue), \
-         (SELECT array_agg(records) FROM lateness AS l \
-          WHERE l.start = a.start AND l.queue = a.queue) \
-         FROM asked AS a ORDER BY start, queue"
+         SELECT start, queue, m.outcomes, m.many, l.slots, l.many FROM asked AS a \
+         CROSS JOIN LATERAL (SELECT array_agg(outcome) AS outcomes, array_agg(records) AS many \
+          FROM minutes AS m WHERE m.queue = a.queue AND m.start = a.start) AS m \
+         CROSS JOIN LATERAL (SELECT array_agg(slot) AS slots, array_agg(records) AS many \
+          FROM lateness AS l WHERE l.start = a.start AND l.queue = a.queue) AS l \
+         ORDER BY start, queue"
     );
     let rows = client.query_typed(&sql, &params).await;
     let rows = rows.map_err(|fault| spot.error(fault))?;

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 
 use crate::error::{Error, ErrorKind};
 
@@ -27,9 +27,11 @@ impl Spot<'_> {
 
     /// The same where a commit was on its way, so that it may have happened.
     pub(super) fn in_doubt(self, fault: Fault) -> Error {
-        match fault.as_db_error() {
-            Some(_) => self.error(fault),
-            None => self.told(
+        // A server that is going down may have carried it out.
+        let answered = |error: &DbError| !error.code().code().starts_with("57P");
+        match fault.as_db_error().is_some_and(answered) {
+            true => self.error(fault),
+            false => self.told(
                 ErrorKind::Unknown,
                 "whether it was done is not known",
                 fault,

@@ -201,7 +201,11 @@ fn are_new(batches: &[Batch], marks: &BTreeMap<String, i64>) -> bool {
     })
 }
 
-async fn fast(step: &Transaction<'_>, batches: &[Batch], tally: &mut Tally) -> Result<(), Fault> {
+async fn fast<'a>(
+    step: &Transaction<'_>,
+    batches: &'a [Batch],
+    tally: &mut Tally<'a>,
+) -> Result<(), Fault> {
     let records = batches.iter().flat_map(|batch| &batch.records);
     copy(step, "records", records).await?;
     for batch in batches {
@@ -212,7 +216,11 @@ async fn fast(step: &Transaction<'_>, batches: &[Batch], tally: &mut Tally) -> R
     Ok(())
 }
 
-async fn slow(step: &Transaction<'_>, batches: &[Batch], tally: &mut Tally) -> Result<(), Stop> {
+async fn slow<'a>(
+    step: &Transaction<'_>,
+    batches: &'a [Batch],
+    tally: &mut Tally<'a>,
+) -> Result<(), Stop> {
     step.batch_execute(
         "CREATE TEMPORARY TABLE IF NOT EXISTS loading (LIKE records) ON COMMIT DELETE ROWS",
     )

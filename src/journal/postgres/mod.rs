@@ -39,6 +39,26 @@ use crate::time::Timestamp;
 const READING: &str = "SET enable_seqscan TO off; SET enable_bitmapscan TO off; \
                        SET default_transaction_read_only TO on";
 
+/// Runs one call on the connection of a door, within the call's time.
+macro_rules! call {
+    ($journal:ident.$door:ident, $doing:literal, |$client:ident, $shared:ident, $spot:ident| $call:expr) => {{
+        let $shared = Arc::clone(&$journal.0);
+        Box::pin(async move {
+            let $spot = $shared.server.spot($doing);
+            within($shared.server.target.timeout, || $spot.late(), async {
+                $shared.refuse_if_closed()?;
+                let mut held = $shared.$door.open(&$shared.server).await?;
+                $shared.refuse_if_closed()?; // while this call waited for its turn
+                let $client = held.client();
+                let answer = $call.await?;
+                held.keep();
+                Ok(answer)
+            })
+            .await
+        })
+    }};
+}
+
 /// A journal in a PostgreSQL database, which any number of nodes share.
 ///
 /// Its URL is that of any PostgreSQL client, with options of its own behind the question mark:
@@ -115,6 +135,19 @@ impl PostgresJournal {
         .await?;
         Ok(journal)
     }
+
+    /// How the server comes by the records of `query`, in the words of its `EXPLAIN`: along one
+    /// index of each week, in order. All other filters are looked at row by row, 10,000 rows a page
+    /// at most.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    pub fn plan(&self, query: Query) -> JournalFuture<Vec<String>> {
+        call!(self.reading, "cannot read from", |client, shared, spot| {
+            page::plan(client, &query, spot)
+        })
+    }
 }
 
 impl Shared {
@@ -124,25 +157,6 @@ impl Shared {
             false => Ok(()),
         }
     }
-}
-
-/// Runs one call on the connection of a door, within the call's time.
-macro_rules! call {
-    ($journal:ident.$door:ident, $doing:literal, |$client:ident, $shared:ident, $spot:ident| $call:expr) => {{
-        let $shared = Arc::clone(&$journal.0);
-        Box::pin(async move {
-            let $spot = $shared.server.spot($doing);
-            within($shared.server.target.timeout, || $spot.late(), async {
-                $shared.refuse_if_closed()?;
-                let mut held = $shared.$door.open(&$shared.server).await?;
-                let $client = held.client();
-                let answer = $call.await?;
-                held.keep();
-                Ok(answer)
-            })
-            .await
-        })
-    }};
 }
 
 impl Journal for PostgresJournal {

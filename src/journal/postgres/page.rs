@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
-use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row};
 
 use super::copy::{COLUMNS, ordered, storable};
 use super::fault::Spot;
@@ -21,14 +21,8 @@ const LOOKED_AT_MAX: usize = 10_000;
 /// Reads a page.
 pub(super) async fn page(client: &Client, query: &Query, spot: Spot<'_>) -> Result<Found> {
     let asked = Asked::of(query);
-    let params: Vec<(&(dyn ToSql + Sync), Type)> = asked
-        .texts
-        .iter()
-        .map(|text| (text as &(dyn ToSql + Sync), Type::TEXT))
-        .collect();
-    let rows = client.query_typed(&asked.sql, &params).await;
     let mut found = Found::default();
-    for row in &rows.map_err(|fault| spot.error(fault))? {
+    for row in &asked.rows(client, spot).await? {
         if found.records.len() == query.page_len() {
             found.next = found.records.last().map(Cursor::of);
             break;
@@ -44,6 +38,15 @@ pub(super) async fn page(client: &Client, query: &Query, spot: Spot<'_>) -> Resu
         found.next = (looked_at == LOOKED_AT_MAX as i64).then_some(place);
     }
     Ok(found)
+}
+
+/// How the server comes by a page, in its words.
+pub(super) async fn plan(client: &Client, query: &Query, spot: Spot<'_>) -> Result<Vec<String>> {
+    let mut asked = Asked::of(query);
+    asked.sql.insert_str(0, "EXPLAIN ");
+    let rows = asked.rows(client, spot).await?;
+    let lines = rows.iter().map(|row| Columns::of(row, spot).take());
+    lines.collect()
 }
 
 /// A query in words of SQL.
@@ -83,6 +86,15 @@ impl Asked {
             ),
         };
         Self { sql, texts }
+    }
+
+    async fn rows(&self, client: &Client, spot: Spot<'_>) -> Result<Vec<Row>> {
+        let texts = self.texts.iter();
+        let params: Vec<(&(dyn ToSql + Sync), Type)> = texts
+            .map(|text| (text as &(dyn ToSql + Sync), Type::TEXT))
+            .collect();
+        let rows = client.query_typed(&self.sql, &params).await;
+        rows.map_err(|fault| spot.error(fault))
     }
 }
 

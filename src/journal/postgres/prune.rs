@@ -83,10 +83,17 @@ async fn step(
             }
             Due::Delete { before, excess } => {
                 let removed = delete(&step, oldest.week, before, excess).await?;
-                let is_empty = removed == oldest.records;
+                // None where there had to be some: they were removed by others, uncounted.
+                let is_over = excess > 0 || weeks::end(oldest.week) <= before;
+                let gone = match removed {
+                    0 if is_over => oldest.records,
+                    removed => removed,
+                };
+                count_down(&step, oldest.week, gone).await?;
+                let is_empty = gone == oldest.records;
                 pruned.records = removed.unsigned_abs();
                 pruned.more |= is_empty || removed >= ROWS_MAX;
-                let goes = is_empty && removed < oldest.total && weeks::can_be_dropped(oldest.week);
+                let goes = is_empty && gone < oldest.total && weeks::can_be_dropped(oldest.week);
                 emptied = goes.then_some(oldest.week);
             }
         }
@@ -163,14 +170,18 @@ async fn delete(step: &Transaction<'_>, week: i32, before: i64, excess: i64) -> 
         let condition = format!("finished < '{before}'::bigint");
         removed += oldest(condition, ROWS_MAX - removed).await?;
     }
-    if removed > 0 {
-        let sql = format!(
-            "INSERT INTO weeks AS w (week, outbox, records) VALUES ({week}, '', -{removed}) \
-             ON CONFLICT (week, outbox) DO UPDATE SET records = w.records + excluded.records"
-        );
-        step.execute_typed(&sql, &[]).await?;
-    }
     Ok(removed)
+}
+
+async fn count_down(step: &Transaction<'_>, week: i32, gone: i64) -> Result<(), Fault> {
+    if gone == 0 {
+        return Ok(());
+    }
+    let sql = format!(
+        "INSERT INTO weeks AS w (week, outbox, records) VALUES ({week}, '', -{gone}) \
+         ON CONFLICT (week, outbox) DO UPDATE SET records = w.records + excluded.records"
+    );
+    step.execute_typed(&sql, &[]).await.map(drop)
 }
 
 /// Drops the table of a week; answers how many records it had.

@@ -21,6 +21,8 @@ pub(super) struct Waiting {
     next: AtomicI64,
     /// How many may wait.
     max: AtomicI64,
+    /// How many may where nobody says otherwise.
+    max_anyway: i64,
     refuses: AtomicBool,
     watchers: OutboxWatchers,
 }
@@ -35,21 +37,21 @@ pub(super) struct Span {
 
 impl Waiting {
     /// Up to `trimmed` all are in the journal, `next` is the number of the next record, and at most
-    /// `max` may wait.
+    /// `max` may wait unless somebody says otherwise.
     pub(super) fn new(trimmed: i64, next: i64, max: u64) -> Self {
         Self {
             trimmed: AtomicI64::new(trimmed),
             next: AtomicI64::new(next),
             max: AtomicI64::new(number(max)),
+            max_anyway: number(max),
             refuses: AtomicBool::new(false),
             watchers: OutboxWatchers::default(),
         }
     }
 
     pub(super) fn limit(&self, limit: OutboxLimit) {
-        if let Some(max) = limit.max {
-            self.max.store(number(max), Ordering::Relaxed);
-        }
+        let max = limit.max.map_or(self.max_anyway, number);
+        self.max.store(max, Ordering::Relaxed);
         let refuses = limit.when_full == WhenFull::RefusePushes;
         self.refuses.store(refuses, Ordering::Relaxed);
     }

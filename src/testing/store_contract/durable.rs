@@ -113,15 +113,22 @@ impl World {
 
 pub async fn finished_ids_are_remembered(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
-    let (done, cancelled) = (world.event(), world.event());
+    let (done, cancelled, dropped) = (world.event(), world.event(), world.event());
     world.add(done.clone()).await;
     let delivery = world.take(A).await;
     assert!(world.settle(A, &delivery, Verdict::Ack).await);
     world.add(cancelled.clone()).await;
     world.cancel(cancelled.id()).await;
+    world.dead(dropped.clone()).await;
+    assert_eq!(world.drop_dead(&[dropped.id()]).await, 1);
     let Some(world) = world.reopened().await else {
         return;
     };
+    assert_eq!(
+        world.push(&dropped).await,
+        PushVerdict::Duplicate(dropped.id())
+    );
+    assert_eq!(world.state(dropped.id()).await, Some(State::Cancelled));
     assert_eq!(world.push(&done).await, PushVerdict::Duplicate(done.id()));
     assert_eq!(
         world.push(&cancelled).await,

@@ -188,6 +188,16 @@ pub async fn a_full_outbox_that_drops_keeps_the_newest(harness: &dyn StoreHarnes
     let page = world.waiting(3, 2).await;
     let numbers: Vec<_> = page.records.iter().map(|(number, _)| *number).collect();
     assert_eq!((numbers, page.damaged), (vec![8, 9], 0));
+    // Without a bound of somebody's own it keeps as many as it would anyway.
+    let anyway = OutboxLimit {
+        max: None,
+        when_full: WhenFull::DropOldest,
+    };
+    world.store().limit_outboxes(anyway).expect("it can");
+    world.write_records(3).await;
+    let (_, next, numbers) = world.numbers().await;
+    assert!(next == 16 && numbers.ends_with(&[11, 12, 13, 14, 15]));
+    assert!(numbers.len() >= 8, "{numbers:?}");
 }
 
 #[derive(Default)]

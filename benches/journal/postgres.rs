@@ -1,0 +1,134 @@
+//! The journal in PostgreSQL, and the bare `COPY` of the same rows into the same tables.
+
+use std::io::Cursor as Bytes;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use duly::journal::{Batch, Journal, PostgresJournal};
+use duly::record::{Numbered, Query};
+use futures_util::SinkExt;
+use tokio_postgres::{Client, NoTls};
+
+use crate::contender::{Contender, Doing};
+use crate::servers::{Postgres as Server, PostgresOptions};
+use crate::{Result, records};
+
+pub(crate) struct Postgres {
+    journal: PostgresJournal,
+    /// On a schema with the same tables.
+    raw: Client,
+    server: Server,
+}
+
+impl Postgres {
+    pub(crate) async fn open() -> Result<Self> {
+        // As it comes, but for memory that suits a machine on which nothing else is.
+        let server = Server::start(PostgresOptions {
+            more: [
+                "shared_buffers=2GB",
+                "max_wal_size=8GB",
+                "effective_cache_size=8GB",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            ..PostgresOptions::default()
+        });
+        let url = |schema: &str| format!("{}?schema={schema}", server.socket_url());
+        // Makes the tables and the week, of which its one record is taken out again.
+        let tables = PostgresJournal::connect(&url("raw")).await?;
+        let first = Batch {
+            outbox: "store".to_owned(),
+            records: vec![records::record(0)],
+        };
+        tables.load(vec![first]).await?;
+        tables.close().await?;
+        server.sql("TRUNCATE raw.records");
+        let (raw, driver) = tokio_postgres::connect(&server.socket_url(), NoTls).await?;
+        tokio::spawn(driver);
+        raw.batch_execute("SET search_path TO raw").await?;
+        Ok(Self {
+            journal: PostgresJournal::connect(&url("duly")).await?,
+            raw,
+            server,
+        })
+    }
+
+    async fn copy(&mut self, records: &[Numbered]) -> Result<Duration> {
+        // What has to be made of a record is not the database's work.
+        let rows = rows(records);
+        let began = Instant::now();
+        let step = self.raw.transaction().await?;
+        let mut sink = pin!(
+            step.copy_in::<_, Bytes<Vec<u8>>>("COPY records FROM STDIN (FORMAT binary)")
+                .await?
+        );
+        sink.send(Bytes::new(rows)).await?;
+        sink.finish().await?;
+        step.commit().await?;
+        Ok(began.elapsed())
+    }
+}
+
+/// The rows as they are sent.
+fn rows(records: &[Numbered]) -> Vec<u8> {
+    let mut rows = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec();
+    for (number, record) in records {
+        let stages = record.stages;
+        let big = |number: u64| Some(number.to_be_bytes().to_vec());
+        let text = |text: &str| Some(text.as_bytes().to_vec());
+        let fields = [
+            big(stages.finished_us),
+            big(*number),
+            Some(record.id.to_bytes().to_vec()),
+            big(record.due.as_millis()),
+            big(stages.moved_us),
+            big(stages.fetched_us),
+            big(stages.started_us),
+            big(record.node.0),
+            Some(i32::from(record.attempt).to_be_bytes().to_vec()),
+            record.trace.map(|trace| trace.to_bytes().to_vec()),
+            text(&record.queue),
+            text(record.outcome.as_str()),
+            record.cause.and_then(|cause| text(cause.as_str())),
+            record.key.as_deref().and_then(text),
+            record.error.as_deref().and_then(text),
+            None,
+            None,
+        ];
+        rows.extend((fields.len() as i16).to_be_bytes());
+        for field in fields {
+            let length = field.as_ref().map_or(-1, |bytes| bytes.len() as i32);
+            rows.extend(length.to_be_bytes());
+            rows.extend(field.unwrap_or_default());
+        }
+    }
+    rows.extend((-1_i16).to_be_bytes());
+    rows
+}
+
+impl Contender for Postgres {
+    fn name(&self) -> &'static str {
+        "PostgreSQL"
+    }
+
+    fn journal(&self) -> Arc<dyn Journal> {
+        Arc::new(self.journal.clone())
+    }
+
+    fn raw_load<'a>(&'a mut self, records: &'a [Numbered]) -> Doing<'a, Duration> {
+        Box::pin(self.copy(records))
+    }
+
+    fn plan(&self, query: Query) -> Doing<'_, Vec<String>> {
+        Box::pin(async move { Ok(self.journal.plan(query).await?) })
+    }
+
+    fn bytes(&self) -> Doing<'_, u64> {
+        let bytes = self.server.sql(
+            "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class AS c JOIN pg_namespace AS n \
+             ON n.oid = relnamespace WHERE nspname = 'duly' AND relkind = 'r'",
+        );
+        Box::pin(std::future::ready(Ok(bytes.parse().unwrap_or_default())))
+    }
+}
