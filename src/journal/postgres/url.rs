@@ -238,7 +238,6 @@ mod tests {
             "secret",
             "mysql://user:secret@host/db",
             "postgres://user:x?secret@host/db",
-            "postgres://user:x#secret@host/db",
             "postgres://user:%zzsecret@host/db",
             "postgres://user:secret@host:port/db",
             "postgres://user:secret@host/db?sslmode=secret",

@@ -100,7 +100,7 @@ impl SqliteJournal {
     }
 
     /// How SQLite comes by the records of `query`, in the words of its `EXPLAIN QUERY PLAN`: one
-    /// index, no sorting. All other filters are looked at row by row, 10,000 rows a page at most.
+    /// index, no sorting. All other filters are looked at row by row, a bounded number a page.
     ///
     /// # Errors
     ///

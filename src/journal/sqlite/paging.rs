@@ -16,8 +16,14 @@ use crate::journal::sqlite::rows::{self, COLUMNS, at};
 use crate::journal::sqlite::{fault, words};
 use crate::record::{Cursor, Numbered, Order, Query};
 
-/// The most rows that one page looks at.
-const LOOKED_AT_MAX: usize = 10_000;
+/// The most rows that one page looks at where it walks the table.
+const WALKED_MAX: usize = 10_000;
+/// The most rows that one page looks at where an index leads to them: they lie apart, each on a
+/// page of its own at worst.
+const LED_TO_MAX: usize = 2_000;
+
+/// The table itself, which is kept in the order of its key.
+const TABLE: &str = "sqlite_autoindex_records_1";
 
 /// The connection that only reads.
 #[derive(Debug)]
@@ -81,8 +87,15 @@ impl Way {
         if let Some(queue) = asked.queue {
             return way("by_queue", "queue = ?7", vec![Value::Integer(queue)]);
         }
-        // The table itself, which is kept in the order of its key.
-        way("sqlite_autoindex_records_1", "TRUE", Vec::new())
+        way(TABLE, "TRUE", Vec::new())
+    }
+
+    /// How many rows one page looks at.
+    fn looks_at(&self) -> usize {
+        match self.index {
+            TABLE => WALKED_MAX,
+            _ => LED_TO_MAX,
+        }
     }
 
     fn sql(&self, order: Order) -> String {
@@ -165,7 +178,7 @@ fn find(
     };
     let asked = Asked::of(query, queue);
     let way = Way::of(&asked);
-    let sql = way.sql(query.order);
+    let (sql, looks_at) = (way.sql(query.order), way.looks_at());
     let mut statements = Vec::new();
     for _ in &way.values {
         statements.push(connection.prepare_cached(&sql)?);
@@ -202,7 +215,7 @@ fn find(
         else {
             return Ok(found);
         };
-        if found.records.len() == query.page_len() || looked_at == LOOKED_AT_MAX {
+        if found.records.len() == query.page_len() || looked_at == looks_at {
             found.next = last;
             return Ok(found);
         }
