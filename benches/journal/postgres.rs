@@ -3,11 +3,12 @@
 use std::io::Cursor as Bytes;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use duly::journal::{Batch, Journal, PostgresJournal};
 use duly::record::{Numbered, Query};
 use futures_util::SinkExt;
+use tokio::time::Instant;
 use tokio_postgres::{Client, NoTls};
 
 use crate::contender::{Contender, Doing};

@@ -34,7 +34,7 @@ pub(super) struct Known {
 
 impl Known {
     /// Which of these weeks are not known to be there.
-    fn unknown(&self, asked: BTreeSet<i32>) -> BTreeSet<i32> {
+    fn unknown(&self, asked: &BTreeSet<i32>) -> BTreeSet<i32> {
         let weeks = self.weeks.lock().unwrap_or_else(PoisonError::into_inner);
         asked.difference(&weeks).copied().collect()
     }
@@ -92,7 +92,7 @@ pub(super) async fn load(
     let mut way = Way::ByMarks;
     let mut tries = 0..TRIES;
     loop {
-        let missing = known.unknown(weeks.clone());
+        let missing = known.unknown(&weeks);
         if !missing.is_empty() {
             let made = weeks::ensure(client, schema, &missing).await;
             made.map_err(|fault| spot.error(fault))?;
