@@ -97,8 +97,14 @@ impl Act {
                 payload: payload(*n, *version),
                 by: None,
             },
-            Self::Revive(events) => StoreOp::Revive { ids: ids(events), by: None },
-            Self::Drop(events) => StoreOp::Drop { ids: ids(events), by: None },
+            Self::Revive(events) => StoreOp::Revive {
+                ids: ids(events),
+                by: None,
+            },
+            Self::Drop(events) => StoreOp::Drop {
+                ids: ids(events),
+                by: None,
+            },
             Self::Start(_) | Self::Settle(_) => panic!("{self} needs a lease"),
         }
     }
