@@ -137,7 +137,7 @@ impl PostgresJournal {
     }
 
     /// How the server comes by the records of `query`, in the words of its `EXPLAIN`: along one
-    /// index of each week, in order. All other filters are looked at row by row, 10,000 rows a page
+    /// index of each week, in order. All other filters are looked at row by row, 4,000 rows a page
     /// at most.
     ///
     /// # Errors

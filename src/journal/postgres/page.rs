@@ -16,7 +16,7 @@ use crate::journal::Found;
 use crate::record::{Cursor, Order, Outcome, Query};
 
 /// How many records a page looks at, at most.
-const LOOKED_AT_MAX: usize = 10_000;
+const LOOKED_AT_MAX: usize = 4_000;
 
 /// Reads a page.
 pub(super) async fn page(client: &Client, query: &Query, spot: Spot<'_>) -> Result<Found> {
