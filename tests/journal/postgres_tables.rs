@@ -6,7 +6,7 @@ use std::time::Duration;
 use duly::event::Payload;
 use duly::journal::{Journal, Keep, PostgresJournal};
 use duly::record::Numbered;
-use duly::{ErrorKind, Outcome, Timestamp};
+use duly::{ErrorKind, Outcome, Record, Timestamp};
 
 use crate::harness::play;
 use crate::postgres::{Schema, connect};
@@ -334,5 +334,28 @@ fn other_tools_read_it_as_history_and_as_tasks() {
                 id(9)
             )
         );
+    });
+}
+
+#[test]
+fn the_examples_of_the_guide_run() {
+    play(async {
+        let schema = Schema::new();
+        let journal = journal(&schema).await;
+        let failed = Record {
+            outcome: Outcome::Buried,
+            ..record(1, 1).1
+        };
+        journal
+            .load(vec![batch_of("store", &[(1, failed)])])
+            .await
+            .expect("a load");
+        let examples = crate::guide::examples("## The PostgreSQL journal");
+        assert!(!examples.is_empty());
+        for sql in examples {
+            let sql = sql.replace("duly.", &format!("{}.", schema.name()));
+            // An error would be what it prints, and the server's own words.
+            schema.sql(&sql);
+        }
     });
 }

@@ -253,17 +253,9 @@ fn a_task_is_found_by_its_event_queue_and_key_through_an_index() {
     });
 }
 
-/// A guide whose examples do not run is worse than none.
 #[test]
 fn the_examples_of_the_guide_run() {
-    let guide = include_str!("../../src/docs/journal.md");
-    let examples: Vec<_> = guide
-        .split("```sql\n")
-        .skip(1)
-        .filter_map(|rest| rest.split("```").next())
-        .flat_map(|block| block.split(';'))
-        .filter(|sql| !sql.trim().is_empty())
-        .collect();
+    let examples = crate::guide::examples("## The SQLite journal");
     assert!(examples.len() >= 3);
     read(&[record(1, 1)], |file| {
         for sql in examples {
