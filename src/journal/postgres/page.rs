@@ -15,8 +15,10 @@ use crate::error::Result;
 use crate::journal::Found;
 use crate::record::{Cursor, Order, Outcome, Query};
 
-/// How many records a page looks at, at most.
-const LOOKED_AT_MAX: usize = 4_000;
+/// How many records a page looks at, at most: of those that lie about the table, each may be on a
+/// page of the disk of its own; those in the order of time lie beside each other.
+const SCATTERED_MAX: usize = 1_000;
+const TOGETHER_MAX: usize = 4_000;
 
 /// Reads a page.
 pub(super) async fn page(client: &Client, query: &Query, spot: Spot<'_>) -> Result<Found> {
@@ -35,7 +37,7 @@ pub(super) async fn page(client: &Client, query: &Query, spot: Spot<'_>) -> Resu
             found.records.push(numbered);
         }
         // The last one that was looked at: nobody has seen what comes after it.
-        found.next = (looked_at == LOOKED_AT_MAX as i64).then_some(place);
+        found.next = (looked_at == asked.looked_at_max as i64).then_some(place);
     }
     Ok(found)
 }
@@ -54,6 +56,8 @@ struct Asked {
     sql: String,
     /// What stands for `$1`, `$2` and so on. Numbers are written out, so that they are planned for.
     texts: Vec<String>,
+    /// After so many records a page ends, where there is something to compare row by row.
+    looked_at_max: usize,
 }
 
 impl Asked {
@@ -67,6 +71,10 @@ impl Asked {
         let mut rest = Vec::new();
         way.left_over(query, &mut param, &mut rest);
         let (limit, walk) = (query.page_len() + 1, way.walk(query));
+        let looked_at_max = match way {
+            Way::Value(..) => SCATTERED_MAX,
+            Way::Partial(_) | Way::Time => TOGETHER_MAX,
+        };
         let order = order("", query.order);
         let sql = match rest.is_empty() {
             true => format!(
@@ -77,15 +85,19 @@ impl Asked {
             false => format!(
                 "SELECT ({rest}) IS TRUE, looked_at, {COLUMNS} FROM (SELECT *, row_number() OVER \
                  (ORDER BY {walk_order}) AS looked_at FROM records WHERE {bounds} \
-                 ORDER BY {walk_order} LIMIT {LOOKED_AT_MAX}) AS walked \
-                 WHERE ({rest}) IS TRUE OR looked_at = {LOOKED_AT_MAX} \
+                 ORDER BY {walk_order} LIMIT {looked_at_max}) AS walked \
+                 WHERE ({rest}) IS TRUE OR looked_at = {looked_at_max} \
                  ORDER BY {order} LIMIT {limit}",
                 rest = rest.join(" AND "),
                 walk_order = walk.order,
                 bounds = walk.bounds,
             ),
         };
-        Self { sql, texts }
+        Self {
+            sql,
+            texts,
+            looked_at_max,
+        }
     }
 
     async fn rows(&self, client: &Client, spot: Spot<'_>) -> Result<Vec<Row>> {
