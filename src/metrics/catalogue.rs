@@ -1,0 +1,323 @@
+//! Every metric once: its name, what it is, its unit, its labels, and what it tells.
+
+use ::metrics::Unit;
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// It counts up for as long as the process runs.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// Values counted by size, in buckets with these upper bounds.
+    Histogram(&'static [f64]),
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// Its unit.
+    pub unit: Unit,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it tells, in a sentence.
+    pub help: &'static str,
+}
+
+/// From half a millisecond, which is what waking takes, to a day.
+pub const LATENESS_BOUNDS: &[f64] = &[
+    0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    60.0, 300.0, 3_600.0, 86_400.0,
+];
+
+/// From a quarter of a millisecond to ten minutes.
+pub const DURATION_BOUNDS: &[f64] = &[
+    0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
+    10.0, 30.0, 60.0, 600.0,
+];
+
+/// From one event to the most of one operation.
+pub const BATCH_BOUNDS: &[f64] = &[
+    1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0,
+];
+
+/// Events that were accepted.
+pub const PUSHED: &str = "duly_pushed_total";
+/// Pushes that named an event or a unique key that was there already.
+pub const DUPLICATES: &str = "duly_duplicates_total";
+/// Pushes that were refused.
+pub const REJECTED: &str = "duly_rejected_total";
+/// Events that this process moved to a publish list when they were due.
+pub const MOVED: &str = "duly_moved_total";
+/// Attempts whose handler was started.
+pub const DELIVERED: &str = "duly_delivered_total";
+/// Attempts and events that ended.
+pub const SETTLED: &str = "duly_settled_total";
+/// Events taken back from nodes that fell silent.
+pub const REAPED: &str = "duly_reaped_total";
+/// Outcomes that came after their lease was lost.
+pub const LEASES_LOST: &str = "duly_leases_lost_total";
+/// How late an attempt was, by stage.
+pub const LATENESS: &str = "duly_lateness_seconds";
+/// How long handlers ran.
+pub const HANDLER: &str = "duly_handler_seconds";
+/// How long the store took to answer.
+pub const STORE_CALL: &str = "duly_store_call_seconds";
+/// Calls that the store did not do as asked.
+pub const STORE_ERRORS: &str = "duly_store_errors_total";
+/// Attempts that were settled in one call.
+pub const SETTLE_BATCH: &str = "duly_settle_batch_size";
+/// Events by where they stand.
+pub const DEPTH: &str = "duly_queue_depth";
+/// How long the oldest ready event waits.
+pub const OLDEST_READY: &str = "duly_queue_oldest_ready_seconds";
+/// Scheduled events that fall due soon.
+pub const DUE: &str = "duly_queue_due";
+/// Slots of the ring that are taken.
+pub const RING_USED: &str = "duly_ring_used";
+/// Workers whose handler runs.
+pub const WORKERS_BUSY: &str = "duly_workers_busy";
+/// Workers that may run.
+pub const WORKERS: &str = "duly_workers";
+/// Whether starts wait for the queue's rate.
+pub const RATE_WAITING: &str = "duly_rate_waiting";
+/// By how much the store's clock is ahead of the node's.
+pub const CLOCK_SKEW: &str = "duly_clock_skew_seconds";
+/// How long the mover sleeps.
+pub const MOVER_SLEEP: &str = "duly_mover_sleep_seconds";
+/// Nodes on the roll.
+pub const LIVE_NODES: &str = "duly_live_nodes";
+/// Records that wait in outboxes, as far as this process has seen.
+pub const OUTBOX_WAITING: &str = "duly_outbox_waiting";
+/// Records that this process has loaded into the journal.
+pub const JOURNAL_RECORDED: &str = "duly_journal_recorded_total";
+/// Records that were let go before they were in the journal.
+pub const JOURNAL_DROPPED: &str = "duly_journal_dropped_total";
+/// How long the oldest record waited that was read last.
+pub const JOURNAL_LAG: &str = "duly_journal_lag_seconds";
+/// Whether the journal is away: 1 or 0.
+pub const JOURNAL_AWAY: &str = "duly_journal_away";
+
+const fn metric(
+    name: &'static str,
+    kind: Kind,
+    unit: Unit,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric {
+        name,
+        kind,
+        unit,
+        labels,
+        help,
+    }
+}
+
+const COUNTER: Kind = Kind::Counter;
+const GAUGE: Kind = Kind::Gauge;
+
+/// Every metric there is.
+pub const CATALOGUE: &[Metric] = &[
+    metric(
+        PUSHED,
+        COUNTER,
+        Unit::Count,
+        &["queue"],
+        "Events that the store accepted from this process.",
+    ),
+    metric(
+        DUPLICATES,
+        COUNTER,
+        Unit::Count,
+        &["queue"],
+        "Pushes that named an event or a unique key that was there already.",
+    ),
+    metric(
+        REJECTED,
+        COUNTER,
+        Unit::Count,
+        &["queue", "reason"],
+        "Events whose push was refused, by the kind of the error.",
+    ),
+    metric(
+        MOVED,
+        COUNTER,
+        Unit::Count,
+        &["queue"],
+        "Events that this process moved to a publish list when they were due.",
+    ),
+    metric(
+        DELIVERED,
+        COUNTER,
+        Unit::Count,
+        &["queue"],
+        "Attempts whose handler was started.",
+    ),
+    metric(
+        SETTLED,
+        COUNTER,
+        Unit::Count,
+        &["queue", "outcome"],
+        "Attempts that were settled, by what became of them.",
+    ),
+    metric(
+        REAPED,
+        COUNTER,
+        Unit::Count,
+        &["queue"],
+        "Events that this process took back from nodes that fell silent.",
+    ),
+    metric(
+        LEASES_LOST,
+        COUNTER,
+        Unit::Count,
+        &["queue"],
+        "Attempts of this process whose outcome came after their lease was lost.",
+    ),
+    metric(
+        LATENESS,
+        Kind::Histogram(LATENESS_BOUNDS),
+        Unit::Seconds,
+        &["queue", "stage"],
+        "How late handlers were started: `move`, `fetch` and `start` add up to `total`.",
+    ),
+    metric(
+        HANDLER,
+        Kind::Histogram(DURATION_BOUNDS),
+        Unit::Seconds,
+        &["queue"],
+        "How long handlers ran.",
+    ),
+    metric(
+        STORE_CALL,
+        Kind::Histogram(DURATION_BOUNDS),
+        Unit::Seconds,
+        &["op"],
+        "How long the store took to answer, by operation.",
+    ),
+    metric(
+        STORE_ERRORS,
+        COUNTER,
+        Unit::Count,
+        &["op", "kind"],
+        "Calls that the store did not do as asked, by operation and kind of the error.",
+    ),
+    metric(
+        SETTLE_BATCH,
+        Kind::Histogram(BATCH_BOUNDS),
+        Unit::Count,
+        &[],
+        "Attempts that were settled in one call.",
+    ),
+    metric(
+        DEPTH,
+        GAUGE,
+        Unit::Count,
+        &["queue", "state"],
+        "Events by where they stand, in the buckets that this process answers for.",
+    ),
+    metric(
+        OLDEST_READY,
+        GAUGE,
+        Unit::Seconds,
+        &["queue"],
+        "How long the oldest ready event waits, in the buckets that this process answers for.",
+    ),
+    metric(
+        DUE,
+        GAUGE,
+        Unit::Count,
+        &["queue", "within"],
+        "Scheduled events that fall due within 10s, 1m, 10m and 1h, in the buckets that this \
+         process answers for.",
+    ),
+    metric(
+        RING_USED,
+        GAUGE,
+        Unit::Count,
+        &["queue"],
+        "Slots of the ring that are taken.",
+    ),
+    metric(
+        WORKERS_BUSY,
+        GAUGE,
+        Unit::Count,
+        &["queue"],
+        "Workers of this process whose handler runs.",
+    ),
+    metric(
+        WORKERS,
+        GAUGE,
+        Unit::Count,
+        &["queue"],
+        "Handlers of this process that may run at once.",
+    ),
+    metric(
+        RATE_WAITING,
+        GAUGE,
+        Unit::Count,
+        &["queue"],
+        "1 while due events wait for the queue's rate, else 0.",
+    ),
+    metric(
+        CLOCK_SKEW,
+        GAUGE,
+        Unit::Seconds,
+        &[],
+        "By how much the store's clock is ahead of this machine's.",
+    ),
+    metric(
+        MOVER_SLEEP,
+        GAUGE,
+        Unit::Seconds,
+        &[],
+        "For how long the mover meant to sleep when it went to sleep last.",
+    ),
+    metric(
+        LIVE_NODES,
+        GAUGE,
+        Unit::Count,
+        &[],
+        "Nodes that are alive, as this one sees it.",
+    ),
+    metric(
+        OUTBOX_WAITING,
+        GAUGE,
+        Unit::Count,
+        &[],
+        "Records that wait in outboxes for the journal, as far as this process has seen.",
+    ),
+    metric(
+        JOURNAL_RECORDED,
+        COUNTER,
+        Unit::Count,
+        &[],
+        "Records that this process has loaded into the journal.",
+    ),
+    metric(
+        JOURNAL_DROPPED,
+        COUNTER,
+        Unit::Count,
+        &[],
+        "Records that were let go by a full outbox before they were in the journal.",
+    ),
+    metric(
+        JOURNAL_LAG,
+        GAUGE,
+        Unit::Seconds,
+        &[],
+        "How long the oldest record waited that was read last; 0 when none waits.",
+    ),
+    metric(
+        JOURNAL_AWAY,
+        GAUGE,
+        Unit::Count,
+        &[],
+        "1 while the journal takes in no records, else 0.",
+    ),
+];
