@@ -5,25 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::event::EventId;
 use crate::time::Timestamp;
 
-/// A cell counts the events of so many milliseconds.
-const CELL_MS: u64 = 4_096;
-/// A span counts those of so many cells, a little more than an hour.
-const SPAN_CELLS: u64 = 1_024;
-/// A cell with so many events counts them by the millisecond, so that nobody has to walk over
-/// more than that.
+/// A cell of each level is two to the power of so many milliseconds wide: 4 seconds, a little more
+/// than an hour, and 50 days.
+const SHIFTS: [u32; 3] = [12, 22, 32];
+/// A narrow cell with so many events counts them by the millisecond, so that nobody has to walk
+/// over more than that.
 const CROWDED: usize = 1_024;
 
 /// Counts of the delay set by due time, kept up to date with it.
 ///
-/// Asked how many are due by an instant, it adds up whole spans, then whole cells, and at the edge
-/// walks over the events of one cell or over its counts by the millisecond. Within a year that is
-/// some ten thousand steps, however many events there are and however close they lie.
+/// Asked how many are due by an instant, it adds up whole cells, wide ones first, and at the edge
+/// walks over the events of one narrow cell or over its counts by the millisecond. That is some
+/// thousand steps, however many events there are, how far they reach and how close they lie.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// None of them is empty, and so with the cells and the milliseconds.
-    spans: BTreeMap<u64, usize>,
-    cells: BTreeMap<u64, usize>,
-    /// By the millisecond, of each cell that was crowded since it was empty.
+    /// Narrow cells first. None of them is empty, and so with the milliseconds.
+    levels: [BTreeMap<u64, usize>; SHIFTS.len()],
+    /// By the millisecond, of each narrow cell that was crowded since it was empty.
     crowded: BTreeMap<u64, BTreeMap<u64, usize>>,
 }
 
@@ -32,18 +30,22 @@ type Scheduled = BTreeSet<(Timestamp, EventId)>;
 impl Counts {
     /// One more is due then, and `scheduled` has it already.
     pub(super) fn add(&mut self, due: Timestamp, scheduled: &Scheduled) {
-        let at = due.as_millis() / CELL_MS;
-        *self.spans.entry(at / SPAN_CELLS).or_default() += 1;
-        let count = self.cells.entry(at).or_default();
-        *count += 1;
-        if *count < CROWDED && self.crowded.is_empty() {
+        let ms = due.as_millis();
+        let mut count = 0; // in the narrow cell, which comes last
+        for (level, shift) in self.levels.iter_mut().zip(SHIFTS).rev() {
+            let cell = level.entry(ms >> shift).or_default();
+            *cell += 1;
+            count = *cell;
+        }
+        if count < CROWDED && self.crowded.is_empty() {
             return;
         }
+        let at = ms >> SHIFTS[0];
         if let Some(fine) = self.crowded.get_mut(&at) {
-            *fine.entry(due.as_millis()).or_default() += 1;
-        } else if *count >= CROWDED {
+            *fine.entry(ms).or_default() += 1;
+        } else if count >= CROWDED {
             let fine = self.crowded.entry(at).or_default();
-            for (due, _) in from(scheduled, at).take(*count) {
+            for (due, _) in from(scheduled, at).take(count) {
                 *fine.entry(due.as_millis()).or_default() += 1;
             }
         }
@@ -51,11 +53,13 @@ impl Counts {
 
     /// One that was due then is not any more.
     pub(super) fn remove(&mut self, due: Timestamp) {
-        let at = due.as_millis() / CELL_MS;
-        one_less(&mut self.spans, at / SPAN_CELLS);
-        one_less(&mut self.cells, at);
+        let ms = due.as_millis();
+        for (level, shift) in self.levels.iter_mut().zip(SHIFTS) {
+            one_less(level, ms >> shift);
+        }
+        let at = ms >> SHIFTS[0];
         if let Some(fine) = self.crowded.get_mut(&at) {
-            one_less(fine, due.as_millis());
+            one_less(fine, ms);
             if fine.is_empty() {
                 self.crowded.remove(&at);
             }
@@ -64,37 +68,43 @@ impl Counts {
 
     /// How many of `scheduled` are due until then, that instant included.
     pub(super) fn until(&self, until: Timestamp, scheduled: &Scheduled) -> usize {
-        let at = until.as_millis() / CELL_MS;
-        let span = at / SPAN_CELLS;
-        let whole: usize = self.spans.range(..span).map(|(_, count)| count).sum();
-        let cells = self.cells.range(span * SPAN_CELLS..at);
-        let cells: usize = cells.map(|(_, count)| count).sum();
+        let ms = until.as_millis();
+        let mut whole = 0;
+        let mut counted = 0; // everything before this millisecond is in `whole`
+        for (level, shift) in self.levels.iter().zip(SHIFTS).rev() {
+            let cells = level.range(counted >> shift..ms >> shift);
+            whole += cells.map(|(_, count)| count).sum::<usize>();
+            counted = ms >> shift << shift;
+        }
+        let at = ms >> SHIFTS[0];
         let edge = match self.crowded.get(&at) {
             Some(fine) => {
-                let due = fine.range(..=until.as_millis());
+                let due = fine.range(..=ms);
                 due.map(|(_, count)| count).sum()
             }
-            None if self.cells.contains_key(&at) => from(scheduled, at)
+            None if self.levels[0].contains_key(&at) => from(scheduled, at)
                 .take_while(|(due, _)| *due <= until)
                 .count(),
             None => 0,
         };
-        whole + cells + edge
+        whole + edge
     }
 
     /// Whether the counts are what they count.
     pub(super) fn check(&self, scheduled: &Scheduled) -> Result<(), String> {
         let mut right = Self::default();
         for (due, _) in scheduled {
-            let at = due.as_millis() / CELL_MS;
-            *right.spans.entry(at / SPAN_CELLS).or_default() += 1;
-            *right.cells.entry(at).or_default() += 1;
+            let ms = due.as_millis();
+            for (level, shift) in right.levels.iter_mut().zip(SHIFTS) {
+                *level.entry(ms >> shift).or_default() += 1;
+            }
+            let at = ms >> SHIFTS[0];
             if self.crowded.contains_key(&at) {
-                let fine = right.crowded.entry(at).or_default();
-                *fine.entry(due.as_millis()).or_default() += 1;
+                *right.crowded.entry(at).or_default().entry(ms).or_default() += 1;
             }
         }
-        let mut crowded = right.cells.iter().filter(|(_, count)| **count >= CROWDED);
+        let crowded = right.levels[0].iter();
+        let mut crowded = crowded.filter(|(_, count)| **count >= CROWDED);
         if right != *self || crowded.any(|(at, _)| !self.crowded.contains_key(at)) {
             return Err("the forecast's counters differ from the delay set".into());
         }
@@ -102,9 +112,9 @@ impl Counts {
     }
 }
 
-/// What is scheduled from the beginning of a cell on.
+/// What is scheduled from the beginning of a narrow cell on.
 fn from(scheduled: &Scheduled, cell: u64) -> impl Iterator<Item = &(Timestamp, EventId)> {
-    scheduled.range((Timestamp::from_millis(cell * CELL_MS), MIN_ID)..)
+    scheduled.range((Timestamp::from_millis(cell << SHIFTS[0]), MIN_ID)..)
 }
 
 fn one_less(counts: &mut BTreeMap<u64, usize>, at: u64) {
@@ -122,6 +132,8 @@ const MIN_ID: EventId = EventId::from_bytes([0; 16]);
 mod tests {
     use super::*;
 
+    const CELL_MS: u64 = 1 << SHIFTS[0];
+
     fn id(number: u128) -> EventId {
         EventId::from_bytes(number.to_be_bytes())
     }
@@ -132,7 +144,7 @@ mod tests {
             0 => 5 * CELL_MS + 77,
             1 => 5 * CELL_MS + number % CELL_MS,
             2 => number * 104_729,
-            _ => number * 15_485_863 % (366 * 86_400_000),
+            _ => number * 15_485_863 % (3_660 * 86_400_000),
         }
     }
 
