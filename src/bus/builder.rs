@@ -238,6 +238,9 @@ impl BusBuilder {
         node.check()?;
         let metrics = settings.metrics.with(self.metrics);
         metrics.check()?;
+        if let Some(address) = metrics.listen {
+            metrics::listen(address)?;
+        }
         let payload_bytes_max = self
             .payload_bytes_max
             .or(settings.payload_bytes_max)
@@ -314,6 +317,8 @@ impl BusBuilder {
             handlers,
             replies,
             controls,
+            labels,
+            census: metrics.census(self.virtual_time),
             virtual_time: self.virtual_time,
         })
         .await?;
