@@ -60,7 +60,7 @@
 //!
 //! The guides: [what is promised](_docs::delivery), [running it](_docs::operations),
 //! [what lies in the file](_docs::storage), [what is kept of every attempt](_docs::journal),
-//! [how it is built](_docs::architecture), [how it is proven](_docs::proof).
+//! [board and alerts](_docs::dashboards), [how it is built](_docs::architecture), [how it is proven](_docs::proof).
 
 #[cfg(feature = "testing")]
 #[doc(hidden)]
@@ -115,6 +115,8 @@ pub mod prelude {
 pub mod _docs {
     #[doc = include_str!("docs/architecture.md")]
     pub mod architecture {}
+    #[doc = include_str!("docs/dashboards.md")]
+    pub mod dashboards {}
     #[doc = include_str!("docs/delivery.md")]
     pub mod delivery {}
     #[doc = include_str!("docs/journal.md")]

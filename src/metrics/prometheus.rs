@@ -1,12 +1,12 @@
 //! The exporter: what Prometheus reads.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use tokio::runtime;
+use metrics_exporter_prometheus::{ExporterFuture, Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::runtime::{Builder, Runtime};
 
 use super::catalogue::{CATALOGUE, Kind};
 use crate::error::{Error, ErrorKind, Result};
@@ -113,6 +113,28 @@ pub(crate) fn listen(address: SocketAddr) -> Result<()> {
         );
         return Ok(());
     }
+    let (tell, told) = mpsc::channel();
+    spawn(move || match serve(address) {
+        Ok((runtime, served)) => {
+            let _ = tell.send(Ok(())); // who asked waits for it
+            if let Err(error) = runtime.block_on(served) {
+                tracing::error!(?error, "metrics are not served any more");
+            }
+        }
+        Err(error) => drop(tell.send(Err(error))),
+    })?;
+    let context = "the thread that serves metrics has ended";
+    told.recv()
+        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, context)))?;
+    *listens = Some(address);
+    tracing::info!(%address, "metrics are served");
+    Ok(())
+}
+
+/// Binds to `address` and makes the exporter the recorder, on a runtime of its own: the page can be
+/// read, too, while handlers keep the other one busy. To be called outside of any runtime, in which
+/// this one could not be let go of.
+fn serve(address: SocketAddr) -> Result<(Runtime, ExporterFuture)> {
     let unavailable = |why: String| {
         Error::new(
             ErrorKind::Unavailable,
@@ -122,8 +144,7 @@ pub(crate) fn listen(address: SocketAddr) -> Result<()> {
             ),
         )
     };
-    // A runtime of its own: the page can be read, too, while handlers keep the other one busy.
-    let runtime = runtime::Builder::new_current_thread()
+    let runtime = Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(2)
         .thread_name("duly-metrics")
@@ -133,18 +154,9 @@ pub(crate) fn listen(address: SocketAddr) -> Result<()> {
         let _entered = runtime.enter();
         builder()?.with_http_listener(address).build()
     };
-    let (recorder, serve) = built.map_err(|error| unavailable(error.to_string()))?;
-    if ::metrics::set_global_recorder(recorder).is_err() {
-        return Err(has_a_recorder());
-    }
-    spawn(move || {
-        if let Err(error) = runtime.block_on(serve) {
-            tracing::error!(?error, "metrics are not served any more");
-        }
-    })?;
-    *listens = Some(address);
-    tracing::info!(%address, "metrics are served");
-    Ok(())
+    let (recorder, served) = built.map_err(|error| unavailable(error.to_string()))?;
+    ::metrics::set_global_recorder(recorder).map_err(|_| has_a_recorder())?;
+    Ok((runtime, served))
 }
 
 /// With real buckets for every histogram: without them it would render summaries, which cannot be
