@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::flow::{Controls, Entry, Flow, QueueChoices, QueueOptions, Replies, Setup};
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
 use crate::journal::{RecordChoices, RecorderOptions};
-use crate::metrics::{self, MetricsChoices, Queues};
+use crate::metrics::{self, MetricsChoices, PushMeters, Queues};
 use crate::record::NodeId;
-use crate::store::{Durability, Store};
+use crate::store::{Durability, Metered, Store};
 use crate::time::{Clock, SystemClock};
 
 /// Where events are kept when nobody says otherwise: a file in the working directory.
@@ -270,6 +270,7 @@ impl BusBuilder {
             },
         };
         metrics::describe();
+        let store: Arc<dyn Store> = Arc::new(Metered::new(store, Arc::clone(&clock)));
         let labels = Arc::new(Queues::new(metrics.queues_max()));
         let mut consumed: Vec<_> = handlers.iter().map(|(queue, ..)| queue).collect();
         consumed.sort_unstable();
@@ -297,6 +298,7 @@ impl BusBuilder {
             queues,
             defaults: Arc::new(defaults),
             controls: Arc::clone(&controls),
+            push_meters: PushMeters::new(Arc::clone(&labels)),
             labels: Arc::clone(&labels),
             pushes: AtomicU64::new(fastrand::u64(..)),
             payload_bytes_max,
@@ -314,6 +316,7 @@ impl BusBuilder {
             handlers,
             replies,
             controls,
+            labels,
             virtual_time: self.virtual_time,
         })
         .await?;
