@@ -17,7 +17,7 @@ pub(crate) use self::calls::Calls;
 pub use self::catalogue::*;
 pub use self::choices::MetricsChoices;
 pub(crate) use self::journal::{
-    journal_away, journal_dropped, journal_lag, journal_recorded, outbox_waiting,
+    journal_away, journal_dropped, journal_lag, journal_recorded, journal_starts, outbox_waiting,
 };
 pub(crate) use self::meters::{Doing, Gauges, Moves, PushMeters, Pushes, Runs, Settled, Sleep};
 pub use self::queues::OTHER;
