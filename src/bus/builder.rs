@@ -299,7 +299,6 @@ impl BusBuilder {
             defaults: Arc::new(defaults),
             controls: Arc::clone(&controls),
             push_meters: PushMeters::new(Arc::clone(&labels)),
-            labels: Arc::clone(&labels),
             pushes: AtomicU64::new(fastrand::u64(..)),
             payload_bytes_max,
             durability: self.durability.or(settings.durability),

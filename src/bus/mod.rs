@@ -40,7 +40,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, Payload, QueueName};
 use crate::flow::{Controls, Flow, QueueOptions, Replies};
 use crate::handler::{Annotated, Context};
-use crate::metrics::{PushMeters, Queues};
+use crate::metrics::PushMeters;
 use crate::record::NodeId;
 use crate::store::{Durability, Store, StoreFuture};
 use crate::time::Timestamp;
@@ -97,8 +97,6 @@ pub(crate) struct Inner {
     controls: Arc<Controls>,
     /// What is counted of pushes.
     push_meters: PushMeters,
-    /// The labels of queues in metrics.
-    labels: Arc<Queues>,
     /// Counts the events that were pushed one by one, from a number by chance.
     pushes: AtomicU64,
     payload_bytes_max: usize,
