@@ -1,15 +1,19 @@
 //! What it costs to be watched: the same work with metrics and traces taken and without.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use duly::metrics::{CATALOGUE, Kind};
-use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use duly::{Bus, BusBuilder};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Subscriber, subscriber::Interest};
+use tracing::subscriber::Interest;
+use tracing::{Event, Level, Subscriber};
 
 use crate::Result;
 use crate::drain::draining;
@@ -18,7 +22,8 @@ use crate::scene::{Kept, Plan};
 use crate::table::Rates;
 use crate::watch::Took;
 
-/// Whether metrics are taken by a bus that is started now.
+static RECORDER: OnceLock<PrometheusRecorder> = OnceLock::new();
+/// Whether metrics are taken of a bus that is started now.
 static METRICS: AtomicBool = AtomicBool::new(false);
 /// Whether spans and events of `INFO` and above are taken.
 static TRACES: AtomicBool = AtomicBool::new(false);
@@ -108,7 +113,7 @@ async fn upkeep(handle: PrometheusHandle) {
     }
 }
 
-/// Installs a recorder and a subscriber that can be turned off.
+/// A recorder that no bus has yet, and a subscriber that can be turned off.
 fn install() -> Result<PrometheusHandle> {
     let mut builder = PrometheusBuilder::new();
     for metric in CATALOGUE {
@@ -117,48 +122,21 @@ fn install() -> Result<PrometheusHandle> {
             builder = builder.set_buckets_for_metric(name, bounds)?;
         }
     }
-    let real = builder.build_recorder();
-    let handle = real.handle();
-    metrics::set_global_recorder(Switched(real))?;
+    let recorder = RECORDER.get_or_init(|| builder.build_recorder());
     tracing::subscriber::set_global_default(Dropped::default())?;
-    Ok(handle)
+    Ok(recorder.handle())
 }
 
-/// A recorder whose handles do nothing where metrics are off.
-struct Switched(PrometheusRecorder);
-
-impl Recorder for Switched {
-    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-        self.0.describe_counter(name, unit, help);
-    }
-
-    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-        self.0.describe_gauge(name, unit, help);
-    }
-
-    fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-        self.0.describe_histogram(name, unit, help);
-    }
-
-    fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
-        match METRICS.load(Ordering::Relaxed) {
-            true => self.0.register_counter(key, metadata),
-            false => Counter::noop(),
-        }
-    }
-
-    fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
-        match METRICS.load(Ordering::Relaxed) {
-            true => self.0.register_gauge(key, metadata),
-            false => Gauge::noop(),
-        }
-    }
-
-    fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> Histogram {
-        match METRICS.load(Ordering::Relaxed) {
-            true => self.0.register_histogram(key, metadata),
-            false => Histogram::noop(),
-        }
+/// Starts a bus that tells the recorder what it does, if metrics are on, and else tells nobody.
+///
+/// A bus looks its recorder up when it starts. So the recorder is there for this thread, and the
+/// bus is started on this thread alone.
+pub(crate) async fn started(builder: BusBuilder) -> duly::Result<Bus> {
+    match RECORDER.get().filter(|_| METRICS.load(Ordering::Relaxed)) {
+        None => builder.start().await,
+        Some(recorder) => block_in_place(|| {
+            metrics::with_local_recorder(recorder, || Handle::current().block_on(builder.start()))
+        }),
     }
 }
 

@@ -270,12 +270,16 @@ impl BusBuilder {
             },
         };
         metrics::describe();
-        let store: Arc<dyn Store> = Arc::new(Metered::new(store, Arc::clone(&clock)));
+        let store: Arc<dyn Store> = match metrics::is_heard() {
+            true => Arc::new(Metered::new(store, Arc::clone(&clock))),
+            false => store,
+        };
         let labels = Arc::new(Queues::new(metrics.queues_max()));
+        let push_meters = PushMeters::new(Arc::clone(&labels));
         let mut consumed: Vec<_> = handlers.iter().map(|(queue, ..)| queue).collect();
         consumed.sort_unstable();
         for queue in consumed.into_iter().chain(queues.keys()) {
-            labels.label(queue);
+            push_meters.of(queue);
         }
         let recorded = record(Choice {
             given: self.journal.take(),
@@ -298,7 +302,7 @@ impl BusBuilder {
             queues,
             defaults: Arc::new(defaults),
             controls: Arc::clone(&controls),
-            push_meters: PushMeters::new(Arc::clone(&labels)),
+            push_meters,
             pushes: AtomicU64::new(fastrand::u64(..)),
             payload_bytes_max,
             durability: self.durability.or(settings.durability),
