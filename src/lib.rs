@@ -60,7 +60,8 @@
 //!
 //! The guides: [what is promised](_docs::delivery), [running it](_docs::operations),
 //! [what lies in the file](_docs::storage), [what is kept of every attempt](_docs::journal),
-//! [board and alerts](_docs::dashboards), [how it is built](_docs::architecture), [how it is proven](_docs::proof).
+//! [what it tells while it runs](_docs::metrics), [board and alerts](_docs::dashboards),
+//! [how it is built](_docs::architecture), [how it is proven](_docs::proof).
 
 #[cfg(feature = "testing")]
 #[doc(hidden)]
@@ -121,6 +122,8 @@ pub mod _docs {
     pub mod delivery {}
     #[doc = include_str!("docs/journal.md")]
     pub mod journal {}
+    #[doc = include_str!("docs/metrics.md")]
+    pub mod metrics {}
     #[doc = include_str!("docs/operations.md")]
     pub mod operations {}
     #[doc = include_str!("docs/proof.md")]

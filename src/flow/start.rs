@@ -19,6 +19,7 @@ use crate::flow::census::Census;
 use crate::flow::controls::Controls;
 use crate::flow::executor::Means;
 use crate::flow::gates::Gates;
+use crate::flow::gauges::Looks;
 use crate::flow::inbox::Inbox;
 use crate::flow::lane::Port;
 use crate::flow::lanes::{Lanes, Served};
@@ -28,7 +29,7 @@ use crate::flow::registry::{Entry, Parts};
 use crate::flow::replies::Replies;
 use crate::flow::roll::{Orders, RollCall};
 use crate::handler::{States, Stripes, Surroundings};
-use crate::metrics::{Pace, Queues};
+use crate::metrics::{Moves, Pace, Queues, Runs};
 use crate::record::NodeId;
 use crate::store::{Presence, Store, Watcher};
 use crate::time::Clock;
@@ -106,10 +107,14 @@ impl Flow {
             places.insert(queue.clone(), place);
         }
         inbox.consumes(places);
+        let looks = Looks::at(handlers.iter().map(|(queue, ..)| queue), &labels);
+        let mut moves = Vec::new();
 
         let mut lanes = BTreeMap::new();
         let mut in_order = Vec::new();
         for (place, (queue, options, entry)) in handlers.into_iter().enumerate() {
+            let label = labels.label(&queue);
+            moves.push(Arc::new(Moves::new(&label)));
             let means = Means {
                 options: Arc::clone(&options),
                 surroundings: Stripes::new(&Surroundings {
@@ -123,6 +128,7 @@ impl Flow {
                 inbox: Arc::clone(&inbox),
                 gates: Arc::clone(&gates),
                 replies: Arc::clone(&replies),
+                runs: Arc::new(Runs::new(&label)),
             };
             let parts = Parts {
                 means,
@@ -180,6 +186,8 @@ impl Flow {
             news: Vec::new(),
             actions: Vec::new(),
             gates,
+            moves,
+            looks,
             inbox: Arc::clone(&inbox),
             roll: roll.clone(),
             runtime,
