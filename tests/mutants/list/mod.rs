@@ -4,6 +4,7 @@ mod accepted;
 mod apart;
 mod attempts;
 mod cancel;
+mod coming;
 mod controls;
 mod doubt;
 mod explained;
@@ -42,6 +43,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         letters::MUTANTS,
         explained::MUTANTS,
         metrics::MUTANTS,
+        coming::MUTANTS,
     ];
     of_each.into_iter().flatten()
 }
