@@ -344,10 +344,7 @@ mod tests {
                 assert_eq!(attendance.consumers(), 3);
                 let keys = (0..64).map(|bucket| BucketKey::new(queue.clone(), BucketId(bucket)));
                 for key in keys.filter(|key| attendance.answers_for(key)) {
-                    assert_eq!(
-                        members.is_mine(&key) || !attendance.is_consumed(&queue),
-                        true
-                    );
+                    assert!(members.is_mine(&key) || !attendance.is_consumed(&queue));
                     all.push(key.bucket.0);
                 }
                 assert!(members.unanswered(at(9_000), &options));

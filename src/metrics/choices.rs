@@ -29,7 +29,7 @@ const CENSUS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::
 /// let choices = MetricsChoices { queues_max: Some(20), ..MetricsChoices::default() };
 /// assert!(choices.check().is_ok());
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetricsChoices {
     /// How many queues have a label of their own, 0 to 10,000; all others share the label
     /// [`other`](crate::metrics::OTHER). Default: 100, which makes some thousand time series a

@@ -67,7 +67,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "let is_empty = known.buckets.get(key).is_some_and(Counted::is_empty);",
             "let is_empty = false;",
         )],
-        caught_by: test("redis_store", "a_bus_that_counts_its_idle_queues_asks_for_no_more"),
+        caught_by: test(
+            "redis_store",
+            "a_bus_that_counts_its_idle_queues_asks_for_no_more",
+        ),
         masked_by: None,
     },
     Mutant {
