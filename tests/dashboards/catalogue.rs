@@ -88,7 +88,7 @@ impl Page {
                 let has = |found: &&(String, BTreeMap<String, String>)| {
                     found.1["le"].parse::<f64>().is_ok_and(|le| le == *bound)
                 };
-                if !found.is_empty() && !found.iter().any(|found| has(found)) {
+                if !found.is_empty() && !found.iter().any(has) {
                     wrong.push(format!("{series} has no bucket up to {bound}"));
                 }
             }
