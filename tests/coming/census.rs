@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use duly::handler::Annotation;
+use duly::metrics::MetricsChoices;
 use duly::time::{Clock, Mono, SystemClock};
 
-use crate::kit::{ALONE, counting, depth, gauge, paused, push, secs, settled, stop, until};
+use crate::kit::{
+    ALONE, Nothing, counting, depth, gauge, paused, push, secs, settled, stop, until,
+};
 use crate::servers::{prefix, shared};
 
 fn fresh() -> String {
@@ -88,18 +92,27 @@ async fn what_falls_due_soon_is_told_and_how_long_the_oldest_waits() {
 #[tokio::test]
 async fn a_bucket_that_was_empty_is_counted_as_soon_as_something_comes() {
     let _alone = ALONE.lock().await;
-    let bus = paused(&fresh(), "sleepy").await;
-    until("it is known to be empty", || {
-        depth("sleepy", "ready") == Some(0.0)
-    })
-    .await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let often = MetricsChoices {
+        census_every: Some(Duration::from_millis(500)),
+        ..MetricsChoices::default()
+    };
+    let builder = counting("memory:").metrics(often);
+    let builder = builder.register_as(Annotation::new("sleepy"), Nothing);
+    let bus = builder.start().await.unwrap();
+    // Every bucket has had an event, so that it is there to be asked.
+    let queue = bus.queue_named::<u64>("sleepy").unwrap();
+    queue.push_many(0..512, Duration::ZERO).await.unwrap();
+    while bus.stats("sleepy").await.unwrap() != Default::default() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(bus.bucket_stats("sleepy").await.unwrap().len(), 8);
+    tokio::time::sleep(Duration::from_millis(1_100)).await; // now it is known that all are empty
     push(&bus, "sleepy", &[secs(100); 160]).await.unwrap();
-    let soon = Duration::from_secs(2); // less than it takes until empty ones are counted anyway
+    // Less than it takes until empty buckets are counted anyway.
+    let soon = secs(10);
     let seen = until("it is seen", || depth("sleepy", "scheduled") == Some(160.0));
-    tokio::time::timeout(soon, seen)
-        .await
-        .expect("at the next census");
+    let seen = tokio::time::timeout(soon, seen).await;
+    seen.expect("at the next census");
     stop(&bus).await;
 }
 
@@ -123,10 +136,7 @@ async fn the_skew_says_how_far_the_stores_clock_is_ahead() {
     let clock = Arc::new(Behind(SystemClock::new()));
     let builder = counting(&fresh()).clock(clock);
     let bus = builder
-        .register_as(
-            duly::handler::Annotation::new("skewed"),
-            crate::kit::Nothing,
-        )
+        .register_as(Annotation::new("skewed"), crate::kit::Nothing)
         .start()
         .await
         .unwrap();
