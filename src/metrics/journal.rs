@@ -8,13 +8,13 @@ use super::catalogue::{
     JOURNAL_AWAY, JOURNAL_DROPPED, JOURNAL_LAG, JOURNAL_RECORDED, OUTBOX_WAITING,
 };
 
-/// There is a journal: all that is told of it is there from the start, to be seen growing.
+/// There is a journal: what is told of it is there from the start, to be seen growing.
 pub(crate) fn journal_starts() {
-    outbox_waiting(0);
-    journal_lag(Duration::ZERO);
-    journal_away(false);
     journal_recorded(0);
     journal_dropped(0);
+    journal_away(false);
+    journal_lag(Duration::ZERO);
+    outbox_waiting(0);
 }
 
 /// So many records wait.

@@ -15,6 +15,8 @@ use crate::slow::Slow;
 use crate::world::{ORDERS, World, ms, secs};
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn the_stages_add_up_to_the_total_whatever_the_clocks_say(
         times in prop::array::uniform4(prop_oneof![0..50_u64, 0..2_000_000_u64, any::<u64>()]),
