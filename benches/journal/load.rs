@@ -30,19 +30,19 @@ pub(crate) async fn run(contender: &mut dyn Contender, many: u64) -> Result {
             numbers.map(records::record).collect()
         };
         let batches = [every_second(from), every_second(from + 1)];
-        let load = |outbox: usize| {
-            journal.load(vec![Batch {
+        let of_outbox = |outbox: usize| {
+            vec![Batch {
                 outbox: format!("store/{outbox}"),
                 records: batches[outbox].clone(),
-            }])
+            }]
         };
-        let both = try_join(load(0), load(1));
+        let (first, second) = (of_outbox(0), of_outbox(1));
         // The first of the two pays for what the last round left behind; each is it in turn.
         if raw.len() % 2 == 0 {
             raw.push(raw_load(contender, &batches).await?);
         }
         let began = Instant::now();
-        both.await?;
+        try_join(journal.load(first), journal.load(second)).await?;
         ours.push(began.elapsed());
         if raw.len() < ours.len() {
             raw.push(raw_load(contender, &batches).await?);
