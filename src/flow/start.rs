@@ -17,6 +17,7 @@ use crate::flow::board::Board;
 use crate::flow::controls::Controls;
 use crate::flow::executor::Means;
 use crate::flow::gates::Gates;
+use crate::flow::gauges::Looks;
 use crate::flow::inbox::Inbox;
 use crate::flow::lane::Port;
 use crate::flow::lanes::{Lanes, Served};
@@ -26,6 +27,7 @@ use crate::flow::registry::{Entry, Parts};
 use crate::flow::replies::Replies;
 use crate::flow::roll::{Orders, RollCall};
 use crate::handler::{States, Stripes, Surroundings};
+use crate::metrics::{Moves, Queues, Runs};
 use crate::record::NodeId;
 use crate::store::{Presence, Store, Watcher};
 use crate::time::Clock;
@@ -43,6 +45,8 @@ pub(crate) struct Setup {
     pub(crate) handlers: Vec<(QueueName, Arc<QueueOptions>, Entry)>,
     pub(crate) replies: Arc<Replies>,
     pub(crate) controls: Arc<Controls>,
+    /// The labels of queues in metrics.
+    pub(crate) labels: Arc<Queues>,
     /// Whether time is virtual, so that the mover must be a task of the runtime.
     pub(crate) virtual_time: bool,
 }
@@ -80,6 +84,7 @@ impl Flow {
             handlers,
             replies,
             controls,
+            labels,
             virtual_time,
         } = setup;
         let runtime = Handle::current();
@@ -95,10 +100,14 @@ impl Flow {
             places.insert(queue.clone(), place);
         }
         inbox.consumes(places);
+        let looks = Looks::at(handlers.iter().map(|(queue, ..)| queue), &labels);
+        let mut moves = Vec::new();
 
         let mut lanes = BTreeMap::new();
         let mut in_order = Vec::new();
         for (place, (queue, options, entry)) in handlers.into_iter().enumerate() {
+            let label = labels.label(&queue);
+            moves.push(Arc::new(Moves::new(&label)));
             let means = Means {
                 options: Arc::clone(&options),
                 surroundings: Stripes::new(&Surroundings {
@@ -112,6 +121,7 @@ impl Flow {
                 inbox: Arc::clone(&inbox),
                 gates: Arc::clone(&gates),
                 replies: Arc::clone(&replies),
+                runs: Arc::new(Runs::new(&label)),
             };
             let parts = Parts {
                 means,
@@ -155,6 +165,8 @@ impl Flow {
             news: Vec::new(),
             actions: Vec::new(),
             gates,
+            moves,
+            looks,
             inbox: Arc::clone(&inbox),
             roll: roll.clone(),
             runtime,

@@ -12,6 +12,7 @@ mod ids;
 mod journal;
 mod letters;
 mod lost_workers;
+mod metrics;
 mod never_early;
 mod punctual;
 mod recorder;
@@ -40,6 +41,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         controls::MUTANTS,
         letters::MUTANTS,
         explained::MUTANTS,
+        metrics::MUTANTS,
     ];
     of_each.into_iter().flatten()
 }
