@@ -1,9 +1,12 @@
 //! What a source says where a value is expected, and what can be made of it.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::codec::Codec;
+use crate::config::encryption::pairs;
 use crate::duration;
 use crate::error::shown;
 use crate::retry::RetryPolicy;
@@ -20,6 +23,8 @@ pub(super) enum Found {
     Text(String),
     /// A variable's value, which says anything by its spelling.
     Spelled(String),
+    /// A section of texts in a file.
+    Table(BTreeMap<String, String>),
     /// What no key takes, in words.
     Other(String),
 }
@@ -87,6 +92,31 @@ impl Found {
         }
     }
 
+    pub(super) fn codec(&self) -> Result<Codec, Wrong> {
+        self.text()?.trim().parse().map_err(|_| Wrong::Kind)
+    }
+
+    /// Keys by their ids. Whatever stands there is never shown.
+    pub(super) fn keys(&self) -> Result<BTreeMap<String, String>, Wrong> {
+        const HOW: &str = "it is a table of ids and keys, or a text such as `2026-11=..`, what stands \
+                           there is not shown";
+        match self {
+            Self::Table(keys) => Ok(keys.clone()),
+            Self::Text(text) | Self::Spelled(text) => {
+                pairs(text).map_err(|why| Wrong::Grammar(why.to_owned()))
+            }
+            _ => Err(Wrong::Grammar(HOW.to_owned())),
+        }
+    }
+
+    /// A text that is not empty and is not shown where it is wrong.
+    pub(super) fn name(&self) -> Result<String, Wrong> {
+        match self.text().map(str::trim) {
+            Ok(text) if !text.is_empty() => Ok(text.to_owned()),
+            _ => Err(Wrong::Grammar("it is a text that is not empty".to_owned())),
+        }
+    }
+
     /// A url that is not empty; which schemes there are is for whoever opens it to say.
     pub(super) fn url(&self) -> Result<String, Wrong> {
         match self.text()?.trim() {
@@ -102,6 +132,7 @@ impl fmt::Display for Found {
             Self::Number(number) => write!(f, "{number}"),
             Self::Boolean(boolean) => write!(f, "{boolean}"),
             Self::Text(text) | Self::Spelled(text) => write!(f, "\"{}\"", shown(text)),
+            Self::Table(_) => f.write_str("a section"),
             Self::Other(words) => f.write_str(words),
         }
     }

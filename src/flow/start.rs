@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::codec::KeyRing;
 use crate::core::node::Node;
 use crate::core::options::NodeOptions;
 use crate::core::step::Input;
@@ -43,6 +44,7 @@ pub(crate) struct Setup {
     pub(crate) handlers: Vec<(QueueName, Arc<QueueOptions>, Entry)>,
     pub(crate) replies: Arc<Replies>,
     pub(crate) controls: Arc<Controls>,
+    pub(crate) keys: KeyRing,
     /// Whether time is virtual, so that the mover must be a task of the runtime.
     pub(crate) virtual_time: bool,
 }
@@ -80,6 +82,7 @@ impl Flow {
             handlers,
             replies,
             controls,
+            keys,
             virtual_time,
         } = setup;
         let runtime = Handle::current();
@@ -112,6 +115,7 @@ impl Flow {
                 inbox: Arc::clone(&inbox),
                 gates: Arc::clone(&gates),
                 replies: Arc::clone(&replies),
+                keys: keys.clone(),
             };
             let parts = Parts {
                 means,

@@ -18,7 +18,7 @@ use crate::journal::sqlite::{fault, views, words};
 use crate::record::{Cause, Outcome};
 
 /// The version of the tables that this duly writes, and the newest that it reads.
-pub(super) const FORMAT: i64 = 2;
+pub(super) const FORMAT: i64 = 3;
 
 /// "dulj" in ASCII: how a file says whose it is. A store's file says "duly".
 const APPLICATION: i64 = 0x6475_6C6A;
@@ -236,6 +236,12 @@ fn upgrade(connection: &mut Connection, path: &Path) -> Result<()> {
         }
         if format < 2 {
             step.execute_batch(&views::all())?;
+        }
+        if (1..3).contains(&format) {
+            // A file that is made now has every cause.
+            let cause = Cause::Undecryptable;
+            let named = (words::of_cause(cause), cause.as_str());
+            step.execute("INSERT INTO causes VALUES (?1, ?2)", named)?;
         }
         // Each step from the one before it.
         step.pragma_update(None, "user_version", FORMAT)
