@@ -243,9 +243,9 @@ pub async fn a_rewritten_event_is_delivered_in_its_new_form_and_leaves_no_record
     harness: &dyn StoreHarness,
 ) {
     let world = World::new(harness).await;
+    let dead = world.dead(world.event()).await;
     let later = world.add(world.event().when(secs(60))).await;
     let ready = world.add(world.event()).await;
-    let dead = world.dead(world.event()).await;
     let records = world.records(dead).await.len();
     let ids = [later, ready, dead];
     let mut rewritings = Vec::new();
