@@ -13,6 +13,7 @@ mod journal;
 mod letters;
 mod lost_workers;
 mod never_early;
+mod payloads;
 mod punctual;
 mod recorder;
 mod records;
@@ -40,6 +41,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         controls::MUTANTS,
         letters::MUTANTS,
         explained::MUTANTS,
+        payloads::MUTANTS,
     ];
     of_each.into_iter().flatten()
 }
