@@ -61,6 +61,7 @@
 //! The guides: [what is promised](_docs::delivery), [running it](_docs::operations),
 //! [codecs, encryption and versions of payloads](_docs::payloads),
 //! [what lies in the file](_docs::storage), [what is kept of every attempt](_docs::journal),
+//! [what it tells while it runs](_docs::metrics),
 //! [how it is built](_docs::architecture), [how it is proven](_docs::proof).
 
 #[cfg(feature = "testing")]
@@ -120,6 +121,8 @@ pub mod _docs {
     pub mod delivery {}
     #[doc = include_str!("docs/journal.md")]
     pub mod journal {}
+    #[doc = include_str!("docs/metrics.md")]
+    pub mod metrics {}
     #[doc = include_str!("docs/operations.md")]
     pub mod operations {}
     #[doc = include_str!("docs/payloads.md")]

@@ -16,9 +16,9 @@ use crate::error::{Error, Result};
 use crate::flow::{Controls, Entry, Flow, QueueChoices, QueueOptions, Replies, Setup};
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
 use crate::journal::{RecordChoices, RecorderOptions};
-use crate::metrics;
+use crate::metrics::{self, MetricsChoices, PushMeters, Queues};
 use crate::record::NodeId;
-use crate::store::{Durability, Store};
+use crate::store::{Durability, Metered, Store};
 use crate::time::{Clock, SystemClock};
 
 /// Where events are kept when nobody says otherwise: a file in the working directory.
@@ -53,6 +53,7 @@ pub struct BusBuilder {
     pub(super) journal: Option<Given>,
     pub(super) records: RecordChoices,
     pub(super) recorder: Option<RecorderOptions>,
+    metrics: MetricsChoices,
     pub(super) virtual_time: bool,
 }
 
@@ -180,6 +181,12 @@ impl BusBuilder {
         self
     }
 
+    /// Choices for metrics, stronger than the file and the environment.
+    pub fn metrics(mut self, choices: MetricsChoices) -> Self {
+        self.metrics = self.metrics.with(choices);
+        self
+    }
+
     /// The clock that tells the time. Default: the machine's.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
@@ -254,6 +261,8 @@ impl BusBuilder {
             )));
         }
         node.check()?;
+        let metrics = settings.metrics.with(self.metrics);
+        metrics.check()?;
         let payload_bytes_max = self
             .payload_bytes_max
             .or(settings.payload_bytes_max)
@@ -286,6 +295,17 @@ impl BusBuilder {
             },
         };
         metrics::describe();
+        let store: Arc<dyn Store> = match metrics::is_heard() {
+            true => Arc::new(Metered::new(store, Arc::clone(&clock))),
+            false => store,
+        };
+        let labels = Arc::new(Queues::new(metrics.queues_max()));
+        let push_meters = PushMeters::new(Arc::clone(&labels));
+        let mut consumed: Vec<_> = handlers.iter().map(|(queue, ..)| queue).collect();
+        consumed.sort_unstable();
+        for queue in consumed.into_iter().chain(queues.keys()) {
+            push_meters.of(queue);
+        }
         let recorded = record(Choice {
             given: self.journal.take(),
             choices: &settings.records.with(self.records),
@@ -309,6 +329,7 @@ impl BusBuilder {
             controls: Arc::clone(&controls),
             keys: keys.clone(),
             checks,
+            push_meters,
             pushes: AtomicU64::new(fastrand::u64(..)),
             payload_bytes_max,
             durability: self.durability.or(settings.durability),
@@ -326,6 +347,7 @@ impl BusBuilder {
             replies,
             controls,
             keys,
+            labels,
             virtual_time: self.virtual_time,
         })
         .await?;

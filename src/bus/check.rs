@@ -25,7 +25,6 @@ pub struct PayloadCheck {
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[must_use = "some payloads may have failed"]
 #[non_exhaustive]
 pub struct PayloadReport {
     /// How many events were looked at.

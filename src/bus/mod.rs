@@ -48,6 +48,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, Payload, QueueName};
 use crate::flow::{Check, Controls, Flow, QueueOptions, Replies};
 use crate::handler::{Annotated, Context};
+use crate::metrics::PushMeters;
 use crate::record::NodeId;
 use crate::store::{Durability, Store, StoreFuture};
 use crate::time::Timestamp;
@@ -106,6 +107,8 @@ pub(crate) struct Inner {
     keys: KeyRing,
     /// Reads payloads as the handlers that this program has would, whether they run here or not.
     checks: BTreeMap<QueueName, Check>,
+    /// What is counted of pushes.
+    push_meters: PushMeters,
     /// Counts the events that were pushed one by one, from a number by chance.
     pushes: AtomicU64,
     payload_bytes_max: usize,

@@ -104,6 +104,7 @@ pub(super) fn parse(text: &str, format: Format, source: &str) -> Result<Settings
             "store" => reader.section(&Section::Store, &name, value),
             "records" => reader.section(&Section::Records, &name, value),
             "encryption" => reader.section(&Section::Encryption, &name, value),
+            "metrics" => reader.section(&Section::Metrics, &name, value),
             "queue_defaults" => reader.section(&Section::Defaults, &name, value),
             "queues" => reader.queues(value),
             _ => reader.put(&Section::Top, &name, value),

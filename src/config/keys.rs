@@ -119,6 +119,17 @@ const ENCRYPTION: [Key<Settings>; 3] = [
     }),
 ];
 
+/// The keys of `metrics`.
+const METRICS: [Key<Settings>; 1] = [Key::new(
+    "queues_max",
+    "a whole number of queues from 0 to 10000",
+    |settings, found| {
+        found
+            .number()
+            .map(|it| settings.metrics.queues_max = Some(it))
+    },
+)];
+
 /// The keys that stand in no section.
 const TOP: [Key<Settings>; 2] = [
     Key::new(
@@ -136,7 +147,14 @@ const TOP: [Key<Settings>; 2] = [
 ];
 
 /// The sections, which hold keys and are no setting themselves.
-const SECTIONS: [&str; 5] = ["store", "records", "encryption", "queue_defaults", "queues"];
+const SECTIONS: [&str; 6] = [
+    "store",
+    "records",
+    "encryption",
+    "metrics",
+    "queue_defaults",
+    "queues",
+];
 
 const DURATION: &str = "a duration such as `250ms`, `30s` or `1m30s`";
 const COUNT: &str = "a whole number of records";
@@ -164,9 +182,11 @@ pub fn known_keys() -> impl Iterator<Item = String> {
     let encryption = ENCRYPTION
         .iter()
         .map(|key| format!("encryption.{}", key.name));
+    let metrics = METRICS.iter().map(|key| format!("metrics.{}", key.name));
     top.chain(store)
         .chain(records)
         .chain(encryption)
+        .chain(metrics)
         .chain(queue("queue_defaults"))
         .chain(queue("queues.<name>"))
 }
@@ -182,6 +202,8 @@ pub(super) enum Section {
     Records,
     /// In `encryption`.
     Encryption,
+    /// In `metrics`.
+    Metrics,
     /// In `queue_defaults`.
     Defaults,
     /// In `queues.<name>`.
@@ -203,6 +225,7 @@ impl Section {
             Self::Store => pick(&STORE, self, name)?.set(settings, self, found),
             Self::Records => pick(&RECORDS, self, name)?.set(settings, self, found),
             Self::Encryption => pick(&ENCRYPTION, self, name)?.set(settings, self, found),
+            Self::Metrics => pick(&METRICS, self, name)?.set(settings, self, found),
             Self::Defaults => {
                 pick(&QUEUE, self, name)?.set(&mut settings.queue_defaults, self, found)
             }
@@ -224,6 +247,7 @@ impl Section {
             Self::Store => format!("store.{name}"),
             Self::Records => format!("records.{name}"),
             Self::Encryption => format!("encryption.{name}"),
+            Self::Metrics => format!("metrics.{name}"),
             Self::Defaults => format!("queue_defaults.{name}"),
             // A dot in a name would read as one more section.
             Self::Queue(queue) if queue.contains('.') => format!("queues.\"{queue}\".{name}"),

@@ -22,6 +22,7 @@
 //! | `encryption.keys` | the keys of [encrypted payloads](crate::_docs::payloads): a table of ids and the base64 of 32 bytes, or a text such as `2026-10=.. 2026-11=..` | none |
 //! | `encryption.keys_file` | a file of more keys, such an id and key a line | none |
 //! | `encryption.use` | the id of the key under which new payloads are encrypted | none |
+//! | `metrics.queues_max` | how many queues have a label of their own in metrics, 0 to 10,000 | 100 |
 //! | `queue_defaults.<key>` | for every queue that says nothing else | |
 //! | `queues.<name>.<key>` | for the queue of that name | |
 //!
@@ -105,6 +106,7 @@ use crate::error::{Error, Result, shown_url};
 use crate::event::QueueName;
 use crate::flow::{QueueChoices, annotations};
 use crate::journal::RecordChoices;
+use crate::metrics::MetricsChoices;
 use crate::store::Durability;
 
 /// What the settings file and the environment say; what is `None` they leave open.
@@ -141,6 +143,8 @@ pub struct Settings {
     pub records: RecordChoices,
     /// `encryption`: the keys of encrypted payloads.
     pub encryption: EncryptionChoices,
+    /// `metrics`: what is told of this process, and in how much detail.
+    pub metrics: MetricsChoices,
     /// `queue_defaults`: for every queue that says nothing else; weaker than an annotation.
     pub queue_defaults: QueueChoices,
     /// `queues.<name>`: for one queue; stronger than its annotation.
@@ -304,6 +308,7 @@ impl fmt::Debug for Settings {
             .field("durability", &self.durability)
             .field("records", &self.records)
             .field("encryption", &self.encryption)
+            .field("metrics", &self.metrics)
             .field("queue_defaults", &self.queue_defaults)
             .field("queues", &self.queues)
             .field("payload_bytes_max", &self.payload_bytes_max)

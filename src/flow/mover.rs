@@ -17,9 +17,12 @@ use crate::core::step::{Action, CallId, Input};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Envelope;
 use crate::flow::gates::Gates;
+use crate::flow::gauges::Looks;
 use crate::flow::inbox::{Inbox, News, Sleeper};
 use crate::flow::lane::Lane;
 use crate::flow::roll::RollCall;
+use crate::flow::tally::Tally;
+use crate::metrics::Moves;
 use crate::store::{Store, StoreFuture};
 use crate::time::{Clock, Mono};
 
@@ -46,6 +49,9 @@ pub(crate) struct Mover {
     pub(crate) news: Vec<News>,
     pub(crate) actions: Vec<Action<Arc<Envelope>>>,
     pub(crate) gates: Arc<Gates>,
+    /// For each queue what its answers are counted in.
+    pub(crate) moves: Vec<Arc<Moves>>,
+    pub(crate) looks: Looks,
     pub(crate) inbox: Arc<Inbox>,
     /// Absent where nobody else could answer.
     pub(crate) roll: Option<Arc<RollCall>>,
@@ -139,6 +145,8 @@ impl Mover {
             };
             if self.inbox.may_sleep(ends_at) {
                 let at = self.node.wakes();
+                let waits = |queue| self.node.waits_for_rate(now, queue);
+                let at = self.looks.before_sleep(now, at, &self.lanes, waits);
                 return if ends_at > 1 {
                     at.min(now + PATIENCE)
                 } else {
@@ -152,8 +160,9 @@ impl Mover {
     fn act(&self, action: Action<Arc<Envelope>>) -> Option<News> {
         match action {
             Action::Call { call, bucket, op } => {
+                let tally = Tally::of(&self.moves[self.node.queue_of(bucket)], &op);
                 let answer = self.store.apply(self.node.bucket(bucket), op);
-                return self.ask(call, answer);
+                return self.ask(call, answer, tally);
             }
             Action::CallRoll => {
                 if let Some(roll) = &self.roll {
@@ -184,10 +193,10 @@ impl Mover {
         None
     }
 
-    fn ask(&self, call: CallId, mut answer: StoreFuture<Answer>) -> Option<News> {
+    fn ask(&self, call: CallId, mut answer: StoreFuture<Answer>, tally: Tally) -> Option<News> {
         let mut cx = Context::from_waker(Waker::noop());
         if let Poll::Ready(answer) = Pin::new(&mut answer).poll(&mut cx) {
-            return Some(answered(call, answer));
+            return Some(answered(call, answer, tally));
         }
         let inbox = Arc::clone(&self.inbox);
         self.runtime.spawn(async move {
@@ -199,13 +208,14 @@ impl Mover {
                         "the store did not answer in time",
                     ))
                 });
-            inbox.add(answered(call, answer));
+            inbox.add(answered(call, answer, tally));
         });
         None
     }
 }
 
-fn answered(call: CallId, answer: Result<Answer>) -> News {
+fn answered(call: CallId, answer: Result<Answer>, tally: Tally) -> News {
+    tally.count(&answer);
     let answer = answer.map_err(|error| {
         tracing::warn!(%error, kind = ?error.kind(), "the store did not do as asked");
         error.kind()

@@ -18,6 +18,7 @@ use crate::flow::board::Board;
 use crate::flow::controls::Controls;
 use crate::flow::executor::Means;
 use crate::flow::gates::Gates;
+use crate::flow::gauges::Looks;
 use crate::flow::inbox::Inbox;
 use crate::flow::lane::Port;
 use crate::flow::lanes::{Lanes, Served};
@@ -27,6 +28,7 @@ use crate::flow::registry::{Entry, Parts};
 use crate::flow::replies::Replies;
 use crate::flow::roll::{Orders, RollCall};
 use crate::handler::{States, Stripes, Surroundings};
+use crate::metrics::{Moves, Queues, Runs};
 use crate::record::NodeId;
 use crate::store::{Presence, Store, Watcher};
 use crate::time::Clock;
@@ -45,6 +47,8 @@ pub(crate) struct Setup {
     pub(crate) replies: Arc<Replies>,
     pub(crate) controls: Arc<Controls>,
     pub(crate) keys: KeyRing,
+    /// The labels of queues in metrics.
+    pub(crate) labels: Arc<Queues>,
     /// Whether time is virtual, so that the mover must be a task of the runtime.
     pub(crate) virtual_time: bool,
 }
@@ -83,6 +87,7 @@ impl Flow {
             replies,
             controls,
             keys,
+            labels,
             virtual_time,
         } = setup;
         let runtime = Handle::current();
@@ -98,10 +103,14 @@ impl Flow {
             places.insert(queue.clone(), place);
         }
         inbox.consumes(places);
+        let looks = Looks::at(handlers.iter().map(|(queue, ..)| queue), &labels);
+        let mut moves = Vec::new();
 
         let mut lanes = BTreeMap::new();
         let mut in_order = Vec::new();
         for (place, (queue, options, entry)) in handlers.into_iter().enumerate() {
+            let label = labels.label(&queue);
+            moves.push(Arc::new(Moves::new(&label)));
             let means = Means {
                 options: Arc::clone(&options),
                 surroundings: Stripes::new(&Surroundings {
@@ -116,6 +125,7 @@ impl Flow {
                 gates: Arc::clone(&gates),
                 replies: Arc::clone(&replies),
                 keys: keys.clone(),
+                runs: Arc::new(Runs::new(&label)),
             };
             let parts = Parts {
                 means,
@@ -159,6 +169,8 @@ impl Flow {
             news: Vec::new(),
             actions: Vec::new(),
             gates,
+            moves,
+            looks,
             inbox: Arc::clone(&inbox),
             roll: roll.clone(),
             runtime,

@@ -119,7 +119,7 @@ fn a_file_of_format_2_is_upgraded() {
         assert_eq!(everything(&journal).await, records);
         let file = rusqlite::Connection::open(place.path()).expect("a file");
         let named = "SELECT count(*) FROM history WHERE cause = 'undecryptable'";
-        let named: u64 = file.query_row(named, [], |row| row.get(0)).expect(named);
+        let named: i64 = file.query_row(named, [], |row| row.get(0)).expect(named);
         assert_eq!(named, 1);
     });
 }

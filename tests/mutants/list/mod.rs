@@ -12,6 +12,7 @@ mod ids;
 mod journal;
 mod letters;
 mod lost_workers;
+mod metrics;
 mod never_early;
 mod payloads;
 mod punctual;
@@ -42,6 +43,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         letters::MUTANTS,
         explained::MUTANTS,
         payloads::MUTANTS,
+        metrics::MUTANTS,
     ];
     of_each.into_iter().flatten()
 }
