@@ -263,6 +263,9 @@ impl BusBuilder {
         node.check()?;
         let metrics = settings.metrics.with(self.metrics);
         metrics.check()?;
+        if let Some(address) = metrics.listen {
+            metrics::listen(address)?;
+        }
         let payload_bytes_max = self
             .payload_bytes_max
             .or(settings.payload_bytes_max)
@@ -348,6 +351,7 @@ impl BusBuilder {
             controls,
             keys,
             labels,
+            census: metrics.census(self.virtual_time),
             virtual_time: self.virtual_time,
         })
         .await?;

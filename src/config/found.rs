@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::codec::Codec;
@@ -115,6 +116,11 @@ impl Found {
             Ok(text) if !text.is_empty() => Ok(text.to_owned()),
             _ => Err(Wrong::Grammar("it is a text that is not empty".to_owned())),
         }
+    }
+
+    /// An address and a port; a name is none, since it may be several.
+    pub(super) fn address(&self) -> Result<SocketAddr, Wrong> {
+        self.text()?.trim().parse().map_err(|_| Wrong::Kind)
     }
 
     /// A url that is not empty; which schemes there are is for whoever opens it to say.

@@ -23,6 +23,8 @@
 //! | `encryption.keys_file` | a file of more keys, such an id and key a line | none |
 //! | `encryption.use` | the id of the key under which new payloads are encrypted | none |
 //! | `metrics.queues_max` | how many queues have a label of their own in metrics, 0 to 10,000 | 100 |
+//! | `metrics.listen` | an address and a port, where Prometheus reads the metrics of this process | nowhere |
+//! | `metrics.census_every` | how often the events of each queue are counted, a duration from 100 ms to 1 h, or 0 s for never | `10s` |
 //! | `queue_defaults.<key>` | for every queue that says nothing else | |
 //! | `queues.<name>.<key>` | for the queue of that name | |
 //!

@@ -5,6 +5,7 @@ mod attempt;
 #[doc(hidden)]
 pub mod bench;
 pub(crate) mod board;
+mod census;
 mod controls;
 mod crowd;
 mod executor;

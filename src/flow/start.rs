@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::codec::KeyRing;
@@ -15,6 +16,7 @@ use crate::core::step::Input;
 use crate::error::Result;
 use crate::event::QueueName;
 use crate::flow::board::Board;
+use crate::flow::census::Census;
 use crate::flow::controls::Controls;
 use crate::flow::executor::Means;
 use crate::flow::gates::Gates;
@@ -28,7 +30,7 @@ use crate::flow::registry::{Entry, Parts};
 use crate::flow::replies::Replies;
 use crate::flow::roll::{Orders, RollCall};
 use crate::handler::{States, Stripes, Surroundings};
-use crate::metrics::{Moves, Queues, Runs};
+use crate::metrics::{Moves, Pace, Queues, Runs};
 use crate::record::NodeId;
 use crate::store::{Presence, Store, Watcher};
 use crate::time::Clock;
@@ -49,6 +51,8 @@ pub(crate) struct Setup {
     pub(crate) keys: KeyRing,
     /// The labels of queues in metrics.
     pub(crate) labels: Arc<Queues>,
+    /// How often events are counted; `None`: never.
+    pub(crate) census: Option<Pace>,
     /// Whether time is virtual, so that the mover must be a task of the runtime.
     pub(crate) virtual_time: bool,
 }
@@ -62,8 +66,10 @@ pub(crate) struct Flow {
     roll: Option<Arc<RollCall>>,
     /// Cancelled when the node has stopped.
     stopped: CancellationToken,
-    /// Cancelled to end the mover at once.
+    /// Cancelled to end the mover and the census at once.
     abandoned: CancellationToken,
+    /// Counts events until the flow is abandoned.
+    census: Option<JoinHandle<()>>,
     /// Tells handlers to give up.
     stop: CancellationToken,
     /// Who waits for a handler's reply.
@@ -88,6 +94,7 @@ impl Flow {
             controls,
             keys,
             labels,
+            census,
             virtual_time,
         } = setup;
         let runtime = Handle::current();
@@ -161,6 +168,20 @@ impl Flow {
             None
         };
         let (stopped, abandoned) = (CancellationToken::new(), CancellationToken::new());
+        let census = census.map(|pace| {
+            let census = Census {
+                id,
+                store: Arc::clone(&store),
+                clock: Arc::clone(&clock),
+                labels,
+                inbox: Arc::clone(&inbox),
+                queues: lanes.queues(),
+                roll: roll.clone(),
+                pace,
+                stop: abandoned.clone(),
+            };
+            runtime.spawn(census.run())
+        });
         let mover = Mover {
             node,
             store,
@@ -189,6 +210,7 @@ impl Flow {
             roll,
             stopped,
             abandoned,
+            census,
             stop,
             replies,
         })
@@ -260,6 +282,10 @@ impl Flow {
             && let Some(roll) = self.roll.take()
         {
             roll.leave().await;
+        }
+        if let Some(census) = self.census.take() {
+            self.abandoned.cancel();
+            let _ = census.await; // nothing is told of this node once it has stopped
         }
         settled.is_ok()
     }

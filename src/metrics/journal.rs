@@ -13,6 +13,8 @@ pub(crate) fn journal_starts() {
     journal_recorded(0);
     journal_dropped(0);
     journal_away(false);
+    journal_lag(Duration::ZERO);
+    outbox_waiting(0);
 }
 
 /// So many records wait.

@@ -8,7 +8,10 @@ mod catalogue;
 mod choices;
 mod journal;
 mod meters;
+mod node;
+mod prometheus;
 mod queues;
+mod shares;
 mod stages;
 
 use ::metrics::{describe_counter, describe_gauge, describe_histogram};
@@ -16,12 +19,17 @@ use ::metrics::{describe_counter, describe_gauge, describe_histogram};
 pub(crate) use self::calls::Calls;
 pub use self::catalogue::*;
 pub use self::choices::MetricsChoices;
+pub(crate) use self::choices::Pace;
 pub(crate) use self::journal::{
     journal_away, journal_dropped, journal_lag, journal_recorded, journal_starts, outbox_waiting,
 };
 pub(crate) use self::meters::{Doing, Gauges, Moves, PushMeters, Pushes, Runs, Settled, Sleep};
+pub(crate) use self::node::{clock_skew, live_nodes};
+pub use self::prometheus::Prometheus;
+pub(crate) use self::prometheus::listen;
 pub use self::queues::OTHER;
 pub(crate) use self::queues::Queues;
+pub(crate) use self::shares::{Share, Shares, WITHIN, tell_shares};
 pub use self::stages::Stages;
 
 /// Tells the installed recorder the unit and the meaning of each metric. A bus does so when it

@@ -31,6 +31,10 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("ring", &["src/codec/cipher.rs"]),
     ("base64", &["src/codec/keys.rs"]),
     ("rmp_serde", &["src/codec/values.rs"]),
+    (
+        "metrics_exporter_prometheus",
+        &["src/metrics/prometheus.rs"],
+    ),
     ("config", &["src/config.rs", "src/config"]),
     ("yaml_rust2", &["src/config/yaml.rs"]),
     (

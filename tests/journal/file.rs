@@ -79,39 +79,22 @@ fn a_store_is_no_journal_and_a_journal_is_no_store() {
 fn a_newer_format_asks_for_an_upgrade() {
     let place = Place::new();
     drop(place.open());
-    place.sql("PRAGMA user_version = 4");
+    place.sql("PRAGMA user_version = 5");
     let error = place.error();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     let text = error.to_string();
-    let expected = "newer duly (format 4), this one reads up to 3";
+    let expected = "newer duly (format 5), this one reads up to 4";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("upgrade"), "{text}");
 }
 
-/// Format 1 had no views.
+/// Format 3 had one cause less, and takes a record of it once it is upgraded.
 #[test]
-fn a_file_of_format_1_is_upgraded() {
-    play(async {
-        let place = Place::new();
-        let records = many(20);
-        load(&place.open(), &records).await;
-        place.sql(
-            "DROP VIEW tasks; DROP VIEW history; DELETE FROM causes WHERE number = 7; \
-             PRAGMA user_version = 1",
-        );
-        let journal = place.open();
-        assert_eq!(everything(&journal).await, records);
-        place.sql("SELECT * FROM tasks JOIN history USING (event)");
-    });
-}
-
-/// Format 2 had one cause less, and takes a record of it once it is upgraded.
-#[test]
-fn a_file_of_format_2_is_upgraded() {
+fn a_file_of_format_3_is_upgraded() {
     play(async {
         let place = Place::new();
         drop(place.open());
-        place.sql("DELETE FROM causes WHERE number = 7; PRAGMA user_version = 2");
+        place.sql("DELETE FROM causes WHERE number = 7; PRAGMA user_version = 3");
         let mut records = many(3);
         records[0].1.cause = Some(duly::record::Cause::Undecryptable);
         let journal = place.open();

@@ -16,6 +16,7 @@ async fn queues_beyond_the_bound_are_told_of_together() {
     let probe = Probe::<u64>::taking(secs(10));
     let mut builder = world.builder().metrics(MetricsChoices {
         queues_max: Some(2),
+        ..MetricsChoices::default()
     });
     for queue in ["d", "b", "a", "c"] {
         let annotation = Annotation::new(queue).workers(2).timeout(secs(60));
@@ -56,6 +57,7 @@ async fn a_bound_beyond_reason_is_refused() {
     let world = World::memory();
     let builder = world.builder().metrics(MetricsChoices {
         queues_max: Some(10_001),
+        ..MetricsChoices::default()
     });
     let error = builder.start().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);

@@ -4,6 +4,7 @@ mod accepted;
 mod apart;
 mod attempts;
 mod cancel;
+mod coming;
 mod controls;
 mod doubt;
 mod explained;
@@ -44,6 +45,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         explained::MUTANTS,
         payloads::MUTANTS,
         metrics::MUTANTS,
+        coming::MUTANTS,
     ];
     of_each.into_iter().flatten()
 }
