@@ -207,6 +207,7 @@ impl Machine {
                 id: self.id(of),
                 payload: Payload::from(payload.to_string().into_bytes()),
                 by: (*payload == 0).then(|| "ops".to_owned()),
+                dead_only: *payload == 2,
             },
             Step::Get(of) => StoreOp::Get { id: self.id(of) },
             Step::Peek(state, after, limit) => StoreOp::Peek {
@@ -242,7 +243,12 @@ impl Machine {
             StoreOp::Reap { silent, limit } => model.reap(silent, *limit),
             StoreOp::Cancel { id } => model.cancel(*id),
             StoreOp::Reschedule { id, when } => model.reschedule(*id, *when),
-            StoreOp::Update { id, payload, by } => model.update(*id, payload, by.as_ref()),
+            StoreOp::Update {
+                id,
+                payload,
+                by,
+                dead_only,
+            } => model.update(*id, payload, by.as_ref(), *dead_only),
             StoreOp::Get { id } => model.get(*id),
             StoreOp::Peek {
                 state,

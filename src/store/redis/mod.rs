@@ -191,8 +191,13 @@ impl Store for RedisStore {
                 let pushes = Arc::clone(&self.pushes);
                 Box::pin(async move { Pushes::push(&pushes, &shared, bucket, events).await })
             }
-            StoreOp::Update { id, payload, by } => Box::pin(async move {
-                by_hand::update(&shared, &bucket, id, &payload, by.as_deref()).await
+            StoreOp::Update {
+                id,
+                payload,
+                by,
+                dead_only,
+            } => Box::pin(async move {
+                by_hand::update(&shared, &bucket, id, &payload, by.as_deref(), dead_only).await
             }),
             StoreOp::Peek {
                 state,
