@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::bus::journal::{Choice, Given, record};
 use crate::bus::open::open_store;
 use crate::bus::{Bus, Inner, Owner};
@@ -261,12 +263,14 @@ impl BusBuilder {
             },
         };
         metrics::describe();
+        let bereft = Arc::<Notify>::default();
         let recorded = record(Choice {
             given: self.journal.take(),
             choices: &settings.records.with(self.records),
             options: self.recorder.take().unwrap_or_default(),
             store: &store,
             store_url: store_url.as_deref(),
+            bereft: &bereft,
             virtual_time: self.virtual_time,
         })
         .await?;
@@ -298,6 +302,7 @@ impl BusBuilder {
             handlers,
             replies,
             controls,
+            bereft,
             virtual_time: self.virtual_time,
         })
         .await?;

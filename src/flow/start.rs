@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::node::Node;
@@ -43,6 +44,8 @@ pub(crate) struct Setup {
     pub(crate) handlers: Vec<(QueueName, Arc<QueueOptions>, Entry)>,
     pub(crate) replies: Arc<Replies>,
     pub(crate) controls: Arc<Controls>,
+    /// Told when another node is gone.
+    pub(crate) bereft: Arc<Notify>,
     /// Whether time is virtual, so that the mover must be a task of the runtime.
     pub(crate) virtual_time: bool,
 }
@@ -80,6 +83,7 @@ impl Flow {
             handlers,
             replies,
             controls,
+            bereft,
             virtual_time,
         } = setup;
         let runtime = Handle::current();
@@ -157,6 +161,7 @@ impl Flow {
             gates,
             inbox: Arc::clone(&inbox),
             roll: roll.clone(),
+            bereft,
             runtime,
             stopped: stopped.clone(),
             abandoned: abandoned.clone(),
