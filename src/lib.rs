@@ -82,6 +82,7 @@ pub mod journal;
 pub mod metrics;
 pub mod record;
 pub mod retry;
+mod sqlite;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
