@@ -119,7 +119,7 @@ impl Members {
                 Some(known) => {
                     turnout.suspicion |= standing > known.standing;
                     turnout.is_new |= standing.counts() != known.standing.counts();
-                    turnout.is_fewer |= standing.counts() < known.standing.counts();
+                    turnout.is_fewer |= known.standing.counts() && !standing.counts();
                     turnout.is_new |= member.queues != known.queues;
                 }
                 None => turnout.is_new = true,
