@@ -1,9 +1,10 @@
 //! A store that is opened while sentinels have not agreed on a master yet.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use duly::ErrorKind;
 use duly::store::RedisStore;
+use tokio::time::Instant;
 
 use crate::servers::Sentinels;
 
