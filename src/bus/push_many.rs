@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use serde::Serialize;
 
+use crate::bus::push::count;
 use crate::bus::{Queue, Receipt};
 use crate::core::op::{BATCH_MAX, NewEvent, Unique};
 use crate::error::{Error, Result};
@@ -29,6 +30,18 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         payloads: impl IntoIterator<Item = T>,
         when: impl Into<When>,
     ) -> Result<Vec<Receipt>> {
+        let refused = |error: &Error| self.pushes.rejected(error.kind(), 1);
+        let batches = self.batches(payloads, when).inspect_err(refused)?;
+        let pushed = batches.into_iter().map(|batch| self.push_counted(batch));
+        try_join_all(pushed).await?.into_iter().flatten().collect()
+    }
+
+    /// Spreads events over buckets; or says why none of them can be pushed.
+    fn batches(
+        &self,
+        payloads: impl IntoIterator<Item = T>,
+        when: impl Into<When>,
+    ) -> Result<Vec<(BucketId, Vec<NewEvent>)>> {
         let now = self.inner.now();
         let when = when.into().checked(now)?;
         let mut encoded = Vec::new();
@@ -51,9 +64,23 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             let events = payloads
                 .iter()
                 .map(|payload| self.plain_event(bucket, now, payload, when));
-            batches.push(self.push_made(bucket, events.collect(), self.inner.durability));
+            batches.push((bucket, events.collect()));
         }
-        try_join_all(batches).await?.into_iter().flatten().collect()
+        Ok(batches)
+    }
+
+    async fn push_counted(
+        &self,
+        (bucket, events): (BucketId, Vec<NewEvent>),
+    ) -> Result<Vec<Result<Receipt>>> {
+        let many = events.len() as u64;
+        let pushed = self.push_made(bucket, events, self.inner.durability);
+        let pushed = pushed.await;
+        match &pushed {
+            Ok(pushed) => count(&self.pushes, pushed),
+            Err(error) => self.pushes.rejected(error.kind(), many),
+        }
+        pushed
     }
 
     fn plain_event(

@@ -40,7 +40,7 @@ pub(crate) struct Masked {
     pub(crate) edits: &'static [Edit],
 }
 
-/// The promises of `src/docs/delivery.md` in their order, and three that stand in other guides.
+/// The promises of `src/docs/delivery.md` in their order, and four that stand in other guides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Promise {
     Accepted = 1,
@@ -60,6 +60,8 @@ pub(crate) enum Promise {
     Controls,
     /// An explanation of an event is true.
     Explained,
+    /// What metrics tell is so.
+    Metrics,
 }
 
 impl Promise {
@@ -80,6 +82,7 @@ impl Promise {
             Self::Punctual => return "seldom late".to_owned(),
             Self::Controls => return "an operator's word".to_owned(),
             Self::Explained => return "a true explanation".to_owned(),
+            Self::Metrics => return "true metrics".to_owned(),
         };
         format!("{} {name}", self as u8)
     }

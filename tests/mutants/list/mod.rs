@@ -4,6 +4,7 @@ mod accepted;
 mod apart;
 mod attempts;
 mod cancel;
+mod coming;
 mod controls;
 mod doubt;
 mod explained;
@@ -12,6 +13,7 @@ mod ids;
 mod journal;
 mod letters;
 mod lost_workers;
+mod metrics;
 mod never_early;
 mod punctual;
 mod recorder;
@@ -40,6 +42,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         controls::MUTANTS,
         letters::MUTANTS,
         explained::MUTANTS,
+        metrics::MUTANTS,
+        coming::MUTANTS,
     ];
     of_each.into_iter().flatten()
 }
