@@ -84,6 +84,7 @@ pub mod journal;
 pub mod metrics;
 pub mod record;
 pub mod retry;
+mod sqlite;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;

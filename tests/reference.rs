@@ -228,6 +228,7 @@ fn a_held_event_can_be_cancelled_rescheduled_and_updated() {
         id: id(1, 3),
         payload,
         by: None,
+        dead_only: false,
     });
     side.bucket.confirm(&[id(1, 1), id(1, 2), id(1, 3)]);
     side.bucket.check().unwrap();

@@ -62,31 +62,43 @@ fn a_panic_leaves_nothing_behind() {
 }
 
 const FOLDER: &str = "DULY_SERVERS_FOLDER";
+const SERVER: &str = "DULY_SERVERS_SERVER";
 
 /// Not a test by itself: a child process runs it, and aborts with its server running.
 #[test]
 fn child() {
-    if let Ok(file) = std::env::var(FOLDER) {
-        let folder = folder_of(shared());
-        std::fs::write(file, folder.to_str().expect("text")).expect("it is written");
-        std::process::abort();
-    }
+    let Ok(file) = std::env::var(FOLDER) else {
+        return;
+    };
+    let postgres; // until the process ends
+    let folder = match std::env::var(SERVER).as_deref() {
+        Ok("redis") => folder_of(shared()),
+        _ => {
+            postgres = Postgres::start(PostgresOptions::default());
+            postgres.folder().to_owned()
+        }
+    };
+    std::fs::write(file, folder.to_str().expect("text")).expect("it is written");
+    std::process::abort();
 }
 
 #[test]
 fn a_killed_process_leaves_nothing_behind() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("where");
-    let status = Command::new(std::env::current_exe().expect("a path"))
-        .args(["--exact", "child"])
-        .env(FOLDER, &file)
-        .output()
-        .expect("a child");
-    assert!(!status.status.success());
-    let folder = PathBuf::from(std::fs::read_to_string(file).expect("it was written"));
-    wait_until("its server has ended", || {
-        !folder.exists() && !is_used(&folder)
-    });
+    for server in ["redis", "postgres"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("where");
+        let status = Command::new(std::env::current_exe().expect("a path"))
+            .args(["--exact", "child"])
+            .env(FOLDER, &file)
+            .env(SERVER, server)
+            .output()
+            .expect("a child");
+        assert!(!status.status.success());
+        let folder = PathBuf::from(std::fs::read_to_string(file).expect("it was written"));
+        wait_until(&format!("its {server} has ended"), || {
+            !folder.exists() && !is_used(&folder)
+        });
+    }
 }
 
 #[test]
@@ -281,35 +293,6 @@ fn a_panic_leaves_no_postgres_behind() {
     });
     assert!(panicked.join().is_err());
     assert!(!folder.exists() && !is_used(&folder));
-}
-
-const POSTGRES_FOLDER: &str = "DULY_SERVERS_POSTGRES_FOLDER";
-
-/// Not a test by itself: a child process runs it, and aborts with its server running.
-#[test]
-fn postgres_child() {
-    if let Ok(file) = std::env::var(POSTGRES_FOLDER) {
-        let postgres = Postgres::start(PostgresOptions::default());
-        let folder = postgres.folder().to_str().expect("text");
-        std::fs::write(file, folder).expect("it is written");
-        std::process::abort();
-    }
-}
-
-#[test]
-fn a_killed_process_leaves_no_postgres_behind() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("where");
-    let status = Command::new(std::env::current_exe().expect("a path"))
-        .args(["--exact", "postgres_child"])
-        .env(POSTGRES_FOLDER, &file)
-        .output()
-        .expect("a child");
-    assert!(!status.status.success());
-    let folder = PathBuf::from(std::fs::read_to_string(file).expect("it was written"));
-    wait_until("its server has ended", || {
-        !folder.exists() && !is_used(&folder)
-    });
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::bus::journal::{Choice, Given, record};
 use crate::bus::open::open_store;
 use crate::bus::payloads::check_encryption;
@@ -298,6 +300,7 @@ impl BusBuilder {
             },
         };
         metrics::describe();
+        let bereft = Arc::<Notify>::default();
         let store: Arc<dyn Store> = match metrics::is_heard() {
             true => Arc::new(Metered::new(store, Arc::clone(&clock))),
             false => store,
@@ -315,6 +318,7 @@ impl BusBuilder {
             options: self.recorder.take().unwrap_or_default(),
             store: &store,
             store_url: store_url.as_deref(),
+            bereft: &bereft,
             virtual_time: self.virtual_time,
         })
         .await?;
@@ -350,6 +354,7 @@ impl BusBuilder {
             replies,
             controls,
             keys,
+            bereft,
             labels,
             census: metrics.census(self.virtual_time),
             virtual_time: self.virtual_time,

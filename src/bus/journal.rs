@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::bus::{Bus, BusBuilder, Inner};
 use crate::error::{Error, ErrorKind, Result, shown, shown_url};
 use crate::journal::recorder::{Recorder, Setup};
@@ -128,6 +130,8 @@ pub(super) struct Choice<'a> {
     pub(super) store: &'a Arc<dyn Store>,
     /// The url that the store was opened from.
     pub(super) store_url: Option<&'a str>,
+    /// Told when another node is gone.
+    pub(super) bereft: &'a Arc<Notify>,
     pub(super) virtual_time: bool,
 }
 
@@ -139,6 +143,7 @@ pub(super) async fn record(choice: Choice<'_>) -> Result<Option<Recorded>> {
         options,
         store,
         store_url,
+        bereft,
         virtual_time,
     } = choice;
     choices.check()?;
@@ -176,6 +181,7 @@ pub(super) async fn record(choice: Choice<'_>) -> Result<Option<Recorded>> {
         name: store_url.map_or_else(|| "store".to_owned(), name_of),
         keep: choices.keep(),
         outbox_max: limit.max,
+        bereft: Arc::clone(bereft),
         options,
     });
     Ok(Some(Recorded {

@@ -159,6 +159,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             id,
             payload,
             by: None,
+            dead_only: false,
         };
         match self.apply(id, update).await? {
             Reply::Updated(changed) => Ok(changed),

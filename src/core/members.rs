@@ -58,6 +58,8 @@ pub(crate) struct Turnout {
     pub(crate) suspicion: bool,
     /// Other members than before are counted.
     pub(crate) is_new: bool,
+    /// One of them is not counted any more.
+    pub(crate) is_fewer: bool,
 }
 
 impl Members {
@@ -117,6 +119,7 @@ impl Members {
                 Some(known) => {
                     turnout.suspicion |= standing > known.standing;
                     turnout.is_new |= standing.counts() != known.standing.counts();
+                    turnout.is_fewer |= known.standing.counts() && !standing.counts();
                     turnout.is_new |= member.queues != known.queues;
                 }
                 None => turnout.is_new = true,
@@ -131,6 +134,7 @@ impl Members {
         }
         turnout.suspicion |= !before.is_empty();
         turnout.is_new |= !before.is_empty();
+        turnout.is_fewer |= before.values().any(|gone| gone.standing.counts());
         self.answered = Some(now);
         self.is_blind = false;
         turnout

@@ -77,6 +77,9 @@ pub enum Action<B> {
     },
     /// Call the roll of the store.
     CallRoll,
+    /// Another node is gone, by its own word or by its silence: what it would have done next, others
+    /// look after now.
+    Bereft,
     /// A bucket is served from now on: tell when its next work comes earlier.
     Served {
         /// Its place in the node.

@@ -55,6 +55,8 @@ pub(crate) struct Mover {
     pub(crate) inbox: Arc<Inbox>,
     /// Absent where nobody else could answer.
     pub(crate) roll: Option<Arc<RollCall>>,
+    /// Told when another node is gone.
+    pub(crate) bereft: Arc<Notify>,
     pub(crate) runtime: Handle,
     /// Cancelled when the node has stopped.
     pub(crate) stopped: CancellationToken,
@@ -174,6 +176,7 @@ impl Mover {
                     self.runtime.spawn(Arc::clone(roll).call_again());
                 }
             }
+            Action::Bereft => self.bereft.notify_one(),
             Action::Served { bucket } => {
                 let key = self.node.bucket(bucket).clone();
                 self.inbox.serves(key, bucket);

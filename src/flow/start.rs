@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +50,8 @@ pub(crate) struct Setup {
     pub(crate) replies: Arc<Replies>,
     pub(crate) controls: Arc<Controls>,
     pub(crate) keys: KeyRing,
+    /// Told when another node is gone.
+    pub(crate) bereft: Arc<Notify>,
     /// The labels of queues in metrics.
     pub(crate) labels: Arc<Queues>,
     /// How often events are counted; `None`: never.
@@ -93,6 +96,7 @@ impl Flow {
             replies,
             controls,
             keys,
+            bereft,
             labels,
             census,
             virtual_time,
@@ -194,6 +198,7 @@ impl Flow {
             looks,
             inbox: Arc::clone(&inbox),
             roll: roll.clone(),
+            bereft,
             runtime,
             stopped: stopped.clone(),
             abandoned: abandoned.clone(),

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::Result;
 use crate::event::QueueName;
-use crate::journal::{Journal, reading};
+use crate::journal::Journal;
+use crate::journal::reading::{self, Unread, of_journal};
 use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Page, Query, Record};
 use crate::store::Store;
 use crate::time::Timestamp;
@@ -61,10 +62,10 @@ async fn apart(
     journal: &dyn Journal,
     query: &MinuteQuery,
     mut waiting: Vec<Waiting>,
-) -> Result<(Vec<Minute>, Vec<Waiting>)> {
+) -> Result<(Vec<Minute>, Vec<Waiting>), Unread> {
     for tried in 1.. {
         let before = there(journal, query, &waiting).await?;
-        let counted = journal.minutes(query.clone()).await?;
+        let counted = of_journal(async { journal.minutes(query.clone()).await }).await?;
         let after = there(journal, query, &waiting).await?;
         if before == after || tried == TRIES {
             waiting.retain(|(place, _)| !after.contains(place));
@@ -79,7 +80,7 @@ async fn there(
     journal: &dyn Journal,
     query: &MinuteQuery,
     waiting: &[Waiting],
-) -> Result<BTreeSet<Cursor>> {
+) -> Result<BTreeSet<Cursor>, Unread> {
     let places: BTreeSet<Cursor> = waiting.iter().map(|(place, _)| *place).collect();
     let (Some(first), Some(last)) = (places.first(), places.last()) else {
         return Ok(BTreeSet::new());
@@ -95,7 +96,7 @@ async fn there(
     };
     let mut there = BTreeSet::new();
     for _ in 0..PAGES_MAX {
-        let found = journal.page(asked.clone()).await?;
+        let found = of_journal(async { journal.page(asked.clone()).await }).await?;
         let found_places = found.records.iter().map(Cursor::of);
         there.extend(found_places.filter(|place| places.contains(place)));
         match found.next {

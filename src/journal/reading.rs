@@ -1,11 +1,13 @@
 //! Reading records: those in the journal, and those that are not there yet.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
+use crate::journal::recorder::answered;
 use crate::journal::{Found, Journal};
 use crate::record::{Cursor, Numbered, Order, Page, Query, Record};
 use crate::store::{Outbox, Store};
@@ -19,6 +21,57 @@ const BATCH: usize = 1_000;
 /// How many outboxes are read at once.
 const AT_ONCE: usize = 32;
 
+/// For how long an answer of the journal is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Who could not be read, and why.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    Store(Error),
+    Journal(Error),
+}
+
+impl Unread {
+    /// The answer itself.
+    pub(crate) fn cause(self) -> Error {
+        match self {
+            Self::Store(error) | Self::Journal(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Unread {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Unread> for Error {
+    /// In words for somebody who asked for records, and may not know of a journal.
+    fn from(unread: Unread) -> Self {
+        let error = match unread {
+            Unread::Journal(error) if error.kind() != ErrorKind::Invalid => error,
+            other => return other.cause(),
+        };
+        let (kind, how) = match error.kind() {
+            ErrorKind::Unavailable | ErrorKind::Unknown | ErrorKind::TimedOut => {
+                (ErrorKind::Unavailable, "the journal is away, so try again")
+            }
+            kind => (kind, "the journal cannot be read"),
+        };
+        let told = format!(
+            "{how}: {error}; records that still wait in the store can be read all the same, with \
+             `records().only_waiting()`, and `explain` tells what the store knows of an event"
+        );
+        Self::new(kind, told).because(error)
+    }
+}
+
+/// What the journal answers, which may be nothing.
+pub(crate) async fn of_journal<T>(answer: impl Future<Output = Result<T>>) -> Result<T, Unread> {
+    answered(PATIENCE, answer).await.map_err(Unread::Journal)
+}
+
 /// A page of records.
 ///
 /// What waits in outboxes is read before the journal. A record is trimmed from its outbox once it
@@ -27,7 +80,7 @@ pub(crate) async fn page(
     store: &dyn Store,
     journal: Option<&dyn Journal>,
     query: Query,
-) -> Result<Page<Record>> {
+) -> Result<Page<Record>, Unread> {
     let least = query.page_len() + 1;
     let first = |found: &mut Vec<Numbered>| {
         sort(query.order, found);
@@ -35,7 +88,7 @@ pub(crate) async fn page(
     };
     let waiting = waiting(store, &query, Some, first).await?;
     let found = match journal {
-        Some(journal) => journal.page(query.clone()).await?,
+        Some(journal) => of_journal(async { journal.page(query.clone()).await }).await?,
         None => Found::default(),
     };
     Ok(merge(&query, waiting, found))

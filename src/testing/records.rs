@@ -11,5 +11,5 @@ use crate::store::Store;
 ///
 /// When the store cannot be read.
 pub async fn records(store: &dyn Store, query: Query) -> Result<Page<Record>> {
-    reading::page(store, None, query).await
+    Ok(reading::page(store, None, query).await?)
 }

@@ -8,7 +8,7 @@ use crate::files::{File, is_name, words};
 /// on no floor; `__private` is the door for what the macros write.
 const FLOORS: &[&[&str]] = &[
     &["error"],
-    &["time", "duration"],
+    &["time", "duration", "sqlite"],
     &["event"],
     &["retry", "record", "codec", "metrics"],
     &["core"],
@@ -23,7 +23,10 @@ const FLOORS: &[&[&str]] = &[
 /// Packages that one room hides from the rest, and that room: changing one is changing the other.
 const PACKAGES: &[(&str, &[&str])] = &[
     ("disruptor", &["src/flow/ring.rs"]),
-    ("rusqlite", &["src/store/embedded", "src/journal/sqlite"]),
+    (
+        "rusqlite",
+        &["src/sqlite", "src/store/embedded", "src/journal/sqlite"],
+    ),
     ("tokio_postgres", &["src/journal/postgres"]),
     ("tokio_postgres_rustls", &["src/journal/postgres"]),
     ("redis", &["src/store/redis"]),

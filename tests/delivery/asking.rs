@@ -1,9 +1,10 @@
-//! Asking for records: by what, in which order, page by page while they arrive, by the minute, and
-//! as files; out of the store alone, and out of store and journal together.
+//! Asking for records: by what, in which order, page by page while they arrive, and by the minute;
+//! out of the store alone, and out of store and journal together.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use duly::Timestamp;
 use duly::bus::Records;
 use duly::event::TraceId;
 use duly::handler::Annotation;
@@ -11,8 +12,6 @@ use duly::journal::{Journal, MemoryJournal, RecorderOptions};
 use duly::prelude::*;
 use duly::record::{Cause, Format, Minute, Query, Record};
 use duly::testing::{Probe, TestBus};
-use duly::{QueueChoices, Timestamp};
-use serde_json::Value;
 
 use crate::world::{World, ms, secs};
 
@@ -21,9 +20,6 @@ over_every_store! {
     the_newest_come_first_where_that_is_asked_for,
     pages_stay_right_while_records_arrive_and_move_to_the_journal,
     minutes_count_every_record_once,
-    an_export_of_json_lines_reads_back_into_the_same_records,
-    an_export_of_csv_holds_every_cell_as_it_is,
-    payloads_are_kept_only_where_that_is_asked_for,
 }
 
 const ORDERS: Annotation = Annotation::new("orders")
@@ -46,7 +42,7 @@ fn handler() -> Probe<u64> {
 
 /// A bus without a journal, one with a journal that has everything, one whose journal has a part.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kept {
+pub(crate) enum Kept {
     Store,
     Journal,
     Both,
@@ -56,7 +52,10 @@ impl Kept {
     const ALL: [Self; 3] = [Self::Store, Self::Journal, Self::Both];
 }
 
-async fn bus(world: &World, kept: Kept) -> (TestBus, Queue<u64>, Option<Arc<dyn Journal>>) {
+pub(crate) async fn bus(
+    world: &World,
+    kept: Kept,
+) -> (TestBus, Queue<u64>, Option<Arc<dyn Journal>>) {
     let mut builder = world.builder().register_as(ORDERS, handler());
     let journal = (kept != Kept::Store).then(|| Arc::new(MemoryJournal::new()) as Arc<dyn Journal>);
     if let Some(journal) = &journal {
@@ -78,7 +77,7 @@ async fn bus(world: &World, kept: Kept) -> (TestBus, Queue<u64>, Option<Arc<dyn 
 }
 
 /// The three stores of each kind: each is a world of its own.
-fn worlds(world: World) -> [(Kept, World); 3] {
+pub(crate) fn worlds(world: World) -> [(Kept, World); 3] {
     let is_embedded = world.is_embedded();
     let again = || match is_embedded {
         true => World::embedded(),
@@ -92,7 +91,7 @@ async fn found(records: Records) -> Vec<Record> {
     found_by(records.limit(3)).await
 }
 
-async fn found_by(records: Records) -> Vec<Record> {
+pub(crate) async fn found_by(records: Records) -> Vec<Record> {
     let mut stream = records.stream();
     let mut found = Vec::new();
     while let Some(record) = stream.next().await {
@@ -278,124 +277,6 @@ async fn minutes_count_every_record_once(world: World) {
         let starts: Vec<Timestamp> = some.items.iter().map(|minute| minute.start).collect();
         assert_eq!(starts, [second, second + secs(60)], "{kept:?}");
     }
-}
-
-/// Some of everything, odd texts among it.
-async fn full_of_records(world: &World, kept: Kept) -> TestBus {
-    let (bus, queue, _journal) = bus(world, kept).await;
-    for (payload, key) in [
-        (0, "=cmd()"),
-        (1, "a,b"),
-        (2, "\"quoted\""),
-        (3, "@x\r\ny"),
-        (4, " ä "),
-    ] {
-        let event = queue.event(payload).key(key).keep_payload(payload % 2 == 0);
-        event.send().await.unwrap();
-    }
-    queue.push_many(10..1_200, secs(0)).await.unwrap();
-    bus.advance(secs(200)).await;
-    bus
-}
-
-async fn an_export_of_json_lines_reads_back_into_the_same_records(world: World) {
-    for (kept, world) in worlds(world) {
-        let bus = full_of_records(&world, kept).await;
-        let mut file = Vec::new();
-        let many = bus.records().export(Format::JsonLines, &mut file).await;
-        let text = String::from_utf8(file).unwrap();
-        let read: Vec<Record> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        assert_eq!(many.unwrap(), read.len() as u64);
-        assert!(read.len() > 1_190, "{}", read.len());
-        assert!(
-            read == found_by(bus.records().limit(1_000)).await,
-            "{kept:?}"
-        );
-        let line: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
-        assert!(
-            line["due"].is_u64() && line["stages"]["started_us"].is_u64(),
-            "{line}"
-        );
-    }
-}
-
-async fn an_export_of_csv_holds_every_cell_as_it_is(world: World) {
-    let bus = full_of_records(&world, Kept::Store).await;
-    let mut file = Vec::new();
-    let some = bus.records().limit(100);
-    let many = some.export(Format::Csv, &mut file).await.unwrap();
-    let mut lines = csv::Reader::from_reader(&file[..]);
-    let names = lines.headers().unwrap().clone();
-    let rows: Vec<_> = lines.records().map(|row| row.unwrap()).collect();
-    let records = found_by(bus.records().limit(1_000)).await;
-    assert_eq!((rows.len() as u64, records.len()), (many, rows.len()));
-    for (row, record) in rows.iter().zip(&records) {
-        let cell = |name: &str| {
-            let at = names.iter().position(|it| it == name);
-            row[at.unwrap_or_else(|| panic!("a column {name}"))].to_owned()
-        };
-        assert_eq!(cell("id"), record.id.to_string());
-        assert_eq!(cell("queue"), "orders");
-        assert_eq!(cell("key"), record.key.clone().unwrap_or_default());
-        assert_eq!(cell("attempt"), record.attempt.to_string());
-        assert_eq!(cell("outcome"), record.outcome.as_str());
-        assert_eq!(cell("cause"), record.cause.map_or("", |it| it.as_str()));
-        assert_eq!(cell("due_ms"), record.due.as_millis().to_string());
-        assert_eq!(cell("finished_us"), record.stages.finished_us.to_string());
-        assert_eq!(cell("node"), record.node.to_string());
-        assert_eq!(cell("error"), record.error.clone().unwrap_or_default());
-        let late = record.lateness().map(|late| late.as_micros().to_string());
-        assert_eq!(cell("lateness_us"), late.unwrap_or_default());
-    }
-    let text = String::from_utf8(file).unwrap();
-    assert!(text.contains("no such account: =1+1"), "data stays data");
-    let empty = bus
-        .records()
-        .queue("nobodys")
-        .export(Format::Csv, Vec::new());
-    assert_eq!(empty.await.unwrap(), 0);
-}
-
-async fn payloads_are_kept_only_where_that_is_asked_for(world: World) {
-    let asked = QueueChoices {
-        keep_payload: Some(true),
-        ..QueueChoices::default()
-    };
-    let probe = Probe::<String>::new();
-    let builder = world
-        .builder()
-        .queue("kept", asked)
-        .register_as(Annotation::new("kept"), probe.clone())
-        .register_as(Annotation::new("written").keep_payload(true), probe.clone())
-        .register_as(Annotation::new("not"), probe);
-    let bus = world.start(builder).await;
-    let payload = async |id| {
-        bus.advance(secs(1)).await;
-        let history = bus.history(id).await.unwrap();
-        let payload = history[0].payload.as_ref()?.as_bytes();
-        Some(serde_json::from_slice::<String>(payload).unwrap())
-    };
-    let value = |text: &str| text.to_owned();
-    for name in ["kept", "written"] {
-        let queue = bus.queue_named::<String>(name).unwrap();
-        let one = queue.push_now(value("a")).await.unwrap();
-        assert_eq!(payload(one.id()).await, Some(value("a")), "{name}");
-        let many = queue.push_many([value("b")], secs(0)).await.unwrap();
-        assert_eq!(payload(many[0].id()).await, Some(value("b")), "{name}");
-        let not = queue.event(value("c")).keep_payload(false);
-        assert_eq!(payload(not.send().await.unwrap().id()).await, None);
-        let long = "x".repeat(duly::record::PAYLOAD_KEPT_MAX);
-        let long = queue.push_now(long).await.unwrap();
-        assert_eq!(payload(long.id()).await, None, "longer than the bound");
-    }
-    let queue = bus.queue_named::<String>("not").unwrap();
-    let one = queue.push_now(value("a")).await.unwrap();
-    assert_eq!(payload(one.id()).await, None);
-    let kept = queue.event(value("b")).keep_payload(true).send().await;
-    assert_eq!(payload(kept.unwrap().id()).await, Some(value("b")));
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@ mod cancel;
 mod controls;
 mod dead_letter;
 mod doubt;
+mod exports;
 mod faulty;
 mod full;
 mod handlers;

@@ -101,6 +101,7 @@ fn an_updated_payload_is_the_one_that_is_delivered_also_after_a_new_start() {
         id: id(1),
         payload: payload(99),
         by: None,
+        dead_only: false,
     };
     assert!(matches!(ask(&store, update), Ok(Reply::Updated(_))));
     assert_eq!(fetch(&store, 1)[0].body.payload, payload(99));

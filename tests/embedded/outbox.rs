@@ -330,6 +330,7 @@ async fn a_record_tells_the_payload_of_its_time() {
             id: id(1),
             payload: payload(n),
             by: None,
+            dead_only: false,
         }));
     }
     let ids = vec![id(1)];

@@ -63,6 +63,7 @@ fn no_change_is_answered_that_could_not_be_written() {
             id: id(4),
             payload: payload(7),
             by: None,
+            dead_only: false,
         },
     ];
     for change in changes {

@@ -65,6 +65,15 @@ pub(crate) fn names(folder: &str) -> Vec<String> {
     entries.map(name).collect()
 }
 
+/// The texts of the files in a folder of the repository.
+pub(crate) fn sources(folder: &str) -> Vec<String> {
+    let files = names(folder).into_iter();
+    let read = |name: String| fs::read_to_string(root().join(folder).join(name));
+    files
+        .map(|name| read(name).expect("a file can be read"))
+        .collect()
+}
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

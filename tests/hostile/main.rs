@@ -1,6 +1,6 @@
 //! Hostile input: whatever bytes come from outside, nothing panics and no memory runs out.
 //!
-//! `targets.rs` has a function for each place where bytes or text enter the library; `corpus` keeps
+//! `targets` has a function for each place where bytes or text enter the library; `corpus` keeps
 //! inputs for each of them, valid ones and hostile ones. Every input is replayed, and then changed
 //! at random: `DULY_FUZZ_CASES` says how often for each target, `DULY_FUZZ_SEED` in which way. An
 //! input that fails is made small and written into `corpus`, where every later run replays it.
@@ -56,10 +56,12 @@ targets! {
 
 #[test]
 fn every_target_is_run_here_and_by_cargo_fuzz_and_has_a_corpus() {
-    let source = include_str!("targets.rs");
-    let functions = source.lines().filter_map(|line| {
-        let name = line.strip_prefix("pub(crate) fn ")?;
-        name.strip_suffix("(data: &[u8]) {")
+    let sources = driver::sources("tests/hostile/targets");
+    let functions = sources.iter().flat_map(|source| {
+        source.lines().filter_map(|line| {
+            let name = line.strip_prefix("pub(crate) fn ")?;
+            name.strip_suffix("(data: &[u8]) {")
+        })
     });
     let mut functions: Vec<_> = functions.collect();
     let mut targets = TARGETS.to_vec();

@@ -43,12 +43,27 @@ impl Place {
 #[test]
 fn a_file_that_is_no_journal_is_refused_and_left_as_it_is() {
     let place = Place::new();
-    let text = b"this was somebody's diary, and it shall stay one".repeat(40);
-    fs::write(place.path(), &text).expect("a file");
+    for times in [1, 40] {
+        let text = b"this was somebody's diary, and it shall stay one".repeat(times);
+        fs::write(place.path(), &text).expect("a file");
+        let error = place.error();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.to_string().contains("journal.db"), "{error}");
+        assert_eq!(fs::read(place.path()).expect("the file"), text);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_in_place_of_the_file_is_refused_and_what_it_leads_to_left_as_it_is() {
+    let place = Place::new();
+    let other = place.0.path().join("other");
+    fs::write(&other, b"").expect("a file");
+    std::os::unix::fs::symlink(&other, place.path()).expect("a link");
     let error = place.error();
-    assert_eq!(error.kind(), ErrorKind::Corrupt);
-    assert!(error.to_string().contains("journal.db"), "{error}");
-    assert_eq!(fs::read(place.path()).expect("the file"), text);
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("it is a link"), "{error}");
+    assert_eq!(fs::read(other).expect("the file"), b"");
 }
 
 #[test]

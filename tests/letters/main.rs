@@ -17,6 +17,9 @@ mod edited;
 mod found;
 mod journal;
 mod kit;
+mod redis;
+#[path = "../servers/mod.rs"]
+mod servers;
 mod shown;
 mod stopped;
 mod swept;

@@ -139,3 +139,57 @@ async fn what_waits_is_found_by_whoever_asks() {
     let page = bus.records().id(id).page().await.unwrap();
     assert_eq!(page.items.len(), 1);
 }
+
+/// A page without what the journal holds would look like all there is.
+#[tokio::test(start_paused = true)]
+async fn a_question_is_refused_while_the_journal_is_away_and_says_what_can_be_read() {
+    for mode in [Mode::Fails, Mode::Hangs, Mode::LosesAnswers, Mode::Panics] {
+        let world = World::new();
+        let (bus, queue) = world.serve(&Probe::<u64>::new()).await;
+        let there = queue.push_now(1).await.unwrap().id();
+        bus.advance(secs(1)).await;
+        world.journal.now(mode);
+        let waits = queue.push_now(2).await.unwrap().id();
+        bus.advance(secs(1)).await;
+
+        let asked = bus.records();
+        let page = asked.clone().page().await.unwrap_err();
+        let minutes = asked.clone().minutes().page().await.unwrap_err();
+        let streamed = asked.clone().stream().next().await.unwrap().unwrap_err();
+        let exported = asked
+            .export(duly::record::Format::Csv, &mut Vec::new())
+            .await;
+        for error in [page, minutes, streamed, exported.unwrap_err()] {
+            assert_eq!(
+                error.kind(),
+                duly::ErrorKind::Unavailable,
+                "{mode:?}: {error}"
+            );
+            let words = error.to_string();
+            assert!(
+                words.starts_with("the journal is away"),
+                "{mode:?}: {words}"
+            );
+            assert!(
+                words.contains("`records().only_waiting()`"),
+                "{mode:?}: {words}"
+            );
+        }
+        let waiting = || bus.records().only_waiting();
+        let page = waiting().page().await.unwrap();
+        let found: Vec<_> = page.items.iter().map(|record| record.id).collect();
+        assert_eq!(found, [waits], "{mode:?}");
+        let minutes = waiting().minutes().page().await.unwrap();
+        assert_eq!(minutes.items[0].outcomes[&duly::Outcome::Acked], 1);
+        let explained = bus.explain(there).await.unwrap();
+        let unread = explained
+            .attempts
+            .unread
+            .expect("the journal does not answer");
+        assert!(!unread.contains("only_waiting"), "{unread}");
+
+        world.journal.now(Mode::Works);
+        bus.advance(secs(10)).await;
+        assert_eq!(bus.records().page().await.unwrap().items.len(), 2);
+    }
+}

@@ -13,6 +13,7 @@ mod carried;
 mod deaf;
 mod full;
 mod kills;
+mod left;
 mod limits;
 #[path = "../nodes/mod.rs"]
 mod nodes;

@@ -9,6 +9,7 @@ mod apart;
 mod bytes;
 mod damage;
 mod durable;
+mod failover;
 mod format;
 mod full;
 mod idle;

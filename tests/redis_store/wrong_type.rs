@@ -142,6 +142,7 @@ async fn loses_no_dead_letter(part: &str) {
                 id: edited[0],
                 payload,
                 by: by(),
+                dead_only: false,
             },
         ]
     };

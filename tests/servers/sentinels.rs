@@ -64,12 +64,26 @@ impl Sentinels {
         cli(self.master(), words)
     }
 
-    /// Kills the master with `kill -9`, and returns when every sentinel names another one, which
-    /// takes writes.
-    pub(crate) fn failover(&mut self) {
+    /// Kills the master with `kill -9`; answers its port, which the sentinels still name for some
+    /// seconds.
+    pub(crate) fn kill_master(&mut self) -> u16 {
         let old = self.master();
         let master = self.servers.iter_mut().find(|server| server.port == old);
         master.expect("it is one of these").process.kill();
+        old
+    }
+
+    /// Kills the master and the replicas, so that nobody can take over.
+    pub(crate) fn kill_servers(&mut self) {
+        for server in &mut self.servers {
+            server.process.kill();
+        }
+    }
+
+    /// Kills the master with `kill -9`, and returns when every sentinel names another one, which
+    /// takes writes.
+    pub(crate) fn failover(&mut self) {
+        let old = self.kill_master();
         for sentinel in &self.sentinels {
             wait_until("a replica is master", || {
                 let new = self.master_for(sentinel);

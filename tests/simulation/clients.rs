@@ -134,8 +134,13 @@ impl World {
         if self.rng.chance(120) {
             let (at_us, version) = (later(self), self.rng.within(1..CONFLICT));
             let payload = payload_of(value | version);
-            let by = None;
-            self.plan_op(at_us, bucket, id, StoreOp::Update { id, payload, by });
+            let update = StoreOp::Update {
+                id,
+                payload,
+                by: None,
+                dead_only: false,
+            };
+            self.plan_op(at_us, bucket, id, update);
         }
     }
 

@@ -302,6 +302,7 @@ impl World {
                 self.send_from_node(from, bucket, op);
             }
             Action::CallRoll => self.call_roll(at),
+            Action::Bereft => {} // only records are looked after then, and they have no recorder here
             Action::Served { bucket } => {
                 let key = node.core.as_ref().map(|core| core.bucket(bucket).clone());
                 let of = self

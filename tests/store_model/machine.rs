@@ -207,6 +207,7 @@ impl Machine {
                 id: self.id(of),
                 payload: Payload::from(payload.to_string().into_bytes()),
                 by: (*payload == 0).then(|| "ops".to_owned()),
+                dead_only: *payload == 2,
             },
             Step::Rewrite(of, payload) => {
                 let id = self.id(of);
@@ -255,7 +256,12 @@ impl Machine {
             StoreOp::Reap { silent, limit } => model.reap(silent, *limit),
             StoreOp::Cancel { id } => model.cancel(*id),
             StoreOp::Reschedule { id, when } => model.reschedule(*id, *when),
-            StoreOp::Update { id, payload, by } => model.update(*id, payload, by.as_ref()),
+            StoreOp::Update {
+                id,
+                payload,
+                by,
+                dead_only,
+            } => model.update(*id, payload, by.as_ref(), *dead_only),
             StoreOp::Rewrite(rewritings) => model.rewrite(rewritings),
             StoreOp::Get { id } => model.get(*id),
             StoreOp::Peek {

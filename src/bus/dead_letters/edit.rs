@@ -27,9 +27,9 @@ impl DeadLetters {
     /// Gives a dead letter another payload: what [`revive`](Self::revive) then hands to its
     /// handler. Of what was asked for, only [`queue`](Self::queue) and [`by`](Self::by) count here.
     ///
-    /// An event that waits is changed by [`Queue::update`](crate::Queue::update). One that is
-    /// revived by somebody else at this very moment has the new payload as well, unless it is
-    /// handled already.
+    /// An event that waits is changed by [`Queue::update`](crate::Queue::update). One that somebody
+    /// else revives at this very moment has the new payload when it is revived, or keeps its own and
+    /// the answer is [`NotDead`](Edited::NotDead): it never changes without a record.
     ///
     /// # Errors
     ///
@@ -66,11 +66,8 @@ impl DeadLetters {
             if bucket.bucket != id.bucket() || !is_asked {
                 continue;
             }
-            let Some(found) = get(&self.inner, &bucket, id).await? else {
-                continue;
-            };
-            if found.state != State::Dead {
-                answer = Edited::NotDead(found.state);
+            // Only the queue that has it says how its payload is encoded.
+            if get(&self.inner, &bucket, id).await?.is_none() {
                 continue;
             }
             let (queue, options) = (&bucket.queue, self.inner.options(&bucket.queue));
@@ -81,16 +78,17 @@ impl DeadLetters {
             let update = StoreOp::Update {
                 id,
                 payload,
-                by: self.by,
+                by: self.by.clone(),
+                dead_only: true,
             };
-            return match self.inner.apply(&bucket, update).await?.reply {
+            match self.inner.apply(&bucket, update).await?.reply {
                 Reply::Updated(Changed::Changed(_) | Changed::ChangedAfterAttempt(_)) => {
-                    Ok(Edited::Edited)
+                    return Ok(Edited::Edited);
                 }
-                Reply::Updated(Changed::TooLate(state)) => Ok(Edited::NotDead(state)),
-                Reply::Updated(Changed::NotFound) => Ok(Edited::NotFound),
-                reply => Err(unexpected(&reply)),
-            };
+                Reply::Updated(Changed::TooLate(state)) => answer = Edited::NotDead(state),
+                Reply::Updated(Changed::NotFound) => {}
+                reply => return Err(unexpected(&reply)),
+            }
         }
         Ok(answer)
     }

@@ -115,6 +115,7 @@ async fn of_several_deaths_the_last_one_is_told() {
             id,
             payload,
             by: None,
+            dead_only: false,
         },
     )
     .await;

@@ -3,9 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use futures_util::TryFutureExt;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
-use crate::journal::{Journal, reading};
+use crate::journal::Journal;
+use crate::journal::reading::{self, Unread};
 use crate::record::{Cursor, Order, Page, Query, Record};
 use crate::store::Store;
 
@@ -88,7 +91,8 @@ impl Source {
         unread: &mut Option<String>,
     ) -> Page<Record> {
         if *self == Self::Both {
-            let error = match in_time(reading::page(store, journal, query.clone())).await {
+            let page = reading::page(store, journal, query.clone());
+            let error = match in_time(page.map_err(Unread::cause)).await {
                 Ok(page) => return page,
                 Err(error) => error,
             };
@@ -99,7 +103,8 @@ impl Source {
             });
         }
         if *self == Self::Outboxes && journal.is_some() {
-            match in_time(reading::page(store, None, query.clone())).await {
+            let page = reading::page(store, None, query.clone());
+            match in_time(page.map_err(Unread::cause)).await {
                 Ok(page) => return page,
                 Err(error) => {
                     *self = Self::Journal;

@@ -1,58 +1,13 @@
-//! What an explanation tells while the journal, the store's outboxes, or both do not answer.
+//! What an explanation tells of records that are in the journal and in no outbox any more.
 
-use std::future::{pending, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bus::explain::past;
 use crate::bus::{Bus, Queue};
-use crate::error::{Error, ErrorKind};
 use crate::event::EventId;
-use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, MemoryJournal, Pruned};
-use crate::record::{Minute, MinuteQuery, Outcome, Query};
+use crate::journal::{Batch, Journal, MemoryJournal};
 use crate::store::{MemoryStore, Outbox, Store};
-use crate::time::Timestamp;
-
-/// A journal that is away.
-#[derive(Debug)]
-enum Away {
-    Refuses,
-    Hangs,
-}
-
-impl Away {
-    fn answer<T: Send + 'static>(&self) -> JournalFuture<T> {
-        match self {
-            Self::Refuses => Box::pin(ready(Err(Error::new(
-                ErrorKind::Unavailable,
-                "the database is on holiday",
-            )))),
-            Self::Hangs => Box::pin(pending()),
-        }
-    }
-}
-
-impl Journal for Away {
-    fn load(&self, _batches: Vec<Batch>) -> JournalFuture<()> {
-        self.answer()
-    }
-
-    fn page(&self, _query: Query) -> JournalFuture<Found> {
-        self.answer()
-    }
-
-    fn minutes(&self, _query: MinuteQuery) -> JournalFuture<Vec<Minute>> {
-        self.answer()
-    }
-
-    fn prune(&self, _keep: Keep, _now: Timestamp) -> JournalFuture<Pruned> {
-        self.answer()
-    }
-
-    fn close(&self) -> JournalFuture<()> {
-        self.answer()
-    }
-}
 
 /// A store with an event that was cancelled, whose record waits in its outbox.
 async fn cancelled() -> (Arc<MemoryStore>, EventId) {
@@ -64,19 +19,6 @@ async fn cancelled() -> (Arc<MemoryStore>, EventId) {
     let sent = queue.push(1, Duration::from_secs(60)).await.unwrap();
     queue.cancel(sent.id()).await.unwrap();
     (store, sent.id())
-}
-
-#[tokio::test(start_paused = true)]
-async fn while_the_journal_is_away_the_outbox_is_told_and_it_says_so() {
-    let (store, id) = cancelled().await;
-    for away in [Away::Refuses, Away::Hangs] {
-        let attempts = past::read(&*store, Some(&away), id).await;
-        let outcomes = attempts.records.iter().map(|record| record.outcome);
-        assert!(outcomes.eq([Outcome::Cancelled]));
-        let unread = attempts.unread.clone().unwrap();
-        assert!(unread.contains("the journal did not answer"), "{unread}");
-        assert!(attempts.to_string().contains("not all of it could be read"));
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -169,6 +169,13 @@ impl Records {
         self
     }
 
+    /// Only those that wait in the store for the journal, the newest 100,000: what can be read while
+    /// the journal is away. Without a journal there are no others.
+    pub fn only_waiting(mut self) -> Self {
+        self.journal = None;
+        self
+    }
+
     /// The newest first. Default: the oldest first.
     pub fn newest_first(mut self) -> Self {
         self.query.order = Order::Newest;
@@ -196,11 +203,13 @@ impl Records {
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a question that makes no sense: a queue
     /// name that is not legal, a limit out of its bounds, a time range that ends before it begins, a
-    /// text that is empty or longer than what is looked for can be. Or what the store or the journal
-    /// answers.
+    /// text that is empty or longer than what is looked for can be.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) while the journal is away, also when
+    /// it has not answered for 30 seconds: a page without what it holds would look like all there is.
+    /// Then [`only_waiting`](Self::only_waiting) reads the rest. Or what the store answers.
     pub async fn page(self) -> Result<Page<Record>> {
         let asked = self.checked()?;
-        reading::page(&*asked.store, asked.journal.as_deref(), asked.query).await
+        Ok(reading::page(&*asked.store, asked.journal.as_deref(), asked.query).await?)
     }
 
     /// The same, once it is known to make sense.

@@ -231,7 +231,7 @@ impl<B> Node<B> {
                     out.push(Action::Served { bucket });
                 }
             }
-            Input::Rolled { members } => self.rolled(now, &members),
+            Input::Rolled { members } => self.rolled(now, &members, out),
             Input::NotRolled => {
                 if self.members.unanswered(now, &self.options) {
                     self.suspect();

@@ -22,13 +22,16 @@ impl<B> Node<B> {
     }
 
     /// A roll call was answered now.
-    pub(super) fn rolled(&mut self, now: Mono, members: &[Member]) {
+    pub(super) fn rolled(&mut self, now: Mono, members: &[Member], out: &mut Vec<Action<B>>) {
         let turnout = self.members.answered(now, members, &self.options);
         if turnout.suspicion {
             self.suspect();
         }
         if turnout.is_new {
             self.assign();
+        }
+        if turnout.is_fewer {
+            out.push(Action::Bereft);
         }
     }
 

@@ -86,6 +86,9 @@ pub enum StoreOp {
         payload: Payload,
         /// Who does it, for the record.
         by: Option<String>,
+        /// Only a dead one is changed, so that none changes without a record; of any other the
+        /// answer is its state.
+        dead_only: bool,
     },
     /// Gives events the same values in another form: a new key, say. Each only if its payload is
     /// still the one that was read, and nobody holds it. No record says so.

@@ -69,19 +69,21 @@ impl<B: Clone> Bucket<B> {
         id: EventId,
         payload: &Payload,
         by: Option<String>,
+        dead_only: bool,
         ledger: &mut L,
     ) -> Result<Changed> {
         check_by(by.as_deref())?;
         let Some(entry) = self.entries.get_mut(&id) else {
             return Ok(self.changed_past(id));
         };
-        if entry.lease().is_some() {
-            return Ok(Changed::TooLate(State::Leased));
+        let state = entry.state();
+        if entry.lease().is_some() || dead_only && state != State::Dead {
+            return Ok(Changed::TooLate(state));
         }
         let envelope = Envelope::new(id, self.key.queue.clone(), payload.clone());
         entry.fingerprint = envelope.fingerprint();
         ledger.updated(&mut entry.body, payload);
-        if entry.state() == State::Dead {
+        if state == State::Dead {
             let ending = Ending::by_hand(Outcome::Edited, by, self.now_us);
             entry.record(id, &self.key.queue, ending, ledger);
         }

@@ -183,9 +183,12 @@ impl<B: Clone> Bucket<B> {
             StoreOp::Reschedule { id, when } => {
                 Reply::Rescheduled(self.reschedule(id, when, ledger)?)
             }
-            StoreOp::Update { id, payload, by } => {
-                Reply::Updated(self.update(id, &payload, by, ledger)?)
-            }
+            StoreOp::Update {
+                id,
+                payload,
+                by,
+                dead_only,
+            } => Reply::Updated(self.update(id, &payload, by, dead_only, ledger)?),
             StoreOp::Rewrite(rewritings) => Reply::Counted(self.rewrite(&rewritings, ledger)?),
             StoreOp::Get { id } => Reply::Found(self.get(id)),
             StoreOp::Peek {

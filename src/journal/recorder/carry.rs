@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +33,9 @@ const LEAST: usize = 64;
 const BYTES: usize = 16 << 20;
 /// What a record takes besides its texts and its payload, about.
 const RECORD_BYTES: usize = 256;
+/// Within this long it looks into every outbox when another node is gone: not at once, since every
+/// node that is left hears of it together.
+const LOOK_WITHIN: Duration = Duration::from_secs(1);
 /// The first wait for a journal that is away.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 
@@ -47,6 +51,7 @@ pub(super) struct Carrier {
     journal: Arc<dyn Journal>,
     name: String,
     outbox_max: Option<u64>,
+    bereft: Arc<Notify>,
     options: RecorderOptions,
     board: Arc<Board>,
     news: Arc<News>,
@@ -76,6 +81,7 @@ impl Carrier {
             journal: setup.journal,
             name: setup.name,
             outbox_max: setup.outbox_max,
+            bereft: setup.bereft,
             options: setup.options,
             board,
             news,
@@ -117,6 +123,9 @@ impl Carrier {
                 return;
             }
             self.rest(failures, look_at, &stop).await;
+            if self.bereft.notified().now_or_never().is_some() {
+                look_at = look_at.min(Instant::now() + LOOK_WITHIN.mul_f64(fastrand::f64()));
+            }
         }
     }
 
@@ -134,6 +143,7 @@ impl Carrier {
             tokio::select! {
                 () = self.news.arrived() => sleep(self.options.linger).await,
                 () = sleep_until(look_at) => {}
+                () = self.bereft.notified() => self.bereft.notify_one(), // who waits for this asks
             }
         };
         stop.run_until_cancelled(wake).await;

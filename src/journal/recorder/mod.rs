@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -47,8 +48,8 @@ pub struct RecorderOptions {
     /// first time it waits 50 ms, then twice as long each time. Default: 5 s.
     pub retry_max: Duration,
     /// How often it looks into every outbox, for what another node has written and not recorded
-    /// before it died; more than 0. Default: as often as the store's
-    /// [`look_every`](Store::look_every) says.
+    /// before it died; more than 0. It also looks within a second of a node that consumes something
+    /// leaving the roll. Default: as often as the store's [`look_every`](Store::look_every) says.
     pub look_every: Option<Duration>,
     /// How long it may take to record what is left when the bus stops. Default: 2 s.
     pub stop_within: Duration,
@@ -105,6 +106,8 @@ pub(crate) struct Setup {
     pub(crate) keep: Keep,
     /// How many records an outbox keeps at most, where that is known.
     pub(crate) outbox_max: Option<u64>,
+    /// Told when another node is gone, which may have left records that nobody has heard of.
+    pub(crate) bereft: Arc<Notify>,
     pub(crate) options: RecorderOptions,
 }
 
@@ -202,8 +205,11 @@ impl fmt::Debug for Recorder {
 }
 
 /// What a journal answers, or an error where it takes too long or panics: whatever a journal does,
-/// the recorder goes on.
-async fn answered<T>(patience: Duration, answer: impl Future<Output = Result<T>>) -> Result<T> {
+/// whoever asks goes on.
+pub(super) async fn answered<T>(
+    patience: Duration,
+    answer: impl Future<Output = Result<T>>,
+) -> Result<T> {
     match tokio::time::timeout(patience, AssertUnwindSafe(answer).catch_unwind()).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_panic)) => Err(Error::new(ErrorKind::Unknown, "the journal panicked")),

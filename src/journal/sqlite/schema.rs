@@ -11,18 +11,22 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-use crate::error::{Error, Result};
-use crate::journal::sqlite::{fault, views, words};
+use crate::error::Result;
+use crate::journal::sqlite::{views, words};
 use crate::record::{Cause, Outcome};
+use crate::sqlite::{Kind, checkpoint_on_close};
 
 /// The version of the tables that this duly writes, and the newest that it reads.
 pub(super) const FORMAT: i64 = 4;
 
-/// "dulj" in ASCII: how a file says whose it is. A store's file says "duly".
-const APPLICATION: i64 = 0x6475_6C6A;
+/// A journal's file. Its application id is "dulj" in ASCII, a store's is "duly".
+const KIND: Kind = Kind {
+    name: "journal",
+    application: 0x6475_6C6A,
+    format: FORMAT,
+};
 
 /// How long a call waits for another process to end its transaction.
 const BUSY: Duration = Duration::from_secs(10);
@@ -115,8 +119,8 @@ DROP TABLE tally;";
 /// Opens the file for writing: checks whose it is, creates or upgrades its tables.
 pub(super) fn open_writer(path: &Path, cache_bytes: usize) -> Result<Connection> {
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let wrong = |error| fault::at_open(path, error);
-    let format = identify(&connection, path)?;
+    let wrong = |error| KIND.at_open(path, error);
+    let format = KIND.identify(&connection, path)?;
     configure(&connection, format.is_none(), cache_bytes).map_err(wrong)?;
     upgrade(&mut connection, path)?;
     checkpoint_on_close(&connection, true).map_err(wrong)?;
@@ -126,63 +130,16 @@ pub(super) fn open_writer(path: &Path, cache_bytes: usize) -> Result<Connection>
 /// Opens the file once more, for reading beside the writer.
 pub(super) fn open_reader(path: &Path, cache_bytes: usize) -> Result<Connection> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    cache(&connection, cache_bytes).map_err(|error| fault::at_open(path, error))?;
+    cache(&connection, cache_bytes).map_err(|error| KIND.at_open(path, error))?;
     Ok(connection)
 }
 
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection> {
-    // NOFOLLOW: a symbolic link in place of the file is not ours. NO_MUTEX: one thread each.
-    let flags = access | OpenFlags::SQLITE_OPEN_NOFOLLOW | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let wrong = |error| fault::at_open(path, error);
-    let connection = Connection::open_with_flags(path, flags).map_err(wrong)?;
+    let connection = KIND.connect(path, access)?;
     connection.set_prepared_statement_cache_capacity(64);
-    connection.busy_timeout(BUSY).map_err(wrong)?;
-    checkpoint_on_close(&connection, false).map_err(wrong)?;
+    let waits = connection.busy_timeout(BUSY);
+    waits.map_err(|error| KIND.at_open(path, error))?;
     Ok(connection)
-}
-
-/// Whether SQLite copies the log into the file when the last connection is closed: not into one
-/// of which nobody knows yet whose it is.
-fn checkpoint_on_close(connection: &Connection, does: bool) -> rusqlite::Result<()> {
-    connection
-        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !does)
-        .map(drop)
-}
-
-/// Answers the format of the file, `None` when it is empty.
-///
-/// Nothing is written before this: a file of somebody else stays as it is.
-fn identify(connection: &Connection, path: &Path) -> Result<Option<i64>> {
-    let pragma = |name: &str| -> Result<i64> {
-        connection
-            .query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
-            .map_err(|error| fault::at_open(path, error))
-    };
-    let at = path.display();
-    let tables = pragma("schema_version")?;
-    let (application, format) = (pragma("application_id")?, pragma("user_version")?);
-    if tables == 0 && application == 0 && format == 0 {
-        // An empty file, or its creation was interrupted before the first table.
-        return Ok(None);
-    }
-    if application != APPLICATION {
-        return Err(Error::corrupt(format!(
-            "{at} is a SQLite file of another program, or a store (application id \
-             {application:#010x}); name a file of its own for the journal"
-        )));
-    }
-    if format > FORMAT {
-        return Err(Error::corrupt(format!(
-            "{at} was written by a newer duly (format {format}), this one reads up to {FORMAT}; \
-             upgrade duly to open it"
-        )));
-    }
-    if format < 1 {
-        return Err(Error::corrupt(format!(
-            "{at} says that it has format {format}, the first is 1: its header is damaged"
-        )));
-    }
-    Ok(Some(format))
 }
 
 fn configure(connection: &Connection, new: bool, cache_bytes: usize) -> rusqlite::Result<()> {
@@ -233,11 +190,11 @@ fn cache(connection: &Connection, bytes: usize) -> rusqlite::Result<()> {
 
 /// Brings the tables to [`FORMAT`], step by step in one transaction.
 fn upgrade(connection: &mut Connection, path: &Path) -> Result<()> {
-    let wrong = |error| fault::at_open(path, error);
+    let wrong = |error| KIND.at_open(path, error);
     let step = connection.transaction_with_behavior(TransactionBehavior::Immediate);
     let step = step.map_err(wrong)?;
     // Looked at again: another process may have made the tables meanwhile.
-    let format = identify(&step, path)?.unwrap_or(0);
+    let format = KIND.identify(&step, path)?.unwrap_or(0);
     if format == FORMAT {
         return Ok(());
     }
@@ -252,7 +209,7 @@ fn upgrade(connection: &mut Connection, path: &Path) -> Result<()> {
                 let named = (words::of_cause(cause), cause.as_str());
                 step.execute("INSERT INTO causes VALUES (?1, ?2)", named)?;
             }
-            step.pragma_update(None, "application_id", APPLICATION)?;
+            step.pragma_update(None, "application_id", KIND.application)?;
         } else if format < 3 {
             step.execute_batch(PARTS)?;
         }

@@ -7,6 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use crate::codec::wire;
 use crate::event::{Envelope, Payload};
 use crate::record::Record;
+use crate::sqlite::checkpoint_on_close;
 use crate::store::embedded::ledger::{Change, Changes, Row};
 use crate::store::embedded::waiting::{Waiting, number};
 use crate::store::embedded::{controls, records, schema, sums};
@@ -129,7 +130,7 @@ impl Committer {
     /// The last step: everything into the file, the log removed, and the file closed.
     pub(super) fn close(self) -> rusqlite::Result<()> {
         self.checkpoint()?;
-        schema::checkpoint_on_close(&self.connection, true)?;
+        checkpoint_on_close(&self.connection, true)?;
         self.connection.close().map_err(|(_, error)| error)
     }
 }

@@ -15,7 +15,7 @@ use crate::store::embedded::ledger::Row;
 use crate::store::embedded::recovery::{self, Bounds};
 use crate::store::embedded::starts::Start;
 use crate::store::embedded::waiting::Span;
-use crate::store::embedded::{records, schema, sqlite, sums};
+use crate::store::embedded::{records, schema, sums};
 use crate::time::Timestamp;
 
 /// One column of a row, of whatever type the file says.
@@ -140,7 +140,7 @@ pub struct Opened {
 ///
 /// As opening a store.
 pub fn open(rows: &[(Table, Vec<Cell>)]) -> Result<Opened> {
-    let wrong = |error| sqlite::at_open(Path::new("memory"), error);
+    let wrong = |error| schema::KIND.at_open(Path::new("memory"), error);
     let connection = Connection::open_in_memory().map_err(wrong)?;
     schema::loose(&connection).map_err(wrong)?;
     for (table, cells) in rows {

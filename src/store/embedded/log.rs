@@ -18,7 +18,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::store::embedded::file;
+use crate::sqlite::files;
 
 const HEADER_LEN: usize = 32;
 const FRAME_HEADER_LEN: usize = 24;
@@ -45,7 +45,7 @@ pub(super) fn settle(data: &Path) -> Result<()> {
         Ok(bytes) if !bytes.is_empty() => bytes,
         Ok(_) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(file::unusable(&path, "cannot be read", error)),
+        Err(error) => return Err(files::unusable(&path, "cannot be read", error)),
     };
     if let Some(frame) = Log::new(&bytes).damaged_frame() {
         let at = path.display();
@@ -56,12 +56,12 @@ pub(super) fn settle(data: &Path) -> Result<()> {
             data.display()
         )));
     }
-    let written = file::open(&path, OpenOptions::new().read(true).write(true))
+    let written = files::open(&path, OpenOptions::new().read(true).write(true))
         .and_then(|mut log| log.write_all(&bytes).and_then(|()| log.sync_all()));
     match written {
         // Where even what is there cannot be written again. Draining goes on all the same.
         Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
-        written => written.map_err(|error| file::unusable(&path, "cannot be written", error)),
+        written => written.map_err(|error| files::unusable(&path, "cannot be written", error)),
     }
 }
 

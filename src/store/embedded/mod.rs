@@ -49,6 +49,7 @@ use crate::core::op::{Answer, Delivery, StoreOp};
 use crate::core::roll::{Presence, Roll};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
+use crate::sqlite::files;
 use crate::store::hub::Hub;
 use crate::store::{
     Control, Durability, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Setting, Store,
@@ -134,7 +135,7 @@ impl EmbeddedStore {
         paths.claim_data()?;
         log::settle(&paths.data)?;
         let connection = schema::open_writer(&paths.data)?;
-        let wrong = |error| file::unusable(&paths.starts, "cannot be used", error);
+        let wrong = |error| files::unusable(&paths.starts, "cannot be used", error);
         let bounds = Bounds {
             records: options.records_max,
             finished: options.finished_max,
@@ -153,10 +154,10 @@ impl EmbeddedStore {
         let space = Space::new(paths.reserve.clone(), options.reserve_bytes);
         space
             .restore()
-            .map_err(|error| file::unusable(&paths.reserve, "cannot be written", error))?;
+            .map_err(|error| files::unusable(&paths.reserve, "cannot be written", error))?;
         paths
             .sync_directory()
-            .map_err(|error| file::unusable(&paths.directory, "cannot be synced", error))?;
+            .map_err(|error| files::unusable(&paths.directory, "cannot be synced", error))?;
         let reader = Reader::new(schema::open_reader(&paths.data)?);
         let reading = if options.inline {
             Reading::inline(reader)
@@ -312,7 +313,7 @@ impl Store for EmbeddedStore {
         }
         drop(notes);
         noted.map_err(|error| match is_full(&error) {
-            true => file::unusable(&self.shared.paths.starts, "cannot be written", error),
+            true => files::unusable(&self.shared.paths.starts, "cannot be written", error),
             false => {
                 let stop = Stop::new("a start could not be noted", error);
                 self.shared.stop(stop);

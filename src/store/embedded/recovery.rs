@@ -22,7 +22,7 @@ use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
 use crate::store::embedded::starts::Start;
 use crate::store::embedded::unsettled::Unsettled;
 use crate::store::embedded::waiting::Waiting;
-use crate::store::embedded::{controls, ledger, records, schema, sqlite, sums};
+use crate::store::embedded::{controls, ledger, records, schema, sums};
 use crate::store::shards::{News, Shards};
 use crate::time::Timestamp;
 
@@ -77,7 +77,7 @@ pub(super) fn recover(
         scan.compare(schema::tally(&connection)?);
         controls::read(&connection, &mut scan.changes)
     };
-    let controls = read(&mut scan).map_err(|error| sqlite::at_open(path, error))?;
+    let controls = read(&mut scan).map_err(|error| schema::KIND.at_open(path, error))?;
     let Scan {
         shards,
         changes,
@@ -96,7 +96,7 @@ pub(super) fn recover(
     if !changes.is_empty() {
         committer
             .write(std::iter::once(&changes), now, false)
-            .map_err(|error| sqlite::at_open(path, error))?;
+            .map_err(|error| schema::KIND.at_open(path, error))?;
     }
     committer.keep(bounds.records);
     Ok(Recovered {

@@ -18,18 +18,22 @@
 
 use std::path::Path;
 
-use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::sqlite::Kind;
 use crate::store::embedded::ledger::NUMBERS;
-use crate::store::embedded::{sqlite, sums};
+use crate::store::embedded::sums;
 
 /// The version of the tables that this duly writes, and the newest that it reads.
 pub(super) const FORMAT: i64 = 3;
 
-/// "duly" in ASCII: how a file says whose it is.
-const APPLICATION: i64 = 0x6475_6C79;
+/// A store's file. Its application id is "duly" in ASCII.
+pub(super) const KIND: Kind = Kind {
+    name: "store",
+    application: 0x6475_6C79,
+    format: FORMAT,
+};
 
 const TABLES: &str = "
 CREATE TABLE events (
@@ -96,19 +100,11 @@ CREATE TABLE outbox (
 /// Opens the file for writing: checks whose it is, creates or upgrades its tables.
 pub(super) fn open_writer(path: &Path) -> Result<Connection> {
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let format = identify(&connection, path)?;
-    configure(&connection, format.is_none()).map_err(|error| sqlite::at_open(path, error))?;
-    upgrade(&mut connection, format.unwrap_or(0)).map_err(|error| sqlite::at_open(path, error))?;
+    let wrong = |error| KIND.at_open(path, error);
+    let format = KIND.identify(&connection, path)?;
+    configure(&connection, format.is_none()).map_err(wrong)?;
+    upgrade(&mut connection, format.unwrap_or(0)).map_err(wrong)?;
     Ok(connection)
-}
-
-/// Whether SQLite copies the log into the file by itself when `connection` is closed.
-///
-/// Only at a clean end: a store that stopped itself in doubt writes nothing any more.
-pub(super) fn checkpoint_on_close(connection: &Connection, does: bool) -> rusqlite::Result<()> {
-    connection
-        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !does)
-        .map(drop)
 }
 
 /// Opens the file once more, for reading beside the writer.
@@ -116,62 +112,14 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     connection
         .busy_timeout(std::time::Duration::from_secs(5))
-        .map_err(|error| sqlite::at_open(path, error))?;
+        .map_err(|error| KIND.at_open(path, error))?;
     Ok(connection)
 }
 
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection> {
-    // NOFOLLOW: a symbolic link in place of the file is not ours. NO_MUTEX: one thread each.
-    let flags = access | OpenFlags::SQLITE_OPEN_NOFOLLOW | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection =
-        Connection::open_with_flags(path, flags).map_err(|error| sqlite::at_open(path, error))?;
+    let connection = KIND.connect(path, access)?;
     connection.set_prepared_statement_cache_capacity(32);
-    checkpoint_on_close(&connection, false).map_err(|error| sqlite::at_open(path, error))?;
     Ok(connection)
-}
-
-/// Answers the format of the file, `None` when it is empty.
-///
-/// Nothing is written before this: a file of somebody else stays as it is.
-fn identify(connection: &Connection, path: &Path) -> Result<Option<i64>> {
-    let pragma = |name: &str| -> Result<i64> {
-        connection
-            .query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
-            .map_err(|error| sqlite::at_open(path, error))
-    };
-    let at = path.display();
-    if pragma("page_count")? == 0 {
-        // Looked at after SQLite has undone a creation that was interrupted.
-        if std::fs::metadata(path).is_ok_and(|file| file.len() > 0) {
-            return Err(Error::corrupt(format!(
-                "{at} is too short to be a store: it was cut, or is another program's; restore it, \
-                 or name another file"
-            )));
-        }
-        return Ok(None);
-    }
-    let (application, format) = (pragma("application_id")?, pragma("user_version")?);
-    if application == 0 && format == 0 && pragma("schema_version")? == 0 {
-        return Ok(None); // its creation was interrupted before the first table
-    }
-    if application != APPLICATION {
-        return Err(Error::corrupt(format!(
-            "{at} is a SQLite file of another program (application id {application:#010x}), or its \
-             header is damaged; name a file of its own for the store"
-        )));
-    }
-    if format > FORMAT {
-        return Err(Error::corrupt(format!(
-            "{at} was written by a newer duly (format {format}), this one reads up to {FORMAT}; \
-             upgrade duly to open it"
-        )));
-    }
-    if format < 1 {
-        return Err(Error::corrupt(format!(
-            "{at} says that it has format {format}, the first is 1: its header is damaged"
-        )));
-    }
-    Ok(Some(format))
 }
 
 fn configure(connection: &Connection, new: bool) -> rusqlite::Result<()> {
@@ -207,7 +155,7 @@ fn upgrade(connection: &mut Connection, format: i64) -> rusqlite::Result<()> {
             "INSERT INTO tally VALUES (1, 0, 0, ?1)",
             [sums::of_tally(0, 0)],
         )?;
-        step.pragma_update(None, "application_id", APPLICATION)?;
+        step.pragma_update(None, "application_id", KIND.application)?;
     }
     if format < 2 {
         step.execute_batch(CONTROLS)?;

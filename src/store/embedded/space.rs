@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::store::embedded::file;
+use crate::sqlite::files;
 
 /// A file of nothing, given up when the disk is full so that what is stored can still be handled.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Space {
         if there >= self.bytes {
             return Ok(());
         }
-        let mut reserve = file::open(&self.reserve, OpenOptions::new().write(true))?;
+        let mut reserve = files::open(&self.reserve, OpenOptions::new().write(true))?;
         let zeros = [0_u8; 64 * 1024];
         let mut left = self.bytes;
         while left > 0 {

@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::event::EventId;
 use crate::record::Record;
-use crate::store::embedded::file;
+use crate::sqlite::files;
 use crate::time::Timestamp;
 
 const NOTE_LEN: usize = 32;
@@ -89,7 +89,7 @@ impl Starts {
 
     /// Begins anew; call only when what [`read`](Self::read) answered is in the data file.
     pub(super) fn begin(path: &Path) -> io::Result<Self> {
-        let file = file::open(path, OpenOptions::new().append(true))?;
+        let file = files::open(path, OpenOptions::new().append(true))?;
         file.set_len(0)?;
         Ok(Self {
             path: path.to_owned(),
@@ -128,7 +128,7 @@ impl Starts {
         let mut path = self.path.clone().into_os_string();
         path.push("-new");
         let _ = fs::remove_file(&path); // left over from a process that died here
-        let mut file = file::open(Path::new(&path), OpenOptions::new().append(true))?;
+        let mut file = files::open(Path::new(&path), OpenOptions::new().append(true))?;
         let bytes: Vec<u8> = self
             .running
             .iter()

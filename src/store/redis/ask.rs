@@ -86,18 +86,19 @@ impl Terms<'_> {
         call
     }
 
-    /// Gives `id` the body `new`, if its body still begins with `read`.
+    /// Gives `id` the body `new`, if its body still begins with `read`, and it is dead if it must be.
     pub(super) fn update(
         &self,
         keys: &BucketKeys,
         id: EventId,
-        read: &[u8],
-        new: &[u8],
+        (read, new): (&[u8], &[u8]),
         by: Option<&str>,
+        dead_only: bool,
     ) -> Call {
         let mut call = self.ending(&scripts::UPDATE, keys);
         call.command.arg(&id.to_bytes()).arg(read).arg(new);
         add_text(&mut call.command, by);
+        call.command.arg(u8::from(dead_only));
         call
     }
 

@@ -24,6 +24,7 @@ pub(super) async fn update(
     id: EventId,
     payload: &Payload,
     by: Option<&str>,
+    dead_only: bool,
 ) -> Result<Answer> {
     check_by(by)?;
     let keys = shared.keys(bucket);
@@ -40,7 +41,9 @@ pub(super) async fn update(
             }
         };
         let head = &read[..read.len().min(body::HEAD_LEN)];
-        let call = shared.terms().update(&keys, id, head, &new, by);
+        let call = shared
+            .terms()
+            .update(&keys, id, (head, &new), by, dead_only);
         let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
         let now_us = parts.number()?;
         if let Some(changed) = updated(&mut parts)? {

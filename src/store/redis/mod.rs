@@ -36,13 +36,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use self::check::Found;
 pub use self::choices::RedisOptions;
 use self::push::Pushes;
 use self::shared::{Links, Shared};
 use self::url::Target;
 use crate::core::op::{Answer, NewEvent, StoreOp};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::store::{
     Control, Durability, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Presence, Roll, Setting,
@@ -126,11 +128,41 @@ impl RedisStore {
     /// [`Unavailable`](crate::ErrorKind::Unavailable) when they cannot be reached. The words say
     /// what would be right.
     ///
+    /// Where sentinels name a master that cannot be used, a failover may be under way: then it is
+    /// tried again for 10 seconds before that is an error.
+    ///
     /// # Panics
     ///
     /// Outside of a tokio runtime.
     pub async fn open_with(url: &str, options: RedisOptions) -> Result<Self> {
         let target = Target::parse(url)?;
+        let gives_up_at = Instant::now() + FAILOVER_MAX;
+        let mut is_said = false;
+        loop {
+            let error = match Self::try_open(target.clone(), options.clone()).await {
+                Ok(store) => return Ok(store),
+                Err(error) => error,
+            };
+            let may_pass = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Unknown);
+            if !may_pass
+                || Instant::now() >= gives_up_at
+                || !topology::sentinels_name_a_master(&target).await
+            {
+                return Err(error);
+            }
+            if !is_said {
+                is_said = true;
+                tracing::warn!(
+                    %error,
+                    "the master that the sentinels name cannot be used; a failover may be under \
+                     way, so it is tried again for {FAILOVER_MAX:?}"
+                );
+            }
+            tokio::time::sleep(FAILOVER_PAUSE).await;
+        }
+    }
+
+    async fn try_open(target: Target, options: RedisOptions) -> Result<Self> {
         let links = Links::open(&target).await?;
         let prefix = target.asked.prefix.clone();
         let prefix = prefix.unwrap_or_else(|| PREFIX.to_owned());
@@ -145,6 +177,12 @@ impl RedisStore {
         })
     }
 }
+
+/// For how long an opening waits for sentinels to agree on a master: they take some seconds, and a
+/// program that is started meanwhile need not fail.
+const FAILOVER_MAX: Duration = Duration::from_secs(10);
+/// After how long they are asked again.
+const FAILOVER_PAUSE: Duration = Duration::from_millis(250);
 
 /// What keys begin with when nobody says otherwise.
 const PREFIX: &str = "duly";
@@ -191,8 +229,13 @@ impl Store for RedisStore {
                 let pushes = Arc::clone(&self.pushes);
                 Box::pin(async move { Pushes::push(&pushes, &shared, bucket, events).await })
             }
-            StoreOp::Update { id, payload, by } => Box::pin(async move {
-                by_hand::update(&shared, &bucket, id, &payload, by.as_deref()).await
+            StoreOp::Update {
+                id,
+                payload,
+                by,
+                dead_only,
+            } => Box::pin(async move {
+                by_hand::update(&shared, &bucket, id, &payload, by.as_deref(), dead_only).await
             }),
             StoreOp::Rewrite(rewritings) => {
                 Box::pin(async move { by_hand::rewrite(&shared, &bucket, &rewritings).await })

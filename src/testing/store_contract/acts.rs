@@ -133,6 +133,7 @@ impl World {
                 id,
                 payload,
                 by: None,
+                dead_only: false,
             })
             .await
         {

@@ -1,6 +1,6 @@
 //! Dead letters: kept, listed, revived, dropped.
 
-use crate::core::op::{Cancelled, Changed, PushVerdict, StoreOp, Verdict};
+use crate::core::op::{Cancelled, Changed, PushVerdict, Reply, StoreOp, Verdict};
 use crate::error::ErrorKind;
 use crate::event::{Payload, State};
 use crate::record::{BY_BYTES_MAX, NodeId, Outcome, Record, Stages};
@@ -95,6 +95,46 @@ pub async fn a_dead_letter_can_be_mended_and_revived(harness: &dyn StoreHarness)
     assert_eq!(world.take(A).await.body.payload.as_bytes(), b"mended");
 }
 
+pub async fn what_is_not_dead_is_not_edited(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let done = world.add(world.event()).await;
+    let delivery = world.take(A).await;
+    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    let revived = world.dead(world.event()).await;
+    assert_eq!(world.revive(&[revived]).await, 1);
+    let delivery = world.take(A).await;
+    let scheduled = world.add(world.event().when(secs(5))).await;
+    let ready = world.add(world.event()).await;
+    let edit = async |id| {
+        let update = StoreOp::Update {
+            id,
+            payload: Payload::from(b"mended".as_slice()),
+            by: None,
+            dead_only: true,
+        };
+        match world.op(update).await {
+            Reply::Updated(changed) => changed,
+            other => panic!("an edit answered {other:?}"),
+        }
+    };
+    for (id, state) in [
+        (done, State::Done),
+        (revived, State::Leased),
+        (scheduled, State::Scheduled),
+        (ready, State::Ready),
+    ] {
+        let found = world.get(id).await;
+        assert_eq!(edit(id).await, Changed::TooLate(state));
+        assert_eq!(world.get(id).await, found, "nothing of it has changed");
+        let edits = world.records(id).await;
+        assert!(edits.iter().all(|it| it.outcome != Outcome::Edited));
+    }
+    assert_eq!(edit(world.event().id()).await, Changed::NotFound);
+    assert!(world.settle(A, &delivery, bury()).await);
+    let edited = edit(revived).await;
+    assert!(matches!(edited, Changed::Changed(_)), "{edited:?}");
+}
+
 pub async fn what_is_done_to_a_dead_letter_is_on_record_with_who_did_it(
     harness: &dyn StoreHarness,
 ) {
@@ -111,6 +151,7 @@ pub async fn what_is_done_to_a_dead_letter_is_on_record_with_who_did_it(
             id,
             payload,
             by: by.clone(),
+            dead_only: false,
         };
         world.op(update).await;
         let ids = vec![id];
@@ -184,6 +225,7 @@ pub async fn a_name_that_is_too_long_is_refused_and_nothing_happens(harness: &dy
             id,
             payload: Payload::from(b"mended".as_slice()),
             by,
+            dead_only: false,
         },
     ] {
         let error = world.try_op(op).await.expect_err("the name is too long");

@@ -235,8 +235,13 @@ pub async fn a_watcher_of_outboxes_is_told_of_every_record(harness: &dyn StoreHa
     assert!(world.settle(A, &delivery, bury()).await);
     check("a bury").await;
     let payload = Payload::from(b"mended".as_slice());
-    let by = None;
-    world.op(StoreOp::Update { id, payload, by }).await;
+    let update = StoreOp::Update {
+        id,
+        payload,
+        by: None,
+        dead_only: true,
+    };
+    world.op(update).await;
     check("an edit").await;
     world.revive(&[id]).await;
     check("a revive").await;

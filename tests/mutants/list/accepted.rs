@@ -70,8 +70,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "embedded: the folders above the one that was made for the file are not synced",
         edits: &[edit(
             "src/store/embedded/file.rs",
-            "    for above in directory.ancestors().skip(1) {",
-            "    for above in directory.ancestors().skip(1).take(0) {",
+            "            files::sync_way(&self.directory)\n",
+            "            files::sync_directory(&self.directory)\n",
         )],
         caught_by: power_cut(),
         masked_by: None,

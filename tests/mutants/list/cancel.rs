@@ -44,8 +44,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "an update of an event whose handler runs answers that it is changed",
         edits: &[edit(
             "src/core/reference/change.rs",
-            "if entry.lease().is_some() {",
-            "if false {",
+            "if entry.lease().is_some() || dead_only",
+            "if dead_only",
         )],
         caught_by: contract("a_change_of_what_is_leased_or_over_is_too_late"),
         masked_by: None,

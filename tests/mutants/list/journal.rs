@@ -83,6 +83,36 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
+        name: "way-to-the-journal-not-synced",
+        breaks: Records,
+        bug: "SQLite journal: the folders above the one that was made for the file are not synced",
+        edits: &[edit(
+            "src/journal/sqlite/file.rs",
+            "files::sync_way(&directory)",
+            "files::sync_directory(&directory)",
+        )],
+        caught_by: test(
+            "power",
+            "records_survive_a_power_cut_right_after_the_first_start_in_a_new_deep_path",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "journal-commit-not-synced",
+        breaks: Records,
+        bug: "SQLite journal: a load is answered before it is synced",
+        edits: &[edit(
+            "src/journal/sqlite/schema.rs",
+            "PRAGMA synchronous = FULL;",
+            "PRAGMA synchronous = NORMAL;",
+        )],
+        caught_by: test(
+            "power",
+            "a_record_is_in_the_outbox_or_the_journal_after_any_power_cut",
+        ),
+        masked_by: None,
+    },
+    Mutant {
         name: "journal-reads-one-part",
         breaks: Records,
         bug: "SQLite journal: a key is looked for in the first part alone",

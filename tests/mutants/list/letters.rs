@@ -1,4 +1,4 @@
-use super::{edit, test};
+use super::{contract, edit, test};
 use crate::mutant::{Mutant, Promise::Controls, Test};
 
 const fn letters(name: &'static str) -> Test {
@@ -72,10 +72,22 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "an edit changes events that are not dead",
         edits: &[edit(
             "src/bus/dead_letters/edit.rs",
-            "if found.state != State::Dead {",
-            "if false {",
+            "dead_only: true",
+            "dead_only: false",
         )],
         caught_by: letters("what_is_not_dead_is_not_edited_and_the_answer_says_so"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-edit-of-what-waits",
+        breaks: Controls,
+        bug: "Redis: the script does not look whether what is edited is still dead",
+        edits: &[edit(
+            "src/store/redis/lua/update.lua",
+            " and (kind == \"D\" or ARGV[8] ~= \"1\") then",
+            " then",
+        )],
+        caught_by: contract("what_is_not_dead_is_not_edited"),
         masked_by: None,
     },
 ];

@@ -104,6 +104,36 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
+        name: "recorder-deaf-to-deaths",
+        breaks: Records,
+        bug: "nobody looks for what a node left that died until the next look at everything",
+        edits: &[edit(
+            "src/flow/mover.rs",
+            "Action::Bereft => self.bereft.notify_one(),",
+            "Action::Bereft => {}",
+        )],
+        caught_by: test(
+            "records",
+            "what_a_dead_node_left_in_a_quiet_bucket_is_recorded_within_seconds",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "journal-away-unsaid",
+        breaks: Records,
+        bug: "a page leaves out what the journal holds while it does not answer",
+        edits: &[edit(
+            "src/journal/reading.rs",
+            "of_journal(async { journal.page(query.clone()).await }).await?",
+            "of_journal(async { journal.page(query.clone()).await }).await.unwrap_or_default()",
+        )],
+        caught_by: test(
+            "records",
+            "a_question_is_refused_while_the_journal_is_away_and_says_what_can_be_read",
+        ),
+        masked_by: None,
+    },
+    Mutant {
         name: "recorder-forgets-what-was-not-begun",
         breaks: Records,
         bug: "outboxes whose turn had not come when a load failed are forgotten",

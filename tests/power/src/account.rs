@@ -34,6 +34,10 @@ impl Copy {
         Self { folder }
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Keeps it for a person to look at, and says where.
     pub(crate) fn keep(self) -> String {
         self.folder.keep().display().to_string()

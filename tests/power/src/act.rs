@@ -96,6 +96,7 @@ impl Act {
                 id: id(*n),
                 payload: payload(*n, *version),
                 by: None,
+                dead_only: false,
             },
             Self::Revive(events) => StoreOp::Revive {
                 ids: ids(events),

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use crate::{controls, doubt, full, work};
+use crate::{controls, doubt, full, journal, work};
 
 const ROLE: &str = "DULY_POWER_ROLE";
 const FOLDER: &str = "DULY_POWER_FOLDER";
@@ -107,6 +107,7 @@ fn plays_its_part() {
         "sqlite" => controls::inserts(&folder, words[1]),
         "script" => doubt::script(&folder),
         "on" => doubt::goes_on(&folder, number(1)),
+        "cancels" => journal::cancels(&folder, number(1), number(2)),
         "fill" => full::fill(&folder),
         other => panic!("nobody plays {other}"),
     }

@@ -1,4 +1,5 @@
-//! The power goes, and the disk fails: what the embedded store answered is there all the same.
+//! The power goes, and the disk fails: what the embedded store answered is there all the same, and
+//! so are the records that a journal in a file took over from it.
 //!
 //! Below the store lies a disk of our own ([`lossy`]), made by FUSE, which knows what was synced.
 //! A child process ([`child`]) works on it and says what it does and what it is answered. At a
@@ -22,6 +23,7 @@ mod controls;
 mod cuts;
 mod doubt;
 mod full;
+mod journal;
 mod kit;
 mod lossy;
 mod story;

@@ -93,6 +93,7 @@ async fn a_name_that_is_too_long_is_refused_before_anything_is_sent() {
                 id,
                 payload,
                 by: update_by,
+                dead_only: false,
             },
             StoreOp::Revive {
                 ids: vec![id],

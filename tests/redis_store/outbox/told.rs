@@ -80,6 +80,7 @@ async fn watchers_are_told_of_what_wrote_records_and_of_nothing_else() {
         id: dead,
         payload: Payload::default(),
         by: None,
+        dead_only: false,
     };
     bare.apply(update.clone()).await.unwrap();
     told("an update of a dead one", 1);

@@ -58,7 +58,7 @@ impl Asked {
             }
             StoreOp::Cancel { id } => Self::Cancel(*id),
             StoreOp::Reschedule { id, .. } => Self::Reschedule(*id),
-            StoreOp::Update { id, payload, by: _ } => Self::Update(*id, value_of(payload)),
+            StoreOp::Update { id, payload, .. } => Self::Update(*id, value_of(payload)),
             _ => Self::Nothing,
         }
     }

@@ -54,12 +54,19 @@ impl Model {
         })
     }
 
-    pub(crate) fn update(&mut self, id: EventId, payload: &Payload, by: Option<&String>) -> Reply {
+    pub(crate) fn update(
+        &mut self,
+        id: EventId,
+        payload: &Payload,
+        by: Option<&String>,
+        dead_only: bool,
+    ) -> Reply {
         let answer = Reply::Updated(match self.event(id) {
             None => Changed::NotFound,
             Some(event) if event.state.is_final() || event.state == State::Leased => {
                 Changed::TooLate(event.state)
             }
+            Some(event) if dead_only && event.state != State::Dead => Changed::TooLate(event.state),
             Some(event) => {
                 let mut envelope = (*event.envelope).clone();
                 envelope.payload = payload.clone();

@@ -5,6 +5,7 @@
 -- ARGV[5]  the first bytes of the body that was read, which tell it from every other
 -- ARGV[6]  the new body
 -- ARGV[7]  "", or "=" and who does it
+-- ARGV[8]  1 if only a dead one is changed
 --
 -- Returns {now, "changed" or "after" (an attempt may still run) or "again" (it has another body by
 -- now) or the kind of its state, when that is too late, or "" when nobody knows it, due time, 1 if
@@ -13,7 +14,7 @@ local id, read, new = ARGV[4], ARGV[5], ARGV[6]
 local state, body = call("HGET", STATE, id), call("HGET", BODY, id)
 local kind = state and state:sub(1, 1) or (body and "S" or "")
 local due = 0
-if body and kind ~= "L" then
+if body and kind ~= "L" and (kind == "D" or ARGV[8] ~= "1") then
   due = kind == "S" and tonumber(call("ZSCORE", DELAY, id)) or number_at(state, 5)
   if body:sub(1, #read) == read then
     if kind == "D" then

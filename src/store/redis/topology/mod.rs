@@ -145,6 +145,25 @@ pub(super) async fn connect(
     }
 }
 
+/// Whether any sentinel of `target` names a master, whatever that one does; `false` without them.
+pub(super) async fn sentinels_name_a_master(target: &Target) -> bool {
+    let Place::Sentinel {
+        sentinels,
+        master,
+        login,
+    } = &target.place
+    else {
+        return false;
+    };
+    let named = Named {
+        target,
+        options: &LinkOptions::of(target),
+        master,
+        login,
+    };
+    named.is_known_to_any(sentinels).await
+}
+
 /// Connects to one node of what `target` names, with its login.
 pub(super) async fn node(
     target: &Target,

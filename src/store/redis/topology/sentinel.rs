@@ -40,6 +40,17 @@ impl Named<'_> {
         Err(unreachable(&place, error))
     }
 
+    /// Whether any of them names a server, be it the right one or not.
+    pub(super) async fn is_known_to_any(&self, sentinels: &[Address]) -> bool {
+        for sentinel in sentinels {
+            let asking = timeout(self.options.connect_timeout, self.ask(sentinel));
+            if matches!(asking.await, Ok(Ok(_))) {
+                return true;
+            }
+        }
+        false
+    }
+
     async fn try_sentinel(
         &self,
         sentinel: &Address,

@@ -1,0 +1,135 @@
+//! Files made for their owner alone, never through a link, and found again after a power cut.
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Makes the directory of the file where it is missing; answers where it is, and the file's name.
+///
+/// `example` is a name for a file, told to whoever named none.
+pub(crate) fn prepare(path: &Path, example: &str) -> Result<(PathBuf, OsString)> {
+    let Some(name) = path.file_name() else {
+        return Err(Error::invalid(format!(
+            "{} names no file; name one, for example {example}",
+            path.display()
+        )));
+    };
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    make_directory(parent)
+        .map_err(|error| unusable(parent, "cannot be made a directory", error))?;
+    // The way to the directory may be a link, the files in it may not.
+    let directory = parent
+        .canonicalize()
+        .map_err(|error| unusable(parent, "cannot be reached", error))?;
+    Ok((directory, name.to_owned()))
+}
+
+/// Opens or creates a file for its owner alone; refuses a link in its place.
+pub(crate) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    owner_only(options);
+    // `create_new` never follows a link.
+    match options.clone().create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        opened => return opened,
+    }
+    let file = options.open(path)?;
+    let (named, opened) = (path.symlink_metadata()?, file.metadata()?);
+    if !named.is_file() || !same_file(&named, &opened) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is a link or no plain file; links are not followed",
+        ));
+    }
+    Ok(file)
+}
+
+/// How many bytes a file has; 0 where there is none.
+pub(crate) fn len(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |found| found.len())
+}
+
+/// Makes what was created, renamed or removed in `directory` outlive a power cut.
+pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    File::open(directory)?.sync_all()?;
+    Ok(())
+}
+
+/// Makes every directory on the way to `directory` outlive a power cut, as far as its file system
+/// goes: whoever made one of them may have died, or failed, before it was synced.
+pub(crate) fn sync_way(directory: &Path) -> io::Result<()> {
+    let mut below = directory.metadata()?;
+    for above in directory.ancestors().skip(1) {
+        let found = above.metadata()?;
+        if !same_device(&found, &below) {
+            break;
+        }
+        below = found;
+        match sync_directory(above) {
+            // What may not be read was not made here.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced?,
+        }
+    }
+    Ok(())
+}
+
+/// What an error of the file system means.
+pub(crate) fn unusable(path: &Path, what: &str, error: io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::StorageFull => ErrorKind::Full,
+        io::ErrorKind::InvalidInput => ErrorKind::Invalid,
+        _ => ErrorKind::Unavailable,
+    };
+    let at = path.display();
+    let told =
+        format!("{at} {what}: {error}; name a file in a directory that this process may write");
+    Error::new(kind, told).because(error)
+}
+
+fn make_directory(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)
+}
+
+#[cfg(unix)]
+fn owner_only(options: &mut OpenOptions) {
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+}
+
+#[cfg(not(unix))]
+fn owner_only(_: &mut OpenOptions) {}
+
+#[cfg(unix)]
+fn same_file(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+#[cfg(not(unix))]
+fn same_file(_: &std::fs::Metadata, _: &std::fs::Metadata) -> bool {
+    true
+}
+
+#[cfg(unix)]
+fn same_device(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    one.dev() == other.dev()
+}
+
+#[cfg(not(unix))]
+fn same_device(_: &std::fs::Metadata, _: &std::fs::Metadata) -> bool {
+    true
+}

@@ -1,0 +1,133 @@
+//! Whose file it is, in which format, and what an error means while it is opened.
+
+use std::path::Path;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// One kind of file.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// What it is called, as in "not a store of duly".
+    pub(crate) name: &'static str,
+    /// The application id in its header.
+    pub(crate) application: i64,
+    /// The newest format that this duly reads; the first is 1.
+    pub(crate) format: i64,
+}
+
+impl Kind {
+    /// Opens the file, which nothing is written to yet.
+    pub(crate) fn connect(&self, path: &Path, access: OpenFlags) -> Result<Connection> {
+        // NOFOLLOW: a symbolic link in place of the file is not ours. NO_MUTEX: one thread each.
+        let flags = access | OpenFlags::SQLITE_OPEN_NOFOLLOW | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let wrong = |error| self.at_open(path, error);
+        let connection = Connection::open_with_flags(path, flags).map_err(wrong)?;
+        checkpoint_on_close(&connection, false).map_err(wrong)?;
+        Ok(connection)
+    }
+
+    /// Answers the format of the file, `None` when it is empty.
+    ///
+    /// Nothing is written before this: a file of somebody else stays as it is.
+    pub(crate) fn identify(&self, connection: &Connection, path: &Path) -> Result<Option<i64>> {
+        let pragma = |name: &str| -> Result<i64> {
+            connection
+                .query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
+                .map_err(|error| self.at_open(path, error))
+        };
+        let (at, name) = (path.display(), self.name);
+        if pragma("page_count")? == 0 {
+            // Looked at after SQLite has undone a creation that was interrupted. A file that
+            // another process has just begun has its first page when SQLite is asked again.
+            if std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
+                && pragma("page_count")? == 0
+            {
+                return Err(Error::corrupt(format!(
+                    "{at} is too short to be a {name}: it was cut, or is another program's; \
+                     restore it, or name another file"
+                )));
+            }
+            return Ok(None);
+        }
+        let (application, format) = (pragma("application_id")?, pragma("user_version")?);
+        if application == 0 && format == 0 && pragma("schema_version")? == 0 {
+            return Ok(None); // its creation was interrupted before the first table
+        }
+        if application != self.application {
+            return Err(Error::corrupt(format!(
+                "{at} is a SQLite file of another program, or another kind of file of duly \
+                 (application id {application:#010x}), or its header is damaged; name a file of \
+                 its own for the {name}"
+            )));
+        }
+        let newest = self.format;
+        if format > newest {
+            return Err(Error::corrupt(format!(
+                "{at} was written by a newer duly (format {format}), this one reads up to \
+                 {newest}; upgrade duly to open it"
+            )));
+        }
+        if format < 1 {
+            return Err(Error::corrupt(format!(
+                "{at} says that it has format {format}, the first is 1: its header is damaged"
+            )));
+        }
+        Ok(Some(format))
+    }
+
+    /// What an error means while the file is opened.
+    pub(crate) fn at_open(&self, path: &Path, error: rusqlite::Error) -> Error {
+        let (at, name) = (path.display(), self.name);
+        let (kind, what) = match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => (
+                ErrorKind::Corrupt,
+                format!(
+                    "{at} is not a {name} of duly, or its header is damaged; name another file"
+                ),
+            ),
+            Some(ErrorCode::DiskFull) => (
+                ErrorKind::Full,
+                format!("the disk of {at} is full; make room and open it again"),
+            ),
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => (
+                ErrorKind::Unavailable,
+                format!(
+                    "{at} cannot be opened for writing; check the directory and its permissions"
+                ),
+            ),
+            Some(
+                ErrorCode::SystemIoFailure
+                | ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::FileLockingProtocolFailed
+                | ErrorCode::OutOfMemory,
+            ) => (
+                ErrorKind::Unavailable,
+                format!(
+                    "{at} could not be opened; look at the disk and the memory, then try again"
+                ),
+            ),
+            // Also what no statement of ours can be wrong about but in a file that says other than
+            // it did: of its tables, their columns, its version.
+            _ => (
+                ErrorKind::Corrupt,
+                format!(
+                    "{at} is damaged and cannot be opened; restore it, or recover it with \
+                     `sqlite3 {at} .recover`"
+                ),
+            ),
+        };
+        Error::new(kind, what).because(error)
+    }
+}
+
+/// Whether SQLite copies the log into the file by itself when `connection` is closed: not into a
+/// file of which nobody knows yet whose it is, and not by one that stopped itself in doubt.
+pub(crate) fn checkpoint_on_close(connection: &Connection, does: bool) -> rusqlite::Result<()> {
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !does)
+        .map(drop)
+}

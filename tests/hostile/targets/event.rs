@@ -1,0 +1,99 @@
+//! Events: their bytes, their ids, and the names of their queues.
+
+use duly::codec::wire;
+use duly::codec::wire::View;
+use duly::event::BucketKey;
+use duly::store::__doors::redis;
+use duly::{BucketId, ErrorKind, EventId, QueueName};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{TIMES, bounded, in_words, prints_and_reads_back};
+
+/// The bytes of an envelope.
+pub(crate) fn envelope(data: &[u8]) {
+    read_envelope(data);
+    // Behind a checksum that is right, or the reader would hardly ever be reached.
+    if let Some((body, _)) = data.split_last_chunk::<8>() {
+        read_envelope(&[body, &xxh3_64(body).to_le_bytes()].concat());
+    }
+}
+
+fn read_envelope(bytes: &[u8]) {
+    match bounded(bytes.len(), TIMES, || wire::decode(bytes)) {
+        Ok(envelope) => {
+            let mut again = Vec::new();
+            wire::encode(&envelope, &mut again);
+            assert_eq!(again, bytes, "an envelope has one form");
+            assert_eq!(wire::decode(&again).expect("it was just written"), envelope);
+            let view = View::read(bytes).expect("it was read");
+            assert_eq!(view.fingerprint(), envelope.fingerprint());
+        }
+        Err(error) => in_words(&error, &[ErrorKind::Corrupt]),
+    }
+}
+
+/// The text of an event's id.
+pub(crate) fn event_id(data: &[u8]) {
+    if let Some(bytes) = data.first_chunk::<16>() {
+        let id = EventId::from_bytes(*bytes);
+        assert_eq!(id.to_bytes(), *bytes);
+        assert_eq!(
+            EventId::from_parts(id.created(), id.bucket(), id.entropy()),
+            id
+        );
+        prints_and_reads_back(&id);
+    }
+    let text = String::from_utf8_lossy(data);
+    match bounded(data.len(), 4, || text.parse::<EventId>()) {
+        Ok(id) => {
+            let canonical = text.to_ascii_uppercase().replace(['I', 'L'], "1");
+            assert_eq!(id.to_string(), canonical.replace('O', "0"));
+            prints_and_reads_back(&id);
+        }
+        Err(error) => in_words(&error, &[ErrorKind::Invalid]),
+    }
+}
+
+/// A queue's name, and the keys it is part of.
+pub(crate) fn queue_name(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match bounded(data.len(), 16, || QueueName::new(&text)) {
+        Ok(name) => {
+            assert!(is_a_name(&text), "{text:?} was accepted");
+            assert_eq!(*name, *text);
+            let number = data.iter().fold(0_u16, |sum, byte| {
+                sum.wrapping_mul(31).wrapping_add((*byte).into())
+            });
+            survives_its_keys(&BucketKey::new(name, BucketId(number)));
+        }
+        Err(error) => {
+            assert!(!is_a_name(&text), "{text:?} was refused");
+            in_words(&error, &[ErrorKind::Invalid]);
+        }
+    }
+}
+
+/// What the documentation of `QueueName` says.
+fn is_a_name(text: &str) -> bool {
+    let mut letters = text.chars();
+    let first = letters.next().is_some_and(|c| c.is_ascii_alphanumeric());
+    first
+        && text.len() <= 128
+        && letters.all(|c| c.is_ascii_alphanumeric() || ['.', '_', '-'].contains(&c))
+}
+
+/// The queue and the bucket can be read out of every key, and the part in braces, by which a
+/// cluster finds the slot, is they and nothing else.
+pub(crate) fn survives_its_keys(bucket: &BucketKey) {
+    for key in redis::keys("shop", bucket) {
+        let key = String::from_utf8(key).expect("a key is text");
+        let (prefix, rest) = key.split_once('{').expect("a brace");
+        let (tag, part) = rest.split_once('}').expect("another one");
+        assert_eq!(prefix, "shop:");
+        assert!(part.starts_with(':') && !part.contains(['{', '}']), "{key}");
+        let (queue, number) = tag.rsplit_once(':').expect("a colon");
+        let queue = QueueName::new(queue).expect("the name of a queue");
+        let number = BucketId(number.parse().expect("a number"));
+        assert_eq!(BucketKey::new(queue, number), *bucket);
+    }
+}
