@@ -60,6 +60,7 @@
 //!
 //! The guides: [what is promised](_docs::delivery), [running it](_docs::operations),
 //! [what lies in the file](_docs::storage), [what is kept of every attempt](_docs::journal),
+//! [what `tracing` and the log hear](_docs::tracing),
 //! [how it is built](_docs::architecture), [how it is proven](_docs::proof).
 
 #[cfg(feature = "testing")]
@@ -86,6 +87,7 @@ pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod time;
+pub mod trace;
 
 pub use bus::{Bus, BusBuilder, EventBuilder, Publisher, Queue, Receipt};
 pub use core::op::{Cancelled, Changed, Unique};
@@ -125,6 +127,8 @@ pub mod _docs {
     pub mod proof {}
     #[doc = include_str!("docs/storage.md")]
     pub mod storage {}
+    #[doc = include_str!("docs/tracing.md")]
+    pub mod tracing {}
 }
 
 #[cfg(doctest)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use tracing::Instrument;
 
 use crate::bus::Receipt;
 use crate::bus::queue::{Queue, unexpected};
@@ -13,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, Envelope, EventId, Headers, Late};
 use crate::store::Durability;
 use crate::time::{Timestamp, When};
+use crate::trace;
 
 /// An event on its way into a queue; nothing happens before [`send`](Self::send).
 ///
@@ -181,7 +183,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
                 "attempts is {attempts}, it is 1 to 1000"
             )));
         }
-        let envelope = Envelope {
+        let mut envelope = Envelope {
             pushed: now,
             attempts,
             delayed: self.when != When::Now,
@@ -195,6 +197,8 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             ..Envelope::new(id, queue.name.clone(), queue.encode(&self.payload)?)
         };
         envelope.check(queue.inner.payload_bytes_max)?;
+        let span = trace::push(&queue.name, id);
+        span.in_scope(|| trace::stamp(&mut envelope.headers));
         let event = NewEvent {
             envelope: Arc::new(envelope),
             when: self.when.checked(now)?,
@@ -202,11 +206,16 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         };
         let durability = self.durability.or(queue.inner.durability);
         let (bucket, events) = (id.bucket(), vec![event]);
-        let mut receipts = match self.id {
-            Some(_) => queue.push_given(bucket, events, durability).await?,
-            None => queue.push_made(bucket, events, durability).await?,
+        let push = async {
+            let mut receipts = match self.id {
+                Some(_) => queue.push_given(bucket, events, durability).await?,
+                None => queue.push_made(bucket, events, durability).await?,
+            };
+            receipts.pop().unwrap_or_else(|| Err(lost()))
         };
-        receipts.pop().unwrap_or_else(|| Err(lost()))
+        let pushed = push.instrument(span.clone()).await;
+        trace::pushed(&span, pushed.as_ref().map(Receipt::told));
+        pushed
     }
 }
 

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use serde::Serialize;
+use tracing::Instrument;
 
 use crate::bus::{Queue, Receipt};
 use crate::core::op::{BATCH_MAX, NewEvent, Unique};
 use crate::error::{Error, Result};
-use crate::event::{BucketId, Envelope, EventId, Payload};
+use crate::event::{BucketId, Envelope, EventId, Headers, Payload};
 use crate::time::{Timestamp, When};
+use crate::trace;
 
 /// The most events of one [`push_many`](Queue::push_many).
 pub const PUSH_MANY_MAX: usize = 100_000;
@@ -40,6 +42,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             }
             encoded.push(self.encode(&payload)?);
         }
+        let span = trace::push_many(&self.name, encoded.len());
+        let mut headers = Headers::new();
+        span.in_scope(|| trace::stamp(&mut headers));
         let buckets = self.inner.buckets(&self.name, &self.options);
         let share = encoded.len().div_ceil(usize::from(buckets));
         let chunk = share.clamp(CHUNK_MIN, BATCH_MAX);
@@ -48,12 +53,14 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         for (payloads, turn) in encoded.chunks(chunk).zip(0_u16..) {
             // No overflow: a push has at most PUSH_MANY_MAX / CHUNK_MIN batches, a queue 1,024 buckets.
             let bucket = BucketId((first + turn) % buckets);
-            let events = payloads
-                .iter()
-                .map(|payload| self.plain_event(bucket, now, payload, when));
+            let event = |payload| self.plain_event(bucket, now, payload, when, &headers);
+            let events = payloads.iter().map(event);
             batches.push(self.push_made(bucket, events.collect(), self.inner.durability));
         }
-        try_join_all(batches).await?.into_iter().flatten().collect()
+        let pushed = try_join_all(batches).instrument(span.clone()).await;
+        let pushed = pushed.and_then(|pushed| pushed.into_iter().flatten().collect());
+        trace::pushed_many(&span, pushed.as_ref().err());
+        pushed
     }
 
     fn plain_event(
@@ -62,6 +69,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         now: Timestamp,
         payload: &Payload,
         when: When,
+        headers: &Headers,
     ) -> NewEvent {
         let id = EventId::from_parts(now, bucket, fastrand::u64(..));
         let envelope = Envelope {
@@ -70,6 +78,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             delayed: when != When::Now,
             version: self.options.version,
             keeps_payload: self.options.keep_payload,
+            headers: headers.clone(),
             ..Envelope::new(id, self.name.clone(), payload.clone())
         };
         NewEvent {

@@ -16,4 +16,4 @@ pub use id::EventId;
 pub use payload::Payload;
 pub use queue::QueueName;
 pub use state::State;
-pub use trace::{TRACE_HEADER, TraceId};
+pub use trace::{TRACE_HEADER, TRACE_STATE_HEADER, TRACE_STATE_MAX, TraceContext, TraceId};

@@ -22,6 +22,7 @@ use crate::record::{Cause, cut_error};
 use crate::retry::RetryPolicy;
 use crate::store::Store;
 use crate::time::Clock;
+use crate::trace::{self, Handled};
 
 /// How long an event whose start could not be noted waits before it is handed back.
 const NOTE_REST: Duration = Duration::from_secs(1);
@@ -57,6 +58,7 @@ pub(crate) struct Means {
 pub(crate) struct Ticket {
     job: Box<Job<Arc<Envelope>>>,
     started_us: u64,
+    traced: Handled,
     /// Set by whoever tells first; only where two may: a handler that cannot be dropped.
     told: Option<Arc<AtomicBool>>,
 }
@@ -95,6 +97,13 @@ where
                 }
             });
         Some((ticket, future))
+    }
+
+    fn within<R>(&self, ticket: &Self::Ticket, run: impl FnOnce() -> R) -> R {
+        match ticket {
+            Some(ticket) => ticket.traced.within(run),
+            None => run(),
+        }
     }
 
     fn end(&self, ticket: Self::Ticket, ended: Ended<Attempted>) {
@@ -151,6 +160,7 @@ where
         let (due, attempt) = (delivery.due, delivery.attempt);
         let event = Event::stored(payload, Arc::clone(envelope), due, attempt, started_us);
         let ticket = Ticket {
+            traced: trace::handle(&job.delivery, started_us),
             job,
             started_us,
             told: (!A::CAN_BE_DROPPED).then(Arc::default),
@@ -160,13 +170,12 @@ where
 
     /// What is no payload of this handler will not be one at the next attempt either.
     fn bury_undecodable(&self, job: &Job<Arc<Envelope>>, why: &str) {
-        let (queue, id) = (&self.means.surroundings.queue, job.delivery.id);
+        trace::undecodable(&job.delivery);
         // The reason may quote the payload, whatever its length.
         let words = cut_error(format!("the payload does not decode: {why}"));
-        tracing::error!(%queue, %id, error = words, "payload does not decode");
         self.means
             .replies
-            .tell(id, || Answered::Ended(words.clone()));
+            .tell(job.delivery.id, || Answered::Ended(words.clone()));
         let failing = Failing {
             cause: Cause::Undecodable,
             error: Some(words),
@@ -195,6 +204,7 @@ where
             }),
             Verdict::Retry(..) | Verdict::Snooze(_) | Verdict::Expire | Verdict::Release => {}
         }
+        ticket.traced.ended(&ticket.job.delivery, &verdict);
         self.tell(&ticket.job, ticket.started_us, verdict);
     }
 

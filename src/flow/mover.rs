@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use crate::core::node::Node;
 use crate::core::op::Answer;
@@ -22,6 +23,7 @@ use crate::flow::lane::Lane;
 use crate::flow::roll::RollCall;
 use crate::store::{Store, StoreFuture};
 use crate::time::{Clock, Mono};
+use crate::trace;
 
 /// After this long without an answer a call to the store counts as unanswered, and is repeated.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -152,8 +154,10 @@ impl Mover {
     fn act(&self, action: Action<Arc<Envelope>>) -> Option<News> {
         match action {
             Action::Call { call, bucket, op } => {
-                let answer = self.store.apply(self.node.bucket(bucket), op);
-                return self.ask(call, answer);
+                let bucket = self.node.bucket(bucket);
+                let span = trace::call_of_settle(bucket, &op);
+                let answer = span.in_scope(|| self.store.apply(bucket, op));
+                return self.ask(call, answer, span);
             }
             Action::CallRoll => {
                 if let Some(roll) = &self.roll {
@@ -184,14 +188,15 @@ impl Mover {
         None
     }
 
-    fn ask(&self, call: CallId, mut answer: StoreFuture<Answer>) -> Option<News> {
+    fn ask(&self, call: CallId, mut answer: StoreFuture<Answer>, span: Span) -> Option<News> {
         let mut cx = Context::from_waker(Waker::noop());
-        if let Poll::Ready(answer) = Pin::new(&mut answer).poll(&mut cx) {
-            return Some(answered(call, answer));
+        if let Poll::Ready(answer) = span.in_scope(|| Pin::new(&mut answer).poll(&mut cx)) {
+            return Some(answered(call, answer, &span));
         }
         let inbox = Arc::clone(&self.inbox);
         self.runtime.spawn(async move {
             let answer = tokio::time::timeout(CALL_TIMEOUT, answer)
+                .instrument(span.clone())
                 .await
                 .unwrap_or_else(|_| {
                     Err(Error::new(
@@ -199,13 +204,14 @@ impl Mover {
                         "the store did not answer in time",
                     ))
                 });
-            inbox.add(answered(call, answer));
+            inbox.add(answered(call, answer, &span));
         });
         None
     }
 }
 
-fn answered(call: CallId, answer: Result<Answer>) -> News {
+fn answered(call: CallId, answer: Result<Answer>, span: &Span) -> News {
+    trace::settled(span, answer.as_ref().err());
     let answer = answer.map_err(|error| {
         tracing::warn!(%error, kind = ?error.kind(), "the store did not do as asked");
         error.kind()

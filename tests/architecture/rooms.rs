@@ -12,7 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &["event"],
     &["retry", "record", "codec"],
     &["core"],
-    &["store", "history"],
+    &["store", "history", "trace"],
     &["handler", "journal"],
     &["flow"],
     &["config"],
@@ -29,6 +29,8 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("redis", &["src/store/redis"]),
     ("rustls", &["src/store/redis", "src/journal/postgres"]),
     ("config", &["src/config.rs", "src/config"]),
+    ("opentelemetry", &["src/trace/otel.rs"]),
+    ("tracing_opentelemetry", &["src/trace/otel.rs"]),
     ("yaml_rust2", &["src/config/yaml.rs"]),
     (
         "inventory",
