@@ -57,12 +57,10 @@ async fn main() -> duly::Result<()> {
     let builder = Bus::builder().store_url("memory:").state(Hears(hears));
     let bus = builder.start().await?;
     let request = tracing::info_span!("request", path = "/orders");
-    let charge = bus
-        .queue::<charge>()
-        .event(7)
-        .after(Duration::from_millis(50));
-    let charge = charge.header("traceparent", REQUEST).send();
-    let sent = charge.instrument(request).await?;
+    let order = bus.queue::<charge>().event(7);
+    let order = order.after(Duration::from_millis(50));
+    let order = order.header("traceparent", REQUEST);
+    let sent = order.send().instrument(request).await?;
 
     for attempt in ["charge, attempt 1", "charge, attempt 2", "ship, attempt 1"] {
         let carried = hearing.recv().await.expect("the bus holds the other end");

@@ -40,7 +40,7 @@ pub(crate) struct Masked {
     pub(crate) edits: &'static [Edit],
 }
 
-/// The promises of `src/docs/delivery.md` in their order, and three that stand in other guides.
+/// The promises of `src/docs/delivery.md` in their order, and those that stand in other guides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Promise {
     Accepted = 1,
@@ -60,6 +60,8 @@ pub(crate) enum Promise {
     Controls,
     /// An explanation of an event is true.
     Explained,
+    /// Spans, lines of the log and the trace that an event carries are as the guide says.
+    Traced,
 }
 
 impl Promise {
@@ -80,6 +82,7 @@ impl Promise {
             Self::Punctual => return "seldom late".to_owned(),
             Self::Controls => return "an operator's word".to_owned(),
             Self::Explained => return "a true explanation".to_owned(),
+            Self::Traced => return "followed on its way".to_owned(),
         };
         format!("{} {name}", self as u8)
     }

@@ -17,6 +17,7 @@ mod punctual;
 mod recorder;
 mod records;
 mod stopping;
+mod traced;
 
 use crate::mutant::{Edit, Mutant, Test};
 
@@ -40,6 +41,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         controls::MUTANTS,
         letters::MUTANTS,
         explained::MUTANTS,
+        traced::MUTANTS,
     ];
     of_each.into_iter().flatten()
 }
