@@ -25,7 +25,7 @@ use std::time::Duration;
 pub use admin::{QueueLoad, QueueStats};
 pub use builder::BusBuilder;
 pub use dead_letters::{DeadLetter, DeadLetters, Edited, Last, LetterCursor, Sweep};
-pub use explain::{Attempts, Explanation, Reason, Standing};
+pub use explain::{Attempts, Explanation, Reason, Spread, Standing};
 use journal::Recorded;
 pub use publish::Publisher;
 pub use push::EventBuilder;

@@ -6,6 +6,7 @@ use futures_util::future::try_join_all;
 use serde::Serialize;
 use tracing::Instrument;
 
+use crate::bus::push::spread_out;
 use crate::bus::{Queue, Receipt};
 use crate::core::op::{BATCH_MAX, NewEvent, Unique};
 use crate::error::{Error, Result};
@@ -54,8 +55,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             // No overflow: a push has at most PUSH_MANY_MAX / CHUNK_MIN batches, a queue 1,024 buckets.
             let bucket = BucketId((first + turn) % buckets);
             let event = |payload| self.plain_event(bucket, now, payload, when, &headers);
-            let events = payloads.iter().map(event);
-            batches.push(self.push_made(bucket, events.collect(), self.inner.durability));
+            let events = payloads.iter().map(event).collect::<Result<_>>()?;
+            batches.push(self.push_made(bucket, events, self.inner.durability));
         }
         let pushed = try_join_all(batches).instrument(span.clone()).await;
         let pushed = pushed.and_then(|pushed| pushed.into_iter().flatten().collect());
@@ -70,21 +71,23 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         payload: &Payload,
         when: When,
         headers: &Headers,
-    ) -> NewEvent {
+    ) -> Result<NewEvent> {
         let id = EventId::from_parts(now, bucket, fastrand::u64(..));
-        let envelope = Envelope {
+        let mut envelope = Envelope {
             pushed: now,
             attempts: self.options.attempts,
             delayed: when != When::Now,
             version: self.options.version,
+            late: self.options.late,
             keeps_payload: self.options.keep_payload,
             headers: headers.clone(),
             ..Envelope::new(id, self.name.clone(), payload.clone())
         };
-        NewEvent {
+        let when = spread_out(&mut envelope, self.options.spread, when, now)?;
+        Ok(NewEvent {
             envelope: Arc::new(envelope),
-            when,
+            when: when.checked(now)?,
             on_taken: Unique::Keep,
-        }
+        })
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use duly::RetryPolicy;
 use duly::config::{Format, Settings};
 use duly::flow::QueueChoices;
 use duly::journal::RecordChoices;
 use duly::store::WhenFull;
+use duly::{Late, RetryPolicy};
 
 use crate::{NO_VARIABLES, TOML, YAML, toml};
 
@@ -40,6 +40,8 @@ fn every_key_of_a_file_becomes_a_choice() {
             timeout: Some(Duration::from_secs(90)),
             attempts: Some(3),
             backoff: Some(RetryPolicy::fixed(Duration::from_secs(5))),
+            late: Some(Late::Bury(Duration::from_secs(3_600))),
+            spread: Some(Duration::from_secs(10)),
             ring: Some(64),
             linger: Some(Duration::ZERO),
             dedicated: Some(true),
@@ -75,6 +77,8 @@ fn variables_alone_say_what_a_file_can() {
             ("DULY__QUEUES__ORDER-CLOSE__TIMEOUT", "1m30s"),
             ("DULY__QUEUES__ORDER-CLOSE__ATTEMPTS", "3"),
             ("DULY__QUEUES__ORDER-CLOSE__BACKOFF", "fixed(5s)"),
+            ("DULY__QUEUES__ORDER-CLOSE__LATE", "bury(1h)"),
+            ("DULY__QUEUES__ORDER-CLOSE__SPREAD", "10s"),
             ("DULY__QUEUES__ORDER-CLOSE__RING", "64"),
             ("DULY__QUEUES__ORDER-CLOSE__LINGER", "0s"),
             ("DULY__QUEUES__ORDER-CLOSE__DEDICATED", "true"),
