@@ -14,6 +14,7 @@ mod full;
 mod idle;
 mod kit;
 mod outbox;
+mod rate;
 mod runtimes;
 #[path = "../servers/mod.rs"]
 mod servers;

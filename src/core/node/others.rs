@@ -29,6 +29,21 @@ impl<B> Node<B> {
         if turnout.is_new {
             self.assign();
         }
+        if turnout.was_away {
+            self.hold_back(now);
+        }
+    }
+
+    /// Until the others have heard of this node, they share each rate without it.
+    fn hold_back(&mut self, now: Mono) {
+        let heard = now + self.options.roll_every * 2;
+        for queue in &mut self.queues {
+            if let Some(rate) = &mut queue.rate
+                && self.members.count(&queue.name) > 1
+            {
+                rate.hold_until(heard);
+            }
+        }
     }
 
     /// Somebody may be dead: whatever he holds is looked for.
