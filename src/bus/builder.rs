@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::flow::{Controls, Entry, Flow, QueueChoices, QueueOptions, Replies, Setup};
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
 use crate::journal::{RecordChoices, RecorderOptions};
-use crate::metrics;
+use crate::metrics::{self, MetricsChoices, Queues};
 use crate::record::NodeId;
 use crate::store::{Durability, Store};
 use crate::time::{Clock, SystemClock};
@@ -50,6 +50,7 @@ pub struct BusBuilder {
     pub(super) journal: Option<Given>,
     pub(super) records: RecordChoices,
     pub(super) recorder: Option<RecorderOptions>,
+    metrics: MetricsChoices,
     pub(super) virtual_time: bool,
 }
 
@@ -161,6 +162,12 @@ impl BusBuilder {
         self
     }
 
+    /// Choices for metrics, stronger than the file and the environment.
+    pub fn metrics(mut self, choices: MetricsChoices) -> Self {
+        self.metrics = self.metrics.with(choices);
+        self
+    }
+
     /// The clock that tells the time. Default: the machine's.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
@@ -229,6 +236,8 @@ impl BusBuilder {
             )));
         }
         node.check()?;
+        let metrics = settings.metrics.with(self.metrics);
+        metrics.check()?;
         let payload_bytes_max = self
             .payload_bytes_max
             .or(settings.payload_bytes_max)
@@ -261,6 +270,12 @@ impl BusBuilder {
             },
         };
         metrics::describe();
+        let labels = Arc::new(Queues::new(metrics.queues_max()));
+        let mut consumed: Vec<_> = handlers.iter().map(|(queue, ..)| queue).collect();
+        consumed.sort_unstable();
+        for queue in consumed.into_iter().chain(queues.keys()) {
+            labels.label(queue);
+        }
         let recorded = record(Choice {
             given: self.journal.take(),
             choices: &settings.records.with(self.records),
@@ -282,6 +297,7 @@ impl BusBuilder {
             queues,
             defaults: Arc::new(defaults),
             controls: Arc::clone(&controls),
+            labels: Arc::clone(&labels),
             pushes: AtomicU64::new(fastrand::u64(..)),
             payload_bytes_max,
             durability: self.durability.or(settings.durability),

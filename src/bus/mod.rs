@@ -40,6 +40,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, Payload, QueueName};
 use crate::flow::{Controls, Flow, QueueOptions, Replies};
 use crate::handler::{Annotated, Context};
+use crate::metrics::Queues;
 use crate::record::NodeId;
 use crate::store::{Durability, Store, StoreFuture};
 use crate::time::Timestamp;
@@ -94,6 +95,8 @@ pub(crate) struct Inner {
     defaults: Arc<QueueOptions>,
     /// What is set of queues while they run.
     controls: Arc<Controls>,
+    /// The labels of queues in metrics.
+    labels: Arc<Queues>,
     /// Counts the events that were pushed one by one, from a number by chance.
     pushes: AtomicU64,
     payload_bytes_max: usize,

@@ -102,6 +102,7 @@ pub(super) fn parse(text: &str, format: Format, source: &str) -> Result<Settings
         match name.as_str() {
             "store" => reader.section(&Section::Store, &name, value),
             "records" => reader.section(&Section::Records, &name, value),
+            "metrics" => reader.section(&Section::Metrics, &name, value),
             "queue_defaults" => reader.section(&Section::Defaults, &name, value),
             "queues" => reader.queues(value),
             _ => reader.put(&Section::Top, &name, value),

@@ -106,6 +106,17 @@ const RECORDS: [Key<Settings>; 6] = [
     ),
 ];
 
+/// The keys of `metrics`.
+const METRICS: [Key<Settings>; 1] = [Key::new(
+    "queues_max",
+    "a whole number of queues from 0 to 10000",
+    |settings, found| {
+        found
+            .number()
+            .map(|it| settings.metrics.queues_max = Some(it))
+    },
+)];
+
 /// The keys that stand in no section.
 const TOP: [Key<Settings>; 2] = [
     Key::new(
@@ -123,7 +134,7 @@ const TOP: [Key<Settings>; 2] = [
 ];
 
 /// The sections, which hold keys and are no setting themselves.
-const SECTIONS: [&str; 4] = ["store", "records", "queue_defaults", "queues"];
+const SECTIONS: [&str; 5] = ["store", "records", "metrics", "queue_defaults", "queues"];
 
 const DURATION: &str = "a duration such as `250ms`, `30s` or `1m30s`";
 const COUNT: &str = "a whole number of records";
@@ -148,8 +159,10 @@ pub fn known_keys() -> impl Iterator<Item = String> {
     let top = TOP.iter().map(|key| key.name.to_owned());
     let store = STORE.iter().map(|key| format!("store.{}", key.name));
     let records = RECORDS.iter().map(|key| format!("records.{}", key.name));
+    let metrics = METRICS.iter().map(|key| format!("metrics.{}", key.name));
     top.chain(store)
         .chain(records)
+        .chain(metrics)
         .chain(queue("queue_defaults"))
         .chain(queue("queues.<name>"))
 }
@@ -163,6 +176,8 @@ pub(super) enum Section {
     Store,
     /// In `records`.
     Records,
+    /// In `metrics`.
+    Metrics,
     /// In `queue_defaults`.
     Defaults,
     /// In `queues.<name>`.
@@ -183,6 +198,7 @@ impl Section {
             Self::Top => pick(&TOP, self, name)?.set(settings, self, found),
             Self::Store => pick(&STORE, self, name)?.set(settings, self, found),
             Self::Records => pick(&RECORDS, self, name)?.set(settings, self, found),
+            Self::Metrics => pick(&METRICS, self, name)?.set(settings, self, found),
             Self::Defaults => {
                 pick(&QUEUE, self, name)?.set(&mut settings.queue_defaults, self, found)
             }
@@ -203,6 +219,7 @@ impl Section {
             Self::Top => name.to_owned(),
             Self::Store => format!("store.{name}"),
             Self::Records => format!("records.{name}"),
+            Self::Metrics => format!("metrics.{name}"),
             Self::Defaults => format!("queue_defaults.{name}"),
             // A dot in a name would read as one more section.
             Self::Queue(queue) if queue.contains('.') => format!("queues.\"{queue}\".{name}"),

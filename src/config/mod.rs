@@ -19,6 +19,7 @@
 //! | `records.keep_minutes` | how long it keeps counts and lateness by minute, at least 1 s | `400d` |
 //! | `records.outbox_max` | how many records wait in an outbox while the journal is away, at least 1 | 100,000 where processes share the store, else as many as it keeps anyway |
 //! | `records.when_full` | what happens when more wait: `drop_oldest`, or `refuse_pushes` | `drop_oldest` |
+//! | `metrics.queues_max` | how many queues have a label of their own in metrics, 0 to 10,000 | 100 |
 //! | `queue_defaults.<key>` | for every queue that says nothing else | |
 //! | `queues.<name>.<key>` | for the queue of that name | |
 //!
@@ -100,6 +101,7 @@ use crate::error::{Error, Result, shown_url};
 use crate::event::QueueName;
 use crate::flow::{QueueChoices, annotations};
 use crate::journal::RecordChoices;
+use crate::metrics::MetricsChoices;
 use crate::store::Durability;
 
 /// What the settings file and the environment say; what is `None` they leave open.
@@ -134,6 +136,8 @@ pub struct Settings {
     pub durability: Option<Durability>,
     /// `records`: where records are kept, how many, and for how long.
     pub records: RecordChoices,
+    /// `metrics`: what is told of this process, and in how much detail.
+    pub metrics: MetricsChoices,
     /// `queue_defaults`: for every queue that says nothing else; weaker than an annotation.
     pub queue_defaults: QueueChoices,
     /// `queues.<name>`: for one queue; stronger than its annotation.
@@ -296,6 +300,7 @@ impl fmt::Debug for Settings {
             .field("store_url", &self.store_url.as_deref().map(shown_url))
             .field("durability", &self.durability)
             .field("records", &self.records)
+            .field("metrics", &self.metrics)
             .field("queue_defaults", &self.queue_defaults)
             .field("queues", &self.queues)
             .field("payload_bytes_max", &self.payload_bytes_max)

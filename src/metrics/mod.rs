@@ -4,14 +4,19 @@
 //! cost next to nothing. A bus that shares its process with another one says the same of both.
 
 mod catalogue;
+mod choices;
 mod journal;
+mod queues;
 
 use ::metrics::{describe_counter, describe_gauge, describe_histogram};
 
 pub use self::catalogue::*;
+pub use self::choices::MetricsChoices;
 pub(crate) use self::journal::{
     journal_away, journal_dropped, journal_lag, journal_recorded, outbox_waiting,
 };
+pub use self::queues::OTHER;
+pub(crate) use self::queues::Queues;
 
 /// Tells the installed recorder the unit and the meaning of each metric. A bus does so when it
 /// starts; a recorder that is installed later is told by calling this.

@@ -8,9 +8,9 @@ use crate::files::{File, is_name, words};
 /// on no floor; `__private` is the door for what the macros write.
 const FLOORS: &[&[&str]] = &[
     &["error"],
-    &["time", "duration", "metrics"],
+    &["time", "duration"],
     &["event"],
-    &["retry", "record", "codec"],
+    &["retry", "record", "codec", "metrics"],
     &["core"],
     &["store", "history", "trace"],
     &["handler", "journal"],

@@ -9,7 +9,7 @@ fn are_named_with_their_path_the_nearest_key_and_those_there_are() {
     assert_eq!(
         refused_toml("read_ahaed = '1s'"),
         "settings: unknown key read_ahaed, did you mean read_ahead? (known here: \
-         payload_bytes_max, queue_defaults, queues, read_ahead, records, store)"
+         metrics, payload_bytes_max, queue_defaults, queues, read_ahead, records, store)"
     );
     assert_eq!(
         refused_toml("[queues.order-close]\nworker = 1"),
@@ -23,7 +23,7 @@ fn are_named_with_their_path_the_nearest_key_and_those_there_are() {
     );
     assert_eq!(
         refused_toml("[stoer]\nurl = 'memory:'"),
-        "settings: unknown key stoer, did you mean store? (known here: payload_bytes_max, \
+        "settings: unknown key stoer, did you mean store? (known here: metrics, payload_bytes_max, \
          queue_defaults, queues, read_ahead, records, store)"
     );
 }

@@ -17,6 +17,8 @@ use super::log::Log;
 
 /// How often an event is tried at most.
 pub(crate) const ATTEMPTS: u16 = 4;
+/// What is left by 20 of the payloads whose handlers never end by themselves.
+pub(crate) const HANGS: u64 = 17;
 /// What a child is called with: folder, URL and role, as JSON.
 pub(super) const SITE: &str = "DULY_NODE_SITE";
 
@@ -118,7 +120,7 @@ impl Handler for Work {
             14 => Err(Failure::permanent("no")),
             15 => Err(Failure::discard("no use")),
             16 => std::panic::resume_unwind(Box::new("on purpose")), // without a word to the console
-            17 => std::future::pending().await,
+            HANGS => std::future::pending().await,
             18 if self.mortal && event.payload % 1_000 == 18 => std::process::abort(),
             _ => {
                 tokio::time::sleep(Duration::from_millis(event.payload % 25)).await;

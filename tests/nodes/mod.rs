@@ -17,7 +17,7 @@ mod process;
 #[allow(unused_imports)]
 pub(crate) use self::{
     account::{Memory, account},
-    child::{ATTEMPTS, Role, child},
+    child::{ATTEMPTS, HANGS, Role, child},
     log::{Log, Start, node_of, starts, starts_of},
     process::{Node, Site, now_us},
 };

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use duly::history::{Entry, Report};
+use duly::history::{Entry, Report, What};
 
-use crate::nodes::{Memory, Role, Site, node_of, starts, starts_of};
+use crate::nodes::{HANGS, Memory, Node, Role, Site, node_of, now_us, starts, starts_of};
 use crate::scripts::Call;
 use crate::servers::{Fault, Proxy, Redis};
 use crate::{busy, finish, let_it_run, number, server, wait_for_more};
@@ -61,7 +61,7 @@ fn a_node_stopped_beyond_its_lease_costs_no_event_and_its_late_settle_is_refused
     let id = stopped.id();
     let before = starts_of(&site.entries(), id);
     site.wait_until("it handles", |lines| starts_of(lines, id) > before + 20);
-    stopped.signal("STOP");
+    stop_while_it_handles(&site, &stopped);
     // The lease of a running handler is lost.
     site.wait_until("what it held is handed on", |lines| is_handed_on(lines, id));
     stopped.signal("CONT");
@@ -81,6 +81,31 @@ fn a_node_stopped_beyond_its_lease_costs_no_event_and_its_late_settle_is_refused
         sum.leases_lost > 0,
         "it held nothing when it was stopped: {sum:?}"
     );
+}
+
+/// Stops a process while one of its handlers runs that hangs; however long another test keeps the
+/// machine busy between the look and the signal.
+fn stop_while_it_handles(site: &Site, node: &Node) {
+    for _ in 0..100 {
+        site.wait_until("one of its handlers hangs", |lines| hangs(lines, node.id()));
+        node.signal("STOP");
+        if hangs(&site.entries(), node.id()) {
+            return;
+        }
+        node.signal("CONT");
+    }
+    panic!("whenever it was stopped, no handler of it ran");
+}
+
+/// Whether a handler of a process hangs, and will for another fifth of its second.
+fn hangs(entries: &[Entry], process: u32) -> bool {
+    let (node, since_us) = (node_of(entries, process), now_us() - 800_000);
+    entries.iter().any(|entry| match entry.what {
+        What::Started { lease, payload, .. } => {
+            Some(lease.node) == node && payload % 20 == HANGS && entry.at_us > since_us
+        }
+        _ => false,
+    })
 }
 
 /// Whether something that a process started was started by another one much later than a retry

@@ -1,0 +1,104 @@
+//! Which label a queue has.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+use ::metrics::SharedString;
+
+use crate::event::QueueName;
+
+/// The label of all queues that have none of their own.
+///
+/// A queue of this very name has none either: what is told under it is always the sum of whatever
+/// shares it, and never of one queue.
+pub const OTHER: &str = "other";
+
+/// The labels of the queues of a process: each its name, up to a bound, and [`OTHER`] from there.
+///
+/// Who comes first has a label of its own and keeps it. A bus asks for those of its own queues
+/// when it starts, first the consumed ones and each kind in the order of the names, so that the
+/// same program has the same labels on every node.
+///
+/// Counters and histograms of queues that share a label add up by themselves. Gauges do not: who
+/// sets one has to add up first what goes under the same label.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    max: usize,
+    own: RwLock<HashMap<QueueName, SharedString>>,
+}
+
+impl Queues {
+    /// Labels for at most `max` queues besides [`OTHER`].
+    pub(crate) fn new(max: usize) -> Self {
+        Self {
+            max,
+            own: RwLock::default(),
+        }
+    }
+
+    /// The value of the label `queue` for a queue.
+    pub(crate) fn label(&self, queue: &QueueName) -> SharedString {
+        let other = SharedString::const_str(OTHER);
+        if queue.as_str() == OTHER {
+            return other;
+        }
+        {
+            let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
+            match own.get(queue) {
+                Some(label) => return label.clone(),
+                None if own.len() >= self.max => return other,
+                None => {}
+            }
+        }
+        let mut own = self.own.write().unwrap_or_else(PoisonError::into_inner);
+        if own.len() >= self.max && !own.contains_key(queue) {
+            return other; // another one has taken the last place meanwhile
+        }
+        let label = || SharedString::from_shared(queue.as_str().into());
+        own.entry(queue.clone()).or_insert_with(label).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(queues: &Queues, name: &str) -> String {
+        let queue = QueueName::new(name).expect("a legal name");
+        queues.label(&queue).to_string()
+    }
+
+    #[test]
+    fn the_first_queues_have_their_names_and_the_rest_share_one() {
+        let queues = Queues::new(2);
+        let mut seen = Vec::new();
+        for name in ["b", "a", "c", "b", "d", "a"] {
+            seen.push(label(&queues, name));
+        }
+        assert_eq!(seen, ["b", "a", OTHER, "b", OTHER, "a"]);
+    }
+
+    #[test]
+    fn a_queue_that_is_named_other_takes_no_place_and_has_no_label_of_its_own() {
+        let queues = Queues::new(1);
+        assert_eq!(label(&queues, OTHER), OTHER);
+        assert_eq!(label(&queues, "orders"), "orders");
+        assert_eq!(label(&queues, "parcels"), OTHER);
+    }
+
+    #[test]
+    fn many_threads_never_make_more_labels_than_there_may_be() {
+        let queues = Queues::new(10);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let queues = &queues;
+                scope.spawn(move || {
+                    for number in 0..1_000 {
+                        label(queues, &format!("queue-{}", (number * 7 + thread) % 50));
+                    }
+                });
+            }
+        });
+        assert_eq!(queues.own.into_inner().expect("nobody panicked").len(), 10);
+    }
+}
