@@ -227,6 +227,21 @@ async fn a_node_that_comes_does_not_raise_a_rate() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_comes_starts_nothing_until_the_others_know() {
+    let world = World::shared();
+    let (there, comes) = (Probe::<u64>::new(), Probe::<u64>::new());
+    let (bus, queue) = world.serve(ORDERS, &there).await;
+    bus.set_rate("orders", Some(500.0)).await.unwrap();
+    queue.push_many(0..15_000, secs(0)).await.unwrap();
+    bus.advance(secs(3)).await;
+    let _second = world.serve(ORDERS, &comes).await;
+    bus.advance(ms(490)).await;
+    assert_eq!(comes.count(), 0);
+    bus.advance(secs(2)).await;
+    assert!((350..=550).contains(&comes.count()), "{}", comes.count());
+}
+
+#[tokio::test(start_paused = true)]
 async fn those_who_stay_take_over_the_part_of_a_rate_that_a_node_leaves() {
     let world = World::shared();
     let probe = Probe::<u64>::new();
