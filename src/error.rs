@@ -59,6 +59,31 @@ pub enum ErrorKind {
     TimedOut,
 }
 
+impl ErrorKind {
+    /// Its name in small letters, as logs and metrics have it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// assert_eq!(duly::ErrorKind::LeaseLost.name(), "lease_lost");
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::NotFound => "not_found",
+            Self::Conflict => "conflict",
+            Self::Full => "full",
+            Self::LeaseLost => "lease_lost",
+            Self::Unavailable => "unavailable",
+            Self::Unknown => "unknown",
+            Self::Corrupt => "corrupt",
+            Self::Closed => "closed",
+            Self::TimedOut => "timed_out",
+        }
+    }
+}
+
 impl Error {
     /// An error of `kind`; `context` says what was wrong and what would be right.
     ///

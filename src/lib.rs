@@ -61,6 +61,7 @@
 //! The guides: [what is promised](_docs::delivery), [running it](_docs::operations),
 //! [what lies in the file](_docs::storage), [what is kept of every attempt](_docs::journal),
 //! [what `tracing` and the log hear](_docs::tracing),
+//! [what it tells while it runs](_docs::metrics), [board and alerts](_docs::dashboards),
 //! [how it is built](_docs::architecture), [how it is proven](_docs::proof).
 
 #[cfg(feature = "testing")]
@@ -117,10 +118,14 @@ pub mod prelude {
 pub mod _docs {
     #[doc = include_str!("docs/architecture.md")]
     pub mod architecture {}
+    #[doc = include_str!("docs/dashboards.md")]
+    pub mod dashboards {}
     #[doc = include_str!("docs/delivery.md")]
     pub mod delivery {}
     #[doc = include_str!("docs/journal.md")]
     pub mod journal {}
+    #[doc = include_str!("docs/metrics.md")]
+    pub mod metrics {}
     #[doc = include_str!("docs/operations.md")]
     pub mod operations {}
     #[doc = include_str!("docs/proof.md")]

@@ -94,6 +94,7 @@ need redis-sentinel redis-sentinel
 need openssl openssl # certificates for servers that speak TLS
 for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it out of the PATH
 need postgres postgresql
+need prometheus prometheus # with promtool: reads the metrics, the board and the alerts
 need strace strace # stops a child at each of its system calls
 
 step "building the tests"

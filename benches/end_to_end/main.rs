@@ -6,8 +6,9 @@
 //! cargo bench --bench end_to_end -- push idle # only the parts whose name holds one of these words
 //! ```
 //!
-//! Parts: push, drain, records, late, burst, publish, idle. Measures only, and asserts no time: every table
-//! begins with its base case, measured in the same run, and the last column compares with it.
+//! Parts: push, drain, records, late, burst, publish, idle, metrics. Measures only, and asserts no
+//! time: every table begins with its base case, measured in the same run, and the last column
+//! compares with it.
 //! Ratios travel between machines, rates do not. It fails if an event was early or is missing,
 //! since a figure of a bus that does that means nothing.
 
@@ -21,6 +22,7 @@ mod burst;
 mod drain;
 mod idle;
 mod late;
+mod metrics;
 mod publish;
 mod push;
 mod records;
@@ -70,6 +72,10 @@ async fn run(plan: Plan) -> Result {
     }
     if wanted("idle") {
         idle::run(plan).await?;
+    }
+    // The last, since it has the process watched.
+    if wanted("metrics") {
+        metrics::run(plan).await?;
     }
     Ok(())
 }

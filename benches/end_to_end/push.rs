@@ -45,7 +45,7 @@ pub(crate) async fn run(plan: Plan) -> Result {
 }
 
 /// Times `push`, and looks afterwards whether everything is there.
-async fn pushing<P, F>(kept: Kept, events: usize, push: P) -> Result<Took>
+pub(crate) async fn pushing<P, F>(kept: Kept, events: usize, push: P) -> Result<Took>
 where
     P: Fn(Vec<Queue<String>>, usize) -> F,
     F: Future<Output = Result>,
@@ -70,7 +70,7 @@ where
     Ok(took)
 }
 
-async fn one_by_one(queues: Vec<Queue<String>>, events: usize) -> Result {
+pub(crate) async fn one_by_one(queues: Vec<Queue<String>>, events: usize) -> Result {
     let mut pushers = JoinSet::new();
     for place in 0..IN_FLIGHT {
         let queue = queues[place % queues.len()].clone();

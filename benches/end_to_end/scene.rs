@@ -14,6 +14,7 @@ use duly::{BusBuilder, Clock};
 use tempfile::TempDir;
 
 use crate::Result;
+use crate::metrics::started;
 
 /// The queues that a bus has here: several, as a user's would, and each with the default options.
 pub(crate) const QUEUES: [&str; 4] = ["order-close", "order-remind", "sms-send", "token-renew"];
@@ -118,7 +119,7 @@ pub(crate) async fn start_with<H: Handler>(
             .register_as(Annotation::new(queue), handler())
             .queue(queue, choices.clone());
     }
-    Ok(builder.start().await?)
+    Ok(started(builder).await?)
 }
 
 /// Each of [`QUEUES`], to push to.

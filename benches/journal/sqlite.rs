@@ -12,6 +12,9 @@ use tokio::time::Instant;
 use crate::Result;
 use crate::contender::{Contender, Doing};
 
+/// How many records belong to a part, as in the journal.
+const PART: i64 = 500_000;
+
 pub(crate) struct Sqlite {
     journal: Arc<SqliteJournal>,
     /// On a file with the same tables.
@@ -44,7 +47,7 @@ impl Sqlite {
         {
             let mut insert = bulk.prepare_cached(
                 "INSERT INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, \
-                 ?13, ?14, NULL, ?15, NULL)",
+                 ?13, ?14, ?15, NULL, ?16, NULL)",
             )?;
             for row in &rows {
                 let stages = row.record.stages;
@@ -61,6 +64,7 @@ impl Sqlite {
                     stages.moved_us as i64,
                     stages.fetched_us as i64,
                     stages.started_us as i64,
+                    row.number / PART,
                     row.record.key,
                     row.trace,
                     row.record.error,

@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::flow::{Controls, Entry, Flow, QueueChoices, QueueOptions, Replies, Setup};
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
 use crate::journal::{RecordChoices, RecorderOptions};
-use crate::metrics::{self, MetricsChoices, Queues};
+use crate::metrics::{self, MetricsChoices, PushMeters, Queues};
 use crate::record::NodeId;
-use crate::store::{Durability, Store};
+use crate::store::{Durability, Metered, Store};
 use crate::time::{Clock, SystemClock};
 
 /// Where events are kept when nobody says otherwise: a file in the working directory.
@@ -238,6 +238,9 @@ impl BusBuilder {
         node.check()?;
         let metrics = settings.metrics.with(self.metrics);
         metrics.check()?;
+        if let Some(address) = metrics.listen {
+            metrics::listen(address)?;
+        }
         let payload_bytes_max = self
             .payload_bytes_max
             .or(settings.payload_bytes_max)
@@ -270,11 +273,16 @@ impl BusBuilder {
             },
         };
         metrics::describe();
+        let store: Arc<dyn Store> = match metrics::is_heard() {
+            true => Arc::new(Metered::new(store, Arc::clone(&clock))),
+            false => store,
+        };
         let labels = Arc::new(Queues::new(metrics.queues_max()));
+        let push_meters = PushMeters::new(Arc::clone(&labels));
         let mut consumed: Vec<_> = handlers.iter().map(|(queue, ..)| queue).collect();
         consumed.sort_unstable();
         for queue in consumed.into_iter().chain(queues.keys()) {
-            labels.label(queue);
+            push_meters.of(queue);
         }
         let recorded = record(Choice {
             given: self.journal.take(),
@@ -297,7 +305,7 @@ impl BusBuilder {
             queues,
             defaults: Arc::new(defaults),
             controls: Arc::clone(&controls),
-            labels: Arc::clone(&labels),
+            push_meters,
             pushes: AtomicU64::new(fastrand::u64(..)),
             payload_bytes_max,
             durability: self.durability.or(settings.durability),
@@ -314,6 +322,8 @@ impl BusBuilder {
             handlers,
             replies,
             controls,
+            labels,
+            census: metrics.census(self.virtual_time),
             virtual_time: self.virtual_time,
         })
         .await?;

@@ -10,6 +10,7 @@ use crate::journal::recorder::{Recorder, Setup};
 use crate::journal::{
     Journal, JournalStatus, PostgresJournal, RecordChoices, RecorderOptions, SqliteJournal,
 };
+use crate::metrics;
 use crate::store::{Store, WhenFull};
 
 /// How long a stop waits for the journal to close.
@@ -168,6 +169,7 @@ pub(super) async fn record(choice: Choice<'_>) -> Result<Option<Recorded>> {
         return Ok(None);
     };
     store.limit_outboxes(limit)?;
+    metrics::journal_starts();
     let recorder = Recorder::start(Setup {
         store: Arc::clone(store),
         journal: Arc::clone(&journal),

@@ -6,6 +6,7 @@ mod call;
 mod control;
 mod dead_letters;
 mod explain;
+mod forecast;
 mod journal;
 mod open;
 mod publish;
@@ -26,6 +27,7 @@ pub use admin::{QueueLoad, QueueStats};
 pub use builder::BusBuilder;
 pub use dead_letters::{DeadLetter, DeadLetters, Edited, Last, LetterCursor, Sweep};
 pub use explain::{Attempts, Explanation, Reason, Spread, Standing};
+pub use forecast::{Coming, FORECAST_STEPS_MAX};
 use journal::Recorded;
 pub use publish::Publisher;
 pub use push::EventBuilder;
@@ -40,7 +42,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, Payload, QueueName};
 use crate::flow::{Controls, Flow, QueueOptions, Replies};
 use crate::handler::{Annotated, Context};
-use crate::metrics::Queues;
+use crate::metrics::PushMeters;
 use crate::record::NodeId;
 use crate::store::{Durability, Store, StoreFuture};
 use crate::time::Timestamp;
@@ -95,8 +97,8 @@ pub(crate) struct Inner {
     defaults: Arc<QueueOptions>,
     /// What is set of queues while they run.
     controls: Arc<Controls>,
-    /// The labels of queues in metrics.
-    labels: Arc<Queues>,
+    /// What is counted of pushes.
+    push_meters: PushMeters,
     /// Counts the events that were pushed one by one, from a number by chance.
     pushes: AtomicU64,
     payload_bytes_max: usize,

@@ -12,6 +12,7 @@ use crate::bus::receipt::receipt;
 use crate::core::op::{Answer, NewEvent, PushVerdict, Pushed, Reply, Unique};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, Envelope, EventId, Headers, Late, check_spread};
+use crate::metrics::Pushes;
 use crate::store::Durability;
 use crate::time::{Timestamp, When};
 use crate::trace;
@@ -178,6 +179,13 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// store can never be as [durable](Self::durable) as was asked for, and
     /// [`ErrorKind::Unknown`] when that was not reached: the push may have happened.
     pub async fn send(self) -> Result<Receipt> {
+        let pushes = Arc::clone(&self.queue.pushes);
+        let sent = self.sent().await;
+        count(&pushes, std::slice::from_ref(&sent));
+        sent
+    }
+
+    async fn sent(self) -> Result<Receipt> {
         let queue = self.queue;
         let now = queue.inner.now();
         let text = self
@@ -338,6 +346,19 @@ pub(super) fn spread_out(
         When::After(delay) => When::After(delay.saturating_add(part)),
         When::At(due) => When::At(due.max(now) + part),
     })
+}
+
+/// Counts what became of each event of a push.
+pub(super) fn count(pushes: &Pushes, sent: &[Result<Receipt>]) {
+    let (mut new, mut duplicates) = (0, 0);
+    for sent in sent {
+        match sent {
+            Ok(receipt) if receipt.is_duplicate() => duplicates += 1,
+            Ok(_) => new += 1,
+            Err(error) => pushes.rejected(error.kind(), 1),
+        }
+    }
+    pushes.accepted(new, duplicates);
 }
 
 fn lost() -> Error {

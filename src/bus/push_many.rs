@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use serde::Serialize;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
-use crate::bus::push::spread_out;
+use crate::bus::push::{count, spread_out};
 use crate::bus::{Queue, Receipt};
 use crate::core::op::{BATCH_MAX, NewEvent, Unique};
 use crate::error::{Error, Result};
@@ -16,6 +16,9 @@ use crate::trace;
 
 /// The most events of one [`push_many`](Queue::push_many).
 pub const PUSH_MANY_MAX: usize = 100_000;
+/// Events of one bucket.
+type Batch = (BucketId, Vec<NewEvent>);
+
 /// No batch of a large push is smaller than this.
 const CHUNK_MIN: usize = 64;
 
@@ -32,6 +35,21 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         payloads: impl IntoIterator<Item = T>,
         when: impl Into<When>,
     ) -> Result<Vec<Receipt>> {
+        let refused = |error: &Error| self.pushes.rejected(error.kind(), 1);
+        let (span, batches) = self.batches(payloads, when).inspect_err(refused)?;
+        let pushed = batches.into_iter().map(|batch| self.push_counted(batch));
+        let pushed = try_join_all(pushed).instrument(span.clone()).await;
+        let pushed = pushed.and_then(|pushed| pushed.into_iter().flatten().collect());
+        trace::pushed_many(&span, pushed.as_ref().err());
+        pushed
+    }
+
+    /// Spreads events over buckets, under the span of their push; or says why none of them can be pushed.
+    fn batches(
+        &self,
+        payloads: impl IntoIterator<Item = T>,
+        when: impl Into<When>,
+    ) -> Result<(Span, Vec<Batch>)> {
         let now = self.inner.now();
         let when = when.into().checked(now)?;
         let mut encoded = Vec::new();
@@ -56,11 +74,19 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             let bucket = BucketId((first + turn) % buckets);
             let event = |payload| self.plain_event(bucket, now, payload, when, &headers);
             let events = payloads.iter().map(event).collect::<Result<_>>()?;
-            batches.push(self.push_made(bucket, events, self.inner.durability));
+            batches.push((bucket, events));
         }
-        let pushed = try_join_all(batches).instrument(span.clone()).await;
-        let pushed = pushed.and_then(|pushed| pushed.into_iter().flatten().collect());
-        trace::pushed_many(&span, pushed.as_ref().err());
+        Ok((span, batches))
+    }
+
+    async fn push_counted(&self, (bucket, events): Batch) -> Result<Vec<Result<Receipt>>> {
+        let many = events.len() as u64;
+        let pushed = self.push_made(bucket, events, self.inner.durability);
+        let pushed = pushed.await;
+        match &pushed {
+            Ok(pushed) => count(&self.pushes, pushed),
+            Err(error) => self.pushes.rejected(error.kind(), many),
+        }
         pushed
     }
 

@@ -13,6 +13,7 @@ use crate::core::op::{Answer, Cancelled, Changed, Reply, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Payload, QueueName};
 use crate::flow::{Port, QueueOptions};
+use crate::metrics::Pushes;
 use crate::time::{Timestamp, When};
 
 /// The typed handle that an application pushes to. Cloning is cheap.
@@ -36,6 +37,7 @@ pub struct Queue<T> {
     pub(super) inner: Arc<Inner>,
     pub(super) name: QueueName,
     pub(super) options: Arc<QueueOptions>,
+    pub(super) pushes: Arc<Pushes>,
     /// Where values go straight into the ring; looked up once.
     pub(super) port: OnceLock<Arc<dyn Port<T>>>,
     payload: PhantomData<fn(T)>,
@@ -47,6 +49,7 @@ impl<T> Clone for Queue<T> {
             inner: Arc::clone(&self.inner),
             name: self.name.clone(),
             options: Arc::clone(&self.options),
+            pushes: Arc::clone(&self.pushes),
             port: self.port.clone(),
             payload: PhantomData,
         }
@@ -62,10 +65,12 @@ impl<T> fmt::Debug for Queue<T> {
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     pub(super) fn new(inner: Arc<Inner>, name: QueueName) -> Self {
         let options = inner.options(&name);
+        let pushes = inner.push_meters.of(&name);
         Self {
             inner,
             name,
             options,
+            pushes,
             port: OnceLock::new(),
             payload: PhantomData,
         }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::duration;
@@ -91,6 +92,11 @@ impl Found {
             "refuse_pushes" => Ok(WhenFull::RefusePushes),
             _ => Err(Wrong::Kind),
         }
+    }
+
+    /// An address and a port; a name is none, since it may be several.
+    pub(super) fn address(&self) -> Result<SocketAddr, Wrong> {
+        self.text()?.trim().parse().map_err(|_| Wrong::Kind)
     }
 
     /// A url that is not empty; which schemes there are is for whoever opens it to say.

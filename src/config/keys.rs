@@ -107,15 +107,27 @@ const RECORDS: [Key<Settings>; 6] = [
 ];
 
 /// The keys of `metrics`.
-const METRICS: [Key<Settings>; 1] = [Key::new(
-    "queues_max",
-    "a whole number of queues from 0 to 10000",
-    |settings, found| {
+const METRICS: [Key<Settings>; 3] = [
+    Key::new(
+        "queues_max",
+        "a whole number of queues from 0 to 10000",
+        |settings, found| {
+            found
+                .number()
+                .map(|it| settings.metrics.queues_max = Some(it))
+        },
+    ),
+    Key::new(
+        "listen",
+        "an address and a port such as `127.0.0.1:9464` or `[::]:9464`",
+        |settings, found| found.address().map(|it| settings.metrics.listen = Some(it)),
+    ),
+    Key::new("census_every", DURATION, |settings, found| {
         found
-            .number()
-            .map(|it| settings.metrics.queues_max = Some(it))
-    },
-)];
+            .duration()
+            .map(|it| settings.metrics.census_every = Some(it))
+    }),
+];
 
 /// The keys that stand in no section.
 const TOP: [Key<Settings>; 2] = [

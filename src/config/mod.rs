@@ -20,6 +20,8 @@
 //! | `records.outbox_max` | how many records wait in an outbox while the journal is away, at least 1 | 100,000 where processes share the store, else as many as it keeps anyway |
 //! | `records.when_full` | what happens when more wait: `drop_oldest`, or `refuse_pushes` | `drop_oldest` |
 //! | `metrics.queues_max` | how many queues have a label of their own in metrics, 0 to 10,000 | 100 |
+//! | `metrics.listen` | an address and a port, where Prometheus reads the metrics of this process | nowhere |
+//! | `metrics.census_every` | how often the events of each queue are counted, a duration from 100 ms to 1 h, or 0 s for never | `10s` |
 //! | `queue_defaults.<key>` | for every queue that says nothing else | |
 //! | `queues.<name>.<key>` | for the queue of that name | |
 //!

@@ -165,10 +165,24 @@ impl Members {
     /// the highest number does, drawn from node and bucket (rendezvous hashing), so that whoever
     /// comes or goes changes the owner of his share of the buckets and of no other.
     pub(crate) fn is_mine(&self, key: &BucketKey) -> bool {
-        let bucket = xxh3_64_with_seed(key.queue.as_bytes(), u64::from(key.bucket.0));
-        let number = |node: NodeId| (xxh3_64_with_seed(&bucket.to_le_bytes(), node.0), node);
-        let mine = number(self.me);
-        self.consumers(&key.queue).all(|other| number(other) < mine)
+        let mine = number(key, self.me);
+        let mut others = self.consumers(&key.queue);
+        others.all(|other| number(key, other) < mine)
+    }
+
+    /// Who takes part, this node with `queues` among them; `None` while nothing is known of
+    /// anybody.
+    pub(crate) fn attendance(&self, queues: Arc<[QueueName]>) -> Option<Attendance> {
+        if self.is_blind || self.answered.is_none() {
+            return None;
+        }
+        let others = self.others.iter();
+        let others = others.filter(|(_, other)| other.standing.counts());
+        let mut attendance = Attendance::alone(self.me, queues);
+        attendance.members.retain(|(_, queues)| !queues.is_empty());
+        let others = others.map(|(node, other)| (*node, Arc::clone(&other.queues)));
+        attendance.members.extend(others);
+        Some(attendance)
     }
 
     /// How many nodes consume a queue, this one among them.
@@ -199,6 +213,51 @@ impl Standing {
     /// Whether such a member owns buckets.
     fn counts(self) -> bool {
         self < Self::Absent
+    }
+}
+
+/// What a node has drawn for a bucket; the highest number wins.
+fn number(key: &BucketKey, node: NodeId) -> (u64, NodeId) {
+    let bucket = xxh3_64_with_seed(key.queue.as_bytes(), u64::from(key.bucket.0));
+    (xxh3_64_with_seed(&bucket.to_le_bytes(), node.0), node)
+}
+
+/// Who takes part, as one node sees it, and so which buckets that node answers for: what it tells
+/// of them can be added to what the others tell.
+#[derive(Clone, Debug)]
+pub(crate) struct Attendance {
+    me: NodeId,
+    members: Vec<(NodeId, Arc<[QueueName]>)>,
+}
+
+impl Attendance {
+    /// A node that shares its store with nobody.
+    pub(crate) fn alone(me: NodeId, queues: Arc<[QueueName]>) -> Self {
+        let members = vec![(me, queues)];
+        Self { me, members }
+    }
+
+    /// How many nodes consume something.
+    pub(crate) fn consumers(&self) -> usize {
+        let consumes = |(_, queues): &&(NodeId, Arc<[QueueName]>)| !queues.is_empty();
+        self.members.iter().filter(consumes).count()
+    }
+
+    /// Whether somebody consumes a queue.
+    pub(crate) fn is_consumed(&self, queue: &QueueName) -> bool {
+        self.members
+            .iter()
+            .any(|(_, queues)| queues.contains(queue))
+    }
+
+    /// Whether this node answers for a bucket: of those that consume its queue the one that looks
+    /// first at it does, and of all where nobody consumes it, so that it is not forgotten.
+    pub(crate) fn answers_for(&self, key: &BucketKey) -> bool {
+        let is_consumed = self.is_consumed(&key.queue);
+        let members = self.members.iter();
+        let asked = members.filter(|(_, queues)| !is_consumed || queues.contains(&key.queue));
+        let first = asked.map(|(node, _)| number(key, *node)).max();
+        first.is_some_and(|(_, node)| node == self.me)
     }
 }
 
@@ -270,6 +329,49 @@ mod tests {
         assert_eq!(told, [(500, 2), (1_500, 1)]);
         let gone = members.answered(at(3_000), &roll[..1], &options);
         assert!(gone.suspicion && gone.is_new);
+    }
+
+    #[test]
+    fn each_bucket_is_answered_for_once_also_where_nobody_consumes_it() {
+        let options = NodeOptions::default();
+        let roll: Vec<_> = (1..=3).map(|node| member(node, 1)).collect();
+        let orphan = QueueName::new("orphans").unwrap();
+        for queue in [queue(), orphan] {
+            let mut all = Vec::new();
+            for me in 1..=3 {
+                let mut members = Members::new(NodeId(me));
+                let mine = Arc::clone(&roll[0].queues);
+                assert!(
+                    members.attendance(Arc::clone(&mine)).is_none(),
+                    "it has not called"
+                );
+                members.answered(at(0), &roll, &options);
+                let attendance = members.attendance(mine).unwrap();
+                assert_eq!(attendance.consumers(), 3);
+                let keys = (0..64).map(|bucket| BucketKey::new(queue.clone(), BucketId(bucket)));
+                for key in keys.filter(|key| attendance.answers_for(key)) {
+                    assert!(members.is_mine(&key) || !attendance.is_consumed(&queue));
+                    all.push(key.bucket.0);
+                }
+                assert!(members.unanswered(at(9_000), &options));
+                assert!(
+                    members.attendance(Arc::default()).is_none(),
+                    "it sees nobody"
+                );
+            }
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..64), "{queue}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_only_pushes_answers_for_nothing_of_others() {
+        let mut members = Members::new(NodeId(9));
+        members.answered(at(0), &[member(1, 1)], &NodeOptions::default());
+        let attendance = members.attendance(Arc::default()).unwrap();
+        assert_eq!(attendance.consumers(), 1);
+        let mut keys = (0..64).map(|bucket| BucketKey::new(queue(), BucketId(bucket)));
+        assert!(!keys.any(|key| attendance.answers_for(&key)));
     }
 
     #[test]

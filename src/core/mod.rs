@@ -9,7 +9,7 @@
 mod bucket_care;
 mod clock;
 mod lease;
-mod members;
+pub(crate) mod members;
 mod mover;
 pub mod node;
 pub mod op;

@@ -18,10 +18,11 @@ use crate::flow::replies::{Answered, Replies};
 use crate::flow::running::words;
 use crate::flow::work::{Ended, Work};
 use crate::handler::{Context, Ending, Stripes};
+use crate::metrics::{Runs, Stages};
 use crate::record::{Cause, cut_error};
 use crate::retry::RetryPolicy;
 use crate::store::Store;
-use crate::time::Clock;
+use crate::time::{Clock, Mono};
 use crate::trace::{self, Handled};
 
 /// How long an event whose start could not be noted waits before it is handed back.
@@ -51,6 +52,7 @@ pub(crate) struct Means {
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) gates: Arc<Gates>,
     pub(crate) replies: Arc<Replies>,
+    pub(crate) runs: Arc<Runs>,
 }
 
 /// A stored event whose handler runs: what is needed to settle it.
@@ -59,6 +61,7 @@ pub(crate) struct Ticket {
     job: Box<Job<Arc<Envelope>>>,
     started_us: u64,
     traced: Handled,
+    since: Mono,
     /// Set by whoever tells first; only where two may: a handler that cannot be dropped.
     told: Option<Arc<AtomicBool>>,
 }
@@ -158,11 +161,15 @@ where
             return None;
         }
         let (due, attempt) = (delivery.due, delivery.attempt);
+        let (moved_us, fetched_us) = (delivery.moved_us, job.fetched_us);
+        let stages = Stages::of(due.as_micros(), moved_us, fetched_us, started_us);
+        self.means.runs.started(&stages);
         let event = Event::stored(payload, Arc::clone(envelope), due, attempt, started_us);
         let ticket = Ticket {
             traced: trace::handle(&job.delivery, started_us),
             job,
             started_us,
+            since: self.means.clock.mono(),
             told: (!A::CAN_BE_DROPPED).then(Arc::default),
         };
         Some((event, ticket))
@@ -189,6 +196,8 @@ where
         if told.is_some_and(|told| told.swap(true, Ordering::Relaxed)) {
             return;
         }
+        let ran = self.means.clock.mono().since(ticket.since);
+        self.means.runs.ended(ran);
         let Delivery {
             id, attempt, body, ..
         } = &ticket.job.delivery;

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use crate::core::step::Input;
 use crate::event::{BucketKey, Envelope, QueueName};
+use crate::flow::census;
 use crate::flow::mailbox::Mailbox;
 use crate::store::Watcher;
 
@@ -27,6 +28,8 @@ pub(crate) struct Inbox {
     buckets: RwLock<HashMap<BucketKey, usize>>,
     /// The places of the queues that it serves.
     queues: OnceLock<HashMap<QueueName, usize>>,
+    /// What the census wants to hear of, once there is one.
+    census: OnceLock<census::News>,
 }
 
 /// How the mover sleeps, and so how it is woken.
@@ -60,6 +63,11 @@ impl Inbox {
     pub(crate) fn serves(&self, bucket: BucketKey, place: usize) {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
         buckets.insert(bucket, place);
+    }
+
+    /// In which buckets something came, from the first call on.
+    pub(crate) fn news(&self) -> &census::News {
+        self.census.get_or_init(census::News::default)
     }
 
     fn place(&self, bucket: &BucketKey) -> Option<usize> {
@@ -97,6 +105,9 @@ impl Inbox {
 
 impl Watcher for Inbox {
     fn earlier(&self, bucket: &BucketKey) {
+        if let Some(news) = self.census.get() {
+            news.note(bucket);
+        }
         if let Some(bucket) = self.place(bucket) {
             return self.add(Input::Woken { bucket });
         }

@@ -18,9 +18,12 @@ use crate::core::step::{Action, CallId, Input};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Envelope;
 use crate::flow::gates::Gates;
+use crate::flow::gauges::Looks;
 use crate::flow::inbox::{Inbox, News, Sleeper};
 use crate::flow::lane::Lane;
 use crate::flow::roll::RollCall;
+use crate::flow::tally::Tally;
+use crate::metrics::Moves;
 use crate::store::{Store, StoreFuture};
 use crate::time::{Clock, Mono};
 use crate::trace;
@@ -48,6 +51,9 @@ pub(crate) struct Mover {
     pub(crate) news: Vec<News>,
     pub(crate) actions: Vec<Action<Arc<Envelope>>>,
     pub(crate) gates: Arc<Gates>,
+    /// For each queue what its answers are counted in.
+    pub(crate) moves: Vec<Arc<Moves>>,
+    pub(crate) looks: Looks,
     pub(crate) inbox: Arc<Inbox>,
     /// Absent where nobody else could answer.
     pub(crate) roll: Option<Arc<RollCall>>,
@@ -121,9 +127,14 @@ impl Mover {
         loop {
             self.inbox.take(&mut self.news);
             let now = self.clock.mono();
+            let mut is_rolled = false;
             for input in self.news.drain(..).chain(answers.drain(..)) {
                 ended += usize::from(matches!(input, Input::Ended { .. }));
+                is_rolled |= matches!(input, Input::Rolled { .. } | Input::NotRolled);
                 self.node.handle(now, input, &mut self.actions);
+            }
+            if let (true, Some(roll)) = (is_rolled, &self.roll) {
+                roll.attend(self.node.attendance());
             }
             self.node.turn(now, &mut self.actions);
             let mut actions = std::mem::take(&mut self.actions);
@@ -141,6 +152,8 @@ impl Mover {
             };
             if self.inbox.may_sleep(ends_at) {
                 let at = self.node.wakes();
+                let waits = |queue| self.node.waits_for_rate(now, queue);
+                let at = self.looks.before_sleep(now, at, &self.lanes, waits);
                 return if ends_at > 1 {
                     at.min(now + PATIENCE)
                 } else {
@@ -154,10 +167,11 @@ impl Mover {
     fn act(&self, action: Action<Arc<Envelope>>) -> Option<News> {
         match action {
             Action::Call { call, bucket, op } => {
+                let tally = Tally::of(&self.moves[self.node.queue_of(bucket)], &op);
                 let bucket = self.node.bucket(bucket);
                 let span = trace::call_of_settle(bucket, &op);
                 let answer = span.in_scope(|| self.store.apply(bucket, op));
-                return self.ask(call, answer, span);
+                return self.ask(call, answer, Told { tally, span });
             }
             Action::CallRoll => {
                 if let Some(roll) = &self.roll {
@@ -188,15 +202,16 @@ impl Mover {
         None
     }
 
-    fn ask(&self, call: CallId, mut answer: StoreFuture<Answer>, span: Span) -> Option<News> {
+    fn ask(&self, call: CallId, mut answer: StoreFuture<Answer>, told: Told) -> Option<News> {
         let mut cx = Context::from_waker(Waker::noop());
+        let span = &told.span;
         if let Poll::Ready(answer) = span.in_scope(|| Pin::new(&mut answer).poll(&mut cx)) {
-            return Some(answered(call, answer, &span));
+            return Some(answered(call, answer, told));
         }
         let inbox = Arc::clone(&self.inbox);
         self.runtime.spawn(async move {
             let answer = tokio::time::timeout(CALL_TIMEOUT, answer)
-                .instrument(span.clone())
+                .instrument(told.span.clone())
                 .await
                 .unwrap_or_else(|_| {
                     Err(Error::new(
@@ -204,14 +219,21 @@ impl Mover {
                         "the store did not answer in time",
                     ))
                 });
-            inbox.add(answered(call, answer, &span));
+            inbox.add(answered(call, answer, told));
         });
         None
     }
 }
 
-fn answered(call: CallId, answer: Result<Answer>, span: &Span) -> News {
-    trace::settled(span, answer.as_ref().err());
+/// Who is told of a call's answer besides the node.
+struct Told {
+    tally: Tally,
+    span: Span,
+}
+
+fn answered(call: CallId, answer: Result<Answer>, told: Told) -> News {
+    trace::settled(&told.span, answer.as_ref().err());
+    told.tally.count(&answer);
     let answer = answer.map_err(|error| {
         tracing::warn!(%error, kind = ?error.kind(), "the store did not do as asked");
         error.kind()

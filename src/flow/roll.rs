@@ -1,11 +1,12 @@
 //! The roll call: says that this node is there, and brings what the others say and what was set.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 
+use crate::core::members::Attendance;
 use crate::core::step::Input;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flow::controls::Controls;
@@ -51,6 +52,8 @@ pub(crate) struct RollCall {
     calls: Mutex<()>,
     /// The version of the orders that were read last; locked while they are read.
     version: Mutex<Option<u64>>,
+    /// Who takes part, as the node's machines see it.
+    attendance: std::sync::Mutex<Option<Attendance>>,
 }
 
 impl RollCall {
@@ -61,7 +64,22 @@ impl RollCall {
             me,
             calls: Mutex::default(),
             version: Mutex::default(),
+            attendance: std::sync::Mutex::default(),
         }
+    }
+
+    /// Who takes part from now on; `None` while the node does not know.
+    pub(crate) fn attend(&self, attendance: Option<Attendance>) {
+        *self
+            .attendance
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = attendance;
+    }
+
+    /// Who takes part.
+    pub(crate) fn attendance(&self) -> Option<Attendance> {
+        let attendance = self.attendance.lock();
+        attendance.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Calls once, and reads the orders if there are others.

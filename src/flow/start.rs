@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::node::Node;
@@ -14,9 +15,11 @@ use crate::core::step::Input;
 use crate::error::Result;
 use crate::event::QueueName;
 use crate::flow::board::Board;
+use crate::flow::census::Census;
 use crate::flow::controls::Controls;
 use crate::flow::executor::Means;
 use crate::flow::gates::Gates;
+use crate::flow::gauges::Looks;
 use crate::flow::inbox::Inbox;
 use crate::flow::lane::Port;
 use crate::flow::lanes::{Lanes, Served};
@@ -26,6 +29,7 @@ use crate::flow::registry::{Entry, Parts};
 use crate::flow::replies::Replies;
 use crate::flow::roll::{Orders, RollCall};
 use crate::handler::{States, Stripes, Surroundings};
+use crate::metrics::{Moves, Pace, Queues, Runs};
 use crate::record::NodeId;
 use crate::store::{Presence, Store, Watcher};
 use crate::time::Clock;
@@ -43,6 +47,10 @@ pub(crate) struct Setup {
     pub(crate) handlers: Vec<(QueueName, Arc<QueueOptions>, Entry)>,
     pub(crate) replies: Arc<Replies>,
     pub(crate) controls: Arc<Controls>,
+    /// The labels of queues in metrics.
+    pub(crate) labels: Arc<Queues>,
+    /// How often events are counted; `None`: never.
+    pub(crate) census: Option<Pace>,
     /// Whether time is virtual, so that the mover must be a task of the runtime.
     pub(crate) virtual_time: bool,
 }
@@ -56,8 +64,10 @@ pub(crate) struct Flow {
     roll: Option<Arc<RollCall>>,
     /// Cancelled when the node has stopped.
     stopped: CancellationToken,
-    /// Cancelled to end the mover at once.
+    /// Cancelled to end the mover and the census at once.
     abandoned: CancellationToken,
+    /// Counts events until the flow is abandoned.
+    census: Option<JoinHandle<()>>,
     /// Tells handlers to give up.
     stop: CancellationToken,
     /// Who waits for a handler's reply.
@@ -80,6 +90,8 @@ impl Flow {
             handlers,
             replies,
             controls,
+            labels,
+            census,
             virtual_time,
         } = setup;
         let runtime = Handle::current();
@@ -95,10 +107,14 @@ impl Flow {
             places.insert(queue.clone(), place);
         }
         inbox.consumes(places);
+        let looks = Looks::at(handlers.iter().map(|(queue, ..)| queue), &labels);
+        let mut moves = Vec::new();
 
         let mut lanes = BTreeMap::new();
         let mut in_order = Vec::new();
         for (place, (queue, options, entry)) in handlers.into_iter().enumerate() {
+            let label = labels.label(&queue);
+            moves.push(Arc::new(Moves::new(&label)));
             let means = Means {
                 options: Arc::clone(&options),
                 surroundings: Stripes::new(&Surroundings {
@@ -112,6 +128,7 @@ impl Flow {
                 inbox: Arc::clone(&inbox),
                 gates: Arc::clone(&gates),
                 replies: Arc::clone(&replies),
+                runs: Arc::new(Runs::new(&label)),
             };
             let parts = Parts {
                 means,
@@ -147,6 +164,20 @@ impl Flow {
             None
         };
         let (stopped, abandoned) = (CancellationToken::new(), CancellationToken::new());
+        let census = census.map(|pace| {
+            let census = Census {
+                id,
+                store: Arc::clone(&store),
+                clock: Arc::clone(&clock),
+                labels,
+                inbox: Arc::clone(&inbox),
+                queues: lanes.queues(),
+                roll: roll.clone(),
+                pace,
+                stop: abandoned.clone(),
+            };
+            runtime.spawn(census.run())
+        });
         let mover = Mover {
             node,
             store,
@@ -155,6 +186,8 @@ impl Flow {
             news: Vec::new(),
             actions: Vec::new(),
             gates,
+            moves,
+            looks,
             inbox: Arc::clone(&inbox),
             roll: roll.clone(),
             runtime,
@@ -173,6 +206,7 @@ impl Flow {
             roll,
             stopped,
             abandoned,
+            census,
             stop,
             replies,
         })
@@ -244,6 +278,10 @@ impl Flow {
             && let Some(roll) = self.roll.take()
         {
             roll.leave().await;
+        }
+        if let Some(census) = self.census.take() {
+            self.abandoned.cancel();
+            let _ = census.await; // nothing is told of this node once it has stopped
         }
         settled.is_ok()
     }

@@ -43,7 +43,8 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
     /// Takes in records, all of them or none; answers when they are as durable as anything there.
     ///
     /// A record is there once, however often it is loaded and by whomever: it is told from every
-    /// other by its [`Cursor`].
+    /// other by its [`Cursor`]. The recorder of a bus has up to two loads under way at a time, of
+    /// different outboxes.
     ///
     /// # Errors
     ///

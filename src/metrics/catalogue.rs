@@ -142,7 +142,8 @@ pub const CATALOGUE: &[Metric] = &[
         COUNTER,
         Unit::Count,
         &["queue", "reason"],
-        "Events whose push was refused, by the kind of the error.",
+        "Events whose push was refused, by the kind of the error; a batch that is refused before \
+         it is sent counts as one.",
     ),
     metric(
         MOVED,

@@ -8,6 +8,15 @@ use super::catalogue::{
     JOURNAL_AWAY, JOURNAL_DROPPED, JOURNAL_LAG, JOURNAL_RECORDED, OUTBOX_WAITING,
 };
 
+/// There is a journal: what is told of it is there from the start, to be seen growing.
+pub(crate) fn journal_starts() {
+    journal_recorded(0);
+    journal_dropped(0);
+    journal_away(false);
+    journal_lag(Duration::ZERO);
+    outbox_waiting(0);
+}
+
 /// So many records wait.
 pub(crate) fn outbox_waiting(records: u64) {
     gauge!(OUTBOX_WAITING).set(records as f64);

@@ -5,6 +5,7 @@ mod durability;
 mod embedded;
 mod hub;
 mod memory;
+mod metered;
 mod outbox;
 mod redis;
 mod shards;
@@ -29,6 +30,7 @@ pub use self::control::{Control, Setting};
 pub use self::durability::Durability;
 pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
 pub use self::memory::{MemoryStore, RECORDS_MAX};
+pub(crate) use self::metered::Metered;
 pub(crate) use self::outbox::OutboxWatchers;
 pub use self::outbox::{
     OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, WhenFull,

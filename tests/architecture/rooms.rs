@@ -28,6 +28,10 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("tokio_postgres_rustls", &["src/journal/postgres"]),
     ("redis", &["src/store/redis"]),
     ("rustls", &["src/store/redis", "src/journal/postgres"]),
+    (
+        "metrics_exporter_prometheus",
+        &["src/metrics/prometheus.rs"],
+    ),
     ("config", &["src/config.rs", "src/config"]),
     ("opentelemetry", &["src/trace/otel.rs"]),
     ("tracing_opentelemetry", &["src/trace/otel.rs"]),

@@ -79,27 +79,13 @@ fn a_store_is_no_journal_and_a_journal_is_no_store() {
 fn a_newer_format_asks_for_an_upgrade() {
     let place = Place::new();
     drop(place.open());
-    place.sql("PRAGMA user_version = 3");
+    place.sql("PRAGMA user_version = 4");
     let error = place.error();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     let text = error.to_string();
-    let expected = "newer duly (format 3), this one reads up to 2";
+    let expected = "newer duly (format 4), this one reads up to 3";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("upgrade"), "{text}");
-}
-
-/// Format 1 had no views.
-#[test]
-fn a_file_of_format_1_is_upgraded() {
-    play(async {
-        let place = Place::new();
-        let records = many(20);
-        load(&place.open(), &records).await;
-        place.sql("DROP VIEW tasks; DROP VIEW history; PRAGMA user_version = 1");
-        let journal = place.open();
-        assert_eq!(everything(&journal).await, records);
-        place.sql("SELECT * FROM tasks JOIN history USING (event)");
-    });
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod harness;
 mod minutes;
 mod oracle;
 mod pages;
+mod parts;
 mod postgres;
 mod postgres_faults;
 mod postgres_tables;
@@ -23,6 +24,7 @@ mod servers;
 mod sqlite;
 mod suite;
 mod together;
+mod upgrades;
 mod views;
 mod whole;
 

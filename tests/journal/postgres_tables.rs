@@ -38,7 +38,10 @@ fn ten_nodes_that_start_at_once_make_the_tables_once() {
             for node in nodes.collect::<Vec<_>>() {
                 node.await.expect("a node");
             }
-            assert_eq!(schema.sql("SELECT version FROM versions"), "1");
+            assert_eq!(
+                schema.sql("SELECT max(version), count(*) FROM versions"),
+                "2|2"
+            );
             assert_eq!(everything(&journal(&schema).await).await.len(), 10);
         }
     });
@@ -283,6 +286,37 @@ fn a_week_is_made_while_others_load_and_read() {
         other.batch_execute("COMMIT").await.expect("a commit");
         let pruned = journal.prune(keep, Timestamp::MAX).await.expect("a step");
         assert_eq!(pruned.records, 1_000_000);
+    });
+}
+
+#[test]
+fn a_load_that_waits_does_not_keep_another_one_waiting() {
+    play(async {
+        let schema = Schema::new();
+        let journal = journal(&schema).await;
+        load(&journal, &many(1)).await;
+        let (other, driver) =
+            tokio_postgres::connect(&shared_postgres().url(), tokio_postgres::NoTls)
+                .await
+                .expect("a connection");
+        tokio::spawn(driver);
+        let hold = format!(
+            "SET search_path TO {}; BEGIN; SELECT * FROM outboxes FOR UPDATE",
+            schema.name()
+        );
+        other.batch_execute(&hold).await.expect("a lock");
+        let waits = tokio::spawn(journal.load(vec![batch(&many(2))]));
+        let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+        while schema.sql(waiting) == "0" {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let goes = journal.load(vec![batch_of("other", &[record(7, 7_000)])]);
+        let goes = tokio::time::timeout(Duration::from_secs(10), goes).await;
+        goes.expect("it waits for nobody").expect("a load");
+        assert!(!waits.is_finished());
+        other.batch_execute("COMMIT").await.expect("a commit");
+        waits.await.expect("a task").expect("a load");
+        assert_eq!(everything(&journal).await.len(), 3);
     });
 }
 

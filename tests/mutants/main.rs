@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use mutant::{Mutant, Promise};
 
-const PROMISES: [Promise; 15] = [
+const PROMISES: [Promise; 16] = [
     Promise::Accepted,
     Promise::NeverEarly,
     Promise::Cancel,
@@ -28,6 +28,7 @@ const PROMISES: [Promise; 15] = [
     Promise::Controls,
     Promise::Explained,
     Promise::Traced,
+    Promise::Metrics,
 ];
 
 fn root() -> &'static Path {

@@ -62,6 +62,8 @@ pub(crate) enum Promise {
     Explained,
     /// Spans, lines of the log and the trace that an event carries are as the guide says.
     Traced,
+    /// What metrics tell is so.
+    Metrics,
 }
 
 impl Promise {
@@ -83,6 +85,7 @@ impl Promise {
             Self::Controls => return "an operator's word".to_owned(),
             Self::Explained => return "a true explanation".to_owned(),
             Self::Traced => return "followed on its way".to_owned(),
+            Self::Metrics => return "true metrics".to_owned(),
         };
         format!("{} {name}", self as u8)
     }

@@ -1,7 +1,8 @@
 //! A journal that does badly where a test says so.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use duly::journal::{Batch, Found, Journal, JournalFuture, Keep, MemoryJournal, Pruned};
@@ -29,6 +30,9 @@ pub(crate) enum Mode {
 pub(crate) struct Bad {
     journal: MemoryJournal,
     state: Mutex<State>,
+    /// How many loads are under way, and how many there were at most.
+    under_way: Arc<AtomicUsize>,
+    most_under_way: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -54,6 +58,11 @@ impl Bad {
             .expect("no test panics in there")
             .loads
             .clone()
+    }
+
+    /// How many loads were under way at a time, at most.
+    pub(crate) fn most_under_way(&self) -> usize {
+        self.most_under_way.load(Ordering::SeqCst)
     }
 
     pub(crate) fn outboxes(&self) -> Vec<String> {
@@ -127,7 +136,14 @@ impl Journal for Bad {
         let names = batches.iter().map(|it| it.outbox.clone());
         state.outboxes.extend(names);
         drop(state);
-        self.met(|| self.journal.load(batches))
+        let under_way = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_under_way.fetch_max(under_way, Ordering::SeqCst);
+        let ends = Ends(Arc::clone(&self.under_way));
+        let answer = self.met(|| self.journal.load(batches));
+        Box::pin(async move {
+            let _ends = ends;
+            answer.await
+        })
     }
 
     fn page(&self, query: Query) -> JournalFuture<Found> {
@@ -149,5 +165,14 @@ impl Journal for Bad {
             .expect("no test panics in there")
             .is_closed = true;
         self.met(|| self.journal.close())
+    }
+}
+
+/// One load is under way less once this is dropped.
+struct Ends(Arc<AtomicUsize>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -1,13 +1,19 @@
 //! Records reach the journal, each once, soon, and many at a time.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+use duly::event::BucketKey;
 use duly::journal::RecorderOptions;
 use duly::prelude::*;
-
+use duly::record::{NodeId, Numbered, Stages};
+use duly::store::Outbox;
 use duly::testing::Probe;
+use duly::{BucketId, EventId, Outcome, Record, Timestamp};
 
 use crate::bad::Mode;
+use crate::deaf::Deaf;
 use crate::world::{DAY, World, ids, long, ms, prompt, secs, status};
 
 #[tokio::test(start_paused = true)]
@@ -142,4 +148,80 @@ async fn an_idle_recorder_does_nothing() {
     bus.advance(DAY / 2).await;
     assert_eq!(world.journal.loads(), [0; 0]);
     assert!(world.store.look_every() >= Duration::from_secs(1));
+}
+
+/// Outboxes of this many buckets, with so many records each that finished then, and the ids of all.
+fn outboxes(
+    buckets: u16,
+    records: u64,
+    finished_us: u64,
+) -> (BTreeMap<Outbox, Vec<Numbered>>, BTreeSet<EventId>) {
+    let mut ids = BTreeSet::new();
+    let mut outboxes = BTreeMap::new();
+    for bucket in 0..buckets {
+        let of_bucket = (1..=records).map(|number| {
+            let entropy = u64::from(bucket) << 32 | number;
+            let created = Timestamp::from_millis(finished_us / 1_000);
+            let id = EventId::from_parts(created, BucketId(bucket), entropy);
+            ids.insert(id);
+            (number, acked(id, finished_us))
+        });
+        let key = BucketKey::new("orders".parse().expect("a legal name"), BucketId(bucket));
+        outboxes.insert(Outbox::Bucket(key), of_bucket.collect());
+    }
+    (outboxes, ids)
+}
+
+fn acked(id: EventId, finished_us: u64) -> Record {
+    Record {
+        id,
+        queue: "orders".parse().expect("a legal name"),
+        key: None,
+        attempt: 1,
+        outcome: Outcome::Acked,
+        cause: None,
+        due: Timestamp::from_millis(finished_us / 1_000),
+        stages: Stages {
+            moved_us: finished_us,
+            fetched_us: finished_us,
+            started_us: finished_us,
+            finished_us,
+        },
+        node: NodeId(7),
+        error: None,
+        trace: None,
+        payload: None,
+        by: None,
+    }
+}
+
+/// What waits of many outboxes is loaded two loads at a time, and each record is there once,
+/// although some loads fail on the way.
+#[tokio::test(start_paused = true)]
+async fn a_long_wait_is_made_up_for_by_two_loads_at_a_time() {
+    for fails in [false, true] {
+        let world = World::new();
+        let (outboxes, ids) = outboxes(40, 500, world.store.now_us());
+        let store = Deaf::with(&world.store, outboxes);
+        world.journal.now(Mode::Takes(ms(100)));
+        let builder = world
+            .builder(prompt())
+            .shared_store(Arc::clone(&store) as _);
+        let (bus, _) = world.start(builder).await;
+        bus.advance(ms(250)).await;
+        if fails {
+            world.journal.now(Mode::LosesAnswers);
+            bus.advance(ms(250)).await;
+            world.journal.now(Mode::Takes(ms(100)));
+        }
+        bus.advance(secs(60)).await;
+        let found = world.journal.all().await;
+        assert_eq!(found.len(), ids.len());
+        assert_eq!(
+            found.iter().map(|(_, it)| it.id).collect::<BTreeSet<_>>(),
+            ids
+        );
+        assert_eq!(store.waiting(), 0);
+        assert_eq!(world.journal.most_under_way(), 2);
+    }
 }

@@ -1,23 +1,39 @@
 //! A way to a store on which the word of new records gets lost, and that is not closed with the bus.
+//! It may have outboxes besides those of the store.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use duly::QueueName;
 use duly::core::op::{Answer, StoreOp};
 use duly::event::BucketKey;
+use duly::record::Numbered;
 use duly::store::{
     Control, Durability, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Presence, Roll, Setting,
     Store, StoreFuture, Watcher,
 };
 
 #[derive(Debug)]
-pub(crate) struct Deaf(Arc<dyn Store>);
+pub(crate) struct Deaf(Arc<dyn Store>, Mutex<BTreeMap<Outbox, Vec<Numbered>>>);
 
 impl Deaf {
     pub(crate) fn to(store: &Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self(Arc::clone(store)))
+        Self::with(store, BTreeMap::new())
+    }
+
+    /// With records that wait in outboxes of their own, numbered from 1.
+    pub(crate) fn with(
+        store: &Arc<dyn Store>,
+        outboxes: BTreeMap<Outbox, Vec<Numbered>>,
+    ) -> Arc<Self> {
+        Arc::new(Self(Arc::clone(store), Mutex::new(outboxes)))
+    }
+
+    /// How many records wait in the outboxes of its own.
+    pub(crate) fn waiting(&self) -> usize {
+        let outboxes = self.1.lock().expect("nobody panics in there");
+        outboxes.values().map(Vec::len).sum()
     }
 }
 
@@ -63,15 +79,41 @@ impl Store for Deaf {
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
-        self.0.outboxes()
+        let store = self.0.outboxes();
+        let own = self.1.lock().expect("nobody panics in there");
+        let own: Vec<Outbox> = own.keys().cloned().collect();
+        Box::pin(async move {
+            let mut all = store.await?;
+            all.extend(own);
+            Ok(all)
+        })
     }
 
     fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
-        self.0.read_outbox(outbox, after, limit)
+        let own = self.1.lock().expect("nobody panics in there");
+        let Some(records) = own.get(outbox) else {
+            return self.0.read_outbox(outbox, after, limit);
+        };
+        let some = records.iter().filter(|(number, _)| *number > after);
+        let some: Vec<_> = some.take(limit).cloned().collect();
+        let number = |it: Option<&Numbered>| it.map(|(number, _)| *number);
+        let page = OutboxPage {
+            last: number(some.last()).unwrap_or(after),
+            damaged: 0,
+            first: number(records.first()).unwrap_or(after + 1),
+            next: number(records.last()).unwrap_or(after) + 1,
+            records: some,
+        };
+        Box::pin(std::future::ready(Ok(page)))
     }
 
     fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
-        self.0.trim_outbox(outbox, through)
+        let mut own = self.1.lock().expect("nobody panics in there");
+        let Some(records) = own.get_mut(outbox) else {
+            return self.0.trim_outbox(outbox, through);
+        };
+        records.retain(|(number, _)| *number > through);
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn limit_outboxes(&self, limit: OutboxLimit) -> duly::Result<()> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use duly::handler::Annotation;
+use duly::metrics::MetricsChoices;
 
 use crate::kit::{Read, builder, fresh, stop};
 use crate::servers::Redis;
@@ -19,9 +20,22 @@ fn processed(server: &Redis) -> u64 {
 
 #[tokio::test]
 async fn an_idle_bus_asks_for_next_to_nothing() {
+    asks_for_next_to_nothing(MetricsChoices::default()).await;
+}
+
+#[tokio::test]
+async fn a_bus_that_counts_its_idle_queues_asks_for_no_more() {
+    let choices = MetricsChoices {
+        census_every: Some(Duration::from_secs(1)),
+        ..MetricsChoices::default()
+    };
+    asks_for_next_to_nothing(choices).await;
+}
+
+async fn asks_for_next_to_nothing(metrics: MetricsChoices) {
     let server = Redis::plain();
     let (url, _) = fresh(&server.url());
-    let mut builder = builder(&url);
+    let mut builder = builder(&url).metrics(metrics);
     for queue in QUEUES {
         builder = builder.register_as(Annotation::new(queue).buckets(8), Read::default());
     }

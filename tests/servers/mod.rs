@@ -12,6 +12,7 @@ mod certificates;
 mod cluster;
 mod home;
 mod postgres;
+mod prometheus;
 mod proxy;
 mod redis;
 mod sentinels;
@@ -22,6 +23,7 @@ pub(crate) use self::{
     address::Address,
     cluster::Cluster,
     postgres::{PASSWORD, Postgres, PostgresOptions, schema},
+    prometheus::{Prometheus, check_metrics, get, promtool},
     proxy::{Counts, Fault, Proxy},
     redis::{Aof, Redis, RedisOptions},
     sentinels::Sentinels,

@@ -145,6 +145,21 @@ impl<B> Node<B> {
         &self.buckets[bucket].key
     }
 
+    /// The place of the queue that the bucket at a place belongs to.
+    #[must_use]
+    pub fn queue_of(&self, bucket: usize) -> usize {
+        self.buckets[bucket].queue
+    }
+
+    /// Whether due events of a queue wait for nothing but its rate, as far as this node knows.
+    #[must_use]
+    pub fn waits_for_rate(&self, now: Mono, queue: usize) -> bool {
+        let queue = &self.queues[queue];
+        let paced = queue.rate.as_ref().is_some_and(|rate| rate.wakes() > now);
+        let is_due = |care: &BucketCare<B>| care.mover.has_ready() || care.is_overdue(now);
+        paced && queue.free() > 0 && queue.buckets.iter().any(|at| is_due(&self.buckets[*at]))
+    }
+
     /// This node's identity.
     #[must_use]
     pub fn id(&self) -> NodeId {

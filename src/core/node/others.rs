@@ -1,6 +1,7 @@
 //! What a node makes of the other nodes.
 
 use crate::core::bucket_care::BucketCare;
+use crate::core::members::Attendance;
 use crate::core::node::Node;
 use crate::core::rate::Rate;
 use crate::core::roll::Member;
@@ -44,6 +45,12 @@ impl<B> Node<B> {
                 rate.hold_until(heard);
             }
         }
+    }
+
+    /// Who takes part, as this node sees it; `None` while it does not know.
+    pub(crate) fn attendance(&self) -> Option<Attendance> {
+        let queues = self.queues.iter().map(|queue| queue.name.clone());
+        self.members.attendance(queues.collect())
     }
 
     /// Somebody may be dead: whatever he holds is looked for.

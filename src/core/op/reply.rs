@@ -194,7 +194,7 @@ pub struct Snapshot<B = Arc<Envelope>> {
     pub body: Option<B>,
 }
 
-/// How many events of a bucket stand where.
+/// How many events of a bucket stand where, and for how long the next one has been ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Wait for their due time.
@@ -205,6 +205,10 @@ pub struct Stats {
     pub leased: usize,
     /// Are dead letters.
     pub dead: usize,
+    /// Since when the first event of the publish list is there: the one that is fetched next.
+    /// `None` when none is ready, or when so many events have left the list since that a store
+    /// would have to search for it.
+    pub oldest_ready: Option<Timestamp>,
 }
 
 impl std::ops::AddAssign for Stats {
@@ -213,6 +217,10 @@ impl std::ops::AddAssign for Stats {
         self.ready += other.ready;
         self.leased += other.leased;
         self.dead += other.dead;
+        self.oldest_ready = match (self.oldest_ready, other.oldest_ready) {
+            (Some(this), Some(that)) => Some(this.min(that)),
+            (this, that) => this.or(that),
+        };
     }
 }
 

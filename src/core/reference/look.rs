@@ -81,6 +81,10 @@ impl<B: Clone> Bucket<B> {
             ready: self.waiting.ready_len(),
             leased: self.nodes.leased(),
             dead: self.dead.len(),
+            oldest_ready: self
+                .waiting
+                .oldest_ready_us()
+                .map(|us| Timestamp::from_millis(us / 1_000)),
         }
     }
 

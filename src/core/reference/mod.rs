@@ -18,6 +18,7 @@
 
 mod change;
 mod check;
+mod counts;
 mod dead;
 mod entry;
 mod fetch;

@@ -2,19 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::core::reference::counts::Counts;
 use crate::event::EventId;
 use crate::time::Timestamp;
-
-/// Due times are also counted by spans of this many milliseconds, so that a forecast over
-/// millions of events looks at some thousand counters.
-const SLOT_MS: u64 = 4_096;
 
 /// The delay set in the order of due times, and the publish list in the order of arrival.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting {
     scheduled: BTreeSet<(Timestamp, EventId)>,
-    /// How many of the scheduled ones are due within each slot; none of them is zero.
-    slots: BTreeMap<u64, usize>,
+    counts: Counts,
     ready: BTreeMap<i64, Ready>,
     /// The next free position before the first, and the one after the last.
     front: i64,
@@ -31,18 +27,14 @@ pub(super) struct Ready {
 
 impl Waiting {
     pub(super) fn schedule(&mut self, id: EventId, due: Timestamp) {
-        self.scheduled.insert((due, id));
-        *self.slots.entry(due.as_millis() / SLOT_MS).or_default() += 1;
+        if self.scheduled.insert((due, id)) {
+            self.counts.add(due, &self.scheduled);
+        }
     }
 
     pub(super) fn unschedule(&mut self, id: EventId, due: Timestamp) {
-        self.scheduled.remove(&(due, id));
-        let slot = due.as_millis() / SLOT_MS;
-        if let Some(count) = self.slots.get_mut(&slot) {
-            *count -= 1;
-            if *count == 0 {
-                self.slots.remove(&slot);
-            }
+        if self.scheduled.remove(&(due, id)) {
+            self.counts.remove(due);
         }
     }
 
@@ -59,11 +51,7 @@ impl Waiting {
     /// How many are due until `until_us`.
     pub(super) fn count_until(&self, until_us: u64) -> usize {
         let until = Timestamp::from_millis(until_us / 1_000);
-        let slot = until.as_millis() / SLOT_MS;
-        let whole: usize = self.slots.range(..slot).map(|(_, count)| count).sum();
-        let from = (Timestamp::from_millis(slot * SLOT_MS), MIN_ID);
-        let rest = self.scheduled.range(from..);
-        whole + rest.take_while(|(due, _)| *due <= until).count()
+        self.counts.until(until, &self.scheduled)
     }
 
     /// Appends to the publish list; answers the position.
@@ -94,6 +82,13 @@ impl Waiting {
         self.ready.get(&at).map(|ready| ready.moved_us)
     }
 
+    /// When what is first in the publish list was moved there.
+    pub(super) fn oldest_ready_us(&self) -> Option<u64> {
+        self.ready
+            .first_key_value()
+            .map(|(_, ready)| ready.moved_us)
+    }
+
     pub(super) fn pop_ready(&mut self) -> Option<Ready> {
         self.ready.pop_first().map(|(_, ready)| ready)
     }
@@ -116,13 +111,7 @@ impl Waiting {
 
     /// Whether the counters are what they count.
     pub(super) fn check(&self) -> Result<(), String> {
-        let mut slots = BTreeMap::<u64, usize>::new();
-        for (due, _) in &self.scheduled {
-            *slots.entry(due.as_millis() / SLOT_MS).or_default() += 1;
-        }
-        if slots != self.slots {
-            return Err("the forecast's counters differ from the delay set".into());
-        }
+        self.counts.check(&self.scheduled)?;
         let inside = |at: &i64| (self.front..self.back).contains(at);
         if !self.ready.keys().all(inside) {
             return Err("the publish list has a position outside its ends".into());
@@ -130,5 +119,3 @@ impl Waiting {
         Ok(())
     }
 }
-
-const MIN_ID: EventId = EventId::from_bytes([0; 16]);

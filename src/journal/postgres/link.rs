@@ -133,7 +133,15 @@ impl Door {
 
     /// The connection, once it is this call's turn; a new one where there is none.
     pub(super) async fn open(&self, server: &Server) -> Result<Held<'_>> {
-        let mut slot = self.link.lock().await;
+        let slot = self.link.lock().await;
+        self.hold(slot, server).await
+    }
+
+    async fn hold<'a>(
+        &self,
+        mut slot: MutexGuard<'a, Option<Link>>,
+        server: &Server,
+    ) -> Result<Held<'a>> {
         let lives = slot.take().filter(|link| !link.client.is_closed());
         let link = match lives {
             Some(link) => link,
@@ -145,6 +153,32 @@ impl Door {
     /// Ends the connection, after the call that has it.
     pub(super) async fn close(&self) {
         *self.link.lock().await = None;
+    }
+}
+
+/// Two doors of one kind, for two calls at a time; the second is used while the first one is.
+pub(super) struct Doors([Door; 2]);
+
+impl Doors {
+    pub(super) fn new(settings: &'static str) -> Self {
+        Self([Door::new(settings), Door::new(settings)])
+    }
+
+    /// A connection, once one of them is free; a new one where there is none.
+    pub(super) async fn open(&self, server: &Server) -> Result<Held<'_>> {
+        let [first, second] = &self.0;
+        tokio::select! {
+            biased;
+            slot = first.link.lock() => first.hold(slot, server).await,
+            slot = second.link.lock() => second.hold(slot, server).await,
+        }
+    }
+
+    /// Ends both connections, after the calls that have them.
+    pub(super) async fn close(&self) {
+        for door in &self.0 {
+            door.close().await;
+        }
     }
 }
 

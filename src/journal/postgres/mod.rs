@@ -1,7 +1,7 @@
 //! The journal in PostgreSQL: one for many nodes.
 //!
 //! ```text
-//!   load ───> one connection ──┐  COPY, counts and marks in one transaction
+//!   load ───> two connections ─┐  COPY, counts and marks in one transaction
 //!   page ───> one connection ──┼─────────> PostgreSQL, a schema of its own
 //!   prune ──> one connection ──┘  whole weeks, or a bounded number of rows
 //! ```
@@ -26,7 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use self::link::{Door, Server, within};
+use self::link::{Door, Doors, Server, within};
 use self::load::Known;
 use self::url::Target;
 use crate::error::{Error, Result};
@@ -71,7 +71,7 @@ macro_rules! call {
 /// | `connect_timeout` | how long a connection may take to come up | `5s` |
 /// | `timeout` | how long a call may take, with everything that it waits for | `30s` |
 ///
-/// Clones share their connections: up to one that loads, one that reads and one that prunes.
+/// Clones share their connections: up to two that load, one that reads and one that prunes.
 ///
 /// # Examples
 ///
@@ -90,7 +90,7 @@ pub struct PostgresJournal(Arc<Shared>);
 
 struct Shared {
     server: Server,
-    loading: Door,
+    loading: Doors,
     reading: Door,
     pruning: Door,
     known: Known,
@@ -107,7 +107,7 @@ impl PostgresJournal {
     pub fn new(url: &str) -> Result<Self> {
         Ok(Self(Arc::new(Shared {
             server: Server::new(Target::parse(url)?)?,
-            loading: Door::new(""),
+            loading: Doors::new(""),
             reading: Door::new(READING),
             pruning: Door::new(""),
             known: Known::default(),
@@ -190,9 +190,9 @@ impl Journal for PostgresJournal {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
             shared.is_closed.store(true, Ordering::Release);
-            for door in [&shared.loading, &shared.reading, &shared.pruning] {
-                door.close().await;
-            }
+            shared.loading.close().await;
+            shared.reading.close().await;
+            shared.pruning.close().await;
             Ok(())
         })
     }

@@ -1,7 +1,8 @@
 //! Pages of records.
 //!
 //! Each page walks along one index and looks at a bounded number of records there; what the index
-//! does not answer is compared row by row.
+//! does not answer is compared row by row. No index has the number and the event: records of one
+//! microsecond are put in order as they are read.
 
 use std::fmt::Write as _;
 

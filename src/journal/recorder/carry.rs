@@ -1,10 +1,12 @@
 //! Carrying: reads outboxes, loads the journal, trims.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::future::try_join_all;
+use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -20,10 +22,13 @@ use crate::time::Timestamp;
 
 /// How many outboxes go into one load.
 const OUTBOXES: usize = 16;
+/// How many loads are under way at a time while more waits than one of them takes: one is read and
+/// packed while the journal writes the other.
+const LANES: usize = 2;
 /// How many records go into the first load, and how many at least into any.
 const FIRST: usize = 1_000;
 const LEAST: usize = 64;
-/// About how many bytes of records are held at a time.
+/// About how many bytes of records go into one load.
 const BYTES: usize = 16 << 20;
 /// What a record takes besides its texts and its payload, about.
 const RECORD_BYTES: usize = 256;
@@ -45,8 +50,14 @@ pub(super) struct Carrier {
     options: RecorderOptions,
     board: Arc<Board>,
     news: Arc<News>,
-    /// The outboxes that may have something, and the number to read from.
+    /// The outboxes that may have something, and the number to read from; above 0 where it is known
+    /// that there is more.
     behind: BTreeMap<Outbox, u64>,
+    progress: Mutex<Progress>,
+}
+
+/// What loads that are under way at the same time have in common.
+struct Progress {
     /// Of each outbox the last number that is in the journal, or was gone when it was first seen.
     known: BTreeMap<Outbox, u64>,
     /// How many records go into one load.
@@ -54,6 +65,9 @@ pub(super) struct Carrier {
     /// When the oldest record finished that this pass has read.
     oldest_us: u64,
 }
+
+/// Some outboxes, and for each the number to read from.
+type Outboxes = Vec<(Outbox, u64)>;
 
 impl Carrier {
     pub(super) fn new(setup: Setup, board: Arc<Board>, news: Arc<News>) -> Self {
@@ -66,9 +80,11 @@ impl Carrier {
             board,
             news,
             behind: BTreeMap::new(),
-            known: BTreeMap::new(),
-            share: FIRST,
-            oldest_us: u64::MAX,
+            progress: Mutex::new(Progress {
+                known: BTreeMap::new(),
+                share: FIRST,
+                oldest_us: u64::MAX,
+            }),
         }
     }
 
@@ -141,28 +157,43 @@ impl Carrier {
                 self.behind.entry(outbox).or_insert(0);
             }
         }
-        self.oldest_us = u64::MAX;
-        let mut todo = std::mem::take(&mut self.behind).into_iter();
-        loop {
-            let some: Vec<_> = todo.by_ref().take(OUTBOXES).collect();
-            if some.is_empty() {
-                return Ok(());
-            }
-            if let Err(trouble) = self.carry(&some).await {
-                // From the start: what was read may have been loaded or not, trimmed or not.
-                let left: Vec<_> = todo.map(|(outbox, _)| (outbox, 0)).collect();
-                let some = some.into_iter().map(|(outbox, _)| (outbox, 0));
-                self.behind.extend(some.chain(left.iter().cloned()));
-                if let Trouble::Journal(_) = trouble {
-                    self.glance(&left).await;
+        self.progress().oldest_us = u64::MAX;
+        let todo: Outboxes = std::mem::take(&mut self.behind).into_iter().collect();
+        let lanes = match todo.iter().any(|(_, after)| *after > 0) {
+            true => LANES,
+            false => 1,
+        };
+        let size = todo.len().div_ceil(lanes).clamp(1, OUTBOXES);
+        let mut groups = todo.chunks(size).map(<[_]>::to_vec);
+        let this = &*self;
+        let carry = |some: Outboxes| async move { (this.carry(&some).await, some) };
+        let mut behind = Outboxes::new();
+        let mut failed = None;
+        let mut under_way: FuturesUnordered<_> = groups.by_ref().take(lanes).map(carry).collect();
+        while let Some((carried, some)) = under_way.next().await {
+            match carried {
+                Ok(left) => behind.extend(left),
+                Err(trouble) => {
+                    // From the start: what was read may have been loaded or not, trimmed or not.
+                    behind.extend(some.into_iter().map(|(outbox, _)| (outbox, 0)));
+                    failed = failed.or(Some(trouble));
                 }
-                return Err(trouble);
+            }
+            if failed.is_none() {
+                under_way.extend(groups.next().map(carry));
             }
         }
+        drop(under_way);
+        let left: Outboxes = groups.flatten().map(|(outbox, _)| (outbox, 0)).collect();
+        if let Some(Trouble::Journal(_)) = failed {
+            this.glance(&left).await;
+        }
+        self.behind.extend(behind.into_iter().chain(left));
+        failed.map_or(Ok(()), Err)
     }
 
     /// Takes note of how many wait, where there is no telling when they can be loaded.
-    async fn glance(&mut self, outboxes: &[(Outbox, u64)]) {
+    async fn glance(&self, outboxes: &[(Outbox, u64)]) {
         for some in outboxes.chunks(OUTBOXES) {
             let Ok(pages) = self.read(some, 0).await else {
                 return; // the next pass finds out
@@ -173,12 +204,13 @@ impl Carrier {
         }
     }
 
-    /// Reads some outboxes, loads what they have at once, and trims it.
-    async fn carry(&mut self, outboxes: &[(Outbox, u64)]) -> Result<(), Trouble> {
-        let share = (self.share / outboxes.len()).max(1);
+    /// Reads some outboxes, loads what they have at once, and trims it; answers which of them have
+    /// more.
+    async fn carry(&self, outboxes: &[(Outbox, u64)]) -> Result<Outboxes, Trouble> {
+        let share = (self.progress().share / outboxes.len()).max(1);
         let pages = self.read(outboxes, share).await.map_err(Trouble::Store)?;
         let (mut batches, mut trims) = (Vec::new(), Vec::new());
-        let (mut many, mut bytes) = (0, 0);
+        let (mut many, mut bytes, mut oldest_us) = (0, 0, u64::MAX);
         for ((outbox, after), page) in outboxes.iter().cloned().zip(pages) {
             self.note(&outbox, &page);
             if page.last <= after.max(page.first.saturating_sub(1)) {
@@ -187,7 +219,7 @@ impl Carrier {
             many += page.records.len();
             for (_, record) in &page.records {
                 bytes += bytes_of(record);
-                self.oldest_us = self.oldest_us.min(record.stages.finished_us);
+                oldest_us = oldest_us.min(record.stages.finished_us);
             }
             trims.push((outbox.clone(), page.last, page.next, page.damaged));
             batches.push(Batch {
@@ -195,25 +227,25 @@ impl Carrier {
                 records: page.records,
             });
         }
-        let lag_us = self.store.now_us().saturating_sub(self.oldest_us);
-        self.board.lags(Duration::from_micros(lag_us));
+        self.lags(oldest_us);
         if many > 0 {
             self.load(batches, many).await.map_err(Trouble::Journal)?;
-            self.share = BYTES / (bytes / many).max(1);
-            self.share = self.share.clamp(LEAST, OUTBOX_BATCH_MAX);
+            let share = BYTES / (bytes / many).max(1);
+            self.progress().share = share.clamp(LEAST, OUTBOX_BATCH_MAX);
         }
+        let mut behind = Outboxes::new();
         for (outbox, last, next, damaged) in trims {
-            self.known.insert(outbox.clone(), last);
+            self.progress().known.insert(outbox.clone(), last);
             let trimmed = self.store.trim_outbox(&outbox, last).await;
             trimmed.map_err(Trouble::Store)?;
             self.board.damaged(&outbox, damaged);
             let left = next.saturating_sub(last + 1);
             self.board.wait_in(&outbox, left);
             if left > 0 {
-                self.behind.insert(outbox, last);
+                behind.push((outbox, last));
             }
         }
-        Ok(())
+        Ok(behind)
     }
 
     /// Reads so many records of each outbox at most.
@@ -222,12 +254,13 @@ impl Carrier {
         try_join_all(outboxes.iter().map(read)).await
     }
 
-    async fn load(&mut self, batches: Vec<Batch>, many: usize) -> Result<()> {
+    async fn load(&self, batches: Vec<Batch>, many: usize) -> Result<()> {
         let load = async { self.journal.load(batches).await };
         match answered(self.options.patience, load).await {
             Ok(()) => self.board.recorded(many as u64, self.now()),
             Err(error) => {
-                self.share = (self.share / 2).max(LEAST); // it may be too much for it
+                let mut progress = self.progress();
+                progress.share = (progress.share / 2).max(LEAST); // it may be too much for it
                 return Err(error);
             }
         }
@@ -235,10 +268,11 @@ impl Carrier {
     }
 
     /// Takes note of what an outbox holds, and of what it has let go.
-    fn note(&mut self, outbox: &Outbox, page: &OutboxPage) {
+    fn note(&self, outbox: &Outbox, page: &OutboxPage) {
         self.board.seen(outbox, page);
         let gone = page.first.saturating_sub(1);
-        let known = self.known.entry(outbox.clone()).or_insert(gone);
+        let mut progress = self.progress();
+        let known = progress.known.entry(outbox.clone()).or_insert(gone);
         let missing = gone.saturating_sub(*known);
         if missing > 0 {
             *known = gone;
@@ -251,6 +285,14 @@ impl Carrier {
         }
     }
 
+    /// The oldest record that was read now finished then.
+    fn lags(&self, oldest_us: u64) {
+        let mut progress = self.progress();
+        progress.oldest_us = progress.oldest_us.min(oldest_us);
+        let lag_us = self.store.now_us().saturating_sub(progress.oldest_us);
+        self.board.lags(Duration::from_micros(lag_us));
+    }
+
     /// Whether what is missing before the first record was let go, and not carried by another node:
     /// that is certain where there is none, and elsewhere only a full outbox lets go of anything.
     fn has_let_go(&self, page: &OutboxPage) -> bool {
@@ -258,6 +300,10 @@ impl Carrier {
         // What one operation has written may be let go at once, and is this much at most.
         let is_full = |max: u64| waiting + (max / 2).min(BATCH_MAX as u64) >= max;
         !self.store.is_shared() || self.outbox_max.is_some_and(is_full)
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now(&self) -> Timestamp {

@@ -6,6 +6,7 @@
 //!                              `──── back off <── journal away
 //! ```
 //!
+//! While more waits than one load takes, two are under way at a time, each of outboxes of its own.
 //! It trims only what the journal has answered for, so a kill at any moment costs nothing: what was
 //! loaded and not trimmed is loaded once more, which changes nothing. Several nodes may carry the
 //! same outbox at once, for the same reason.

@@ -7,10 +7,9 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use crate::error::Result;
 use crate::event::QueueName;
 use crate::journal::Batch;
-use crate::journal::sqlite::fault;
 use crate::journal::sqlite::paging::number_of;
 use crate::journal::sqlite::rows::{self, INSERT};
-use crate::journal::sqlite::words;
+use crate::journal::sqlite::{fault, parts, words};
 use crate::record::{Lateness, Minute, Record};
 
 /// The connection that writes.
@@ -55,6 +54,7 @@ fn load(
     // At once, not at the first write: another process may hold the file, and one that waits for
     // it with a read behind it would be refused.
     let load = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let part = parts::growing(&load)?;
     let mut new = 0_i64;
     let (mut outcomes, mut late) = (Counts::new(), Counts::new());
     {
@@ -64,7 +64,7 @@ fn load(
                 Some(queue) => *queue,
                 None => number_given(&load, queues, &record.queue)?,
             };
-            if rows::insert(&mut insert, *number, record, queue)? {
+            if rows::insert(&mut insert, *number, record, queue, part)? {
                 new += 1;
                 count(&mut outcomes, &mut late, record, queue);
             }
@@ -82,7 +82,7 @@ fn load(
          ON CONFLICT (minute, queue, slot) DO UPDATE SET count = count + excluded.count",
         late,
     )?;
-    tell(&load, new)?;
+    parts::count(&load, part, new)?;
     load.commit()
 }
 
@@ -113,15 +113,6 @@ fn add(load: &Transaction<'_>, sql: &str, counts: Counts) -> rusqlite::Result<()
     let mut statement = load.prepare_cached(sql)?;
     for ((minute, queue, of), many) in counts {
         statement.execute([minute, queue, of, many])?;
-    }
-    Ok(())
-}
-
-/// Notes that there are so many records more, or fewer: counting millions would take seconds.
-pub(super) fn tell(step: &Transaction<'_>, more: i64) -> rusqlite::Result<()> {
-    if more != 0 {
-        step.prepare_cached("UPDATE tally SET records = records + ?1")?
-            .execute([more])?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The journal in one SQLite file, for one machine.
 //!
 //! ```text
-//!  load, prune ──> writing thread ──> one transaction a call ──> records, minutes, tally
+//!  load, prune ──> writing thread ──> one transaction a call ──> records, minutes, parts
 //!  page, minutes ──> reading thread ──> one index, chosen by us ──> at most so many rows
 //! ```
 //!
@@ -14,6 +14,7 @@ mod loading;
 mod minutes;
 mod options;
 mod paging;
+mod parts;
 mod pruning;
 mod rows;
 mod schema;

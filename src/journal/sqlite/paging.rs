@@ -13,7 +13,7 @@ use crate::event::QueueName;
 use crate::journal::Found;
 use crate::journal::sqlite::asked::{self, Asked, Bound};
 use crate::journal::sqlite::rows::{self, COLUMNS, at};
-use crate::journal::sqlite::{fault, words};
+use crate::journal::sqlite::{fault, parts, words};
 use crate::record::{Cursor, Numbered, Order, Query};
 
 /// The most rows that one page looks at where it walks the table.
@@ -44,7 +44,8 @@ struct Way {
 }
 
 impl Way {
-    fn of(asked: &Asked<'_>) -> Self {
+    /// `parts` are those that the table has.
+    fn of(asked: &Asked<'_>, parts: &[i64]) -> Self {
         let way = |index, terms, values: Vec<Value>| Self {
             index,
             terms,
@@ -54,11 +55,20 @@ impl Way {
         if let Some(event) = asked.event {
             return way("by_event", "event = ?7", vec![blob(event)]);
         }
+        let in_each_part = |index, terms, value: &Value| Self {
+            index,
+            terms,
+            values: parts
+                .iter()
+                .map(|part| vec![Value::Integer(*part), value.clone()])
+                .collect(),
+        };
         if let Some(trace) = asked.trace {
-            return way("by_trace", "trace = ?7", vec![blob(trace)]);
+            return in_each_part("by_trace", "part = ?7 AND trace = ?8", &blob(trace));
         }
         if let Some(key) = asked.key {
-            return way("by_key", "key = ?7", vec![Value::Text(key.to_owned())]);
+            let key = Value::Text(key.to_owned());
+            return in_each_part("by_key", "part = ?7 AND key = ?8", &key);
         }
         if !asked.outcomes.is_empty() && !asked.outcomes.contains(&words::ACKED) {
             let outcomes = asked.outcomes.iter().map(|it| Value::Integer(*it));
@@ -149,7 +159,7 @@ impl Reader {
                 Some(name) => Some(number_of(&self.connection, name)?.unwrap_or(0)),
                 None => None,
             };
-            let way = Way::of(&Asked::of(query, queue));
+            let way = Way::of(&Asked::of(query, queue), &[]);
             let sql = format!("EXPLAIN QUERY PLAN {}", way.sql(query.order));
             let mut statement = self.connection.prepare(&sql)?;
             // The way depends on the words alone, not on values.
@@ -177,7 +187,7 @@ fn find(
         return Ok(Found::default());
     };
     let asked = Asked::of(query, queue);
-    let way = Way::of(&asked);
+    let way = Way::of(&asked, &parts::all(connection)?);
     let (sql, looks_at) = (way.sql(query.order), way.looks_at());
     let mut statements = Vec::new();
     for _ in &way.values {

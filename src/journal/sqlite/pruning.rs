@@ -1,14 +1,15 @@
 //! Retention: one step of it, short enough that no load waits noticeably.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rusqlite::{Transaction, TransactionBehavior, params};
 
 use crate::error::Result;
-use crate::journal::sqlite::fault;
-use crate::journal::sqlite::loading::{Writer, tell};
+use crate::journal::sqlite::loading::Writer;
 use crate::journal::sqlite::paging::Place;
 use crate::journal::sqlite::rows::comparable;
+use crate::journal::sqlite::{fault, parts};
 use crate::journal::{Keep, Pruned};
 use crate::time::Timestamp;
 
@@ -44,17 +45,16 @@ fn minute_before(now: Timestamp, age: Duration) -> i64 {
 
 /// Removes the oldest records; answers how many, and whether there are more to remove.
 fn records(step: &Transaction<'_>, keep: Keep, now: Timestamp) -> rusqlite::Result<(i64, bool)> {
-    let there: i64 = step
-        .prepare_cached("SELECT records FROM tally")?
-        .query_row([], |row| row.get(0))?;
     let most = keep.count.map_or(i64::MAX, comparable);
-    let excess = there.saturating_sub(most).max(0);
+    let excess = parts::total(step)?.saturating_sub(most).max(0);
     let oldest = keep
         .age
         .map_or(0, |age| comparable((now - age).as_micros()));
     let (mut removed, mut last, mut more) = (0, None, false);
+    let mut of_parts: BTreeMap<i64, i64> = BTreeMap::new();
     let mut oldest_first = step.prepare_cached(
-        "SELECT finished, number, event FROM records ORDER BY finished, number, event LIMIT ?1",
+        "SELECT finished, number, event, part FROM records \
+         ORDER BY finished, number, event LIMIT ?1",
     )?;
     let mut rows = oldest_first.query([RECORDS_MAX + 1])?;
     while let Some(row) = rows.next()? {
@@ -67,13 +67,17 @@ fn records(step: &Transaction<'_>, keep: Keep, now: Timestamp) -> rusqlite::Resu
             break;
         }
         removed += 1;
+        *of_parts.entry(row.get(3)?).or_default() += 1;
         last = Some(place);
     }
     drop(rows);
     if let Some((finished, number, event)) = last {
         step.prepare_cached("DELETE FROM records WHERE (finished, number, event) <= (?1, ?2, ?3)")?
             .execute(params![finished, number, event])?;
-        tell(step, -removed)?;
+        for (part, gone) in of_parts {
+            parts::count(step, part, -gone)?;
+        }
+        parts::forget_empty(step)?;
     }
     Ok((removed, more))
 }

@@ -28,8 +28,8 @@ pub(super) mod at {
 
 /// The statement that [`insert`] runs: a record that is there already stays as it is.
 pub(super) const INSERT: &str = "INSERT INTO records (finished, number, event, queue, outcome, \
-     cause, attempt, node, due, moved, fetched, started, key, trace, by, error, payload) VALUES \
-     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17) \
+     cause, attempt, node, due, moved, fetched, started, part, key, trace, by, error, payload) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18) \
      ON CONFLICT (finished, number, event) DO NOTHING";
 
 /// What puts records in order has to be compared, so it stops at the largest number with a sign;
@@ -44,6 +44,7 @@ pub(super) fn insert(
     number: u64,
     record: &Record,
     queue: i64,
+    part: i64,
 ) -> rusqlite::Result<bool> {
     let stages = record.stages;
     let written = statement.execute(params![
@@ -59,6 +60,7 @@ pub(super) fn insert(
         stages.moved_us.cast_signed(),
         stages.fetched_us.cast_signed(),
         stages.started_us.cast_signed(),
+        part,
         record.key,
         record.trace.map(TraceId::to_bytes),
         record.by,

@@ -4,8 +4,9 @@
 //!
 //! # If you change this
 //!
-//! 1. Increment [`FORMAT`] and add a step to [`upgrade`]; never change an old step.
-//! 2. Open a file of the old format in `tests/journal/sqlite.rs`.
+//! 1. Change [`TABLES`], increment [`FORMAT`] and add a step to [`upgrade`] that makes the same of a
+//!    file of the format before; never change an old step.
+//! 2. Open a file of the old format in `tests/journal/upgrades.rs`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::journal::sqlite::{fault, views, words};
 use crate::record::{Cause, Outcome};
 
 /// The version of the tables that this duly writes, and the newest that it reads.
-pub(super) const FORMAT: i64 = 2;
+pub(super) const FORMAT: i64 = 3;
 
 /// "dulj" in ASCII: how a file says whose it is. A store's file says "duly".
 const APPLICATION: i64 = 0x6475_6C6A;
@@ -26,8 +27,12 @@ const APPLICATION: i64 = 0x6475_6C6A;
 /// How long a call waits for another process to end its transaction.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// Format 1. The order of the key of `records` is the order in which they are read: a new record
-/// goes to the end, where the pages are in memory, and a page of records lies in one place.
+/// The order of the key of `records` is the order in which they are read: a new record goes to the
+/// end, where the pages are in memory, and a page of records lies in one place.
+///
+/// Keys and traces come in no order at all. Their indexes begin with the part that a record belongs
+/// to, and only the last part grows, so that what is written of an index is as small as that part,
+/// and not as large as the file.
 const TABLES: &str = "
 CREATE TABLE queues (
   number INTEGER PRIMARY KEY,
@@ -54,6 +59,7 @@ CREATE TABLE records (
   moved    INTEGER NOT NULL,
   fetched  INTEGER NOT NULL,
   started  INTEGER NOT NULL,
+  part     INTEGER NOT NULL,
   key      TEXT,
   trace    BLOB,
   by       TEXT,
@@ -68,14 +74,14 @@ CREATE INDEX by_outcome ON records (outcome, finished, number, event) WHERE outc
 CREATE INDEX by_queue_outcome ON records (queue, outcome, finished, number, event)
   WHERE outcome <> 0;
 CREATE INDEX by_cause ON records (cause, finished, number, event) WHERE cause IS NOT NULL;
-CREATE INDEX by_key ON records (key, finished, number, event) WHERE key IS NOT NULL;
-CREATE INDEX by_trace ON records (trace, finished, number, event) WHERE trace IS NOT NULL;
+CREATE INDEX by_key ON records (part, key, finished, number, event) WHERE key IS NOT NULL;
+CREATE INDEX by_trace ON records (part, trace, finished, number, event) WHERE trace IS NOT NULL;
 CREATE INDEX by_error ON records (finished, number, event) WHERE error IS NOT NULL;
-CREATE TABLE tally (
-  one     INTEGER PRIMARY KEY CHECK (one = 1),
+CREATE TABLE parts (
+  number  INTEGER PRIMARY KEY,
   records INTEGER NOT NULL
 ) STRICT;
-INSERT INTO tally VALUES (1, 0);
+INSERT INTO parts VALUES (0, 0);
 CREATE TABLE minutes (
   minute  INTEGER NOT NULL,
   queue   INTEGER NOT NULL,
@@ -91,6 +97,20 @@ CREATE TABLE lateness (
   count  INTEGER NOT NULL,
   PRIMARY KEY (minute, queue, slot)
 ) STRICT, WITHOUT ROWID;";
+
+/// Format 2 had one part, and knew nothing of it.
+const PARTS: &str = "
+ALTER TABLE records ADD COLUMN part INTEGER NOT NULL DEFAULT 0;
+DROP INDEX by_key;
+DROP INDEX by_trace;
+CREATE INDEX by_key ON records (part, key, finished, number, event) WHERE key IS NOT NULL;
+CREATE INDEX by_trace ON records (part, trace, finished, number, event) WHERE trace IS NOT NULL;
+CREATE TABLE parts (
+  number  INTEGER PRIMARY KEY,
+  records INTEGER NOT NULL
+) STRICT;
+INSERT INTO parts SELECT 0, records FROM tally;
+DROP TABLE tally;";
 
 /// Opens the file for writing: checks whose it is, creates or upgrades its tables.
 pub(super) fn open_writer(path: &Path, cache_bytes: usize) -> Result<Connection> {
@@ -233,11 +253,12 @@ fn upgrade(connection: &mut Connection, path: &Path) -> Result<()> {
                 step.execute("INSERT INTO causes VALUES (?1, ?2)", named)?;
             }
             step.pragma_update(None, "application_id", APPLICATION)?;
+        } else if format < 3 {
+            step.execute_batch(PARTS)?;
         }
-        if format < 2 {
-            step.execute_batch(&views::all())?;
-        }
-        // Each step from the one before it.
+        // Format 1 had no views, format 2 others.
+        step.execute_batch("DROP VIEW IF EXISTS tasks; DROP VIEW IF EXISTS history")?;
+        step.execute_batch(&views::all())?;
         step.pragma_update(None, "user_version", FORMAT)
     };
     write().and_then(|()| step.commit()).map_err(wrong)

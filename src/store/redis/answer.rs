@@ -189,6 +189,7 @@ pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<
             ready: parts.count()?,
             leased: parts.count()?,
             dead: parts.count()?,
+            oldest_ready: parts.time()?,
         }),
         StoreOp::Forecast { within } => {
             let counts = within.iter().map(|_| parts.count());

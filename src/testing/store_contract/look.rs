@@ -139,8 +139,39 @@ pub async fn stats_count_every_event_once(harness: &dyn StoreHarness) {
         ready: 2,
         leased: 1,
         dead: 1,
+        oldest_ready: world.stats().await.oldest_ready,
     };
     assert_eq!(world.stats().await, expected);
+}
+
+pub async fn stats_tell_since_when_the_next_event_is_ready(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let oldest = async || world.stats().await.oldest_ready;
+    let waits = world.add(world.event().when(secs(2))).await;
+    assert_eq!(oldest().await, None, "none is ready");
+    world.advance(secs(3));
+    world.move_due().await;
+    let moved = world.now();
+    world.advance(secs(1));
+    let second = world.add(world.event()).await;
+    let pushed = world.now();
+    world.advance(secs(1));
+    assert_eq!(
+        oldest().await,
+        Some(moved),
+        "it counts from when it was moved"
+    );
+    world.cancel(waits).await;
+    assert_eq!(
+        oldest().await,
+        Some(pushed),
+        "what has left the list is passed over"
+    );
+    world.cancel(second).await;
+    assert_eq!(oldest().await, None);
+    world.add(world.event()).await;
+    world.take(A).await;
+    assert_eq!(oldest().await, None, "a leased event waits for nobody");
 }
 
 pub async fn the_forecast_counts_what_falls_due_within_each_span(harness: &dyn StoreHarness) {

@@ -211,6 +211,7 @@ macro_rules! store_contract_tests {
                 a_snapshot_tells_since_when_and_until_when
                 peek_reads_one_state_by_id_and_by_page
                 stats_count_every_event_once
+                stats_tell_since_when_the_next_event_is_ready
                 the_forecast_counts_what_falls_due_within_each_span
                 a_list_beyond_the_bound_is_refused
                 a_watcher_is_told_of_work_that_comes_sooner

@@ -12,8 +12,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "SQLite journal: a record that is there already stops the load",
         edits: &[edit(
             "src/journal/sqlite/rows.rs",
-            "?16, ?17) \\\n     ON CONFLICT (finished, number, event) DO NOTHING\"",
-            "?16, ?17)\"",
+            "?17, ?18) \\\n     ON CONFLICT (finished, number, event) DO NOTHING\"",
+            "?17, ?18)\"",
         )],
         caught_by: journal("loading_again_changes_nothing"),
         masked_by: None,
@@ -32,9 +32,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             ),
             edit(
                 "src/journal/sqlite/loading.rs",
-                "            if rows::insert(&mut insert, *number, record, queue)? {",
+                "            if rows::insert(&mut insert, *number, record, queue, part)? {",
                 "            let is_new = rows::comparable(*number) > mark;
-            if is_new && rows::insert(&mut insert, *number, record, queue)? {",
+            if is_new && rows::insert(&mut insert, *number, record, queue, part)? {",
             ),
         ],
         caught_by: journal("a_number_given_twice_keeps_both_records"),
@@ -80,6 +80,42 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "if removed > excess && place.0 >= oldest {",
         )],
         caught_by: journal("the_oldest_beyond_a_count_are_removed"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "journal-reads-one-part",
+        breaks: Records,
+        bug: "SQLite journal: a key is looked for in the first part alone",
+        edits: &[edit(
+            "src/journal/sqlite/paging.rs",
+            "                .iter()\n                .map(|part|",
+            "                .iter()\n                .take(1)\n                .map(|part|",
+        )],
+        caught_by: journal("keys_and_traces_are_found_in_every_part_in_order"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "journal-forgets-a-part",
+        breaks: Records,
+        bug: "SQLite journal: a part is forgotten while it has a record",
+        edits: &[edit(
+            "src/journal/sqlite/parts.rs",
+            "WHERE records = 0 AND",
+            "WHERE records <= 1 AND",
+        )],
+        caught_by: journal("a_part_is_forgotten_once_its_records_are_gone"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "journal-loads-one-by-one",
+        breaks: Records,
+        bug: "PostgreSQL journal: a load waits for the one before it",
+        edits: &[edit(
+            "src/journal/postgres/link.rs",
+            "            slot = second.link.lock() => second.hold(slot, server).await,\n",
+            "            slot = std::future::pending() => second.hold(slot, server).await,\n",
+        )],
+        caught_by: journal("a_load_that_waits_does_not_keep_another_one_waiting"),
         masked_by: None,
     },
 ];

@@ -4,6 +4,7 @@ mod accepted;
 mod apart;
 mod attempts;
 mod cancel;
+mod coming;
 mod controls;
 mod doubt;
 mod explained;
@@ -12,6 +13,7 @@ mod ids;
 mod journal;
 mod letters;
 mod lost_workers;
+mod metrics;
 mod never_early;
 mod punctual;
 mod recorder;
@@ -42,6 +44,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         letters::MUTANTS,
         explained::MUTANTS,
         traced::MUTANTS,
+        metrics::MUTANTS,
+        coming::MUTANTS,
     ];
     of_each.into_iter().flatten()
 }

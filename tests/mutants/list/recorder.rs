@@ -40,8 +40,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "outboxes whose load has failed are forgotten until they are heard of",
         edits: &[edit(
             CARRY,
-            "                self.behind.extend(some.chain(left.iter().cloned()));\n",
-            "                drop(some);\n",
+            "                    behind.extend(some.into_iter().map(|(outbox, _)| (outbox, 0)));\n",
+            "                    drop(some);\n",
         )],
         caught_by: test(
             "records",
@@ -55,8 +55,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "what is heard of while something is loaded is taken for carried",
         edits: &[edit(
             CARRY,
-            "            if some.is_empty() {\n                return Ok(());",
-            "            if some.is_empty() {\n                self.news.take();\n                return Ok(());",
+            "        failed.map_or(Ok(()), Err)\n",
+            "        self.news.take();\n        failed.map_or(Ok(()), Err)\n",
         )],
         caught_by: test(
             "records",
@@ -101,6 +101,21 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "self.store.is_shared() || !self.store.is_shared() || self",
         )],
         caught_by: test("records", "two_buses_on_one_store_record_each_attempt_once"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "recorder-forgets-what-was-not-begun",
+        breaks: Records,
+        bug: "outboxes whose turn had not come when a load failed are forgotten",
+        edits: &[edit(
+            CARRY,
+            "self.behind.extend(behind.into_iter().chain(left));",
+            "self.behind.extend(behind);",
+        )],
+        caught_by: test(
+            "records",
+            "a_long_wait_is_made_up_for_by_two_loads_at_a_time",
+        ),
         masked_by: None,
     },
 ];

@@ -143,11 +143,16 @@ impl Model {
 
     pub(crate) fn stats(&self) -> Reply {
         let count = |state| self.ids(|event| event.state == state).len();
+        let ready = self.events.iter();
+        let ready = ready.filter(|event| event.state == State::Ready);
         Reply::Stats(Stats {
             scheduled: count(State::Scheduled),
             ready: count(State::Ready),
             leased: count(State::Leased),
             dead: count(State::Dead),
+            oldest_ready: ready
+                .min_by_key(|event| event.position)
+                .map(|event| ms_of(event.moved_us)),
         })
     }
 

@@ -1,6 +1,27 @@
--- Counts events by state.
+-- Counts events by state, and looks at the first of the publish list.
 --
--- Returns {now, scheduled, ready, leased, dead}.
-local counts = { call("ZCARD", DELAY), ready_len(), leased, call("ZCARD", DEAD) }
+-- Returns {now, scheduled, ready, leased, dead, since when the first ready event is ready, ms, or
+-- false when none is or when more entries than one call looks at were left behind before it}.
+local LOOKED_AT = 1000
+
+local function oldest_ready()
+  local entries = call("LRANGE", READY, 0, math.min(stale, LOOKED_AT - 1))
+  local ids = {}
+  for i, entry_of in ipairs(entries) do
+    ids[i] = sub(entry_of, 1, 16)
+  end
+  local states = call("HMGET", STATE, unpack(ids))
+  for i, state in ipairs(states) do
+    -- Any other entry is one that its event has left behind.
+    if state and byte(state) == 82 and sub(state, 46) == sub(entries[i], 17) then
+      return math.floor(number_at(state, 13) / 1000)
+    end
+  end
+  return false
+end
+
+local ready = ready_len()
+local oldest = ready > 0 and oldest_ready()
+local counts = { call("ZCARD", DELAY), ready, leased, call("ZCARD", DEAD), oldest }
 leave()
 return { now, unpack(counts) }

@@ -1,0 +1,264 @@
+//! The census: counts the events of the buckets that this node answers for, now and then.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use tokio_util::sync::CancellationToken;
+
+use crate::core::members::Attendance;
+use crate::core::op::{Answer, Reply, Stats, StoreOp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketKey, QueueName};
+use crate::flow::inbox::Inbox;
+use crate::flow::roll::RollCall;
+use crate::metrics::{self, Pace, Queues, Share, Shares, WITHIN};
+use crate::record::NodeId;
+use crate::store::{Store, StoreFuture};
+use crate::time::Clock;
+
+/// The first one comes after so long, when the roll has been called.
+const FIRST_AFTER: Duration = Duration::from_secs(1);
+/// So many buckets are asked at a time.
+const AT_ONCE: usize = 8;
+/// How long a bucket has to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A bucket that was empty and of which nothing was heard since is asked again in every so many
+/// censuses: news get lost, but seldom.
+const EMPTY_EVERY: u64 = 30;
+
+/// Counts the events of the buckets that this node answers for, and tells the metrics.
+///
+/// What all nodes tell can be added: each bucket is counted by one of them, but for the moments in
+/// which they do not agree on who is there.
+pub(crate) struct Census {
+    pub(crate) id: NodeId,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) labels: Arc<Queues>,
+    pub(crate) inbox: Arc<Inbox>,
+    /// The queues that this node consumes.
+    pub(crate) queues: Arc<[QueueName]>,
+    /// Absent where nobody else could answer.
+    pub(crate) roll: Option<Arc<RollCall>>,
+    pub(crate) pace: Pace,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Census {
+    /// Counts until it is told to stop.
+    pub(crate) async fn run(self) {
+        let mut known = Known::default();
+        let mut wait = self.pace.every.min(FIRST_AFTER);
+        while self.waits(wait).await {
+            wait = self.pace.every;
+            if !self.pace.always && !metrics::is_heard() {
+                continue;
+            }
+            let count = self.count(&mut known, self.inbox.news());
+            if let Some(Err(error)) = self.stop.run_until_cancelled(count).await {
+                tracing::debug!(%error, "the events could not be counted");
+            }
+        }
+    }
+
+    /// Answers `false` when it was told to stop meanwhile.
+    async fn waits(&self, span: Duration) -> bool {
+        let slept = self.stop.run_until_cancelled(tokio::time::sleep(span));
+        slept.await.is_some()
+    }
+
+    /// Counts once.
+    async fn count(&self, known: &mut Known, news: &News) -> Result<()> {
+        let Some(attendance) = self.attendance() else {
+            // Others count these buckets, as far as this node knows.
+            known.buckets.clear();
+            metrics::tell_shares(self.id.0, Shares::new());
+            return Ok(());
+        };
+        metrics::live_nodes(attendance.consumers());
+        let mut buckets = in_time(self.store.buckets()).await?;
+        buckets.retain(|key| attendance.answers_for(key));
+        known
+            .buckets
+            .retain(|key, _| buckets.binary_search(key).is_ok());
+        known.round += 1;
+        let heard = news.take();
+        buckets.retain(|key| {
+            let is_told_of = self.queues.contains(&key.queue);
+            let is_empty = known.buckets.get(key).is_some_and(Counted::is_empty);
+            let may_wait = is_told_of && is_empty && !heard.contains(key);
+            !may_wait || known.round.is_multiple_of(EMPTY_EVERY)
+        });
+        let counts = stream::iter(buckets).map(|key| async move {
+            let counted = self.ask(&key).await;
+            (key, counted)
+        });
+        let mut counts = counts.buffer_unordered(AT_ONCE);
+        let mut skew: Option<Skew> = None;
+        while let Some((key, counted)) = counts.next().await {
+            match counted {
+                Ok((counted, seen)) => {
+                    known.buckets.insert(key, counted);
+                    skew = skew
+                        .into_iter()
+                        .chain([seen])
+                        .min_by_key(|skew| skew.within_us);
+                }
+                // What was known of it is told once more.
+                Err(error) => tracing::debug!(bucket = %key, %error, "a bucket was not counted"),
+            }
+        }
+        let now_us = self.store.now_us();
+        let ahead_us = skew.map_or_else(
+            || difference(now_us, self.clock.wall_us()),
+            |skew| skew.ahead_us,
+        );
+        metrics::clock_skew(ahead_us);
+        metrics::tell_shares(self.id.0, self.shares(known, now_us));
+        Ok(())
+    }
+
+    fn attendance(&self) -> Option<Attendance> {
+        match &self.roll {
+            Some(roll) => roll.attendance(),
+            None => Some(Attendance::alone(self.id, Arc::clone(&self.queues))),
+        }
+    }
+
+    /// Counts one bucket, and sees how far the clocks are apart.
+    async fn ask(&self, key: &BucketKey) -> Result<(Counted, Skew)> {
+        let sent_us = self.clock.wall_us();
+        let answer = in_time(self.store.apply(key, StoreOp::Stats)).await?;
+        let arrived_us = self.clock.wall_us();
+        let Answer {
+            now_us,
+            reply: Reply::Stats(stats),
+        } = answer
+        else {
+            return Err(unexpected());
+        };
+        let mut counted = Counted {
+            stats,
+            ..Counted::default()
+        };
+        if stats.scheduled > 0 {
+            let within = WITHIN
+                .map(|(_, seconds)| Duration::from_secs(seconds))
+                .to_vec();
+            let answer = in_time(self.store.apply(key, StoreOp::Forecast { within })).await?;
+            let Reply::Forecast(due) = answer.reply else {
+                return Err(unexpected());
+            };
+            counted.due = due.try_into().map_err(|_| unexpected())?;
+        }
+        // The answer was given some time between the two.
+        let within_us = arrived_us.saturating_sub(sent_us);
+        let skew = Skew {
+            ahead_us: difference(now_us, sent_us + within_us / 2),
+            within_us,
+        };
+        Ok((counted, skew))
+    }
+
+    /// What is known, by the labels of the queues. A queue that is consumed here is told of in any
+    /// case.
+    fn shares(&self, known: &Known, now_us: u64) -> Shares {
+        let mut shares = Shares::new();
+        for queue in &*self.queues {
+            shares.entry(self.labels.label(queue)).or_default();
+        }
+        for (key, counted) in &known.buckets {
+            let share = shares.entry(self.labels.label(&key.queue)).or_default();
+            share.add(&counted.share(now_us));
+        }
+        shares
+    }
+}
+
+/// Nobody counts these buckets in this node's name any more.
+impl Drop for Census {
+    fn drop(&mut self) {
+        metrics::tell_shares(self.id.0, Shares::new());
+        if metrics::is_heard() {
+            metrics::live_nodes(0);
+        }
+    }
+}
+
+/// What the last answers said.
+#[derive(Default)]
+struct Known {
+    buckets: BTreeMap<BucketKey, Counted>,
+    round: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    stats: Stats,
+    due: [usize; WITHIN.len()],
+}
+
+impl Counted {
+    fn is_empty(&self) -> bool {
+        self.stats == Stats::default()
+    }
+
+    fn share(&self, now_us: u64) -> Share {
+        let Stats {
+            scheduled,
+            ready,
+            leased,
+            dead,
+            oldest_ready,
+        } = self.stats;
+        let waits_us = oldest_ready.map_or(0, |at| now_us.saturating_sub(at.as_micros()));
+        Share {
+            scheduled,
+            ready,
+            leased,
+            dead,
+            due: self.due,
+            oldest_ready: Duration::from_micros(waits_us).as_secs_f64(),
+        }
+    }
+}
+
+/// By how much the store's clock is ahead of this machine's, and how sure that is.
+#[derive(Clone, Copy, Debug)]
+struct Skew {
+    ahead_us: i64,
+    within_us: u64,
+}
+
+/// The buckets in which something came since the last census.
+#[derive(Debug, Default)]
+pub(crate) struct News(Mutex<HashSet<BucketKey>>);
+
+impl News {
+    fn take(&self) -> HashSet<BucketKey> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn note(&self, bucket: &BucketKey) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !heard.contains(bucket) {
+            heard.insert(bucket.clone());
+        }
+    }
+}
+
+fn difference(this_us: u64, that_us: u64) -> i64 {
+    let apart = i64::try_from(this_us.abs_diff(that_us)).unwrap_or(i64::MAX);
+    if this_us < that_us { -apart } else { apart }
+}
+
+fn unexpected() -> Error {
+    Error::corrupt("the store answered the census with something else")
+}
+
+async fn in_time<T>(answer: StoreFuture<T>) -> Result<T> {
+    let late = |_elapsed| Error::new(ErrorKind::Unknown, "the store did not answer in time");
+    tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
+}

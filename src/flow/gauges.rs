@@ -1,0 +1,89 @@
+//! The gauges of rings and workers, looked at when the mover goes to sleep.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::event::QueueName;
+use crate::flow::lane::Lane;
+use crate::metrics::{Doing, Gauges, Queues, Sleep};
+use crate::time::Mono;
+
+/// How far apart two looks are at least.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The gauges of a process's lanes.
+///
+/// They are looked at when the mover goes to sleep, at most once in a while, and as long as
+/// anything is going on the mover is woken for the next look. So a bus that does nothing is not
+/// woken for them, and what they said last is that it does nothing.
+pub(crate) struct Looks {
+    gauges: Vec<Gauges>,
+    /// For each lane the place of its gauges: lanes whose queues share a label share them.
+    places: Vec<usize>,
+    next: Mono,
+    sleep: Sleep,
+}
+
+impl Looks {
+    /// At the lanes of `queues`, in their order.
+    pub(crate) fn at<'a>(queues: impl IntoIterator<Item = &'a QueueName>, labels: &Queues) -> Self {
+        let mut known = BTreeMap::new();
+        let mut gauges = Vec::new();
+        let mut places = Vec::new();
+        for queue in queues {
+            let label = labels.label(queue);
+            let place = known.entry(label.to_string()).or_insert_with(|| {
+                gauges.push(Gauges::new(&label));
+                gauges.len() - 1
+            });
+            places.push(*place);
+        }
+        Self {
+            gauges,
+            places,
+            next: Mono::default(),
+            sleep: Sleep::new(),
+        }
+    }
+
+    /// The mover sleeps from `now` until `at`; answers until when it may sleep. `waits` tells
+    /// whether the queue at a place waits for its rate.
+    pub(crate) fn before_sleep(
+        &mut self,
+        now: Mono,
+        at: Mono,
+        lanes: &[Arc<dyn Lane>],
+        waits: impl Fn(usize) -> bool,
+    ) -> Mono {
+        let mut is_at_rest = false;
+        if now >= self.next {
+            self.next = now + EVERY;
+            is_at_rest = self.look(lanes, waits);
+        }
+        let at = match is_at_rest {
+            true => at,
+            false => at.min(self.next),
+        };
+        self.sleep.set(at.since(now));
+        at
+    }
+
+    /// Sets every gauge; answers whether all stays as it is until something happens.
+    fn look(&mut self, lanes: &[Arc<dyn Lane>], waits: impl Fn(usize) -> bool) -> bool {
+        let mut doing = vec![Doing::default(); self.gauges.len()];
+        for (queue, (lane, place)) in lanes.iter().zip(&self.places).enumerate() {
+            let (ring_used, busy) = lane.load();
+            doing[*place] = doing[*place].and(Doing {
+                ring_used,
+                busy,
+                workers: lane.workers(),
+                waits_for_rate: waits(queue),
+            });
+        }
+        for (gauges, doing) in self.gauges.iter().zip(&doing) {
+            gauges.set(*doing);
+        }
+        doing.iter().all(|doing| doing.is_at_rest())
+    }
+}

@@ -1,0 +1,57 @@
+//! What the store's answers to the mover count for.
+
+use std::sync::Arc;
+
+use crate::core::op::{Answer, Reply, StoreOp, Verdict};
+use crate::error::Result;
+use crate::metrics::{Moves, Settled};
+
+/// What the answer to one call will count for.
+pub(crate) struct Tally {
+    moves: Arc<Moves>,
+    /// What is to be settled by the call.
+    settled: Vec<Settled>,
+}
+
+impl Tally {
+    /// Of the call `op` about a queue whose answers are counted in `moves`.
+    pub(crate) fn of(moves: &Arc<Moves>, op: &StoreOp) -> Self {
+        let settled = match op {
+            StoreOp::Settle { settlements, .. } => settlements
+                .iter()
+                .map(|settlement| settled(&settlement.verdict))
+                .collect(),
+            _ => Vec::new(),
+        };
+        Self {
+            moves: Arc::clone(moves),
+            settled,
+        }
+    }
+
+    /// Counts what was answered. A call that was not answered counts for nothing: it is repeated,
+    /// and then answered for both.
+    pub(crate) fn count(self, answer: &Result<Answer>) {
+        match answer.as_ref().map(|answer| &answer.reply) {
+            Ok(Reply::Moved { moved, .. }) => self.moves.moved(*moved),
+            Ok(Reply::Reaped(reaped)) => self.moves.reaped(reaped.ready + reaped.dead),
+            Ok(Reply::Settled(accepted)) => {
+                let batch = self.settled.into_iter().zip(accepted.iter().copied());
+                self.moves.settled(batch);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn settled(verdict: &Verdict) -> Settled {
+    match verdict {
+        Verdict::Ack => Settled::Acked,
+        Verdict::Retry(..) => Settled::Retried,
+        Verdict::Snooze(_) => Settled::Snoozed,
+        Verdict::Bury(_) => Settled::Buried,
+        Verdict::Discard(_) => Settled::Discarded,
+        Verdict::Expire => Settled::Expired,
+        Verdict::Release => Settled::Released,
+    }
+}

@@ -1,0 +1,50 @@
+//! Parts: which of them a record belongs to, and how many records each has.
+//!
+//! Parts follow each other as records are loaded, whenever these finished. The last one grows until
+//! it is full, and then another one begins.
+
+use rusqlite::{Connection, Transaction};
+
+/// How many records a part has before the next one begins. What is written of the indexes of keys
+/// and traces stays in memory, and whoever looks for one of them looks once in each part.
+const FULL: i64 = 500_000;
+
+/// The part that new records go to.
+pub(super) fn growing(load: &Transaction<'_>) -> rusqlite::Result<i64> {
+    let (last, records): (i64, i64) = load
+        .prepare_cached("SELECT number, records FROM parts ORDER BY number DESC LIMIT 1")?
+        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if records < FULL {
+        return Ok(last);
+    }
+    load.prepare_cached("INSERT INTO parts (number, records) VALUES (?1, 0)")?
+        .execute([last + 1])?;
+    Ok(last + 1)
+}
+
+/// Notes that a part has so many records more, or fewer.
+pub(super) fn count(step: &Transaction<'_>, part: i64, more: i64) -> rusqlite::Result<()> {
+    if more != 0 {
+        step.prepare_cached("UPDATE parts SET records = records + ?2 WHERE number = ?1")?
+            .execute([part, more])?;
+    }
+    Ok(())
+}
+
+/// Forgets the parts that have no records any more, but for the last one.
+pub(super) fn forget_empty(step: &Transaction<'_>) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM parts WHERE records = 0 AND number < (SELECT max(number) FROM parts)";
+    step.prepare_cached(sql)?.execute([]).map(drop)
+}
+
+/// How many records there are: counting millions would take seconds.
+pub(super) fn total(step: &Transaction<'_>) -> rusqlite::Result<i64> {
+    step.prepare_cached("SELECT sum(records) FROM parts")?
+        .query_row([], |row| row.get(0))
+}
+
+/// Every part.
+pub(super) fn all(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
+    let mut parts = connection.prepare_cached("SELECT number FROM parts ORDER BY number")?;
+    parts.query_map([], |row| row.get(0))?.collect()
+}

@@ -1,0 +1,267 @@
+//! What is counted of a queue, with handles that are looked up once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use ::metrics::{Counter, Gauge, Histogram, SharedString, counter, gauge, histogram};
+
+use super::catalogue::{
+    DELIVERED, DUPLICATES, HANDLER, LATENESS, LEASES_LOST, MOVED, MOVER_SLEEP, PUSHED,
+    RATE_WAITING, REAPED, REJECTED, RING_USED, SETTLE_BATCH, SETTLED, WORKERS, WORKERS_BUSY,
+};
+use super::queues::Queues;
+use super::stages::Stages;
+use crate::error::ErrorKind;
+use crate::event::QueueName;
+
+/// What becomes of pushes to one queue.
+pub(crate) struct Pushes {
+    label: SharedString,
+    pushed: Counter,
+    duplicates: Counter,
+}
+
+impl Pushes {
+    fn new(label: SharedString) -> Self {
+        let pushes = Self {
+            pushed: counter!(PUSHED, "queue" => label.clone()),
+            duplicates: counter!(DUPLICATES, "queue" => label.clone()),
+            label,
+        };
+        pushes.rejected(ErrorKind::Full, 0); // there from the start, to be seen growing
+        pushes
+    }
+
+    /// So many events are new, and so many were there already.
+    pub(crate) fn accepted(&self, new: u64, duplicates: u64) {
+        self.pushed.increment(new);
+        if duplicates > 0 {
+            self.duplicates.increment(duplicates);
+        }
+    }
+
+    /// So many events were refused.
+    pub(crate) fn rejected(&self, why: ErrorKind, many: u64) {
+        let queue = self.label.clone();
+        counter!(REJECTED, "queue" => queue, "reason" => why.name()).increment(many);
+    }
+}
+
+/// What is counted of pushes, by queue; queues that share a label share what is counted.
+pub(crate) struct PushMeters {
+    labels: Arc<Queues>,
+    made: RwLock<HashMap<SharedString, Arc<Pushes>>>,
+}
+
+impl PushMeters {
+    pub(crate) fn new(labels: Arc<Queues>) -> Self {
+        Self {
+            labels,
+            made: RwLock::default(),
+        }
+    }
+
+    /// Where the pushes to a queue are counted.
+    pub(crate) fn of(&self, queue: &QueueName) -> Arc<Pushes> {
+        let label = self.labels.label(queue);
+        {
+            let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(pushes) = made.get(&label) {
+                return Arc::clone(pushes);
+            }
+        }
+        let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(Pushes::new(label.clone()));
+        Arc::clone(made.entry(label.clone()).or_insert_with(new))
+    }
+}
+
+/// What became of an attempt or an event that was settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    Acked,
+    Retried,
+    Snoozed,
+    Buried,
+    Discarded,
+    Expired,
+    Released,
+}
+
+impl Settled {
+    const NAMES: [&'static str; 7] = [
+        "acked",
+        "retried",
+        "snoozed",
+        "buried",
+        "discarded",
+        "expired",
+        "released",
+    ];
+}
+
+/// What the store answers about one queue to the mover.
+pub(crate) struct Moves {
+    moved: Counter,
+    reaped: Counter,
+    lost: Counter,
+    settled: [Counter; Settled::NAMES.len()],
+    /// One for all queues.
+    batch: Histogram,
+}
+
+impl Moves {
+    pub(crate) fn new(label: &SharedString) -> Self {
+        Self {
+            moved: counter!(MOVED, "queue" => label.clone()),
+            reaped: counter!(REAPED, "queue" => label.clone()),
+            lost: counter!(LEASES_LOST, "queue" => label.clone()),
+            settled: Settled::NAMES
+                .map(|name| counter!(SETTLED, "queue" => label.clone(), "outcome" => name)),
+            batch: histogram!(SETTLE_BATCH),
+        }
+    }
+
+    pub(crate) fn moved(&self, many: usize) {
+        self.moved.increment(many as u64);
+    }
+
+    pub(crate) fn reaped(&self, many: usize) {
+        self.reaped.increment(many as u64);
+    }
+
+    /// A batch was settled: for each of it what became of it, and whether the store accepted it.
+    pub(crate) fn settled(&self, batch: impl ExactSizeIterator<Item = (Settled, bool)>) {
+        self.batch.record(batch.len() as f64);
+        let mut sums = [0; Settled::NAMES.len()];
+        let mut lost = 0;
+        for (settled, accepted) in batch {
+            if accepted {
+                sums[settled as usize] += 1;
+            } else {
+                lost += 1;
+            }
+        }
+        let sums = self.settled.iter().zip(sums);
+        for (counter, sum) in sums.chain([(&self.lost, lost)]) {
+            if sum > 0 {
+                counter.increment(sum);
+            }
+        }
+    }
+}
+
+/// The attempts of one queue.
+pub(crate) struct Runs {
+    delivered: Counter,
+    moving: Histogram,
+    fetching: Histogram,
+    starting: Histogram,
+    total: Histogram,
+    handler: Histogram,
+}
+
+impl Runs {
+    pub(crate) fn new(label: &SharedString) -> Self {
+        let stage = |stage: &'static str| {
+            let queue = label.clone();
+            histogram!(LATENESS, "queue" => queue, "stage" => stage)
+        };
+        Self {
+            delivered: counter!(DELIVERED, "queue" => label.clone()),
+            moving: stage("move"),
+            fetching: stage("fetch"),
+            starting: stage("start"),
+            total: stage("total"),
+            handler: histogram!(HANDLER, "queue" => label.clone()),
+        }
+    }
+
+    /// A handler starts.
+    pub(crate) fn started(&self, stages: &Stages) {
+        self.delivered.increment(1);
+        self.moving.record(seconds(stages.move_us));
+        self.fetching.record(seconds(stages.fetch_us));
+        self.starting.record(seconds(stages.start_us));
+        self.total.record(seconds(stages.total_us()));
+    }
+
+    /// A handler has ended.
+    pub(crate) fn ended(&self, ran: Duration) {
+        self.handler.record(ran);
+    }
+}
+
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
+/// What queues of one label are doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Doing {
+    pub(crate) ring_used: usize,
+    pub(crate) busy: usize,
+    pub(crate) workers: usize,
+    pub(crate) waits_for_rate: bool,
+}
+
+impl Doing {
+    /// Both together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            ring_used: self.ring_used + other.ring_used,
+            busy: self.busy + other.busy,
+            workers: self.workers + other.workers,
+            waits_for_rate: self.waits_for_rate || other.waits_for_rate,
+        }
+    }
+
+    /// Whether it stays as it is until something happens.
+    pub(crate) fn is_at_rest(self) -> bool {
+        self.ring_used == 0 && self.busy == 0 && !self.waits_for_rate
+    }
+}
+
+/// The gauges of one label.
+pub(crate) struct Gauges {
+    ring_used: Gauge,
+    busy: Gauge,
+    workers: Gauge,
+    rate_waiting: Gauge,
+}
+
+impl Gauges {
+    pub(crate) fn new(label: &SharedString) -> Self {
+        Self {
+            ring_used: gauge!(RING_USED, "queue" => label.clone()),
+            busy: gauge!(WORKERS_BUSY, "queue" => label.clone()),
+            workers: gauge!(WORKERS, "queue" => label.clone()),
+            rate_waiting: gauge!(RATE_WAITING, "queue" => label.clone()),
+        }
+    }
+
+    pub(crate) fn set(&self, doing: Doing) {
+        self.ring_used.set(doing.ring_used as f64);
+        self.busy.set(doing.busy as f64);
+        self.workers.set(doing.workers as f64);
+        let waiting = u8::from(doing.waits_for_rate);
+        self.rate_waiting.set(f64::from(waiting));
+    }
+}
+
+/// How long the mover sleeps.
+pub(crate) struct Sleep(Gauge);
+
+impl Sleep {
+    /// A mover that has nothing to wake for says that it sleeps for a day.
+    const MAX: Duration = Duration::from_secs(86_400);
+
+    pub(crate) fn new() -> Self {
+        Self(gauge!(MOVER_SLEEP))
+    }
+
+    pub(crate) fn set(&self, span: Duration) {
+        self.0.set(span.min(Self::MAX));
+    }
+}

@@ -1,0 +1,77 @@
+//! What the buses of a process tell of the queues whose buckets they answer for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use ::metrics::{SharedString, gauge};
+
+use super::catalogue::{DEPTH, DUE, OLDEST_READY};
+
+/// Within which spans what falls due is counted: the value of the label, and seconds.
+pub(crate) const WITHIN: [(&str, u64); 4] = [("10s", 10), ("1m", 60), ("10m", 600), ("1h", 3_600)];
+
+/// What a bus tells of one queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Share {
+    pub(crate) scheduled: usize,
+    pub(crate) ready: usize,
+    pub(crate) leased: usize,
+    pub(crate) dead: usize,
+    /// How many fall due within each span of [`WITHIN`].
+    pub(crate) due: [usize; WITHIN.len()],
+    /// For how long the oldest ready event waits, in seconds.
+    pub(crate) oldest_ready: f64,
+}
+
+impl Share {
+    /// Takes in another share of the same queue, or of one with the same label.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.scheduled += other.scheduled;
+        self.ready += other.ready;
+        self.leased += other.leased;
+        self.dead += other.dead;
+        for (due, other) in self.due.iter_mut().zip(other.due) {
+            *due += other;
+        }
+        self.oldest_ready = self.oldest_ready.max(other.oldest_ready);
+    }
+
+    fn tell(&self, queue: &SharedString) {
+        let states = [
+            ("scheduled", self.scheduled),
+            ("ready", self.ready),
+            ("leased", self.leased),
+            ("dead", self.dead),
+        ];
+        for (state, count) in states {
+            gauge!(DEPTH, "queue" => queue.clone(), "state" => state).set(count as f64);
+        }
+        for ((within, _), count) in WITHIN.iter().zip(self.due) {
+            gauge!(DUE, "queue" => queue.clone(), "within" => *within).set(count as f64);
+        }
+        gauge!(OLDEST_READY, "queue" => queue.clone()).set(self.oldest_ready);
+    }
+}
+
+/// The shares of one bus, by the label of the queue.
+pub(crate) type Shares = BTreeMap<SharedString, Share>;
+
+/// The shares of every bus of this process, by its node: gauges belong to the process.
+static ALL: Mutex<BTreeMap<u64, Shares>> = Mutex::new(BTreeMap::new());
+
+/// From now on the bus of a node tells this, in place of what it has told before.
+pub(crate) fn tell_shares(node: u64, shares: Shares) {
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let labels: BTreeSet<SharedString> = shares.keys().cloned().collect();
+    let before = match shares.is_empty() {
+        true => all.remove(&node),
+        false => all.insert(node, shares),
+    };
+    let before = before.into_iter().flat_map(Shares::into_keys);
+    for label in labels.into_iter().chain(before).collect::<BTreeSet<_>>() {
+        let mut sum = Share::default();
+        let told = all.values().filter_map(|shares| shares.get(&label));
+        told.for_each(|share| sum.add(share));
+        sum.tell(&label);
+    }
+}

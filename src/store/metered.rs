@@ -1,0 +1,294 @@
+//! A store whose calls are timed and counted.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
+use crate::core::roll::{Presence, Roll};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketKey, QueueName};
+use crate::metrics::Calls;
+use crate::store::control::{Control, Setting};
+use crate::store::durability::Durability;
+use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
+use crate::store::{Store, StoreFuture, Watcher};
+use crate::time::{Clock, Mono};
+
+/// What a store is asked, as metrics name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Push,
+    Move,
+    Fetch,
+    Settle,
+    Heartbeat,
+    Extend,
+    Reap,
+    Cancel,
+    Reschedule,
+    Update,
+    Get,
+    Peek,
+    Revive,
+    Drop,
+    Stats,
+    Forecast,
+    RollCall,
+    Controls,
+    Set,
+    Buckets,
+    Starting,
+    Outboxes,
+    ReadOutbox,
+    TrimOutbox,
+}
+
+impl Op {
+    /// The names, each at the place of its variant.
+    const NAMES: [&'static str; 24] = [
+        "push",
+        "move",
+        "fetch",
+        "settle",
+        "heartbeat",
+        "extend",
+        "reap",
+        "cancel",
+        "reschedule",
+        "update",
+        "get",
+        "peek",
+        "revive",
+        "drop",
+        "stats",
+        "forecast",
+        "roll_call",
+        "controls",
+        "set",
+        "buckets",
+        "starting",
+        "outboxes",
+        "read_outbox",
+        "trim_outbox",
+    ];
+
+    fn of(op: &StoreOp) -> Self {
+        match op {
+            StoreOp::Push(_) => Self::Push,
+            StoreOp::MoveDue { .. } => Self::Move,
+            StoreOp::Fetch(_) => Self::Fetch,
+            StoreOp::Settle { .. } => Self::Settle,
+            StoreOp::Heartbeat { .. } => Self::Heartbeat,
+            StoreOp::Extend { .. } => Self::Extend,
+            StoreOp::Reap { .. } => Self::Reap,
+            StoreOp::Cancel { .. } => Self::Cancel,
+            StoreOp::Reschedule { .. } => Self::Reschedule,
+            StoreOp::Update { .. } => Self::Update,
+            StoreOp::Get { .. } => Self::Get,
+            StoreOp::Peek { .. } => Self::Peek,
+            StoreOp::Revive { .. } => Self::Revive,
+            StoreOp::Drop { .. } => Self::Drop,
+            StoreOp::Stats => Self::Stats,
+            StoreOp::Forecast { .. } => Self::Forecast,
+        }
+    }
+}
+
+/// A store whose calls are timed and counted; it does nothing else.
+pub(crate) struct Metered {
+    near: Arc<dyn Store>,
+    meter: Arc<Meter>,
+}
+
+struct Meter {
+    clock: Arc<dyn Clock>,
+    calls: [Calls; Op::NAMES.len()],
+}
+
+/// A call on its way. One that is dropped before it was answered was given up by whoever asked:
+/// it has taken so long at least, and how it ended nobody knows.
+struct Call {
+    meter: Arc<Meter>,
+    op: Op,
+    since: Mono,
+    is_answered: bool,
+}
+
+impl Metered {
+    /// `near`, with handles of the recorder that is installed now.
+    pub(crate) fn new(near: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        let meter = Meter {
+            clock,
+            calls: Op::NAMES.map(Calls::new),
+        };
+        Self {
+            near,
+            meter: Arc::new(meter),
+        }
+    }
+
+    /// Times a call from before it is made.
+    fn timed<T: 'static>(
+        &self,
+        op: Op,
+        call: impl FnOnce(&dyn Store) -> StoreFuture<T>,
+    ) -> StoreFuture<T> {
+        let mut timed = Call {
+            meter: Arc::clone(&self.meter),
+            op,
+            since: self.meter.clock.mono(),
+            is_answered: false,
+        };
+        let answer = call(&*self.near);
+        Box::pin(async move {
+            let answer = answer.await;
+            timed.is_answered = true;
+            if let Err(error) = &answer {
+                timed.meter.calls[op as usize].failed(error.kind(), 1);
+            }
+            answer
+        })
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let calls = &self.meter.calls[self.op as usize];
+        calls.took(self.meter.clock.mono().since(self.since));
+        if !self.is_answered {
+            calls.failed(ErrorKind::TimedOut, 1);
+        }
+    }
+}
+
+impl fmt::Debug for Metered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.near.fmt(f)
+    }
+}
+
+impl Store for Metered {
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+        self.timed(Op::of(&op), |near| near.apply(bucket, op))
+    }
+
+    fn durability(&self) -> Durability {
+        self.near.durability()
+    }
+
+    fn push_durably(
+        &self,
+        bucket: &BucketKey,
+        events: Vec<NewEvent>,
+        wanted: Durability,
+    ) -> StoreFuture<Answer> {
+        self.timed(Op::Push, |near| near.push_durably(bucket, events, wanted))
+    }
+
+    fn now_us(&self) -> u64 {
+        self.near.now_us()
+    }
+
+    fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
+        self.timed(Op::RollCall, |near| near.roll_call(me))
+    }
+
+    fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
+        self.timed(Op::Controls, |near| near.controls())
+    }
+
+    fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
+        self.timed(Op::Set, |near| near.set(queue, setting))
+    }
+
+    fn is_shared(&self) -> bool {
+        self.near.is_shared()
+    }
+
+    fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
+        self.timed(Op::Buckets, |near| near.buckets())
+    }
+
+    fn look_every(&self) -> Duration {
+        self.near.look_every()
+    }
+
+    fn watch(&self, watcher: Arc<dyn Watcher>) {
+        self.near.watch(watcher);
+    }
+
+    /// Only what fails is counted: it is called for each attempt, and writes to memory at most.
+    fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {
+        let count = |error: Error| {
+            self.meter.calls[Op::Starting as usize].failed(error.kind(), 1);
+            error
+        };
+        self.near.starting(queue, deliveries).map_err(count)
+    }
+
+    fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
+        self.timed(Op::Outboxes, |near| near.outboxes())
+    }
+
+    fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
+        self.timed(Op::ReadOutbox, |near| {
+            near.read_outbox(outbox, after, limit)
+        })
+    }
+
+    fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
+        self.timed(Op::TrimOutbox, |near| near.trim_outbox(outbox, through))
+    }
+
+    fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()> {
+        self.near.limit_outboxes(limit)
+    }
+
+    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
+        self.near.watch_outboxes(watcher);
+    }
+
+    fn close(&self) -> StoreFuture<()> {
+        self.near.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of the methods in a part of a file.
+    fn methods(part: &str) -> Vec<&str> {
+        let name = |line: &'_ str| line.starts_with("    fn ");
+        let lines = part.lines().filter(|line| name(line));
+        let mut names: Vec<_> = lines
+            .filter_map(|line| line["    fn ".len()..].split(['(', '<']).next())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn part<'a>(text: &'a str, from: &str) -> &'a str {
+        let (_, rest) = text.split_once(from).expect(from);
+        rest.split_once("\n}\n").expect("the end of the item").0
+    }
+
+    #[test]
+    fn passes_on_whatever_a_store_may_be_asked() {
+        // A method with a default that is not passed on would silently do something else.
+        let asked = methods(part(include_str!("mod.rs"), "pub trait Store:"));
+        let passed = methods(part(include_str!("metered.rs"), "impl Store for Metered {"));
+        assert!(asked.contains(&"apply") && asked.contains(&"look_every"));
+        assert_eq!(asked, passed);
+    }
+
+    #[test]
+    fn each_operation_has_its_own_name() {
+        assert_eq!(Op::NAMES[Op::of(&StoreOp::Stats) as usize], "stats");
+        assert_eq!(Op::NAMES[Op::Buckets as usize], "buckets");
+        assert_eq!(Op::NAMES[Op::TrimOutbox as usize], "trim_outbox");
+        assert_eq!(Op::NAMES.len(), Op::TrimOutbox as usize + 1);
+    }
+}

@@ -1,0 +1,147 @@
+//! What nodes tell of the buckets that they answer for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::handler::Annotation;
+use duly::metrics::MetricsChoices;
+use duly::time::{Clock, Mono, SystemClock};
+
+use crate::kit::{
+    ALONE, Nothing, counting, depth, gauge, paused, push, secs, settled, stop, until,
+};
+use crate::servers::{prefix, shared};
+
+fn fresh() -> String {
+    format!("{}?prefix={}", shared().url(), prefix())
+}
+
+#[tokio::test]
+async fn what_the_nodes_of_a_store_tell_adds_up_to_what_is_there() {
+    let _alone = ALONE.lock().await;
+    let url = fresh();
+    let mut nodes = Vec::new();
+    for _ in 0..3 {
+        nodes.push(paused(&url, "sums").await);
+    }
+    let delays: Vec<_> = (0..300).map(|number| secs(number % 3 * 1_000)).collect();
+    push(&nodes[0], "sums", &delays).await.unwrap();
+    let tells = |ready: f64, scheduled: f64| {
+        depth("sums", "ready") == Some(ready) && depth("sums", "scheduled") == Some(scheduled)
+    };
+    // Nothing is counted twice, whoever counts it.
+    let all_live = || gauge("duly_live_nodes", "") == Some(3.0);
+    settled("all is told of", || tells(100.0, 200.0) && all_live()).await;
+    // What a node has told goes away with it, and the others tell it.
+    stop(&nodes.remove(0)).await;
+    settled("two tell it all", || {
+        gauge("duly_live_nodes", "") == Some(2.0) && tells(100.0, 200.0)
+    })
+    .await;
+    for node in &nodes {
+        stop(node).await;
+    }
+    assert!(tells(0.0, 0.0), "nobody answers for it here any more");
+}
+
+#[tokio::test]
+async fn a_queue_that_nobody_consumes_is_told_of_once() {
+    let _alone = ALONE.lock().await;
+    let url = fresh();
+    let nodes = [
+        paused(&url, "others-a").await,
+        paused(&url, "others-b").await,
+    ];
+    let delays: Vec<_> = (0..64).map(|number| secs(number % 2 * 1_000)).collect();
+    push(&nodes[0], "left-alone", &delays).await.unwrap();
+    let tells = |state| depth("left-alone", state) == Some(32.0);
+    settled("it is told of", || tells("ready") && tells("scheduled")).await;
+    for node in &nodes {
+        stop(node).await;
+    }
+}
+
+#[tokio::test]
+async fn what_falls_due_soon_is_told_and_how_long_the_oldest_waits() {
+    let _alone = ALONE.lock().await;
+    for url in ["memory:".to_owned(), fresh()] {
+        let bus = paused(&url, "soon").await;
+        assert_eq!(depth("soon", "ready").unwrap_or(0.0), 0.0);
+        // Far from the edges, or a slow machine sees another number.
+        let delays = [5, 40, 41, 300, 301, 302, 2_000, 9_000].map(secs);
+        push(&bus, "soon", &delays[1..]).await.unwrap();
+        let due = |within: &str| {
+            gauge(
+                "duly_queue_due",
+                &format!("queue=\"soon\",within=\"{within}\""),
+            )
+        };
+        until("an hour ahead", || due("1h") == Some(6.0)).await;
+        assert_eq!(
+            (due("10s"), due("1m"), due("10m")),
+            (Some(0.0), Some(2.0), Some(5.0))
+        );
+        push(&bus, "soon", &[Duration::ZERO]).await.unwrap();
+        let oldest = || gauge("duly_queue_oldest_ready_seconds", "queue=\"soon\"").unwrap_or(0.0);
+        until("it grows old", || oldest() > 0.3).await;
+        stop(&bus).await;
+        assert_eq!((oldest(), due("1h")), (0.0, Some(0.0)));
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_that_was_empty_is_counted_as_soon_as_something_comes() {
+    let _alone = ALONE.lock().await;
+    let often = MetricsChoices {
+        census_every: Some(Duration::from_millis(500)),
+        ..MetricsChoices::default()
+    };
+    let builder = counting("memory:").metrics(often);
+    let builder = builder.register_as(Annotation::new("sleepy"), Nothing);
+    let bus = builder.start().await.unwrap();
+    // Every bucket has had an event, so that it is there to be asked.
+    let queue = bus.queue_named::<u64>("sleepy").unwrap();
+    queue.push_many(0..512, Duration::ZERO).await.unwrap();
+    while bus.stats("sleepy").await.unwrap() != Default::default() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(bus.bucket_stats("sleepy").await.unwrap().len(), 8);
+    tokio::time::sleep(Duration::from_millis(1_100)).await; // now it is known that all are empty
+    push(&bus, "sleepy", &[secs(100); 160]).await.unwrap();
+    // Less than it takes until empty buckets are counted anyway.
+    let soon = secs(10);
+    let seen = until("it is seen", || depth("sleepy", "scheduled") == Some(160.0));
+    let seen = tokio::time::timeout(soon, seen).await;
+    seen.expect("at the next census");
+    stop(&bus).await;
+}
+
+/// A machine whose clock is behind.
+#[derive(Debug)]
+struct Behind(SystemClock);
+
+impl Clock for Behind {
+    fn wall_us(&self) -> u64 {
+        self.0.wall_us() - 30_000_000
+    }
+
+    fn mono(&self) -> Mono {
+        self.0.mono()
+    }
+}
+
+#[tokio::test]
+async fn the_skew_says_how_far_the_stores_clock_is_ahead() {
+    let _alone = ALONE.lock().await;
+    let clock = Arc::new(Behind(SystemClock::new()));
+    let builder = counting(&fresh()).clock(clock);
+    let bus = builder
+        .register_as(Annotation::new("skewed"), crate::kit::Nothing)
+        .start()
+        .await
+        .unwrap();
+    push(&bus, "skewed", &[secs(1_000)]).await.unwrap();
+    let skew = || gauge("duly_clock_skew_seconds", "").unwrap_or(0.0);
+    until("thirty seconds", || (skew() - 30.0).abs() < 1.0).await;
+    stop(&bus).await;
+}

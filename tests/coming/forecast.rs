@@ -1,0 +1,78 @@
+//! `bus.forecast`.
+
+use duly::bus::FORECAST_STEPS_MAX;
+use duly::prelude::*;
+use duly::testing::TestBus;
+
+use crate::kit::{push, secs};
+
+#[tokio::test(start_paused = true)]
+async fn a_forecast_says_for_each_step_what_falls_due_in_it() {
+    let bus = TestBus::start(Bus::builder().publish_only()).await.unwrap();
+    let delays = [5, 10, 11, 60, 61, 3_600].map(secs);
+    push(&bus, "orders", &delays).await.unwrap();
+    let now = bus.now();
+    let coming = bus.forecast("orders", secs(25), secs(10)).await.unwrap();
+    let coming: Vec<_> = coming
+        .iter()
+        .map(|step| (step.until, step.events))
+        .collect();
+    assert_eq!(
+        coming,
+        [
+            (now + secs(10), 2),
+            (now + secs(20), 1),
+            (now + secs(25), 0)
+        ],
+        "the end of a step belongs to it, and the last one may be shorter"
+    );
+    let coming = bus
+        .forecast("orders", secs(7_200), secs(3_600))
+        .await
+        .unwrap();
+    assert_eq!(coming.iter().map(|step| step.events).sum::<usize>(), 6);
+    assert!(
+        bus.forecast("others", secs(9), secs(1))
+            .await
+            .unwrap()
+            .iter()
+            .all(|step| step.events == 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forecast_counts_the_buckets_that_the_queue_has_no_more() {
+    let bus = TestBus::start(Bus::builder().publish_only()).await.unwrap();
+    bus.set_buckets("orders", Some(64)).await.unwrap();
+    let queue = bus.queue_named::<u64>("orders").unwrap();
+    for number in 0..200_u64 {
+        let event = queue.event(number).key(number.to_string());
+        event.after(secs(30)).send().await.unwrap();
+    }
+    bus.set_buckets("orders", Some(1)).await.unwrap();
+    assert!(bus.bucket_stats("orders").await.unwrap().len() > 8);
+    let coming = bus.forecast("orders", secs(60), secs(60)).await.unwrap();
+    assert_eq!(coming[0].events, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forecast_of_too_many_steps_says_how_many_are_answered() {
+    let bus = TestBus::start(Bus::builder().publish_only()).await.unwrap();
+    let max = u64::try_from(FORECAST_STEPS_MAX).unwrap();
+    let whole = bus.forecast("orders", secs(max), secs(1)).await.unwrap();
+    assert_eq!(whole.len(), FORECAST_STEPS_MAX);
+    let error = bus
+        .forecast("orders", secs(max + 1), secs(1))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(
+        error.to_string().contains("has 401 steps, at most 400"),
+        "{error}"
+    );
+    for (horizon, step) in [(secs(1), secs(0)), (std::time::Duration::MAX, secs(1))] {
+        let error = bus.forecast("orders", horizon, step).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+    assert_eq!(bus.forecast("orders", secs(0), secs(1)).await.unwrap(), []);
+}

@@ -1,0 +1,76 @@
+//! The alerts.
+
+use yaml_rust2::{Yaml, YamlLoader};
+
+use crate::expressions::unknown_names;
+use crate::servers::promtool;
+
+const ALERTS: &str = include_str!("../../dashboards/alerts.yml");
+const PLAYED: &str = include_str!("alerts_test.yml");
+const PAGE: &str = include_str!("../../src/docs/dashboards.md");
+
+/// Each alert with its expression.
+pub(crate) fn alerts() -> Vec<(String, String)> {
+    let file = YamlLoader::load_from_str(ALERTS).expect("it is YAML");
+    let text = |rule: &Yaml, name: &str| rule[name].as_str().expect("a text").to_owned();
+    let groups = file[0]["groups"].as_vec().expect("groups");
+    let rules = groups
+        .iter()
+        .flat_map(|group| group["rules"].as_vec().expect("rules"));
+    rules
+        .map(|rule| (text(rule, "alert"), text(rule, "expr")))
+        .collect()
+}
+
+#[test]
+fn the_alerts_name_only_metrics_and_labels_that_there_are() {
+    for (alert, expression) in alerts() {
+        assert_eq!(unknown_names(&expression), [""; 0], "{alert}");
+    }
+}
+
+#[test]
+fn each_alert_is_told_of_in_the_guide_and_severity_is_one_of_two() {
+    for (alert, _) in alerts() {
+        assert!(PAGE.contains(&format!("| `{alert}` |")), "{alert}");
+    }
+    let severities = ALERTS.matches("severity: ").count();
+    let known = ["severity: warning\n", "severity: critical\n"];
+    let known: usize = known
+        .iter()
+        .map(|known| ALERTS.matches(known).count())
+        .sum();
+    assert_eq!((severities, known), (alerts().len(), alerts().len()));
+}
+
+#[test]
+fn the_rules_are_ones_that_prometheus_takes() {
+    let said = promtool(&["check", "rules", "dashboards/alerts.yml"]);
+    assert!(
+        said.contains(&format!("{} rules found", alerts().len())),
+        "{said}"
+    );
+}
+
+#[test]
+fn each_alert_fires_when_it_should_and_not_when_all_is_well() {
+    promtool(&["test", "rules", "tests/dashboards/alerts_test.yml"]);
+    let (well, wrong) = PLAYED
+        .split_once("- name: two in a hundred")
+        .expect("two parts");
+    for (alert, _) in alerts() {
+        let silent = format!("alertname: {alert}}}");
+        assert!(
+            well.contains(&silent),
+            "{alert} is not played where nothing is wrong"
+        );
+        let fires = [
+            format!("alertname: {alert}\n"),
+            format!("alertname: {alert}, exp_alerts"),
+        ];
+        assert!(
+            fires.iter().any(|fires| wrong.contains(fires)),
+            "{alert} never fires"
+        );
+    }
+}

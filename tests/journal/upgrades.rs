@@ -1,0 +1,136 @@
+//! What an older duly has written is brought up to date, with everything in it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use duly::journal::{Journal, SqliteJournal};
+use duly::record::{Numbered, Query};
+use rusqlite::Connection;
+
+use crate::harness::play;
+use crate::postgres::{Schema, connect};
+use crate::sample::{counted, everything, load, many, minutes, numbers, trace};
+
+/// Makes tables of format 2 out of the newest.
+const TO_FORMAT_2: &str = "
+DROP VIEW tasks;
+DROP VIEW history;
+DROP INDEX by_key;
+DROP INDEX by_trace;
+ALTER TABLE records DROP COLUMN part;
+CREATE INDEX by_key ON records (key, finished, number, event) WHERE key IS NOT NULL;
+CREATE INDEX by_trace ON records (trace, finished, number, event) WHERE trace IS NOT NULL;
+DROP TABLE parts;
+CREATE TABLE tally (one INTEGER PRIMARY KEY CHECK (one = 1), records INTEGER NOT NULL) STRICT;
+INSERT INTO tally SELECT 1, count(*) FROM records;
+CREATE VIEW history AS SELECT * FROM records;
+CREATE VIEW tasks AS SELECT * FROM records;
+PRAGMA user_version = 2;";
+
+/// Format 1 had no views.
+const TO_FORMAT_1: &str = "DROP VIEW tasks; DROP VIEW history; PRAGMA user_version = 1";
+
+/// Makes tables of version 1 out of the newest.
+const TO_VERSION_1: &str = "
+DROP INDEX records_time, records_queue, records_node, records_key, records_trace,
+    records_not_acked, records_error;
+CREATE INDEX records_time ON records (finished, number);
+CREATE INDEX records_queue ON records (queue, finished, number);
+CREATE INDEX records_node ON records (node, finished, number);
+CREATE INDEX records_key ON records (key, finished, number) WHERE key IS NOT NULL;
+CREATE INDEX records_trace ON records (trace, finished, number) WHERE trace IS NOT NULL;
+CREATE INDEX records_not_acked ON records (finished, number) WHERE outcome <> 'acked';
+CREATE INDEX records_error ON records (finished, number) WHERE error IS NOT NULL;
+DELETE FROM versions WHERE version > 1;";
+
+/// Records of which every third has a key and a trace.
+fn records() -> Vec<Numbered> {
+    let mut records = many(60);
+    for (number, record) in &mut records {
+        if number.is_multiple_of(3) {
+            record.key = Some("order:7".to_owned());
+            record.trace = Some(trace(1));
+        }
+    }
+    records
+}
+
+/// Everything is there, and found, and more can come.
+async fn is_whole(journal: &Arc<dyn Journal>) {
+    let records = records();
+    assert_eq!(everything(journal).await, records[..40]);
+    assert_eq!(minutes(journal).await, counted(&records[..40]));
+    load(journal, &records).await;
+    assert_eq!(everything(journal).await, records);
+    assert_eq!(minutes(journal).await, counted(&records));
+    let third: Vec<u64> = (1..=20).map(|n| n * 3).collect();
+    let by_key = Query {
+        key: Some("order:7".to_owned()),
+        ..Query::default()
+    };
+    let by_trace = Query {
+        trace: Some(trace(1)),
+        ..Query::default()
+    };
+    assert_eq!(numbers(journal, by_key).await, third);
+    assert_eq!(numbers(journal, by_trace).await, third);
+}
+
+/// Indexes and views, in the words that made them.
+fn shape(path: &Path) -> Vec<String> {
+    let file = Connection::open(path).expect("the file");
+    let sql = "SELECT name || ': ' || coalesce(sql, '') FROM sqlite_schema \
+               WHERE type <> 'table' OR name = 'parts' ORDER BY name";
+    let mut statement = file.prepare(sql).expect("a statement");
+    let lines = statement.query_map([], |row| row.get(0)).expect("a shape");
+    lines.collect::<Result<_, _>>().expect("a shape")
+}
+
+fn open(path: &Path) -> Arc<dyn Journal> {
+    Arc::new(SqliteJournal::open(path).expect("a journal"))
+}
+
+#[test]
+fn a_file_of_an_older_format_is_upgraded_with_all_it_has() {
+    for older in [vec![TO_FORMAT_2], vec![TO_FORMAT_2, TO_FORMAT_1]] {
+        play(async {
+            let directory = tempfile::tempdir().expect("a directory");
+            let path = directory.path().join("journal.db");
+            load(&open(&path), &records()[..40]).await;
+            let newest = shape(&path);
+            let file = Connection::open(&path).expect("the file");
+            for step in older {
+                file.execute_batch(step).expect(step);
+            }
+            drop(file);
+            assert_ne!(shape(&path), newest);
+            let journal = open(&path);
+            assert_eq!(shape(&path), newest);
+            is_whole(&journal).await;
+            let file = Connection::open(&path).expect("the file");
+            let tasks =
+                file.query_row("SELECT count(*) FROM tasks", [], |row| row.get::<_, u32>(0));
+            assert_eq!(tasks, Ok(60));
+        });
+    }
+}
+
+#[test]
+fn tables_of_an_older_version_are_upgraded_with_all_they_have() {
+    play(async {
+        let schema = Schema::new();
+        let indexes = || {
+            let sql = "SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema() \
+                       ORDER BY 1";
+            schema.sql(sql)
+        };
+        let journal: Arc<dyn Journal> = Arc::new(connect(&schema.url()).await);
+        load(&journal, &records()[..40]).await;
+        let newest = indexes();
+        schema.sql(TO_VERSION_1);
+        assert_ne!(indexes(), newest);
+        let journal: Arc<dyn Journal> = Arc::new(connect(&schema.url()).await);
+        assert_eq!(indexes(), newest);
+        is_whole(&journal).await;
+    });
+}

@@ -1,0 +1,116 @@
+//! Calls of the store: each is timed, and each that fails is counted.
+
+use duly::core::op::StoreOp;
+use duly::prelude::*;
+use duly::testing::Probe;
+
+use crate::faulty::{Fault, Faulty};
+use crate::seen::Seen;
+use crate::world::{ORDERS, World, secs};
+
+#[tokio::test(start_paused = true)]
+async fn every_call_is_timed_by_its_operation() {
+    let seen = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&seen);
+    let world = World::shared();
+    let way = Faulty::to(&world.store);
+    let builder = Bus::builder().only_registered().shared_store(way.clone());
+    let bus = world
+        .start(builder.register_as(ORDERS, Probe::<u64>::new()))
+        .await;
+    let queue = bus.queue_named("orders").unwrap();
+    let calls = |op| {
+        seen.values(&format!("duly_store_call_seconds{{op={op}}}"))
+            .len()
+    };
+
+    let before = ["push", "cancel", "get", "stats", "set"].map(calls);
+    assert_eq!(before, [0; 5]);
+    let receipt = queue.push(1_u64, secs(60)).await.unwrap();
+    queue.push_many(0..10, secs(60)).await.unwrap();
+    queue.get(receipt.id()).await.unwrap();
+    queue.cancel(receipt.id()).await.unwrap();
+    bus.stats("orders").await.unwrap();
+    bus.set_rate("orders", Some(100.0)).await.unwrap();
+    assert_eq!(["push", "cancel", "get", "set"].map(calls), [2, 1, 1, 1]);
+    let buckets = bus.bucket_stats("orders").await.unwrap().len();
+    assert_eq!(calls("stats"), 2 * buckets, "one a bucket");
+    bus.advance(secs(70)).await;
+    for op in ["fetch", "settle", "roll_call", "controls", "buckets"] {
+        assert!(calls(op) > 0, "{op}");
+    }
+    assert_eq!(seen.sum("duly_store_errors_total"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_counted_by_operation_and_kind() {
+    let seen = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&seen);
+    let world = World::memory();
+    let way = Faulty::to(&world.store);
+    let builder = Bus::builder().only_registered().shared_store(way.clone());
+    let bus = world
+        .start(builder.register_as(ORDERS, Probe::<u64>::new()))
+        .await;
+    let queue = bus.queue_named("orders").unwrap();
+    let errors = |op, kind| seen.value(&format!("duly_store_errors_total{{kind={kind},op={op}}}"));
+    assert_eq!(
+        errors("fetch", "unavailable"),
+        0.0,
+        "it is there before the first one"
+    );
+
+    way.meets(|_, op| match op {
+        StoreOp::Push(_) => Fault::Refused(ErrorKind::Full),
+        _ => Fault::None,
+    });
+    queue.push_now(1).await.unwrap_err();
+    assert_eq!(errors("push", "full"), 1.0);
+    way.meets(|_, _| Fault::Refused(ErrorKind::Unavailable));
+    queue.cancel(queue.new_id()).await.unwrap_err();
+    assert_eq!(errors("cancel", "unavailable"), 1.0);
+    assert_eq!(seen.sum("duly_store_errors_total"), 2.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_is_timed_and_counted() {
+    let seen = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&seen);
+    let world = World::memory();
+    let way = Faulty::to(&world.store);
+    let builder = Bus::builder().publish_only().shared_store(way.clone());
+    let bus = world.start(builder).await;
+    let queue = bus.queue_named::<u64>("orders").unwrap();
+    way.is(Fault::Hung);
+    let push = tokio::time::timeout(secs(7), queue.push_now(1)).await;
+    push.unwrap_err();
+    assert_eq!(seen.values("duly_store_call_seconds{op=push}"), [7.0]);
+    assert_eq!(
+        seen.value("duly_store_errors_total{kind=timed_out,op=push}"),
+        1.0
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_could_not_be_noted_is_counted() {
+    let seen = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&seen);
+    let world = World::memory();
+    let way = Faulty::to(&world.store);
+    let builder = Bus::builder().only_registered().shared_store(way.clone());
+    let probe = Probe::<u64>::new();
+    let bus = world
+        .start(builder.register_as(ORDERS, probe.clone()))
+        .await;
+    way.notes_fail
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    let queue = bus.queue_named("orders").unwrap();
+    queue.push_now(1).await.unwrap();
+    bus.settle().await;
+    assert_eq!(probe.count(), 0);
+    assert_eq!(
+        seen.value("duly_store_errors_total{kind=unavailable,op=starting}"),
+        1.0
+    );
+    assert_eq!(seen.value("duly_delivered_total{queue=orders}"), 0.0);
+}

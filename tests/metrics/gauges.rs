@@ -1,0 +1,84 @@
+//! Gauges of rings and workers: true while something goes on, and true when nothing does.
+
+use duly::testing::Probe;
+
+use crate::seen::Seen;
+use crate::world::{ORDERS, World, ms, secs};
+
+#[tokio::test(start_paused = true)]
+async fn rings_and_workers_are_seen_while_they_are_in_use_and_free_afterwards() {
+    let seen = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&seen);
+    let world = World::memory();
+    let probe = Probe::<u64>::taking(secs(10));
+    let (bus, queue) = world
+        .serve(ORDERS.workers(3).timeout(secs(60)), &probe)
+        .await;
+    let gauge = |name| seen.value(&format!("duly_{name}{{queue=orders}}"));
+    assert_eq!(gauge("workers"), 3.0);
+    assert_eq!((gauge("workers_busy"), gauge("ring_used")), (0.0, 0.0));
+
+    queue.push_many(0..10, secs(0)).await.unwrap();
+    bus.advance(secs(2)).await;
+    assert_eq!((gauge("workers_busy"), gauge("ring_used")), (3.0, 7.0));
+    bus.advance(secs(30)).await;
+    assert_eq!((gauge("workers_busy"), gauge("ring_used")), (1.0, 0.0));
+    bus.advance(secs(20)).await;
+    assert_eq!((gauge("workers_busy"), gauge("ring_used")), (0.0, 0.0));
+    bus.set_workers("orders", 5).unwrap();
+    bus.advance(secs(2)).await;
+    assert_eq!(gauge("workers"), 5.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_over_within_a_second_is_not_said_to_go_on() {
+    let seen = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&seen);
+    let world = World::memory();
+    let probe = Probe::<u64>::taking(ms(100));
+    let (bus, queue) = world.serve(ORDERS.workers(1), &probe).await;
+    bus.advance(secs(10)).await;
+    queue.push_many(0..5, secs(0)).await.unwrap();
+    bus.advance(secs(3)).await;
+    assert_eq!(probe.count(), 5);
+    for name in ["workers_busy", "ring_used"] {
+        assert_eq!(
+            seen.value(&format!("duly_{name}{{queue=orders}}")),
+            0.0,
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_waits_for_its_rate_says_so_and_one_without_work_does_not() {
+    let seen = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&seen);
+    let world = World::memory();
+    let probe = Probe::<u64>::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let waiting = || seen.value("duly_rate_waiting{queue=orders}");
+    bus.set_rate("orders", Some(1.0)).await.unwrap();
+    bus.advance(secs(5)).await;
+    assert_eq!(waiting(), 0.0, "nothing waits");
+    queue.push_many(0..10, secs(0)).await.unwrap();
+    bus.advance(ms(4_500)).await;
+    assert!((4..=6).contains(&probe.count()), "{}", probe.count());
+    assert_eq!(waiting(), 1.0);
+    bus.advance(secs(60)).await;
+    assert_eq!(probe.count(), 10);
+    assert_eq!(waiting(), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_mover_says_how_long_it_means_to_sleep() {
+    let seen = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&seen);
+    let world = World::memory();
+    let (bus, queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
+    bus.advance(secs(10)).await;
+    queue.push(1, secs(500)).await.unwrap();
+    bus.advance(secs(10)).await;
+    let sleep = seen.value("duly_mover_sleep_seconds");
+    assert!((470.0..=500.0).contains(&sleep), "{sleep}");
+}

@@ -1,0 +1,148 @@
+use super::{contract, edit, test};
+use crate::mutant::{Mutant, Promise::Metrics, Test};
+
+const fn coming(name: &'static str) -> Test {
+    test("coming", name)
+}
+
+const fn dashboards(name: &'static str) -> Test {
+    test("dashboards", name)
+}
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "every-node-counts-every-bucket",
+        breaks: Metrics,
+        bug: "a node counts the buckets of the others, too, so that sums over nodes are too large",
+        edits: &[edit(
+            "src/core/members.rs",
+            "first.is_some_and(|(_, node)| node == self.me)",
+            "first.is_some()",
+        )],
+        caught_by: coming("what_the_nodes_of_a_store_tell_adds_up_to_what_is_there"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "orphans-not-counted",
+        breaks: Metrics,
+        bug: "of a queue that nobody consumes nobody tells how many events wait in it",
+        edits: &[edit(
+            "src/core/members.rs",
+            "!is_consumed || queues.contains(&key.queue)",
+            "queues.contains(&key.queue)",
+        )],
+        caught_by: coming("a_queue_that_nobody_consumes_is_told_of_once"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "gauges-outlive-their-bus",
+        breaks: Metrics,
+        bug: "what a bus has told of depth stays when it has stopped",
+        edits: &[edit(
+            "src/flow/census.rs",
+            "    fn drop(&mut self) {\n        metrics::tell_shares(self.id.0, Shares::new());\n",
+            "    fn drop(&mut self) {\n",
+        )],
+        caught_by: coming("what_the_nodes_of_a_store_tell_adds_up_to_what_is_there"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "empty-buckets-not-heard-of",
+        breaks: Metrics,
+        bug: "the census does not hear that something came into a bucket that was empty",
+        edits: &[edit(
+            "src/flow/inbox.rs",
+            "            news.note(bucket);\n",
+            "            let _ = news;\n",
+        )],
+        caught_by: coming("a_bucket_that_was_empty_is_counted_as_soon_as_something_comes"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "empty-buckets-asked-each-time",
+        breaks: Metrics,
+        bug: "the census asks every bucket each time, also those in which nothing is",
+        edits: &[edit(
+            "src/flow/census.rs",
+            "let is_empty = known.buckets.get(key).is_some_and(Counted::is_empty);",
+            "let is_empty = false;",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_bus_that_counts_its_idle_queues_asks_for_no_more",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "oldest-of-what-has-left",
+        breaks: Metrics,
+        bug: "Redis: an entry that its event has left behind counts as the oldest ready event",
+        edits: &[edit(
+            "src/store/redis/lua/stats.lua",
+            "if state and byte(state) == 82 and sub(state, 46) == sub(entries[i], 17) then",
+            "if state then",
+        )],
+        caught_by: contract("stats_tell_since_when_the_next_event_is_ready"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "forecast-off-by-one-ms",
+        breaks: Metrics,
+        bug: "in a crowded cell what is due at the very end of a span is not counted",
+        edits: &[edit(
+            "src/core/reference/counts.rs",
+            "let due = fine.range(..=ms);",
+            "let due = fine.range(..ms);",
+        )],
+        caught_by: test("lib", "what_is_due_until_any_instant_is_counted_exactly"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "steps-of-a-forecast-add-up",
+        breaks: Metrics,
+        bug: "each step of a forecast counts what falls due in the steps before as well",
+        edits: &[edit(
+            "src/bus/forecast.rs",
+            "events: sum - before,",
+            "events: sum - before.min(0),",
+        )],
+        caught_by: coming("a_forecast_says_for_each_step_what_falls_due_in_it"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "skew-the-other-way-round",
+        breaks: Metrics,
+        bug: "the skew says how far the machine's clock is ahead of the store's",
+        edits: &[edit(
+            "src/flow/census.rs",
+            "if this_us < that_us { -apart } else { apart }",
+            "if this_us < that_us { apart } else { -apart }",
+        )],
+        caught_by: coming("the_skew_says_how_far_the_stores_clock_is_ahead"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "summaries-for-histograms",
+        breaks: Metrics,
+        bug: "the exporter has no buckets for histograms, and renders summaries",
+        edits: &[edit(
+            "src/metrics/prometheus.rs",
+            "if let Kind::Histogram(bounds) = metric.kind {",
+            "if let (Kind::Histogram(bounds), \"\") = (metric.kind, metric.name) {",
+        )],
+        caught_by: dashboards("the_page_holds_every_row_of_the_catalogue_and_nothing_else_of_duly"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "own-recorder-not-seen",
+        breaks: Metrics,
+        bug: "a start fails where the settings say to listen and the program has its own recorder",
+        edits: &[edit(
+            "src/metrics/prometheus.rs",
+            "    if super::is_heard() {\n",
+            "    if false {\n",
+        )],
+        caught_by: coming("a_program_with_a_recorder_keeps_it_and_nothing_listens"),
+        masked_by: None,
+    },
+];
