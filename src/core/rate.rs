@@ -76,14 +76,14 @@ impl Rate {
             false => now.since(from).as_nanos() / every.as_nanos() + 1,
         };
         let at_rate = since(self.from(now), self.every);
-        let at_most = since(self.from_at_most(now), self.in_a_hurry());
+        let at_most = since(self.next_at_most(now), self.in_a_hurry());
         usize::try_from(at_rate.min(at_most)).unwrap_or(usize::MAX)
     }
 
     /// So many start now.
     pub(crate) fn took(&mut self, now: Mono, many: usize) {
         let many = u32::try_from(many).unwrap_or(u32::MAX);
-        self.at_most = self.from_at_most(now) + self.in_a_hurry().saturating_mul(many);
+        self.at_most = self.next_at_most(now) + self.in_a_hurry().saturating_mul(many);
         self.next = Some(self.from(now) + self.every.saturating_mul(many));
         self.last = now;
     }
@@ -109,7 +109,7 @@ impl Rate {
     }
 
     /// When the next one could have started at the most.
-    fn from_at_most(&self, now: Mono) -> Mono {
+    fn next_at_most(&self, now: Mono) -> Mono {
         self.at_most.max(now - BURST)
     }
 

@@ -82,6 +82,6 @@ async fn what_is_heard_has_the_fields_that_are_promised() {
     }
     for line in capture.lines(names::HANDLERS) {
         let known = |field: &&str| *field == "message" || names::FAILURE_FIELDS.contains(field);
-        assert!(line.declared.iter().all(|field| known(field)), "{line:?}");
+        assert!(line.declared.iter().all(known), "{line:?}");
     }
 }
