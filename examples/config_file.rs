@@ -16,6 +16,7 @@ const FILE: &str = r#"
     workers = 4
     attempts = 2
     backoff = "fixed(50ms)"
+    late = "bury(1h)"
 "#;
 
 /// The annotation is what the programmer thought right.

@@ -5,7 +5,7 @@
 pub use inventory;
 
 pub use crate::codec::Codec;
-pub use crate::event::Event;
+pub use crate::event::{Event, Late};
 pub use crate::flow::{Construct, Registration};
 use crate::handler::State;
 pub use crate::handler::{

@@ -61,6 +61,7 @@
 //! The guides: [what is promised](_docs::delivery), [running it](_docs::operations),
 //! [codecs, encryption and versions of payloads](_docs::payloads),
 //! [what lies in the file](_docs::storage), [what is kept of every attempt](_docs::journal),
+//! [what `tracing` and the log hear](_docs::tracing),
 //! [what it tells while it runs](_docs::metrics), [board and alerts](_docs::dashboards),
 //! [how it is built](_docs::architecture), [how it is proven](_docs::proof).
 
@@ -89,6 +90,7 @@ pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod time;
+pub mod trace;
 
 pub use bus::{Bus, BusBuilder, EventBuilder, Publisher, Queue, Receipt};
 pub use core::op::{Cancelled, Changed, Unique};
@@ -134,6 +136,8 @@ pub mod _docs {
     pub mod proof {}
     #[doc = include_str!("docs/storage.md")]
     pub mod storage {}
+    #[doc = include_str!("docs/tracing.md")]
+    pub mod tracing {}
 }
 
 #[cfg(doctest)]

@@ -4,6 +4,8 @@
 mod backoff;
 #[path = "../macros/src/duration.rs"]
 mod duration;
+#[path = "../macros/src/late.rs"]
+mod late;
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +16,7 @@ use std::{
 
 use duly::{
     __private::{Registration, inventory},
-    Context, Event, Failure, Handler, State, delay_event,
+    Context, Event, Failure, Handler, Late, State, delay_event,
     handler::{Annotated, Annotation, States},
     retry::RetryPolicy,
 };
@@ -44,6 +46,8 @@ struct Mailer;
     timeout = "1m30s",
     attempts = 12,
     backoff = "exp(1s..10m, jitter 20%)",
+    late = "expire(5m)",
+    spread = "10s",
     ring = 2048,
     linger = "20us",
     isolation = "dedicated",
@@ -109,9 +113,38 @@ fn the_annotation_has_the_values_that_were_written() {
     assert_eq!(said.linger, Some(Duration::from_micros(20)));
     let backoff = RetryPolicy::exponential(Duration::from_secs(1), Duration::from_mins(10));
     assert_eq!(said.backoff, Some(backoff.jitter(20)));
+    assert_eq!(said.late, Some(Late::Expire(Duration::from_mins(5))));
+    assert_eq!(said.spread, Some(Duration::from_secs(10)));
     assert_eq!(said.keep_payload, Some(true));
     assert!(said.dedicated && !said.blocking);
     assert_eq!(states(&said), ["Db", "Mailer"]);
+}
+
+#[test]
+fn a_late_policy_is_read_alike_while_compiling_and_while_running() {
+    for text in [
+        "deliver",
+        "expire(5m)",
+        "bury(1h30m)",
+        "expire(0s)",
+        "",
+        "never",
+        "expire",
+        "expire(5)",
+        "bury()",
+        "expire(5m",
+        "Expire(5m)",
+        "expire (5m)",
+        "deliver()",
+    ] {
+        let compiled = late::Late::parse(text).map(|late| match late {
+            late::Late::Deliver => Late::Deliver,
+            late::Late::Expire(limit) => Late::Expire(limit),
+            late::Late::Bury(limit) => Late::Bury(limit),
+        });
+        let read = text.parse::<Late>().map_err(|error| error.to_string());
+        assert_eq!(compiled, read, "{text:?}");
+    }
 }
 
 #[test]
@@ -124,7 +157,10 @@ fn what_is_not_said_is_left_open() {
     );
     assert_eq!((said.timeout, said.backoff, said.ring), (None, None, None));
     assert_eq!((said.linger, said.version), (None, None));
-    assert_eq!(said.keep_payload, None);
+    assert_eq!(
+        (said.late, said.spread, said.keep_payload),
+        (None, None, None)
+    );
     assert!(said.blocking && !said.dedicated && said.states.is_empty());
 }
 

@@ -12,6 +12,7 @@ use syn::{
 use crate::{
     backoff::Backoff,
     errors::Errors,
+    late::Late,
     value::{Codec, Isolation, Value},
 };
 
@@ -24,6 +25,8 @@ enum Key {
     Timeout,
     Attempts,
     Backoff,
+    Late,
+    Spread,
     Ring,
     Linger,
     Isolation,
@@ -39,13 +42,15 @@ enum Key {
 }
 
 /// The keys as they are written, each with the form in which messages show it.
-const KEYS: [(Key, &str, &str); 18] = [
+const KEYS: [(Key, &str, &str); 20] = [
     (Key::Queue, "queue", "queue = \"order-close\""),
     (Key::Buckets, "buckets", "buckets = 8"),
     (Key::Workers, "workers", "workers = 16"),
     (Key::Timeout, "timeout", "timeout = \"30s\""),
     (Key::Attempts, "attempts", "attempts = 16"),
     (Key::Backoff, "backoff", "backoff = \"exp(1s..10m)\""),
+    (Key::Late, "late", "late = \"expire(5m)\""),
+    (Key::Spread, "spread", "spread = \"10s\""),
     (Key::Ring, "ring", "ring = 1024"),
     (Key::Linger, "linger", "linger = \"20us\""),
     (Key::Isolation, "isolation", "isolation = \"dedicated\""),
@@ -60,6 +65,7 @@ const KEYS: [(Key, &str, &str); 18] = [
     (Key::Crate, "crate", "crate = my::duly"),
 ];
 
+const DAY: Duration = Duration::from_hours(24);
 const WEEK: Duration = Duration::from_hours(7 * 24);
 
 /// What the annotation says; `None` where it says nothing.
@@ -70,6 +76,8 @@ pub(crate) struct Attr {
     pub(crate) timeout: Option<Duration>,
     pub(crate) attempts: Option<u32>,
     pub(crate) backoff: Option<Backoff>,
+    pub(crate) late: Option<Late>,
+    pub(crate) spread: Option<Duration>,
     pub(crate) ring: Option<u32>,
     pub(crate) linger: Option<Duration>,
     pub(crate) isolation: Isolation,
@@ -127,6 +135,8 @@ impl Attr {
             Key::Timeout => self.timeout = Some(value.duration_up_to(WEEK)?),
             Key::Attempts => self.attempts = Some(value.integer(1, 1000)?),
             Key::Backoff => self.backoff = Some(value.backoff()?),
+            Key::Late => self.late = Some(value.late()?),
+            Key::Spread => self.spread = Some(value.duration_up_to(DAY)?),
             Key::Ring => self.ring = Some(value.power_of_two(64, 65_536)?),
             Key::Linger => self.linger = Some(value.duration()?),
             Key::Isolation => self.isolation = value.isolation()?,
@@ -152,6 +162,8 @@ impl Attr {
             timeout: None,
             attempts: None,
             backoff: None,
+            late: None,
+            spread: None,
             ring: None,
             linger: None,
             isolation: Isolation::Shared,

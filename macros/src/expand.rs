@@ -10,7 +10,9 @@ use crate::{
     attr::Attr,
     backoff::{Backoff, Shape},
     errors::Errors,
-    function, signature, structure,
+    function,
+    late::Late,
+    signature, structure,
     value::{Codec, Isolation},
 };
 
@@ -122,6 +124,12 @@ fn said(attr: &Attr) -> Vec<TokenStream> {
         attr.backoff
             .map(|value| policy(krate, value))
             .map(|value| quote! { .backoff(#value) }),
+        attr.late
+            .map(|value| late(krate, value))
+            .map(|value| quote! { .late(#value) }),
+        attr.spread
+            .map(duration)
+            .map(|value| quote! { .spread(#value) }),
         attr.ring.map(number).map(|value| quote! { .ring(#value) }),
         attr.linger
             .map(duration)
@@ -152,6 +160,21 @@ fn duration(value: Duration) -> TokenStream {
     let secs = Literal::u64_unsuffixed(value.as_secs());
     let nanos = Literal::u32_unsuffixed(value.subsec_nanos());
     quote! { ::core::time::Duration::new(#secs, #nanos) }
+}
+
+fn late(krate: &syn::Path, late: Late) -> TokenStream {
+    let said = match late {
+        Late::Deliver => quote! { Deliver },
+        Late::Expire(limit) => {
+            let limit = duration(limit);
+            quote! { Expire(#limit) }
+        }
+        Late::Bury(limit) => {
+            let limit = duration(limit);
+            quote! { Bury(#limit) }
+        }
+    };
+    quote! { #krate::__private::Late::#said }
 }
 
 fn policy(krate: &syn::Path, backoff: Backoff) -> TokenStream {

@@ -10,6 +10,7 @@ mod duration;
 mod errors;
 mod expand;
 mod function;
+mod late;
 mod signature;
 mod structure;
 mod value;
@@ -28,6 +29,8 @@ use proc_macro::TokenStream;
 /// | `timeout = "30s"` | above zero, at most 7 days | how long one attempt may take |
 /// | `attempts = 16` | 1 to 1000 | how often an event is tried before it is dead |
 /// | `backoff = "exp(1s..10m, jitter 20%)"` | `fixed(5s)`, `linear(1s..1m)`, `exp(1s..10m)` | how long a failed attempt waits for the next |
+/// | `late = "expire(5m)"` | `deliver`, `expire(5m)`, `bury(5m)` | what becomes of an event that is late; said by who pushes |
+/// | `spread = "10s"` | a duration, at most a day | over which window events are spread; said by who pushes |
 /// | `ring = 1024` | a power of two, 64 to 65536 | slots in the queue's ring |
 /// | `linger = "20us"` | a duration | how long a worker without work looks for more |
 /// | `isolation = "dedicated"` | `shared`, `dedicated` | whether the queue has a runtime of its own; `shared` unless said |

@@ -6,7 +6,7 @@ use syn::{
     Error, Expr, ExprLit, Lit, LitInt, LitStr, Meta, Path, Token, Type, punctuated::Punctuated,
 };
 
-use crate::{backoff::Backoff, duration};
+use crate::{backoff::Backoff, duration, late::Late};
 
 /// Whether a queue shares the runtime of the bus.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,6 +85,11 @@ impl Value<'_> {
     pub(crate) fn backoff(&self) -> syn::Result<Backoff> {
         let text = self.string()?;
         Backoff::parse(&text.value()).map_err(|message| Error::new_spanned(text, message))
+    }
+
+    pub(crate) fn late(&self) -> syn::Result<Late> {
+        let text = self.string()?;
+        Late::parse(&text.value()).map_err(|message| Error::new_spanned(text, message))
     }
 
     pub(crate) fn isolation(&self) -> syn::Result<Isolation> {

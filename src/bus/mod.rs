@@ -31,7 +31,7 @@ pub use admin::{QueueLoad, QueueStats};
 pub use builder::BusBuilder;
 pub use check::{PayloadCheck, PayloadReport, UnreadPayload};
 pub use dead_letters::{DeadLetter, DeadLetters, Edited, Last, LetterCursor, Sweep};
-pub use explain::{Attempts, Explanation, Reason, Standing};
+pub use explain::{Attempts, Explanation, Reason, Spread, Standing};
 pub use forecast::{Coming, FORECAST_STEPS_MAX};
 use journal::Recorded;
 pub use publish::Publisher;

@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use tracing::Instrument;
 
 use crate::bus::Receipt;
 use crate::bus::queue::{Queue, unexpected};
 use crate::bus::receipt::receipt;
 use crate::core::op::{Answer, NewEvent, PushVerdict, Pushed, Reply, Unique};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, BucketKey, Envelope, EventId, Headers, Late};
+use crate::event::{BucketId, BucketKey, Envelope, EventId, Headers, Late, check_spread};
 use crate::metrics::Pushes;
 use crate::store::Durability;
 use crate::time::{Timestamp, When};
+use crate::trace;
 
 /// An event on its way into a queue; nothing happens before [`send`](Self::send).
 ///
@@ -45,7 +47,8 @@ pub struct EventBuilder<T> {
     unique: Option<(String, Unique)>,
     attempts: Option<u16>,
     expires_after: Option<Duration>,
-    late: Late,
+    late: Option<Late>,
+    spread: Option<Duration>,
     headers: Headers,
     durability: Option<Durability>,
     keep_payload: Option<bool>,
@@ -62,7 +65,8 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             unique: None,
             attempts: None,
             expires_after: None,
-            late: Late::Deliver,
+            late: None,
+            spread: None,
             headers: Headers::new(),
             durability: None,
             keep_payload: None,
@@ -119,9 +123,21 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         self
     }
 
-    /// What becomes of it when it is late. Default: it is delivered all the same.
+    /// What becomes of it when it is late. Default: as the queue says.
     pub fn late(mut self, late: Late) -> Self {
-        self.late = late;
+        self.late = Some(late);
+        self
+    }
+
+    /// Makes it due later than asked for by a part of `window` that its id fixes, so that events of
+    /// one instant do not come all at once. At most a day; zero is not at all. Default: as the queue
+    /// says.
+    ///
+    /// Never earlier than asked for, and pushed again under the same id it is due at the same time.
+    /// It takes one of the headers, [`SPREAD_HEADER`](crate::event::SPREAD_HEADER). Another due
+    /// time that it is given later, by [`Queue::reschedule`] or a retry, is not spread.
+    pub fn spread(mut self, window: Duration) -> Self {
+        self.spread = Some(window);
         self
     }
 
@@ -191,7 +207,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         }
         let value = queue.encode(&self.payload)?;
         let given = self.id.map(|_| value.clone());
-        let envelope = Envelope {
+        let mut envelope = Envelope {
             pushed: now,
             attempts,
             delayed: self.when != When::Now,
@@ -200,31 +216,40 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             key: self.key,
             unique: self.unique.as_ref().map(|(key, _)| key.clone()),
             expires: self.expires_after.map(|span| now + span),
-            late: self.late,
+            late: self.late.unwrap_or(queue.options.late),
             headers: self.headers,
             ..Envelope::new(id, queue.name.clone(), queue.stored(id, value)?)
         };
+        let spread = self.spread.unwrap_or(queue.options.spread);
+        let when = spread_out(&mut envelope, spread, self.when, now)?;
         envelope.check(queue.inner.payload_bytes_max)?;
+        let span = trace::push(&queue.name, id);
+        span.in_scope(|| trace::stamp(&mut envelope.headers));
         let event = NewEvent {
             envelope: Arc::new(envelope),
-            when: self.when.checked(now)?,
+            when: when.checked(now)?,
             on_taken: self.unique.map_or(Unique::Keep, |(_, on_taken)| on_taken),
         };
         let durability = self.durability.or(queue.inner.durability);
         let bucket = id.bucket();
-        let Some(value) = given else {
-            let mut receipts = queue.push_made(bucket, vec![event], durability).await?;
-            return receipts.pop().unwrap_or_else(|| Err(lost()));
-        };
-        let events = vec![event.clone()];
-        let mut receipts = queue.push_given(bucket, events, durability).await?;
-        match receipts.pop().unwrap_or_else(|| Err(lost())) {
-            Err(error) if error.kind() == ErrorKind::Conflict => {
-                let same = queue.same_in_another_form(&event, &value, durability);
-                same.await?.ok_or(error)
+        let push = async {
+            let Some(value) = given else {
+                let mut receipts = queue.push_made(bucket, vec![event], durability).await?;
+                return receipts.pop().unwrap_or_else(|| Err(lost()));
+            };
+            let events = vec![event.clone()];
+            let mut receipts = queue.push_given(bucket, events, durability).await?;
+            match receipts.pop().unwrap_or_else(|| Err(lost())) {
+                Err(error) if error.kind() == ErrorKind::Conflict => {
+                    let same = queue.same_in_another_form(&event, &value, durability);
+                    same.await?.ok_or(error)
+                }
+                receipt => receipt,
             }
-            receipt => receipt,
-        }
+        };
+        let pushed = push.instrument(span.clone()).await;
+        trace::pushed(&span, pushed.as_ref().map(Receipt::told));
+        pushed
     }
 }
 
@@ -270,9 +295,10 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             let now = Timestamp::from_millis(now_us / 1_000);
             for at in &again {
                 let envelope = Arc::make_mut(&mut events[*at].envelope);
+                // Its chance stays: its part of a spread is in its due time already.
                 let ids = (
                     envelope.id,
-                    EventId::from_parts(now, bucket, fastrand::u64(..)),
+                    EventId::from_parts(now, bucket, envelope.id.entropy()),
                 );
                 let payload = &envelope.payload;
                 envelope.payload = self.inner.under_another_id(payload, &self.name, ids)?;
@@ -317,6 +343,25 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             Answer { reply, .. } => Err(unexpected(&reply)),
         }
     }
+}
+
+/// Spreads an event over `window` from when it was asked for; answers when it is due.
+pub(super) fn spread_out(
+    envelope: &mut Envelope,
+    window: Duration,
+    when: When,
+    now: Timestamp,
+) -> Result<When> {
+    check_spread(window)?;
+    if window.is_zero() {
+        return Ok(when);
+    }
+    let part = envelope.spread_over(window);
+    Ok(match when {
+        When::Now => When::After(part),
+        When::After(delay) => When::After(delay.saturating_add(part)),
+        When::At(due) => When::At(due.max(now) + part),
+    })
 }
 
 /// Counts what became of each event of a push.

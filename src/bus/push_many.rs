@@ -4,16 +4,21 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use serde::Serialize;
+use tracing::{Instrument, Span};
 
-use crate::bus::push::count;
+use crate::bus::push::{count, spread_out};
 use crate::bus::{Queue, Receipt};
 use crate::core::op::{BATCH_MAX, NewEvent, Unique};
 use crate::error::{Error, Result};
-use crate::event::{BucketId, Envelope, EventId};
+use crate::event::{BucketId, Envelope, EventId, Headers};
 use crate::time::{Timestamp, When};
+use crate::trace;
 
 /// The most events of one [`push_many`](Queue::push_many).
 pub const PUSH_MANY_MAX: usize = 100_000;
+/// Events of one bucket.
+type Batch = (BucketId, Vec<NewEvent>);
+
 /// No batch of a large push is smaller than this.
 const CHUNK_MIN: usize = 64;
 
@@ -31,17 +36,20 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         when: impl Into<When>,
     ) -> Result<Vec<Receipt>> {
         let refused = |error: &Error| self.pushes.rejected(error.kind(), 1);
-        let batches = self.batches(payloads, when).inspect_err(refused)?;
+        let (span, batches) = self.batches(payloads, when).inspect_err(refused)?;
         let pushed = batches.into_iter().map(|batch| self.push_counted(batch));
-        try_join_all(pushed).await?.into_iter().flatten().collect()
+        let pushed = try_join_all(pushed).instrument(span.clone()).await;
+        let pushed = pushed.and_then(|pushed| pushed.into_iter().flatten().collect());
+        trace::pushed_many(&span, pushed.as_ref().err());
+        pushed
     }
 
-    /// Spreads events over buckets; or says why none of them can be pushed.
+    /// Spreads events over buckets, under the span of their push; or says why none of them can be pushed.
     fn batches(
         &self,
         payloads: impl IntoIterator<Item = T>,
         when: impl Into<When>,
-    ) -> Result<Vec<(BucketId, Vec<NewEvent>)>> {
+    ) -> Result<(Span, Vec<Batch>)> {
         let now = self.inner.now();
         let when = when.into().checked(now)?;
         let mut encoded = Vec::new();
@@ -53,6 +61,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             }
             encoded.push(self.encode(&payload)?);
         }
+        let span = trace::push_many(&self.name, encoded.len());
+        let mut headers = Headers::new();
+        span.in_scope(|| trace::stamp(&mut headers));
         let buckets = self.inner.buckets(&self.name, &self.options);
         let share = encoded.len().div_ceil(usize::from(buckets));
         let chunk = share.clamp(CHUNK_MIN, BATCH_MAX);
@@ -61,19 +72,15 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         for (payloads, turn) in encoded.chunks_mut(chunk).zip(0_u16..) {
             // No overflow: a push has at most PUSH_MANY_MAX / CHUNK_MIN batches, a queue 1,024 buckets.
             let bucket = BucketId((first + turn) % buckets);
-            let events = payloads
-                .iter_mut()
-                .map(|value| self.plain_event(bucket, now, std::mem::take(value), when));
-            let events = events.collect::<Result<_>>()?;
+            let event =
+                |value| self.plain_event(bucket, now, std::mem::take(value), when, &headers);
+            let events = payloads.iter_mut().map(event).collect::<Result<_>>()?;
             batches.push((bucket, events));
         }
-        Ok(batches)
+        Ok((span, batches))
     }
 
-    async fn push_counted(
-        &self,
-        (bucket, events): (BucketId, Vec<NewEvent>),
-    ) -> Result<Vec<Result<Receipt>>> {
+    async fn push_counted(&self, (bucket, events): Batch) -> Result<Vec<Result<Receipt>>> {
         let many = events.len() as u64;
         let pushed = self.push_made(bucket, events, self.inner.durability);
         let pushed = pushed.await;
@@ -90,19 +97,23 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         now: Timestamp,
         value: Vec<u8>,
         when: When,
+        headers: &Headers,
     ) -> Result<NewEvent> {
         let id = EventId::from_parts(now, bucket, fastrand::u64(..));
-        let envelope = Envelope {
+        let mut envelope = Envelope {
             pushed: now,
             attempts: self.options.attempts,
             delayed: when != When::Now,
             version: self.options.version,
+            late: self.options.late,
             keeps_payload: self.options.keep_payload,
+            headers: headers.clone(),
             ..Envelope::new(id, self.name.clone(), self.stored(id, value)?)
         };
+        let when = spread_out(&mut envelope, self.options.spread, when, now)?;
         Ok(NewEvent {
             envelope: Arc::new(envelope),
-            when,
+            when: when.checked(now)?,
             on_taken: Unique::Keep,
         })
     }

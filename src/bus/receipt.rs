@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
 use crate::store::Durability;
 use crate::time::Timestamp;
+use crate::trace::names::{ACCEPTED, DUPLICATE, REPLACED};
 
 /// What a push answers: proof of what was reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +58,18 @@ impl Receipt {
             PushVerdict::Replaced(id) => Some(id),
             _ => None,
         }
+    }
+}
+
+impl Receipt {
+    /// Its outcome and its due time, as the span of its push tells them.
+    pub(super) fn told(&self) -> (&'static str, Timestamp) {
+        let outcome = match self.verdict {
+            PushVerdict::Duplicate(_) => DUPLICATE,
+            PushVerdict::Replaced(_) => REPLACED,
+            _ => ACCEPTED,
+        };
+        (outcome, self.due)
     }
 }
 

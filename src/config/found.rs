@@ -9,7 +9,8 @@ use std::time::Duration;
 use crate::codec::Codec;
 use crate::config::encryption::pairs;
 use crate::duration;
-use crate::error::shown;
+use crate::error::{Error, shown};
+use crate::event::Late;
 use crate::retry::RetryPolicy;
 use crate::store::{Durability, WhenFull};
 
@@ -79,6 +80,11 @@ impl Found {
     pub(super) fn backoff(&self) -> Result<RetryPolicy, Wrong> {
         let policy = self.phrase()?.parse();
         policy.map_err(|error: crate::retry::ParseRetryError| Wrong::Grammar(error.to_string()))
+    }
+
+    pub(super) fn late(&self) -> Result<Late, Wrong> {
+        let late = self.phrase()?.parse();
+        late.map_err(|error: Error| Wrong::Grammar(error.to_string()))
     }
 
     pub(super) fn durability(&self) -> Result<Durability, Wrong> {

@@ -7,7 +7,7 @@ use crate::event::QueueName;
 use crate::flow::QueueChoices;
 
 /// The keys of `queue_defaults` and of each queue.
-const QUEUE: [Key<QueueChoices>; 12] = [
+const QUEUE: [Key<QueueChoices>; 14] = [
     Key::new(
         "buckets",
         "a whole number from 1 to 1024",
@@ -31,6 +31,14 @@ const QUEUE: [Key<QueueChoices>; 12] = [
         "a text such as `fixed(5s)` or `exp(1s..10m, jitter 10%)`",
         |queue, found| found.backoff().map(|it| queue.backoff = Some(it)),
     ),
+    Key::new(
+        "late",
+        "`deliver`, or a text such as `expire(5m)` or `bury(5m)`",
+        |queue, found| found.late().map(|it| queue.late = Some(it)),
+    ),
+    Key::new("spread", DURATION, |queue, found| {
+        found.duration().map(|it| queue.spread = Some(it))
+    }),
     Key::new("ring", "a power of two from 64 to 65536", |queue, found| {
         found.number().map(|it| queue.ring = Some(it))
     }),

@@ -37,6 +37,8 @@
 //! | `timeout` | a duration, at most 7 days | `30s` |
 //! | `attempts` | 1 to 1,000 | 16 |
 //! | `backoff` | as in [`RetryPolicy`](crate::retry::RetryPolicy) | `exp(1s..10m, jitter 10%)` |
+//! | `late` | as in [`Late`](crate::event::Late); said by who pushes | `deliver` |
+//! | `spread` | a duration of at most a day; said by who pushes | `0s` |
 //! | `ring` | slots, a power of two from 64 to 65,536 | 1,024 |
 //! | `linger` | a duration | `20us` |
 //! | `dedicated` | `true` or `false` | `false` |

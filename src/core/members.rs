@@ -60,6 +60,8 @@ pub(crate) struct Turnout {
     pub(crate) is_new: bool,
     /// One of them is not counted any more.
     pub(crate) is_fewer: bool,
+    /// The others may have counted without this node until now: it comes, or was away for long.
+    pub(crate) was_away: bool,
 }
 
 impl Members {
@@ -108,7 +110,11 @@ impl Members {
             true => unheard,
             false => Duration::ZERO,
         };
-        let mut turnout = Turnout::default();
+        let was_away = self.answered.is_none() || unheard >= options.absent_after;
+        let mut turnout = Turnout {
+            was_away: was_away && members.iter().any(|member| member.node != self.me),
+            ..Turnout::default()
+        };
         let mut before = std::mem::take(&mut self.others);
         for member in members.iter().filter(|member| member.node != self.me) {
             let known = before.remove(&member.node);
@@ -382,7 +388,7 @@ mod tests {
         assert!(members.unanswered(at(2_000), &options));
         assert!(!members.vouch_for(NodeId(2)), "nothing is known of it");
         let turnout = members.answered(at(9_000), &roll, &options);
-        assert_eq!(turnout, Turnout::default());
+        assert!(!turnout.suspicion && !turnout.is_new && turnout.was_away);
         assert!(members.vouch_for(NodeId(2)));
     }
 

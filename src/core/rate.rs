@@ -4,24 +4,33 @@ use std::time::Duration;
 
 use crate::time::Mono;
 
-/// What was not used is kept for so long, and no longer: a burst is never larger than what starts
-/// in this span, or one event.
+/// What was not used can be had at once for so long, and no longer: a burst is never larger than
+/// what starts in this span, or one event.
 const BURST: Duration = Duration::from_millis(10);
+/// What was not used for longer is made up for slowly, as far as it is of this span: a thread that
+/// came late again and again would otherwise stay below its rate for good.
+const OWED: Duration = Duration::from_millis(300);
+/// By so many percent faster: together with a burst no second has more than 5 % too much.
+const HURRY_PERCENT: u32 = 3;
 /// Events are taken from the store at most so long before they may start: what waits for longer
 /// waits in the store, where every node can have it.
 const SOON: Duration = Duration::from_millis(100);
 /// Starts are not looked at more often than this.
 const STRIDE: Duration = Duration::from_millis(1);
 
-/// The pace of one queue on this node, by the generic cell rate algorithm: each start moves the
-/// time of the next one by one over the rate, and nothing starts before it.
+/// The pace of one queue on this node, by the generic cell rate algorithm, twice: each start moves
+/// the time of the next one by one over the rate, and nothing starts before it. Once at the rate
+/// itself, with a memory of what is owed, and once a little faster, with hardly any.
 #[derive(Clone, Debug)]
 pub(crate) struct Rate {
     /// On all nodes together.
     per_second: f64,
     /// Between two starts on this node.
     every: Duration,
-    next: Mono,
+    /// When the next one may start, at the rate itself; unknown before the first.
+    next: Option<Mono>,
+    /// When the next one may start, at the most.
+    at_most: Mono,
     last: Mono,
 }
 
@@ -31,7 +40,8 @@ impl Rate {
         let mut rate = Self {
             per_second,
             every: Duration::ZERO,
-            next: Mono::default(),
+            next: None,
+            at_most: Mono::default(),
             last: Mono::default(),
         };
         rate.share_among(nodes);
@@ -42,7 +52,8 @@ impl Rate {
     pub(crate) fn change(&mut self, now: Mono, per_second: f64, nodes: usize) {
         self.per_second = per_second;
         self.share_among(nodes);
-        self.next = self.next.min(now + self.every); // a low rate does not hold a higher one up
+        self.next = None; // what was owed at the other rate is not made up for
+        self.at_most = self.at_most.min(now + self.every); // a low rate holds no higher one up
     }
 
     /// So many nodes share the rate from now on.
@@ -53,26 +64,34 @@ impl Rate {
         self.every = every.max(Duration::from_nanos(1));
     }
 
+    /// Nothing starts before `at`.
+    pub(crate) fn hold_until(&mut self, at: Mono) {
+        self.at_most = self.at_most.max(at);
+    }
+
     /// How many may start now.
     pub(crate) fn allows(&self, now: Mono) -> usize {
-        let from = self.from(now);
-        if from > now {
-            return 0;
-        }
-        let many = now.since(from).as_nanos() / self.every.as_nanos() + 1;
-        usize::try_from(many).unwrap_or(usize::MAX)
+        let since = |from: Mono, every: Duration| match from > now {
+            true => 0,
+            false => now.since(from).as_nanos() / every.as_nanos() + 1,
+        };
+        let at_rate = since(self.from(now), self.every);
+        let at_most = since(self.next_at_most(now), self.in_a_hurry());
+        usize::try_from(at_rate.min(at_most)).unwrap_or(usize::MAX)
     }
 
     /// So many start now.
     pub(crate) fn took(&mut self, now: Mono, many: usize) {
         let many = u32::try_from(many).unwrap_or(u32::MAX);
-        self.next = self.from(now) + self.every.saturating_mul(many);
+        self.at_most = self.next_at_most(now) + self.in_a_hurry().saturating_mul(many);
+        self.next = Some(self.from(now) + self.every.saturating_mul(many));
         self.last = now;
     }
 
     /// When to look whether more may start.
     pub(crate) fn wakes(&self) -> Mono {
-        self.next.max(self.last + STRIDE)
+        let next = self.next.unwrap_or_default();
+        next.max(self.at_most).max(self.last + STRIDE)
     }
 
     /// How many events start so soon that they need not wait in the store.
@@ -83,7 +102,21 @@ impl Rate {
 
     /// When the next one could have started.
     fn from(&self, now: Mono) -> Mono {
-        self.next.max(now - BURST)
+        match self.next {
+            Some(next) => next.max(now - OWED),
+            None => now - BURST,
+        }
+    }
+
+    /// When the next one could have started at the most.
+    fn next_at_most(&self, now: Mono) -> Mono {
+        self.at_most.max(now - BURST)
+    }
+
+    /// Between two starts of which one makes up for what is owed.
+    fn in_a_hurry(&self) -> Duration {
+        let every = self.every.saturating_mul(100) / (100 + HURRY_PERCENT);
+        every.max(Duration::from_nanos(1))
     }
 }
 
@@ -125,6 +158,46 @@ mod tests {
         let mut rate = Rate::new(1_000.0, 1);
         starts(&mut rate, ms(1_000), ms(2_000));
         assert!(rate.allows(ms(60_000)) <= 11);
+    }
+
+    #[test]
+    fn who_comes_late_again_and_again_makes_up_for_it_and_no_second_has_too_many() {
+        let mut rate = Rate::new(500.0, 1);
+        let (mut now, mut times) = (ms(1_000), Vec::new());
+        while now < ms(41_000) {
+            let many = rate.allows(now);
+            rate.took(now, many);
+            times.extend(std::iter::repeat_n(now, many));
+            now = rate.wakes().max(now);
+            // Each second, a stall of 25 ms.
+            if now.as_nanos() % 1_000_000_000 < 25_000_000 {
+                now = now + Duration::from_millis(25);
+            }
+        }
+        let within = |from: Mono, span: u64| {
+            let until = from + Duration::from_millis(span);
+            times.partition_point(|time| *time < until) - times.partition_point(|time| *time < from)
+        };
+        let counted = within(ms(2_000), 20_000);
+        assert!((9_900..=10_100).contains(&counted), "{counted}");
+        let most = times.iter().map(|from| within(*from, 1_000)).max();
+        assert!(most.is_some_and(|most| most <= 525), "{most:?}");
+    }
+
+    #[test]
+    fn what_was_not_wanted_is_owed_for_a_moment_only() {
+        let mut rate = Rate::new(500.0, 1);
+        starts(&mut rate, ms(1_000), ms(2_000));
+        let counted = starts(&mut rate, ms(60_000), ms(80_000));
+        assert!((10_000..=10_200).contains(&counted), "{counted}");
+    }
+
+    #[test]
+    fn nothing_starts_while_it_is_held() {
+        let mut rate = Rate::new(500.0, 1);
+        rate.hold_until(ms(1_500));
+        assert_eq!(starts(&mut rate, ms(1_000), ms(1_500)), 0);
+        assert!(starts(&mut rate, ms(1_500), ms(2_500)) >= 500);
     }
 
     #[test]

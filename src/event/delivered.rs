@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::event::bucket::BucketId;
 use crate::event::envelope::Envelope;
 use crate::event::id::EventId;
+use crate::event::trace::TraceContext;
 use crate::time::Timestamp;
 
 /// One delivery as the handler sees it: the value and what is known of this attempt.
@@ -138,6 +139,13 @@ impl<T> Event<T> {
         self.stored
             .as_ref()
             .map_or(&[], |stored| &stored.envelope.headers)
+    }
+
+    /// Where in a trace it was pushed, to hand on to other systems; `None` when it has no such
+    /// header, or one that is malformed.
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceContext> {
+        TraceContext::of_headers(self.headers())
     }
 
     /// The same delivery with what `f` makes of its payload.

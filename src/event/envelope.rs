@@ -1,11 +1,10 @@
 //! The event as it is stored.
 
-use std::time::Duration;
-
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, Result};
 use crate::event::id::EventId;
+use crate::event::late::Late;
 use crate::event::payload::Payload;
 use crate::event::queue::QueueName;
 use crate::event::trace::{TRACE_HEADER, TraceId};
@@ -18,20 +17,6 @@ pub const TEXT_BYTES_MAX: usize = 1_024;
 
 /// Names and values that travel with an event and that no handler has to decode.
 pub type Headers = Vec<(String, String)>;
-
-/// What becomes of an event that reaches its consumer late.
-///
-/// Lateness counts from the due time of the attempt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Late {
-    /// Deliver it all the same. The default.
-    #[default]
-    Deliver,
-    /// Later than this it is of no use: it ends as expired.
-    Expire(Duration),
-    /// Later than this somebody should look at it: it ends as a dead letter.
-    Bury(Duration),
-}
 
 /// The event as stored: everything of it that does not change from attempt to attempt.
 ///

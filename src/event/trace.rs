@@ -12,6 +12,102 @@ use crate::error::{Error, Result, shown};
 /// [W3C Trace Context](https://www.w3.org/TR/trace-context/) has it.
 pub const TRACE_HEADER: &str = "traceparent";
 
+/// The header that carries what the systems on a trace's way add to it, beside [`TRACE_HEADER`].
+pub const TRACE_STATE_HEADER: &str = "tracestate";
+
+/// The longest `tracestate` that is passed on, in bytes: what the standard asks for at least.
+pub const TRACE_STATE_MAX: usize = 512;
+
+/// Where in a trace an event was pushed: its [`TRACE_HEADER`] and its [`TRACE_STATE_HEADER`], read
+/// with care.
+///
+/// # Examples
+///
+/// ```
+/// use duly::event::TraceContext;
+///
+/// let here = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+/// let context = TraceContext::new(here, Some("vendor=1")).expect("it is well-formed");
+/// assert_eq!(context.traceparent(), here);
+/// assert_eq!(context.tracestate(), Some("vendor=1"));
+///
+/// assert_eq!(TraceContext::new("somewhere", None), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceContext {
+    trace: TraceId,
+    traceparent: String,
+    tracestate: Option<String>,
+}
+
+impl TraceContext {
+    /// A place in a trace; `None` when `traceparent` is not one by the standard.
+    ///
+    /// A `tracestate` that is empty, is longer than [`TRACE_STATE_MAX`] or has anything else than
+    /// visible ASCII, spaces and tabs is left out: by the standard the trace goes on without it.
+    #[must_use]
+    pub fn new(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
+        let trace = is_parent(traceparent).then(|| TraceId::of_header(traceparent))??;
+        let is_state = |text: &&str| {
+            let is_written = |byte: u8| matches!(byte, b'\t' | b' '..=b'~');
+            !text.is_empty() && text.len() <= TRACE_STATE_MAX && text.bytes().all(is_written)
+        };
+        Some(Self {
+            trace,
+            traceparent: traceparent.to_owned(),
+            tracestate: tracestate.filter(is_state).map(str::to_owned),
+        })
+    }
+
+    /// The place that an event's headers name; `None` where they name none.
+    #[must_use]
+    pub fn of_headers(headers: &[(String, String)]) -> Option<Self> {
+        let value = |wanted: &str| {
+            let mut headers = headers.iter();
+            let (_, value) = headers.find(|(name, _)| name == wanted)?;
+            Some(value.as_str())
+        };
+        Self::new(value(TRACE_HEADER)?, value(TRACE_STATE_HEADER))
+    }
+
+    /// The trace.
+    #[must_use]
+    pub fn trace(&self) -> TraceId {
+        self.trace
+    }
+
+    /// The value of the header [`TRACE_HEADER`], to hand on as it is.
+    #[must_use]
+    pub fn traceparent(&self) -> &str {
+        &self.traceparent
+    }
+
+    /// The value of the header [`TRACE_STATE_HEADER`], to hand on as it is.
+    #[must_use]
+    pub fn tracestate(&self) -> Option<&str> {
+        self.tracestate.as_deref()
+    }
+}
+
+/// Whether `text` is a `traceparent`: version, trace, parent and flags in lower-case hexadecimal
+/// digits, where a later version may have more to say behind them.
+fn is_parent(text: &str) -> bool {
+    const WIDTHS: [usize; 4] = [2, 32, 16, 2];
+    let parts: Vec<&str> = text.splitn(5, '-').collect();
+    let is_hex = |part: &str| part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let has_its_parts = parts.len() >= WIDTHS.len()
+        && parts
+            .iter()
+            .zip(WIDTHS)
+            .all(|(part, width)| part.len() == width && is_hex(part));
+    let is_nothing = |part: &str| part.bytes().all(|b| b == b'0');
+    has_its_parts
+        && parts[0] != "ff"
+        && (parts[0] != "00" || parts.len() == WIDTHS.len())
+        && !is_nothing(parts[1])
+        && !is_nothing(parts[2])
+}
+
 /// The identity of a trace: 128 bits that are not all zero, written as 32 hexadecimal digits.
 ///
 /// # Examples

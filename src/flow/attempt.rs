@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::event::Event;
 use crate::handler::{BlockingHandler, Context, Failure, Handler};
+use crate::trace::Carried;
 
 /// What came of one call of a handler.
 pub(crate) enum Attempted {
@@ -75,12 +76,13 @@ impl<H: BlockingHandler> Attempt for Blocking<H> {
     ) -> Attempted {
         let handler = Arc::clone(&self.0);
         let mut own = cx.fork();
+        let (span, carried) = (tracing::Span::current(), Carried::current());
         let mut thread = tokio::task::spawn_blocking(move || {
-            let returned = if event.is_delayed() {
-                handler.handle_delayed(event, &own)
-            } else {
-                handler.handle(event, &own)
+            let call = || match event.is_delayed() {
+                true => handler.handle_delayed(event, &own),
+                false => handler.handle(event, &own),
             };
+            let returned = span.in_scope(|| carried.within(call));
             (returned, own.take_reply())
         });
         let (joined, late) = match tokio::time::timeout(limit, &mut thread).await {

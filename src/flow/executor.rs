@@ -23,6 +23,7 @@ use crate::record::{Cause, cut_error};
 use crate::retry::RetryPolicy;
 use crate::store::Store;
 use crate::time::{Clock, Mono};
+use crate::trace::{self, Handled};
 
 /// How long an event whose start could not be noted waits before it is handed back.
 const NOTE_REST: Duration = Duration::from_secs(1);
@@ -61,6 +62,7 @@ pub(crate) struct Means {
 pub(crate) struct Ticket {
     job: Box<Job<Arc<Envelope>>>,
     started_us: u64,
+    traced: Handled,
     since: Mono,
     /// Set by whoever tells first; only where two may: a handler that cannot be dropped.
     told: Option<Arc<AtomicBool>>,
@@ -100,6 +102,13 @@ where
                 }
             });
         Some((ticket, future))
+    }
+
+    fn within<R>(&self, ticket: &Self::Ticket, run: impl FnOnce() -> R) -> R {
+        match ticket {
+            Some(ticket) => ticket.traced.within(run),
+            None => run(),
+        }
     }
 
     fn end(&self, ticket: Self::Ticket, ended: Ended<Attempted>) {
@@ -159,6 +168,7 @@ where
         self.means.runs.started(&stages);
         let event = Event::stored(payload, Arc::clone(envelope), due, attempt, started_us);
         let ticket = Ticket {
+            traced: trace::handle(&job.delivery, started_us),
             job,
             started_us,
             since: self.means.clock.mono(),
@@ -170,7 +180,7 @@ where
     /// What is no payload of this handler will not be one at the next attempt either, unless a newer
     /// build has pushed it, which may be on its way to this process.
     fn settle_unread(&self, job: &Job<Arc<Envelope>>, why: Unread) {
-        let (queue, delivery) = (&self.means.surroundings.queue, &job.delivery);
+        let delivery = &job.delivery;
         let (cause, tries_again) = match why {
             Unread::Undecodable(_) => (Cause::Undecodable, false),
             Unread::Newer(_) => (
@@ -179,9 +189,9 @@ where
             ),
             Unread::Undecryptable(_) => (Cause::Undecryptable, false),
         };
+        trace::unread(delivery, cause);
         // The reason may quote the payload, whatever its length.
         let words = cut_error(why.to_string());
-        tracing::error!(%queue, id = %delivery.id, error = words, "payload is not read");
         let failing = Failing {
             cause,
             error: Some(words.clone()),
@@ -220,6 +230,7 @@ where
             }),
             Verdict::Retry(..) | Verdict::Snooze(_) | Verdict::Expire | Verdict::Release => {}
         }
+        ticket.traced.ended(&ticket.job.delivery, &verdict);
         self.tell(&ticket.job, ticket.started_us, verdict);
     }
 

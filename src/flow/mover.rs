@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use crate::core::node::Node;
 use crate::core::op::Answer;
@@ -25,6 +26,7 @@ use crate::flow::tally::Tally;
 use crate::metrics::Moves;
 use crate::store::{Store, StoreFuture};
 use crate::time::{Clock, Mono};
+use crate::trace;
 
 /// After this long without an answer a call to the store counts as unanswered, and is repeated.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -168,8 +170,10 @@ impl Mover {
         match action {
             Action::Call { call, bucket, op } => {
                 let tally = Tally::of(&self.moves[self.node.queue_of(bucket)], &op);
-                let answer = self.store.apply(self.node.bucket(bucket), op);
-                return self.ask(call, answer, tally);
+                let bucket = self.node.bucket(bucket);
+                let span = trace::call_of_settle(bucket, &op);
+                let answer = span.in_scope(|| self.store.apply(bucket, op));
+                return self.ask(call, answer, Told { tally, span });
             }
             Action::CallRoll => {
                 if let Some(roll) = &self.roll {
@@ -201,14 +205,16 @@ impl Mover {
         None
     }
 
-    fn ask(&self, call: CallId, mut answer: StoreFuture<Answer>, tally: Tally) -> Option<News> {
+    fn ask(&self, call: CallId, mut answer: StoreFuture<Answer>, told: Told) -> Option<News> {
         let mut cx = Context::from_waker(Waker::noop());
-        if let Poll::Ready(answer) = Pin::new(&mut answer).poll(&mut cx) {
-            return Some(answered(call, answer, tally));
+        let span = &told.span;
+        if let Poll::Ready(answer) = span.in_scope(|| Pin::new(&mut answer).poll(&mut cx)) {
+            return Some(answered(call, answer, told));
         }
         let inbox = Arc::clone(&self.inbox);
         self.runtime.spawn(async move {
             let answer = tokio::time::timeout(CALL_TIMEOUT, answer)
+                .instrument(told.span.clone())
                 .await
                 .unwrap_or_else(|_| {
                     Err(Error::new(
@@ -216,14 +222,21 @@ impl Mover {
                         "the store did not answer in time",
                     ))
                 });
-            inbox.add(answered(call, answer, tally));
+            inbox.add(answered(call, answer, told));
         });
         None
     }
 }
 
-fn answered(call: CallId, answer: Result<Answer>, tally: Tally) -> News {
-    tally.count(&answer);
+/// Who is told of a call's answer besides the node.
+struct Told {
+    tally: Tally,
+    span: Span,
+}
+
+fn answered(call: CallId, answer: Result<Answer>, told: Told) -> News {
+    trace::settled(&told.span, answer.as_ref().err());
+    told.tally.count(&answer);
     let answer = answer.map_err(|error| {
         tracing::warn!(%error, kind = ?error.kind(), "the store did not do as asked");
         error.kind()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::codec::Codec;
 use crate::error::{Error, Result};
-use crate::event::{BUCKETS_MAX, QueueName};
+use crate::event::{BUCKETS_MAX, Late, QueueName, check_spread};
 use crate::handler::Annotation;
 use crate::retry::RetryPolicy;
 
@@ -21,6 +21,13 @@ pub struct QueueOptions {
     pub attempts: u16,
     /// How long a failed event waits for its next attempt. Default: `exp(1s..10m, jitter 10%)`.
     pub backoff: RetryPolicy,
+    /// What becomes of its events when they are late. It is said when an event is pushed, by the
+    /// pusher. Default: they are delivered all the same.
+    pub late: Late,
+    /// Over which window its events are spread, at most a day: each is due later than asked for by
+    /// a part of it that its id fixes. It is said when an event is pushed, by the pusher. Default:
+    /// zero, which is not at all.
+    pub spread: Duration,
     /// Slots of its ring, a power of two from 64 to 65,536: how many events are on their way to
     /// handlers at most. Default: 1,024.
     pub ring: usize,
@@ -52,6 +59,8 @@ impl Default for QueueOptions {
             timeout: Duration::from_secs(30),
             attempts: 16,
             backoff: RetryPolicy::default(),
+            late: Late::Deliver,
+            spread: Duration::ZERO,
             ring: 1_024,
             linger: Duration::from_micros(20),
             dedicated: false,
@@ -80,6 +89,10 @@ pub struct QueueChoices {
     pub attempts: Option<u16>,
     /// See [`QueueOptions::backoff`].
     pub backoff: Option<RetryPolicy>,
+    /// See [`QueueOptions::late`].
+    pub late: Option<Late>,
+    /// See [`QueueOptions::spread`].
+    pub spread: Option<Duration>,
     /// See [`QueueOptions::ring`].
     pub ring: Option<usize>,
     /// See [`QueueOptions::linger`].
@@ -106,6 +119,8 @@ impl From<&Annotation> for QueueChoices {
             timeout: said.timeout,
             attempts: said.attempts,
             backoff: said.backoff,
+            late: said.late,
+            spread: said.spread,
             ring: said.ring,
             linger: said.linger,
             dedicated: said.dedicated.then_some(true),
@@ -128,6 +143,8 @@ impl QueueOptions {
             timeout: choices.timeout.unwrap_or(self.timeout),
             attempts: choices.attempts.unwrap_or(self.attempts),
             backoff: choices.backoff.unwrap_or(self.backoff),
+            late: choices.late.unwrap_or(self.late),
+            spread: choices.spread.unwrap_or(self.spread),
             ring: choices.ring.unwrap_or(self.ring),
             linger: choices.linger.unwrap_or(self.linger),
             dedicated: choices.dedicated.unwrap_or(self.dedicated),
@@ -164,6 +181,9 @@ impl QueueOptions {
         }
         if !(1..=1_000).contains(&self.attempts) {
             return wrong(format!("attempts is {}, it is 1 to 1000", self.attempts));
+        }
+        if let Err(error) = check_spread(self.spread) {
+            return wrong(error.to_string());
         }
         if !self.ring.is_power_of_two() || !(64..=65_536).contains(&self.ring) {
             return wrong(format!(

@@ -64,10 +64,12 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let Some(future) = this.future.as_mut().as_pin_mut() else {
+        let future = this.future.as_mut().as_pin_mut();
+        let (Some(future), Some(ticket)) = (future, &this.ticket) else {
             return Poll::Ready(Ended::Cut); // polled after its end, which no worker does
         };
-        match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
+        let work = &this.lent.pool.work;
+        match catch_unwind(AssertUnwindSafe(|| work.within(ticket, || future.poll(cx)))) {
             Ok(Poll::Ready(output)) => Poll::Ready(Ended::Finished(output)),
             Ok(Poll::Pending) => this.watch(cx),
             Err(panic) => Poll::Ready(Ended::Panicked(words(panic))),
@@ -160,7 +162,9 @@ impl<'a, W: Work, F> Running<'a, W, F> {
             reserved.disarm();
         }
         // A panic while dropping does not change how the job ended: the work was done or was not.
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.future.set(None))) {
+        let drop = || self.future.set(None);
+        let work = &self.lent.pool.work;
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work.within(&ticket, drop))) {
             log("dropping a job's future panicked", panic);
         }
         if let Err(panic) =

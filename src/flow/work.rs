@@ -30,6 +30,13 @@ pub(crate) trait Work: Send + Sync + 'static {
         job: Self::Job,
     ) -> Option<(Self::Ticket, impl Future<Output = Self::Output> + Send)>;
 
+    /// Runs a part of a job, a poll or its end, with whatever surrounds it.
+    #[inline]
+    fn within<R>(&self, ticket: &Self::Ticket, run: impl FnOnce() -> R) -> R {
+        let _nothing_surrounds = ticket;
+        run()
+    }
+
     /// Told how a job ended, exactly once for each that was begun, after its future was dropped.
     fn end(&self, ticket: Self::Ticket, ended: Ended<Self::Output>);
 

@@ -3,6 +3,7 @@
 use std::{any, any::TypeId, fmt, time::Duration};
 
 use crate::codec::Codec;
+use crate::event::Late;
 use crate::handler::Upgrade;
 use crate::retry::RetryPolicy;
 
@@ -106,6 +107,10 @@ pub struct Annotation {
     pub attempts: Option<u16>,
     /// How long a failed attempt waits for the next.
     pub backoff: Option<RetryPolicy>,
+    /// What becomes of an event that is late.
+    pub late: Option<Late>,
+    /// Over which window events are spread, at most a day.
+    pub spread: Option<Duration>,
     /// Slots in the queue's ring, a power of two from 64 to 65536.
     pub ring: Option<usize>,
     /// How long a worker without work looks for more before it goes to sleep.
@@ -137,6 +142,8 @@ impl Annotation {
             timeout: None,
             attempts: None,
             backoff: None,
+            late: None,
+            spread: None,
             ring: None,
             linger: None,
             version: None,
@@ -181,6 +188,20 @@ impl Annotation {
     #[must_use]
     pub const fn backoff(mut self, backoff: RetryPolicy) -> Self {
         self.backoff = Some(backoff);
+        self
+    }
+
+    /// Does this with what is late: [`late`](Self#structfield.late).
+    #[must_use]
+    pub const fn late(mut self, late: Late) -> Self {
+        self.late = Some(late);
+        self
+    }
+
+    /// Spreads events over a window: [`spread`](Self#structfield.spread).
+    #[must_use]
+    pub const fn spread(mut self, window: Duration) -> Self {
+        self.spread = Some(window);
         self
     }
 

@@ -12,7 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &["event"],
     &["retry", "record", "codec", "metrics"],
     &["core"],
-    &["store", "history"],
+    &["store", "history", "trace"],
     &["handler", "journal"],
     &["flow"],
     &["config"],
@@ -39,6 +39,8 @@ const PACKAGES: &[(&str, &[&str])] = &[
         &["src/metrics/prometheus.rs"],
     ),
     ("config", &["src/config.rs", "src/config"]),
+    ("opentelemetry", &["src/trace/otel.rs"]),
+    ("tracing_opentelemetry", &["src/trace/otel.rs"]),
     ("yaml_rust2", &["src/config/yaml.rs"]),
     (
         "inventory",

@@ -51,6 +51,8 @@ workers = 0
 timeout = "1m30s"
 attempts = 3
 backoff = "fixed(5s)"
+late = "bury(1h)"
+spread = "10s"
 ring = 64
 linger = "0s"
 dedicated = true
@@ -90,6 +92,8 @@ queues:
     timeout: 1m30s
     attempts: 3
     backoff: fixed(5s)
+    late: bury(1h)
+    spread: 10s
     ring: 64
     linger: 0s
     dedicated: true

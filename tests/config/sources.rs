@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use duly::RetryPolicy;
 use duly::codec::Codec;
 use duly::config::{Format, Settings};
 use duly::flow::QueueChoices;
 use duly::journal::RecordChoices;
 use duly::store::WhenFull;
+use duly::{Late, RetryPolicy};
 
 use crate::{NO_VARIABLES, TOML, YAML, toml};
 
@@ -41,6 +41,8 @@ fn every_key_of_a_file_becomes_a_choice() {
             timeout: Some(Duration::from_secs(90)),
             attempts: Some(3),
             backoff: Some(RetryPolicy::fixed(Duration::from_secs(5))),
+            late: Some(Late::Bury(Duration::from_secs(3_600))),
+            spread: Some(Duration::from_secs(10)),
             ring: Some(64),
             linger: Some(Duration::ZERO),
             dedicated: Some(true),
@@ -78,6 +80,8 @@ fn variables_alone_say_what_a_file_can() {
             ("DULY__QUEUES__ORDER-CLOSE__TIMEOUT", "1m30s"),
             ("DULY__QUEUES__ORDER-CLOSE__ATTEMPTS", "3"),
             ("DULY__QUEUES__ORDER-CLOSE__BACKOFF", "fixed(5s)"),
+            ("DULY__QUEUES__ORDER-CLOSE__LATE", "bury(1h)"),
+            ("DULY__QUEUES__ORDER-CLOSE__SPREAD", "10s"),
             ("DULY__QUEUES__ORDER-CLOSE__RING", "64"),
             ("DULY__QUEUES__ORDER-CLOSE__LINGER", "0s"),
             ("DULY__QUEUES__ORDER-CLOSE__DEDICATED", "true"),

@@ -72,6 +72,18 @@ fn are_named_with_key_value_and_what_would_be_right() {
             "records.journal is \"\", it is `off`, or a text such as",
         ),
         (
+            "queues.x.late = 'never'",
+            "queues.x.late: unknown late policy `never`, expected `deliver`, `expire(5m)` or",
+        ),
+        (
+            "queues.x.late = 'expire(5)'",
+            "queues.x.late: duration `5` has no unit after `5`",
+        ),
+        (
+            "queues.x.late = 5",
+            "queues.x.late is 5, it is `deliver`, or a text such as `expire(5m)`",
+        ),
+        (
             "queues.x.keep_payload = 'yes'",
             "queues.x.keep_payload is \"yes\", it is `true` or `false`",
         ),

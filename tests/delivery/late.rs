@@ -12,6 +12,7 @@ over_every_store! {
     a_late_event_is_delivered_unless_asked_otherwise,
     a_late_event_expires_where_asked,
     a_late_event_is_buried_where_asked,
+    what_the_queue_says_of_late_events_goes_for_those_that_say_nothing,
 }
 
 /// A bus whose one worker is busy for the first minute.
@@ -93,4 +94,34 @@ async fn a_late_event_is_buried_where_asked(world: World) {
     assert_eq!(history[0].cause, Some(Cause::TooLate));
     let dead = queue.dead_letters(None, 10).await.unwrap();
     assert_eq!(dead.items[0].id, id);
+}
+
+async fn what_the_queue_says_of_late_events_goes_for_those_that_say_nothing(world: World) {
+    let choices = |late| QueueChoices {
+        late: Some(late),
+        ..QueueChoices::default()
+    };
+    let builder = world.builder().publish_only();
+    let builder = builder.queue("orders", choices(Late::Expire(secs(5))));
+    let bus = world.start(builder).await;
+    let queue = bus.queue_named::<u64>("orders").unwrap();
+    let silent = queue.push_now(1).await.unwrap().id();
+    let many = queue.push_many([2], secs(1)).await.unwrap()[0].id();
+    let said = queue.event(3).late(Late::Bury(secs(5))).send();
+    let said = said.await.unwrap().id();
+    let here = queue.event(4).late(Late::Deliver).send();
+    let here = here.await.unwrap().id();
+    bus.advance(secs(20)).await;
+    bus.shutdown(secs(1)).await.unwrap();
+    drop((bus, queue));
+
+    let world = world.restart();
+    let probe = Probe::<u64>::new();
+    let (bus, _queue) = world.serve(ORDERS, &probe).await;
+    bus.advance(secs(1)).await;
+    assert_eq!(probe.attempts(), [(here, 1)]);
+    assert_eq!(bus.outcomes(silent).await.unwrap(), [Outcome::Expired]);
+    assert_eq!(bus.outcomes(many).await.unwrap(), [Outcome::Expired]);
+    let history = bus.history(said).await.unwrap();
+    assert_eq!(history[0].cause, Some(Cause::TooLate));
 }

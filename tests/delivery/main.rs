@@ -30,5 +30,6 @@ mod pushes;
 mod records;
 mod retry;
 mod shutdown;
+mod spread;
 mod start;
 mod workers;

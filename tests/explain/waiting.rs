@@ -10,6 +10,7 @@ use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
     an_event_that_is_not_due_says_in_how_long_it_is,
+    an_event_that_was_spread_says_by_how_much,
     a_retry_says_which_attempt_comes_and_why,
     a_pause_is_named_before_everything_else,
     a_pause_is_named_beside_the_due_time,
@@ -41,9 +42,41 @@ async fn an_event_that_is_not_due_says_in_how_long_it_is(world: World) {
     let reason = Reason::NotDue {
         due: sent.due(),
         left: secs(40),
+        spread: None,
     };
     assert_eq!(explained.reasons, [reason]);
     assert!(explained.to_string().contains("due in 40s"), "{explained}");
+}
+
+async fn an_event_that_was_spread_says_by_how_much(world: World) {
+    let probe = Probe::<u64>::answering(|_, _| Err(Failure::retry("not yet")));
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let asked = bus.now() + secs(60);
+    let sent = queue.event(1).at(asked).spread(secs(10)).send().await;
+    let sent = sent.unwrap();
+    let explained = bus.explain(sent.id()).await.unwrap();
+    let [
+        Reason::NotDue {
+            due,
+            spread: Some(spread),
+            ..
+        },
+    ] = explained.reasons[..]
+    else {
+        panic!("{explained}");
+    };
+    assert_eq!(spread.window, secs(10));
+    assert_eq!(due, asked + spread.part);
+    let words = explained.to_string();
+    assert!(words.contains("sooner, spread over 10s"), "{words}");
+
+    bus.advance(secs(70) + ms(500)).await;
+    queue.reschedule(sent.id(), secs(60)).await.unwrap();
+    let explained = bus.explain(sent.id()).await.unwrap();
+    assert!(explained.tries > 0, "{explained}");
+    let [Reason::NotDue { spread: None, .. }] = explained.reasons[..] else {
+        panic!("a retry is not spread: {explained}");
+    };
 }
 
 async fn a_retry_says_which_attempt_comes_and_why(world: World) {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use mutant::{Mutant, Promise};
 
-const PROMISES: [Promise; 15] = [
+const PROMISES: [Promise; 16] = [
     Promise::Accepted,
     Promise::NeverEarly,
     Promise::Cancel,
@@ -27,6 +27,7 @@ const PROMISES: [Promise; 15] = [
     Promise::Punctual,
     Promise::Controls,
     Promise::Explained,
+    Promise::Traced,
     Promise::Metrics,
 ];
 

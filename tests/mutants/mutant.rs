@@ -40,7 +40,7 @@ pub(crate) struct Masked {
     pub(crate) edits: &'static [Edit],
 }
 
-/// The promises of `src/docs/delivery.md` in their order, and four that stand in other guides.
+/// The promises of `src/docs/delivery.md` in their order, and those that stand in other guides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Promise {
     Accepted = 1,
@@ -62,6 +62,8 @@ pub(crate) enum Promise {
     Explained,
     /// A payload is read by its handler, and by nobody who lacks its key.
     Payloads,
+    /// Spans, lines of the log and the trace that an event carries are as the guide says.
+    Traced,
     /// What metrics tell is so.
     Metrics,
 }
@@ -85,6 +87,7 @@ impl Promise {
             Self::Controls => return "an operator's word".to_owned(),
             Self::Explained => return "a true explanation".to_owned(),
             Self::Payloads => return "payloads".to_owned(),
+            Self::Traced => return "followed on its way".to_owned(),
             Self::Metrics => return "true metrics".to_owned(),
         };
         format!("{} {name}", self as u8)

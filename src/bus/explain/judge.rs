@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::bus::QueueLoad;
 use crate::bus::explain::look::{Facts, Found};
-use crate::bus::explain::{Attempts, Explanation, Reason, Standing};
-use crate::event::{EventId, State};
+use crate::bus::explain::{Attempts, Explanation, Reason, Spread, Standing};
+use crate::event::{EventId, State, spread_part};
 use crate::record::{NodeId, Outcome, Record};
 use crate::time::Timestamp;
 
@@ -122,7 +122,17 @@ fn not_due(found: &Found) -> Reason {
     Reason::NotDue {
         due,
         left: due.since(found.now),
+        spread: spread(found),
     }
+}
+
+/// How its push spread it, as long as its due time comes from there.
+fn spread(found: &Found) -> Option<Spread> {
+    let envelope = found.snapshot.body.as_ref();
+    let envelope = envelope.filter(|_| found.snapshot.tries == 0)?;
+    let window = envelope.spread()?;
+    let part = spread_part(envelope.id, window);
+    Some(Spread { window, part })
 }
 
 /// What lets no handler of the queue start, whatever is ready.

@@ -17,7 +17,7 @@ use crate::event::{EventId, QueueName, State};
 use crate::time::Timestamp;
 
 pub use self::past::Attempts;
-pub use self::reason::{Reason, Standing};
+pub use self::reason::{Reason, Spread, Standing};
 
 /// Where an event is, since when, what it waits for, what happened in each attempt, and what can be
 /// done about it; [`Display`](std::fmt::Display) says it in a few lines.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::bus::QueueLoad;
 use crate::bus::explain::words::{counted, spoken};
+use crate::duration::format;
 use crate::error::{ErrorKind, shown};
 use crate::event::{BucketId, EventId, State};
 use crate::record::{Cause, NodeId};
@@ -20,6 +21,8 @@ pub enum Reason {
         due: Timestamp,
         /// In how long that is.
         left: Duration,
+        /// How it was spread when it was pushed, before its first attempt.
+        spread: Option<Spread>,
     },
     /// It is due, and nobody has moved it to the publish list.
     NotMoved {
@@ -102,6 +105,16 @@ pub enum Reason {
         /// How many queues have such a bucket, and were asked.
         asked: usize,
     },
+}
+
+/// How an event was spread when it was pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Spread {
+    /// Over which window.
+    pub window: Duration,
+    /// By how much later it was made due than it was asked for.
+    pub part: Duration,
 }
 
 /// Whether the node that holds an event is there.
@@ -192,8 +205,16 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotDue { due, left } => {
-                write!(f, "it is due in {}, at {due}", spoken(*left))
+            Self::NotDue { due, left, spread } => {
+                write!(f, "it is due in {}, at {due}", spoken(*left))?;
+                // When that was is not said: it may have been rescheduled since.
+                spread.map_or(Ok(()), |Spread { window, part }| {
+                    let (part, window) = (spoken(part), format(window));
+                    write!(
+                        f,
+                        "; its push asked for {part} sooner, spread over {window}"
+                    )
+                })
             }
             Self::NotMoved { late } => write!(
                 f,

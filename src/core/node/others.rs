@@ -33,6 +33,21 @@ impl<B> Node<B> {
         if turnout.is_fewer {
             out.push(Action::Bereft);
         }
+        if turnout.was_away {
+            self.hold_back(now);
+        }
+    }
+
+    /// Until the others have heard of this node, they share each rate without it.
+    fn hold_back(&mut self, now: Mono) {
+        let heard = now + self.options.roll_every * 2;
+        for queue in &mut self.queues {
+            if let Some(rate) = &mut queue.rate
+                && self.members.count(&queue.name) > 1
+            {
+                rate.hold_until(heard);
+            }
+        }
     }
 
     /// Who takes part, as this node sees it; `None` while it does not know.

@@ -38,8 +38,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a handler's panic is not caught where it runs",
         edits: &[edit(
             "src/flow/running.rs",
-            "match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {",
-            "match Ok::<_, Box<dyn Any + Send>>(future.poll(cx)) {",
+            "match catch_unwind(AssertUnwindSafe(|| work.within(ticket, || future.poll(cx)))) {",
+            "match Ok::<_, Box<dyn Any + Send>>(work.within(ticket, || future.poll(cx))) {",
         )],
         caught_by: test("lib", "a_panic_ends_its_own_job_and_nothing_else"),
         masked_by: None,

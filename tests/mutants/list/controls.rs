@@ -1,5 +1,8 @@
-use super::{contract, delivery, edit};
-use crate::mutant::{Mutant, Promise::Controls};
+use super::{contract, delivery, edit, test};
+use crate::mutant::{
+    Mutant,
+    Promise::{Controls, Explained},
+};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -48,6 +51,78 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "hub: Hub::with(controls.into_iter().take(0).collect()),",
         )],
         caught_by: contract("what_is_set_is_kept_over_a_new_opening"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "late-of-the-queue-ignored",
+        breaks: Controls,
+        bug: "what a queue says of late events is not said of those that are pushed",
+        edits: &[edit(
+            "src/bus/push.rs",
+            "self.late.unwrap_or(queue.options.late)",
+            "self.late.unwrap_or_default()",
+        )],
+        caught_by: test(
+            "delivery",
+            "what_the_queue_says_of_late_events_goes_for_those_that_say_nothing",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "spread-by-chance",
+        breaks: Controls,
+        bug: "the part of a spread is another at each push of one id",
+        edits: &[edit(
+            "src/event/spread.rs",
+            "xxh3_64(&id.entropy().to_le_bytes())",
+            "xxh3_64(&id.entropy().to_le_bytes()).wrapping_mul(fastrand::u64(..))",
+        )],
+        caught_by: test(
+            "delivery",
+            "an_id_that_is_pushed_again_is_due_at_the_same_time",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "spread-not-explained",
+        breaks: Explained,
+        bug: "an explanation does not look whether an event was spread",
+        edits: &[edit(
+            "src/bus/explain/judge.rs",
+            "        spread: spread(found),\n",
+            "        spread: spread(found).filter(|_| false),\n",
+        )],
+        caught_by: test("explain", "an_event_that_was_spread_says_by_how_much"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "newcomer-starts-at-once",
+        breaks: Controls,
+        bug: "a node that comes starts its part of a rate before the others have given it up",
+        edits: &[edit(
+            "src/core/node/others.rs",
+            "        if turnout.was_away {\n            self.hold_back(now);\n",
+            "        if turnout.was_away && now == Mono::default() {\n            self.hold_back(now);\n",
+        )],
+        caught_by: test(
+            "delivery",
+            "a_node_that_comes_starts_nothing_until_the_others_know",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "lost-time-is-lost",
+        breaks: Controls,
+        bug: "a node that comes late makes up for nothing",
+        edits: &[edit(
+            "src/core/rate.rs",
+            "const OWED: Duration = Duration::from_millis(300);",
+            "const OWED: Duration = BURST;",
+        )],
+        caught_by: test(
+            "lib",
+            "who_comes_late_again_and_again_makes_up_for_it_and_no_second_has_too_many",
+        ),
         masked_by: None,
     },
 ];

@@ -20,6 +20,7 @@ mod punctual;
 mod recorder;
 mod records;
 mod stopping;
+mod traced;
 
 use crate::mutant::{Edit, Mutant, Test};
 
@@ -44,6 +45,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         letters::MUTANTS,
         explained::MUTANTS,
         payloads::MUTANTS,
+        traced::MUTANTS,
         metrics::MUTANTS,
         coming::MUTANTS,
     ];

@@ -90,7 +90,7 @@ impl<'a> Tests<'a> {
             .env("RUST_BACKTRACE", "0")
             .current_dir(self.copy.folder());
         let package = format!("tests/{target}/Cargo.toml");
-        let of_duly = ["--package", "duly", "--features", "testing"];
+        let of_duly = ["--package", "duly", "--all-features"];
         match target {
             // A package of its own.
             _ if self.copy.folder().join(&package).is_file() => {

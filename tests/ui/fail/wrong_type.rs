@@ -7,6 +7,8 @@ use duly::delay_event;
     timeout = 30s,
     attempts = 3.5,
     backoff = true,
+    late = "never",
+    spread = 10,
     ring("1024"),
     linger,
     isolation = "alone",

@@ -1,0 +1,80 @@
+//! What the log says of handlers that fail: one line for each attempt.
+
+use std::sync::Arc;
+
+use tracing::{Level, event};
+
+use super::names::{
+    ATTEMPT, ATTEMPTS, BUCKET, BURIED, CAUSE, DELAY_MS, DISCARDED, ERROR, HANDLERS, ID, QUEUE,
+    RETRIED, TRACE, UNDECODABLE,
+};
+use crate::core::op::{Delivery, Verdict};
+use crate::event::Envelope;
+use crate::record::Cause;
+
+/// A line of the log about an attempt; the level and the message are constant, the rest are fields.
+macro_rules! line {
+    ($level:expr, $message:expr, $delivery:expr $(, { $field:expr } = $value:expr)* $(,)?) => {
+        event!(
+            target: HANDLERS,
+            $level,
+            message = $message,
+            { QUEUE } = %$delivery.body.queue,
+            { ID } = %$delivery.id,
+            { BUCKET } = $delivery.id.bucket().0,
+            { ATTEMPT } = $delivery.attempt,
+            { ATTEMPTS } = $delivery.body.attempts,
+            { TRACE } = $delivery.body.trace().map(tracing::field::display),
+            $({ $field } = $value,)*
+        )
+    };
+}
+
+/// Says that an attempt failed, if it did: as a warning where another one follows, as an error
+/// where none does.
+pub(crate) fn attempt_failed(delivery: &Delivery<Arc<Envelope>>, verdict: &Verdict) {
+    match verdict {
+        Verdict::Retry(delay, failing) => {
+            let (cause, error) = (failing.cause.as_str(), failing.error.as_deref());
+            let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+            line!(
+                Level::WARN,
+                RETRIED,
+                delivery,
+                { CAUSE } = cause,
+                { DELAY_MS } = delay_ms,
+                { ERROR } = error
+            );
+        }
+        Verdict::Bury(failing) => {
+            let (cause, error) = (failing.cause.as_str(), failing.error.as_deref());
+            line!(
+                Level::ERROR,
+                BURIED,
+                delivery,
+                { CAUSE } = cause,
+                { ERROR } = error
+            );
+        }
+        Verdict::Discard(words) => {
+            line!(
+                Level::WARN,
+                DISCARDED,
+                delivery,
+                { ERROR } = words.as_deref()
+            );
+        }
+        Verdict::Ack | Verdict::Snooze(_) | Verdict::Expire | Verdict::Release => {}
+    }
+}
+
+/// Says that a payload is none of its handler's, or that no key opens it. Why, only the record says:
+/// a decoder's words may quote the payload.
+pub(crate) fn unread(delivery: &Delivery<Arc<Envelope>>, cause: Cause) {
+    line!(
+        Level::ERROR,
+        UNDECODABLE,
+        delivery,
+        { CAUSE } = cause.as_str()
+    );
+}

@@ -1,0 +1,214 @@
+//! The spans: of a push, of an attempt, and of a call that settles attempts.
+
+use std::sync::Arc;
+
+use tracing::field::{Empty, display};
+use tracing::{Level, Span, span};
+
+use super::context::Carried;
+use super::log::attempt_failed;
+use super::names::{
+    ACCEPTED, ATTEMPT, ATTEMPTS, BUCKET, CAUSE, DUE, ERROR, EVENTS, FAILED, HANDLE, ID, KIND,
+    LATE_US, OUTCOME, PUSH, QUEUE, SETTLE, SETTLED, SPANS, TRACE,
+};
+use crate::core::op::{Delivery, StoreOp, Verdict};
+use crate::error::Error;
+use crate::event::{BucketKey, Envelope, EventId, QueueName};
+use crate::record::Outcome;
+use crate::time::Timestamp;
+
+/// OpenTelemetry's word for a span that produces.
+const PRODUCER: Option<&str> = kind("producer");
+/// OpenTelemetry's word for a span that consumes.
+const CONSUMER: Option<&str> = kind("consumer");
+
+/// Said only where OpenTelemetry listens: anyone else would print it with each span.
+const fn kind(word: &'static str) -> Option<&'static str> {
+    if cfg!(feature = "opentelemetry") {
+        Some(word)
+    } else {
+        None
+    }
+}
+
+/// The span of a push of one event, within the pusher's.
+pub(crate) fn push(queue: &QueueName, id: EventId) -> Span {
+    span!(
+        target: SPANS,
+        Level::DEBUG,
+        PUSH,
+        { QUEUE } = %queue,
+        { ID } = %id,
+        { BUCKET } = id.bucket().0,
+        { EVENTS } = 1_u64,
+        { DUE } = Empty,
+        { OUTCOME } = Empty,
+        { ERROR } = Empty,
+        { KIND } = PRODUCER,
+    )
+}
+
+/// The span of a push of so many events, within the pusher's.
+pub(crate) fn push_many(queue: &QueueName, events: usize) -> Span {
+    span!(
+        target: SPANS,
+        Level::DEBUG,
+        PUSH,
+        { QUEUE } = %queue,
+        { ID } = Empty,
+        { BUCKET } = Empty,
+        { EVENTS } = events,
+        { DUE } = Empty,
+        { OUTCOME } = Empty,
+        { ERROR } = Empty,
+        { KIND } = PRODUCER,
+    )
+}
+
+/// What the store answered a push of one event: its outcome and its due time.
+pub(crate) fn pushed(span: &Span, answer: Result<(&'static str, Timestamp), &Error>) {
+    if span.is_disabled() {
+        return;
+    }
+    match answer {
+        Ok((outcome, due)) => {
+            span.record(OUTCOME, outcome).record(DUE, display(due));
+        }
+        Err(error) => failed(span, error),
+    }
+}
+
+/// What the store answered a push of many.
+pub(crate) fn pushed_many(span: &Span, error: Option<&Error>) {
+    match error {
+        _ if span.is_disabled() => {}
+        None => {
+            span.record(OUTCOME, ACCEPTED);
+        }
+        Some(error) => failed(span, error),
+    }
+}
+
+/// The span of a call that settles attempts; of any other call none.
+pub(crate) fn call_of_settle(bucket: &BucketKey, op: &StoreOp) -> Span {
+    let StoreOp::Settle { settlements, .. } = op else {
+        return Span::none();
+    };
+    span!(
+        target: SPANS,
+        parent: None,
+        Level::DEBUG,
+        SETTLE,
+        { QUEUE } = %bucket.queue,
+        { BUCKET } = bucket.bucket.0,
+        { EVENTS } = settlements.len(),
+        { OUTCOME } = Empty,
+        { ERROR } = Empty,
+    )
+}
+
+/// What the store answered such a call.
+pub(crate) fn settled(span: &Span, error: Option<&Error>) {
+    match error {
+        _ if span.is_disabled() => {}
+        None => {
+            span.record(OUTCOME, SETTLED);
+        }
+        Some(error) => failed(span, error),
+    }
+}
+
+#[cold]
+fn failed(span: &Span, error: &Error) {
+    span.record(OUTCOME, FAILED).record(ERROR, display(error));
+    #[cfg(feature = "opentelemetry")]
+    super::otel::fail(span, &error.to_string());
+}
+
+/// An attempt as it is traced: nothing where nobody listens and its event has no place in a trace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Handled(Option<Arc<Attempt>>);
+
+#[derive(Debug)]
+struct Attempt {
+    span: Span,
+    carried: Carried,
+}
+
+/// An attempt that starts at `started_us`, in microseconds since the epoch.
+///
+/// Its span begins a trace of its own and is linked to the one that its event was pushed in: an
+/// event may run days after the span of its push has ended, and once more for each attempt.
+pub(crate) fn handle(delivery: &Delivery<Arc<Envelope>>, started_us: u64) -> Handled {
+    let envelope = &delivery.body;
+    let carried = Carried::of(envelope);
+    let span = span!(
+        target: SPANS,
+        parent: None,
+        Level::DEBUG,
+        HANDLE,
+        { QUEUE } = %envelope.queue,
+        { ID } = %delivery.id,
+        { BUCKET } = delivery.id.bucket().0,
+        { ATTEMPT } = delivery.attempt,
+        { ATTEMPTS } = envelope.attempts,
+        { DUE } = %delivery.due,
+        { LATE_US } = started_us.saturating_sub(delivery.due.as_micros()),
+        { TRACE } = envelope.trace().map(display),
+        { OUTCOME } = Empty,
+        { CAUSE } = Empty,
+        { ERROR } = Empty,
+        { KIND } = CONSUMER,
+    );
+    if span.is_disabled() && carried.is_nothing() {
+        return Handled(None);
+    }
+    #[cfg(feature = "opentelemetry")]
+    super::otel::link(&span, &envelope.headers);
+    Handled(Some(Arc::new(Attempt { span, carried })))
+}
+
+impl Handled {
+    /// Runs a part of the attempt in its span.
+    #[inline]
+    pub(crate) fn within<R>(&self, run: impl FnOnce() -> R) -> R {
+        match &self.0 {
+            None => run(),
+            Some(attempt) => attempt.span.in_scope(|| attempt.carried.within(run)),
+        }
+    }
+
+    /// Says what becomes of the event, and in the log if its handler failed.
+    pub(crate) fn ended(&self, delivery: &Delivery<Arc<Envelope>>, verdict: &Verdict) {
+        if let (None, Verdict::Ack) = (&self.0, verdict) {
+            return;
+        }
+        self.within(|| attempt_failed(delivery, verdict));
+        let Some(span) = self.0.as_ref().map(|attempt| &attempt.span) else {
+            return;
+        };
+        if span.is_disabled() {
+            return;
+        }
+        let (outcome, failing) = match verdict {
+            Verdict::Ack => (Some(Outcome::Acked), None),
+            Verdict::Retry(_, failing) => (Some(Outcome::Retried), Some(failing)),
+            Verdict::Bury(failing) => (Some(Outcome::Buried), Some(failing)),
+            Verdict::Snooze(_) => (Some(Outcome::Snoozed), None),
+            Verdict::Discard(_) => (Some(Outcome::Discarded), None),
+            Verdict::Expire => (Some(Outcome::Expired), None),
+            Verdict::Release => (None, None),
+        };
+        span.record(OUTCOME, outcome.map(Outcome::as_str));
+        let Some(failing) = failing else {
+            return;
+        };
+        span.record(CAUSE, failing.cause.as_str());
+        span.record(ERROR, failing.error.as_deref());
+        #[cfg(feature = "opentelemetry")]
+        {
+            let words = failing.error.as_deref();
+            super::otel::fail(span, words.unwrap_or(failing.cause.as_str()));
+        }
+    }
+}
