@@ -4,11 +4,13 @@
 
 pub use inventory;
 
+pub use crate::codec::Codec;
 pub use crate::event::Event;
 pub use crate::flow::{Construct, Registration};
 use crate::handler::State;
 pub use crate::handler::{
-    Annotated, Annotation, BlockingHandler, Context, Failure, Handler, StateNeed,
+    Annotated, Annotation, BlockingHandler, Context, Failure, Handler, OldPayload, StateNeed,
+    Upgrade,
 };
 pub use crate::retry::RetryPolicy;
 
@@ -61,4 +63,32 @@ pub fn state<T: Send + Sync + 'static>(cx: &Context) -> State<T> {
 /// Returns the failure that the function returned.
 pub fn returned<R: Returned>(result: R) -> Result<(), Failure> {
     result.returned()
+}
+
+/// What an upgrade function may return for a payload of type `T`.
+#[diagnostic::on_unimplemented(
+    message = "the upgrade function cannot return `{Self}`",
+    label = "expected `Result<{T}, Failure>`, or `Result<{T}, E>` where `E` converts into `Failure`",
+    note = "an upgrade is `fn(old: duly::handler::OldPayload<'_>) -> Result<{T}, E>`, where `{T}` is the handler's payload",
+    note = "every `std::error::Error` that is `Send`, `Sync` and `'static` converts into `Failure`"
+)]
+pub trait Upgraded<T> {
+    /// The same, as an upgrade returns it.
+    fn upgraded(self) -> Result<T, Failure>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T, E: Into<Failure>> Upgraded<T> for Result<T, E> {
+    fn upgraded(self) -> Result<T, Failure> {
+        self.map_err(Into::into)
+    }
+}
+
+/// Turns what an upgrade function returned into what an upgrade returns.
+///
+/// # Errors
+///
+/// Returns the failure that the function returned.
+pub fn upgraded<T, R: Upgraded<T>>(result: R) -> Result<T, Failure> {
+    result.upgraded()
 }

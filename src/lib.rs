@@ -59,6 +59,7 @@
 //!   with the feature of that name.
 //!
 //! The guides: [what is promised](_docs::delivery), [running it](_docs::operations),
+//! [codecs, encryption and versions of payloads](_docs::payloads),
 //! [what lies in the file](_docs::storage), [what is kept of every attempt](_docs::journal),
 //! [what it tells while it runs](_docs::metrics), [board and alerts](_docs::dashboards),
 //! [how it is built](_docs::architecture), [how it is proven](_docs::proof).
@@ -126,6 +127,8 @@ pub mod _docs {
     pub mod metrics {}
     #[doc = include_str!("docs/operations.md")]
     pub mod operations {}
+    #[doc = include_str!("docs/payloads.md")]
+    pub mod payloads {}
     #[doc = include_str!("docs/proof.md")]
     pub mod proof {}
     #[doc = include_str!("docs/storage.md")]

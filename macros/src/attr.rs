@@ -12,7 +12,7 @@ use syn::{
 use crate::{
     backoff::Backoff,
     errors::Errors,
-    value::{Isolation, Value},
+    value::{Codec, Isolation, Value},
 };
 
 /// One thing that may be said.
@@ -29,6 +29,9 @@ enum Key {
     Isolation,
     Version,
     KeepPayload,
+    Codec,
+    Encrypt,
+    Upgrade,
     Blocking,
     State,
     Register,
@@ -36,7 +39,7 @@ enum Key {
 }
 
 /// The keys as they are written, each with the form in which messages show it.
-const KEYS: [(Key, &str, &str); 15] = [
+const KEYS: [(Key, &str, &str); 18] = [
     (Key::Queue, "queue", "queue = \"order-close\""),
     (Key::Buckets, "buckets", "buckets = 8"),
     (Key::Workers, "workers", "workers = 16"),
@@ -48,6 +51,9 @@ const KEYS: [(Key, &str, &str); 15] = [
     (Key::Isolation, "isolation", "isolation = \"dedicated\""),
     (Key::Version, "version", "version = 1"),
     (Key::KeepPayload, "keep_payload", "keep_payload = true"),
+    (Key::Codec, "codec", "codec = \"json\""),
+    (Key::Encrypt, "encrypt", "encrypt = true"),
+    (Key::Upgrade, "upgrade", "upgrade = from_older"),
     (Key::Blocking, "blocking", "blocking"),
     (Key::State, "state", "state(Db, Mailer)"),
     (Key::Register, "register", "register = false"),
@@ -69,6 +75,10 @@ pub(crate) struct Attr {
     pub(crate) isolation: Isolation,
     pub(crate) version: Option<u32>,
     pub(crate) keep_payload: Option<bool>,
+    pub(crate) codec: Option<Codec>,
+    pub(crate) encrypt: Option<bool>,
+    /// The function that makes a payload of an older one.
+    pub(crate) upgrade: Option<Path>,
     pub(crate) blocking: bool,
     pub(crate) states: Vec<Type>,
     pub(crate) register: bool,
@@ -98,6 +108,10 @@ impl Attr {
             seen.push(key);
             errors.keep(attr.read(key, &Value { name, form, meta }));
         }
+        if let (Some(upgrade), None | Some(0)) = (&attr.upgrade, attr.version) {
+            let message = "`upgrade` is for payloads of older versions, say `version = 1` or more";
+            errors.push(Error::new_spanned(upgrade, message));
+        }
         if !seen.contains(&Key::Queue) {
             let message = "missing queue name, add `queue = \"...\"`";
             errors.push(Error::new(Span::call_site(), message));
@@ -118,6 +132,9 @@ impl Attr {
             Key::Isolation => self.isolation = value.isolation()?,
             Key::Version => self.version = Some(value.integer(0, u32::MAX)?),
             Key::KeepPayload => self.keep_payload = Some(value.boolean()?),
+            Key::Codec => self.codec = Some(value.codec()?),
+            Key::Encrypt => self.encrypt = Some(value.boolean()?),
+            Key::Upgrade => self.upgrade = Some(value.path()?),
             Key::Blocking => self.blocking = value.flag()?,
             Key::State => self.states = value.types()?,
             Key::Register => self.register = value.boolean()?,
@@ -140,6 +157,9 @@ impl Attr {
             isolation: Isolation::Shared,
             version: None,
             keep_payload: None,
+            codec: None,
+            encrypt: None,
+            upgrade: None,
             blocking: false,
             states: Vec::new(),
             register: true,

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use proc_macro2::{Literal, TokenStream};
-use quote::{format_ident, quote};
+use proc_macro2::{Literal, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
 use syn::{Error, Generics, Ident, Item, spanned::Spanned};
 
 use crate::{
     attr::Attr,
     backoff::{Backoff, Shape},
     errors::Errors,
-    function, structure,
-    value::Isolation,
+    function, signature, structure,
+    value::{Codec, Isolation},
 };
 
 /// Expands the annotation; if anything is wrong, the item stays as it was beside its errors, so
@@ -77,12 +77,27 @@ pub(crate) fn annotated(
     let states = (!states.is_empty()).then(|| {
         quote! { .states(const { &[#(#krate::__private::StateNeed::of::<#states>()),*] }) }
     });
+    let upgrade = attr.upgrade.as_ref().map(|function| {
+        // A function of another kind is shown where it is named.
+        let span = Span::call_site().located_at(function.span());
+        let found = signature::shown_at(function.span(), krate);
+        let call = quote_spanned! { span =>
+            #found::__private::upgraded::<Self::Value, _>(#function(old))
+        };
+        quote! {
+            const UPGRADE: ::core::option::Option<#krate::__private::Upgrade<Self::Value>> =
+                ::core::option::Option::Some(#krate::__private::Upgrade::new(
+                    |old: #krate::__private::OldPayload<'_>| #call,
+                ));
+        }
+    });
     quote! {
         #[automatically_derived]
         impl #impl_generics #krate::__private::Annotated for #ident #ty_generics #where_clause {
             type Value = <Self as #krate::__private::#role>::Payload;
             const ANNOTATION: #krate::__private::Annotation =
                 #krate::__private::Annotation::new(#queue) #(#said)* #states;
+            #upgrade
         }
     }
 }
@@ -116,6 +131,15 @@ fn said(attr: &Attr) -> Vec<TokenStream> {
             .map(|value| quote! { .version(#value) }),
         attr.keep_payload
             .map(|value| quote! { .keep_payload(#value) }),
+        attr.codec.map(|codec| {
+            let codec = match codec {
+                Codec::Json => quote! { Json },
+                Codec::MsgPack => quote! { MsgPack },
+                Codec::Raw => quote! { Raw },
+            };
+            quote! { .codec(#krate::__private::Codec::#codec) }
+        }),
+        attr.encrypt.map(|value| quote! { .encrypt(#value) }),
         (attr.isolation == Isolation::Dedicated).then(|| quote! { .dedicated() }),
         attr.blocking.then(|| quote! { .blocking() }),
     ]

@@ -15,6 +15,14 @@ pub(crate) enum Isolation {
     Dedicated,
 }
 
+/// How payloads become bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Codec {
+    Json,
+    MsgPack,
+    Raw,
+}
+
 /// A key with what follows it.
 pub(crate) struct Value<'a> {
     pub(crate) name: &'static str,
@@ -87,6 +95,20 @@ impl Value<'_> {
             other => {
                 let message =
                     format!("unknown isolation `{other}`, expected `shared` or `dedicated`");
+                Err(Error::new_spanned(text, message))
+            }
+        }
+    }
+
+    pub(crate) fn codec(&self) -> syn::Result<Codec> {
+        let text = self.string()?;
+        match text.value().as_str() {
+            "json" => Ok(Codec::Json),
+            "msgpack" => Ok(Codec::MsgPack),
+            "raw" => Ok(Codec::Raw),
+            other => {
+                let message =
+                    format!("unknown codec `{other}`, expected `json`, `msgpack` or `raw`");
                 Err(Error::new_spanned(text, message))
             }
         }

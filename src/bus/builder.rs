@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use crate::bus::journal::{Choice, Given, record};
 use crate::bus::open::open_store;
+use crate::bus::payloads::check_encryption;
 use crate::bus::{Bus, Inner, Owner};
+use crate::codec::KeyRing;
 use crate::config::Settings;
 use crate::core::options::NodeOptions;
 use crate::error::{Error, Result};
@@ -47,6 +49,7 @@ pub struct BusBuilder {
     payload_bytes_max: Option<usize>,
     durability: Option<Durability>,
     clock: Option<Arc<dyn Clock>>,
+    keys: Option<KeyRing>,
     pub(super) journal: Option<Given>,
     pub(super) records: RecordChoices,
     pub(super) recorder: Option<RecorderOptions>,
@@ -95,21 +98,29 @@ impl BusBuilder {
     }
 
     /// A handler given by hand: for one that says `register = false`, or that has fields.
-    pub fn register<H: Handler + Annotated>(mut self, handler: H) -> Self {
-        self.handlers
-            .push(Entry::suspending(handler, H::ANNOTATION));
+    pub fn register<H>(mut self, handler: H) -> Self
+    where
+        H: Handler + Annotated<Value = <H as Handler>::Payload>,
+    {
+        let entry = Entry::suspending(handler, H::ANNOTATION, H::UPGRADE);
+        self.handlers.push(entry);
         self
     }
 
     /// A blocking handler given by hand.
-    pub fn register_blocking<H: BlockingHandler + Annotated>(mut self, handler: H) -> Self {
-        self.handlers.push(Entry::blocking(handler, H::ANNOTATION));
+    pub fn register_blocking<H>(mut self, handler: H) -> Self
+    where
+        H: BlockingHandler + Annotated<Value = <H as BlockingHandler>::Payload>,
+    {
+        let entry = Entry::blocking(handler, H::ANNOTATION, H::UPGRADE);
+        self.handlers.push(entry);
         self
     }
 
     /// A handler without an annotation, for the queue that `annotation` names.
     pub fn register_as<H: Handler>(mut self, annotation: Annotation, handler: H) -> Self {
-        self.handlers.push(Entry::suspending(handler, annotation));
+        self.handlers
+            .push(Entry::suspending(handler, annotation, None));
         self
     }
 
@@ -153,6 +164,14 @@ impl BusBuilder {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid).
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
+        self
+    }
+
+    /// The keys by which payloads are encrypted and decrypted, in place of those of the settings.
+    /// Every clone of the ring is the same one, so that keys can be added, chosen and removed while
+    /// the bus runs. Default: those of the settings, or none.
+    pub fn keys(mut self, keys: KeyRing) -> Self {
+        self.keys = Some(keys);
         self
     }
 
@@ -219,7 +238,13 @@ impl BusBuilder {
             .take()
             .unwrap_or_else(|| Arc::new(SystemClock::new()));
         let defaults = QueueOptions::default().with(&settings.queue_defaults);
+        let keys = match self.keys.take() {
+            Some(keys) => keys,
+            None => settings.encryption.ring()?,
+        };
         let queues = self.named_queues(&settings)?;
+        check_encryption(&keys, &defaults, &queues)?;
+        let checks = self.checks()?;
         let handlers = self.handlers(&settings)?;
 
         let node = NodeOptions {
@@ -305,6 +330,8 @@ impl BusBuilder {
             queues,
             defaults: Arc::new(defaults),
             controls: Arc::clone(&controls),
+            keys: keys.clone(),
+            checks,
             push_meters,
             pushes: AtomicU64::new(fastrand::u64(..)),
             payload_bytes_max,
@@ -322,6 +349,7 @@ impl BusBuilder {
             handlers,
             replies,
             controls,
+            keys,
             labels,
             census: metrics.census(self.virtual_time),
             virtual_time: self.virtual_time,

@@ -3,12 +3,14 @@
 mod admin;
 mod builder;
 mod call;
+mod check;
 mod control;
 mod dead_letters;
 mod explain;
 mod forecast;
 mod journal;
 mod open;
+mod payloads;
 mod publish;
 mod push;
 mod push_many;
@@ -16,6 +18,8 @@ mod queue;
 mod queues;
 mod receipt;
 mod records;
+mod reencrypt;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,6 +29,7 @@ use std::time::Duration;
 
 pub use admin::{QueueLoad, QueueStats};
 pub use builder::BusBuilder;
+pub use check::{PayloadCheck, PayloadReport, UnreadPayload};
 pub use dead_letters::{DeadLetter, DeadLetters, Edited, Last, LetterCursor, Sweep};
 pub use explain::{Attempts, Explanation, Reason, Standing};
 pub use forecast::{Coming, FORECAST_STEPS_MAX};
@@ -35,12 +40,15 @@ pub use push_many::PUSH_MANY_MAX;
 pub use queue::Queue;
 pub use receipt::Receipt;
 pub use records::{Minutes, RecordStream, Records};
+pub use reencrypt::{KeyCounts, Reencrypt, Reencrypted};
 use serde::Serialize;
+pub use waiting::WaitingCursor;
 
+use crate::codec::KeyRing;
 use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, Payload, QueueName};
-use crate::flow::{Controls, Flow, QueueOptions, Replies};
+use crate::flow::{Check, Controls, Flow, QueueOptions, Replies};
 use crate::handler::{Annotated, Context};
 use crate::metrics::PushMeters;
 use crate::record::NodeId;
@@ -97,6 +105,10 @@ pub(crate) struct Inner {
     defaults: Arc<QueueOptions>,
     /// What is set of queues while they run.
     controls: Arc<Controls>,
+    /// The keys of encrypted payloads.
+    keys: KeyRing,
+    /// Reads payloads as the handlers that this program has would, whether they run here or not.
+    checks: BTreeMap<QueueName, Check>,
     /// What is counted of pushes.
     push_meters: PushMeters,
     /// Counts the events that were pushed one by one, from a number by chance.
@@ -223,6 +235,12 @@ impl Bus {
     #[must_use]
     pub fn node_id(&self) -> NodeId {
         self.inner.id
+    }
+
+    /// The keys of this bus: keys can be added, chosen and removed while it runs.
+    #[must_use]
+    pub fn keys(&self) -> &KeyRing {
+        &self.inner.keys
     }
 
     /// The queue of an annotated handler, to push to.

@@ -189,6 +189,8 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
                 "attempts is {attempts}, it is 1 to 1000"
             )));
         }
+        let value = queue.encode(&self.payload)?;
+        let given = self.id.map(|_| value.clone());
         let envelope = Envelope {
             pushed: now,
             attempts,
@@ -200,7 +202,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             expires: self.expires_after.map(|span| now + span),
             late: self.late,
             headers: self.headers,
-            ..Envelope::new(id, queue.name.clone(), queue.encode(&self.payload)?)
+            ..Envelope::new(id, queue.name.clone(), queue.stored(id, value)?)
         };
         envelope.check(queue.inner.payload_bytes_max)?;
         let event = NewEvent {
@@ -209,12 +211,20 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             on_taken: self.unique.map_or(Unique::Keep, |(_, on_taken)| on_taken),
         };
         let durability = self.durability.or(queue.inner.durability);
-        let (bucket, events) = (id.bucket(), vec![event]);
-        let mut receipts = match self.id {
-            Some(_) => queue.push_given(bucket, events, durability).await?,
-            None => queue.push_made(bucket, events, durability).await?,
+        let bucket = id.bucket();
+        let Some(value) = given else {
+            let mut receipts = queue.push_made(bucket, vec![event], durability).await?;
+            return receipts.pop().unwrap_or_else(|| Err(lost()));
         };
-        receipts.pop().unwrap_or_else(|| Err(lost()))
+        let events = vec![event.clone()];
+        let mut receipts = queue.push_given(bucket, events, durability).await?;
+        match receipts.pop().unwrap_or_else(|| Err(lost())) {
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                let same = queue.same_in_another_form(&event, &value, durability);
+                same.await?.ok_or(error)
+            }
+            receipt => receipt,
+        }
     }
 }
 
@@ -231,7 +241,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     }
 
     /// Pushes a batch into one bucket, under the ids that it has.
-    async fn push_given(
+    pub(super) async fn push_given(
         &self,
         bucket: BucketId,
         events: Vec<NewEvent>,
@@ -260,7 +270,13 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             let now = Timestamp::from_millis(now_us / 1_000);
             for at in &again {
                 let envelope = Arc::make_mut(&mut events[*at].envelope);
-                envelope.id = EventId::from_parts(now, bucket, fastrand::u64(..));
+                let ids = (
+                    envelope.id,
+                    EventId::from_parts(now, bucket, fastrand::u64(..)),
+                );
+                let payload = &envelope.payload;
+                envelope.payload = self.inner.under_another_id(payload, &self.name, ids)?;
+                envelope.id = ids.1;
             }
             let renewed = again.iter().map(|at| events[*at].clone()).collect();
             let (verdicts, _) = self.push_batch(bucket, renewed, wanted).await?;

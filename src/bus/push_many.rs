@@ -9,7 +9,7 @@ use crate::bus::push::count;
 use crate::bus::{Queue, Receipt};
 use crate::core::op::{BATCH_MAX, NewEvent, Unique};
 use crate::error::{Error, Result};
-use crate::event::{BucketId, Envelope, EventId, Payload};
+use crate::event::{BucketId, Envelope, EventId};
 use crate::time::{Timestamp, When};
 
 /// The most events of one [`push_many`](Queue::push_many).
@@ -58,13 +58,14 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         let chunk = share.clamp(CHUNK_MIN, BATCH_MAX);
         let first = fastrand::u16(..buckets);
         let mut batches = Vec::new();
-        for (payloads, turn) in encoded.chunks(chunk).zip(0_u16..) {
+        for (payloads, turn) in encoded.chunks_mut(chunk).zip(0_u16..) {
             // No overflow: a push has at most PUSH_MANY_MAX / CHUNK_MIN batches, a queue 1,024 buckets.
             let bucket = BucketId((first + turn) % buckets);
             let events = payloads
-                .iter()
-                .map(|payload| self.plain_event(bucket, now, payload, when));
-            batches.push((bucket, events.collect()));
+                .iter_mut()
+                .map(|value| self.plain_event(bucket, now, std::mem::take(value), when));
+            let events = events.collect::<Result<_>>()?;
+            batches.push((bucket, events));
         }
         Ok(batches)
     }
@@ -87,9 +88,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         &self,
         bucket: BucketId,
         now: Timestamp,
-        payload: &Payload,
+        value: Vec<u8>,
         when: When,
-    ) -> NewEvent {
+    ) -> Result<NewEvent> {
         let id = EventId::from_parts(now, bucket, fastrand::u64(..));
         let envelope = Envelope {
             pushed: now,
@@ -97,12 +98,12 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             delayed: when != When::Now,
             version: self.options.version,
             keeps_payload: self.options.keep_payload,
-            ..Envelope::new(id, self.name.clone(), payload.clone())
+            ..Envelope::new(id, self.name.clone(), self.stored(id, value)?)
         };
-        NewEvent {
+        Ok(NewEvent {
             envelope: Arc::new(envelope),
             when,
             on_taken: Unique::Keep,
-        }
+        })
     }
 }

@@ -11,7 +11,7 @@ use crate::bus::push::EventBuilder;
 use crate::bus::{Inner, Receipt};
 use crate::core::op::{Answer, Cancelled, Changed, Reply, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketKey, EventId, Payload, QueueName};
+use crate::event::{BucketKey, EventId, QueueName};
 use crate::flow::{Port, QueueOptions};
 use crate::metrics::Pushes;
 use crate::time::{Timestamp, When};
@@ -154,7 +154,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`] when the payload cannot be encoded or is
     /// too large.
     pub async fn update(&self, id: EventId, payload: &T) -> Result<Changed> {
-        let payload = self.encode(payload)?;
+        let payload = self.stored_as_update(id, payload)?;
         let update = StoreOp::Update {
             id,
             payload,
@@ -176,17 +176,6 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             Reply::Found(found) => Ok(found),
             other => Err(unexpected(&other)),
         }
-    }
-
-    pub(super) fn encode(&self, payload: &T) -> Result<Payload> {
-        let bytes = serde_json::to_vec(payload).map_err(|error| {
-            Error::invalid(format!(
-                "queue {}: the payload cannot be encoded",
-                self.name
-            ))
-            .because(error)
-        })?;
-        self.inner.checked(Payload::from(bytes))
     }
 
     async fn apply(&self, id: EventId, op: StoreOp) -> Result<Reply> {

@@ -7,7 +7,7 @@ use crate::bus::BusBuilder;
 use crate::config::Settings;
 use crate::error::{Error, Result};
 use crate::event::QueueName;
-use crate::flow::{Entry, QueueChoices, QueueOptions, annotations, linked};
+use crate::flow::{Check, Entry, QueueChoices, QueueOptions, annotations, checks, linked};
 
 impl BusBuilder {
     /// The queues besides the linked ones that a variable may name.
@@ -85,6 +85,18 @@ impl BusBuilder {
             }
         }
         Ok(queues)
+    }
+
+    /// For each queue that has a handler in this program how its payloads are read, though they may
+    /// not be handled here. Asked before [`handlers`](Self::handlers), as the other one.
+    pub(super) fn checks(&self) -> Result<BTreeMap<QueueName, Check>> {
+        let linked = checks().filter(|_| self.linked);
+        let by_hand = self.handlers.iter();
+        let by_hand = by_hand.map(|entry| (entry.annotation.queue, Arc::clone(&entry.check)));
+        linked
+            .chain(by_hand)
+            .map(|(queue, check)| Ok((QueueName::new(queue)?, check)))
+            .collect()
     }
 
     fn options_of(

@@ -98,6 +98,7 @@ fn meaning(name: &str, known: &[QueueName]) -> Result<(Section, String), String>
     match section.to_ascii_lowercase().as_str() {
         "store" => Ok((Section::Store, key)),
         "records" => Ok((Section::Records, key)),
+        "encryption" => Ok((Section::Encryption, key)),
         "metrics" => Ok((Section::Metrics, key)),
         "queue_defaults" => Ok((Section::Defaults, key)),
         // The key is what follows the last pair: a queue's name may hold one itself.

@@ -1,5 +1,6 @@
 //! The settings file: where it is looked for, and how its text becomes settings.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -102,6 +103,7 @@ pub(super) fn parse(text: &str, format: Format, source: &str) -> Result<Settings
         match name.as_str() {
             "store" => reader.section(&Section::Store, &name, value),
             "records" => reader.section(&Section::Records, &name, value),
+            "encryption" => reader.section(&Section::Encryption, &name, value),
             "metrics" => reader.section(&Section::Metrics, &name, value),
             "queue_defaults" => reader.section(&Section::Defaults, &name, value),
             "queues" => reader.queues(value),
@@ -236,10 +238,22 @@ fn found(kind: ValueKind) -> Found {
         ValueKind::I64(number) => Found::Number(number),
         ValueKind::String(text) => Found::Text(text),
         ValueKind::Nil => Found::Other("left empty".to_owned()),
-        ValueKind::Table(_) => Found::Other("a section".to_owned()),
+        ValueKind::Table(table) => match texts(table) {
+            Some(table) => Found::Table(table),
+            None => Found::Other("a section".to_owned()),
+        },
         ValueKind::Array(_) => Found::Other("a list".to_owned()),
         number => Found::Other(number.to_string()),
     }
+}
+
+/// A section that holds nothing but texts.
+fn texts(table: Map<String, Value>) -> Option<BTreeMap<String, String>> {
+    let text = |(name, value): (String, Value)| match value.kind {
+        ValueKind::String(text) => Some((name, text)),
+        _ => None,
+    };
+    table.into_iter().map(text).collect()
 }
 
 fn sorted(table: Map<String, Value>) -> Vec<(String, Value)> {

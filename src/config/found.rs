@@ -1,10 +1,13 @@
 //! What a source says where a value is expected, and what can be made of it.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::codec::Codec;
+use crate::config::encryption::pairs;
 use crate::duration;
 use crate::error::shown;
 use crate::retry::RetryPolicy;
@@ -21,6 +24,8 @@ pub(super) enum Found {
     Text(String),
     /// A variable's value, which says anything by its spelling.
     Spelled(String),
+    /// A section of texts in a file.
+    Table(BTreeMap<String, String>),
     /// What no key takes, in words.
     Other(String),
 }
@@ -88,6 +93,31 @@ impl Found {
         }
     }
 
+    pub(super) fn codec(&self) -> Result<Codec, Wrong> {
+        self.text()?.trim().parse().map_err(|_| Wrong::Kind)
+    }
+
+    /// Keys by their ids. Whatever stands there is never shown.
+    pub(super) fn keys(&self) -> Result<BTreeMap<String, String>, Wrong> {
+        const HOW: &str = "it is a table of ids and keys, or a text such as `2026-11=..`, what stands \
+                           there is not shown";
+        match self {
+            Self::Table(keys) => Ok(keys.clone()),
+            Self::Text(text) | Self::Spelled(text) => {
+                pairs(text).map_err(|why| Wrong::Grammar(why.to_owned()))
+            }
+            _ => Err(Wrong::Grammar(HOW.to_owned())),
+        }
+    }
+
+    /// A text that is not empty and is not shown where it is wrong.
+    pub(super) fn name(&self) -> Result<String, Wrong> {
+        match self.text().map(str::trim) {
+            Ok(text) if !text.is_empty() => Ok(text.to_owned()),
+            _ => Err(Wrong::Grammar("it is a text that is not empty".to_owned())),
+        }
+    }
+
     /// An address and a port; a name is none, since it may be several.
     pub(super) fn address(&self) -> Result<SocketAddr, Wrong> {
         self.text()?.trim().parse().map_err(|_| Wrong::Kind)
@@ -108,6 +138,7 @@ impl fmt::Display for Found {
             Self::Number(number) => write!(f, "{number}"),
             Self::Boolean(boolean) => write!(f, "{boolean}"),
             Self::Text(text) | Self::Spelled(text) => write!(f, "\"{}\"", shown(text)),
+            Self::Table(_) => f.write_str("a section"),
             Self::Other(words) => f.write_str(words),
         }
     }

@@ -7,7 +7,7 @@ use crate::event::QueueName;
 use crate::flow::QueueChoices;
 
 /// The keys of `queue_defaults` and of each queue.
-const QUEUE: [Key<QueueChoices>; 10] = [
+const QUEUE: [Key<QueueChoices>; 12] = [
     Key::new(
         "buckets",
         "a whole number from 1 to 1024",
@@ -45,6 +45,12 @@ const QUEUE: [Key<QueueChoices>; 10] = [
     }),
     Key::new("keep_payload", BOOLEAN, |queue, found| {
         found.boolean().map(|it| queue.keep_payload = Some(it))
+    }),
+    Key::new("codec", "`json`, `msgpack` or `raw`", |queue, found| {
+        found.codec().map(|it| queue.codec = Some(it))
+    }),
+    Key::new("encrypt", BOOLEAN, |queue, found| {
+        found.boolean().map(|it| queue.encrypt = Some(it))
     }),
 ];
 
@@ -98,6 +104,21 @@ const RECORDS: [Key<Settings>; 6] = [
     ),
 ];
 
+/// The keys of `encryption`.
+const ENCRYPTION: [Key<Settings>; 3] = [
+    Key::new("keys", "a table of ids and keys", |settings, found| {
+        found.keys().map(|it| settings.encryption.keys = Some(it))
+    }),
+    Key::new("keys_file", "the path of a file", |settings, found| {
+        found
+            .name()
+            .map(|it| settings.encryption.keys_file = Some(it.into()))
+    }),
+    Key::new("use", "the id of a key", |settings, found| {
+        found.name().map(|it| settings.encryption.used = Some(it))
+    }),
+];
+
 /// The keys of `metrics`.
 const METRICS: [Key<Settings>; 3] = [
     Key::new(
@@ -138,7 +159,14 @@ const TOP: [Key<Settings>; 2] = [
 ];
 
 /// The sections, which hold keys and are no setting themselves.
-const SECTIONS: [&str; 5] = ["store", "records", "metrics", "queue_defaults", "queues"];
+const SECTIONS: [&str; 6] = [
+    "store",
+    "records",
+    "encryption",
+    "metrics",
+    "queue_defaults",
+    "queues",
+];
 
 const DURATION: &str = "a duration such as `250ms`, `30s` or `1m30s`";
 const COUNT: &str = "a whole number of records";
@@ -163,9 +191,13 @@ pub fn known_keys() -> impl Iterator<Item = String> {
     let top = TOP.iter().map(|key| key.name.to_owned());
     let store = STORE.iter().map(|key| format!("store.{}", key.name));
     let records = RECORDS.iter().map(|key| format!("records.{}", key.name));
+    let encryption = ENCRYPTION
+        .iter()
+        .map(|key| format!("encryption.{}", key.name));
     let metrics = METRICS.iter().map(|key| format!("metrics.{}", key.name));
     top.chain(store)
         .chain(records)
+        .chain(encryption)
         .chain(metrics)
         .chain(queue("queue_defaults"))
         .chain(queue("queues.<name>"))
@@ -180,6 +212,8 @@ pub(super) enum Section {
     Store,
     /// In `records`.
     Records,
+    /// In `encryption`.
+    Encryption,
     /// In `metrics`.
     Metrics,
     /// In `queue_defaults`.
@@ -202,6 +236,7 @@ impl Section {
             Self::Top => pick(&TOP, self, name)?.set(settings, self, found),
             Self::Store => pick(&STORE, self, name)?.set(settings, self, found),
             Self::Records => pick(&RECORDS, self, name)?.set(settings, self, found),
+            Self::Encryption => pick(&ENCRYPTION, self, name)?.set(settings, self, found),
             Self::Metrics => pick(&METRICS, self, name)?.set(settings, self, found),
             Self::Defaults => {
                 pick(&QUEUE, self, name)?.set(&mut settings.queue_defaults, self, found)
@@ -223,6 +258,7 @@ impl Section {
             Self::Top => name.to_owned(),
             Self::Store => format!("store.{name}"),
             Self::Records => format!("records.{name}"),
+            Self::Encryption => format!("encryption.{name}"),
             Self::Metrics => format!("metrics.{name}"),
             Self::Defaults => format!("queue_defaults.{name}"),
             // A dot in a name would read as one more section.

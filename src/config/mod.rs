@@ -19,6 +19,9 @@
 //! | `records.keep_minutes` | how long it keeps counts and lateness by minute, at least 1 s | `400d` |
 //! | `records.outbox_max` | how many records wait in an outbox while the journal is away, at least 1 | 100,000 where processes share the store, else as many as it keeps anyway |
 //! | `records.when_full` | what happens when more wait: `drop_oldest`, or `refuse_pushes` | `drop_oldest` |
+//! | `encryption.keys` | the keys of [encrypted payloads](crate::_docs::payloads): a table of ids and the base64 of 32 bytes, or a text such as `2026-10=.. 2026-11=..` | none |
+//! | `encryption.keys_file` | a file of more keys, such an id and key a line | none |
+//! | `encryption.use` | the id of the key under which new payloads are encrypted | none |
 //! | `metrics.queues_max` | how many queues have a label of their own in metrics, 0 to 10,000 | 100 |
 //! | `metrics.listen` | an address and a port, where Prometheus reads the metrics of this process | nowhere |
 //! | `metrics.census_every` | how often the events of each queue are counted, a duration from 100 ms to 1 h, or 0 s for never | `10s` |
@@ -39,6 +42,8 @@
 //! | `dedicated` | `true` or `false` | `false` |
 //! | `consume` | `true` or `false` | `true` |
 //! | `keep_payload` | `true` or `false`: whether records keep the payload | `false` |
+//! | `codec` | `json`, `msgpack` or `raw`: how payloads that are pushed become bytes | `json` |
+//! | `encrypt` | `true` or `false`: whether payloads that are pushed are encrypted | `false` |
 //!
 //! Durations are those of [`duration`](crate::duration). `queue_defaults` take the place of the
 //! defaults in this table, so an annotation is stronger than they are; `queues.<name>` is stronger
@@ -82,6 +87,7 @@
 //! Where something other than a shell sets the variables (`env`, a container, a unit file),
 //! `DULY__QUEUES__order-close__WORKERS` may be written as it is.
 
+mod encryption;
 mod environment;
 mod file;
 mod found;
@@ -95,6 +101,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use self::encryption::EncryptionChoices;
 pub use self::file::Format;
 pub use self::keys::known_keys;
 use crate::error::{Error, Result, shown_url};
@@ -136,6 +143,8 @@ pub struct Settings {
     pub durability: Option<Durability>,
     /// `records`: where records are kept, how many, and for how long.
     pub records: RecordChoices,
+    /// `encryption`: the keys of encrypted payloads.
+    pub encryption: EncryptionChoices,
     /// `metrics`: what is told of this process, and in how much detail.
     pub metrics: MetricsChoices,
     /// `queue_defaults`: for every queue that says nothing else; weaker than an annotation.
@@ -300,6 +309,7 @@ impl fmt::Debug for Settings {
             .field("store_url", &self.store_url.as_deref().map(shown_url))
             .field("durability", &self.durability)
             .field("records", &self.records)
+            .field("encryption", &self.encryption)
             .field("metrics", &self.metrics)
             .field("queue_defaults", &self.queue_defaults)
             .field("queues", &self.queues)

@@ -1,12 +1,12 @@
 //! One attempt, from the ring to its verdict.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
+use crate::codec::KeyRing;
 use crate::core::op::{Delivery, Failing, Settlement, Verdict};
 use crate::core::step::{Input, Job};
 use crate::event::{Envelope, Event};
@@ -14,8 +14,8 @@ use crate::flow::attempt::{Attempt, Attempted};
 use crate::flow::gates::Gates;
 use crate::flow::inbox::Inbox;
 use crate::flow::options::QueueOptions;
+use crate::flow::reading::{Reading, Unread};
 use crate::flow::replies::{Answered, Replies};
-use crate::flow::running::words;
 use crate::flow::work::{Ended, Work};
 use crate::handler::{Context, Ending, Stripes};
 use crate::metrics::{Runs, Stages};
@@ -36,9 +36,10 @@ pub(crate) enum Task<T> {
 }
 
 /// Runs the attempts of one queue.
-pub(crate) struct Executor<A> {
+pub(crate) struct Executor<A: Attempt> {
     pub(crate) handler: A,
     pub(crate) means: Means,
+    pub(crate) reading: Reading<A::Payload>,
 }
 
 /// What an executor works with besides its handler.
@@ -51,6 +52,7 @@ pub(crate) struct Means {
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) gates: Arc<Gates>,
     pub(crate) replies: Arc<Replies>,
+    pub(crate) keys: KeyRing,
     pub(crate) runs: Arc<Runs>,
 }
 
@@ -136,10 +138,10 @@ where
             self.tell(&job, 0, Verdict::Expire);
             return None;
         }
-        let payload = match decoded(envelope.payload.as_bytes()) {
+        let payload = match self.reading.read(envelope) {
             Ok(payload) => payload,
             Err(why) => {
-                self.bury_undecodable(&job, &why);
+                self.settle_unread(&job, why);
                 return None;
             }
         };
@@ -165,19 +167,33 @@ where
         Some((event, ticket))
     }
 
-    /// What is no payload of this handler will not be one at the next attempt either.
-    fn bury_undecodable(&self, job: &Job<Arc<Envelope>>, why: &str) {
-        let (queue, id) = (&self.means.surroundings.queue, job.delivery.id);
+    /// What is no payload of this handler will not be one at the next attempt either, unless a newer
+    /// build has pushed it, which may be on its way to this process.
+    fn settle_unread(&self, job: &Job<Arc<Envelope>>, why: Unread) {
+        let (queue, delivery) = (&self.means.surroundings.queue, &job.delivery);
+        let (cause, tries_again) = match why {
+            Unread::Undecodable(_) => (Cause::Undecodable, false),
+            Unread::Newer(_) => (
+                Cause::Undecodable,
+                delivery.attempt < delivery.body.attempts,
+            ),
+            Unread::Undecryptable(_) => (Cause::Undecryptable, false),
+        };
         // The reason may quote the payload, whatever its length.
-        let words = cut_error(format!("the payload does not decode: {why}"));
-        tracing::error!(%queue, %id, error = words, "payload does not decode");
+        let words = cut_error(why.to_string());
+        tracing::error!(%queue, id = %delivery.id, error = words, "payload is not read");
+        let failing = Failing {
+            cause,
+            error: Some(words.clone()),
+        };
+        if tries_again {
+            let policy = &self.means.options.backoff;
+            let delay = policy.delay_after(delivery.attempt, fastrand::f64());
+            return self.tell(job, 0, Verdict::Retry(delay, failing));
+        }
         self.means
             .replies
-            .tell(id, || Answered::Ended(words.clone()));
-        let failing = Failing {
-            cause: Cause::Undecodable,
-            error: Some(words),
-        };
+            .tell(delivery.id, || Answered::Ended(words));
         self.tell(job, 0, Verdict::Bury(failing));
     }
 
@@ -290,14 +306,4 @@ fn judge(
         Ended::Cut => retry(Cause::Interrupted, Some(Duration::ZERO), None),
     };
     (verdict, None)
-}
-
-/// The value that a payload is, or why it is none. How a type is read is its author's to say, and
-/// what he says may panic.
-fn decoded<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(|| serde_json::from_slice(payload))) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(panic) => Err(format!("its decoder panicked: {}", words(panic))),
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::codec::Codec;
 use crate::error::{Error, Result};
 use crate::event::{BUCKETS_MAX, QueueName};
 use crate::handler::Annotation;
@@ -35,6 +36,12 @@ pub struct QueueOptions {
     /// ([`PAYLOAD_KEPT_MAX`](crate::record::PAYLOAD_KEPT_MAX)). It is said when an event is pushed,
     /// by the pusher. Default: no.
     pub keep_payload: bool,
+    /// How values that are pushed become bytes; what is stored already is read whatever it was.
+    /// Default: JSON.
+    pub codec: Codec,
+    /// Whether values that are pushed are encrypted, under the key that the bus's
+    /// [key ring](crate::codec::KeyRing) uses. Default: no.
+    pub encrypt: bool,
 }
 
 impl Default for QueueOptions {
@@ -51,6 +58,8 @@ impl Default for QueueOptions {
             consume: true,
             version: 0,
             keep_payload: false,
+            codec: Codec::Json,
+            encrypt: false,
         }
     }
 }
@@ -83,6 +92,10 @@ pub struct QueueChoices {
     pub version: Option<u32>,
     /// See [`QueueOptions::keep_payload`].
     pub keep_payload: Option<bool>,
+    /// See [`QueueOptions::codec`].
+    pub codec: Option<Codec>,
+    /// See [`QueueOptions::encrypt`].
+    pub encrypt: Option<bool>,
 }
 
 impl From<&Annotation> for QueueChoices {
@@ -99,6 +112,8 @@ impl From<&Annotation> for QueueChoices {
             consume: None,
             version: said.version,
             keep_payload: said.keep_payload,
+            codec: said.codec,
+            encrypt: said.encrypt,
         }
     }
 }
@@ -119,6 +134,8 @@ impl QueueOptions {
             consume: choices.consume.unwrap_or(self.consume),
             version: choices.version.unwrap_or(self.version),
             keep_payload: choices.keep_payload.unwrap_or(self.keep_payload),
+            codec: choices.codec.unwrap_or(self.codec),
+            encrypt: choices.encrypt.unwrap_or(self.encrypt),
         }
     }
 
@@ -152,6 +169,12 @@ impl QueueOptions {
             return wrong(format!(
                 "ring is {}, it is a power of two from 64 to 65536",
                 self.ring
+            ));
+        }
+        if !self.codec.is_built_in() {
+            return wrong(format!(
+                "codec is {}, which needs duly's feature `{0}`; add it in Cargo.toml",
+                self.codec
             ));
         }
         Ok(())

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 
+use crate::codec::KeyRing;
 use crate::error::Result;
+use crate::event::Envelope;
 use crate::flow::attempt::{Attempt, Blocking, Suspending};
 use crate::flow::board::Board;
 use crate::flow::executor::{Executor, Means};
 use crate::flow::lane::{HandlerLane, Lane};
-use crate::handler::{Annotated, Annotation, BlockingHandler, Handler};
+use crate::flow::reading::{Reading, Unread};
+use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, Upgrade};
 
 /// What a lane is made of, besides its handler.
 pub(crate) struct Parts {
@@ -23,12 +26,17 @@ pub(crate) struct Parts {
 
 type Install = Box<dyn FnOnce(Parts) -> Result<Arc<dyn Lane>> + Send>;
 
+/// Reads a stored payload as the handler of its queue would, whose version is given, and lets go of
+/// the value.
+pub(crate) type Check = Arc<dyn Fn(&KeyRing, u32, &Envelope) -> Result<(), Unread> + Send + Sync>;
+
 /// A handler and what its annotation says, ready to be given a lane.
 pub(crate) struct Entry {
     /// The handler's type, for messages.
     pub(crate) handler: &'static str,
     pub(crate) annotation: Annotation,
     pub(crate) install: Install,
+    pub(crate) check: Check,
 }
 
 impl fmt::Debug for Entry {
@@ -39,16 +47,28 @@ impl fmt::Debug for Entry {
 
 impl Entry {
     /// A handler on the runtime.
-    pub(crate) fn suspending<H: Handler>(handler: H, annotation: Annotation) -> Self {
-        Self::new::<H, _>(annotation, || Suspending(handler))
+    pub(crate) fn suspending<H: Handler>(
+        handler: H,
+        annotation: Annotation,
+        upgrade: Option<Upgrade<H::Payload>>,
+    ) -> Self {
+        Self::new::<H, _>(annotation, upgrade, || Suspending(handler))
     }
 
     /// A handler on threads of its own.
-    pub(crate) fn blocking<H: BlockingHandler>(handler: H, annotation: Annotation) -> Self {
-        Self::new::<H, _>(annotation, || Blocking(Arc::new(handler)))
+    pub(crate) fn blocking<H: BlockingHandler>(
+        handler: H,
+        annotation: Annotation,
+        upgrade: Option<Upgrade<H::Payload>>,
+    ) -> Self {
+        Self::new::<H, _>(annotation, upgrade, || Blocking(Arc::new(handler)))
     }
 
-    fn new<H, A: Attempt>(annotation: Annotation, make: impl FnOnce() -> A + Send + 'static) -> Self
+    fn new<H, A: Attempt>(
+        annotation: Annotation,
+        upgrade: Option<Upgrade<A::Payload>>,
+        make: impl FnOnce() -> A + Send + 'static,
+    ) -> Self
     where
         A::Payload: DeserializeOwned,
     {
@@ -59,7 +79,16 @@ impl Entry {
                 board,
             } = parts;
             let handler = make();
-            let executor = Executor { handler, means };
+            let reading = Reading {
+                keys: means.keys.clone(),
+                version: means.options.version,
+                upgrade,
+            };
+            let executor = Executor {
+                handler,
+                means,
+                reading,
+            };
             let lane = HandlerLane::new(executor, &runtime, &board)?;
             Ok(Arc::new(lane) as Arc<dyn Lane>)
         };
@@ -67,8 +96,20 @@ impl Entry {
             handler: type_name::<H>(),
             annotation,
             install: Box::new(install),
+            check: check(upgrade),
         }
     }
+}
+
+fn check<T: DeserializeOwned + 'static>(upgrade: Option<Upgrade<T>>) -> Check {
+    Arc::new(move |keys: &KeyRing, version, envelope: &Envelope| {
+        let reading = Reading {
+            keys: keys.clone(),
+            version,
+            upgrade,
+        };
+        reading.read(envelope).map(drop)
+    })
 }
 
 /// How a registered handler comes to be; `#[delay_event]` implements it for what it registers.
@@ -81,6 +122,7 @@ pub trait Construct: Sized {
 pub struct Registration {
     annotation: Annotation,
     entry: fn(Annotation) -> Entry,
+    check: fn() -> Check,
 }
 
 impl fmt::Debug for Registration {
@@ -94,19 +136,27 @@ impl fmt::Debug for Registration {
 impl Registration {
     /// The registration of a handler.
     #[must_use]
-    pub const fn of<H: Handler + Annotated + Construct>() -> Self {
+    pub const fn of<H>() -> Self
+    where
+        H: Handler + Annotated<Value = <H as Handler>::Payload> + Construct,
+    {
         Self {
             annotation: H::ANNOTATION,
-            entry: |annotation| Entry::suspending(H::construct(), annotation),
+            entry: |annotation| Entry::suspending(H::construct(), annotation, H::UPGRADE),
+            check: || check(H::UPGRADE),
         }
     }
 
     /// The registration of a handler that blocks.
     #[must_use]
-    pub const fn blocking<H: BlockingHandler + Annotated + Construct>() -> Self {
+    pub const fn blocking<H>() -> Self
+    where
+        H: BlockingHandler + Annotated<Value = <H as BlockingHandler>::Payload> + Construct,
+    {
         Self {
             annotation: H::ANNOTATION,
-            entry: |annotation| Entry::blocking(H::construct(), annotation),
+            entry: |annotation| Entry::blocking(H::construct(), annotation, H::UPGRADE),
+            check: || check(H::UPGRADE),
         }
     }
 
@@ -125,6 +175,13 @@ pub(crate) fn linked() -> Vec<Entry> {
         .into_iter()
         .map(|registration| (registration.entry)(registration.annotation))
         .collect()
+}
+
+/// For each handler that the linker found its queue, and how it reads payloads.
+pub(crate) fn checks() -> impl Iterator<Item = (&'static str, Check)> {
+    inventory::iter::<Registration>
+        .into_iter()
+        .map(|registration| (registration.annotation.queue, (registration.check)()))
 }
 
 /// What the annotations of every handler say that the linker found in this program.

@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::codec::KeyRing;
 use crate::core::node::Node;
 use crate::core::options::NodeOptions;
 use crate::core::step::Input;
@@ -47,6 +48,7 @@ pub(crate) struct Setup {
     pub(crate) handlers: Vec<(QueueName, Arc<QueueOptions>, Entry)>,
     pub(crate) replies: Arc<Replies>,
     pub(crate) controls: Arc<Controls>,
+    pub(crate) keys: KeyRing,
     /// The labels of queues in metrics.
     pub(crate) labels: Arc<Queues>,
     /// How often events are counted; `None`: never.
@@ -90,6 +92,7 @@ impl Flow {
             handlers,
             replies,
             controls,
+            keys,
             labels,
             census,
             virtual_time,
@@ -128,6 +131,7 @@ impl Flow {
                 inbox: Arc::clone(&inbox),
                 gates: Arc::clone(&gates),
                 replies: Arc::clone(&replies),
+                keys: keys.clone(),
                 runs: Arc::new(Runs::new(&label)),
             };
             let parts = Parts {

@@ -2,6 +2,8 @@
 
 use std::{any, any::TypeId, fmt, time::Duration};
 
+use crate::codec::Codec;
+use crate::handler::Upgrade;
 use crate::retry::RetryPolicy;
 
 /// Makes a struct or a function the handler of a queue.
@@ -65,6 +67,10 @@ pub trait Annotated {
 
     /// What the annotation says.
     const ANNOTATION: Annotation;
+
+    /// What makes a payload of this version of one of an older version; `None` where such a one is
+    /// decoded as it is.
+    const UPGRADE: Option<Upgrade<Self::Value>> = None;
 }
 
 /// What an annotation says of its handler.
@@ -108,6 +114,10 @@ pub struct Annotation {
     pub version: Option<u32>,
     /// Whether records keep the payloads that are pushed.
     pub keep_payload: Option<bool>,
+    /// How payloads that are pushed become bytes.
+    pub codec: Option<Codec>,
+    /// Whether payloads that are pushed are encrypted.
+    pub encrypt: Option<bool>,
     /// Whether the queue has a runtime of its own, for handlers that are heavy on the processor.
     pub dedicated: bool,
     /// Whether the handler blocks its thread, and so runs on threads of its own.
@@ -131,6 +141,8 @@ impl Annotation {
             linger: None,
             version: None,
             keep_payload: None,
+            codec: None,
+            encrypt: None,
             dedicated: false,
             blocking: false,
             states: &[],
@@ -197,6 +209,20 @@ impl Annotation {
     #[must_use]
     pub const fn keep_payload(mut self, keep_payload: bool) -> Self {
         self.keep_payload = Some(keep_payload);
+        self
+    }
+
+    /// Makes bytes of payloads by this [`codec`](Self#structfield.codec).
+    #[must_use]
+    pub const fn codec(mut self, codec: Codec) -> Self {
+        self.codec = Some(codec);
+        self
+    }
+
+    /// Has payloads encrypted, or not: [`encrypt`](Self#structfield.encrypt).
+    #[must_use]
+    pub const fn encrypt(mut self, encrypt: bool) -> Self {
+        self.encrypt = Some(encrypt);
         self
     }
 

@@ -4,6 +4,7 @@ mod annotation;
 mod context;
 mod extract;
 mod failure;
+mod upgrade;
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -13,6 +14,7 @@ pub(crate) use context::{Stripes, Surroundings};
 pub use extract::{State, States};
 pub(crate) use failure::Ending;
 pub use failure::{Failure, FailureExt};
+pub use upgrade::{OldPayload, Upgrade};
 
 use crate::event::Event;
 

@@ -123,11 +123,14 @@ pub enum Cause {
     LeaseLost,
     /// It reached its consumer later than its lateness policy allows.
     TooLate,
+    /// The payload is encrypted and no key that the node has opens it, so the handler was never
+    /// called.
+    Undecryptable,
 }
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Failed,
         Self::TimedOut,
         Self::Panicked,
@@ -135,6 +138,7 @@ impl Cause {
         Self::Interrupted,
         Self::LeaseLost,
         Self::TooLate,
+        Self::Undecryptable,
     ];
 
     /// The cause in snake case, as in the journal.
@@ -148,6 +152,7 @@ impl Cause {
             Self::Interrupted => "interrupted",
             Self::LeaseLost => "lease_lost",
             Self::TooLate => "too_late",
+            Self::Undecryptable => "undecryptable",
         }
     }
 }

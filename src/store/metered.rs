@@ -29,6 +29,7 @@ enum Op {
     Cancel,
     Reschedule,
     Update,
+    Rewrite,
     Get,
     Peek,
     Revive,
@@ -47,7 +48,7 @@ enum Op {
 
 impl Op {
     /// The names, each at the place of its variant.
-    const NAMES: [&'static str; 24] = [
+    const NAMES: [&'static str; 25] = [
         "push",
         "move",
         "fetch",
@@ -58,6 +59,7 @@ impl Op {
         "cancel",
         "reschedule",
         "update",
+        "rewrite",
         "get",
         "peek",
         "revive",
@@ -86,6 +88,7 @@ impl Op {
             StoreOp::Cancel { .. } => Self::Cancel,
             StoreOp::Reschedule { .. } => Self::Reschedule,
             StoreOp::Update { .. } => Self::Update,
+            StoreOp::Rewrite(_) => Self::Rewrite,
             StoreOp::Get { .. } => Self::Get,
             StoreOp::Peek { .. } => Self::Peek,
             StoreOp::Revive { .. } => Self::Revive,

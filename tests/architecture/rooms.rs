@@ -28,6 +28,9 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("tokio_postgres_rustls", &["src/journal/postgres"]),
     ("redis", &["src/store/redis"]),
     ("rustls", &["src/store/redis", "src/journal/postgres"]),
+    ("ring", &["src/codec/cipher.rs"]),
+    ("base64", &["src/codec/keys.rs"]),
+    ("rmp_serde", &["src/codec/values.rs"]),
     (
         "metrics_exporter_prometheus",
         &["src/metrics/prometheus.rs"],

@@ -37,6 +37,11 @@ keep_minutes = "7d"
 outbox_max = 1_000
 when_full = "refuse_pushes"
 
+[encryption]
+keys = { a = "MDEy", b = "MTIz" }
+keys_file = "/run/keys"
+use = "b"
+
 [queue_defaults]
 workers = 8
 
@@ -51,6 +56,8 @@ linger = "0s"
 dedicated = true
 consume = false
 keep_payload = true
+codec = "raw"
+encrypt = true
 
 [queues."mail.out"]
 workers = 1
@@ -68,6 +75,12 @@ records:
   keep_minutes: 7d
   outbox_max: 1000
   when_full: refuse_pushes
+encryption:
+  keys:
+    a: MDEy
+    b: MTIz
+  keys_file: /run/keys
+  use: b
 queue_defaults:
   workers: 8
 queues:
@@ -82,6 +95,8 @@ queues:
     dedicated: true
     consume: false
     keep_payload: true
+    codec: raw
+    encrypt: true
   mail.out:
     workers: 1
 ";

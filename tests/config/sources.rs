@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use duly::RetryPolicy;
+use duly::codec::Codec;
 use duly::config::{Format, Settings};
 use duly::flow::QueueChoices;
 use duly::journal::RecordChoices;
@@ -46,6 +47,8 @@ fn every_key_of_a_file_becomes_a_choice() {
             consume: Some(false),
             version: None,
             keep_payload: Some(true),
+            codec: Some(Codec::Raw),
+            encrypt: Some(true),
         }
     );
     assert_eq!(settings.queues["mail.out"].workers, Some(1));
@@ -80,6 +83,11 @@ fn variables_alone_say_what_a_file_can() {
             ("DULY__QUEUES__ORDER-CLOSE__DEDICATED", "true"),
             ("DULY__QUEUES__ORDER-CLOSE__CONSUME", "false"),
             ("DULY__QUEUES__ORDER-CLOSE__KEEP_PAYLOAD", "true"),
+            ("DULY__QUEUES__ORDER-CLOSE__CODEC", "raw"),
+            ("DULY__QUEUES__ORDER-CLOSE__ENCRYPT", "true"),
+            ("DULY__ENCRYPTION__KEYS", "a=MDEy b=MTIz"),
+            ("DULY__ENCRYPTION__KEYS_FILE", "/run/keys"),
+            ("DULY__ENCRYPTION__USE", "b"),
             ("DULY__QUEUES__MAIL_OUT__WORKERS", "1"),
         ])
         .unwrap();

@@ -9,13 +9,13 @@ fn are_named_with_their_path_the_nearest_key_and_those_there_are() {
     assert_eq!(
         refused_toml("read_ahaed = '1s'"),
         "settings: unknown key read_ahaed, did you mean read_ahead? (known here: \
-         metrics, payload_bytes_max, queue_defaults, queues, read_ahead, records, store)"
+         encryption, metrics, payload_bytes_max, queue_defaults, queues, read_ahead, records, store)"
     );
     assert_eq!(
         refused_toml("[queues.order-close]\nworker = 1"),
         "settings: unknown key queues.order-close.worker, did you mean \
-         queues.order-close.workers? (known here: attempts, backoff, buckets, consume, \
-         dedicated, keep_payload, linger, ring, timeout, workers)"
+         queues.order-close.workers? (known here: attempts, backoff, buckets, codec, \
+         consume, dedicated, encrypt, keep_payload, linger, ring, timeout, workers)"
     );
     assert_eq!(
         refused_toml("store.ulr = 'memory:'"),
@@ -23,8 +23,8 @@ fn are_named_with_their_path_the_nearest_key_and_those_there_are() {
     );
     assert_eq!(
         refused_toml("[stoer]\nurl = 'memory:'"),
-        "settings: unknown key stoer, did you mean store? (known here: metrics, payload_bytes_max, \
-         queue_defaults, queues, read_ahead, records, store)"
+        "settings: unknown key stoer, did you mean store? (known here: encryption, metrics, \
+         payload_bytes_max, queue_defaults, queues, read_ahead, records, store)"
     );
 }
 

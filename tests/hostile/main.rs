@@ -51,6 +51,7 @@ targets! {
     embedded_rows,
     embedded_note,
     history,
+    payload,
 }
 
 #[test]

@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use duly::bus::LetterCursor;
 use duly::codec::wire::{self, View};
+use duly::codec::{Frame, Key, KeyRing, Unopened};
 use duly::config::{Format, Settings};
-use duly::event::{BucketKey, Envelope};
+use duly::event::{BucketKey, Envelope, Payload};
 use duly::history::{Account, Checker, Entry, Expect, lines};
 use duly::record::{Cause, NodeId, Record};
 use duly::store::__doors::embedded::{self, Cell, Table};
@@ -632,4 +633,28 @@ fn follow(entries: &[Entry]) {
     let report = account.close();
     assert!(report.early + report.lost + report.unaccounted <= 3 * entries.len() as u64);
     assert!(!report.to_string().is_empty());
+}
+
+/// A stored payload: its frame, its cipher, and its value by each codec.
+pub(crate) fn payload(data: &[u8]) {
+    let (id, queue) = (EventId::from_bytes([7; 16]), QueueName::new("q").unwrap());
+    let keys = KeyRing::new();
+    keys.add("k", Key::new([7; 32])).unwrap();
+    let payload = Payload::from(data);
+    let opened = bounded(data.len(), 4, || keys.open(id, &queue, &payload));
+    match Frame::read(data) {
+        Ok(frame) => {
+            assert!(frame.rest.len() <= data.len());
+            assert!(
+                frame
+                    .key_id()
+                    .is_none_or(|key| (1..=64).contains(&key.len()))
+            );
+            assert_eq!(
+                frame.key_id().is_none(),
+                opened.is_ok_and(|it| !it.is_sealed())
+            );
+        }
+        Err(_) => assert!(matches!(opened, Err(Unopened::Malformed(_)))),
+    }
 }

@@ -79,13 +79,32 @@ fn a_store_is_no_journal_and_a_journal_is_no_store() {
 fn a_newer_format_asks_for_an_upgrade() {
     let place = Place::new();
     drop(place.open());
-    place.sql("PRAGMA user_version = 4");
+    place.sql("PRAGMA user_version = 5");
     let error = place.error();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     let text = error.to_string();
-    let expected = "newer duly (format 4), this one reads up to 3";
+    let expected = "newer duly (format 5), this one reads up to 4";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("upgrade"), "{text}");
+}
+
+/// Format 3 had one cause less, and takes a record of it once it is upgraded.
+#[test]
+fn a_file_of_format_3_is_upgraded() {
+    play(async {
+        let place = Place::new();
+        drop(place.open());
+        place.sql("DELETE FROM causes WHERE number = 7; PRAGMA user_version = 3");
+        let mut records = many(3);
+        records[0].1.cause = Some(duly::record::Cause::Undecryptable);
+        let journal = place.open();
+        load(&journal, &records).await;
+        assert_eq!(everything(&journal).await, records);
+        let file = rusqlite::Connection::open(place.path()).expect("a file");
+        let named = "SELECT count(*) FROM history WHERE cause = 'undecryptable'";
+        let named: i64 = file.query_row(named, [], |row| row.get(0)).expect(named);
+        assert_eq!(named, 1);
+    });
 }
 
 #[test]

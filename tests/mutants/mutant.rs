@@ -60,6 +60,8 @@ pub(crate) enum Promise {
     Controls,
     /// An explanation of an event is true.
     Explained,
+    /// A payload is read by its handler, and by nobody who lacks its key.
+    Payloads,
     /// What metrics tell is so.
     Metrics,
 }
@@ -82,6 +84,7 @@ impl Promise {
             Self::Punctual => return "seldom late".to_owned(),
             Self::Controls => return "an operator's word".to_owned(),
             Self::Explained => return "a true explanation".to_owned(),
+            Self::Payloads => return "payloads".to_owned(),
             Self::Metrics => return "true metrics".to_owned(),
         };
         format!("{} {name}", self as u8)

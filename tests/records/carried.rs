@@ -201,15 +201,17 @@ fn acked(id: EventId, finished_us: u64) -> Record {
 async fn a_long_wait_is_made_up_for_by_two_loads_at_a_time() {
     for fails in [false, true] {
         let world = World::new();
-        let (outboxes, ids) = outboxes(40, 500, world.store.now_us());
+        let (outboxes, ids) = outboxes(40, 1_500, world.store.now_us());
         let store = Deaf::with(&world.store, outboxes);
         world.journal.now(Mode::Takes(ms(100)));
         let builder = world
             .builder(prompt())
             .shared_store(Arc::clone(&store) as _);
         let (bus, _) = world.start(builder).await;
+        // Three loads, one after the other, of some of the records of each outbox.
         bus.advance(ms(250)).await;
         if fails {
+            // The next two, while the turn of the third has not come.
             world.journal.now(Mode::LosesAnswers);
             bus.advance(ms(250)).await;
             world.journal.now(Mode::Takes(ms(100)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{Fetch, NewEvent, Reply, RequestId, Settlement, StoreOp, Unique};
+use duly::core::op::{Fetch, NewEvent, Reply, RequestId, Rewriting, Settlement, StoreOp, Unique};
 use duly::event::{Envelope, EventId, Payload, TRACE_HEADER};
 use duly::record::{NodeId, Record};
 use duly::time::{Timestamp, When};
@@ -208,6 +208,19 @@ impl Machine {
                 payload: Payload::from(payload.to_string().into_bytes()),
                 by: (*payload == 0).then(|| "ops".to_owned()),
             },
+            Step::Rewrite(of, payload) => {
+                let id = self.id(of);
+                let waits = self
+                    .pushed
+                    .iter()
+                    .rev()
+                    .find(|event| event.envelope.id == id);
+                StoreOp::Rewrite(vec![Rewriting {
+                    id,
+                    was: waits.map_or(0, |event| event.envelope.fingerprint()),
+                    payload: Payload::from(payload.to_string().into_bytes()),
+                }])
+            }
             Step::Get(of) => StoreOp::Get { id: self.id(of) },
             Step::Peek(state, after, limit) => StoreOp::Peek {
                 state: *state,
@@ -243,6 +256,7 @@ impl Machine {
             StoreOp::Cancel { id } => model.cancel(*id),
             StoreOp::Reschedule { id, when } => model.reschedule(*id, *when),
             StoreOp::Update { id, payload, by } => model.update(*id, payload, by.as_ref()),
+            StoreOp::Rewrite(rewritings) => model.rewrite(rewritings),
             StoreOp::Get { id } => model.get(*id),
             StoreOp::Peek {
                 state,

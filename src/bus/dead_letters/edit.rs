@@ -4,10 +4,12 @@ use serde::Serialize;
 
 use crate::bus::dead_letters::DeadLetters;
 use crate::bus::dead_letters::walk::get;
+use crate::bus::payloads::encode_for;
 use crate::bus::queue::unexpected;
 use crate::core::op::{Changed, Reply, StoreOp};
-use crate::error::{Error, Result};
-use crate::event::{EventId, Payload, State};
+use crate::error::Result;
+use crate::event::{EventId, Payload, QueueName, State};
+use crate::flow::QueueOptions;
 
 /// The truth about an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,20 +37,28 @@ impl DeadLetters {
     /// too large, or for something else that was asked for and is not possible; or what the store
     /// answers.
     pub async fn edit<T: Serialize + ?Sized>(self, id: EventId, payload: &T) -> Result<Edited> {
-        let bytes = serde_json::to_vec(payload)
-            .map_err(|error| Error::invalid("the payload cannot be encoded").because(error))?;
-        self.edit_bytes(id, bytes).await
+        self.edit_by(id, |queue, options| encode_for(queue, options, payload))
+            .await
     }
 
-    /// As [`edit`](Self::edit), with a payload that is encoded already; that its handler can decode
-    /// it is not checked.
+    /// As [`edit`](Self::edit), with a value that is encoded already, by the codec of its queue; that
+    /// its handler can decode it is not checked. It is encrypted where the queue says so.
     ///
     /// # Errors
     ///
     /// As [`edit`](Self::edit).
     pub async fn edit_bytes(self, id: EventId, payload: impl Into<Payload>) -> Result<Edited> {
-        self.check()?;
         let payload = self.inner.checked(payload.into())?;
+        self.edit_by(id, |_, _| Ok(payload.as_bytes().to_vec()))
+            .await
+    }
+
+    async fn edit_by(
+        self,
+        id: EventId,
+        value: impl Fn(&QueueName, &QueueOptions) -> Result<Vec<u8>>,
+    ) -> Result<Edited> {
+        self.check()?;
         let mut answer = Edited::NotFound;
         for bucket in self.inner.open()?.buckets().await? {
             let is_asked =
@@ -63,6 +73,11 @@ impl DeadLetters {
                 answer = Edited::NotDead(found.state);
                 continue;
             }
+            let (queue, options) = (&bucket.queue, self.inner.options(&bucket.queue));
+            let value = value(queue, &options)?;
+            // The envelope tells the version of what is replaced.
+            let version = Some(options.version).filter(|version| *version > 0);
+            let payload = self.inner.stored((id, queue), &options, version, value)?;
             let update = StoreOp::Update {
                 id,
                 payload,

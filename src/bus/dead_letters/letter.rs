@@ -5,8 +5,10 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 
 use crate::bus::dead_letters::{LetterCursor, shown};
+use crate::bus::payloads::value;
+use crate::codec::KeyRing;
 use crate::core::op::Snapshot;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::{EventId, Payload, QueueName};
 use crate::record::{Cause, Record};
 use crate::time::Timestamp;
@@ -29,6 +31,8 @@ pub struct DeadLetter {
     pub payload: Payload,
     /// What its last record says.
     pub last: Last,
+    /// The bus's, for whoever asks for the payload as a value.
+    pub(super) keys: KeyRing,
 }
 
 /// What the last record of a dead letter says.
@@ -67,7 +71,7 @@ impl Last {
 }
 
 impl DeadLetter {
-    pub(super) fn new(queue: QueueName, snapshot: &Snapshot, last: Last) -> Self {
+    pub(super) fn new(queue: QueueName, snapshot: &Snapshot, last: Last, keys: KeyRing) -> Self {
         let body = snapshot.body.as_ref();
         Self {
             id: snapshot.id,
@@ -77,6 +81,7 @@ impl DeadLetter {
             tries: snapshot.tries,
             payload: body.map(|body| body.payload.clone()).unwrap_or_default(),
             last,
+            keys,
         }
     }
 
@@ -92,23 +97,18 @@ impl DeadLetter {
         self.last.error()
     }
 
-    /// Its payload as a value.
+    /// Its payload as a value: by its own codec, and by the keys of the bus where it is encrypted. It
+    /// is not upgraded.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when it is no `T`.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when it is no `T`, or cannot be decrypted.
     pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T> {
-        serde_json::from_slice(self.payload.as_bytes()).map_err(|error| {
-            Error::invalid(format!(
-                "the payload of event {} is something else",
-                self.id
-            ))
-            .because(error)
-        })
+        value(&self.keys, self.id, &self.queue, &self.payload)
     }
 
-    /// Its payload for people, whatever it is: JSON on several lines, a text, or the first bytes as
-    /// hexadecimal digits. At most some 16 KiB; a longer one says how long it is.
+    /// Its payload for people, whatever it is: JSON on several lines, MessagePack as JSON, a text, or
+    /// the first bytes as hexadecimal digits; of one that is encrypted under which key. At most some 16 KiB; a longer one says how long it is.
     #[must_use]
     pub fn payload_shown(&self) -> String {
         shown::payload(self.payload.as_bytes())

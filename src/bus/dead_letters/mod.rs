@@ -6,7 +6,7 @@
 mod edit;
 mod filter;
 mod letter;
-mod pace;
+pub(super) mod pace;
 mod page;
 mod shown;
 mod sweep;

@@ -83,7 +83,12 @@ impl DeadLetters {
                 ));
             }
             if self.filter.matches_last(&last) {
-                matching.push(DeadLetter::new(step.bucket.queue.clone(), &letter, last));
+                matching.push(DeadLetter::new(
+                    step.bucket.queue.clone(),
+                    &letter,
+                    last,
+                    self.inner.keys.clone(),
+                ));
             }
         }
         matching.truncate(limit);

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde::de::IgnoredAny;
 
+use crate::codec::{Codec, Frame};
+
 /// About how long a payload is shown, in bytes.
 const SHOWN_MAX: usize = 16 << 10;
 /// How many bytes of what is no text are shown.
@@ -11,8 +13,27 @@ const HEX_MAX: usize = 256;
 /// How many of them stand in a line.
 const HEX_LINE: usize = 16;
 
+/// What is stored: its value, or under which key it is encrypted.
+pub(super) fn payload(stored: &[u8]) -> String {
+    let Ok(frame) = Frame::read(stored) else {
+        return hex(stored);
+    };
+    match (frame.codec, frame.key_id()) {
+        (_, Some(key)) => format!(
+            "encrypted under key {}, {} bytes in all",
+            crate::error::shown(key),
+            stored.len()
+        ),
+        (Codec::MsgPack, None) => match frame.to_json() {
+            Some(text) => value(text.as_bytes()),
+            None => hex(frame.rest),
+        },
+        (_, None) => value(frame.rest),
+    }
+}
+
 /// JSON on several lines, a text as it is, or the first bytes as hexadecimal digits.
-pub(super) fn payload(bytes: &[u8]) -> String {
+fn value(bytes: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return hex(bytes);
     };

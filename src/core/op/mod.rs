@@ -87,6 +87,9 @@ pub enum StoreOp {
         /// Who does it, for the record.
         by: Option<String>,
     },
+    /// Gives events the same values in another form: a new key, say. Each only if its payload is
+    /// still the one that was read, and nobody holds it. No record says so.
+    Rewrite(Vec<Rewriting>),
     /// Looks an event up.
     Get {
         /// The event.
@@ -122,6 +125,17 @@ pub enum StoreOp {
         /// The spans, from now.
         within: Vec<Duration>,
     },
+}
+
+/// The value of one event in another form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rewriting {
+    /// The event.
+    pub id: EventId,
+    /// The [fingerprint](Envelope::fingerprint) of it as it was read.
+    pub was: u64,
+    /// Its payload in the other form.
+    pub payload: Payload,
 }
 
 /// A number that a node gives to each fetch; a repeat of the fetch carries the same one.

@@ -1,8 +1,8 @@
 //! Changes by hand: cancel, reschedule and update, which tell the truth.
 
-use crate::core::op::{Cancelled, Changed, Ledger};
+use crate::core::op::{Cancelled, Changed, Ledger, Rewriting};
 use crate::core::reference::entry::{Ending, Entry, Place};
-use crate::core::reference::{Bucket, check_by};
+use crate::core::reference::{Bucket, bounded, check_by};
 use crate::error::Result;
 use crate::event::{Envelope, EventId, Payload, State};
 use crate::record::Outcome;
@@ -86,6 +86,30 @@ impl<B: Clone> Bucket<B> {
             entry.record(id, &self.key.queue, ending, ledger);
         }
         Ok(changed(entry))
+    }
+
+    /// Answers how many are in the other form now. Only the form is another one, so no record is
+    /// written, not even of a dead one.
+    pub(super) fn rewrite<L: Ledger<Body = B>>(
+        &mut self,
+        rewritings: &[Rewriting],
+        ledger: &mut L,
+    ) -> Result<usize> {
+        bounded("events", rewritings.len())?;
+        let mut rewritten = 0;
+        for Rewriting { id, was, payload } in rewritings {
+            let Some(entry) = self.entries.get_mut(id) else {
+                continue;
+            };
+            if entry.lease().is_some() || entry.fingerprint != *was {
+                continue;
+            }
+            let envelope = Envelope::new(*id, self.key.queue.clone(), payload.clone());
+            entry.fingerprint = envelope.fingerprint();
+            ledger.updated(&mut entry.body, payload);
+            rewritten += 1;
+        }
+        Ok(rewritten)
     }
 
     fn changed_past(&self, id: EventId) -> Changed {

@@ -186,6 +186,7 @@ impl<B: Clone> Bucket<B> {
             StoreOp::Update { id, payload, by } => {
                 Reply::Updated(self.update(id, &payload, by, ledger)?)
             }
+            StoreOp::Rewrite(rewritings) => Reply::Counted(self.rewrite(&rewritings, ledger)?),
             StoreOp::Get { id } => Reply::Found(self.get(id)),
             StoreOp::Peek {
                 state,
@@ -341,7 +342,7 @@ impl<B: Clone> Bucket<B> {
 }
 
 /// Refuses a list that is longer than an operation may carry.
-fn bounded(what: &str, len: usize) -> Result<()> {
+pub(crate) fn bounded(what: &str, len: usize) -> Result<()> {
     if len > BATCH_MAX {
         return Err(Error::invalid(format!(
             "the operation carries {len} {what}, at most {BATCH_MAX} are allowed"

@@ -19,7 +19,7 @@ use crate::journal::sqlite::{fault, views, words};
 use crate::record::{Cause, Outcome};
 
 /// The version of the tables that this duly writes, and the newest that it reads.
-pub(super) const FORMAT: i64 = 3;
+pub(super) const FORMAT: i64 = 4;
 
 /// "dulj" in ASCII: how a file says whose it is. A store's file says "duly".
 const APPLICATION: i64 = 0x6475_6C6A;
@@ -255,6 +255,12 @@ fn upgrade(connection: &mut Connection, path: &Path) -> Result<()> {
             step.pragma_update(None, "application_id", APPLICATION)?;
         } else if format < 3 {
             step.execute_batch(PARTS)?;
+        }
+        if (1..4).contains(&format) {
+            // A file that is made now has every cause.
+            let cause = Cause::Undecryptable;
+            let named = (words::of_cause(cause), cause.as_str());
+            step.execute("INSERT OR IGNORE INTO causes VALUES (?1, ?2)", named)?;
         }
         // Format 1 had no views, format 2 others.
         step.execute_batch("DROP VIEW IF EXISTS tasks; DROP VIEW IF EXISTS history")?;

@@ -35,6 +35,7 @@ pub(super) fn of_cause(cause: Cause) -> i64 {
         Cause::Interrupted => 4,
         Cause::LeaseLost => 5,
         Cause::TooLate => 6,
+        Cause::Undecryptable => 7,
     }
 }
 

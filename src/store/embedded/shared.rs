@@ -74,6 +74,7 @@ impl Shared {
                 | StoreOp::Cancel { .. }
                 | StoreOp::Reschedule { .. }
                 | StoreOp::Update { .. }
+                | StoreOp::Rewrite(_)
                 | StoreOp::Revive { .. }
                 | StoreOp::Drop { .. }
         );
@@ -188,6 +189,9 @@ impl Shared {
                 Ok(())
             }
             StoreOp::Update { payload, .. } => fits(payload),
+            StoreOp::Rewrite(rewritings) => {
+                rewritings.iter().try_for_each(|one| fits(&one.payload))
+            }
             _ => Ok(()),
         }
     }

@@ -59,7 +59,7 @@ impl Parts {
         Ok(self.number()? != 0)
     }
 
-    fn time(&mut self) -> Result<Option<Timestamp>> {
+    pub(super) fn time(&mut self) -> Result<Option<Timestamp>> {
         match self.next()? {
             Value::Nil | Value::Boolean(false) => Ok(None),
             Value::Int(ms) => u64::try_from(ms)
@@ -196,7 +196,7 @@ pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<
             Reply::Forecast(counts.collect::<Result<_>>()?)
         }
         StoreOp::Get { id } => Reply::Found(snapshot(queue, *id, &mut parts)?),
-        StoreOp::Push(_) | StoreOp::Update { .. } | StoreOp::Peek { .. } => {
+        StoreOp::Push(_) | StoreOp::Update { .. } | StoreOp::Rewrite(_) | StoreOp::Peek { .. } => {
             return Err(unreadable("several calls"));
         }
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Cmd;
 
 use crate::core::op::{BATCH_MAX, Fetch, NewEvent, Settlement, StoreOp, Unique, Verdict};
-use crate::core::reference::check_by;
+use crate::core::reference::{bounded, check_by};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, State};
 use crate::record::{NodeId, cut_error};
@@ -36,7 +36,7 @@ pub(super) struct Terms<'a> {
 }
 
 impl Terms<'_> {
-    fn call(&self, script: &'static Script, keys: &BucketKeys) -> Call {
+    pub(super) fn call(&self, script: &'static Script, keys: &BucketKeys) -> Call {
         let mut command = script.call(keys.all());
         match self.now_us {
             Some(now_us) => command.arg(now_us),
@@ -218,7 +218,10 @@ impl Terms<'_> {
                 call
             }
             StoreOp::Get { id } => self.look(keys, &[*id]),
-            StoreOp::Push(_) | StoreOp::Update { .. } | StoreOp::Peek { .. } => {
+            StoreOp::Push(_)
+            | StoreOp::Update { .. }
+            | StoreOp::Rewrite(_)
+            | StoreOp::Peek { .. } => {
                 return Err(Error::invalid("the operation takes more than one call"));
             }
         })
@@ -371,15 +374,6 @@ fn add_ids(command: &mut Cmd, ids: &[EventId]) {
     for id in ids {
         command.arg(&id.to_bytes());
     }
-}
-
-fn bounded(what: &str, len: usize) -> Result<()> {
-    if len > BATCH_MAX {
-        return Err(Error::invalid(format!(
-            "the operation carries {len} {what}, at most {BATCH_MAX} are allowed"
-        )));
-    }
-    Ok(())
 }
 
 /// Beyond this a script's numbers are not exact any more.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::core::op::{Answer, BATCH_MAX, Reply, Snapshot};
-use crate::core::reference::check_by;
+use crate::core::op::{Answer, BATCH_MAX, Reply, Rewriting, Snapshot};
+use crate::core::reference::{bounded, check_by};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Payload, State};
 use crate::store::redis::answer::{Parts, id_of, snapshot, unreadable, updated};
 use crate::store::redis::body;
+use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
 
 /// So often an update begins anew because somebody else was faster.
@@ -56,6 +57,43 @@ pub(super) async fn update(
         ErrorKind::Unavailable,
         format!("event {id} was updated by others again and again; it was not by this"),
     ))
+}
+
+/// Gives events the same values in another form.
+///
+/// As in an update, the bodies are made here, and the script takes each only if nobody has changed
+/// it meanwhile.
+pub(super) async fn rewrite(
+    shared: &Shared,
+    bucket: &BucketKey,
+    rewritings: &[Rewriting],
+) -> Result<Answer> {
+    bounded("events", rewritings.len())?;
+    let ids: Vec<EventId> = rewritings.iter().map(|one| one.id).collect();
+    let (_, mut parts) = look(shared, bucket, &ids).await?;
+    let keys = shared.keys(bucket);
+    let mut call = shared.terms().call(&scripts::REWRITE, &keys);
+    for Rewriting { id, was, payload } in rewritings {
+        let (_, bytes) = (parts.optional()?, parts.optional()?);
+        let (_, _) = (parts.time()?, parts.time()?);
+        let read = bytes.unwrap_or_default();
+        if read.is_empty() {
+            continue;
+        }
+        let mut envelope = body::decode(*id, &bucket.queue, &read)?;
+        if envelope.fingerprint() != *was {
+            continue;
+        }
+        envelope.payload = payload.clone();
+        let head = &read[..read.len().min(body::HEAD_LEN)];
+        let new = body::encode(&envelope);
+        call.command.arg(&id.to_bytes()).arg(head).arg(new);
+    }
+    let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
+    Ok(Answer {
+        now_us: parts.number()?,
+        reply: Reply::Counted(parts.count()?),
+    })
 }
 
 /// Reads events of one state in the order of their ids.

@@ -194,6 +194,9 @@ impl Store for RedisStore {
             StoreOp::Update { id, payload, by } => Box::pin(async move {
                 by_hand::update(&shared, &bucket, id, &payload, by.as_deref()).await
             }),
+            StoreOp::Rewrite(rewritings) => {
+                Box::pin(async move { by_hand::rewrite(&shared, &bucket, &rewritings).await })
+            }
             StoreOp::Peek {
                 state,
                 after,

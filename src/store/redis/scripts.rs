@@ -83,6 +83,8 @@ scripts! {
     RESCHEDULE = "reschedule", DRAINS, ["bucket", "waiting"];
     /// Gives an event another body.
     UPDATE = "update", FILLS, ["bucket", "body", "ending"];
+    /// Gives events other bodies that say the same.
+    REWRITE = "rewrite", FILLS, ["bucket"];
     /// Looks events up.
     LOOK = "look", DRAINS, ["bucket"];
     /// Lists ids.

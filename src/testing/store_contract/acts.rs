@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::core::op::{
-    BATCH_MAX, Cancelled, Changed, Delivery, Fetch, PushVerdict, Pushed, Reaped, Reply, Settlement,
-    Snapshot, Stats, StoreOp, Verdict,
+    BATCH_MAX, Cancelled, Changed, Delivery, Fetch, PushVerdict, Pushed, Reaped, Reply, Rewriting,
+    Settlement, Snapshot, Stats, StoreOp, Verdict,
 };
 use crate::event::{EventId, Payload, State};
 use crate::record::{NodeId, Query, Record};
@@ -138,6 +138,23 @@ impl World {
         {
             Reply::Updated(changed) => changed,
             other => panic!("update answered {other:?}"),
+        }
+    }
+
+    /// The payload of an event in another form, as it is now.
+    pub(super) async fn rewriting(&self, id: EventId, form: &str) -> Rewriting {
+        let body = self.get(id).await.and_then(|found| found.body);
+        Rewriting {
+            id,
+            was: body.expect("it waits").fingerprint(),
+            payload: Payload::from(form.as_bytes()),
+        }
+    }
+
+    pub(super) async fn rewrite(&self, rewritings: Vec<Rewriting>) -> usize {
+        match self.op(StoreOp::Rewrite(rewritings)).await {
+            Reply::Counted(counted) => counted,
+            other => panic!("a rewrite answered {other:?}"),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::core::op::{Cancelled, Changed, PushVerdict, StoreOp, Verdict};
 use crate::error::ErrorKind;
-use crate::event::State;
+use crate::event::{Payload, State};
 use crate::record::Outcome;
 use crate::testing::store_contract::harness::StoreHarness;
 use crate::testing::store_contract::world::{A, B, World, bury, ms, retry, secs};
@@ -237,4 +237,71 @@ pub async fn an_update_after_a_failed_attempt_is_for_the_next(harness: &dyn Stor
         (again.attempt, again.body.payload.as_bytes()),
         (2, b"new".as_slice())
     );
+}
+
+pub async fn a_rewritten_event_is_delivered_in_its_new_form_and_leaves_no_record(
+    harness: &dyn StoreHarness,
+) {
+    let world = World::new(harness).await;
+    let dead = world.dead(world.event()).await;
+    let later = world.add(world.event().when(secs(60))).await;
+    let ready = world.add(world.event()).await;
+    let records = world.records(dead).await.len();
+    let ids = [later, ready, dead];
+    let mut rewritings = Vec::new();
+    for (at, id) in ids.into_iter().enumerate() {
+        rewritings.push(world.rewriting(id, &format!("form {at}")).await);
+    }
+    assert_eq!(world.rewrite(rewritings.clone()).await, 3);
+    assert_eq!(world.rewrite(rewritings).await, 0, "again");
+
+    for (at, id) in ids.into_iter().enumerate() {
+        let body = world.get(id).await.and_then(|found| found.body);
+        let payload = body.expect("it waits").payload.clone();
+        assert_eq!(payload.as_bytes(), format!("form {at}").as_bytes());
+    }
+    assert_eq!(world.records(dead).await.len(), records);
+    assert_eq!(world.records(ready).await, []);
+    let delivery = world.take(A).await;
+    assert_eq!(delivery.body.payload.as_bytes(), b"form 1");
+}
+
+pub async fn a_rewrite_overwrites_no_change_and_nothing_that_is_held(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    for when in [secs(60), secs(0)] {
+        let id = world.add(world.event().when(when)).await;
+        let read = world.rewriting(id, "form").await;
+        world.update(id, "changed meanwhile").await;
+        assert_eq!(world.rewrite(vec![read]).await, 0);
+        let body = world.get(id).await.and_then(|found| found.body);
+        let payload = body.expect("it waits").payload.clone();
+        assert_eq!(payload.as_bytes(), b"changed meanwhile");
+        world.cancel(id).await;
+    }
+    let id = world.add(world.event()).await;
+    let read = world.rewriting(id, "form").await;
+    let delivery = world.take(A).await;
+    assert_eq!(world.rewrite(vec![read.clone()]).await, 0);
+    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert_eq!(world.rewrite(vec![read]).await, 0);
+}
+
+pub async fn a_rewritten_event_is_known_by_its_new_form_after_its_end(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let draft = world.event();
+    let id = world.add(draft.clone()).await;
+    let read = world.rewriting(id, "form").await;
+    assert_eq!(world.rewrite(vec![read]).await, 1);
+    let same = draft
+        .clone()
+        .with(|envelope| envelope.payload = Payload::from(b"form".as_slice()));
+    for _ in 0..2 {
+        let verdict = world.push(&same).await;
+        assert_eq!(verdict, PushVerdict::Duplicate(id));
+        let verdict = world.push(&draft).await;
+        assert_eq!(verdict, PushVerdict::Conflict);
+        if let Some(delivery) = world.fetch(A).await.pop() {
+            assert!(world.settle(A, &delivery, Verdict::Ack).await);
+        }
+    }
 }

@@ -195,6 +195,9 @@ macro_rules! store_contract_tests {
                 a_due_time_beyond_ten_years_is_refused
                 an_updated_event_is_delivered_with_its_new_payload
                 an_update_after_a_failed_attempt_is_for_the_next
+                a_rewritten_event_is_delivered_in_its_new_form_and_leaves_no_record
+                a_rewrite_overwrites_no_change_and_nothing_that_is_held
+                a_rewritten_event_is_known_by_its_new_form_after_its_end
             }
             dead {
                 a_dead_letter_is_kept_whole_and_is_not_started

@@ -15,6 +15,7 @@ mod letters;
 mod lost_workers;
 mod metrics;
 mod never_early;
+mod payloads;
 mod punctual;
 mod recorder;
 mod records;
@@ -42,6 +43,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         controls::MUTANTS,
         letters::MUTANTS,
         explained::MUTANTS,
+        payloads::MUTANTS,
         metrics::MUTANTS,
         coming::MUTANTS,
     ];

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{Cancelled, Changed, Reply, Snapshot, Stats};
+use duly::core::op::{Cancelled, Changed, Reply, Rewriting, Snapshot, Stats};
 use duly::event::{EventId, Payload, State};
 use duly::record::Outcome;
 use duly::time::{Timestamp, When};
@@ -74,6 +74,25 @@ impl Model {
             self.record_by_hand(id, Outcome::Edited, by);
         }
         answer
+    }
+
+    /// Only of what still has the payload that was read, and without a record.
+    pub(crate) fn rewrite(&mut self, rewritings: &[Rewriting]) -> Reply {
+        let mut rewritten = 0;
+        for Rewriting { id, was, payload } in rewritings {
+            let Some(event) = self.event(*id) else {
+                continue;
+            };
+            let is_held = event.state.is_final() || event.state == State::Leased;
+            if is_held || event.envelope.fingerprint() != *was {
+                continue;
+            }
+            let mut envelope = (*event.envelope).clone();
+            envelope.payload = payload.clone();
+            event.envelope = Arc::new(envelope);
+            rewritten += 1;
+        }
+        Reply::Counted(rewritten)
     }
 
     fn snapshot(event: &Event) -> Snapshot {

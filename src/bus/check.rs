@@ -1,0 +1,219 @@
+//! Whether this build reads everything that waits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::bus::waiting::{PAGE, Waiting};
+use crate::bus::{Bus, Inner};
+use crate::error::{Error, Result};
+use crate::event::{EventId, QueueName, State};
+
+/// How many failures are listed one by one.
+const LISTED: usize = 100;
+
+/// A check whether the handlers of this program read every payload that waits, put together step by
+/// step.
+#[derive(Clone)]
+#[must_use = "nothing is looked at before `run`"]
+pub struct PayloadCheck {
+    inner: Arc<Inner>,
+    queues: Vec<String>,
+    limit: Option<u64>,
+    dead: bool,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PayloadReport {
+    /// How many events were looked at.
+    pub looked: u64,
+    /// How many payloads became what their handler takes.
+    pub read: u64,
+    /// How many did not.
+    pub failed: u64,
+    /// The first hundred of those.
+    pub failures: Vec<UnreadPayload>,
+    /// Queues that have events, and no handler in this program.
+    pub without_handler: BTreeSet<QueueName>,
+}
+
+/// A payload that its handler would not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnreadPayload {
+    /// The event.
+    pub id: EventId,
+    /// Its queue.
+    pub queue: QueueName,
+    /// Where it stands.
+    pub state: State,
+    /// The version that it was pushed as.
+    pub version: u32,
+    /// Why, in the words that its record would have.
+    pub why: String,
+}
+
+impl fmt::Display for UnreadPayload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of queue {}, version {}: {}",
+            self.id, self.queue, self.version, self.why
+        )
+    }
+}
+
+impl PayloadReport {
+    /// The same, if every payload was read.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), with the first ten failures.
+    pub fn passed(self) -> Result<Self> {
+        if self.failed == 0 {
+            return Ok(self);
+        }
+        let first = self.failures.iter().take(10).map(ToString::to_string);
+        Err(Error::invalid(format!(
+            "{} of {} payloads would not be read: {}",
+            self.failed,
+            self.looked,
+            first.collect::<Vec<_>>().join("; ")
+        )))
+    }
+}
+
+impl Bus {
+    /// Checks whether the handlers of this program read every payload that waits: by its codec, with
+    /// the keys of this bus, and through upgrades. No handler is called and nothing is changed, so a
+    /// bus that only publishes can check the store of a running system, before a build goes there.
+    ///
+    /// # Examples
+    ///
+    /// ```standalone_crate
+    /// # use std::time::Duration;
+    /// # use duly::prelude::*;
+    /// #[delay_event(queue = "order-close")]
+    /// async fn close(event: Event<u64>) -> Result<(), Failure> {
+    ///     println!("{}", event.payload);
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// bus.queue::<close>().push(7, Duration::from_secs(60)).await?;
+    /// bus.check_payloads().run().await?.passed()?;
+    ///
+    /// // An older build has pushed something else.
+    /// let older = bus.queue_named::<String>("order-close")?;
+    /// older.push("order 7".to_owned(), Duration::from_secs(60)).await?;
+    /// let report = bus.check_payloads().run().await?;
+    /// assert_eq!((report.read, report.failed), (1, 1));
+    /// # bus.shutdown(Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub fn check_payloads(&self) -> PayloadCheck {
+        PayloadCheck {
+            inner: Arc::clone(&self.inner),
+            queues: Vec::new(),
+            limit: None,
+            dead: true,
+        }
+    }
+}
+
+impl fmt::Debug for PayloadCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PayloadCheck")
+            .field("queues", &self.queues)
+            .field("limit", &self.limit)
+            .field("dead", &self.dead)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PayloadCheck {
+    /// Only this queue, or this one too. Default: all.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.queues.push(name.into());
+        self
+    }
+
+    /// At most so many events of each queue. Default: all.
+    pub fn limit(mut self, events: u64) -> Self {
+        self.limit = Some(events);
+        self
+    }
+
+    /// Leaves out dead letters.
+    pub fn without_dead_letters(mut self) -> Self {
+        self.dead = false;
+        self
+    }
+
+    /// Looks at everything that was asked for, page by page.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a name that is not legal, or what the
+    /// store answers.
+    pub async fn run(self) -> Result<PayloadReport> {
+        let names = self.queues.iter().map(|name| QueueName::new(name));
+        let asked: BTreeSet<QueueName> = names.collect::<Result<_>>()?;
+        let is_asked = |queue: &QueueName| asked.is_empty() || asked.contains(queue);
+        let mut report = PayloadReport::default();
+        let mut looked: BTreeMap<QueueName, u64> = BTreeMap::new();
+        let limit = self.limit.unwrap_or(u64::MAX);
+        let mut way = Waiting::new(&self.inner, is_asked, None).await?;
+        while let Some(queue) = way.queue().cloned() {
+            let seen = looked.entry(queue.clone()).or_default();
+            if *seen >= limit {
+                way.skip_queue(&queue);
+                continue;
+            }
+            let page = usize::try_from(limit - *seen).unwrap_or(PAGE);
+            let Some(part) = way.next(page).await? else {
+                break;
+            };
+            if part.state == State::Dead && !self.dead {
+                continue;
+            }
+            let version = self.inner.options(&queue).version;
+            for event in &part.events {
+                let Some(body) = &event.body else {
+                    continue; // it is over
+                };
+                let Some(check) = self.inner.checks.get(&queue) else {
+                    report.without_handler.insert(queue.clone());
+                    way.skip_queue(&queue);
+                    break;
+                };
+                *seen += 1;
+                report.looked += 1;
+                match check(&self.inner.keys, version, body) {
+                    Ok(()) => report.read += 1,
+                    Err(why) => report.fail(UnreadPayload {
+                        id: event.id,
+                        queue: queue.clone(),
+                        state: part.state,
+                        version: body.version,
+                        why: why.to_string(),
+                    }),
+                }
+            }
+        }
+        Ok(report)
+    }
+}
+
+impl PayloadReport {
+    fn fail(&mut self, failure: UnreadPayload) {
+        self.failed += 1;
+        if self.failures.len() < LISTED {
+            self.failures.push(failure);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! From values to bytes and back, by each codec.
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec::form::Codec;
+use crate::codec::raw;
+
+/// What a codec says that cannot do it.
+pub(crate) type Wrong = Box<dyn std::error::Error + Send + Sync>;
+
+/// The bytes of a value.
+pub(crate) fn encode<T: Serialize + ?Sized>(codec: Codec, value: &T) -> Result<Vec<u8>, Wrong> {
+    match codec {
+        Codec::Json => serde_json::to_vec(value).map_err(Wrong::from),
+        Codec::MsgPack => msgpack::encode(value),
+        Codec::Raw => raw::encode(value).map_err(Wrong::from),
+    }
+}
+
+/// The value of some bytes.
+pub(crate) fn decode<'de, T: Deserialize<'de>>(codec: Codec, bytes: &'de [u8]) -> Result<T, Wrong> {
+    match codec {
+        Codec::Json => serde_json::from_slice(bytes).map_err(Wrong::from),
+        Codec::MsgPack => msgpack::decode(bytes),
+        Codec::Raw => raw::decode(bytes).map_err(Wrong::from),
+    }
+}
+
+#[cfg(feature = "msgpack")]
+mod msgpack {
+    use serde::{Deserialize, Serialize};
+
+    use super::Wrong;
+
+    /// How deep values may lie in each other: as deep as in JSON, so that no stack runs over.
+    const DEPTH_MAX: usize = 128;
+
+    /// With the names of fields, so that a type may gain and lose some.
+    pub(super) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Wrong> {
+        rmp_serde::to_vec_named(value).map_err(Wrong::from)
+    }
+
+    pub(super) fn decode<'de, T: Deserialize<'de>>(mut bytes: &'de [u8]) -> Result<T, Wrong> {
+        let mut reader = rmp_serde::Deserializer::new(&mut bytes);
+        reader.set_max_depth(DEPTH_MAX);
+        let value = T::deserialize(&mut reader)?;
+        match bytes.is_empty() {
+            true => Ok(value),
+            false => Err("it goes on after its end".into()),
+        }
+    }
+}
+
+#[cfg(not(feature = "msgpack"))]
+mod msgpack {
+    use serde::{Deserialize, Serialize};
+
+    use super::Wrong;
+
+    const MISSING: &str = "MessagePack needs duly's feature `msgpack`, which this program lacks";
+
+    pub(super) fn encode<T: Serialize + ?Sized>(_value: &T) -> Result<Vec<u8>, Wrong> {
+        Err(MISSING.into())
+    }
+
+    pub(super) fn decode<'de, T: Deserialize<'de>>(_bytes: &'de [u8]) -> Result<T, Wrong> {
+        Err(MISSING.into())
+    }
+}

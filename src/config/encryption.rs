@@ -1,0 +1,104 @@
+//! The keys of payloads, as settings give them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+use crate::codec::KeyRing;
+use crate::error::{Error, Result};
+
+/// The largest file of keys, in bytes, so that a mistaken path does not fill the memory.
+const FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// The section `encryption`: the keys of payloads. `Debug` shows ids and nothing of a key.
+#[derive(Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EncryptionChoices {
+    /// `encryption.keys`: each key by its id, as the base64 of its 32 bytes.
+    pub keys: Option<BTreeMap<String, String>>,
+    /// `encryption.keys_file`: a file of more keys, one a line: an id, `=`, and the base64.
+    pub keys_file: Option<PathBuf>,
+    /// `encryption.use`: the id of the key under which new payloads are encrypted.
+    pub used: Option<String>,
+}
+
+impl fmt::Debug for EncryptionChoices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids = self.keys.as_ref().map(|keys| keys.keys());
+        f.debug_struct("EncryptionChoices")
+            .field("keys", &ids)
+            .field("keys_file", &self.keys_file)
+            .field("used", &self.used)
+            .finish()
+    }
+}
+
+impl EncryptionChoices {
+    /// The key ring that they make; the file of keys is read now.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming the key by its id or the file: a key
+    /// that is not the base64 of 32 bytes, an id that is not legal or stands for two keys, a file
+    /// that cannot be read, a key to use that is not among them.
+    pub fn ring(&self) -> Result<KeyRing> {
+        let ring = KeyRing::new();
+        for (id, key) in self.keys.iter().flatten() {
+            add(&ring, "encryption.keys", id, key)?;
+        }
+        if let Some(path) = &self.keys_file {
+            let source = format!("keys file {}", path.display());
+            let mut text = String::new();
+            let read = File::open(path)
+                .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
+            // What was found instead of text is not told.
+            read.map_err(|error| {
+                Error::invalid(format!("{source} cannot be read: {}", error.kind()))
+            })?;
+            if text.len() as u64 > FILE_BYTES_MAX {
+                return Err(Error::invalid(format!(
+                    "{source} is larger than {FILE_BYTES_MAX} bytes, is it the right one?"
+                )));
+            }
+            let keys = pairs(&text).map_err(|why| Error::invalid(format!("{source}: {why}")))?;
+            for (id, key) in keys {
+                add(&ring, &source, &id, &key)?;
+            }
+        }
+        if let Some(used) = &self.used {
+            let chosen = ring.choose(used);
+            chosen.map_err(|error| Error::invalid(format!("encryption.use: {error}")))?;
+        }
+        Ok(ring)
+    }
+}
+
+fn add(ring: &KeyRing, source: &str, id: &str, key: &str) -> Result<()> {
+    let added = key.parse().and_then(|key| ring.add(id, key));
+    // An id that is not legal may be a key in the wrong place, so it is not shown.
+    added.map_err(
+        |error| match KeyRing::new().add(id, crate::codec::Key::new([0; 32])) {
+            Ok(()) => Error::invalid(format!("{source}: {id}: {error}")),
+            Err(_) => Error::invalid(format!("{source}: {error}")),
+        },
+    )
+}
+
+/// The keys of a text, one a line or with white space between them: an id, `=`, and a key. What
+/// follows `#` in a line is passed over. The error quotes nothing.
+pub(super) fn pairs(text: &str) -> Result<BTreeMap<String, String>, &'static str> {
+    let lines = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default());
+    let mut pairs = BTreeMap::new();
+    for word in lines.flat_map(str::split_whitespace) {
+        let pair = word.split_once('=');
+        let (id, key) = pair.ok_or("keys are written as `id=key id=key`, without spaces inside")?;
+        if pairs.insert(id.to_owned(), key.to_owned()).is_some() {
+            return Err("one id stands there twice");
+        }
+    }
+    Ok(pairs)
+}

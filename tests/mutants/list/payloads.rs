@@ -1,0 +1,131 @@
+use super::{edit, test};
+use crate::mutant::{Mutant, Promise::Payloads, Test};
+
+const fn payloads(name: &'static str) -> Test {
+    test("payloads", name)
+}
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "nonce-is-constant",
+        breaks: Payloads,
+        bug: "every encrypted payload has the same nonce",
+        edits: &[edit(
+            "src/codec/cipher.rs",
+            "        nonce.copy_from_slice(&hash.sign().as_ref()[..NONCE_LEN]); // of 32 bytes\n",
+            "        let _ = hash.sign();\n",
+        )],
+        caught_by: payloads("what_is_encrypted_shows_nothing_of_its_value"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "ciphertext-bound-to-nothing",
+        breaks: Payloads,
+        bug: "a ciphertext opens as that of another event or queue",
+        edits: &[edit(
+            "src/codec/cipher.rs",
+            "    bound.extend_from_slice(head);\n    bound\n",
+            "    bound.extend_from_slice(head);\n    bound.clear();\n    bound\n",
+        )],
+        caught_by: payloads("a_payload_that_was_encrypted_elsewhere_is_opened"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "wrong-key-without-a-reason",
+        breaks: Payloads,
+        bug: "what a missing key made a dead letter has another cause",
+        edits: &[edit(
+            "src/flow/executor.rs",
+            "            Unread::Undecryptable(_) => (Cause::Undecryptable, false),",
+            "            Unread::Undecryptable(_) => (Cause::Undecodable, false),",
+        )],
+        caught_by: payloads(
+            "a_missing_key_makes_a_dead_letter_that_lives_again_once_the_key_is_there",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "rewrite-over-a-change",
+        breaks: Payloads,
+        bug: "a payload that was changed while keys are rotated is overwritten by what it was",
+        edits: &[edit(
+            "src/core/reference/change.rs",
+            "            if entry.lease().is_some() || entry.fingerprint != *was {",
+            "            if entry.lease().is_some() || was == &1 {",
+        )],
+        caught_by: payloads("a_change_that_is_made_meanwhile_is_never_overwritten"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "conflict-after-rotation",
+        breaks: Payloads,
+        bug: "the same push after another key was chosen is a conflict",
+        edits: &[edit(
+            "src/bus/push.rs",
+            "                same.await?.ok_or(error)",
+            "                { let _ = same.await?; Err(error) }",
+        )],
+        caught_by: payloads("a_push_again_after_a_rotation_is_a_duplicate_too"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "made-anew-under-the-old-id",
+        breaks: Payloads,
+        bug: "an event whose id is made anew is encrypted for the old id",
+        edits: &[edit(
+            "src/bus/push.rs",
+            "                envelope.payload = self.inner.under_another_id(payload, &self.name, ids)?;",
+            "                let _ = self.inner.under_another_id(payload, &self.name, ids)?;",
+        )],
+        caught_by: payloads("a_push_whose_id_is_made_anew_can_be_read"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "decoder-quotes-what-was-encrypted",
+        breaks: Payloads,
+        bug: "an error of the decoder quotes a payload that was encrypted",
+        edits: &[edit(
+            "src/codec/opened.rs",
+            "            true => UNTOLD.into(),",
+            "            true => error,",
+        )],
+        caught_by: payloads("what_is_no_such_value_is_told_without_quoting_it"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "newer-payload-buried-at-once",
+        breaks: Payloads,
+        bug: "what a newer build has pushed is buried at the first attempt",
+        edits: &[edit(
+            "src/flow/executor.rs",
+            "                delivery.attempt < delivery.body.attempts,\n",
+            "                false,\n",
+        )],
+        caught_by: payloads("a_newer_payload_is_tried_and_tried_again_before_it_is_buried"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "update-of-the-envelopes-version",
+        breaks: Payloads,
+        bug: "what an update writes is taken for the version that was pushed",
+        edits: &[edit(
+            "src/bus/payloads.rs",
+            "        let version = Some(self.options.version).filter(|version| *version > 0);",
+            "        let version = None;",
+        )],
+        caught_by: payloads("what_an_update_writes_is_of_the_version_of_who_wrote_it"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "pushed-many-in-clear",
+        breaks: Payloads,
+        bug: "`push_many` does not encrypt",
+        edits: &[edit(
+            "src/bus/push_many.rs",
+            "self.stored(id, value)?",
+            "value.into()",
+        )],
+        caught_by: payloads("every_way_to_push_encrypts"),
+        masked_by: None,
+    },
+];

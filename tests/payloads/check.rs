@@ -1,0 +1,91 @@
+//! Would this build read everything that waits?
+
+use duly::EventState;
+use duly::handler::Annotation;
+use duly::prelude::*;
+use duly::testing::Probe;
+
+use crate::encrypted::ring;
+use crate::world::{ORDERS, World, secs};
+
+over_every_store! {
+    everything_that_waits_is_read_and_nothing_is_consumed,
+    a_check_is_bounded_and_names_what_it_finds,
+    a_check_needs_the_keys_and_says_so,
+}
+
+const MAILS: Annotation = Annotation::new("mails").attempts(1);
+
+async fn everything_that_waits_is_read_and_nothing_is_consumed(world: World) {
+    let (bus, queue) = world.push_only::<u64>("orders").await;
+    queue.push_many(0..250, secs(60)).await.unwrap();
+    queue.push_many(250..300, secs(0)).await.unwrap();
+    let text = bus.queue_named::<String>("orders").unwrap();
+    let wrong = text.push("seven".to_owned(), secs(60)).await.unwrap().id();
+    bus.queue_named::<u64>("nobodys")
+        .unwrap()
+        .push_now(1)
+        .await
+        .unwrap();
+
+    // A build with a handler that does not consume.
+    let builder = world.builder().publish_only();
+    let checker = builder.register_as(ORDERS.version(3), Probe::<u64>::new());
+    let checker = world.start(checker).await;
+    let report = checker.check_payloads().run().await.unwrap();
+    assert_eq!((report.looked, report.read, report.failed), (301, 300, 1));
+    assert!(
+        report
+            .without_handler
+            .iter()
+            .any(|queue| queue.as_str() == "nobodys")
+    );
+    let failure = &report.failures[0];
+    assert_eq!((failure.id, failure.state), (wrong, EventState::Scheduled));
+    let error = report.passed().unwrap_err().to_string();
+    assert!(error.contains(&wrong.to_string()), "{error}");
+
+    let stats = bus.stats("orders").await.unwrap();
+    assert_eq!((stats.scheduled, stats.ready, stats.dead), (251, 50, 0));
+}
+
+async fn a_check_is_bounded_and_names_what_it_finds(world: World) {
+    let dies = Probe::<u64>::answering(|_event, _cx| Err(Failure::permanent("no")));
+    let builder = world.builder().register_as(MAILS, dies);
+    let bus = world
+        .start(builder.register_as(ORDERS, Probe::<u64>::new()))
+        .await;
+    let mails = bus.queue_named::<u64>("mails").unwrap();
+    mails.push_many(0..30, secs(0)).await.unwrap();
+    bus.advance(secs(1)).await;
+    let orders = bus.queue_named::<u64>("orders").unwrap();
+    orders.push_many(0..300, secs(60)).await.unwrap();
+
+    let check = bus.check_payloads();
+    assert_eq!(check.clone().run().await.unwrap().looked, 330);
+    let living = check.clone().without_dead_letters();
+    assert_eq!(living.run().await.unwrap().looked, 300);
+    assert_eq!(check.clone().limit(20).run().await.unwrap().looked, 40);
+    let one = check.clone().queue("orders").limit(150);
+    assert_eq!(one.run().await.unwrap().passed().unwrap().read, 150);
+    assert!(check.queue("{").run().await.is_err());
+}
+
+async fn a_check_needs_the_keys_and_says_so(world: World) {
+    let builder = world.builder().publish_only().keys(ring(&["k1"]));
+    let builder = builder.register_as(ORDERS.encrypt(true), Probe::<u64>::new());
+    let bus = world.start(builder).await;
+    let queue = bus.queue_named::<u64>("orders").unwrap();
+    queue.push(7, secs(60)).await.unwrap();
+    bus.check_payloads().run().await.unwrap().passed().unwrap();
+    let builder = world.builder().publish_only();
+    let without = world
+        .start(builder.register_as(ORDERS, Probe::<u64>::new()))
+        .await;
+    let report = without.check_payloads().run().await.unwrap();
+    assert!(
+        report.failures[0].why.contains("key k1"),
+        "{:?}",
+        report.failures
+    );
+}

@@ -1,0 +1,111 @@
+//! What lies in the store, byte by byte.
+
+use duly::codec::{Codec, Frame, Key, KeyRing, Unopened};
+use duly::event::Payload;
+use duly::prelude::*;
+use duly::{BucketId, QueueName, Timestamp};
+
+fn event() -> (EventId, QueueName) {
+    let made = Timestamp::from_millis(1_700_000_000_000);
+    let id = EventId::from_parts(made, BucketId(3), 0x0123_4567_89AB_CDEF);
+    (id, QueueName::new("cards").unwrap())
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let pairs = digits
+        .chunks(2)
+        .map(|pair| std::str::from_utf8(pair).unwrap());
+    pairs
+        .map(|pair| u8::from_str_radix(pair, 16).unwrap())
+        .collect()
+}
+
+#[test]
+fn each_form_reads_as_what_it_says() {
+    let json = Frame::read(br#"{"a":1}"#).unwrap();
+    assert_eq!(
+        (json.codec, json.version, json.sealed),
+        (Codec::Json, None, None)
+    );
+    assert_eq!(json.rest, br#"{"a":1}"#);
+
+    let bytes = hex("fa 01 00 81a16101");
+    let packed = Frame::read(&bytes).unwrap();
+    assert_eq!((packed.codec, packed.version), (Codec::MsgPack, None));
+    assert_eq!(packed.rest, hex("81a16101"));
+
+    let bytes = hex("fa 82 00 07000000 fa");
+    let raw = Frame::read(&bytes).unwrap();
+    assert_eq!((raw.codec, raw.version), (Codec::Raw, Some(7)));
+    assert_eq!(raw.rest, [0xFA]);
+
+    let bytes = hex("fa 80 01 02000000 03 6b6579 000102030405060708090a0b ffff");
+    let sealed = Frame::read(&bytes).unwrap();
+    assert_eq!((sealed.codec, sealed.version), (Codec::Json, Some(2)));
+    assert_eq!(sealed.key_id(), Some("key"));
+    assert_eq!(
+        sealed.sealed.unwrap().nonce,
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
+    );
+    assert_eq!(sealed.rest, [0xFF, 0xFF]);
+}
+
+#[test]
+fn a_malformed_frame_is_told_apart() {
+    for (bytes, how) in [
+        ("fa", "ends too early"),
+        ("fa 00", "ends too early"),
+        ("fa 03 00", "no known codec"),
+        ("fa 40 00", "no known codec"),
+        ("fa 00 02", "no known cipher"),
+        ("fa 80 00 0100", "ends too early"),
+        ("fa 00 01 00", "of a length that none has"),
+        ("fa 00 01 41", "of a length that none has"),
+        ("fa 00 01 03 6b65", "ends too early"),
+        ("fa 00 01 01 ff", "is no text"),
+        ("fa 00 01 01 6b 0001", "ends too early"),
+    ] {
+        let wrong = Frame::read(&hex(bytes)).unwrap_err();
+        assert!(wrong.contains(how), "{bytes}: {wrong}");
+    }
+}
+
+/// Made by another program from the description in `src/docs/payloads.md`.
+const SEALED: &str = "fa000107323032362d3131e3c388614e \
+    f43b58756b10ae9e33f9a2be2b9daa5b \
+    aedd820c1648f09331c55975187896a2 \
+    29e6";
+
+#[test]
+fn a_payload_that_was_encrypted_elsewhere_is_opened() {
+    let keys = KeyRing::new();
+    keys.add("2026-11", Key::new(*b"0123456789abcdef0123456789abcdef"))
+        .unwrap();
+    let (id, queue) = event();
+    let payload = Payload::from(hex(SEALED));
+    let opened = keys.open(id, &queue, &payload).unwrap();
+    assert_eq!(
+        (opened.codec, &*opened.value),
+        (Codec::Json, &br#"{"order":7}"#[..])
+    );
+    assert!(opened.is_sealed());
+
+    // What it is bound to, and every bit of it, is vouched for.
+    let other = EventId::from_bytes([1; 16]);
+    let elsewhere = QueueName::new("card").unwrap();
+    let sealed = Unopened::Sealed("2026-11".to_owned());
+    assert_eq!(keys.open(other, &queue, &payload), Err(sealed.clone()));
+    assert_eq!(keys.open(id, &elsewhere, &payload), Err(sealed));
+    for at in 0..payload.len() * 8 {
+        let mut bytes = payload.as_bytes().to_vec();
+        bytes[at / 8] ^= 1 << (at % 8);
+        let changed = Payload::from(bytes);
+        // Without its first byte or its cipher it is no ciphertext any more, and none of a value.
+        let opened = keys.open(id, &queue, &changed);
+        assert!(
+            opened.is_ok_and(|it| !it.is_sealed()) == matches!(at, 0..8 | 16),
+            "bit {at}"
+        );
+    }
+}

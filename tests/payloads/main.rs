@@ -1,0 +1,35 @@
+//! Payloads: by which codec they lie in the store, under which key, and of which version.
+
+#![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
+
+#[macro_use]
+#[allow(dead_code)]
+#[path = "../delivery/world.rs"]
+mod world;
+#[allow(dead_code)]
+#[path = "../delivery/faulty.rs"]
+mod faulty;
+
+mod check;
+mod codecs;
+mod encrypted;
+mod frame;
+mod ring;
+mod rotation;
+mod versions;
+
+use duly::bus::DeadLetter;
+use duly::event::Payload;
+use duly::prelude::*;
+
+/// What is stored of an event.
+async fn stored<T: Serialize + Send + Sync + 'static>(queue: &Queue<T>, id: EventId) -> Payload {
+    let found = queue.get(id).await.unwrap().unwrap();
+    found.body.unwrap().payload.clone()
+}
+
+/// An event as a dead letter.
+async fn letter(bus: &Bus, id: EventId) -> DeadLetter {
+    let page = bus.dead_letters().ids([id]).page().await.unwrap();
+    page.items.into_iter().next().expect("it is dead")
+}

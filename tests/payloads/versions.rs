@@ -1,0 +1,178 @@
+//! Payloads of older versions and of newer ones.
+
+use duly::handler::{Annotated, Annotation, OldPayload};
+use duly::prelude::*;
+use duly::record::Cause;
+use duly::testing::Probe;
+
+use crate::encrypted::ring;
+use crate::letter;
+use crate::world::{ORDERS, World, secs};
+
+over_every_store! {
+    an_older_payload_is_upgraded_and_a_new_one_is_not,
+    an_older_payload_is_upgraded_through_codec_and_cipher,
+    an_upgrade_that_fails_or_panics_makes_a_dead_letter_with_the_reason,
+    an_older_payload_without_an_upgrade_is_read_as_it_is,
+    a_newer_payload_is_tried_and_tried_again_before_it_is_buried,
+    what_an_update_writes_is_of_the_version_of_who_wrote_it,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Euros {
+    euros: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Cents {
+    cents: u64,
+}
+
+fn in_cents(old: OldPayload<'_>) -> Result<Cents, Failure> {
+    let Euros { euros } = old.decode()?;
+    match euros {
+        13 => panic!("unlucky"),
+        0 => Err(Failure::retry("nothing to pay")),
+        _ => Ok(Cents {
+            cents: euros * 100 + u64::from(old.version()),
+        }),
+    }
+}
+
+#[delay_event(queue = "orders", version = 2, upgrade = in_cents, register = false, backoff = "fixed(1s)")]
+struct Prices(Probe<Cents>);
+
+impl Handler for Prices {
+    type Payload = Cents;
+
+    async fn handle(&self, event: Event<Cents>, cx: &Context) -> Result<(), Failure> {
+        self.0.handle(event, cx).await
+    }
+}
+
+fn version(version: u32) -> QueueChoices {
+    QueueChoices {
+        version: Some(version),
+        ..QueueChoices::default()
+    }
+}
+
+/// Pushes by a build whose payloads are of this version.
+async fn push<T: Serialize + Send + Sync + 'static>(
+    world: &World,
+    by: QueueChoices,
+    payload: T,
+) -> EventId {
+    let builder = world.builder().publish_only().keys(ring(&["k1"]));
+    let bus = world.start(builder.queue("orders", by)).await;
+    let queue = bus.queue_named("orders").unwrap();
+    queue.push(payload, secs(1)).await.unwrap().id()
+}
+
+async fn an_older_payload_is_upgraded_and_a_new_one_is_not(world: World) {
+    push(&world, version(1), Euros { euros: 3 }).await;
+    push(&world, version(0), Euros { euros: 4 }).await;
+    push(&world, version(2), Cents { cents: 5 }).await;
+    let probe = Probe::new();
+    let bus = world
+        .start(world.builder().register(Prices(probe.clone())))
+        .await;
+    bus.advance(secs(2)).await;
+    let mut seen: Vec<u64> = probe.payloads().iter().map(|it: &Cents| it.cents).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [5, 301, 400]);
+}
+
+async fn an_older_payload_is_upgraded_through_codec_and_cipher(world: World) {
+    let by = QueueChoices {
+        encrypt: Some(true),
+        ..version(1)
+    };
+    push(&world, by, Euros { euros: 3 }).await;
+    let probe = Probe::new();
+    let builder = world.builder().keys(ring(&["k1"]));
+    let bus = world.start(builder.register(Prices(probe.clone()))).await;
+    bus.advance(secs(2)).await;
+    assert_eq!(probe.payloads(), [Cents { cents: 301 }]);
+}
+
+async fn an_upgrade_that_fails_or_panics_makes_a_dead_letter_with_the_reason(world: World) {
+    let probe = Probe::new();
+    let bus = world
+        .start(world.builder().register(Prices(probe.clone())))
+        .await;
+    for (euros, words) in [
+        (
+            0,
+            "the payload of version 1 could not be upgraded: nothing to pay",
+        ),
+        (
+            13,
+            "the payload of version 1 could not be upgraded: its upgrade panicked: unlucky",
+        ),
+    ] {
+        let id = push(&world, version(1), Euros { euros }).await;
+        bus.advance(secs(2)).await;
+        let dead = letter(&bus, id).await;
+        assert_eq!(
+            (dead.cause(), dead.error()),
+            (Some(Cause::Undecodable), Some(words))
+        );
+    }
+    assert_eq!(probe.count(), 0);
+}
+
+async fn an_older_payload_without_an_upgrade_is_read_as_it_is(world: World) {
+    let id = push(&world, version(1), 7_u64).await;
+    let other = push(&world, version(1), "seven").await;
+    let probe = Probe::<u64>::new();
+    let (bus, _) = world.serve(ORDERS.version(2), &probe).await;
+    bus.advance(secs(2)).await;
+    assert_eq!(probe.seen()[0].id, id);
+    assert_eq!(letter(&bus, other).await.cause(), Some(Cause::Undecodable));
+}
+
+async fn a_newer_payload_is_tried_and_tried_again_before_it_is_buried(world: World) {
+    const ONE: Annotation = ORDERS.version(1).attempts(3);
+    let readable = push(&world, version(2), 7_u64).await;
+    let waits = push(&world, version(2), "seven").await;
+    let probe = Probe::<u64>::new();
+    let (bus, _) = world.serve(ONE.attempts(3), &probe).await;
+    bus.advance(secs(2)).await;
+    assert_eq!(probe.seen()[0].id, readable);
+    let outcomes = bus.outcomes(waits).await.unwrap();
+    assert_eq!(outcomes[..2], [Outcome::Retried, Outcome::Retried]);
+    let words = bus.history(waits).await.unwrap().remove(0).error.unwrap();
+    assert!(
+        words.contains("version 2 does not decode here, where version 1"),
+        "{words}"
+    );
+    bus.shutdown(secs(1)).await.unwrap();
+
+    // The new build comes before the attempts are used up.
+    let world = world.restart();
+    let probe = Probe::<String>::new();
+    let (bus, _) = world.serve(ORDERS.version(2), &probe).await;
+    bus.advance(secs(2)).await;
+    assert_eq!(probe.payloads(), ["seven"]);
+}
+
+async fn what_an_update_writes_is_of_the_version_of_who_wrote_it(world: World) {
+    let updated = push(&world, version(1), Euros { euros: 3 }).await;
+    let probe = Probe::new();
+    let bus = world
+        .start(world.builder().register(Prices(probe.clone())))
+        .await;
+    assert_eq!(Prices::ANNOTATION.version, Some(2));
+    let queue = bus.queue::<Prices>();
+    queue.update(updated, &Cents { cents: 7 }).await.unwrap();
+    let edited = push(&world, version(1), Euros { euros: 0 }).await;
+    bus.advance(secs(2)).await;
+    bus.dead_letters()
+        .edit(edited, &Cents { cents: 8 })
+        .await
+        .unwrap();
+    queue.revive(&[edited]).await.unwrap();
+    bus.advance(secs(2)).await;
+    assert_eq!(probe.payloads(), [Cents { cents: 7 }, Cents { cents: 8 }]);
+}
