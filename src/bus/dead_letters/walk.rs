@@ -131,7 +131,11 @@ fn last_id(bucket: BucketId) -> EventId {
 }
 
 /// Looks an event up.
-pub(super) async fn get(inner: &Inner, bucket: &BucketKey, id: EventId) -> Result<Option<Snapshot>> {
+pub(super) async fn get(
+    inner: &Inner,
+    bucket: &BucketKey,
+    id: EventId,
+) -> Result<Option<Snapshot>> {
     let Answer { reply, .. } = inner.apply(bucket, StoreOp::Get { id }).await?;
     match reply {
         Reply::Found(found) => Ok(found),
