@@ -155,7 +155,7 @@ impl<'a> Frame<'a> {
     }
 
     /// The value as the text of JSON, where it is in clear and can be said so.
-    pub(crate) fn to_json(&self) -> Option<String> {
+    pub(crate) fn to_json(self) -> Option<String> {
         let value = match self.sealed {
             None => decode::<serde_json::Value>(self.codec, self.rest).ok()?,
             Some(_) => return None,

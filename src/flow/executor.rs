@@ -150,7 +150,7 @@ where
         let payload = match self.reading.read(envelope) {
             Ok(payload) => payload,
             Err(why) => {
-                self.settle_unread(&job, why);
+                self.settle_unread(&job, &why);
                 return None;
             }
         };
@@ -179,7 +179,7 @@ where
 
     /// What is no payload of this handler will not be one at the next attempt either, unless a newer
     /// build has pushed it, which may be on its way to this process.
-    fn settle_unread(&self, job: &Job<Arc<Envelope>>, why: Unread) {
+    fn settle_unread(&self, job: &Job<Arc<Envelope>>, why: &Unread) {
         let delivery = &job.delivery;
         let (cause, tries_again) = match why {
             Unread::Undecodable(_) => (Cause::Undecodable, false),
