@@ -189,7 +189,6 @@ where
             ),
             Unread::Undecryptable(_) => (Cause::Undecryptable, false),
         };
-        trace::unread(delivery, cause);
         // The reason may quote the payload, whatever its length.
         let words = cut_error(why.to_string());
         let failing = Failing {
@@ -199,8 +198,10 @@ where
         if tries_again {
             let policy = &self.means.options.backoff;
             let delay = policy.delay_after(delivery.attempt, fastrand::f64());
+            trace::unread(delivery, cause, Some(delay));
             return self.tell(job, 0, Verdict::Retry(delay, failing));
         }
+        trace::unread(delivery, cause, None);
         self.means
             .replies
             .tell(delivery.id, || Answered::Ended(words));

@@ -1,6 +1,7 @@
 //! What the log says of handlers that fail: one line for each attempt.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::{Level, event};
 
@@ -8,7 +9,7 @@ use super::names::{
     ATTEMPT, ATTEMPTS, BUCKET, BURIED, CAUSE, DELAY_MS, DISCARDED, ERROR, HANDLERS, ID, QUEUE,
     RETRIED, TRACE, UNDECODABLE,
 };
-use crate::core::op::{Delivery, Verdict};
+use crate::core::op::{Delivery, Failing, Verdict};
 use crate::event::Envelope;
 use crate::record::Cause;
 
@@ -68,13 +69,19 @@ pub(crate) fn attempt_failed(delivery: &Delivery<Arc<Envelope>>, verdict: &Verdi
     }
 }
 
-/// Says that a payload is none of its handler's, or that no key opens it. Why, only the record says:
-/// a decoder's words may quote the payload.
-pub(crate) fn unread(delivery: &Delivery<Arc<Envelope>>, cause: Cause) {
-    line!(
-        Level::ERROR,
-        UNDECODABLE,
-        delivery,
-        { CAUSE } = cause.as_str()
-    );
+/// Says that a payload was not read, and after which delay it is tried again, if it is. Why, only the
+/// record says: a decoder's words may quote the payload.
+pub(crate) fn unread(delivery: &Delivery<Arc<Envelope>>, cause: Cause, again: Option<Duration>) {
+    match again {
+        Some(delay) => {
+            let failing = Failing { cause, error: None };
+            attempt_failed(delivery, &Verdict::Retry(delay, failing));
+        }
+        None => line!(
+            Level::ERROR,
+            UNDECODABLE,
+            delivery,
+            { CAUSE } = cause.as_str()
+        ),
+    }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use mutant::{Mutant, Promise};
 
-const PROMISES: [Promise; 16] = [
+const PROMISES: [Promise; 17] = [
     Promise::Accepted,
     Promise::NeverEarly,
     Promise::Cancel,
@@ -29,6 +29,7 @@ const PROMISES: [Promise; 16] = [
     Promise::Explained,
     Promise::Traced,
     Promise::Metrics,
+    Promise::Payloads,
 ];
 
 fn root() -> &'static Path {
