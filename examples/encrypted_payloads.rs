@@ -1,5 +1,7 @@
 //! How are payloads kept from whoever can read the store?
 
+#![allow(clippy::print_stdout, reason = "an example talks")]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! How is the key of encrypted payloads changed while events run?
 
+#![allow(clippy::print_stdout, reason = "an example talks")]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
