@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
+use crate::core::attendance::{Attendance, number};
 use crate::core::options::NodeOptions;
 use crate::core::roll::Member;
 use crate::event::{BucketKey, QueueName};
@@ -182,11 +181,8 @@ impl Members {
         }
         let others = self.others.iter();
         let others = others.filter(|(_, other)| other.standing.counts());
-        let mut attendance = Attendance::alone(self.me, queues);
-        attendance.members.retain(|(_, queues)| !queues.is_empty());
         let others = others.map(|(node, other)| (*node, Arc::clone(&other.queues)));
-        attendance.members.extend(others);
-        Some(attendance)
+        Some(Attendance::among(self.me, queues, others))
     }
 
     /// How many nodes consume a queue, this one among them.
@@ -217,51 +213,6 @@ impl Standing {
     /// Whether such a member owns buckets.
     fn counts(self) -> bool {
         self < Self::Absent
-    }
-}
-
-/// What a node has drawn for a bucket; the highest number wins.
-fn number(key: &BucketKey, node: NodeId) -> (u64, NodeId) {
-    let bucket = xxh3_64_with_seed(key.queue.as_bytes(), u64::from(key.bucket.0));
-    (xxh3_64_with_seed(&bucket.to_le_bytes(), node.0), node)
-}
-
-/// Who takes part, as one node sees it, and so which buckets that node answers for: what it tells
-/// of them can be added to what the others tell.
-#[derive(Clone, Debug)]
-pub(crate) struct Attendance {
-    me: NodeId,
-    members: Vec<(NodeId, Arc<[QueueName]>)>,
-}
-
-impl Attendance {
-    /// A node that shares its store with nobody.
-    pub(crate) fn alone(me: NodeId, queues: Arc<[QueueName]>) -> Self {
-        let members = vec![(me, queues)];
-        Self { me, members }
-    }
-
-    /// How many nodes consume something.
-    pub(crate) fn consumers(&self) -> usize {
-        let consumes = |(_, queues): &&(NodeId, Arc<[QueueName]>)| !queues.is_empty();
-        self.members.iter().filter(consumes).count()
-    }
-
-    /// Whether somebody consumes a queue.
-    pub(crate) fn is_consumed(&self, queue: &QueueName) -> bool {
-        self.members
-            .iter()
-            .any(|(_, queues)| queues.contains(queue))
-    }
-
-    /// Whether this node answers for a bucket: of those that consume its queue the one that looks
-    /// first at it does, and of all where nobody consumes it, so that it is not forgotten.
-    pub(crate) fn answers_for(&self, key: &BucketKey) -> bool {
-        let is_consumed = self.is_consumed(&key.queue);
-        let members = self.members.iter();
-        let asked = members.filter(|(_, queues)| !is_consumed || queues.contains(&key.queue));
-        let first = asked.map(|(node, _)| number(key, *node)).max();
-        first.is_some_and(|(_, node)| node == self.me)
     }
 }
 

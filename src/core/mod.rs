@@ -6,10 +6,11 @@
 //! `flow` does it for real; the simulator in `tests/simulation` does it on virtual time, from a
 //! seed, with everything going wrong that can.
 
+pub(crate) mod attendance;
 mod bucket_care;
 mod clock;
 mod lease;
-pub(crate) mod members;
+mod members;
 mod mover;
 pub mod node;
 pub mod op;

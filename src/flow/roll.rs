@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use crate::core::members::Attendance;
+use crate::core::attendance::Attendance;
 use crate::core::step::Input;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flow::controls::Controls;

@@ -1,7 +1,7 @@
 //! What a node makes of the other nodes.
 
+use crate::core::attendance::Attendance;
 use crate::core::bucket_care::BucketCare;
-use crate::core::members::Attendance;
 use crate::core::node::Node;
 use crate::core::rate::Rate;
 use crate::core::roll::Member;

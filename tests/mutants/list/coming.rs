@@ -15,7 +15,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Metrics,
         bug: "a node counts the buckets of the others, too, so that sums over nodes are too large",
         edits: &[edit(
-            "src/core/members.rs",
+            "src/core/attendance.rs",
             "first.is_some_and(|(_, node)| node == self.me)",
             "first.is_some()",
         )],
@@ -27,7 +27,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Metrics,
         bug: "of a queue that nobody consumes nobody tells how many events wait in it",
         edits: &[edit(
-            "src/core/members.rs",
+            "src/core/attendance.rs",
             "!is_consumed || queues.contains(&key.queue)",
             "queues.contains(&key.queue)",
         )],
