@@ -298,10 +298,12 @@ impl Clock for SystemClock {
         let wall = u64::try_from(wall).unwrap_or(u64::MAX);
         let elapsed = self.mono().as_nanos() / 1_000;
         let offset = wall.saturating_sub(elapsed);
-        self.offset_us
-            .fetch_max(offset, Ordering::Relaxed)
-            .max(offset)
-            + elapsed
+        let known = self.offset_us.load(Ordering::Relaxed);
+        if offset <= known {
+            return known + elapsed; // nearly always: nothing is written that other threads read
+        }
+        let known = self.offset_us.fetch_max(offset, Ordering::Relaxed);
+        known.max(offset) + elapsed
     }
 
     fn mono(&self) -> Mono {

@@ -2,13 +2,9 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
-use duly::metrics::{CATALOGUE, Kind};
+use duly::metrics::Prometheus;
 use duly::{Bus, BusBuilder};
-use metrics_exporter_prometheus::{
-    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
-};
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 use tracing::span::{Attributes, Id, Record};
@@ -22,7 +18,7 @@ use crate::scene::{Kept, Plan};
 use crate::table::Rates;
 use crate::watch::Took;
 
-static RECORDER: OnceLock<PrometheusRecorder> = OnceLock::new();
+static RECORDER: OnceLock<Prometheus> = OnceLock::new();
 /// Whether metrics are taken of a bus that is started now.
 static METRICS: AtomicBool = AtomicBool::new(false);
 /// Whether spans and events of `INFO` and above are taken.
@@ -43,7 +39,7 @@ const WATCHED: [Watched; 4] = [
         traces: false,
     },
     Watched {
-        name: "metrics, a Prometheus recorder",
+        name: "metrics, told to the exporter",
         metrics: true,
         traces: false,
     },
@@ -63,8 +59,7 @@ const WATCHED: [Watched; 4] = [
 const MORE: usize = 4;
 
 pub(crate) async fn run(plan: Plan) -> Result {
-    let handle = install()?;
-    let upkeep = tokio::spawn(upkeep(handle.clone()));
+    let prometheus = install()?;
     for kept in Kept::ALL {
         let mut pushed = WATCHED.map(|_| Vec::new());
         let mut drained = WATCHED.map(|_| Vec::new());
@@ -77,7 +72,6 @@ pub(crate) async fn run(plan: Plan) -> Result {
                 tracing::callsite::rebuild_interest_cache();
                 pushed[at].push(pushing(kept, plan.singles, one_by_one).await?);
                 drained[at].push(draining(kept, plan.events, Ok).await?.1);
-                handle.run_upkeep();
             }
         }
         METRICS.store(false, Ordering::Relaxed);
@@ -91,8 +85,7 @@ pub(crate) async fn run(plan: Plan) -> Result {
             drained,
         );
     }
-    upkeep.abort();
-    if !handle.render().contains("duly_settled_total") {
+    if !prometheus.render().contains("duly_settled_total") {
         return Err(crate::wrong("nothing was told to the recorder".to_owned()));
     }
     Ok(())
@@ -105,26 +98,11 @@ fn show(what: &str, kept: Kept, events: usize, took: [Vec<Took>; WATCHED.len()])
     }
 }
 
-/// What the exporter does by itself.
-async fn upkeep(handle: PrometheusHandle) {
-    loop {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        handle.run_upkeep();
-    }
-}
-
 /// A recorder that no bus has yet, and a subscriber that can be turned off.
-fn install() -> Result<PrometheusHandle> {
-    let mut builder = PrometheusBuilder::new();
-    for metric in CATALOGUE {
-        if let Kind::Histogram(bounds) = metric.kind {
-            let name = Matcher::Full(metric.name.to_owned());
-            builder = builder.set_buckets_for_metric(name, bounds)?;
-        }
-    }
-    let recorder = RECORDER.get_or_init(|| builder.build_recorder());
+fn install() -> Result<Prometheus> {
+    let prometheus = Prometheus::new()?;
     tracing::subscriber::set_global_default(Dropped::default())?;
-    Ok(recorder.handle())
+    Ok(RECORDER.get_or_init(|| prometheus).clone())
 }
 
 /// Starts a bus that tells the recorder what it does, if metrics are on, and else tells nobody.

@@ -1,5 +1,7 @@
 //! Tables whose first line is the base case, and whose last column compares with it.
 
+use std::time::Duration;
+
 use crate::watch::Took;
 use crate::{Result, wrong};
 
@@ -16,13 +18,15 @@ impl Rates {
         Self(None)
     }
 
-    /// A line: the median of passes, each of `events`; the first one is the base.
+    /// A line: the median of passes, each of `events`, and the processor time of all of them; the
+    /// first one is the base.
     pub(crate) fn line(&mut self, name: &str, events: usize, mut passes: Vec<Took>) {
+        let cpu: Duration = passes.iter().map(|took| took.cpu).sum();
+        let cpu = cpu.as_secs_f64() * 1e9 / (events * passes.len()) as f64;
         passes.sort_unstable_by_key(|took| took.time);
         let took = passes[passes.len() / 2];
         let rate = events as f64 / took.time.as_secs_f64();
         let ratio = rate / *self.0.get_or_insert(rate);
-        let cpu = took.cpu.as_secs_f64() * 1e9 / events as f64;
         println!("{name:<46} {rate:>11.0} {cpu:>16.0} {ratio:>7.2}x");
     }
 }

@@ -196,8 +196,8 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         let buckets = queue.inner.buckets(&queue.name, &queue.options);
         let id = match (self.id, text) {
             (Some(id), _) => id,
-            (None, Some(text)) => queue.id_in(BucketId::of_text(text, buckets)),
-            (None, None) => queue.new_id(),
+            (None, Some(text)) => id_in(BucketId::of_text(text, buckets), now),
+            (None, None) => id_in(queue.inner.next_bucket(buckets), now),
         };
         let attempts = self.attempts.unwrap_or(queue.options.attempts);
         if !(1..=1_000).contains(&attempts) {
@@ -258,11 +258,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     #[must_use]
     pub fn new_id(&self) -> EventId {
         let buckets = self.inner.buckets(&self.name, &self.options);
-        self.id_in(self.inner.next_bucket(buckets))
-    }
-
-    fn id_in(&self, bucket: BucketId) -> EventId {
-        EventId::from_parts(self.inner.now(), bucket, fastrand::u64(..))
+        id_in(self.inner.next_bucket(buckets), self.inner.now())
     }
 
     /// Pushes a batch into one bucket, under the ids that it has.
@@ -343,6 +339,11 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             Answer { reply, .. } => Err(unexpected(&reply)),
         }
     }
+}
+
+/// A new id, in a bucket, made at an instant.
+fn id_in(bucket: BucketId, now: Timestamp) -> EventId {
+    EventId::from_parts(now, bucket, fastrand::u64(..))
 }
 
 /// Spreads an event over `window` from when it was asked for; answers when it is due.

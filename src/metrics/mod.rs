@@ -11,6 +11,7 @@ mod meters;
 mod node;
 mod prometheus;
 mod queues;
+mod shard;
 mod shares;
 mod stages;
 
@@ -29,6 +30,7 @@ pub use self::prometheus::Prometheus;
 pub(crate) use self::prometheus::listen;
 pub use self::queues::OTHER;
 pub(crate) use self::queues::Queues;
+pub(crate) use self::shard::{SHARDS, shard};
 pub(crate) use self::shares::{Share, Shares, WITHIN, tell_shares};
 pub use self::stages::Stages;
 

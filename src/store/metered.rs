@@ -5,11 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crossbeam_utils::CachePadded;
+
 use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
 use crate::core::roll::{Presence, Roll};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
-use crate::metrics::Calls;
+use crate::metrics::{Calls, SHARDS, shard};
 use crate::store::control::{Control, Setting};
 use crate::store::durability::Durability;
 use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
@@ -102,7 +104,8 @@ impl Op {
 /// A store whose calls are timed and counted; it does nothing else.
 pub(crate) struct Metered {
     near: Arc<dyn Store>,
-    meter: Arc<Meter>,
+    /// The same several times, since each call counts its use of one: threads have their own.
+    meters: [CachePadded<Arc<Meter>>; SHARDS],
 }
 
 struct Meter {
@@ -122,14 +125,16 @@ struct Call {
 impl Metered {
     /// `near`, with handles of the recorder that is installed now.
     pub(crate) fn new(near: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        let meter = Meter {
-            clock,
+        let meter = || Meter {
+            clock: Arc::clone(&clock),
             calls: Op::NAMES.map(Calls::new),
         };
-        Self {
-            near,
-            meter: Arc::new(meter),
-        }
+        let meters = std::array::from_fn(|_| CachePadded::new(Arc::new(meter())));
+        Self { near, meters }
+    }
+
+    fn meter(&self) -> &Arc<Meter> {
+        &self.meters[shard()]
     }
 
     /// Times a call from before it is made.
@@ -138,10 +143,11 @@ impl Metered {
         op: Op,
         call: impl FnOnce(&dyn Store) -> StoreFuture<T>,
     ) -> StoreFuture<T> {
+        let meter = self.meter();
         let mut timed = Call {
-            meter: Arc::clone(&self.meter),
+            meter: Arc::clone(meter),
             op,
-            since: self.meter.clock.mono(),
+            since: meter.clock.mono(),
             is_answered: false,
         };
         let answer = call(&*self.near);
@@ -225,7 +231,7 @@ impl Store for Metered {
     /// Only what fails is counted: it is called for each attempt, and writes to memory at most.
     fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {
         let count = |error: Error| {
-            self.meter.calls[Op::Starting as usize].failed(error.kind(), 1);
+            self.meter().calls[Op::Starting as usize].failed(error.kind(), 1);
             error
         };
         self.near.starting(queue, deliveries).map_err(count)

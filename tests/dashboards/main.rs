@@ -9,5 +9,6 @@ mod expressions;
 mod load;
 mod rules;
 mod scraped;
+mod served;
 #[path = "../servers/mod.rs"]
 mod servers;

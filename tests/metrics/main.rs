@@ -14,6 +14,7 @@ mod faulty;
 mod calls;
 mod catalogue;
 mod counters;
+mod exporter;
 mod gauges;
 mod labels;
 mod seen;

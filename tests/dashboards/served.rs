@@ -1,0 +1,67 @@
+//! What is answered at the address of `metrics.listen`.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::load::PROGRAM;
+use crate::servers::get;
+
+/// The head and the body of the answer to one request.
+fn asked(method: &str, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(PROGRAM.address).unwrap();
+    let patience = Some(Duration::from_secs(20));
+    stream.set_read_timeout(patience).unwrap();
+    write!(stream, "{method} {path} HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_lowercase(), body.to_owned())
+}
+
+#[test]
+fn the_page_says_what_format_it_has() {
+    let (head, body) = asked("GET", "/metrics");
+    assert!(head.starts_with("http/1.0 200 "), "{head}");
+    let format = "content-type: text/plain; version=0.0.4; charset=utf-8";
+    assert!(head.contains(format), "{head}");
+    assert!(body.contains("# TYPE duly_lateness_seconds histogram\n"));
+    let (head, body) = asked("HEAD", "/metrics");
+    assert!(head.starts_with("http/1.0 200 "), "{head}");
+    assert_eq!(body, "");
+}
+
+#[test]
+fn whoever_asks_for_something_else_is_told_where_the_page_is() {
+    let (status, body) = get(PROGRAM.address, "/metric").unwrap();
+    assert_eq!(status, 404);
+    assert!(body.contains("the metrics are at /metrics"), "{body}");
+    assert_eq!(
+        get(PROGRAM.address, "/health").unwrap(),
+        (200, "OK\n".to_owned())
+    );
+}
+
+#[test]
+fn the_page_can_only_be_read() {
+    for method in ["POST", "DELETE", "PUT"] {
+        let (head, body) = asked(method, "/metrics");
+        assert!(head.starts_with("http/1.0 405 "), "{head}");
+        assert!(head.contains("allow: get, head"), "{head}");
+        assert!(body.contains("GET"), "{body}");
+    }
+}
+
+#[test]
+fn who_says_nothing_or_nonsense_keeps_nobody_else_from_the_page() {
+    let silent: Vec<_> = (0..16)
+        .map(|_| TcpStream::connect(PROGRAM.address).unwrap())
+        .collect();
+    let mut loud = TcpStream::connect(PROGRAM.address).unwrap();
+    loud.write_all(&[0xFF; 200_000]).ok(); // it may hang up before all is written
+    assert_eq!(
+        asked("GET", "/metrics").0.lines().next(),
+        Some("http/1.0 200 ok")
+    );
+    drop(silent);
+}
