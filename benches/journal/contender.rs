@@ -28,6 +28,9 @@ pub(crate) trait Contender {
     /// How the database comes by the records of a query, in its words.
     fn plan(&self, query: Query) -> Doing<'_, Vec<String>>;
 
+    /// How long processors have worked for its server, where it has one.
+    fn server_time(&self) -> Option<Duration>;
+
     /// How many bytes the journal has on disk.
     fn bytes(&self) -> Doing<'_, u64>;
 }

@@ -1,5 +1,6 @@
 //! Loading as the recorder does when it catches up, and the bare bulk insert of the same rows.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::try_join;
@@ -14,6 +15,10 @@ use crate::{Result, records};
 /// How many records a batch has: as many as the recorder puts into one load at most.
 const BATCH: u64 = 10_000;
 
+/// How many batches of each outbox are loaded before the bare load has its turn: as many as the
+/// recorder loads of one while another is under way.
+const ROUNDS: u64 = 4;
+
 pub(crate) async fn run(contender: &mut dyn Contender, many: u64) -> Result {
     let name = contender.name();
     println!("\nloading {many} records in batches of {BATCH}, two at a time");
@@ -22,48 +27,113 @@ pub(crate) async fn run(contender: &mut dyn Contender, many: u64) -> Result {
         "", "records/s", "first tenth/s", "last tenth/s", "ratio"
     );
     let (mut raw, mut ours) = (Vec::new(), Vec::new());
-    let journal = contender.journal();
-    for from in (0..many).step_by(2 * BATCH as usize) {
+    let (mut raw_work, mut our_work) = (Work::default(), Work::default());
+    let (journal, longest) = (contender.journal(), AtomicU64::new(0));
+    for from in (0..many).step_by((2 * ROUNDS * BATCH) as usize) {
+        let upto = many.min(from + 2 * ROUNDS * BATCH);
         // Both of the same time, as those of two outboxes are.
-        let every_second = |first: u64| -> Vec<Numbered> {
-            let numbers = (first..many.min(from + 2 * BATCH)).step_by(2);
-            numbers.map(records::record).collect()
+        let of_outbox = |outbox: u64| -> Vec<Vec<Numbered>> {
+            let numbers: Vec<u64> = (from + outbox..upto).step_by(2).collect();
+            let batches = numbers.chunks(BATCH as usize);
+            let batches = batches.map(|some| some.iter().copied().map(records::record).collect());
+            batches.collect()
         };
-        let batches = [every_second(from), every_second(from + 1)];
-        let of_outbox = |outbox: usize| {
-            vec![Batch {
+        let outboxes = [of_outbox(0), of_outbox(1)];
+        // Neither waits for the other between two batches.
+        let lane = |outbox: usize| {
+            let batches = outboxes[outbox].clone().into_iter().map(|records| Batch {
                 outbox: format!("store/{outbox}"),
-                records: batches[outbox].clone(),
-            }]
+                records,
+            });
+            let batches: Vec<Batch> = batches.collect();
+            let (journal, longest) = (&journal, &longest);
+            async move {
+                for batch in batches {
+                    let began = Instant::now();
+                    journal.load(vec![batch]).await?;
+                    longest.fetch_max(began.elapsed().as_micros() as u64, Ordering::Relaxed);
+                }
+                Ok::<(), duly::Error>(())
+            }
         };
-        let (first, second) = (of_outbox(0), of_outbox(1));
+        let (first, second) = (lane(0), lane(1));
         // The first of the two pays for what the last round left behind; each is it in turn.
+        let before = Work::so_far(contender);
         if raw.len() % 2 == 0 {
-            raw.push(raw_load(contender, &batches).await?);
+            raw.push(raw_load(contender, &outboxes).await?);
         }
+        let between = Work::so_far(contender);
         let began = Instant::now();
-        try_join(journal.load(first), journal.load(second)).await?;
+        try_join(first, second).await?;
         ours.push(began.elapsed());
+        let after = Work::so_far(contender);
         if raw.len() < ours.len() {
-            raw.push(raw_load(contender, &batches).await?);
+            raw.push(raw_load(contender, &outboxes).await?);
         }
+        raw_work.add(before, between);
+        our_work.add(between, after);
+        raw_work.add(after, Work::so_far(contender));
     }
     let base = line(&format!("{name}, bare bulk insert"), many, &raw, None);
     line(&format!("{name}, journal"), many, &ours, Some(base));
-    let worst = ours.iter().max().copied().unwrap_or_default();
+    println!("what processors worked for a record:");
+    println!("{:<26} {}", "bare bulk insert", raw_work.of_each(many));
+    println!("{:<26} {}", "journal", our_work.of_each(many));
+    let longest = Duration::from_micros(longest.into_inner());
     let bytes = contender.bytes().await?;
     println!(
-        "longest two {:.0} ms; {} bytes a record on disk",
-        worst.as_secs_f64() * 1e3,
+        "longest load {:.0} ms; {} bytes a record on disk",
+        longest.as_secs_f64() * 1e3,
         bytes / many.max(1)
     );
     Ok(())
 }
 
+/// How long processors have worked, here and in the server.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    here: Duration,
+    server: Option<Duration>,
+}
+
+impl Work {
+    fn so_far(contender: &dyn Contender) -> Self {
+        let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+        let of = |thread: std::io::Result<std::fs::DirEntry>| -> Option<u64> {
+            let told = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+            told.split_whitespace().next()?.parse().ok()
+        };
+        Self {
+            here: Duration::from_nanos(threads.filter_map(of).sum()),
+            server: contender.server_time(),
+        }
+    }
+
+    /// A process that has ended in between takes its time with it, so that a little may be missing.
+    fn add(&mut self, before: Self, after: Self) {
+        self.here += after.here.saturating_sub(before.here);
+        if let (Some(before), Some(after)) = (before.server, after.server) {
+            let server = self.server.unwrap_or_default();
+            self.server = Some(server + after.saturating_sub(before));
+        }
+    }
+
+    fn of_each(self, many: u64) -> String {
+        let us = |time: Duration| time.as_secs_f64() * 1e6 / many as f64;
+        let server = self
+            .server
+            .map(|time| format!(", {:.2} us in the server", us(time)));
+        format!("{:.2} us here{}", us(self.here), server.unwrap_or_default())
+    }
+}
+
 /// One after the other, on one connection.
-async fn raw_load(contender: &mut dyn Contender, batches: &[Vec<Numbered>]) -> Result<Duration> {
+async fn raw_load(
+    contender: &mut dyn Contender,
+    outboxes: &[Vec<Vec<Numbered>>],
+) -> Result<Duration> {
     let mut took = Duration::ZERO;
-    for batch in batches {
+    for batch in outboxes.iter().flatten() {
         took += contender.raw_load(batch).await?;
     }
     Ok(took)

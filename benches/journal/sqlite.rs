@@ -123,6 +123,10 @@ impl Contender for Sqlite {
         Box::pin(async move { Ok(self.journal.plan(query).await?) })
     }
 
+    fn server_time(&self) -> Option<Duration> {
+        None
+    }
+
     fn bytes(&self) -> Doing<'_, u64> {
         let bytes = std::fs::metadata(self.directory.path().join("journal.db"));
         Box::pin(std::future::ready(Ok(bytes.map_or(0, |it| it.len()))))

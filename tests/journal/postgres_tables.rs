@@ -40,7 +40,7 @@ fn ten_nodes_that_start_at_once_make_the_tables_once() {
             }
             assert_eq!(
                 schema.sql("SELECT max(version), count(*) FROM versions"),
-                "2|2"
+                "3|3"
             );
             assert_eq!(everything(&journal(&schema).await).await.len(), 10);
         }

@@ -30,7 +30,23 @@ PRAGMA user_version = 2;";
 /// Format 1 had no views.
 const TO_FORMAT_1: &str = "DROP VIEW tasks; DROP VIEW history; PRAGMA user_version = 1";
 
-/// Makes tables of version 1 out of the newest.
+/// Makes tables of version 2 out of the newest.
+const TO_VERSION_2: &str = "
+ALTER TABLE lateness RENAME TO newest;
+ALTER INDEX lateness_pkey RENAME TO newest_pkey;
+CREATE TABLE lateness (
+    start   bigint NOT NULL,
+    queue   text COLLATE \"C\" NOT NULL,
+    slot    smallint NOT NULL,
+    records bigint NOT NULL,
+    PRIMARY KEY (start, queue, slot)
+) WITH (fillfactor = 70);
+INSERT INTO lateness SELECT start, queue, u.slot, u.records
+    FROM newest, unnest(slots, newest.records) AS u (slot, records);
+DROP TABLE newest;
+DELETE FROM versions WHERE version > 2;";
+
+/// Makes tables of version 1 out of those of version 2.
 const TO_VERSION_1: &str = "
 DROP INDEX records_time, records_queue, records_node, records_key, records_trace,
     records_not_acked, records_error;
@@ -117,20 +133,24 @@ fn a_file_of_an_older_format_is_upgraded_with_all_it_has() {
 
 #[test]
 fn tables_of_an_older_version_are_upgraded_with_all_they_have() {
-    play(async {
-        let schema = Schema::new();
-        let indexes = || {
-            let sql = "SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema() \
-                       ORDER BY 1";
-            schema.sql(sql)
-        };
-        let journal: Arc<dyn Journal> = Arc::new(connect(&schema.url()).await);
-        load(&journal, &records()[..40]).await;
-        let newest = indexes();
-        schema.sql(TO_VERSION_1);
-        assert_ne!(indexes(), newest);
-        let journal: Arc<dyn Journal> = Arc::new(connect(&schema.url()).await);
-        assert_eq!(indexes(), newest);
-        is_whole(&journal).await;
-    });
+    for older in [vec![TO_VERSION_2], vec![TO_VERSION_2, TO_VERSION_1]] {
+        play(async {
+            let schema = Schema::new();
+            let indexes = || {
+                let sql = "SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema() \
+                           ORDER BY 1";
+                schema.sql(sql)
+            };
+            let journal: Arc<dyn Journal> = Arc::new(connect(&schema.url()).await);
+            load(&journal, &records()[..40]).await;
+            let newest = indexes();
+            for step in older {
+                schema.sql(step);
+            }
+            assert_ne!(indexes(), newest);
+            let journal: Arc<dyn Journal> = Arc::new(connect(&schema.url()).await);
+            assert_eq!(indexes(), newest);
+            is_whole(&journal).await;
+        });
+    }
 }

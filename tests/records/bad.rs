@@ -22,6 +22,8 @@ pub(crate) enum Mode {
     LosesAnswers,
     /// It is done, and takes so long.
     Takes(Duration),
+    /// The next takes so long, and all after it work.
+    OneTakes(Duration),
     Panics,
 }
 
@@ -104,7 +106,12 @@ impl Bad {
         &self,
         answer: impl FnOnce() -> JournalFuture<T>,
     ) -> JournalFuture<T> {
-        let mode = self.state.lock().expect("no test panics in there").mode;
+        let mut state = self.state.lock().expect("no test panics in there");
+        let mode = state.mode;
+        if matches!(mode, Mode::OneTakes(_)) {
+            state.mode = Mode::Works;
+        }
+        drop(state);
         let away = |kind| Box::pin(async move { Err(Error::new(kind, "the journal is away")) });
         match mode {
             Mode::Works => answer(),
@@ -114,7 +121,7 @@ impl Bad {
                 drop(answer());
                 away(ErrorKind::Unknown)
             }
-            Mode::Takes(span) => {
+            Mode::Takes(span) | Mode::OneTakes(span) => {
                 let answer = answer();
                 Box::pin(async move {
                     tokio::time::sleep(span).await;

@@ -227,3 +227,26 @@ async fn a_long_wait_is_made_up_for_by_two_loads_at_a_time() {
         assert_eq!(world.journal.most_under_way(), 2);
     }
 }
+
+/// While one load takes its time, what the other lane has goes on, so far as a pass goes.
+#[tokio::test(start_paused = true)]
+async fn a_load_that_takes_its_time_does_not_hold_up_the_other_lane() {
+    let world = World::new();
+    let (outboxes, _) = outboxes(2, 60_000, world.store.now_us());
+    let store = Deaf::with(&world.store, outboxes);
+    world.journal.now(Mode::Takes(ms(100)));
+    let builder = world
+        .builder(prompt())
+        .shared_store(Arc::clone(&store) as _);
+    let (bus, _) = world.start(builder).await;
+    // The first load has some records of both, and is one lane's.
+    bus.advance(ms(50)).await;
+    assert_eq!(world.journal.loads().len(), 1);
+    world.journal.now(Mode::OneTakes(secs(1)));
+    bus.advance(ms(500)).await;
+    assert_eq!(world.journal.most_under_way(), 2);
+    assert!(world.journal.loads().len() > 4, "one waits for the other");
+    bus.advance(secs(60)).await;
+    assert_eq!(store.waiting(), 0);
+    assert_eq!(world.journal.all().await.len(), 120_000);
+}

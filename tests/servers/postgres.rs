@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::address::{Address, free_port};
 use super::certificates;
@@ -100,6 +101,18 @@ impl Postgres {
     /// Runs statements with `psql`, and answers what they print: columns with a `|` between them.
     pub(crate) fn sql(&self, statements: &str) -> String {
         sql(self.folder(), self.port, statements)
+    }
+
+    /// How long processors have worked for its processes that run now; `None` where the system does
+    /// not tell.
+    pub(crate) fn processor_time(&self) -> Option<Duration> {
+        let of = |id: &String| -> Option<u64> {
+            let told = fs::read_to_string(format!("/proc/{id}/schedstat")).ok()?;
+            told.split_whitespace().next()?.parse().ok()
+        };
+        let all = running_in(&self.folder().join("data"));
+        let all: Vec<u64> = all.iter().filter_map(of).collect();
+        (!all.is_empty()).then(|| Duration::from_nanos(all.iter().sum()))
     }
 
     /// `kill -9` of the server and all its processes. A second time does nothing.

@@ -17,19 +17,24 @@ use crate::time::Timestamp;
 /// What was loaded, counted.
 #[derive(Default)]
 pub(super) struct Tally<'a> {
-    outcomes: BTreeMap<(Timestamp, QueueName, Outcome), i64>,
-    lateness: BTreeMap<(Timestamp, QueueName, u16), i64>,
+    minutes: BTreeMap<(Timestamp, &'a QueueName), Counted>,
     weeks: BTreeMap<(i32, &'a str), i64>,
 }
 
+/// What was loaded of a queue and a minute.
+#[derive(Default)]
+struct Counted {
+    outcomes: BTreeMap<Outcome, i64>,
+    lateness: BTreeMap<u16, i64>,
+}
+
 impl<'a> Tally<'a> {
-    pub(super) fn add(&mut self, outbox: &'a str, (_, record): &Numbered) {
-        let (minute, queue) = (Minute::of(record), &record.queue);
-        let outcome = (minute, queue.clone(), record.outcome);
-        *self.outcomes.entry(outcome).or_default() += 1;
+    pub(super) fn add(&mut self, outbox: &'a str, (_, record): &'a Numbered) {
+        let minute = (Minute::of(record), &record.queue);
+        let counted = self.minutes.entry(minute).or_default();
+        *counted.outcomes.entry(record.outcome).or_default() += 1;
         if let Some(late) = record.lateness() {
-            let slot = (minute, queue.clone(), Lateness::slot(late));
-            *self.lateness.entry(slot).or_default() += 1;
+            *counted.lateness.entry(Lateness::slot(late)).or_default() += 1;
         }
         let week = weeks::of(ordered(record.stages.finished_us));
         *self.weeks.entry((week, outbox)).or_default() += 1;
@@ -50,14 +55,13 @@ impl<'a> Tally<'a> {
                    ON CONFLICT (week, outbox) DO UPDATE SET records = w.records + excluded.records";
         step.execute_typed(sql, &params).await?;
 
-        let (starts, queues): (Vec<i64>, Vec<&str>) = places(self.outcomes.keys());
-        let outcomes: Vec<_> = self.outcomes.keys().map(|key| key.2.as_str()).collect();
-        let many: Vec<i64> = self.outcomes.values().copied().collect();
+        let outcomes = self.rows(|counted| &counted.outcomes);
+        let names: Vec<_> = outcomes.of.iter().map(|outcome| outcome.as_str()).collect();
         let params: [(&(dyn ToSql + Sync), Type); 4] = [
-            (&starts, Type::INT8_ARRAY),
-            (&queues, Type::TEXT_ARRAY),
-            (&outcomes, Type::TEXT_ARRAY),
-            (&many, Type::INT8_ARRAY),
+            (&outcomes.starts, Type::INT8_ARRAY),
+            (&outcomes.queues, Type::TEXT_ARRAY),
+            (&names, Type::TEXT_ARRAY),
+            (&outcomes.many, Type::INT8_ARRAY),
         ];
         let sql = "INSERT INTO minutes AS m (start, queue, outcome, records) \
                    SELECT * FROM unnest($1, $2, $3, $4) AS n (s, q, o, r) \
@@ -66,30 +70,59 @@ impl<'a> Tally<'a> {
                    DO UPDATE SET records = m.records + excluded.records";
         step.execute_typed(sql, &params).await?;
 
-        let (starts, queues): (Vec<i64>, Vec<&str>) = places(self.lateness.keys());
-        let slots: Vec<_> = self.lateness.keys().map(|key| key.2 as i16).collect(); // below 1,000
-        let many: Vec<i64> = self.lateness.values().copied().collect();
+        let lateness = self.rows(|counted| &counted.lateness);
+        let slots: Vec<_> = lateness.of.iter().map(|slot| *slot as i16).collect(); // below 1,000
         let params: [(&(dyn ToSql + Sync), Type); 4] = [
-            (&starts, Type::INT8_ARRAY),
-            (&queues, Type::TEXT_ARRAY),
+            (&lateness.starts, Type::INT8_ARRAY),
+            (&lateness.queues, Type::TEXT_ARRAY),
             (&slots, Type::INT2_ARRAY),
-            (&many, Type::INT8_ARRAY),
+            (&lateness.many, Type::INT8_ARRAY),
         ];
-        let sql = "INSERT INTO lateness AS l (start, queue, slot, records) \
-                   SELECT * FROM unnest($1, $2, $3, $4) AS n (s, q, o, r) \
-                   ORDER BY s, q COLLATE \"C\", o \
-                   ON CONFLICT (start, queue, slot) \
-                   DO UPDATE SET records = l.records + excluded.records";
+        let sql = "INSERT INTO lateness AS l (start, queue, slots, records) \
+                   SELECT s, q COLLATE \"C\", array_agg(o), array_agg(r) \
+                   FROM unnest($1, $2, $3, $4) AS n (s, q, o, r) GROUP BY 1, 2 ORDER BY 1, 2 \
+                   ON CONFLICT (start, queue) DO UPDATE SET (slots, records) = ( \
+                   SELECT array_agg(slot ORDER BY slot), array_agg(many ORDER BY slot) FROM ( \
+                   SELECT slot, sum(n)::bigint AS many FROM ( \
+                   SELECT * FROM unnest(l.slots, l.records) UNION ALL \
+                   SELECT * FROM unnest(excluded.slots, excluded.records)) AS each (slot, n) \
+                   GROUP BY slot) AS summed)";
         step.execute_typed(sql, &params).await?;
         Ok(())
     }
+
+    /// What was counted of one kind, as columns of rows.
+    fn rows<T: Copy + 'a>(&self, kind: impl Fn(&Counted) -> &BTreeMap<T, i64>) -> Rows<'a, T> {
+        let mut rows = Rows::default();
+        for ((start, queue), counted) in &self.minutes {
+            for (of, many) in kind(counted) {
+                rows.starts.push(ordered(start.as_millis()));
+                rows.queues.push(queue.as_str());
+                rows.of.push(*of);
+                rows.many.push(*many);
+            }
+        }
+        rows
+    }
 }
 
-fn places<'a, T: 'a>(
-    keys: impl Iterator<Item = &'a (Timestamp, QueueName, T)>,
-) -> (Vec<i64>, Vec<&'a str>) {
-    keys.map(|key| (ordered(key.0.as_millis()), key.1.as_str()))
-        .unzip()
+/// Columns of what was counted: of which minute and queue, what, and how often.
+struct Rows<'a, T> {
+    starts: Vec<i64>,
+    queues: Vec<&'a str>,
+    of: Vec<T>,
+    many: Vec<i64>,
+}
+
+impl<T> Default for Rows<'_, T> {
+    fn default() -> Self {
+        Self {
+            starts: Vec::new(),
+            queues: Vec::new(),
+            of: Vec::new(),
+            many: Vec::new(),
+        }
+    }
 }
 
 /// Removes minutes that began before `before`, a bounded part; answers whether it was all.
@@ -129,11 +162,11 @@ pub(super) async fn minutes(
     // Both in one statement, so that they are of one instant.
     let sql = format!(
         "WITH asked AS MATERIALIZED ({asked}) \
-         SELECT start, queue, m.outcomes, m.many, l.slots, l.many FROM asked AS a \
+         SELECT start, queue, m.outcomes, m.many, l.slots, l.records FROM asked AS a \
          CROSS JOIN LATERAL (SELECT array_agg(outcome) AS outcomes, array_agg(records) AS many \
           FROM minutes AS m WHERE m.queue = a.queue AND m.start = a.start) AS m \
-         CROSS JOIN LATERAL (SELECT array_agg(slot) AS slots, array_agg(records) AS many \
-          FROM lateness AS l WHERE l.start = a.start AND l.queue = a.queue) AS l \
+         LEFT JOIN LATERAL (SELECT slots, records FROM lateness AS l \
+          WHERE l.start = a.start AND l.queue = a.queue LIMIT 1) AS l ON true \
          ORDER BY start, queue"
     );
     let rows = client.query_typed(&sql, &params).await;

@@ -8,7 +8,11 @@ use super::weeks;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What each version adds to the one before, the first to nothing.
-const VERSIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema_2.sql")];
+const VERSIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+];
 
 /// The oldest server that plans what is asked as it is meant: 13.
 const SERVER_MIN: i32 = 130_000;

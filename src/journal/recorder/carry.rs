@@ -26,6 +26,10 @@ const OUTBOXES: usize = 16;
 /// How many loads are under way at a time while more waits than one of them takes: one is read and
 /// packed while the journal writes the other.
 const LANES: usize = 2;
+/// How many loads a lane has in one pass where there is no more than the lanes carry. They do not
+/// wait for each other between two: out of step, one writes while the disk is waited for by the
+/// other.
+const ROUNDS: usize = 4;
 /// How many records go into the first load, and how many at least into any.
 const FIRST: usize = 1_000;
 const LEAST: usize = 64;
@@ -179,9 +183,15 @@ impl Carrier {
         let carry = |some: Outboxes| async move { (this.carry(&some).await, some) };
         let mut behind = Outboxes::new();
         let mut failed = None;
+        let all_at_once = lanes > 1 && todo.len() <= lanes * size;
+        let mut again = if all_at_once { lanes * (ROUNDS - 1) } else { 0 };
         let mut under_way: FuturesUnordered<_> = groups.by_ref().take(lanes).map(carry).collect();
         while let Some((carried, some)) = under_way.next().await {
             match carried {
+                Ok(left) if again > 0 && failed.is_none() && !left.is_empty() => {
+                    again -= 1;
+                    under_way.push(carry(left));
+                }
                 Ok(left) => behind.extend(left),
                 Err(trouble) => {
                     // From the start: what was read may have been loaded or not, trimmed or not.

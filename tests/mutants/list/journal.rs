@@ -148,4 +148,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: journal("a_load_that_waits_does_not_keep_another_one_waiting"),
         masked_by: None,
     },
+    Mutant {
+        name: "journal-forgets-lateness",
+        breaks: Records,
+        bug: "PostgreSQL journal: a load takes the place of the lateness that was counted before",
+        edits: &[edit(
+            "src/journal/postgres/counts.rs",
+            "SELECT * FROM unnest(l.slots, l.records) UNION ALL \\",
+            "\\",
+        )],
+        caught_by: journal("minutes_add_up_whatever_the_batches_were"),
+        masked_by: None,
+    },
 ];

@@ -148,4 +148,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ),
         masked_by: None,
     },
+    Mutant {
+        name: "recorder-lanes-in-step",
+        breaks: Records,
+        bug: "a lane waits for the load of the other before it goes on",
+        edits: &[edit(
+            CARRY,
+            "Ok(left) if again > 0 &&",
+            "Ok(left) if false && again > 0 &&",
+        )],
+        caught_by: test(
+            "records",
+            "a_load_that_takes_its_time_does_not_hold_up_the_other_lane",
+        ),
+        masked_by: None,
+    },
 ];
