@@ -32,6 +32,7 @@ enum Op {
     Rewrite,
     Get,
     Peek,
+    ReadDead,
     Revive,
     Drop,
     Stats,
@@ -48,7 +49,7 @@ enum Op {
 
 impl Op {
     /// The names, each at the place of its variant.
-    const NAMES: [&'static str; 25] = [
+    const NAMES: [&'static str; 26] = [
         "push",
         "move",
         "fetch",
@@ -62,6 +63,7 @@ impl Op {
         "rewrite",
         "get",
         "peek",
+        "read_dead",
         "revive",
         "drop",
         "stats",
@@ -91,6 +93,7 @@ impl Op {
             StoreOp::Rewrite(_) => Self::Rewrite,
             StoreOp::Get { .. } => Self::Get,
             StoreOp::Peek { .. } => Self::Peek,
+            StoreOp::ReadDead { .. } => Self::ReadDead,
             StoreOp::Revive { .. } => Self::Revive,
             StoreOp::Drop { .. } => Self::Drop,
             StoreOp::Stats => Self::Stats,
