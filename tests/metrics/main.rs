@@ -17,5 +17,4 @@ mod counters;
 mod gauges;
 mod labels;
 mod seen;
-mod slow;
 mod stages;
