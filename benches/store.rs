@@ -1,16 +1,27 @@
 //! What the embedded store costs beside bare SQLite doing the same work in the same run.
 //!
 //! `cargo bench --bench store` prints rates and their ratio to the base case; `-- --quick` does a
-//! tenth of the work, and `-- push`, `settle` or `open` only that part. Ratios travel between machines, rates do not.
+//! tenth of the work, and `-- push`, `settle`, `open` or `pass` only that part. Ratios travel between
+//! machines, rates do not.
+//!
+//! `pass` goes through everything that waits, page by page, as a re-encryption does: of one queue in
+//! the embedded store and on Redis, with a hundredth of the events and with all of them. What a page
+//! costs shall not depend on how many there are.
 
 #![allow(clippy::print_stdout)] // a bench talks
+
+#[path = "../tests/servers/mod.rs"]
+mod servers;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use duly::bus::Reencrypted;
+use duly::codec::{Key, KeyRing};
 use duly::core::op::{Fetch, NewEvent, Reply, Settlement, StoreOp, Unique, Verdict};
 use duly::event::{BucketId, BucketKey, Envelope, EventId, Payload};
+use duly::prelude::*;
 use duly::record::NodeId;
 use duly::store::{EmbeddedStore, Store};
 use duly::time::{Clock, SystemClock, When};
@@ -37,6 +48,7 @@ fn main() {
         base: 1.0,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
         .build()
         .expect("a runtime");
     bench.base(BATCH);
@@ -52,6 +64,17 @@ fn main() {
     }
     if wanted("open") {
         runtime.block_on(bench.open());
+    }
+    if wanted("pass") {
+        let directory = tempfile::tempdir().expect("a directory");
+        let server = servers::Redis::plain();
+        for events in [bench.events / 100, bench.events] {
+            let file = directory.path().join(events.to_string());
+            let url = format!("sqlite://{}", file.display());
+            runtime.block_on(bench.pass("embedded", &url, events));
+            let url = format!("{}?prefix=n{events}", server.url());
+            runtime.block_on(bench.pass("redis", &url, events));
+        }
     }
 }
 
@@ -200,6 +223,45 @@ impl Bench {
         let (store, took) = self.timed(|| open(directory.path()));
         self.report("open", self.events, took, false);
         drop(store);
+    }
+
+    async fn pass(&self, name: &str, url: &str, events: usize) {
+        let keys = KeyRing::new();
+        let chosen = keys.add("k", Key::new([7; 32])).and(keys.choose("k"));
+        chosen.expect("a key");
+        let builder = Bus::builder().settings(Default::default()).store_url(url);
+        let builder = builder.publish_only().keys(keys);
+        let bus = builder.start().await.expect("a start");
+        let queue = bus.queue_named::<String>(QUEUE).expect("a legal name");
+        for _ in 0..events / BATCH {
+            let delay = Duration::from_secs(fastrand::u64(3_600..86_400));
+            let batch = (0..BATCH).map(|_| "x".repeat(64));
+            queue.push_many(batch, delay).await.expect("a push");
+        }
+        let (mut place, mut looked, mut pages) = (None, 0, Vec::new());
+        loop {
+            let page = bus.reencrypt(QUEUE).limit(100).after(place);
+            let began = self.clock.mono();
+            let page = page.run().await.and_then(Reencrypted::finished);
+            let page = page.expect("a page");
+            pages.push(self.clock.mono().since(began));
+            looked += page.looked;
+            place = page.next;
+            if place.is_none() {
+                break;
+            }
+        }
+        let whole: Duration = pages.iter().sum();
+        pages.sort();
+        println!(
+            "{name}: a pass through {looked} events in {} pages took {:.2} s; a page {:.2} ms, the \
+             longest {:.2} ms",
+            pages.len(),
+            whole.as_secs_f64(),
+            pages[pages.len() / 2].as_secs_f64() * 1_000.0,
+            pages[pages.len() - 1].as_secs_f64() * 1_000.0,
+        );
+        bus.shutdown(Duration::from_secs(5)).await.expect("a stop");
     }
 
     fn batches(&self, events: usize, batch: usize, delay: Duration) -> Vec<Vec<NewEvent>> {

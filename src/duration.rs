@@ -11,7 +11,7 @@
 //! are no signs, no spaces and no number without a unit, so that `30` is never taken for what it
 //! was not meant to be.
 //!
-//! `#[delay_event]` reads the same grammar while the program is compiled; `tests/macros.rs` holds
+//! `#[delay_event]` reads the same grammar while the program is compiled; `tests/macros/texts.rs` holds
 //! the two together.
 
 use std::{error, fmt, time::Duration};

@@ -142,12 +142,10 @@ fn a_held_event_is_seen_and_leased_by_nobody() {
     assert_eq!(side.bucket.head(), Head::default());
     assert_eq!(side.fetch(), []);
     assert_eq!(side.op(StoreOp::Get { id: id(1, 1) }), Reply::Found(None));
-    let peek = StoreOp::Peek {
-        state: State::Scheduled,
-        after: None,
-        limit: 9,
-    };
-    assert_eq!(side.op(peek), Reply::Peeked(Vec::new()));
+    let (from, limit) = (None, 9);
+    let (events, next) = (Vec::new(), None);
+    let peeked = side.op(StoreOp::Peek { from, limit });
+    assert_eq!(peeked, Reply::Peeked { events, next });
     assert_eq!(side.bucket.stats(), duly::core::op::Stats::default());
     assert!(!side.bucket.is_empty(), "it is there all the same");
 }

@@ -1,6 +1,6 @@
 //! `exp(1s..10m, jitter 20%)`: text to backoff, as `duly::retry` reads it while the program runs.
 //!
-//! The grammar is explained there. `tests/macros.rs` holds the two together, messages included.
+//! The grammar is explained there. `tests/macros/texts.rs` holds the two together, messages included.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! `30s`, `1m30s`: text to `Duration`, as `duly::duration` reads it while the program runs.
 //!
-//! The grammar is explained there. `tests/macros.rs` holds the two together, messages included.
+//! The grammar is explained there. `tests/macros/texts.rs` holds the two together, messages included.
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use crate::bus::queue::unexpected;
 use crate::bus::{Bus, Inner, Queue};
 use crate::core::op::{Answer, BATCH_MAX, Reply, Snapshot, Stats, StoreOp};
 use crate::error::{Error, Result};
-use crate::event::{BucketId, BucketKey, EventId, QueueName, State};
+use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::record::Page;
 
 /// How many events of a queue stand where, in all of its buckets.
@@ -160,16 +160,15 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 continue;
             }
             let after = after.filter(|id| id.bucket() == bucket.bucket);
-            let peek = StoreOp::Peek {
-                state: State::Dead,
+            let read = StoreOp::ReadDead {
                 after,
                 limit: limit - items.len(),
             };
-            match self.inner.apply(&bucket, peek).await? {
+            match self.inner.apply(&bucket, read).await? {
                 Answer {
-                    reply: Reply::Peeked(peeked),
+                    reply: Reply::Dead(letters),
                     ..
-                } => items.extend(peeked),
+                } => items.extend(letters),
                 Answer { reply, .. } => return Err(unexpected(&reply)),
             }
         }

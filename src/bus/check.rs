@@ -90,6 +90,10 @@ impl Bus {
     /// the keys of this bus, and through upgrades. No handler is called and nothing is changed, so a
     /// bus that only publishes can check the store of a running system, before a build goes there.
     ///
+    /// What waits from the beginning to the end is looked at, whatever becomes of it meanwhile; on
+    /// Redis an event may be looked at, and counted, twice. A page of events costs the same however
+    /// many there are.
+    ///
     /// # Examples
     ///
     /// ```standalone_crate
@@ -178,14 +182,14 @@ impl PayloadCheck {
             let Some(part) = way.next(page).await? else {
                 break;
             };
-            if part.state == State::Dead && !self.dead {
-                continue;
-            }
             let version = self.inner.options(&queue).version;
             for event in &part.events {
-                let Some(body) = &event.body else {
-                    continue; // it is over
-                };
+                if *seen >= limit {
+                    break;
+                }
+                if event.state == State::Dead && !self.dead {
+                    continue;
+                }
                 let Some(check) = self.inner.checks.get(&queue) else {
                     report.without_handler.insert(queue.clone());
                     way.skip_queue(&queue);
@@ -193,14 +197,21 @@ impl PayloadCheck {
                 };
                 *seen += 1;
                 report.looked += 1;
-                match check(&self.inner.keys, version, body) {
+                let body = event.body.as_deref();
+                let read = match body {
+                    Some(body) => {
+                        check(&self.inner.keys, version, body).map_err(|why| why.to_string())
+                    }
+                    None => Err("its bytes are damaged".to_owned()),
+                };
+                match read {
                     Ok(()) => report.read += 1,
                     Err(why) => report.fail(UnreadPayload {
                         id: event.id,
                         queue: queue.clone(),
-                        state: part.state,
-                        version: body.version,
-                        why: why.to_string(),
+                        state: event.state,
+                        version: body.map_or(0, |body| body.version),
+                        why,
                     }),
                 }
             }

@@ -357,7 +357,7 @@ pub(super) fn spread_out(
     if window.is_zero() {
         return Ok(when);
     }
-    let part = envelope.spread_over(window);
+    let part = envelope.spread_over(window, when);
     Ok(match when {
         When::Now => When::After(part),
         When::After(delay) => When::After(delay.saturating_add(part)),

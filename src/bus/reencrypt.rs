@@ -8,13 +8,15 @@ use crate::bus::queue::unexpected;
 use crate::bus::waiting::{PAGE, Part, Waiting, WaitingCursor};
 use crate::bus::{Bus, Inner};
 use crate::codec::Frame;
-use crate::core::op::{Reply, Rewriting, StoreOp};
+use crate::core::op::{BATCH_MAX, Reply, Rewriting, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName, State};
 use crate::store::RATES;
 
 /// How many failures are listed one by one.
 const LISTED: usize = 100;
+/// Why nothing is done with an event that has no body.
+const DAMAGED: &str = "its bytes are damaged";
 
 /// Writes the payloads of a queue anew under the key that is used now, or counts under which keys
 /// they are.
@@ -78,7 +80,7 @@ pub struct KeyCounts {
     pub keys: BTreeMap<String, u64>,
     /// How many are in clear.
     pub plain: u64,
-    /// How many have a malformed frame.
+    /// How many have a malformed frame, or damaged bytes.
     pub malformed: u64,
 }
 
@@ -94,6 +96,8 @@ impl Bus {
     /// Writes the payloads of a queue anew under the key that is used now: of everything that is
     /// scheduled or ready and of dead letters. What handlers hold is passed over.
     ///
+    /// What is there from the beginning to the end is looked at, whatever becomes of it meanwhile; on
+    /// Redis an event may be looked at twice. A page of events costs the same however many there are.
     /// A payload that somebody changes meanwhile keeps the change. Records are not touched: a payload
     /// that a record keeps stays under the key that it was pushed under.
     ///
@@ -201,7 +205,11 @@ impl Reencrypt {
         let mut counts = KeyCounts::default();
         let mut way = Waiting::new(&self.inner, |one| *one == queue, None).await?;
         while let Some(part) = way.next(PAGE).await? {
-            for body in part.events.iter().filter_map(|event| event.body.as_ref()) {
+            for event in &part.events {
+                let Some(body) = &event.body else {
+                    counts.malformed += 1;
+                    continue;
+                };
                 match Frame::read(body.payload.as_bytes()).map(|frame| frame.key_id()) {
                     Ok(Some(key)) => *counts.keys.entry(key.to_owned()).or_default() += 1,
                     Ok(None) => counts.plain += 1,
@@ -225,7 +233,7 @@ impl Reencrypt {
             left -= (part.events.len() as u64).min(left);
             let rewritings = self.judge(&part, used, done);
             pace.took(rewritings.len());
-            self.rewrite(&part.bucket, rewritings, done).await?;
+            self.rewrite(&part.bucket, &rewritings, done).await?;
             done.next = way.place();
         }
         done.next = way.place();
@@ -237,14 +245,15 @@ impl Reencrypt {
         let encrypts = self.inner.options(&part.bucket.queue).encrypt;
         let mut rewritings = Vec::new();
         for event in &part.events {
-            let Some(body) = &event.body else {
-                continue; // it is over
-            };
             done.looked += 1;
+            let Some(body) = &event.body else {
+                done.fail(event.id, DAMAGED.to_owned());
+                continue;
+            };
             match Frame::read(body.payload.as_bytes()).map(|frame| frame.key_id()) {
                 Ok(Some(key)) if key == used => done.current += 1,
                 Ok(None) if !encrypts => done.plain += 1,
-                Ok(_) if part.state == State::Leased => done.passed_over += 1,
+                Ok(_) if event.state == State::Leased => done.passed_over += 1,
                 Ok(_) => match self.anew(body) {
                     Ok(payload) => rewritings.push(Rewriting {
                         id: event.id,
@@ -271,23 +280,19 @@ impl Reencrypt {
     async fn rewrite(
         &self,
         bucket: &BucketKey,
-        rewritings: Vec<Rewriting>,
+        rewritings: &[Rewriting],
         done: &mut Reencrypted,
     ) -> Result<()> {
-        let many = rewritings.len() as u64;
-        if many == 0 {
-            return Ok(());
+        // A page may have a few more than were asked for.
+        for some in rewritings.chunks(BATCH_MAX) {
+            let rewrite = StoreOp::Rewrite(some.to_vec());
+            let reply = self.inner.apply(bucket, rewrite).await?.reply;
+            let Reply::Counted(counted) = reply else {
+                return Err(unexpected(&reply));
+            };
+            done.rewritten += counted as u64;
+            done.passed_over += some.len().saturating_sub(counted) as u64;
         }
-        let reply = self
-            .inner
-            .apply(bucket, StoreOp::Rewrite(rewritings))
-            .await?
-            .reply;
-        let Reply::Counted(counted) = reply else {
-            return Err(unexpected(&reply));
-        };
-        done.rewritten += counted as u64;
-        done.passed_over += many.saturating_sub(counted as u64);
         Ok(())
     }
 }

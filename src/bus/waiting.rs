@@ -1,22 +1,19 @@
-//! A way through everything that waits: bucket by bucket, state by state, in the order of the ids.
+//! A way through everything that waits: bucket by bucket, page by page.
 
 use crate::bus::Inner;
 use crate::bus::queue::unexpected;
-use crate::core::op::{Reply, Snapshot, StoreOp};
+use crate::core::op::{PeekCursor, Reply, Snapshot, StoreOp};
 use crate::error::Result;
-use crate::event::{BucketKey, EventId, QueueName, State};
+use crate::event::{BucketKey, QueueName};
 
 /// How many events are read at a time: each comes with its payload.
 pub(super) const PAGE: usize = 100;
-/// In this order: an event that is on its way from one to the next is met at its later place.
-const STATES: [State; 4] = [State::Scheduled, State::Ready, State::Dead, State::Leased];
 
 /// A place on the way through the events that wait, to go on from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingCursor {
     bucket: BucketKey,
-    state: usize,
-    after: Option<EventId>,
+    from: Option<PeekCursor>,
 }
 
 /// The way through the buckets of some queues.
@@ -24,14 +21,12 @@ pub(super) struct Waiting<'a> {
     inner: &'a Inner,
     /// Those that are left, the next one last.
     buckets: Vec<BucketKey>,
-    state: usize,
-    after: Option<EventId>,
+    from: Option<PeekCursor>,
 }
 
 /// A page of it.
 pub(super) struct Part {
     pub(super) bucket: BucketKey,
-    pub(super) state: State,
     pub(super) events: Vec<Snapshot>,
 }
 
@@ -40,7 +35,7 @@ impl<'a> Waiting<'a> {
     pub(super) async fn new(
         inner: &'a Inner,
         asked: impl Fn(&QueueName) -> bool,
-        from: Option<WaitingCursor>,
+        place: Option<WaitingCursor>,
     ) -> Result<Self> {
         let mut buckets = inner.open()?.buckets().await?;
         buckets.retain(|bucket| asked(&bucket.queue));
@@ -48,48 +43,41 @@ impl<'a> Waiting<'a> {
         let mut way = Self {
             inner,
             buckets,
-            state: 0,
-            after: None,
+            from: None,
         };
-        if let Some(from) = from {
-            way.buckets.retain(|bucket| *bucket >= from.bucket);
-            if way.buckets.last() == Some(&from.bucket) {
-                (way.state, way.after) = (from.state, from.after);
-            }
+        if let Some(place) = place {
+            way.buckets.retain(|bucket| *bucket >= place.bucket);
+            way.from = place
+                .from
+                .filter(|_| way.buckets.last() == Some(&place.bucket));
         }
         Ok(way)
     }
 
-    /// The next page, of at most `limit` events; `None` at the end. It may be empty.
+    /// The next page, of about `limit` events; `None` at the end. It may be empty.
     pub(super) async fn next(&mut self, limit: usize) -> Result<Option<Part>> {
         let Some(bucket) = self.buckets.last().cloned() else {
             return Ok(None);
         };
-        let (state, limit) = (STATES[self.state], limit.clamp(1, PAGE));
         let peek = StoreOp::Peek {
-            state,
-            after: self.after,
-            limit,
+            from: self.from.clone(),
+            limit: limit.clamp(1, PAGE),
         };
-        let events = match self.inner.apply(&bucket, peek).await?.reply {
-            Reply::Peeked(events) => events,
+        let (events, next) = match self.inner.apply(&bucket, peek).await?.reply {
+            Reply::Peeked { events, next } => (events, next),
             reply => return Err(unexpected(&reply)),
         };
-        match events.last() {
-            Some(last) if events.len() >= limit => self.after = Some(last.id),
-            _ => self.skip_state(),
+        if next.is_none() {
+            self.buckets.pop();
         }
-        Ok(Some(Part {
-            bucket,
-            state,
-            events,
-        }))
+        self.from = next;
+        Ok(Some(Part { bucket, events }))
     }
 
     /// Leaves out what is left of a queue.
     pub(super) fn skip_queue(&mut self, queue: &QueueName) {
         if self.queue() == Some(queue) {
-            (self.state, self.after) = (0, None);
+            self.from = None;
         }
         self.buckets.retain(|bucket| bucket.queue != *queue);
     }
@@ -98,21 +86,12 @@ impl<'a> Waiting<'a> {
     pub(super) fn place(&self) -> Option<WaitingCursor> {
         self.buckets.last().map(|bucket| WaitingCursor {
             bucket: bucket.clone(),
-            state: self.state,
-            after: self.after,
+            from: self.from.clone(),
         })
     }
 
     /// The queue of the next page.
     pub(super) fn queue(&self) -> Option<&QueueName> {
         self.buckets.last().map(|bucket| &bucket.queue)
-    }
-
-    fn skip_state(&mut self) {
-        self.after = None;
-        self.state = (self.state + 1) % STATES.len();
-        if self.state == 0 {
-            self.buckets.pop();
-        }
     }
 }

@@ -8,8 +8,10 @@ use crate::duration;
 use crate::error::{Error, Result};
 use crate::event::envelope::Envelope;
 use crate::event::id::EventId;
+use crate::time::{Timestamp, When};
 
-/// The header that says over which window an event is spread.
+/// The header that says over which window an event is spread, and what its push asked for:
+/// `10s after 1h`, `10s at 1795305600000` (milliseconds since the epoch), or `10s now`.
 ///
 /// A header and not a field of the envelope: few events have one, whatever handles and keeps events
 /// passes headers on as it is, and a node of an older version reads them. It is one of the headers
@@ -23,14 +25,37 @@ impl Envelope {
     /// Over which window it was spread when it was pushed.
     #[must_use]
     pub fn spread(&self) -> Option<Duration> {
-        let mut headers = self.headers.iter();
-        let (_, window) = headers.find(|(name, _)| name == SPREAD_HEADER)?;
-        duration::parse(window).ok()
+        duration::parse(self.spread_words().next()?).ok()
     }
 
-    /// Spreads it over `window`, which shall not be zero; answers its part of it.
-    pub(crate) fn spread_over(&mut self, window: Duration) -> Duration {
-        let header = (SPREAD_HEADER.to_owned(), duration::format(window));
+    /// When its push asked it to be due, before it was spread; `None` if it was not spread.
+    #[must_use]
+    pub fn asked(&self) -> Option<When> {
+        let mut words = self.spread_words().skip(1);
+        match (words.next()?, words.next()) {
+            ("now", None) => Some(When::Now),
+            ("after", Some(delay)) => duration::parse(delay).ok().map(When::After),
+            ("at", Some(ms)) => Some(When::At(Timestamp::from_millis(ms.parse().ok()?))),
+            _ => None,
+        }
+    }
+
+    fn spread_words(&self) -> impl Iterator<Item = &str> {
+        let mut headers = self.headers.iter();
+        let found = headers.find(|(name, _)| name == SPREAD_HEADER);
+        found.into_iter().flat_map(|(_, words)| words.split(' '))
+    }
+
+    /// Spreads it over `window`, which shall not be zero, from when it was asked for; answers its
+    /// part of it.
+    pub(crate) fn spread_over(&mut self, window: Duration, asked: When) -> Duration {
+        let asked = match asked {
+            When::Now => "now".to_owned(),
+            When::After(delay) => format!("after {}", duration::format(delay)),
+            When::At(due) => format!("at {}", due.as_millis()),
+        };
+        let words = format!("{} {asked}", duration::format(window));
+        let header = (SPREAD_HEADER.to_owned(), words);
         self.headers.retain(|(name, _)| name != SPREAD_HEADER);
         self.headers.push(header);
         spread_part(self.id, window)

@@ -34,6 +34,7 @@ enum Op {
     Rewrite,
     Get,
     Peek,
+    ReadDead,
     Revive,
     Drop,
     Stats,
@@ -50,7 +51,7 @@ enum Op {
 
 impl Op {
     /// The names, each at the place of its variant.
-    const NAMES: [&'static str; 25] = [
+    const NAMES: [&'static str; 26] = [
         "push",
         "move",
         "fetch",
@@ -64,6 +65,7 @@ impl Op {
         "rewrite",
         "get",
         "peek",
+        "read_dead",
         "revive",
         "drop",
         "stats",
@@ -93,6 +95,7 @@ impl Op {
             StoreOp::Rewrite(_) => Self::Rewrite,
             StoreOp::Get { .. } => Self::Get,
             StoreOp::Peek { .. } => Self::Peek,
+            StoreOp::ReadDead { .. } => Self::ReadDead,
             StoreOp::Revive { .. } => Self::Revive,
             StoreOp::Drop { .. } => Self::Drop,
             StoreOp::Stats => Self::Stats,

@@ -106,7 +106,7 @@ async fn a_bucket_that_was_empty_is_counted_as_soon_as_something_comes() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(bus.bucket_stats("sleepy").await.unwrap().len(), 8);
-    tokio::time::sleep(Duration::from_millis(1_100)).await; // now it is known that all are empty
+    asks_no_bucket().await; // so it is known that all are empty
     push(&bus, "sleepy", &[secs(100); 160]).await.unwrap();
     // Less than it takes until empty buckets are counted anyway.
     let soon = secs(10);
@@ -114,6 +114,21 @@ async fn a_bucket_that_was_empty_is_counted_as_soon_as_something_comes() {
     let seen = tokio::time::timeout(soon, seen).await;
     seen.expect("at the next census");
     stop(&bus).await;
+}
+
+/// Waits for a census that asks no bucket how it is.
+async fn asks_no_bucket() {
+    let calls = |op: &str| gauge("duly_store_call_seconds_count", &format!("op=\"{op}\""));
+    let calls = || (calls("stats"), calls("buckets").expect("it is called"));
+    let mut since = calls();
+    until("a census that asks no bucket", || {
+        let (asked, begun) = calls();
+        if asked != since.0 {
+            since = (asked, begun);
+        }
+        begun >= since.1 + 2.0 // the first of them may have begun before
+    })
+    .await;
 }
 
 /// A machine whose clock is behind.

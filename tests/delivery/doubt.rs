@@ -24,12 +24,7 @@ over_every_store! {
 /// A bus with one handler, on a way to the store that may be faulty.
 async fn faulty(world: &World, probe: &Probe<u64>) -> (TestBus, Queue<u64>, Arc<Faulty>) {
     let way = Faulty::to(&world.store);
-    let builder = Bus::builder().only_registered();
-    let builder = builder.shared_store(Arc::clone(&way) as _);
-    let bus = world
-        .start(builder.register_as(ORDERS, probe.clone()))
-        .await;
-    let queue = bus.queue_named("orders").unwrap();
+    let (bus, queue) = world.serve_by(way.clone(), ORDERS, probe).await;
     (bus, queue, way)
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use duly::core::op::{Answer, Delivery, NewEvent, StoreOp};
 use duly::event::BucketKey;
@@ -17,6 +18,9 @@ use duly::{Error, ErrorKind, QueueName};
 pub(crate) enum Fault {
     /// It is done and answered.
     None,
+    /// It is done and answered so much later.
+    #[allow(dead_code)] // of those who take this in, one needs it
+    Late(Duration),
     /// It is not done, and the answer says why.
     Refused(ErrorKind),
     /// It is done, and the answer is lost.
@@ -41,6 +45,10 @@ pub(crate) struct Faulty {
     pub(crate) notes_fail: AtomicBool,
     pub(crate) notes: AtomicUsize,
     pub(crate) asked: AtomicUsize,
+    /// How its outboxes were limited last.
+    pub(crate) limit: Mutex<Option<OutboxLimit>>,
+    /// How often something was done to it, or read of its records, before they were.
+    pub(crate) before_limit: AtomicUsize,
 }
 
 impl Faulty {
@@ -56,6 +64,8 @@ impl Faulty {
             notes_fail: AtomicBool::new(false),
             notes: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
+            limit: Mutex::default(),
+            before_limit: AtomicUsize::new(0),
         })
     }
 
@@ -69,19 +79,46 @@ impl Faulty {
         *self.rolls.lock().expect("no test panics in there") = fault;
     }
 
-    fn met<T>(&self, answer: impl FnOnce() -> StoreFuture<T>) -> StoreFuture<T>
-    where
-        T: Send + 'static,
-    {
+    fn met<T: Send + 'static>(
+        &self,
+        answer: impl FnOnce(&Arc<dyn Store>) -> StoreFuture<T> + Send + 'static,
+    ) -> StoreFuture<T> {
+        let fault = *self.rolls.lock().expect("no test panics in there");
+        self.meets_with(fault, answer)
+    }
+
+    fn meets_with<T: Send + 'static>(
+        &self,
+        fault: Fault,
+        answer: impl FnOnce(&Arc<dyn Store>) -> StoreFuture<T> + Send + 'static,
+    ) -> StoreFuture<T> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        match *self.rolls.lock().expect("no test panics in there") {
-            Fault::None => answer(),
+        match fault {
+            Fault::None => answer(&self.near),
+            Fault::Late(by) => {
+                let near = Arc::clone(&self.near);
+                Box::pin(async move {
+                    tokio::time::sleep(by).await;
+                    answer(&near).await
+                })
+            }
             Fault::Refused(kind) => failed(kind),
             Fault::Lost => {
-                drop(answer());
+                drop(answer(&self.near));
                 failed(ErrorKind::Unknown)
             }
             Fault::Hung => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn touches_records(&self) {
+        if self
+            .limit
+            .lock()
+            .expect("no test panics in there")
+            .is_none()
+        {
+            self.before_limit.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -104,17 +141,10 @@ impl std::fmt::Debug for Faulty {
 
 impl Store for Faulty {
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.touches_records();
         let fault = (*self.faults.lock().expect("no test panics in there"))(bucket, &op);
-        match fault {
-            Fault::None => self.near.apply(bucket, op),
-            Fault::Refused(kind) => failed(kind),
-            Fault::Lost => {
-                drop(self.near.apply(bucket, op));
-                failed(ErrorKind::Unknown)
-            }
-            Fault::Hung => Box::pin(std::future::pending()),
-        }
+        let bucket = bucket.clone();
+        self.meets_with(fault, move |near| near.apply(&bucket, op))
     }
 
     fn durability(&self) -> Durability {
@@ -135,11 +165,11 @@ impl Store for Faulty {
     }
 
     fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
-        self.met(|| self.near.roll_call(me))
+        self.met(|near| near.roll_call(me))
     }
 
     fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
-        self.met(|| self.near.controls())
+        self.met(|near| near.controls())
     }
 
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
@@ -151,7 +181,7 @@ impl Store for Faulty {
     }
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
-        self.met(|| self.near.buckets())
+        self.met(|near| near.buckets())
     }
 
     fn watch(&self, watcher: Arc<dyn Watcher>) {
@@ -176,14 +206,17 @@ impl Store for Faulty {
     }
 
     fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
+        self.touches_records();
         self.near.read_outbox(outbox, after, limit)
     }
 
     fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
+        self.touches_records();
         self.near.trim_outbox(outbox, through)
     }
 
     fn limit_outboxes(&self, limit: OutboxLimit) -> duly::Result<()> {
+        *self.limit.lock().expect("no test panics in there") = Some(limit);
         self.near.limit_outboxes(limit)
     }
 

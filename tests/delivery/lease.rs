@@ -30,11 +30,7 @@ async fn distant_as(
     probe: &Probe<u64>,
 ) -> (TestBus, Arc<Faulty>) {
     let store = Faulty::to(&world.store);
-    let builder = Bus::builder().only_registered();
-    let builder = builder.shared_store(Arc::clone(&store) as _);
-    let bus = world
-        .start(builder.register_as(orders, probe.clone()))
-        .await;
+    let (bus, _queue) = world.serve_by(store.clone(), orders, probe).await;
     (bus, store)
 }
 

@@ -240,10 +240,7 @@ async fn a_new_bucket_is_served_soon_even_if_its_wake_up_is_lost() {
     let probe = Probe::<u64>::new();
     let way = Faulty::to(&world.store);
     way.is_deaf.store(true, Ordering::Relaxed);
-    let builder = Bus::builder().only_registered().shared_store(way);
-    let bus = world
-        .start(builder.register_as(ORDERS, probe.clone()))
-        .await;
+    let (bus, _queue) = world.serve_by(way, ORDERS, &probe).await;
     let (_pusher, queue) = wide(&world).await;
     let id = queue.new_id();
     let far = EventId::from_parts(id.created(), duly::event::BucketId(63), id.entropy());

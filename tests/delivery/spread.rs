@@ -96,7 +96,7 @@ async fn the_window_of_an_event_is_stronger_than_that_of_its_queue(world: World)
     assert_eq!(body.spread(), Some(secs(1_000)));
     assert_eq!(
         body.headers,
-        [(SPREAD_HEADER.to_owned(), "16m40s".to_owned())]
+        [(SPREAD_HEADER.to_owned(), "16m40s after 1m".to_owned())]
     );
 }
 

@@ -141,7 +141,22 @@ impl World {
     where
         T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        let builder = self.builder().register_as(annotation, probe.clone());
+        self.serve_by(Arc::clone(&self.store), annotation, probe)
+            .await
+    }
+
+    /// The same, which goes to the store by a way of its own.
+    pub(crate) async fn serve_by<T>(
+        &self,
+        way: Arc<dyn Store>,
+        annotation: Annotation,
+        probe: &Probe<T>,
+    ) -> (TestBus, Queue<T>)
+    where
+        T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        let builder = Bus::builder().only_registered().shared_store(way);
+        let builder = builder.register_as(annotation, probe.clone());
         let bus = self.start(builder).await;
         let queue = bus.queue_named(annotation.queue).expect("a legal name");
         (bus, queue)

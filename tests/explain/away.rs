@@ -19,12 +19,7 @@ over_every_store! {
 
 async fn distant(world: &World, probe: &Probe<u64>) -> (TestBus, Queue<u64>, Arc<Faulty>) {
     let way = Faulty::to(&world.store);
-    let builder = Bus::builder()
-        .only_registered()
-        .shared_store(Arc::clone(&way) as _)
-        .register_as(ORDERS, probe.clone());
-    let bus = world.start(builder).await;
-    let queue = bus.queue_named("orders").unwrap();
+    let (bus, queue) = world.serve_by(way.clone(), ORDERS, probe).await;
     (bus, queue, way)
 }
 

@@ -1,6 +1,7 @@
 //! What an event waits for, as far as one process can tell.
 
 use duly::EventState;
+use duly::When;
 use duly::bus::{Reason, Standing};
 use duly::event::BucketId;
 use duly::prelude::*;
@@ -69,6 +70,25 @@ async fn an_event_that_was_spread_says_by_how_much(world: World) {
     assert_eq!(due, asked + spread.part);
     let words = explained.to_string();
     assert!(words.contains("sooner, spread over 10s"), "{words}");
+    assert!(words.contains(&format!("asked for {asked}")), "{words}");
+    assert_eq!(
+        (spread.asked, spread.pushed, spread.rescheduled),
+        (Some(When::At(asked)), bus.now(), false)
+    );
+    // Another due time by hand is told from the one that it was spread to.
+    queue.reschedule(sent.id(), secs(30)).await.unwrap();
+    let words = bus.explain(sent.id()).await.unwrap().to_string();
+    assert!(words.contains("was rescheduled since"), "{words}");
+    queue.reschedule(sent.id(), due).await.unwrap();
+
+    let after = queue.event(2).after(secs(3_600)).spread(secs(10)).send();
+    let words = bus
+        .explain(after.await.unwrap().id())
+        .await
+        .unwrap()
+        .to_string();
+    let expected = format!("asked for 1h from {}", bus.now());
+    assert!(words.contains(&expected), "{words}");
 
     // Between two attempts, a second apart, and not so near to the next that it is read ahead.
     bus.advance(secs(60) + spread.part + ms(500)).await;

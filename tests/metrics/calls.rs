@@ -14,11 +14,8 @@ async fn every_call_is_timed_by_its_operation() {
     let _guard = metrics::set_default_local_recorder(&seen);
     let world = World::shared();
     let way = Faulty::to(&world.store);
-    let builder = Bus::builder().only_registered().shared_store(way.clone());
-    let bus = world
-        .start(builder.register_as(ORDERS, Probe::<u64>::new()))
-        .await;
-    let queue = bus.queue_named("orders").unwrap();
+    let probe = Probe::<u64>::new();
+    let (bus, queue) = world.serve_by(way.clone(), ORDERS, &probe).await;
     let calls = |op| {
         seen.values(&format!("duly_store_call_seconds{{op={op}}}"))
             .len()
@@ -48,11 +45,8 @@ async fn what_fails_is_counted_by_operation_and_kind() {
     let _guard = metrics::set_default_local_recorder(&seen);
     let world = World::memory();
     let way = Faulty::to(&world.store);
-    let builder = Bus::builder().only_registered().shared_store(way.clone());
-    let bus = world
-        .start(builder.register_as(ORDERS, Probe::<u64>::new()))
-        .await;
-    let queue = bus.queue_named("orders").unwrap();
+    let probe = Probe::<u64>::new();
+    let (_bus, queue) = world.serve_by(way.clone(), ORDERS, &probe).await;
     let errors = |op, kind| seen.value(&format!("duly_store_errors_total{{kind={kind},op={op}}}"));
     assert_eq!(
         errors("fetch", "unavailable"),
@@ -97,14 +91,10 @@ async fn a_start_that_could_not_be_noted_is_counted() {
     let _guard = metrics::set_default_local_recorder(&seen);
     let world = World::memory();
     let way = Faulty::to(&world.store);
-    let builder = Bus::builder().only_registered().shared_store(way.clone());
     let probe = Probe::<u64>::new();
-    let bus = world
-        .start(builder.register_as(ORDERS, probe.clone()))
-        .await;
+    let (bus, queue) = world.serve_by(way.clone(), ORDERS, &probe).await;
     way.notes_fail
         .store(true, std::sync::atomic::Ordering::Relaxed);
-    let queue = bus.queue_named("orders").unwrap();
     queue.push_now(1).await.unwrap();
     bus.settle().await;
     assert_eq!(probe.count(), 0);

@@ -200,9 +200,7 @@ async fn what_a_silent_node_held_is_counted_as_taken_back_and_its_outcomes_as_lo
     let orders = ORDERS.timeout(secs(3_600));
     let slow = Probe::<u64>::taking(secs(60));
     let way = Faulty::to(&world.store);
-    let builder = Bus::builder().only_registered().shared_store(way.clone());
-    let cut_off = world.start(builder.register_as(orders, slow.clone())).await;
-    let queue = cut_off.queue_named("orders").unwrap();
+    let (cut_off, queue) = world.serve_by(way.clone(), orders, &slow).await;
     queue.push_many(0..5_u64, secs(0)).await.unwrap();
     cut_off.advance(secs(1)).await;
     let (bus, _queue) = world.serve(orders, &Probe::<u64>::taking(secs(100))).await;
@@ -225,10 +223,8 @@ async fn a_settle_whose_answer_is_lost_is_counted_once() {
     let _guard = metrics::set_default_local_recorder(&seen);
     let world = World::memory();
     let way = Faulty::to(&world.store);
-    let builder = Bus::builder().only_registered().shared_store(way.clone());
     let probe = Probe::<u64>::new();
-    let bus = world.start(builder.register_as(ORDERS, probe)).await;
-    let queue = bus.queue_named("orders").unwrap();
+    let (bus, queue) = world.serve_by(way.clone(), ORDERS, &probe).await;
     let mut lost = 0;
     way.meets(move |_, op| match op {
         StoreOp::Settle { .. } if lost < 2 => {

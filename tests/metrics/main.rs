@@ -18,5 +18,4 @@ mod exporter;
 mod gauges;
 mod labels;
 mod seen;
-mod slow;
 mod stages;

@@ -1,6 +1,5 @@
 //! Lateness by stage: the sums, and where the time is said to have gone.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use duly::BusBuilder;
@@ -10,8 +9,8 @@ use duly::prelude::*;
 use duly::testing::{Probe, TestBus};
 use proptest::prelude::*;
 
+use crate::faulty::{Fault, Faulty};
 use crate::seen::Seen;
-use crate::slow::Slow;
 use crate::world::{ORDERS, World, ms, secs};
 
 proptest! {
@@ -82,12 +81,12 @@ async fn slow_at(
     let seen = Seen::default();
     let guard = metrics::set_default_local_recorder(Box::leak(Box::new(seen.clone())));
     let world = World::memory();
-    let store = Slow {
-        near: Arc::clone(&world.store),
-        is_slow,
-        by: ms(50),
-    };
-    let builder = Bus::builder().only_registered().store(store);
+    let way = Faulty::to(&world.store);
+    way.meets(move |_, op| match is_slow(op) {
+        true => Fault::Late(ms(50)),
+        false => Fault::None,
+    });
+    let builder = Bus::builder().only_registered().shared_store(way);
     let builder = builder.register_as(ORDERS.workers(1).buckets(1), probe);
     let bus = world.start(choose(builder)).await;
     let queue = bus.queue_named("orders").unwrap();

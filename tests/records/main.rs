@@ -11,6 +11,9 @@ mod away;
 mod bad;
 mod carried;
 mod deaf;
+#[allow(dead_code)]
+#[path = "../delivery/faulty.rs"]
+mod faulty;
 mod full;
 mod kills;
 mod left;

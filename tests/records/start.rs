@@ -1,12 +1,17 @@
 //! Which journal a bus has, and what it says of one that cannot be had.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use duly::journal::{Journal, MemoryJournal, RecordChoices, RecorderOptions, SqliteJournal};
 use duly::prelude::*;
 use duly::record::Query;
-use duly::testing::TestBus;
+use duly::store::{OutboxLimit, WhenFull};
+use duly::testing::{Probe, TestBus};
 
 use crate::bad::Mode;
-use crate::world::{World, ids, ms, prompt, secs, status};
+use crate::faulty::Faulty;
+use crate::world::{ORDERS, World, ids, ms, prompt, secs, status};
 
 async fn refused(builder: duly::BusBuilder) -> String {
     let builder = builder.only_registered();
@@ -138,4 +143,57 @@ async fn a_bus_starts_while_its_database_is_down_and_a_wrong_url_fails_the_start
     let builder = real(&folder).journal_url("postgres://duly@db/records?nonsense=1");
     let refused = builder.start().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+}
+
+/// A store with work for whoever comes, and with records.
+async fn at_work() -> World {
+    let world = World::new();
+    let builder = Bus::builder().only_registered();
+    let builder = builder.shared_store(Arc::clone(&world.store));
+    let (bus, queue) = world
+        .start(builder.register_as(ORDERS, Probe::<u64>::new()))
+        .await;
+    queue.push_many(0..5, secs(0)).await.unwrap();
+    bus.settle().await;
+    bus.pause("orders").await.unwrap();
+    queue.push_many(5..10, secs(0)).await.unwrap();
+    bus.resume("orders").await.unwrap();
+    drop((bus, queue)); // killed before it has looked
+    assert_eq!(world.waiting().await, 5);
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_of_outboxes_holds_before_anything_is_recorded() {
+    let choices = RecordChoices {
+        outbox_max: Some(50),
+        ..RecordChoices::default()
+    };
+    let refuses = RecordChoices {
+        when_full: Some(WhenFull::RefusePushes),
+        ..choices.clone()
+    };
+    for (choices, has_journal) in [(choices.clone(), true), (refuses, true), (choices, false)] {
+        let world = at_work().await;
+        let way = Faulty::to(&world.store);
+        let builder = Bus::builder().only_registered().shared_store(way.clone());
+        let builder = match has_journal {
+            true => builder.shared_journal(Arc::clone(&world.journal) as _),
+            false => builder,
+        };
+        let when_full = choices.when_full.unwrap_or_default();
+        let builder = builder.records(choices).recorder_options(prompt());
+        let (bus, _) = world
+            .start(builder.register_as(ORDERS, Probe::<u64>::new()))
+            .await;
+        bus.advance(secs(5)).await;
+        let max = Some(50);
+        let limit = *way.limit.lock().unwrap();
+        assert_eq!(limit, Some(OutboxLimit { max, when_full }));
+        assert_eq!(
+            bus.stats("orders").await.unwrap(),
+            duly::core::op::Stats::default()
+        );
+        assert_eq!(way.before_limit.load(Ordering::Relaxed), 0);
+    }
 }

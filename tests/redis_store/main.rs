@@ -15,6 +15,7 @@ mod full;
 mod idle;
 mod kit;
 mod outbox;
+mod pass;
 mod rate;
 mod runtimes;
 #[path = "../servers/mod.rs"]

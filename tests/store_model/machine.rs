@@ -223,8 +223,11 @@ impl Machine {
                 }])
             }
             Step::Get(of) => StoreOp::Get { id: self.id(of) },
-            Step::Peek(state, after, limit) => StoreOp::Peek {
-                state: *state,
+            Step::Peek(limit) => StoreOp::Peek {
+                from: None,
+                limit: *limit,
+            },
+            Step::ReadDead(after, limit) => StoreOp::ReadDead {
                 after: after.as_ref().map(|after| self.id(after)),
                 limit: *limit,
             },
@@ -264,11 +267,8 @@ impl Machine {
             } => model.update(*id, payload, by.as_ref(), *dead_only),
             StoreOp::Rewrite(rewritings) => model.rewrite(rewritings),
             StoreOp::Get { id } => model.get(*id),
-            StoreOp::Peek {
-                state,
-                after,
-                limit,
-            } => model.peek(*state, *after, *limit),
+            StoreOp::Peek { .. } => model.peek(),
+            StoreOp::ReadDead { after, limit } => model.read_dead(*after, *limit),
             StoreOp::Revive { ids, by } => model.revive(ids, by.as_ref()),
             StoreOp::Drop { ids, by } => model.drop_dead(ids, by.as_ref()),
             StoreOp::Stats => model.stats(),

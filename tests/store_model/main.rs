@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use duly::core::op::{Reply, StoreOp};
+use duly::core::op::{PeekCursor, Reply, Snapshot, StoreOp};
 use duly::event::BucketKey;
 use duly::record::{NodeId, Query};
 use duly::store::EmbeddedOptions;
@@ -43,6 +43,32 @@ struct Side<H, R> {
     /// How the store numbers the heartbeats that the model numbers in its own way.
     beats: BTreeMap<(NodeId, u64), u64>,
     harness: PhantomData<(H, R)>,
+}
+
+impl<H, R> Side<H, R> {
+    /// The other pages of a pass, all of it in the order of the ids; pages have their own.
+    fn go_on(&self, events: &mut Vec<Snapshot>, next: &mut Option<PeekCursor>, limit: usize) {
+        while let Some(from) = next.take() {
+            let peek = StoreOp::Peek {
+                from: Some(from),
+                limit,
+            };
+            let answer = self.subject.store().apply(&self.bucket, peek);
+            let answer = self.runtime.block_on(answer);
+            match answer.expect("a page").reply {
+                Reply::Peeked {
+                    events: more,
+                    next: then,
+                } => {
+                    events.extend(more);
+                    *next = then;
+                }
+                other => panic!("a page is {other:?}"),
+            }
+        }
+        events.sort_by_key(|event| event.id);
+        events.dedup();
+    }
 }
 
 impl<H, R> StateMachineTest for Side<H, R>
@@ -110,6 +136,9 @@ where
                 side.beats.insert((*node, *numbered), *beat);
                 *beat = *numbered;
             }
+        }
+        if let (Reply::Peeked { events, next }, Step::Peek(limit)) = (&mut got, &step) {
+            side.go_on(events, next, *limit);
         }
         assert_eq!(got, expected, "{step:?}");
         side

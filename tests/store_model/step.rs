@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use duly::core::op::{Failing, Verdict};
-use duly::event::{Late, State};
+use duly::event::Late;
 use duly::record::Cause;
 use duly::time::{Timestamp, When};
 use proptest::prelude::*;
@@ -53,7 +53,9 @@ pub(crate) enum Step {
     /// As its payload was when it was pushed.
     Rewrite(Index, u8),
     Get(Index),
-    Peek(State, Option<Index>, usize),
+    /// A whole pass, in pages of so many.
+    Peek(usize),
+    ReadDead(Option<Index>, usize),
     Revive(Vec<Index>),
     Drop(Vec<Index>),
     Stats,
@@ -118,7 +120,6 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
         (0..50_u64).prop_map(|ms| When::After(Duration::from_millis(ms))),
         (0..90_000_u64).prop_map(|ms| When::At(Timestamp::from_millis(START_MS + ms))),
     ];
-    let states = prop::sample::select(State::ALL.to_vec());
     let holds = prop::option::weighted(0.25, 1..30_u64);
     prop_oneof![
         8 => (0..30_000_u64).prop_map(|us| Step::Advance { us }),
@@ -141,8 +142,9 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
         2 => (index(), 0..3_u8).prop_map(|(of, payload)| Step::Update(of, payload)),
         1 => (index(), 0..3_u8).prop_map(|(of, payload)| Step::Rewrite(of, payload)),
         1 => index().prop_map(Step::Get),
-        1 => (states, prop::option::of(index()), 0..4_usize)
-            .prop_map(|(state, after, limit)| Step::Peek(state, after, limit)),
+        1 => (1..4_usize).prop_map(Step::Peek),
+        1 => (prop::option::of(index()), 0..4_usize)
+            .prop_map(|(after, limit)| Step::ReadDead(after, limit)),
         2 => some().prop_map(Step::Revive),
         1 => some().prop_map(Step::Drop),
         1 => Just(Step::Stats),

@@ -8,7 +8,7 @@ use crate::bus::dead_letters::shown;
 use crate::core::op::{
     Answer, Failing, Fetch, NewEvent, Reply, Settlement, Snapshot, StoreOp, Unique, Verdict,
 };
-use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName, State};
+use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::journal::{Batch, Journal, MemoryJournal};
 use crate::record::{Cause, NodeId, Outcome};
 use crate::store::{MemoryStore, Outbox, Store};
@@ -36,13 +36,12 @@ async fn dead(store: &MemoryStore) -> Vec<Snapshot> {
         apply(store, StoreOp::Push(vec![event])).await;
         bury(store, id, number + 1).await;
     }
-    let peek = StoreOp::Peek {
-        state: State::Dead,
+    let read = StoreOp::ReadDead {
         after: None,
         limit: 100,
     };
-    match apply(store, peek).await {
-        Reply::Peeked(letters) => letters,
+    match apply(store, read).await {
+        Reply::Dead(letters) => letters,
         other => panic!("{other:?}"),
     }
 }

@@ -8,7 +8,7 @@ use crate::bus::dead_letters::{DeadLetters, LetterCursor};
 use crate::bus::queue::unexpected;
 use crate::core::op::{Answer, BATCH_MAX, Reply, Snapshot, StoreOp};
 use crate::error::Result;
-use crate::event::{BucketId, BucketKey, EventId, State};
+use crate::event::{BucketId, BucketKey, EventId};
 use crate::time::Timestamp;
 
 /// How many events are looked up at once.
@@ -69,7 +69,7 @@ impl<'a> Walk<'a> {
         let limit = limit.clamp(1, BATCH_MAX);
         let (found, last, is_last) = match &self.filter.ids {
             None => {
-                let found = self.peek(&bucket, limit).await?;
+                let found = self.read(&bucket, limit).await?;
                 let is_last = found.len() < limit;
                 let last = found.last().map(|letter| letter.id);
                 (found, last, is_last)
@@ -102,17 +102,16 @@ impl<'a> Walk<'a> {
         }))
     }
 
-    async fn peek(&self, bucket: &BucketKey, limit: usize) -> Result<Vec<Snapshot>> {
-        let peek = StoreOp::Peek {
-            state: State::Dead,
+    async fn read(&self, bucket: &BucketKey, limit: usize) -> Result<Vec<Snapshot>> {
+        let read = StoreOp::ReadDead {
             after: self.after,
             limit,
         };
-        match self.inner.apply(bucket, peek).await? {
+        match self.inner.apply(bucket, read).await? {
             Answer {
-                reply: Reply::Peeked(peeked),
+                reply: Reply::Dead(letters),
                 ..
-            } => Ok(peeked),
+            } => Ok(letters),
             Answer { reply, .. } => Err(unexpected(&reply)),
         }
     }

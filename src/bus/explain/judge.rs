@@ -7,7 +7,7 @@ use crate::bus::explain::look::{Facts, Found};
 use crate::bus::explain::{Attempts, Explanation, Reason, Spread, Standing};
 use crate::event::{EventId, State, spread_part};
 use crate::record::{NodeId, Outcome, Record};
-use crate::time::Timestamp;
+use crate::time::{Timestamp, When};
 
 /// What the facts mean. `me` is this process, `now` the store's time as far as it is known.
 pub(super) fn explanation(
@@ -132,7 +132,16 @@ fn spread(found: &Found) -> Option<Spread> {
     let envelope = envelope.filter(|_| found.snapshot.tries == 0)?;
     let window = envelope.spread()?;
     let part = spread_part(envelope.id, window);
-    Some(Spread { window, part })
+    let (asked, pushed) = (envelope.asked(), envelope.pushed);
+    let due = found.snapshot.due;
+    let rescheduled = matches!(asked, Some(When::At(at)) if at.max(pushed) + part != due);
+    Some(Spread {
+        window,
+        part,
+        asked,
+        pushed,
+        rescheduled,
+    })
 }
 
 /// What lets no handler of the queue start, whatever is ready.

@@ -9,7 +9,7 @@ use crate::duration::format;
 use crate::error::{ErrorKind, shown};
 use crate::event::{BucketId, EventId, State};
 use crate::record::{Cause, NodeId};
-use crate::time::Timestamp;
+use crate::time::{Timestamp, When};
 
 /// Why an event is where it is; [`Display`](fmt::Display) says it in one line.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,6 +115,33 @@ pub struct Spread {
     pub window: Duration,
     /// By how much later it was made due than it was asked for.
     pub part: Duration,
+    /// What was asked for; `None` where its push did not write that down.
+    pub asked: Option<When>,
+    /// When it was pushed, by the clock of who pushed it.
+    pub pushed: Timestamp,
+    /// Whether it has been given another due time since. Known of what was asked to be due at an
+    /// instant; after a delay, the store's clock alone knows when that began.
+    pub rescheduled: bool,
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("its push asked for ")?;
+        match self.asked {
+            None => {}
+            Some(When::Now) => write!(f, "it at once, at {}, ", self.pushed)?,
+            Some(When::After(delay)) => write!(f, "{} from {}, ", format(delay), self.pushed)?,
+            Some(When::At(due)) => write!(f, "{due}, ")?,
+        }
+        let (part, window) = (spoken(self.part), format(self.window));
+        match self.rescheduled {
+            false => write!(f, "{part} sooner, spread over {window}"),
+            true => write!(
+                f,
+                "which was spread by {part} of {window}, and it was rescheduled since"
+            ),
+        }
+    }
 }
 
 /// Whether the node that holds an event is there.
@@ -207,14 +234,7 @@ impl fmt::Display for Reason {
         match self {
             Self::NotDue { due, left, spread } => {
                 write!(f, "it is due in {}, at {due}", spoken(*left))?;
-                // When that was is not said: it may have been rescheduled since.
-                spread.map_or(Ok(()), |Spread { window, part }| {
-                    let (part, window) = (spoken(part), format(window));
-                    write!(
-                        f,
-                        "; its push asked for {part} sooner, spread over {window}"
-                    )
-                })
+                spread.map_or(Ok(()), |spread| write!(f, "; {spread}"))
             }
             Self::NotMoved { late } => write!(
                 f,

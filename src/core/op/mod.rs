@@ -16,9 +16,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::ledger::Ledger;
 pub use self::reply::{
-    Answer, Cancelled, Changed, Delivery, PushVerdict, Pushed, Reaped, Reply, Snapshot, Stats,
+    Answer, Cancelled, Changed, Delivery, PeekCursor, PushVerdict, Pushed, Reaped, Reply, Snapshot,
+    Stats,
 };
-use crate::event::{Envelope, EventId, Payload, State};
+use crate::event::{Envelope, EventId, Payload};
 use crate::record::{Cause, NodeId};
 use crate::time::When;
 
@@ -98,10 +99,20 @@ pub enum StoreOp {
         /// The event.
         id: EventId,
     },
-    /// Reads events of one state in the order of their ids.
+    /// Reads what is not over, in whatever state, page by page, in an order of the store's own.
+    ///
+    /// What is there from the first page to the last comes in at least one of them, whatever becomes
+    /// of it meanwhile. What comes or ends meanwhile may come, and on a store of many nodes an event
+    /// may come twice. A page costs what it holds, however many events there are.
     Peek {
-        /// Which state.
-        state: State,
+        /// Where the page before ended; `None` for the first.
+        from: Option<PeekCursor>,
+        /// About so many, at least one. A page may have fewer, and a few more; only what it says of
+        /// the next one tells whether it is the last.
+        limit: usize,
+    },
+    /// Reads dead events, in the order of their ids. Fewer than asked for are the last.
+    ReadDead {
         /// Only ids greater than this.
         after: Option<EventId>,
         /// At most so many.

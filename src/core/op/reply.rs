@@ -94,7 +94,14 @@ pub enum Reply<B = Arc<Envelope>> {
     /// To get.
     Found(Option<Snapshot<B>>),
     /// To peek.
-    Peeked(Vec<Snapshot<B>>),
+    Peeked {
+        /// What is on the page.
+        events: Vec<Snapshot<B>>,
+        /// Where the next page begins; `None`: this was the last.
+        next: Option<PeekCursor>,
+    },
+    /// To read dead.
+    Dead(Vec<Snapshot<B>>),
     /// To revive and drop: how many.
     Counted(usize),
     /// To stats.
@@ -173,6 +180,24 @@ pub enum Changed {
     NotFound,
 }
 
+/// A place on the way through the events of a bucket: only the store that said it can read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeekCursor(Box<[u8]>);
+
+impl PeekCursor {
+    /// A place, in the words of the store.
+    #[must_use]
+    pub fn new(words: impl Into<Box<[u8]>>) -> Self {
+        Self(words.into())
+    }
+
+    /// The words of the store.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// One event as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot<B = Arc<Envelope>> {
@@ -190,7 +215,7 @@ pub struct Snapshot<B = Arc<Envelope>> {
     pub holder: Option<NodeId>,
     /// When its lease ends, if that has a deadline of its own.
     pub until: Option<Timestamp>,
-    /// What is stored of it; `None` when it is over.
+    /// What is stored of it; `None` when it is over, and when its bytes are damaged.
     pub body: Option<B>,
 }
 
@@ -244,12 +269,11 @@ impl<B> Reply<B> {
                 Some(snapshot) => Some(snapshot.try_map(&mut f)?),
                 None => None,
             }),
-            Self::Peeked(peeked) => Reply::Peeked(
-                peeked
-                    .into_iter()
-                    .map(|snapshot| snapshot.try_map(&mut f))
-                    .collect::<Result<_, E>>()?,
-            ),
+            Self::Peeked { events, next } => Reply::Peeked {
+                events: each(events, f)?,
+                next,
+            },
+            Self::Dead(letters) => Reply::Dead(each(letters, f)?),
             Self::Pushed(pushed) => Reply::Pushed(pushed),
             Self::Moved { moved, next_due } => Reply::Moved { moved, next_due },
             Self::Settled(settled) => Reply::Settled(settled),
@@ -264,6 +288,14 @@ impl<B> Reply<B> {
             Self::Forecast(forecast) => Reply::Forecast(forecast),
         })
     }
+}
+
+fn each<B, C, E>(
+    snapshots: Vec<Snapshot<B>>,
+    mut f: impl FnMut(B) -> Result<C, E>,
+) -> Result<Vec<Snapshot<C>>, E> {
+    let mapped = snapshots.into_iter();
+    mapped.map(|snapshot| snapshot.try_map(&mut f)).collect()
 }
 
 impl<B> Snapshot<B> {

@@ -21,12 +21,8 @@ impl<B: Clone> Bucket<B> {
         let leases = leases.filter_map(|(id, entry)| Some((*id, entry.lease()?)));
         self.nodes.check(leases)?;
         self.past.check()?;
-        match self
-            .past
-            .after(None)
-            .find(|p| self.entries.contains_key(&p.id))
-        {
-            Some(past) => Err(format!("{} is over and is still there", past.id)),
+        match self.past.ids().find(|id| self.entries.contains_key(id)) {
+            Some(id) => Err(format!("{id} is over and is still there")),
             None => Ok(()),
         }
     }

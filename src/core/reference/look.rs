@@ -1,19 +1,15 @@
 //! Looking: get, peek, stats and forecast. None of it changes anything, and none of it sees what
 //! is not confirmed.
 
-use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::time::Duration;
 
-use crate::core::op::{BATCH_MAX, Snapshot, Stats};
+use crate::core::op::{BATCH_MAX, PeekCursor, Reply, Snapshot, Stats};
 use crate::core::reference::entry::{Entry, Place};
 use crate::core::reference::{Bucket, Finished, bounded};
-use crate::error::Result;
-use crate::event::{EventId, State};
+use crate::error::{Error, Result};
+use crate::event::EventId;
 use crate::time::Timestamp;
-
-/// A state that has less than one of so many of all events is read from its own index.
-const RARE: usize = 8;
 
 impl<B: Clone> Bucket<B> {
     pub(super) fn get(&self, id: EventId) -> Option<Snapshot<B>> {
@@ -24,53 +20,22 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
-    pub(super) fn peek(
-        &self,
-        state: State,
-        after: Option<EventId>,
-        limit: usize,
-    ) -> Vec<Snapshot<B>> {
-        let limit = limit.min(BATCH_MAX);
-        if state.is_final() {
-            let past = self.past.after(after);
-            let past = past.filter(|finished| finished.state == state);
-            return past.take(limit).map(over).collect();
-        }
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let range = (from, Bound::Unbounded);
-        let look = |id: &EventId| {
-            let entry = self.entries.get(id)?;
-            Some(self.snapshot(*id, entry))
-        };
-        let Stats { ready, leased, .. } = self.stats();
-        let is_rare = |count: usize| count < self.entries.len() / RARE;
-        match state {
-            State::Dead => {
-                let dead = self.dead.range(range).take(limit);
-                dead.filter_map(look).collect()
-            }
-            State::Ready if is_rare(ready) => {
-                let ids = self.waiting.ready().map(|(_, ready)| ready.id);
-                let ids = least(ids, after, limit);
-                ids.iter().filter_map(look).collect()
-            }
-            State::Leased if is_rare(leased) => {
-                let leased = |id: &EventId| {
-                    let entry = self.entries.get(id);
-                    entry.is_some_and(|entry| entry.state() == State::Leased)
-                };
-                let ids = least(self.nodes.ids().filter(leased), after, limit);
-                ids.iter().filter_map(look).collect()
-            }
-            _ => {
-                let all = self.entries.range(range);
-                let those = all.filter(|(_, entry)| entry.state() == state && !entry.is_held());
-                those
-                    .take(limit)
-                    .map(|(id, entry)| self.snapshot(*id, entry))
-                    .collect()
-            }
-        }
+    /// Goes through the map of events: an id never changes, so nothing that stays is passed by.
+    pub(super) fn peek(&self, from: Option<&PeekCursor>, limit: usize) -> Result<Reply<B>> {
+        let limit = limit.clamp(1, BATCH_MAX);
+        let after = from.map(id_of).transpose()?;
+        let page = || self.entries.range(beyond(after)).take(limit);
+        let seen = page().filter(|(_, entry)| !entry.is_held());
+        let events = seen.map(|(id, entry)| self.snapshot(*id, entry)).collect();
+        let last = page().nth(limit - 1);
+        let next = last.map(|(id, _)| PeekCursor::new(id.to_bytes()));
+        Ok(Reply::Peeked { events, next })
+    }
+
+    pub(super) fn read_dead(&self, after: Option<EventId>, limit: usize) -> Vec<Snapshot<B>> {
+        let dead = self.dead.range(beyond(after)).take(limit.min(BATCH_MAX));
+        let look = |id: &EventId| Some(self.snapshot(*id, self.entries.get(id)?));
+        dead.filter_map(look).collect()
     }
 
     /// How many events stand where; what is not confirmed is not counted.
@@ -118,20 +83,20 @@ impl<B: Clone> Bucket<B> {
     }
 }
 
-/// The `limit` least ids greater than `after`, in their order.
-fn least(
-    ids: impl Iterator<Item = EventId>,
-    after: Option<EventId>,
-    limit: usize,
-) -> BTreeSet<EventId> {
-    let mut least = BTreeSet::new();
-    for id in ids.filter(|id| after.is_none_or(|after| *id > after)) {
-        least.insert(id);
-        if least.len() > limit {
-            least.pop_last();
-        }
-    }
-    least
+/// Everything greater than an id.
+fn beyond(after: Option<EventId>) -> (Bound<EventId>, Bound<EventId>) {
+    (
+        after.map_or(Bound::Unbounded, Bound::Excluded),
+        Bound::Unbounded,
+    )
+}
+
+/// The id after which a page begins.
+fn id_of(cursor: &PeekCursor) -> Result<EventId> {
+    let bytes = cursor.as_bytes().try_into();
+    bytes
+        .map(EventId::from_bytes)
+        .map_err(|_| Error::invalid("the place of a peek is none that this store has said"))
 }
 
 fn over<B>(finished: &Finished) -> Snapshot<B> {

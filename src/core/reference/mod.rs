@@ -191,11 +191,8 @@ impl<B: Clone> Bucket<B> {
             } => Reply::Updated(self.update(id, &payload, by, dead_only, ledger)?),
             StoreOp::Rewrite(rewritings) => Reply::Counted(self.rewrite(&rewritings, ledger)?),
             StoreOp::Get { id } => Reply::Found(self.get(id)),
-            StoreOp::Peek {
-                state,
-                after,
-                limit,
-            } => Reply::Peeked(self.peek(state, after, limit)),
+            StoreOp::Peek { from, limit } => self.peek(from.as_ref(), limit)?,
+            StoreOp::ReadDead { after, limit } => Reply::Dead(self.read_dead(after, limit)),
             StoreOp::Revive { ids, by } => {
                 Reply::Counted(self.revive(&ids, by.as_deref(), ledger)?)
             }

@@ -210,16 +210,6 @@ impl Nodes {
         self.leased
     }
 
-    /// Every id that was ever answered and not yet dropped; leases that have ended among them.
-    pub(super) fn ids(&self) -> impl Iterator<Item = EventId> + '_ {
-        let batches = self
-            .nodes
-            .values()
-            .flat_map(|node| [&node.kept, &node.timed]);
-        let batches = batches.flat_map(|batches| batches.batches.values());
-        batches.flat_map(|batch| batch.ids.iter().copied())
-    }
-
     /// Whether the counters are what they count; `leases` are all leases that stand.
     pub(super) fn check<'a>(
         &self,

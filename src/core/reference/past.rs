@@ -1,7 +1,6 @@
 //! The memory of events that are over, so that a late repeat of a push or a settle is known.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
 
 use crate::core::reference::entry::Settled;
 use crate::core::reference::restore::Finished;
@@ -68,11 +67,9 @@ impl Past {
         self.known.get(&id)
     }
 
-    /// The remembered ones with ids greater than `after`, in the order of ids.
-    pub(super) fn after(&self, after: Option<EventId>) -> impl Iterator<Item = &Finished> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let range = self.known.range((from, Bound::Unbounded));
-        range.map(|(_, remembered)| &remembered.finished)
+    /// The remembered ones.
+    pub(super) fn ids(&self) -> impl Iterator<Item = EventId> + '_ {
+        self.known.keys().copied()
     }
 
     /// Whether an id that is not known may be one of the forgotten.

@@ -242,9 +242,9 @@ impl Shared {
                 }
             }
             Reply::Found(Some(snapshot)) => forget_damaged(reader, &mut snapshot.body)?,
-            Reply::Peeked(snapshots) => {
-                for snapshot in snapshots {
-                    forget_damaged(reader, &mut snapshot.body)?;
+            Reply::Peeked { events, .. } | Reply::Dead(events) => {
+                for event in events {
+                    forget_damaged(reader, &mut event.body)?;
                 }
             }
             _ => {}

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use redis::Value;
 
 use crate::core::op::{
-    Answer, Cancelled, Changed, Delivery, Fetch, Reaped, Reply, Snapshot, Stats, StoreOp,
+    Answer, Cancelled, Changed, Delivery, Fetch, PeekCursor, Reaped, Reply, Snapshot, Stats,
+    StoreOp,
 };
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, QueueName, State};
@@ -195,8 +196,22 @@ pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<
             let counts = within.iter().map(|_| parts.count());
             Reply::Forecast(counts.collect::<Result<_>>()?)
         }
-        StoreOp::Get { id } => Reply::Found(snapshot(queue, *id, &mut parts)?),
-        StoreOp::Push(_) | StoreOp::Update { .. } | StoreOp::Rewrite(_) | StoreOp::Peek { .. } => {
+        StoreOp::Get { id } => {
+            let decode = |bytes: &[u8]| body::decode(*id, queue, bytes).map(Some);
+            Reply::Found(told(*id, &mut parts, decode)?)
+        }
+        StoreOp::Peek { .. } => {
+            let (next, mut events) = (parts.optional()?.map(PeekCursor::new), Vec::new());
+            while !parts.is_empty() {
+                let event = paged(queue, &mut parts)?;
+                events.extend(event.1.filter(|event| !event.state.is_final()));
+            }
+            Reply::Peeked { events, next }
+        }
+        StoreOp::Push(_)
+        | StoreOp::Update { .. }
+        | StoreOp::Rewrite(_)
+        | StoreOp::ReadDead { .. } => {
             return Err(unreadable("several calls"));
         }
     };
@@ -297,17 +312,24 @@ pub(super) fn updated(parts: &mut Parts) -> Result<Option<Changed>> {
     }))
 }
 
-/// One event of a look.
-pub(super) fn snapshot(
-    queue: &QueueName,
+/// One event of a page. One whose bytes are damaged has no body, and the others are read.
+pub(super) fn paged(queue: &QueueName, parts: &mut Parts) -> Result<(EventId, Option<Snapshot>)> {
+    let id = parts.id()?;
+    let decode = |bytes: &[u8]| Ok(body::decode(id, queue, bytes).ok());
+    Ok((id, told(id, parts, decode)?))
+}
+
+/// What the script's `look_up` says of an event.
+fn told(
     id: EventId,
     parts: &mut Parts,
+    decode: impl Fn(&[u8]) -> Result<Option<Envelope>>,
 ) -> Result<Option<Snapshot>> {
     let (packed, bytes) = (parts.optional()?, parts.optional()?);
     let (due, deadline) = (parts.time()?, parts.time()?);
     let decoded = |bytes: Option<Vec<u8>>| -> Result<Option<Arc<Envelope>>> {
-        let envelope = bytes.map(|bytes| body::decode(id, queue, &bytes));
-        Ok(envelope.transpose()?.map(Arc::new))
+        let envelope = bytes.map(|bytes| decode(&bytes)).transpose()?;
+        Ok(envelope.flatten().map(Arc::new))
     };
     let Some(packed) = packed else {
         return Ok(match (bytes, due) {

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-use crate::core::op::{BATCH_MAX, Fetch, NewEvent, Settlement, StoreOp, Unique, Verdict};
+use crate::core::op::{
+    BATCH_MAX, Fetch, NewEvent, PeekCursor, Settlement, StoreOp, Unique, Verdict,
+};
 use crate::core::reference::{bounded, check_by};
 use crate::error::{Error, Result};
-use crate::event::{BucketKey, EventId, State};
+use crate::event::{BucketKey, EventId};
 use crate::record::{NodeId, cut_error};
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::scripts::{self, Script};
@@ -125,17 +127,12 @@ impl Terms<'_> {
         call
     }
 
-    /// Lists at most `most` ids of a state from the place `from` on; dead ones after `after`.
-    pub(super) fn list(&self, keys: &BucketKeys, state: State, from: &[u8], most: usize) -> Call {
-        let mut call = self.call(&scripts::LIST, keys);
-        let kind = match state {
-            State::Scheduled => "S",
-            State::Ready => "R",
-            State::Leased => "L",
-            State::Dead => "D",
-            _ => "F",
-        };
-        call.command.arg(kind).arg(from).arg(most);
+    /// Reads at most `most` dead events after an id.
+    pub(super) fn read_dead(&self, keys: &BucketKeys, after: Option<EventId>, most: usize) -> Call {
+        let mut call = self.call(&scripts::READ_DEAD, keys);
+        let after = after.map(EventId::to_bytes);
+        let after = after.as_ref().map_or(&[][..], |id| &id[..]);
+        call.command.arg(after).arg(most);
         call
     }
 
@@ -219,10 +216,16 @@ impl Terms<'_> {
                 call
             }
             StoreOp::Get { id } => self.look(keys, &[*id]),
+            StoreOp::Peek { from, limit } => {
+                let mut call = self.call(&scripts::PEEK, keys);
+                let from = from.as_ref().map_or(&[][..], PeekCursor::as_bytes);
+                call.command.arg(from).arg((*limit).clamp(1, BATCH_MAX));
+                call
+            }
             StoreOp::Push(_)
             | StoreOp::Update { .. }
             | StoreOp::Rewrite(_)
-            | StoreOp::Peek { .. } => {
+            | StoreOp::ReadDead { .. } => {
                 return Err(Error::invalid("the operation takes more than one call"));
             }
         })

@@ -1,12 +1,10 @@
-//! Operations of an operator that take more than one call: update and peek.
+//! Operations of an operator that may take more than one call.
 
-use std::collections::BTreeSet;
-
-use crate::core::op::{Answer, BATCH_MAX, Reply, Rewriting, Snapshot};
+use crate::core::op::{Answer, BATCH_MAX, Reply, Rewriting};
 use crate::core::reference::{bounded, check_by};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Payload, State};
-use crate::store::redis::answer::{Parts, id_of, snapshot, unreadable, updated};
+use crate::store::redis::answer::{Parts, paged, updated};
 use crate::store::redis::body;
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
@@ -99,76 +97,35 @@ pub(super) async fn rewrite(
     })
 }
 
-/// Reads events of one state in the order of their ids.
+/// Reads dead events in the order of their ids.
 ///
-/// Only dead letters are kept in that order. For other states every id of the state is listed, part
-/// by part so that the servers do others' work in between, and the least are looked up.
-pub(super) async fn peek(
+/// One call, unless somebody has deleted parts of such events by hand: as fewer than asked for are
+/// the last, others are read in their place.
+pub(super) async fn read_dead(
     shared: &Shared,
     bucket: &BucketKey,
-    state: State,
-    after: Option<EventId>,
+    mut after: Option<EventId>,
     limit: usize,
 ) -> Result<Answer> {
     let limit = limit.min(BATCH_MAX);
     let keys = shared.keys(bucket);
-    let (mut found, mut after, mut now_us) = (Vec::new(), after, 0);
+    let (mut letters, mut now_us) = (Vec::new(), 0);
     loop {
-        let mut least = BTreeSet::new();
-        let mut from = match (state, after) {
-            (State::Dead, Some(after)) => after.to_bytes().to_vec(),
-            (State::Dead, None) => Vec::new(),
-            _ => b"0".to_vec(),
-        };
-        let mut place = 0;
-        loop {
-            let call = shared.terms().list(&keys, state, &from, BATCH_MAX);
-            let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
-            now_us = parts.number()?.max(now_us);
-            let many = parts.len();
-            while !parts.is_empty() {
-                let bytes = parts.bytes()?;
-                let is_batch = !matches!(state, State::Scheduled | State::Ready | State::Dead);
-                for id in ids_of(&bytes, is_batch)? {
-                    if after.is_none_or(|after| id > after) {
-                        least.insert(id);
-                        if least.len() > BATCH_MAX {
-                            least.pop_last();
-                        }
-                    }
-                }
-            }
-            place += many;
-            // Dead letters come in order, so the first part has the least; leased ones come at once.
-            if many < BATCH_MAX || matches!(state, State::Dead | State::Leased) {
-                break;
-            }
-            from = place.to_string().into_bytes();
+        let wanted = limit - letters.len();
+        let call = shared.terms().read_dead(&keys, after, wanted);
+        let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
+        now_us = parts.number()?.max(now_us);
+        let mut found = 0;
+        while !parts.is_empty() {
+            let (id, letter) = paged(&bucket.queue, &mut parts)?;
+            (after, found) = (Some(id), found + 1);
+            letters.extend(letter.filter(|letter| letter.state == State::Dead));
         }
-        // Some of them may be in another state by now, or have been all along.
-        let ids: Vec<EventId> = least.into_iter().collect();
-        let (looked_us, mut parts) = look(shared, bucket, &ids).await?;
-        now_us = now_us.max(looked_us);
-        for id in &ids {
-            let snapshot: Option<Snapshot> = snapshot(&bucket.queue, *id, &mut parts)?;
-            let those = snapshot.filter(|snapshot| snapshot.state == state);
-            found.extend(those.filter(|_| found.len() < limit));
-        }
-        after = ids.last().copied();
-        if found.len() >= limit || ids.len() < BATCH_MAX {
-            return Ok(Answer {
-                now_us,
-                reply: Reply::Peeked(found),
-            });
+        if letters.len() >= limit || found < wanted {
+            let reply = Reply::Dead(letters);
+            return Ok(Answer { now_us, reply });
         }
     }
-}
-
-/// The ids of one part of a list: one, or a batch of them.
-pub(super) fn ids_of(bytes: &[u8], is_batch: bool) -> Result<Vec<EventId>> {
-    let ids = bytes.chunks(if is_batch { 16 } else { bytes.len().max(1) });
-    ids.map(|id| id_of(id).ok_or_else(|| unreadable("list")))
-        .collect()
 }
 
 async fn look(shared: &Shared, bucket: &BucketKey, ids: &[EventId]) -> Result<(u64, Parts)> {

@@ -13,7 +13,7 @@ use crate::record::{NodeId, Record};
 use crate::store::redis::answer::{self, Parts};
 use crate::store::redis::topology::Slots;
 use crate::store::redis::url::{Address, Target};
-use crate::store::redis::{body, by_hand, check, hub, keys, news, outbox, push, record};
+use crate::store::redis::{body, check, hub, keys, news, outbox, push, record};
 use crate::time::{Timestamp, When};
 
 /// What a URL says; shown, where the servers are.
@@ -128,13 +128,9 @@ pub const READERS: [(&str, Reader); 23] = [
     }),
     ("get", |value| operation(StoreOp::Get { id: id(1) }, value)),
     ("update", |value| shown(answer::updated(&mut parts(value)?))),
-    ("list", |value| {
-        let mut parts = parts(value)?;
-        let mut ids = Vec::new();
-        while !parts.is_empty() {
-            ids.extend(by_hand::ids_of(&parts.bytes()?, true)?);
-        }
-        shown(Ok(ids))
+    ("peek", |value| {
+        let (from, limit) = (None, 10);
+        operation(StoreOp::Peek { from, limit }, value)
     }),
     ("push", |value| {
         let events = [new_event(1), new_event(2)];

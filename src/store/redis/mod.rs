@@ -240,12 +240,8 @@ impl Store for RedisStore {
             StoreOp::Rewrite(rewritings) => {
                 Box::pin(async move { by_hand::rewrite(&shared, &bucket, &rewritings).await })
             }
-            StoreOp::Peek {
-                state,
-                after,
-                limit,
-            } => {
-                Box::pin(async move { by_hand::peek(&shared, &bucket, state, after, limit).await })
+            StoreOp::ReadDead { after, limit } => {
+                Box::pin(async move { by_hand::read_dead(&shared, &bucket, after, limit).await })
             }
             op => Box::pin(async move { shared.operate(&bucket, op).await }),
         }

@@ -86,9 +86,11 @@ scripts! {
     /// Gives events other bodies that say the same.
     REWRITE = "rewrite", FILLS, ["bucket"];
     /// Looks events up.
-    LOOK = "look", DRAINS, ["bucket"];
-    /// Lists ids.
-    LIST = "list", DRAINS, ["bucket"];
+    LOOK = "look", DRAINS, ["bucket", "look_up"];
+    /// Reads what is not over, page by page.
+    PEEK = "peek", DRAINS, ["bucket", "look_up"];
+    /// Reads dead events.
+    READ_DEAD = "read_dead", DRAINS, ["bucket", "look_up"];
     /// Makes dead events ready again.
     REVIVE = "revive", DRAINS, ["bucket", "body", "ending", "waiting"];
     /// Removes dead events.

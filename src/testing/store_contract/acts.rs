@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::core::op::{
-    BATCH_MAX, Cancelled, Changed, Delivery, Fetch, PushVerdict, Pushed, Reaped, Reply, Rewriting,
-    Settlement, Snapshot, Stats, StoreOp, Verdict,
+    BATCH_MAX, Cancelled, Changed, Delivery, Fetch, PeekCursor, PushVerdict, Pushed, Reaped, Reply,
+    Rewriting, Settlement, Snapshot, Stats, StoreOp, Verdict,
 };
 use crate::event::{EventId, Payload, State};
 use crate::record::{NodeId, Query, Record};
@@ -196,23 +196,25 @@ impl World {
         self.get(id).await.map(|found| found.state)
     }
 
+    /// A page of what is not over, and where the next one begins.
     pub(super) async fn peek(
         &self,
-        state: State,
-        after: Option<EventId>,
+        from: Option<PeekCursor>,
         limit: usize,
-    ) -> Vec<EventId> {
-        let op = StoreOp::Peek {
-            state,
-            after,
-            limit,
-        };
-        match self.op(op).await {
-            Reply::Peeked(peeked) => {
-                assert!(peeked.iter().all(|found| found.state == state));
-                peeked.into_iter().map(|found| found.id).collect()
-            }
+    ) -> (Vec<Snapshot>, Option<PeekCursor>) {
+        match self.op(StoreOp::Peek { from, limit }).await {
+            Reply::Peeked { events, next } => (events, next),
             other => panic!("peek answered {other:?}"),
+        }
+    }
+
+    pub(super) async fn read_dead(&self, after: Option<EventId>, limit: usize) -> Vec<EventId> {
+        match self.op(StoreOp::ReadDead { after, limit }).await {
+            Reply::Dead(letters) => {
+                assert!(letters.iter().all(|letter| letter.state == State::Dead));
+                letters.into_iter().map(|letter| letter.id).collect()
+            }
+            other => panic!("read dead answered {other:?}"),
         }
     }
 

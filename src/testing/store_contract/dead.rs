@@ -20,8 +20,28 @@ pub async fn a_dead_letter_is_kept_whole_and_is_not_started(harness: &dyn StoreH
     let found = world.get(id).await.expect("it is kept");
     assert_eq!(found.state, State::Dead);
     assert_eq!(found.body.as_deref(), Some(&*draft.0.envelope));
-    assert_eq!(world.peek(State::Dead, None, 10).await, [id]);
+    assert_eq!(world.read_dead(None, 10).await, [id]);
     assert_eq!(world.stats().await.dead, 1);
+}
+
+pub async fn dead_letters_are_read_by_id_and_by_page(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    world.add(world.event()).await;
+    world.take(A).await;
+    let mut all = Vec::new();
+    for _ in 0..5 {
+        all.push(world.dead(world.event()).await);
+    }
+    for delay in [0, 60] {
+        world.add(world.event().when(secs(delay))).await;
+    }
+    all.sort_unstable();
+    assert_eq!(world.read_dead(None, 100).await, all);
+    assert_eq!(world.read_dead(None, 2).await, all[..2]);
+    assert_eq!(world.read_dead(Some(all[1]), 2).await, all[2..4]);
+    assert_eq!(world.read_dead(Some(all[3]), 2).await, all[4..]);
+    assert_eq!(world.read_dead(Some(all[4]), 2).await, []);
+    assert_eq!(world.read_dead(None, 0).await, []);
 }
 
 pub async fn a_revived_event_is_ready_and_has_all_its_attempts(harness: &dyn StoreHarness) {

@@ -88,7 +88,7 @@ pub async fn dead_letters_survive_and_can_be_revived(harness: &dyn StoreHarness)
     let Some(world) = world.reopened().await else {
         return;
     };
-    assert_eq!(world.peek(State::Dead, None, 10).await, [dead]);
+    assert_eq!(world.read_dead(None, 10).await, [dead]);
     let delivery = world.take(A).await;
     assert_eq!((delivery.id, delivery.attempt), (revived, 1));
     assert_eq!(world.revive(&[dead]).await, 1);
@@ -183,9 +183,9 @@ pub async fn a_second_opening_changes_nothing(harness: &dyn StoreHarness) {
     let Some(world) = world.reopened().await else {
         return;
     };
-    let (stats, dead) = (world.stats().await, world.peek(State::Dead, None, 9).await);
+    let (stats, dead) = (world.stats().await, world.read_dead(None, 9).await);
     for world in [world.reopened().await].into_iter().flatten() {
         assert_eq!(world.stats().await, stats);
-        assert_eq!(world.peek(State::Dead, None, 9).await, dead);
+        assert_eq!(world.read_dead(None, 9).await, dead);
     }
 }

@@ -1,4 +1,4 @@
-//! Looking, and being told: get, peek, stats, forecast, and the watcher.
+//! Looking, and being told: get, stats, forecast, and the watcher.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -75,52 +75,6 @@ pub async fn a_snapshot_tells_since_when_and_until_when(harness: &dyn StoreHarne
     assert_eq!(look().await, (died, None), "it is dead");
     world.drop_dead(&[id]).await;
     assert_eq!(look().await, (None, None), "it is over");
-}
-
-pub async fn peek_reads_one_state_by_id_and_by_page(harness: &dyn StoreHarness) {
-    let world = World::new(harness).await;
-    for verdict in [Verdict::Ack, bury(), Verdict::Expire] {
-        for _ in 0..3 {
-            world.add(world.event()).await;
-            let delivery = world.take(A).await;
-            assert!(world.settle(A, &delivery, verdict.clone()).await);
-        }
-    }
-    for _ in 0..3 {
-        let id = world.add(world.event()).await;
-        world.cancel(id).await;
-    }
-    for _ in 0..3 {
-        world.add(world.event()).await;
-    }
-    assert_eq!(world.fetch(A).await.len(), 3);
-    for delay in [0, 0, 0, 30, 20, 10] {
-        world.add(world.event().when(secs(delay))).await;
-    }
-    let drafts: Vec<_> = (0..40).map(|_| world.event().when(secs(99))).collect();
-    for state in State::ALL {
-        let all = world.peek(state, None, 100).await;
-        assert_eq!(all.len(), 3, "{state}");
-        assert!(all.is_sorted(), "{state}");
-        assert_eq!(world.peek(state, None, 2).await, all[..2], "{state}");
-        assert_eq!(
-            world.peek(state, Some(all[1]), 2).await,
-            all[2..],
-            "{state}"
-        );
-        assert_eq!(world.peek(state, Some(all[2]), 2).await, [], "{state}");
-    }
-    // The same where the states are few among many.
-    world.push_all(&drafts).await;
-    for state in [State::Ready, State::Leased] {
-        let all = world.peek(state, None, 100).await;
-        assert_eq!(all.len(), 3, "{state}");
-        assert_eq!(
-            world.peek(state, Some(all[0]), 1).await,
-            all[1..2],
-            "{state}"
-        );
-    }
 }
 
 pub async fn stats_count_every_event_once(harness: &dyn StoreHarness) {

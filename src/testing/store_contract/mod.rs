@@ -36,6 +36,8 @@ pub mod look;
 #[allow(missing_docs)] // each name is a promise
 pub mod outbox;
 #[allow(missing_docs)] // each name is a promise
+pub mod pass;
+#[allow(missing_docs)] // each name is a promise
 pub mod push;
 #[allow(missing_docs)] // each name is a promise
 pub mod records;
@@ -201,6 +203,7 @@ macro_rules! store_contract_tests {
             }
             dead {
                 a_dead_letter_is_kept_whole_and_is_not_started
+                dead_letters_are_read_by_id_and_by_page
                 a_revived_event_is_ready_and_has_all_its_attempts
                 a_revived_event_that_was_haunted_still_is
                 a_dropped_event_is_gone_with_a_record
@@ -213,13 +216,18 @@ macro_rules! store_contract_tests {
             look {
                 get_tells_where_an_event_stands
                 a_snapshot_tells_since_when_and_until_when
-                peek_reads_one_state_by_id_and_by_page
                 stats_count_every_event_once
                 stats_tell_since_when_the_next_event_is_ready
                 the_forecast_counts_what_falls_due_within_each_span
                 a_list_beyond_the_bound_is_refused
                 a_watcher_is_told_of_work_that_comes_sooner
                 a_watcher_is_left_alone_otherwise
+            }
+            pass {
+                a_pass_reads_everything_that_is_not_over_as_it_stands
+                a_pass_over_nothing_is_one_page
+                a_pass_sees_what_stays_though_everything_moves_and_others_come_and_end
+                a_place_that_the_store_has_not_said_misleads_nobody
             }
             hub {
                 what_is_set_is_seen_by_everyone_who_asks

@@ -54,4 +54,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: explain("the_last_attempts_are_told_and_the_others_counted"),
         masked_by: None,
     },
+    Mutant {
+        name: "reschedule-taken-for-a-spread",
+        breaks: Explained,
+        bug: "an event that was spread and then rescheduled is explained by its spread alone",
+        edits: &[edit(
+            "src/bus/explain/judge.rs",
+            "if at.max(pushed) + part != due",
+            "if at.max(pushed) + part != due && part > window",
+        )],
+        caught_by: explain("an_event_that_was_spread_says_by_how_much"),
+        masked_by: None,
+    },
 ];

@@ -128,4 +128,64 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: payloads("every_way_to_push_encrypts"),
         masked_by: None,
     },
+    Mutant {
+        name: "pass-goes-by-what-is-leased",
+        breaks: Payloads,
+        bug: "a pass through everything that waits goes by what handlers hold",
+        edits: &[edit(
+            "src/core/reference/look.rs",
+            "let seen = page().filter(|(_, entry)| !entry.is_held());",
+            "let seen = page().filter(|(_, entry)| !entry.is_held() && entry.lease().is_none());",
+        )],
+        caught_by: test(
+            "store_contract",
+            "a_pass_reads_everything_that_is_not_over_as_it_stands",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-pass-through-the-delay-set",
+        breaks: Payloads,
+        bug: "Redis: a pass goes through the delay set, which events leave and come back to",
+        edits: &[edit(
+            "src/store/redis/lua/peek.lua",
+            "call(\"HSCAN\", BODY, ",
+            "call(\"ZSCAN\", DELAY, ",
+        )],
+        caught_by: test(
+            "store_contract",
+            "a_pass_sees_what_stays_though_everything_moves_and_others_come_and_end",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-place-of-another-process",
+        breaks: Payloads,
+        bug: "Redis: a pass goes on in a server that was started anew as if its order were the same",
+        edits: &[edit(
+            "src/store/redis/lua/peek.lua",
+            "of == server and place or \"0\"",
+            "place or \"0\"",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_pass_goes_on_over_a_restart_of_its_server_and_misses_nothing",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-page-reads-the-whole-bucket",
+        breaks: Payloads,
+        bug: "Redis: each page of a pass reads all that waits in its bucket",
+        edits: &[edit(
+            "src/store/redis/lua/peek.lua",
+            "\"COUNT\", ARGV[3])",
+            "\"COUNT\", 1000000)",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_page_is_no_more_work_of_many_events_than_of_few",
+        ),
+        masked_by: None,
+    },
 ];

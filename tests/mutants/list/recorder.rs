@@ -163,4 +163,27 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ),
         masked_by: None,
     },
+    Mutant {
+        name: "outboxes-limited-late",
+        breaks: Records,
+        bug: "the recorder begins before outboxes are limited as the settings say",
+        edits: &[
+            edit(
+                "src/bus/journal.rs",
+                "    store.limit_outboxes(limit)?;\n    metrics::journal_starts();\n",
+                "    metrics::journal_starts();\n",
+            ),
+            edit(
+                "src/bus/journal.rs",
+                "    Ok(Some(Recorded {\n",
+                "    tokio::task::yield_now().await;\n    tokio::task::yield_now().await;\n    \
+                 store.limit_outboxes(limit)?;\n    Ok(Some(Recorded {\n",
+            ),
+        ],
+        caught_by: test(
+            "records",
+            "the_limit_of_outboxes_holds_before_anything_is_recorded",
+        ),
+        masked_by: None,
+    },
 ];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use duly::ErrorKind;
-use duly::core::op::{Answer, Cancelled, Changed, PushVerdict, Pushed, Reply, StoreOp};
+use duly::core::op::{Answer, BATCH_MAX, Cancelled, Changed, PushVerdict, Pushed, Reply, StoreOp};
 use duly::event::{EventId, State};
 use duly::history::{Lease, Promise, What};
 use duly::record::{NodeId, Outcome};
@@ -259,22 +259,19 @@ impl World {
     /// First step of a move in two: ids leave the delay set, and nobody has them.
     fn take_out_due(&mut self, bucket: usize) {
         let clock_us = self.store.clock_us(self.now_us);
-        let peek = StoreOp::Peek {
-            state: State::Scheduled,
-            after: None,
-            limit: 100,
-        };
+        let (from, limit) = (None, BATCH_MAX);
+        let peek = StoreOp::Peek { from, limit };
         let mut notes = Notes::default();
         let store = &mut self.store.buckets[bucket];
         let Ok(Answer {
-            reply: Reply::Peeked(scheduled),
+            reply: Reply::Peeked { events, .. },
             ..
         }) = store.apply(clock_us, peek, &mut notes)
         else {
             return;
         };
-        for snapshot in scheduled {
-            if snapshot.due.as_micros() <= clock_us {
+        for snapshot in events {
+            if snapshot.state == State::Scheduled && snapshot.due.as_micros() <= clock_us {
                 let id = snapshot.id;
                 let away = StoreOp::Reschedule {
                     id,

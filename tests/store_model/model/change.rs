@@ -125,13 +125,26 @@ impl Model {
         Reply::Found(self.event(id).map(|event| Self::snapshot(event)))
     }
 
-    pub(crate) fn peek(&self, state: State, after: Option<EventId>, limit: usize) -> Reply {
-        let events = self.events.iter().filter(|event| event.state == state);
+    /// What a whole pass finds, in the order of the ids.
+    pub(crate) fn peek(&self) -> Reply {
+        Reply::Peeked {
+            events: self.read(|state| !state.is_final(), None),
+            next: None,
+        }
+    }
+
+    pub(crate) fn read_dead(&self, after: Option<EventId>, limit: usize) -> Reply {
+        let mut found = self.read(|state| state == State::Dead, after);
+        found.truncate(limit);
+        Reply::Dead(found)
+    }
+
+    fn read(&self, is_it: impl Fn(State) -> bool, after: Option<EventId>) -> Vec<Snapshot> {
+        let events = self.events.iter().filter(|event| is_it(event.state));
         let mut found: Vec<_> = events.map(Self::snapshot).collect();
         found.retain(|found| after.is_none_or(|after| found.id > after));
         found.sort_by_key(|found| found.id);
-        found.truncate(limit);
-        Reply::Peeked(found)
+        found
     }
 
     pub(crate) fn revive(&mut self, ids: &[EventId], by: Option<&String>) -> Reply {

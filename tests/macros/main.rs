@@ -1,0 +1,201 @@
+//! The annotation: what it puts into a program, what it refuses, and the texts that it reads.
+
+#[path = "../../macros/src/backoff.rs"]
+mod backoff;
+#[path = "../../macros/src/duration.rs"]
+mod duration;
+#[path = "../../macros/src/late.rs"]
+mod late;
+mod texts;
+
+use std::{
+    collections::BTreeSet,
+    num::TryFromIntError,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use duly::{
+    __private::{Registration, inventory},
+    Context, Event, Failure, Handler, Late, State, delay_event,
+    handler::{Annotated, Annotation, States},
+    retry::RetryPolicy,
+};
+
+#[test]
+fn what_compiles_and_what_does_not() {
+    let cases = trybuild::TestCases::new();
+    cases.pass("tests/ui/pass/*.rs");
+    cases.compile_fail("tests/ui/fail/*.rs");
+}
+
+// What an annotation puts into the program.
+
+#[derive(Debug)]
+struct Db;
+#[derive(Debug)]
+struct Mailer;
+
+/// Says everything that can be said.
+#[delay_event(
+    queue = "all",
+    buckets = 8,
+    workers = 16,
+    timeout = "1m30s",
+    attempts = 12,
+    backoff = "exp(1s..10m, jitter 20%)",
+    late = "expire(5m)",
+    spread = "10s",
+    ring = 2048,
+    linger = "20us",
+    isolation = "dedicated",
+    version = 3,
+    keep_payload = true,
+    state(Db, Mailer)
+)]
+#[derive(Debug)]
+struct All;
+
+impl Handler for All {
+    type Payload = u64;
+
+    async fn handle(&self, _event: Event<u64>, _cx: &Context) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// Counts orders; the arguments stand in an odd order on purpose.
+#[delay_event(queue = "function", state(Mailer))]
+async fn count(
+    Event { payload, .. }: Event<u64>,
+    State(total): State<Total>,
+    cx: &Context,
+    db: State<Db>,
+) -> Result<(), TryFromIntError> {
+    let (_same, _db) = (cx.state::<Total>(), db.0);
+    let order = u32::try_from(payload)?;
+    total.0.fetch_add(order, Ordering::Relaxed);
+    Ok(())
+}
+
+#[derive(Debug, Default)]
+struct Total(AtomicU32);
+
+#[delay_event(queue = "aside", register = false)]
+async fn aside(_event: Event<String>) -> Result<(), Failure> {
+    Ok(())
+}
+
+#[delay_event(queue = "blocking", blocking)]
+fn block(_event: Event<String>) -> Result<(), Failure> {
+    Ok(())
+}
+
+#[test]
+fn the_annotation_has_the_values_that_were_written() {
+    let Annotation {
+        queue,
+        buckets,
+        workers,
+        attempts,
+        ring,
+        version,
+        ..
+    } = All::ANNOTATION;
+    assert_eq!(queue, "all");
+    assert_eq!((buckets, workers, attempts), (Some(8), Some(16), Some(12)));
+    assert_eq!((ring, version), (Some(2048), Some(3)));
+
+    let said = All::ANNOTATION;
+    assert_eq!(said.timeout, Some(Duration::from_secs(90)));
+    assert_eq!(said.linger, Some(Duration::from_micros(20)));
+    let backoff = RetryPolicy::exponential(Duration::from_secs(1), Duration::from_mins(10));
+    assert_eq!(said.backoff, Some(backoff.jitter(20)));
+    assert_eq!(said.late, Some(Late::Expire(Duration::from_mins(5))));
+    assert_eq!(said.spread, Some(Duration::from_secs(10)));
+    assert_eq!(said.keep_payload, Some(true));
+    assert!(said.dedicated && !said.blocking);
+    assert_eq!(states(&said), ["Db", "Mailer"]);
+}
+
+#[test]
+fn a_late_policy_is_read_alike_while_compiling_and_while_running() {
+    for text in [
+        "deliver",
+        "expire(5m)",
+        "bury(1h30m)",
+        "expire(0s)",
+        "",
+        "never",
+        "expire",
+        "expire(5)",
+        "bury()",
+        "expire(5m",
+        "Expire(5m)",
+        "expire (5m)",
+        "deliver()",
+    ] {
+        let compiled = late::Late::parse(text).map(|late| match late {
+            late::Late::Deliver => Late::Deliver,
+            late::Late::Expire(limit) => Late::Expire(limit),
+            late::Late::Bury(limit) => Late::Bury(limit),
+        });
+        let read = text.parse::<Late>().map_err(|error| error.to_string());
+        assert_eq!(compiled, read, "{text:?}");
+    }
+}
+
+#[test]
+fn what_is_not_said_is_left_open() {
+    let said = block::ANNOTATION;
+    assert_eq!(said.queue, "blocking");
+    assert_eq!(
+        (said.buckets, said.workers, said.attempts),
+        (None, None, None)
+    );
+    assert_eq!((said.timeout, said.backoff, said.ring), (None, None, None));
+    assert_eq!((said.linger, said.version), (None, None));
+    assert_eq!(
+        (said.late, said.spread, said.keep_payload),
+        (None, None, None)
+    );
+    assert!(said.blocking && !said.dedicated && said.states.is_empty());
+}
+
+#[test]
+fn the_arguments_of_a_function_are_states_it_needs() {
+    assert_eq!(states(&count::ANNOTATION), ["Mailer", "Total", "Db"]);
+}
+
+#[test]
+fn every_annotated_handler_is_found_unless_it_said_otherwise() {
+    let found: BTreeSet<_> = inventory::iter::<Registration>()
+        .map(|found| found.annotation().queue)
+        .collect();
+    assert_eq!(found, BTreeSet::from(["all", "blocking", "function"]));
+}
+
+#[tokio::test]
+async fn a_function_is_called_with_what_it_asked_for() {
+    let mut states = States::default();
+    states.insert(Total::default());
+    states.insert(Db);
+    let cx = Context::detached("function", states);
+
+    assert!(count.handle(Event::published(7), &cx).await.is_ok());
+    assert!(count.handle_delayed(Event::published(8), &cx).await.is_ok());
+    assert_eq!(cx.state::<Total>().0.load(Ordering::Relaxed), 15);
+    assert!(
+        count.handle(Event::published(u64::MAX), &cx).await.is_err(),
+        "its error becomes a failure"
+    );
+}
+
+fn states(annotation: &Annotation) -> Vec<&'static str> {
+    let last = |name: &'static str| name.rsplit("::").next().expect("a name has a last part");
+    annotation
+        .states
+        .iter()
+        .map(|need| last((need.name)()))
+        .collect()
+}
