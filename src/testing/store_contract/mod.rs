@@ -217,6 +217,7 @@ macro_rules! store_contract_tests {
                 stats_count_every_event_once
                 stats_tell_since_when_the_next_event_is_ready
                 the_forecast_counts_what_falls_due_within_each_span
+                each_of_many_spans_of_a_forecast_is_counted_exactly
                 a_list_beyond_the_bound_is_refused
                 a_watcher_is_told_of_work_that_comes_sooner
                 a_watcher_is_left_alone_otherwise
