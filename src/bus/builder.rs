@@ -340,6 +340,7 @@ impl BusBuilder {
             pushes: AtomicU64::new(fastrand::u64(..)),
             payload_bytes_max,
             durability: self.durability.or(settings.durability),
+            forecasts: Default::default(),
             stopping: tokio::sync::Mutex::default(),
             is_closed: AtomicBool::new(false),
         });
