@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use duly::core::op::StoreOp;
 use duly::handler::Annotation;
 use duly::metrics::MetricsChoices;
 use duly::prelude::*;
@@ -31,7 +32,6 @@ use duly::time::{Clock, SystemClock};
 type Outcome<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const QUEUE: &str = "order-close";
-const BUCKETS: u32 = 8;
 const DAY: Duration = Duration::from_secs(86_400);
 const MIDNIGHT: Duration = Duration::from_secs(40_000);
 const BATCH: u64 = 1_000;
@@ -167,7 +167,7 @@ async fn measure(name: &str, store: Arc<dyn Store>, size: Size) -> Outcome {
         let ratio = middle(ratios.collect());
         println!("{what:<44}{:>10.0}  {ratio:.2}", middle(rates));
     }
-    costs(&pusher, &clock).await?;
+    costs(&*store, &clock).await?;
     let coming = pusher.forecast(QUEUE, DAY, DAY / STEPS).await?;
     let counted: usize = coming.iter().map(|step| step.events).sum();
     let stats = pusher.stats(QUEUE).await?;
@@ -177,31 +177,33 @@ async fn measure(name: &str, store: Arc<dyn Store>, size: Size) -> Outcome {
     Ok(pusher.shutdown(Duration::from_secs(5)).await?)
 }
 
-/// How long forecasts take that are asked one after the other, with nothing beside them.
-async fn costs(bus: &Bus, clock: &SystemClock) -> Outcome {
+/// How long the store takes to count in one bucket, asked one after the other, with nothing beside.
+async fn costs(store: &dyn Store, clock: &SystemClock) -> Outcome {
+    let buckets = store.buckets().await?;
+    let bucket = buckets.iter().find(|bucket| bucket.queue.as_str() == QUEUE);
+    let bucket = bucket.ok_or("no bucket")?;
     let mut took = Vec::new();
     for (steps, horizon, what) in [
         (1, DAY, "one step, of a day"),
         (60, DAY, "60 steps, of a day"),
         (STEPS, DAY, "400 steps, of a day"),
         (STEPS, DAY * 10, "400 steps, of ten days"),
-        (STEPS, DAY / 86_400, "400 steps, of a second"),
+        (STEPS, Duration::from_secs(1), "400 steps, of a second"),
     ] {
+        let within: Vec<Duration> = (1..=steps).map(|step| horizon / steps * step).collect();
         let mut each = Vec::new();
-        for _ in 0..40 {
+        for _ in 0..200 {
+            let within = within.clone();
             let began = clock.mono();
-            bus.forecast(QUEUE, horizon, horizon / steps).await?;
+            store.apply(bucket, StoreOp::Forecast { within }).await?;
             each.push(clock.mono().since(began).as_secs_f64() * 1e6);
         }
         let each = middle(each);
         took.push(each);
-        println!("a forecast of {what:<30}{each:>10.0} us over {BUCKETS} buckets");
+        println!("one bucket counts {what:<26}{each:>10.0} us");
     }
-    let steps = f64::from((STEPS - 1) * BUCKETS);
-    println!(
-        "a step of a day in a bucket                 {:>10.2} us",
-        (took[2] - took[0]) / steps
-    );
+    let each = (took[2] - took[0]) / f64::from(STEPS - 1);
+    println!("a step of a day in a bucket {each:>26.2} us");
     Ok(())
 }
 

@@ -18,9 +18,9 @@ pub const FORECAST_STEPS_MAX: usize = 400;
 
 /// So long a step of a bucket has to itself, on a store that others use, too: it takes some
 /// hundredths of that.
-const EACH: Duration = Duration::from_micros(100);
+const EACH: Duration = Duration::from_micros(200);
 /// A forecast begins at once as long as those before it are not further ahead of that.
-const AHEAD: Duration = Duration::from_millis(500);
+const AHEAD: Duration = Duration::from_secs(1);
 
 /// The load of one step of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +45,9 @@ impl Bus {
     /// answers took milliseconds the numbers are as exact as that.
     ///
     /// A store that several processes share counts for each of them in time that it has for nobody
-    /// else. So there a bus counts 10,000 steps of buckets a second, and a forecast begins when no
-    /// more than 5,000 are owed: 400 steps over 8 buckets, which are 3,200, can be asked for three
-    /// times a second, and whoever asks for more waits.
+    /// else. So there a bus counts 5,000 steps of buckets a second, and a forecast begins when no
+    /// more than 5,000 are owed: 60 steps over 8 buckets, which are 480, can be asked for ten times
+    /// a second, 400 steps three times in two seconds, and whoever asks for more waits.
     ///
     /// # Errors
     ///

@@ -69,9 +69,11 @@ async fn where_nobody_consumes_one_of_those_who_push_tells_what_waits() {
     for _ in 0..3 {
         pushers.push(counting(&url).publish_only().start().await.unwrap());
     }
-    let delays: Vec<_> = (0..64).map(|number| secs(number % 2 * 1_000)).collect();
-    push(&pushers[0], "given-up", &delays).await.unwrap();
-    let tells = |state| depth("given-up", state) == Some(32.0);
+    let queue = pushers[0].queue_named::<u64>("given-up").unwrap();
+    for delay in [secs(0), secs(1_000)] {
+        queue.push_many(0..512, delay).await.unwrap(); // in every bucket
+    }
+    let tells = |state| depth("given-up", state) == Some(512.0);
     let tells = || tells("ready") && tells("scheduled");
     settled("one tells it", tells).await;
     // Whichever it is that stops, another one goes on.

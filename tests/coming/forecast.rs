@@ -100,9 +100,9 @@ async fn whoever_asks_a_shared_store_for_many_steps_waits_his_turn() {
             assert_eq!(sum, 512, "who waits is not told less");
         }
         let took = bus.now().since(began);
-        // The last begins when of 28,800 steps of buckets before it 5,000 are owed, at 10,000 a
+        // The last begins when of 28,800 steps of buckets before it 5,000 are owed, at 5,000 a
         // second.
-        let wanted = if is_shared { 2_380..2_390 } else { 0..1 };
+        let wanted = if is_shared { 4_760..4_770 } else { 0..1 };
         assert!(wanted.contains(&took.as_millis()), "{took:?}");
     }
 }
