@@ -1,15 +1,17 @@
 //! What a forecast costs, and whether pushes are slower while forecasts are asked for.
 //!
 //! ```text
-//! cargo bench --bench coming                      # 2 million events in memory, 1 million on Redis
-//! cargo bench --bench coming -- --events 10000000 # so many in memory
-//! cargo bench --bench coming -- --quick           # some seconds, for a first look
+//! cargo bench --bench coming                        # 1 million events on each store
+//! cargo bench --bench coming -- --events 10000000   # as many as a large queue holds
+//! cargo bench --bench coming -- --quick             # some seconds, for a first look
 //! ```
 //!
 //! A third of the events is due at one instant, as at midnight, the rest is spread over a day. Then
-//! the same pushes are made with nobody asking and with a forecast of 60 steps each second, one
-//! after the other in each pass. Rates are this machine's; the ratio of the two travels.
-//! `-- memory` and `-- redis` are the parts.
+//! the same pushes are made in turns of a second: with nobody asking, with a forecast of 400 steps
+//! each second, with ten of them each second, and with a census each second, ten times as often as
+//! a bus counts by itself. Rates are this machine's; their ratios travel, so each turn is compared
+//! with the one without in the same pass, and the middle of all passes is printed.
+//! `-- memory`, `-- embedded` and `-- redis` are the parts.
 
 #![allow(clippy::print_stdout)] // a bench talks
 
@@ -17,10 +19,14 @@
 mod servers;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use duly::core::op::StoreOp;
+use duly::handler::Annotation;
+use duly::metrics::MetricsChoices;
 use duly::prelude::*;
+use duly::store::{EmbeddedStore, MemoryStore, RedisStore, Store};
 use duly::time::{Clock, SystemClock};
 
 type Outcome<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -29,100 +35,218 @@ const QUEUE: &str = "order-close";
 const DAY: Duration = Duration::from_secs(86_400);
 const MIDNIGHT: Duration = Duration::from_secs(40_000);
 const BATCH: u64 = 1_000;
-/// How far apart forecasts begin.
-const ASKED_EVERY: Duration = Duration::from_secs(1);
-const STEPS: u32 = 60;
+/// So many batches are on their way at a time.
+const PUSHERS: u64 = 4;
+const STEPS: u32 = 400;
+
+/// What goes on while events are pushed.
+#[derive(Clone, Copy, PartialEq)]
+enum Beside {
+    Nothing,
+    /// A forecast each so often.
+    Forecasts(Duration),
+    Census,
+}
+
+const TURNS: [(Beside, &str); 4] = [
+    (Beside::Nothing, "nobody asks"),
+    (
+        Beside::Forecasts(Duration::from_secs(1)),
+        "one forecast of 400 steps a second",
+    ),
+    (
+        Beside::Forecasts(Duration::from_millis(100)),
+        "ten forecasts of 400 steps a second",
+    ),
+    (Beside::Census, "a census each second"),
+];
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Size {
+    events: u64,
+    passes: usize,
+    turn: Duration,
+}
 
 fn main() -> Outcome {
     let asked: Vec<String> = std::env::args().skip(1).collect();
     let benching = asked.iter().any(|arg| arg == "--bench");
     let quick = asked.iter().any(|arg| arg == "--quick") || !benching;
     let after = |name: &str| asked.iter().skip_while(|arg| *arg != name).nth(1);
-    let events = match after("--events") {
-        Some(events) => events.parse()?,
-        None if quick => 100_000,
-        None => 2_000_000,
+    let mut size = match quick {
+        true => Size {
+            events: 50_000,
+            passes: 2,
+            turn: Duration::from_millis(200),
+        },
+        false => Size {
+            events: 1_000_000,
+            passes: 11,
+            turn: Duration::from_secs(1),
+        },
     };
+    if let Some(events) = after("--events") {
+        size.events = events.parse()?;
+    }
+    if let Some(passes) = after("--passes") {
+        size.passes = passes.parse()?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let passes = if quick { 2 } else { 7 };
-    let wanted = |part: &str| {
-        let other = |part: &str| asked.iter().any(|arg| arg == part);
-        other(part) || !(other("memory") || other("redis"))
-    };
-    if wanted("memory") {
-        let url = "memory:".to_owned();
-        runtime
-            .block_on(async move { tokio::spawn(measure("memory", url, events, passes)).await? })?;
-    }
-    if wanted("redis") {
-        let server = servers::Redis::plain();
-        let (url, events) = (server.url(), events.min(1_000_000));
-        runtime
-            .block_on(async move { tokio::spawn(measure("redis", url, events, passes)).await? })?;
+    let parts = ["memory", "embedded", "redis"];
+    let is_named = |part: &str| asked.iter().any(|arg| arg == part);
+    let any = parts.iter().any(|part| is_named(part));
+    for part in parts.into_iter().filter(|part| !any || is_named(part)) {
+        let server = (part == "redis").then(servers::Redis::plain);
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+        let file = folder.path().join("coming.db");
+        let measured = async move {
+            let store: Arc<dyn Store> = match &server {
+                _ if part == "memory" => Arc::new(MemoryStore::new()),
+                Some(server) => Arc::new(RedisStore::open(&server.url()).await?),
+                None => Arc::new(EmbeddedStore::open(&file)?),
+            };
+            measure(part, store, size).await
+        };
+        runtime.block_on(async { tokio::spawn(measured).await? })?;
     }
     Ok(())
 }
 
-async fn measure(name: &'static str, url: String, events: u64, passes: usize) -> Outcome {
+async fn measure(name: &str, store: Arc<dyn Store>, size: Size) -> Outcome {
     let clock = SystemClock::new();
-    let builder = Bus::builder().settings(Default::default()).store_url(url);
-    let bus = builder.publish_only().start().await?;
+    let bus = || Bus::builder().settings(Default::default());
+    let builder = bus().shared_store(Arc::clone(&store)).publish_only();
+    let pusher = builder.start().await?;
     let before = resident()?;
-    for from in (0..events).step_by(BATCH as usize) {
-        push(&bus, from..(from + BATCH).min(events)).await?;
-    }
-    let took = (resident()? - before) as f64 / events as f64;
-    println!("\n{name}: {events} events that are due later, {took:.0} bytes each of this process");
-
-    let asking = Arc::new(AtomicBool::new(false));
-    let asker = tokio::spawn(ask(bus.clone(), Arc::clone(&asking)));
-    let mut rates = [Vec::new(), Vec::new()];
-    let many = (events / 10).clamp(BATCH, 200_000);
-    for pass in 0..passes {
-        for with in [pass % 2, 1 - pass % 2] {
-            asking.store(with == 1, Ordering::Relaxed);
-            let began = clock.mono();
-            for from in (0..many).step_by(BATCH as usize) {
-                push(&bus, from..from + BATCH).await?;
-            }
-            let took = clock.mono().since(began);
-            rates[with].push(many as f64 / took.as_secs_f64());
-        }
-    }
-    asker.abort();
-    let [without, with] = rates.map(|mut rates| {
-        rates.sort_by(f64::total_cmp);
-        rates[rates.len() / 2]
-    });
-    println!("push, batches of {BATCH}, nobody asks          {without:>10.0}/s");
+    let began = clock.mono();
+    push_all(&pusher, size.events).await?;
+    let took = clock.mono().since(began);
+    let each = (resident()? - before) as f64 / size.events as f64;
     println!(
-        "push, with a forecast each second            {with:>10.0}/s   {:.2}",
-        with / without
+        "\n{name}: {} events that are due later, pushed in {took:.0?}, {each:.0} bytes each of \
+         this process",
+        size.events
     );
 
-    for steps in [1, STEPS, 400] {
-        let mut each = Vec::new();
-        for _ in 0..20 {
-            let began = clock.mono();
-            bus.forecast(QUEUE, DAY, DAY / steps).await?;
-            each.push(clock.mono().since(began));
+    let mut rates = vec![Vec::new(); TURNS.len()];
+    for pass in 0..size.passes {
+        for turn in 0..TURNS.len() {
+            let turn = (turn + pass) % TURNS.len();
+            let rate = match TURNS[turn].0 {
+                Beside::Nothing => pushed(&pusher, size.turn).await?,
+                Beside::Forecasts(every) => {
+                    let asker = tokio::spawn(ask(pusher.clone(), every));
+                    let rate = pushed(&pusher, size.turn).await?;
+                    asker.abort();
+                    rate
+                }
+                Beside::Census => {
+                    let counting = MetricsChoices {
+                        census_every: Some(Duration::from_secs(1).min(size.turn / 2)),
+                        ..MetricsChoices::default()
+                    };
+                    let builder = bus().shared_store(Arc::clone(&store)).metrics(counting);
+                    let builder = builder.register_as(Annotation::new("others"), Nothing);
+                    let census = builder.only_registered().start().await?;
+                    let rate = pushed(&pusher, size.turn).await?;
+                    drop(census); // its store is the pusher's
+                    rate
+                }
+            };
+            rates[turn].push(rate);
         }
-        each.sort();
-        println!(
-            "a forecast of {steps} steps over 8 buckets: half within {:?}",
-            each[10]
-        );
     }
-    let coming = bus.forecast(QUEUE, DAY, DAY / STEPS).await?;
+    println!("{:<44}{:>10}  of the first", "push, while", "/s");
+    let first = rates[0].clone();
+    for ((_, what), rates) in TURNS.iter().zip(rates) {
+        let ratios = rates.iter().zip(&first).map(|(rate, first)| rate / first);
+        let ratio = middle(ratios.collect());
+        println!("{what:<44}{:>10.0}  {ratio:.2}", middle(rates));
+    }
+    costs(&*store, &clock).await?;
+    let coming = pusher.forecast(QUEUE, DAY, DAY / STEPS).await?;
     let counted: usize = coming.iter().map(|step| step.events).sum();
-    let stats = bus.stats(QUEUE).await?;
+    let stats = pusher.stats(QUEUE).await?;
     if counted != stats.scheduled {
         return Err(format!("{counted} were forecast of {}", stats.scheduled).into());
     }
-    Ok(bus.shutdown(Duration::from_secs(5)).await?)
+    Ok(pusher.shutdown(Duration::from_secs(5)).await?)
+}
+
+/// How long the store takes to count in one bucket, asked one after the other, with nothing beside.
+async fn costs(store: &dyn Store, clock: &SystemClock) -> Outcome {
+    let buckets = store.buckets().await?;
+    let bucket = buckets.iter().find(|bucket| bucket.queue.as_str() == QUEUE);
+    let bucket = bucket.ok_or("no bucket")?;
+    let mut took = Vec::new();
+    for (steps, horizon, what) in [
+        (1, DAY, "one step, of a day"),
+        (60, DAY, "60 steps, of a day"),
+        (STEPS, DAY, "400 steps, of a day"),
+        (STEPS, DAY * 10, "400 steps, of ten days"),
+        (STEPS, Duration::from_secs(1), "400 steps, of a second"),
+    ] {
+        let within: Vec<Duration> = (1..=steps).map(|step| horizon / steps * step).collect();
+        let mut each = Vec::new();
+        for _ in 0..200 {
+            let within = within.clone();
+            let began = clock.mono();
+            store.apply(bucket, StoreOp::Forecast { within }).await?;
+            each.push(clock.mono().since(began).as_secs_f64() * 1e6);
+        }
+        let each = middle(each);
+        took.push(each);
+        println!("one bucket counts {what:<26}{each:>10.0} us");
+    }
+    let each = (took[2] - took[0]) / f64::from(STEPS - 1);
+    println!("a step of a day in a bucket {each:>26.2} us");
+    Ok(())
+}
+
+async fn push_all(bus: &Bus, events: u64) -> Outcome {
+    let each = events.div_ceil(PUSHERS);
+    let pushers = (0..PUSHERS).map(|number| {
+        let (bus, all) = (
+            bus.clone(),
+            number * each..((number + 1) * each).min(events),
+        );
+        tokio::spawn(async move {
+            for from in all.clone().step_by(BATCH as usize) {
+                push(&bus, from..(from + BATCH).min(all.end)).await?;
+            }
+            Outcome::Ok(())
+        })
+    });
+    for pusher in pushers.collect::<Vec<_>>() {
+        pusher.await??;
+    }
+    Ok(())
+}
+
+/// Pushes for so long, and answers how many a second those were.
+async fn pushed(bus: &Bus, span: Duration) -> Outcome<f64> {
+    let clock = SystemClock::new();
+    let began = clock.mono();
+    let count = Arc::new(AtomicU64::new(0));
+    let pushers = (0..PUSHERS).map(|_| {
+        let (bus, count, clock) = (bus.clone(), Arc::clone(&count), SystemClock::new());
+        tokio::spawn(async move {
+            let began = clock.mono();
+            while clock.mono().since(began) < span {
+                let from = count.fetch_add(BATCH, Ordering::Relaxed);
+                push(&bus, from..from + BATCH).await?;
+            }
+            Outcome::Ok(())
+        })
+    });
+    for pusher in pushers.collect::<Vec<_>>() {
+        pusher.await??;
+    }
+    Ok(count.load(Ordering::Relaxed) as f64 / clock.mono().since(began).as_secs_f64())
 }
 
 async fn push(bus: &Bus, events: std::ops::Range<u64>) -> duly::Result<()> {
@@ -136,16 +260,32 @@ async fn push(bus: &Bus, events: std::ops::Range<u64>) -> duly::Result<()> {
 }
 
 /// Asks for as long as it is let.
-async fn ask(bus: Bus, asking: Arc<AtomicBool>) {
-    let mut due = tokio::time::interval(ASKED_EVERY);
+async fn ask(bus: Bus, every: Duration) {
+    let mut due = tokio::time::interval(every);
+    due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         due.tick().await;
-        if asking.load(Ordering::Relaxed)
-            && let Err(error) = bus.forecast(QUEUE, DAY, DAY / STEPS).await
-        {
+        if let Err(error) = bus.forecast(QUEUE, DAY, DAY / STEPS).await {
             println!("{error}");
         }
     }
+}
+
+/// Does nothing.
+#[derive(Clone, Default)]
+struct Nothing;
+
+impl Handler for Nothing {
+    type Payload = u64;
+
+    async fn handle(&self, _event: Event<u64>, _cx: &Context) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+fn middle(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
 }
 
 /// How much memory this process has, in bytes.

@@ -302,7 +302,7 @@ impl BusBuilder {
         metrics::describe();
         let bereft = Arc::<Notify>::default();
         let store: Arc<dyn Store> = match metrics::is_heard() {
-            true => Arc::new(Metered::new(store, Arc::clone(&clock))),
+            true => Arc::new(Metered::new(store, &clock)),
             false => store,
         };
         let labels = Arc::new(Queues::new(metrics.queues_max()));
@@ -340,6 +340,7 @@ impl BusBuilder {
             pushes: AtomicU64::new(fastrand::u64(..)),
             payload_bytes_max,
             durability: self.durability.or(settings.durability),
+            forecasts: Default::default(),
             stopping: tokio::sync::Mutex::default(),
             is_closed: AtomicBool::new(false),
         });

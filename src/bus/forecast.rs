@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::bus::Bus;
 use crate::bus::queue::unexpected;
-use crate::core::op::{Answer, Reply, StoreOp};
+use crate::core::op::{Reply, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::QueueName;
 use crate::time::Timestamp;
@@ -14,6 +15,12 @@ use crate::time::Timestamp;
 /// The most steps that one forecast answers: a year by the day, or a day by four
 /// minutes.
 pub const FORECAST_STEPS_MAX: usize = 400;
+
+/// So long a step of a bucket has to itself, on a store that others use, too: it takes some
+/// hundredths of that.
+const EACH: Duration = Duration::from_micros(200);
+/// A forecast begins at once as long as those before it are not further ahead of that.
+const AHEAD: Duration = Duration::from_secs(1);
 
 /// The load of one step of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +41,13 @@ impl Bus {
     /// not counted, and nobody knows what is pushed meanwhile. The last step may be shorter.
     ///
     /// No store looks at the events for it: it costs the same with a hundred and with ten million
-    /// of them. Each bucket counts at its own instant, so over buckets whose answers took
-    /// milliseconds the numbers are as exact as that.
+    /// of them. Each bucket counts at its own instant, one after the other, so over buckets whose
+    /// answers took milliseconds the numbers are as exact as that.
+    ///
+    /// A store that several processes share counts for each of them in time that it has for nobody
+    /// else. So there a bus counts 5,000 steps of buckets a second, and a forecast begins when no
+    /// more than 5,000 are owed: 60 steps over 8 buckets, which are 480, can be asked for ten times
+    /// a second, 400 steps three times in two seconds, and whoever asks for more waits.
     ///
     /// # Errors
     ///
@@ -70,15 +82,17 @@ impl Bus {
     ) -> Result<Vec<Coming>> {
         let queue = QueueName::new(queue)?;
         let within = steps(horizon, step)?;
+        let buckets = self.inner.buckets_of(&queue).await?;
+        if self.inner.store.is_shared() {
+            let steps = within.len().saturating_mul(buckets.len());
+            self.inner.forecasts.wait_for(steps).await;
+        }
         let now = self.inner.now();
-        let ask = |key| {
-            let within = within.clone();
-            async move { self.inner.apply(&key, StoreOp::Forecast { within }).await }
-        };
-        let answers = self.inner.buckets_of(&queue).await?.into_iter().map(ask);
         let mut sums = vec![0; within.len()];
-        for Answer { reply, .. } in try_join_all(answers).await? {
-            match reply {
+        for key in buckets {
+            let within = within.clone();
+            let answer = self.inner.apply(&key, StoreOp::Forecast { within });
+            match answer.await?.reply {
                 Reply::Forecast(counts) => {
                     sums.iter_mut()
                         .zip(counts)
@@ -94,6 +108,24 @@ impl Bus {
             events: sum - before,
         });
         Ok(steps.collect())
+    }
+}
+
+/// How fast a bus counts, in all its forecasts together.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Until when the steps that were counted have the time.
+    taken: Mutex<Option<Instant>>,
+}
+
+impl Pace {
+    /// Waits until so many steps of buckets may be counted; who came first goes first.
+    async fn wait_for(&self, steps: usize) {
+        let mut taken = self.taken.lock().await;
+        let now = Instant::now();
+        let from = taken.map_or(now, |until| until.max(now));
+        tokio::time::sleep(from.duration_since(now).saturating_sub(AHEAD)).await;
+        *taken = Some(from + EACH * u32::try_from(steps).unwrap_or(u32::MAX));
     }
 }
 

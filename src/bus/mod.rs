@@ -32,6 +32,7 @@ pub use builder::BusBuilder;
 pub use check::{PayloadCheck, PayloadReport, UnreadPayload};
 pub use dead_letters::{DeadLetter, DeadLetters, Edited, Last, LetterCursor, Sweep};
 pub use explain::{Attempts, Explanation, Reason, Spread, Standing};
+use forecast::Pace;
 pub use forecast::{Coming, FORECAST_STEPS_MAX};
 use journal::Recorded;
 pub use publish::Publisher;
@@ -116,6 +117,8 @@ pub(crate) struct Inner {
     payload_bytes_max: usize,
     /// What pushes survive that say nothing else; `None`: what the store does by itself.
     durability: Option<Durability>,
+    /// How fast forecasts are counted.
+    forecasts: Pace,
     /// Held while the bus stops, so that nobody closes the store before everything is settled.
     stopping: tokio::sync::Mutex<()>,
     /// Nothing is asked of the store any more.

@@ -36,6 +36,10 @@ pub struct Roll {
     pub members: Vec<Member>,
     /// Another number than the last time means that there are new buckets or other controls.
     pub version: u64,
+    /// Whether whoever called is the one that the store has chosen of the nodes that consume
+    /// nothing: it answers for all buckets while no other node answers for any. The one that was
+    /// chosen stays it until it leaves, or has not called for ten seconds.
+    pub stands_in: bool,
 }
 
 impl Roll {
@@ -51,6 +55,7 @@ impl Roll {
         Self {
             members: is_member.then_some(member).into_iter().collect(),
             version: 0,
+            stands_in: !me.leaves && me.queues.is_empty(),
         }
     }
 }

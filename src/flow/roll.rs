@@ -1,6 +1,7 @@
 //! The roll call: says that this node is there, and brings what the others say and what was set.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -54,6 +55,8 @@ pub(crate) struct RollCall {
     version: Mutex<Option<u64>>,
     /// Who takes part, as the node's machines see it.
     attendance: std::sync::Mutex<Option<Attendance>>,
+    /// Whether this node answers for what nobody else does.
+    stands_in: AtomicBool,
 }
 
 impl RollCall {
@@ -65,6 +68,7 @@ impl RollCall {
             calls: Mutex::default(),
             version: Mutex::default(),
             attendance: std::sync::Mutex::default(),
+            stands_in: AtomicBool::default(),
         }
     }
 
@@ -79,7 +83,11 @@ impl RollCall {
     /// Who takes part.
     pub(crate) fn attendance(&self) -> Option<Attendance> {
         let attendance = self.attendance.lock();
-        attendance.unwrap_or_else(PoisonError::into_inner).clone()
+        let attendance = attendance.unwrap_or_else(PoisonError::into_inner).clone();
+        match self.stands_in.load(Ordering::Relaxed) {
+            true => attendance.map(Attendance::standing_in),
+            false => attendance,
+        }
     }
 
     /// Calls once, and reads the orders if there are others.
@@ -99,6 +107,7 @@ impl RollCall {
                 return Err(error);
             }
         };
+        self.stands_in.store(roll.stands_in, Ordering::Relaxed);
         let members = roll.members;
         self.inbox.add(Input::Rolled { members });
         let Ok(mut version) = self.version.try_lock() else {

@@ -127,9 +127,9 @@ struct Call {
 
 impl Metered {
     /// `near`, with handles of the recorder that is installed now.
-    pub(crate) fn new(near: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(near: Arc<dyn Store>, clock: &Arc<dyn Clock>) -> Self {
         let meter = || Meter {
-            clock: Arc::clone(&clock),
+            clock: Arc::clone(clock),
             calls: Op::NAMES.map(Calls::new),
         };
         let meters = std::array::from_fn(|_| CachePadded::new(Arc::new(meter())));

@@ -62,6 +62,34 @@ async fn a_queue_that_nobody_consumes_is_told_of_once() {
 }
 
 #[tokio::test]
+async fn where_nobody_consumes_one_of_those_who_push_tells_what_waits() {
+    let _alone = ALONE.lock().await;
+    let url = fresh();
+    let mut pushers = Vec::new();
+    for _ in 0..3 {
+        pushers.push(counting(&url).publish_only().start().await.unwrap());
+    }
+    let queue = pushers[0].queue_named::<u64>("given-up").unwrap();
+    for delay in [secs(0), secs(1_000)] {
+        queue.push_many(0..512, delay).await.unwrap(); // in every bucket
+    }
+    let tells = |state| depth("given-up", state) == Some(512.0);
+    let tells = || tells("ready") && tells("scheduled");
+    settled("one tells it", tells).await;
+    // Whichever it is that stops, another one goes on.
+    stop(&pushers.remove(0)).await;
+    stop(&pushers.remove(0)).await;
+    settled("another one tells it", tells).await;
+    // Who consumes something answers for it, and nobody else does any more.
+    let consumer = paused(&url, "something").await;
+    settled("it is told once", tells).await;
+    stop(&pushers.remove(0)).await;
+    settled("the consumer tells it", tells).await;
+    stop(&consumer).await;
+    assert_eq!(depth("given-up", "ready"), Some(0.0));
+}
+
+#[tokio::test]
 async fn what_falls_due_soon_is_told_and_how_long_the_oldest_waits() {
     let _alone = ALONE.lock().await;
     for url in ["memory:".to_owned(), fresh()] {

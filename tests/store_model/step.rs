@@ -148,6 +148,9 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
         2 => some().prop_map(Step::Revive),
         1 => some().prop_map(Step::Drop),
         1 => Just(Step::Stats),
-        1 => prop::collection::vec(0..10_000_u64, 1..3).prop_map(Step::Forecast),
+        1 => prop::collection::vec(0..10_000_u64, 1..8).prop_map(|mut spans| {
+            spans.sort_unstable();
+            Step::Forecast(spans)
+        }),
     ]
 }

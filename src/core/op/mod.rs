@@ -136,7 +136,7 @@ pub enum StoreOp {
     Stats,
     /// Counts scheduled events that fall due within each of the spans.
     Forecast {
-        /// The spans, from now.
+        /// The spans, from now, none shorter than the one before; at most [`BATCH_MAX`].
         within: Vec<Duration>,
     },
 }

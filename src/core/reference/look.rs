@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::core::op::{BATCH_MAX, PeekCursor, Reply, Snapshot, Stats};
 use crate::core::reference::entry::{Entry, Place};
-use crate::core::reference::{Bucket, Finished, bounded};
+use crate::core::reference::{Bucket, Finished, check_spans};
 use crate::error::{Error, Result};
 use crate::event::EventId;
 use crate::time::Timestamp;
@@ -54,13 +54,12 @@ impl<B: Clone> Bucket<B> {
     }
 
     pub(super) fn forecast(&self, within: &[Duration]) -> Result<Vec<usize>> {
-        bounded("spans", within.len())?;
-        let counts = within.iter().map(|span| {
+        check_spans(within)?;
+        let ends_us = within.iter().map(|span| {
             let span_us = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-            self.waiting
-                .count_until(self.now_us.saturating_add(span_us))
+            self.now_us.saturating_add(span_us)
         });
-        Ok(counts.collect())
+        Ok(self.waiting.count_until_each(ends_us))
     }
 
     fn snapshot(&self, id: EventId, entry: &Entry<B>) -> Snapshot<B> {

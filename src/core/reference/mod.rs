@@ -33,6 +33,7 @@ mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::entry::{Ending, Entry, Place};
 use self::node::Nodes;
@@ -349,6 +350,17 @@ pub(crate) fn bounded(what: &str, len: usize) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// Refuses too many spans, and those that are not in their order.
+pub(crate) fn check_spans(within: &[Duration]) -> Result<()> {
+    bounded("spans", within.len())?;
+    match within.is_sorted() {
+        true => Ok(()),
+        false => Err(Error::invalid(
+            "a span of a forecast is shorter than the one before it",
+        )),
+    }
 }
 
 /// Refuses a name that is longer than a record keeps.

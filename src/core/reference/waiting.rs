@@ -48,10 +48,11 @@ impl Waiting {
         self.scheduled.first().map(|(due, _)| *due)
     }
 
-    /// How many are due until `until_us`.
-    pub(super) fn count_until(&self, until_us: u64) -> usize {
-        let until = Timestamp::from_millis(until_us / 1_000);
-        self.counts.until(until, &self.scheduled)
+    /// How many are due until each of these instants; cheapest in their order.
+    pub(super) fn count_until_each(&self, ends_us: impl Iterator<Item = u64>) -> Vec<usize> {
+        let mut count = self.counts.counting(&self.scheduled);
+        let ends = ends_us.map(|end_us| Timestamp::from_millis(end_us / 1_000));
+        ends.map(|end| count.until(end)).collect()
     }
 
     /// Appends to the publish list; answers the position.

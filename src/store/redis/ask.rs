@@ -7,7 +7,7 @@ use redis::Cmd;
 use crate::core::op::{
     BATCH_MAX, Fetch, NewEvent, PeekCursor, Settlement, StoreOp, Unique, Verdict,
 };
-use crate::core::reference::{bounded, check_by};
+use crate::core::reference::{bounded, check_by, check_spans};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
 use crate::record::{NodeId, cut_error};
@@ -208,7 +208,7 @@ impl Terms<'_> {
             }
             StoreOp::Stats => self.call(&scripts::STATS, keys),
             StoreOp::Forecast { within } => {
-                bounded("spans", within.len())?;
+                check_spans(within)?;
                 let mut call = self.call(&scripts::FORECAST, keys);
                 for span in within {
                     call.command.arg(us_down(*span));

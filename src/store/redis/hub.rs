@@ -18,6 +18,8 @@ use crate::store::{Control, Member, Presence, Roll, Setting};
 
 /// For how long a member that does not answer the roll call stays listed.
 const LISTED_FOR: Duration = Duration::from_secs(60);
+/// For how long a stand-in that does not answer the roll call stays chosen.
+const CHOSEN_FOR: Duration = Duration::from_secs(10);
 
 /// What this process knows of the hub.
 #[derive(Default)]
@@ -121,21 +123,24 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
             Some(now_us) => command.arg(now_us),
             None => command.arg(""),
         };
-        match is_member {
-            true => command.arg(&me.node.0.to_be_bytes()),
-            false => command.arg(""),
+        let node = me.node.0.to_be_bytes();
+        let (member, idle): (&[u8], &[u8]) = match is_member {
+            true => (&node, b""),
+            false => (b"", &node),
         };
-        command.arg(act);
+        command.arg(member).arg(act);
         match act {
             "queues" => command.arg(lines(&me.queues)),
             _ => command.arg(""),
         };
         command.arg(LISTED_FOR.as_millis());
+        command.arg(idle).arg(CHOSEN_FOR.as_millis());
         let value = shared
             .run(&shared.links.pulse, &Call { script, command })
             .await?;
         let mut parts = Parts::of(script.name, value)?;
         let (version, is_known) = (parts.number()?, parts.is_so()?);
+        let stands_in = parts.is_so()?;
         if is_member && !is_known && act == "stays" {
             act = "queues";
             continue;
@@ -143,6 +148,7 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
         return Ok(Roll {
             members: with_queues(shared, read_members(parts)?).await?,
             version,
+            stands_in,
         });
     }
 }

@@ -146,6 +146,29 @@ pub async fn the_forecast_counts_what_falls_due_within_each_span(harness: &dyn S
     assert_eq!(world.forecast(&spans[..2]).await, [0, 3]);
 }
 
+pub async fn each_of_many_spans_of_a_forecast_is_counted_exactly(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    // Alone, close together, many at one instant, and nothing for long.
+    let mut delays = vec![1_u64, 700, 701, 702, 5_000];
+    delays.extend([40_000; 30]);
+    delays.extend((0..20).map(|number| 50_000 + 97 * number));
+    delays.extend([399_999, 400_000, 7_000_000]);
+    let events = delays.iter().map(|delay| world.event().when(ms(*delay)));
+    world.push_all(&events.collect::<Vec<_>>()).await;
+    for step in [1, 97, 1_000, 20_000] {
+        let spans: Vec<Duration> = (0..400).map(|number| ms(number * step)).collect();
+        let within = |span: &Duration| delays.iter().filter(|delay| ms(**delay) <= *span).count();
+        let right: Vec<usize> = spans.iter().map(within).collect();
+        assert_eq!(world.forecast(&spans).await, right, "by {step} ms");
+    }
+    assert_eq!(world.forecast(&[]).await, [0; 0]);
+    assert_eq!(world.forecast(&[ms(700)]).await, [2]);
+    let within = vec![secs(2), secs(1)];
+    let error = world.try_op(StoreOp::Forecast { within }).await;
+    let error = error.expect_err("out of order");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
 pub async fn a_list_beyond_the_bound_is_refused(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     world.add(world.event()).await;

@@ -219,6 +219,7 @@ macro_rules! store_contract_tests {
                 stats_count_every_event_once
                 stats_tell_since_when_the_next_event_is_ready
                 the_forecast_counts_what_falls_due_within_each_span
+                each_of_many_spans_of_a_forecast_is_counted_exactly
                 a_list_beyond_the_bound_is_refused
                 a_watcher_is_told_of_work_that_comes_sooner
                 a_watcher_is_left_alone_otherwise
@@ -242,6 +243,7 @@ macro_rules! store_contract_tests {
                 a_node_that_consumes_nothing_is_no_member
                 a_member_that_leaves_is_gone_at_once
                 a_member_that_calls_no_more_stays_for_a_while_with_its_number
+                of_the_nodes_that_consume_nothing_one_stands_in
                 a_push_reaches_what_the_store_does_by_itself
                 a_push_that_can_never_be_so_durable_is_refused
             }

@@ -1,11 +1,33 @@
 -- Counts scheduled events that fall due within each of the spans.
 --
--- ARGV[2..] spans from now, us
+-- ARGV[2..] spans from now, us, none shorter than the one before
 --
 -- Returns {now, how many within each}.
 local answer = { now }
-for i = 2, #ARGV do
-  answer[i] = call("ZCOUNT", DELAY, "-inf", math.floor((now + ARGV[i]) / 1000))
+
+local function count(at)
+  answer[at] = call("ZCOUNT", DELAY, "-inf", math.floor((now + ARGV[at]) / 1000))
+end
+
+-- Counts what lies between two spans that are counted, by halves: where both have the same number
+-- so has everything between them, and nothing is looked up.
+local function fill(from, to)
+  if answer[from] == answer[to] then
+    for at = from + 1, to - 1 do
+      answer[at] = answer[from]
+    end
+  elseif to - from > 1 then
+    local middle = math.floor((from + to) / 2)
+    count(middle)
+    fill(from, middle)
+    fill(middle, to)
+  end
+end
+
+if #ARGV > 1 then
+  count(2)
+  count(#ARGV)
+  fill(2, #ARGV)
 end
 leave()
 return answer
