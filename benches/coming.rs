@@ -125,7 +125,7 @@ async fn measure(name: &str, store: Arc<dyn Store>, size: Size) -> Outcome {
     let began = clock.mono();
     push_all(&pusher, size.events).await?;
     let took = clock.mono().since(began);
-    let each = (resident()? - before) as f64 / size.events as f64;
+    let each = resident()?.saturating_sub(before) as f64 / size.events as f64;
     println!(
         "\n{name}: {} events that are due later, pushed in {took:.0?}, {each:.0} bytes each of \
          this process",
