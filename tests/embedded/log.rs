@@ -118,3 +118,23 @@ fn a_log_whose_header_is_gone_is_found() {
         is_said_well(&error, "the header");
     }
 }
+
+/// A process may die, or the power go, while the header of the next round is written.
+#[test]
+fn a_header_that_was_half_written_when_a_copied_log_began_anew_costs_nothing() {
+    let events = until_it_is_copied();
+    let (data, old) = left_by(events);
+    let round = u32::from_be_bytes(old[12..16].try_into().expect("four bytes"));
+    let salt = u32::from_be_bytes(old[16..20].try_into().expect("four bytes"));
+    let mut new = old[..32].to_vec();
+    new[12..16].copy_from_slice(&(round + 1).to_be_bytes());
+    new[16..20].copy_from_slice(&salt.wrapping_add(1).to_be_bytes());
+    new[20..].fill(0x5A);
+    for len in 0..=32 {
+        let mut log = old.clone();
+        log[..len].copy_from_slice(&new[..len]);
+        let case = format!("{len} bytes of the new header");
+        let (store, _place) = open(&data, &log).expect(&case);
+        assert_eq!(first_of(&store, &case) as u64, events, "{case}");
+    }
+}

@@ -8,13 +8,18 @@
 //! Nor can the part before be believed: the file may have more of the rest already. Within the last
 //! transaction of a log nobody can tell rot from a power cut; it is dropped, as SQLite does.
 //!
+//! Where only the header of the log does not hold, a process may have died while it began the log
+//! anew. Before it does so it copies all of it into the data file; so a log whose frames are there
+//! is dropped, and any other one was damaged.
+//!
 //! **A sync failed.** Then bytes may be in the memory of the kernel, where they look as if they
 //! were on disk, and never reach it. A process that is started then would build on them. So all of
 //! the log is written once more, as it is, and synced.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -47,7 +52,9 @@ pub(super) fn settle(data: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(files::unusable(&path, "cannot be read", error)),
     };
-    if let Some(frame) = Log::new(&bytes).damaged_frame() {
+    let log = Log::new(&bytes);
+    let began_anew = || log.is_in(data).unwrap_or(false);
+    if let Some(frame) = log.damaged_frame().filter(|at| *at > 0 || !began_anew()) {
         let at = path.display();
         return Err(Error::corrupt(format!(
             "{at} is damaged: its frame {frame} does not hold, and later ones do, so what they hold \
@@ -170,6 +177,44 @@ impl<'a> Log<'a> {
                 None => first.commits(),
             }
         })
+    }
+
+    /// Whether the data file has all that was committed to the log, whose header does not hold.
+    fn is_in(&self, data: &Path) -> io::Result<bool> {
+        let mut pages = BTreeMap::new();
+        let mut transaction = Vec::new();
+        let mut before: Option<Frame<'_>> = None;
+        for frame in self.frames() {
+            if let Some(before) = before.filter(|it| self.sums_after(it.sums, &frame) != frame.sums)
+            {
+                if before.salts == frame.salts {
+                    return Ok(false); // more than the header is damaged
+                }
+                break; // the rest is of an earlier round
+            }
+            transaction.push((number(frame.bytes, 0), &frame.bytes[FRAME_HEADER_LEN..]));
+            if frame.commits() {
+                pages.extend(transaction.drain(..));
+            }
+            before = Some(frame);
+        }
+        let mut file = File::open(data)?;
+        let mut head = [0; 18];
+        file.read_exact(&mut head)?;
+        let page_len = usize::from(u16::from_be_bytes([head[16], head[17]]));
+        if pages.is_empty() || page_len != self.page_len {
+            return Ok(false);
+        }
+        let mut found = vec![0; page_len];
+        for (page, bytes) in pages {
+            let at = u64::from(page).saturating_sub(1) * page_len as u64;
+            file.seek(SeekFrom::Start(at))?;
+            file.read_exact(&mut found)?;
+            if found != bytes {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn frames(&self) -> impl Iterator<Item = Frame<'a>> + use<'a> {
