@@ -1,7 +1,8 @@
 //! One Redis server.
 
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::address::{Address, free_port};
 use super::certificates;
@@ -110,6 +111,9 @@ impl Redis {
     /// It answers, and has loaded what it has kept, when this returns.
     pub(crate) fn restart(&mut self) {
         self.kill();
+        if !matches!(self.options.aof, Aof::Off) {
+            mend(&self.home);
+        }
         let ports = Some((self.port, self.tls_port));
         (_, _, self.process) = launch(&self.home, &self.options, ports);
     }
@@ -136,6 +140,22 @@ impl Redis {
 }
 
 /// Starts the server and waits until it answers.
+/// What is done before a server is started that was killed, see `src/docs/operations.md`: by itself
+/// it keeps the half of a script that it died writing, and runs it at the start after this one.
+fn mend(home: &Home) {
+    let mut check = Command::new("redis-check-aof")
+        .args(["--fix", "appendonlydir/appendonly.aof.manifest"])
+        .current_dir(home.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("redis-check-aof starts");
+    let answer = check.stdin.take().expect("it is piped").write_all(b"y\n");
+    drop(answer); // it asks only where there is something to mend
+    let status = check.wait().expect("it ends");
+    assert!(status.success(), "the append-only file is beyond repair");
+}
+
 fn launch(home: &Home, options: &RedisOptions, ports: Option<(u16, u16)>) -> (u16, u16, Process) {
     loop {
         let (port, tls_port) = ports.unwrap_or_else(|| {
