@@ -56,6 +56,7 @@ fn work_goes_on_after_a_sentinel_failover() {
     for _ in 0..failovers() {
         sentinels.failover();
         wait_for_more(&site);
+        sentinels.restart_dead(); // or there is soon nobody left to take over
     }
     let case = "sentinel failover";
     finish(case, &site, nodes, failovers(), Memory::MayForget);
