@@ -3,7 +3,8 @@
 //! Each case prints what it counted: pushes sent and answered, handled, early, lost, unaccounted.
 //!
 //! `DULY_REDIS_CASES` says how many cases of random kills, `DULY_REDIS_SEED` which;
-//! `DULY_REDIS_KILLS` how often each server is killed, and a third of it how often one fails over.
+//! `DULY_REDIS_KILLS` how often each server is killed, how often its file is torn, and a third of it
+//! how often one fails over.
 
 #![allow(clippy::print_stdout)] // counts that are not printed show nothing
 
@@ -18,6 +19,7 @@ mod pair;
 mod scripts;
 #[path = "../servers/mod.rs"]
 mod servers;
+mod torn;
 mod waking;
 mod wrong;
 

@@ -97,6 +97,12 @@ impl Redis {
         self.home.path().join("ca.crt")
     }
 
+    /// What it has written since it was first started, while nothing made it write that anew.
+    pub(crate) fn append_only_file(&self) -> PathBuf {
+        let folder = self.home.path().join("appendonlydir");
+        folder.join("appendonly.aof.1.incr.aof")
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -139,7 +145,6 @@ impl Redis {
     }
 }
 
-/// Starts the server and waits until it answers.
 /// What is done before a server is started that was killed, see `src/docs/operations.md`: by itself
 /// it keeps the half of a script that it died writing, and runs it at the start after this one.
 fn mend(home: &Home) {
@@ -156,6 +161,7 @@ fn mend(home: &Home) {
     assert!(status.success(), "the append-only file is beyond repair");
 }
 
+/// Starts the server and waits until it answers.
 fn launch(home: &Home, options: &RedisOptions, ports: Option<(u16, u16)>) -> (u16, u16, Process) {
     loop {
         let (port, tls_port) = ports.unwrap_or_else(|| {

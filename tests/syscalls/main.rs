@@ -89,9 +89,7 @@ fn killed_within_any_write_nothing_is_lost_early_or_unrecorded() {
     let template = closed_store();
     let mut points = writing(&script(template.path()));
     points.retain(|point| ["write", "pwrite64"].contains(&point.call.as_str()));
-    let mut sweep = Sweep::of("script-cut", template.path(), SCRIPT, Deed::Cut);
-    sweep.every = 3;
-    sweep.covers(&points);
+    Sweep::of("script-cut", template.path(), SCRIPT, Deed::Cut).covers(&points);
 
     let template = folder();
     let mut points = writing(&opening(template.path()));
@@ -123,11 +121,7 @@ fn killed_at_any_call_of_a_recovery_the_next_one_does_the_same() {
         ("recovery-2", notes, "openat", 1),
         ("recovery-3", log, "pwrite64", writes * 7 / 8),
     ] {
-        let (file, call) = (file.to_owned(), call.to_owned());
-        let point = Point { file, call, nth };
-        let killed = copy(template.path());
-        let run = run_with(killed.path(), SCRIPT, &point, Deed::Kill);
-        assert!(run.was_killed, "a script is killed at {point}");
+        let killed = killed(template.path(), file, call, nth);
         let calls = opening(killed.path());
         let mut sweep = Sweep::of(name, killed.path(), OPENING, Deed::Kill);
         sweep.deaths = 1;
@@ -231,6 +225,21 @@ fn closed_store() -> TempDir {
     let template = folder();
     drop(child::open(template.path()).expect("a store"));
     template
+}
+
+/// A folder in which a script died at such a call: the `nth`, or an earlier one where it makes
+/// fewer of them, for what is asked at the same time is written together.
+fn killed(template: &Path, file: &str, call: &str, mut nth: usize) -> TempDir {
+    loop {
+        let folder = copy(template);
+        let (file, call) = (file.to_owned(), call.to_owned());
+        let point = Point { file, call, nth };
+        if run_with(folder.path(), SCRIPT, &point, Deed::Kill).was_killed {
+            return folder;
+        }
+        nth = nth * 7 / 8;
+        assert!(nth > 0, "a script comes past {point}");
+    }
 }
 
 /// The calls of a script that comes to its end.
