@@ -66,17 +66,7 @@ pub(crate) async fn draining(
         }
     }
 
-    let watch = Stopwatch::start();
-    for queue in QUEUES {
-        bus.set_workers(queue, WORKERS)?;
-    }
-    until(|| tally.total() >= events).await;
-    let handled = watch.took();
-    while left(&bus).await? > 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    let settled = watch.took();
-
+    let took = drained(&bus, || tally.total() >= events).await?;
     bus.shutdown(Duration::from_secs(5)).await?;
     if tally.total() != events {
         let handled = tally.total();
@@ -84,7 +74,21 @@ pub(crate) async fn draining(
             "pushed {events} events, {handled} were handled"
         )));
     }
-    Ok((handled, settled))
+    Ok(took)
+}
+
+/// Lets workers begin; how long it took until all were handled, and until all were settled.
+pub(crate) async fn drained(bus: &Bus, are_handled: impl Fn() -> bool) -> Result<(Took, Took)> {
+    let watch = Stopwatch::start();
+    for queue in QUEUES {
+        bus.set_workers(queue, WORKERS)?;
+    }
+    until(are_handled).await;
+    let handled = watch.took();
+    while left(bus).await? > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok((handled, watch.took()))
 }
 
 async fn left(bus: &Bus) -> Result<usize> {

@@ -1,22 +1,25 @@
 //! What it costs to be watched: the same work with metrics and traces taken and without.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use duly::BusBuilder;
 use duly::metrics::Prometheus;
-use duly::{Bus, BusBuilder};
+use duly::prelude::*;
+use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
-use tracing::{Event, Level, Subscriber};
+use tracing::{Level, Subscriber};
 
 use crate::Result;
-use crate::drain::draining;
-use crate::push::{one_by_one, pushing};
-use crate::scene::{Kept, Plan};
-use crate::table::Rates;
-use crate::watch::Took;
+use crate::drain::drained;
+use crate::push::one_by_one;
+use crate::scene::{Counts, Kept, Plan, QUEUES, Tally, bare_builder, queues, start_with};
+use crate::table::Pairs;
+use crate::watch::{Stopwatch, Took};
 
 static RECORDER: OnceLock<Prometheus> = OnceLock::new();
 /// Whether metrics are taken of a bus that is started now.
@@ -55,35 +58,38 @@ const WATCHED: [Watched; 4] = [
     },
 ];
 
-/// As many passes of each as of others, and more: what is looked for is small.
-const MORE: usize = 4;
+/// As many turns as there are of each in a pass, which has two buses of its own.
+const ROUNDS: usize = 10;
 
+/// What a turn took: to push its events, and to work them off.
+type Turn = [Took; 2];
+
+/// What is looked for is smaller than what differs from one bus to the next and from one second to
+/// the next. So two buses live side by side, of which one is watched, and work in short turns, each
+/// of which is compared with its neighbour that nobody watched; and there are several such pairs.
 pub(crate) async fn run(plan: Plan) -> Result {
     let prometheus = install()?;
+    let events = plan.singles / 10;
     for kept in Kept::ALL {
-        let mut pushed = WATCHED.map(|_| Vec::new());
-        let mut drained = WATCHED.map(|_| Vec::new());
-        // One after the other in each pass, so that what disturbs one disturbs all.
-        for pass in 0..plan.passes * MORE {
-            for at in 0..WATCHED.len() {
-                let at = (at + pass) % WATCHED.len();
-                METRICS.store(WATCHED[at].metrics, Ordering::Relaxed);
-                TRACES.store(WATCHED[at].traces, Ordering::Relaxed);
-                tracing::callsite::rebuild_interest_cache();
-                pushed[at].push(pushing(kept, plan.singles, one_by_one).await?);
-                drained[at].push(draining(kept, plan.events, Ok).await?.1);
+        let mut rounds = Vec::new();
+        for pass in 0..plan.passes * 2 {
+            rounds.extend(side_by_side(kept, pass, events).await?);
+        }
+        for (at, what) in [
+            "push, one by one, 64 in flight, due at once",
+            "drain a backlog of 4 queues, settled too",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut table = Pairs::titled(&format!("metrics: {what}; {}", kept.name()));
+            for (watched, name) in WATCHED.iter().map(|watched| watched.name).enumerate() {
+                let took = rounds
+                    .iter()
+                    .map(|round| (round[0][at], round[watched][at]));
+                table.line(name, events, took.collect());
             }
         }
-        METRICS.store(false, Ordering::Relaxed);
-        TRACES.store(false, Ordering::Relaxed);
-        tracing::callsite::rebuild_interest_cache();
-        show("push, one by one, 64 in flight", kept, plan.singles, pushed);
-        show(
-            "drain a backlog of 4 queues, settled too",
-            kept,
-            plan.events,
-            drained,
-        );
     }
     if !prometheus.render().contains("duly_settled_total") {
         return Err(crate::wrong("nothing was told to the recorder".to_owned()));
@@ -91,10 +97,76 @@ pub(crate) async fn run(plan: Plan) -> Result {
     Ok(())
 }
 
-fn show(what: &str, kept: Kept, events: usize, took: [Vec<Took>; WATCHED.len()]) {
-    let mut table = Rates::titled(&format!("metrics: {what}; {}", kept.name()));
-    for (watched, took) in WATCHED.into_iter().zip(took) {
-        table.line(watched.name, events, took);
+/// One pair of buses, and what each turn of them took.
+async fn side_by_side(
+    kept: Kept,
+    pass: usize,
+    events: usize,
+) -> Result<Vec<[Turn; WATCHED.len()]>> {
+    let mut crews = Vec::new();
+    for metrics in [false, true] {
+        METRICS.store(metrics ^ (pass % 2 == 1), Ordering::Relaxed);
+        crews.push(Crew::start(kept).await?);
+    }
+    METRICS.store(false, Ordering::Relaxed);
+    if pass % 2 == 1 {
+        crews.reverse();
+    }
+    let mut rounds = Vec::new();
+    for round in 0..=ROUNDS {
+        let mut took = WATCHED.map(|_| Turn::default());
+        for at in 0..WATCHED.len() {
+            let at = (at + round) % WATCHED.len();
+            let Watched {
+                metrics, traces, ..
+            } = WATCHED[at];
+            TRACES.store(traces, Ordering::Relaxed);
+            tracing::callsite::rebuild_interest_cache();
+            took[at] = crews[usize::from(metrics)].turn(events).await?;
+        }
+        rounds.push(took);
+    }
+    TRACES.store(false, Ordering::Relaxed);
+    tracing::callsite::rebuild_interest_cache();
+    for crew in crews {
+        crew.bus.shutdown(Duration::from_secs(5)).await?;
+    }
+    rounds.remove(0); // to warm up
+    Ok(rounds)
+}
+
+/// A bus with what it has handled, and the folder of its store.
+struct Crew {
+    bus: Bus,
+    tally: Arc<Tally>,
+    _folder: TempDir,
+}
+
+impl Crew {
+    async fn start(kept: Kept) -> Result<Self> {
+        let (url, folder) = kept.fresh()?;
+        let tally = Arc::new(Tally::default());
+        let counts = || Counts(Arc::clone(&tally));
+        let bus = start_with(bare_builder(&url), &QueueChoices::default(), counts).await?;
+        Ok(Self {
+            bus,
+            tally,
+            _folder: folder,
+        })
+    }
+
+    async fn turn(&self, events: usize) -> Result<Turn> {
+        let before = self.tally.total();
+        for queue in QUEUES {
+            self.bus.set_workers(queue, 0)?;
+        }
+        let watch = Stopwatch::start();
+        one_by_one(queues(&self.bus)?, events, Duration::ZERO).await?;
+        let pushed = watch.took();
+        let drained = drained(&self.bus, || self.tally.total() - before >= events)
+            .await?
+            .1;
+        Ok([pushed, drained])
     }
 }
 
@@ -144,7 +216,7 @@ impl Subscriber for Dropped {
 
     fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
 
-    fn event(&self, _event: &Event<'_>) {}
+    fn event(&self, _event: &tracing::Event<'_>) {}
 
     fn enter(&self, _span: &Id) {}
 

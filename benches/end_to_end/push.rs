@@ -26,7 +26,8 @@ pub(crate) async fn run(plan: Plan) -> Result {
     for kept in Kept::ALL {
         let mut took = Vec::new();
         for _ in passes() {
-            took.push(pushing(kept, plan.singles, one_by_one).await?);
+            let push = |queues, events| one_by_one(queues, events, TOMORROW);
+            took.push(pushing(kept, plan.singles, push).await?);
         }
         table.line(kept.name(), plan.singles, took);
     }
@@ -70,13 +71,18 @@ where
     Ok(took)
 }
 
-pub(crate) async fn one_by_one(queues: Vec<Queue<String>>, events: usize) -> Result {
+/// Pushes one after the other from each of [`IN_FLIGHT`] tasks.
+pub(crate) async fn one_by_one(
+    queues: Vec<Queue<String>>,
+    events: usize,
+    delay: Duration,
+) -> Result {
     let mut pushers = JoinSet::new();
     for place in 0..IN_FLIGHT {
         let queue = queues[place % queues.len()].clone();
         pushers.spawn(async move {
             for _ in (place..events).step_by(IN_FLIGHT) {
-                queue.push(payload(), TOMORROW).await?;
+                queue.push(payload(), delay).await?;
             }
             Ok::<_, Error>(())
         });

@@ -31,6 +31,47 @@ impl Rates {
     }
 }
 
+/// Throughputs in turns, each of which is compared with its neighbour.
+pub(crate) struct Pairs;
+
+impl Pairs {
+    pub(crate) fn titled(title: &str) -> Self {
+        println!("\n{title}");
+        println!(
+            "{:<36} {:>11} {:>16} {:>8} {:>8} {:>16}",
+            "", "events/s", "cpu ns an event", "cpu", "ratio", "its middle half"
+        );
+        Self
+    }
+
+    /// A line: of pairs of a base and what is compared, the median and the quartiles of their
+    /// ratios, and the ratio of all their processor time.
+    pub(crate) fn line(&mut self, name: &str, events: usize, took: Vec<(Took, Took)>) {
+        let cpu = |of: fn(&(Took, Took)) -> Took| {
+            let sum: Duration = took.iter().map(|pair| of(pair).cpu).sum();
+            sum.as_secs_f64() * 1e9 / (events * took.len()) as f64
+        };
+        let (base, own) = (cpu(|pair| pair.0), cpu(|pair| pair.1));
+        let rate = |took: Took| events as f64 / took.time.as_secs_f64();
+        let rates = sorted(took.iter().map(|pair| rate(pair.1)));
+        let ratios = sorted(took.iter().map(|pair| rate(pair.1) / rate(pair.0)));
+        let at = |quarter: usize| ratios[(ratios.len() - 1) * quarter / 4];
+        let middle = format!("{:.3} to {:.3}", at(1), at(3));
+        println!(
+            "{name:<36} {:>11.0} {own:>16.0} {:>7.3}x {:>7.3}x {middle:>16}",
+            rates[rates.len() / 2],
+            own / base,
+            at(2)
+        );
+    }
+}
+
+fn sorted(numbers: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut numbers: Vec<f64> = numbers.collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers
+}
+
 /// How late things were.
 pub(crate) struct Lateness(Option<f64>);
 

@@ -12,7 +12,7 @@ pub(crate) struct Stopwatch {
 }
 
 /// What something took.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Took {
     pub(crate) time: Duration,
     pub(crate) cpu: Duration,
