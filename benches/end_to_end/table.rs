@@ -46,7 +46,7 @@ impl Pairs {
 
     /// A line: of pairs of a base and what is compared, the median and the quartiles of their
     /// ratios, and the ratio of all their processor time.
-    pub(crate) fn line(&mut self, name: &str, events: usize, took: Vec<(Took, Took)>) {
+    pub(crate) fn line(&mut self, name: &str, events: usize, took: &[(Took, Took)]) {
         let cpu = |of: fn(&(Took, Took)) -> Took| {
             let sum: Duration = took.iter().map(|pair| of(pair).cpu).sum();
             sum.as_secs_f64() * 1e9 / (events * took.len()) as f64

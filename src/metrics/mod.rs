@@ -30,7 +30,7 @@ pub use self::prometheus::Prometheus;
 pub(crate) use self::prometheus::listen;
 pub use self::queues::OTHER;
 pub(crate) use self::queues::Queues;
-pub(crate) use self::shard::{SHARDS, shard};
+pub(crate) use self::shard::{SHARDS, Shard};
 pub(crate) use self::shares::{Share, Shares, WITHIN, tell_shares};
 pub use self::stages::Stages;
 

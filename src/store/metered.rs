@@ -11,7 +11,7 @@ use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
 use crate::core::roll::{Presence, Roll};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
-use crate::metrics::{Calls, SHARDS, shard};
+use crate::metrics::{Calls, SHARDS, Shard};
 use crate::store::control::{Control, Setting};
 use crate::store::durability::Durability;
 use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
@@ -137,7 +137,7 @@ impl Metered {
     }
 
     fn meter(&self) -> &Arc<Meter> {
-        &self.meters[shard()]
+        &self.meters[Shard::mine().at()]
     }
 
     /// Times a call from before it is made.

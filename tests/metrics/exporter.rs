@@ -1,8 +1,10 @@
-//! Our exporter counts histograms itself: it has to say of them what the package's own would say.
+//! Our exporter counts counters and histograms itself: it has to say of them what the package's own
+//! would say.
 
 use std::collections::BTreeSet;
+use std::thread;
 
-use duly::metrics::{CATALOGUE, Kind, Prometheus};
+use duly::metrics::{CATALOGUE, Kind, Metric, Prometheus};
 use metrics::{Key, Label, Level, Metadata, Recorder, Unit};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
 use proptest::prelude::*;
@@ -32,13 +34,25 @@ fn told() -> impl Strategy<Value = (Key, f64)> {
         .collect();
     (0..histograms.len(), 0..3_u8).prop_flat_map(move |(at, series)| {
         let (metric, bounds) = histograms[at];
-        let label = |name: &&'static str| Label::new(*name, format!("{name}-{series}"));
-        let labels: Vec<_> = metric.labels.iter().map(label).collect();
-        let key = Key::from_parts(metric.name, labels);
         let near = prop::sample::select(bounds.to_vec());
         let value = prop_oneof![near, (0..400_000_u32).prop_map(|it| f64::from(it) / 4.0)];
-        (Just(key), value)
+        (Just(key(metric, series)), value)
     })
+}
+
+/// A counter of the catalogue, one of a few series of it, and by how much it grows.
+fn counted() -> impl Strategy<Value = (Key, u64)> {
+    let is_counter = |metric: &&Metric| metric.kind == Kind::Counter;
+    let counters: Vec<_> = CATALOGUE.iter().filter(is_counter).collect();
+    let key =
+        (prop::sample::select(counters), 0..3_u8).prop_map(|(metric, series)| key(metric, series));
+    (key, 0..1_000_u64)
+}
+
+fn key(metric: &'static Metric, series: u8) -> Key {
+    let label = |name: &&'static str| Label::new(*name, format!("{name}-{series}"));
+    let labels: Vec<_> = metric.labels.iter().map(label).collect();
+    Key::from_parts(metric.name, labels)
 }
 
 /// Lines with buckets and counts, in any order; and the sums, which are added in another order.
@@ -79,6 +93,30 @@ proptest! {
             prop_assert!((ours - theirs).abs() <= 1e-9 * theirs.abs(), "{ours} {theirs}");
         }
     }
+
+    #[test]
+    fn counters_are_on_the_page_as_the_package_would_have_them(
+        counted in prop::collection::vec(counted(), 1..200),
+    ) {
+        let (ours, theirs) = (Prometheus::new().unwrap(), package());
+        for metric in CATALOGUE {
+            let (name, help) = (metric.name, metric.help);
+            ours.describe_counter(name.into(), Some(Unit::Count), help.into());
+            theirs.describe_counter(name.into(), Some(Unit::Count), help.into());
+        }
+        // From two threads, as counters are.
+        let tell = |counted: &[(Key, u64)]| for (key, more) in counted {
+            ours.register_counter(key, &METADATA).increment(*more);
+            theirs.register_counter(key, &METADATA).increment(*more);
+        };
+        let (here, there) = counted.split_at(counted.len() / 2);
+        thread::scope(|scope| {
+            scope.spawn(|| tell(there));
+            tell(here);
+        });
+        let (ours, theirs) = (ours.render(), theirs.handle().render());
+        prop_assert_eq!(lines(&ours), lines(&theirs));
+    }
 }
 
 #[test]
@@ -99,4 +137,7 @@ fn other_labels_than_the_catalogue_says_do_not_spoil_the_page() {
     let key = Key::from_parts("duly_handler_seconds", vec![Label::new("shop", "7")]);
     prometheus.register_histogram(&key, &METADATA).record(3.0);
     assert!(!prometheus.render().contains("duly_handler_seconds"));
+    let key = Key::from_parts("duly_pushed_total", vec![Label::new("shop", "7")]);
+    prometheus.register_counter(&key, &METADATA).increment(3);
+    assert!(!prometheus.render().contains("duly_pushed_total"));
 }

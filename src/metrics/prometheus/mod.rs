@@ -1,6 +1,8 @@
 //! The exporter: what Prometheus reads.
 
 mod buckets;
+mod count;
+mod families;
 mod serve;
 
 use std::fmt;
@@ -14,7 +16,9 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
-use self::buckets::Histograms;
+use self::buckets::Buckets;
+use self::count::Count;
+use self::families::Families;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How often what histograms have taken in is put into their buckets, where nobody scrapes.
@@ -56,9 +60,10 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 pub struct Prometheus(Arc<Inner>);
 
 struct Inner {
-    /// Whatever is no histogram of the catalogue.
+    /// Gauges, and whatever is not of the catalogue.
     exporter: PrometheusRecorder,
-    histograms: Histograms,
+    counters: Families<Count>,
+    histograms: Families<Buckets>,
 }
 
 impl Prometheus {
@@ -70,7 +75,8 @@ impl Prometheus {
     pub fn new() -> Result<Self> {
         let inner = Arc::new(Inner {
             exporter: PrometheusBuilder::new().build_recorder(),
-            histograms: Histograms::new(),
+            counters: Families::new(),
+            histograms: Families::new(),
         });
         let kept = Arc::downgrade(&inner);
         spawn(move || keep_up(&kept))?;
@@ -98,6 +104,7 @@ impl Prometheus {
     #[must_use]
     pub fn render(&self) -> String {
         let mut page = self.0.exporter.handle().render();
+        self.0.counters.write(&mut page);
         self.0.histograms.write(&mut page);
         page
     }
@@ -109,13 +116,15 @@ impl fmt::Debug for Prometheus {
     }
 }
 
-/// Histograms of the catalogue are counted here, and the exporter has all the rest.
+/// Counters and histograms of the catalogue are counted here, and the exporter has all the rest.
 ///
 /// One of the catalogue's names with other labels than it says is taken in by nobody: a page has
 /// each name once.
 impl Recorder for Prometheus {
     fn describe_counter(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-        self.0.exporter.describe_counter(name, unit, help);
+        if !self.0.counters.have(name.as_str()) {
+            self.0.exporter.describe_counter(name, unit, help);
+        }
     }
 
     fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
@@ -123,13 +132,17 @@ impl Recorder for Prometheus {
     }
 
     fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-        if !self.0.histograms.has(name.as_str()) {
+        if !self.0.histograms.have(name.as_str()) {
             self.0.exporter.describe_histogram(name, unit, help);
         }
     }
 
     fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
-        self.0.exporter.register_counter(key, metadata)
+        if !self.0.counters.have(key.name()) {
+            return self.0.exporter.register_counter(key, metadata);
+        }
+        let series = self.0.counters.series(key);
+        series.map_or_else(Counter::noop, Counter::from_arc)
     }
 
     fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
@@ -137,7 +150,7 @@ impl Recorder for Prometheus {
     }
 
     fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> Histogram {
-        if !self.0.histograms.has(key.name()) {
+        if !self.0.histograms.have(key.name()) {
             return self.0.exporter.register_histogram(key, metadata);
         }
         let series = self.0.histograms.series(key);

@@ -199,7 +199,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "the exporter has no buckets for histograms, and renders summaries",
         edits: &[edit(
             "src/metrics/prometheus/mod.rs",
-            "        if !self.0.histograms.has(key.name()) {\n",
+            "        if !self.0.histograms.have(key.name()) {\n",
             "        if true {\n",
         )],
         caught_by: dashboards("the_page_holds_every_row_of_the_catalogue_and_nothing_else_of_duly"),
@@ -217,6 +217,21 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: test(
             "metrics",
             "histograms_are_on_the_page_as_the_package_would_have_them",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "counters-of-one-thread",
+        breaks: Metrics,
+        bug: "of what several threads have counted the page has what one has",
+        edits: &[edit(
+            "src/metrics/prometheus/count.rs",
+            "self.0.iter().map(",
+            "self.0.iter().take(1).map(",
+        )],
+        caught_by: test(
+            "metrics",
+            "counters_are_on_the_page_as_the_package_would_have_them",
         ),
         masked_by: None,
     },

@@ -96,7 +96,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "let first = match self.push_batch(bucket, events.clone(), wanted).await {
             Err(error) if error.kind() == ErrorKind::Unknown => {
                 for event in &mut events {
-                    Arc::make_mut(&mut event.envelope).id = self.id_in(bucket);
+                    Arc::make_mut(&mut event.envelope).id =
+                        id_in(bucket, self.inner.now());
                 }
                 self.push_batch(bucket, events.clone(), wanted).await?
             }

@@ -49,7 +49,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[edit(
             "src/bus/dead_letters/walk.rs",
             "letters.retain(|letter| self.filter.matches(letter));",
-            "letters.retain(|letter| letter.state == State::Dead);",
+            "letters.retain(|letter| letter.state == crate::event::State::Dead);",
         )],
         caught_by: letters("only_what_is_asked_for_is_revived"),
         masked_by: None,
