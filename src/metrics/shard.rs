@@ -5,25 +5,24 @@
 //! have one of their own for as long as they live, where adding is a load and a store; the others
 //! share the rest, and add with care. A sum of all parts is what was counted.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+#[cfg(loom)]
+use loom::sync::{Mutex, atomic::AtomicU64};
+#[cfg(not(loom))]
+use std::sync::{Mutex, atomic::AtomicU64};
 
-/// Parts with one thread each.
-const OWN: usize = 8;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Parts with one thread each; of a model, few enough for every interleaving.
+const OWN: usize = if cfg!(loom) { 1 } else { 8 };
 /// Parts of whatever is split so that threads do not write to the same place.
 pub(crate) const SHARDS: usize = OWN * 2;
 
-/// The part of a thread.
+/// A part, of a thread or of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shard(usize);
 
 impl Shard {
-    /// That of the calling thread.
-    pub(crate) fn mine() -> Self {
-        // A thread that ends may tell something after its place was given back.
-        MINE.try_with(|place| place.0).unwrap_or(Self(SHARDS - 1))
-    }
-
     /// The place of the part, below [`SHARDS`].
     pub(crate) fn at(self) -> usize {
         self.0
@@ -31,12 +30,11 @@ impl Shard {
 
     /// Changes a number of this part. Nothing but this may write to it.
     pub(crate) fn change(self, number: &AtomicU64, changed: impl Fn(u64) -> u64) {
-        let relaxed = Ordering::Relaxed;
         if self.0 < OWN {
-            // Who had the place before gave it back under the lock under which it was taken.
-            number.store(changed(number.load(relaxed)), relaxed);
+            // Who had the part before gave it back under the lock under which it was taken.
+            number.store(changed(number.load(Relaxed)), Relaxed);
         } else {
-            let _ = number.fetch_update(relaxed, relaxed, |now| Some(changed(now))); // always some
+            let _ = number.fetch_update(Relaxed, Relaxed, |now| Some(changed(now))); // always some
         }
     }
 
@@ -46,42 +44,87 @@ impl Shard {
     }
 }
 
-/// What a thread holds while it lives.
-struct Place(Shard);
+/// Who has which part. Checked in every interleaving by `tests/loom`.
+#[derive(Debug)]
+pub(crate) struct Shards(Mutex<Given>);
 
-/// Places of their own that no thread holds.
-static FREE: Mutex<Vec<Shard>> = Mutex::new(Vec::new());
-/// How many threads have found none of those.
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static MINE: Place = Place::take();
+#[derive(Debug)]
+struct Given {
+    /// Parts with one thread each that were given back.
+    free: Vec<Shard>,
+    /// How many parts were given that nobody had before.
+    new: usize,
 }
 
-impl Place {
-    fn take() -> Self {
-        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(shard) = free.pop() {
-            return Self(shard);
+impl Shards {
+    #[cfg(not(loom))]
+    const fn new() -> Self {
+        Self(Mutex::new(Given::NONE))
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Given::NONE))
+    }
+
+    /// A part for a thread: one that no other has, or one that it shares.
+    pub(crate) fn take(&self) -> Shard {
+        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        given.free.pop().unwrap_or_else(|| {
+            let number = given.new;
+            given.new += 1;
+            match number < OWN {
+                true => Shard(number),
+                false => Shard(OWN + number % OWN),
+            }
+        })
+    }
+
+    /// Takes a part back that its thread adds nothing to any more.
+    pub(crate) fn give_back(&self, shard: Shard) {
+        if shard.0 < OWN {
+            let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            given.free.push(shard);
         }
-        let number = TAKEN.fetch_add(1, Ordering::Relaxed);
-        Self(Shard(match number < OWN {
-            true => number,
-            false => OWN + number % OWN,
-        }))
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.0.0 < OWN {
-            let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-            free.push(self.0);
+impl Given {
+    const NONE: Self = Self {
+        free: Vec::new(),
+        new: 0,
+    };
+}
+
+#[cfg(not(loom))]
+mod mine {
+    use super::{SHARDS, Shard, Shards};
+
+    static SHARDS_OF_THREADS: Shards = Shards::new();
+
+    thread_local! {
+        static MINE: Mine = Mine(SHARDS_OF_THREADS.take());
+    }
+
+    /// What a thread holds while it lives.
+    struct Mine(Shard);
+
+    impl Drop for Mine {
+        fn drop(&mut self) {
+            SHARDS_OF_THREADS.give_back(self.0);
+        }
+    }
+
+    impl Shard {
+        /// That of the calling thread.
+        pub(crate) fn mine() -> Self {
+            // A thread that ends may tell something after it gave its part back: in a shared one.
+            MINE.try_with(|mine| mine.0).unwrap_or(Self(SHARDS - 1))
         }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::collections::BTreeSet;
     use std::sync::Barrier;
@@ -122,7 +165,7 @@ mod tests {
                 }
             });
         }
-        let sum: u64 = parts.iter().map(|part| part.load(Ordering::Relaxed)).sum();
+        let sum: u64 = parts.iter().map(|part| part.load(Relaxed)).sum();
         assert_eq!(sum, 20 * 2 * OWN as u64 * 1_000 * 3);
     }
 }

@@ -8,6 +8,7 @@
 mod crowd;
 mod gate;
 mod mailbox;
+mod shard;
 mod ticking;
 mod wake;
 
@@ -20,4 +21,10 @@ mod flow {
     pub(crate) mod mailbox;
     pub(crate) mod ticking;
     pub(crate) mod wake;
+}
+
+#[path = "../../../src/metrics"]
+#[allow(dead_code, reason = "the crate calls more of it than the model does")]
+mod metrics {
+    pub(crate) mod shard;
 }
