@@ -61,8 +61,8 @@ const WATCHED: [Watched; 4] = [
 /// As many turns as there are of each in a pass, which has two buses of its own.
 const ROUNDS: usize = 10;
 
-/// What a turn took: to push its events, and to work them off.
-type Turn = [Took; 2];
+/// What a turn took: to push its events, to work them off, and both.
+type Turn = [Took; 3];
 
 /// What is looked for is smaller than what differs from one bus to the next and from one second to
 /// the next. So two buses live side by side, of which one is watched, and work in short turns, each
@@ -82,6 +82,7 @@ pub(crate) async fn run(plan: Plan) -> Result {
         for (at, what) in [
             "push, one by one, 64 in flight, due at once",
             "drain a backlog of 4 queues, settled too",
+            "the one and then the other",
         ]
         .into_iter()
         .enumerate()
@@ -169,7 +170,7 @@ impl Crew {
         let drained = drained(&self.bus, || self.tally.total() - before >= events)
             .await?
             .1;
-        Ok([pushed, drained])
+        Ok([pushed, drained, pushed + drained])
     }
 }
 

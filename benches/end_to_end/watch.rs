@@ -1,6 +1,7 @@
 //! What something takes: time, and time of the processor, which a busy machine disturbs less.
 
 use std::fs;
+use std::ops::Add;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -31,6 +32,17 @@ impl Stopwatch {
         Took {
             time: self.start.elapsed(),
             cpu: cpu_time().saturating_sub(self.cpu),
+        }
+    }
+}
+
+impl Add for Took {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            time: self.time + other.time,
+            cpu: self.cpu + other.cpu,
         }
     }
 }

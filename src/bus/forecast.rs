@@ -16,8 +16,7 @@ use crate::time::Timestamp;
 /// minutes.
 pub const FORECAST_STEPS_MAX: usize = 400;
 
-/// So long a step of a bucket has to itself, on a store that others use, too: it takes some
-/// hundredths of that.
+/// So long a step of a bucket has to itself: it takes one or two hundredths of that.
 const EACH: Duration = Duration::from_micros(200);
 /// A forecast begins at once as long as those before it are not further ahead of that.
 const AHEAD: Duration = Duration::from_secs(1);
@@ -44,10 +43,10 @@ impl Bus {
     /// of them. Each bucket counts at its own instant, one after the other, so over buckets whose
     /// answers took milliseconds the numbers are as exact as that.
     ///
-    /// A store that several processes share counts for each of them in time that it has for nobody
-    /// else. So there a bus counts 5,000 steps of buckets a second, and a forecast begins when no
-    /// more than 5,000 are owed: 60 steps over 8 buckets, which are 480, can be asked for ten times
-    /// a second, 400 steps three times in two seconds, and whoever asks for more waits.
+    /// A store counts in time that it has for nobody else. So a bus counts 5,000 steps of buckets a
+    /// second, and a forecast begins when no more than 5,000 are owed: 60 steps over 8 buckets,
+    /// which are 480, can be asked for ten times a second, 400 steps three times in two seconds,
+    /// and whoever asks for more waits.
     ///
     /// # Errors
     ///
@@ -83,10 +82,8 @@ impl Bus {
         let queue = QueueName::new(queue)?;
         let within = steps(horizon, step)?;
         let buckets = self.inner.buckets_of(&queue).await?;
-        if self.inner.store.is_shared() {
-            let steps = within.len().saturating_mul(buckets.len());
-            self.inner.forecasts.wait_for(steps).await;
-        }
+        let steps = within.len().saturating_mul(buckets.len());
+        self.inner.forecasts.wait_for(steps).await;
         let now = self.inner.now();
         let mut sums = vec![0; within.len()];
         for key in buckets {

@@ -136,13 +136,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "forecasts-without-a-pace",
         breaks: Metrics,
-        bug: "a bus asks a shared store for as many forecasts as anybody wants",
+        bug: "a bus asks the store for as many forecasts as anybody wants",
         edits: &[edit(
             "src/bus/forecast.rs",
-            "if self.inner.store.is_shared() {",
-            "if false {",
+            "self.inner.forecasts.wait_for(steps).await;",
+            "let _ = steps;",
         )],
-        caught_by: coming("whoever_asks_a_shared_store_for_many_steps_waits_his_turn"),
+        caught_by: coming("whoever_asks_for_many_steps_waits_his_turn"),
         masked_by: None,
     },
     Mutant {
