@@ -163,7 +163,7 @@ impl Inner {
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
         match self.open() {
             Ok(store) => store.apply(bucket, op),
-            Err(error) => Box::pin(std::future::ready(Err(error))),
+            Err(error) => StoreFuture::ready(Err(error)),
         }
     }
 
@@ -177,7 +177,7 @@ impl Inner {
         match (self.open(), wanted) {
             (Ok(store), Some(wanted)) => store.push_durably(bucket, events, wanted),
             (Ok(store), None) => store.apply(bucket, StoreOp::Push(events)),
-            (Err(error), _) => Box::pin(std::future::ready(Err(error))),
+            (Err(error), _) => StoreFuture::ready(Err(error)),
         }
     }
 

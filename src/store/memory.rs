@@ -1,7 +1,6 @@
 //! The memory store: the reference store behind the `Store` trait, without a disk.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::core::op::{Answer, Ledger, StoreOp};
@@ -131,7 +130,7 @@ impl Default for MemoryStore {
 
 impl Store for MemoryStore {
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
-        Box::pin(ready(self.decide(bucket, op)))
+        StoreFuture::ready(self.decide(bucket, op))
     }
 
     fn durability(&self) -> Durability {
@@ -148,15 +147,15 @@ impl Store for MemoryStore {
             true => self.hub.call(me, self.clock.wall_us(), used),
             false => self.hub.alone(&me, used),
         };
-        Box::pin(ready(Ok(roll)))
+        StoreFuture::ready(Ok(roll))
     }
 
     fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
-        Box::pin(ready(Ok(self.hub.controls())))
+        StoreFuture::ready(Ok(self.hub.controls()))
     }
 
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
-        Box::pin(ready(self.hub.set(queue, setting, |_| Ok(()))))
+        StoreFuture::ready(self.hub.set(queue, setting, |_| Ok(())))
     }
 
     fn is_shared(&self) -> bool {
@@ -164,7 +163,7 @@ impl Store for MemoryStore {
     }
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
-        Box::pin(ready(Ok(self.shards.keys())))
+        StoreFuture::ready(Ok(self.shards.keys()))
     }
 
     fn watch(&self, watcher: Arc<dyn Watcher>) {
@@ -172,7 +171,7 @@ impl Store for MemoryStore {
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
-        Box::pin(ready(Ok(vec![Outbox::Store])))
+        StoreFuture::ready(Ok(vec![Outbox::Store]))
     }
 
     fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
@@ -180,14 +179,14 @@ impl Store for MemoryStore {
             Outbox::Store => self.records().page(after, limit),
             Outbox::Bucket(_) => OutboxPage::default(),
         };
-        Box::pin(ready(Ok(page)))
+        StoreFuture::ready(Ok(page))
     }
 
     fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
         if *outbox == Outbox::Store {
             self.records().trim(through);
         }
-        Box::pin(ready(Ok(())))
+        StoreFuture::ready(Ok(()))
     }
 
     fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()> {
@@ -205,7 +204,7 @@ impl Store for MemoryStore {
     }
 
     fn close(&self) -> StoreFuture<()> {
-        Box::pin(ready(Ok(())))
+        StoreFuture::ready(Ok(()))
     }
 }
 

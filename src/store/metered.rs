@@ -122,7 +122,7 @@ struct Call {
     meter: Arc<Meter>,
     op: Op,
     since: Mono,
-    is_answered: bool,
+    failed: Option<ErrorKind>,
 }
 
 impl Metered {
@@ -141,37 +141,51 @@ impl Metered {
     }
 
     /// Times a call from before it is made.
-    fn timed<T: 'static>(
+    fn timed<T: Send + 'static>(
         &self,
         op: Op,
         call: impl FnOnce(&dyn Store) -> StoreFuture<T>,
     ) -> StoreFuture<T> {
         let meter = self.meter();
+        let since = meter.clock.mono();
+        let answer = call(&*self.near);
+        if let Some(answered) = answer.peek() {
+            meter.ended(op, since, answered.as_ref().err().map(Error::kind));
+            return answer;
+        }
         let mut timed = Call {
             meter: Arc::clone(meter),
             op,
-            since: meter.clock.mono(),
-            is_answered: false,
+            since,
+            failed: Some(ErrorKind::TimedOut),
         };
-        let answer = call(&*self.near);
-        Box::pin(async move {
+        StoreFuture::new(async move {
             let answer = answer.await;
-            timed.is_answered = true;
-            if let Err(error) = &answer {
-                timed.meter.calls[op as usize].failed(error.kind(), 1);
-            }
+            timed.answered(answer.as_ref().err());
             answer
         })
     }
 }
 
+impl Meter {
+    fn ended(&self, op: Op, since: Mono, failed: Option<ErrorKind>) {
+        let calls = &self.calls[op as usize];
+        calls.took(self.clock.mono().since(since));
+        if let Some(kind) = failed {
+            calls.failed(kind, 1);
+        }
+    }
+}
+
+impl Call {
+    fn answered(&mut self, failed: Option<&Error>) {
+        self.failed = failed.map(Error::kind);
+    }
+}
+
 impl Drop for Call {
     fn drop(&mut self) {
-        let calls = &self.meter.calls[self.op as usize];
-        calls.took(self.meter.clock.mono().since(self.since));
-        if !self.is_answered {
-            calls.failed(ErrorKind::TimedOut, 1);
-        }
+        self.meter.ended(self.op, self.since, self.failed);
     }
 }
 

@@ -3,6 +3,7 @@
 mod control;
 mod durability;
 mod embedded;
+mod future;
 mod hub;
 mod memory;
 mod metered;
@@ -20,8 +21,6 @@ pub mod __doors {
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +28,7 @@ pub(crate) use self::control::RATES;
 pub use self::control::{Control, Setting};
 pub use self::durability::Durability;
 pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
+pub use self::future::StoreFuture;
 pub use self::memory::{MemoryStore, RECORDS_MAX};
 pub(crate) use self::metered::Metered;
 pub(crate) use self::outbox::OutboxWatchers;
@@ -40,9 +40,6 @@ use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
 pub use crate::core::roll::{Member, Presence, Roll};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName};
-
-/// A future that a store answers with.
-pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;
 
 /// Where events wait: the durable side of the bus.
 ///
@@ -117,7 +114,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
             let refused = Error::invalid(format!(
                 "a push that survives {wanted:?} was asked for, and this store reaches {reaches:?}"
             ));
-            return Box::pin(std::future::ready(Err(refused)));
+            return StoreFuture::ready(Err(refused));
         }
         self.apply(bucket, StoreOp::Push(events))
     }
@@ -132,7 +129,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// When the store cannot be reached.
     fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
-        Box::pin(std::future::ready(Ok(Roll::alone(&me))))
+        StoreFuture::ready(Ok(Roll::alone(&me)))
     }
 
     /// What was set of queues while they ran.
@@ -141,7 +138,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// When the store cannot be read.
     fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
-        Box::pin(std::future::ready(Ok(BTreeMap::new())))
+        StoreFuture::ready(Ok(BTreeMap::new()))
     }
 
     /// Sets one thing of a queue, for every node, until it is set again.
@@ -154,7 +151,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         let refused = Error::invalid(format!(
             "this store keeps no settings, {setting:?} of queue {queue} was not set"
         ));
-        Box::pin(std::future::ready(Err(refused)))
+        StoreFuture::ready(Err(refused))
     }
 
     /// Whether nodes in other processes may use the same events, so that a silent one must be

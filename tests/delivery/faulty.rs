@@ -97,7 +97,7 @@ impl Faulty {
             Fault::None => answer(&self.near),
             Fault::Late(by) => {
                 let near = Arc::clone(&self.near);
-                Box::pin(async move {
+                StoreFuture::new(async move {
                     tokio::time::sleep(by).await;
                     answer(&near).await
                 })
@@ -107,7 +107,7 @@ impl Faulty {
                 drop(answer(&self.near));
                 failed(ErrorKind::Unknown)
             }
-            Fault::Hung => Box::pin(std::future::pending()),
+            Fault::Hung => StoreFuture::new(std::future::pending()),
         }
     }
 
@@ -230,8 +230,5 @@ impl Store for Faulty {
 }
 
 fn failed<T: Send + 'static>(kind: ErrorKind) -> StoreFuture<T> {
-    Box::pin(std::future::ready(Err(Error::new(
-        kind,
-        "the test says so",
-    ))))
+    StoreFuture::ready(Err(Error::new(kind, "the test says so")))
 }

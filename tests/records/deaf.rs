@@ -82,7 +82,7 @@ impl Store for Deaf {
         let store = self.0.outboxes();
         let own = self.1.lock().expect("nobody panics in there");
         let own: Vec<Outbox> = own.keys().cloned().collect();
-        Box::pin(async move {
+        StoreFuture::new(async move {
             let mut all = store.await?;
             all.extend(own);
             Ok(all)
@@ -104,7 +104,7 @@ impl Store for Deaf {
             next: number(records.last()).unwrap_or(after) + 1,
             records: some,
         };
-        Box::pin(std::future::ready(Ok(page)))
+        StoreFuture::ready(Ok(page))
     }
 
     fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
@@ -113,7 +113,7 @@ impl Store for Deaf {
             return self.0.trim_outbox(outbox, through);
         };
         records.retain(|(number, _)| *number > through);
-        Box::pin(std::future::ready(Ok(())))
+        StoreFuture::ready(Ok(()))
     }
 
     fn limit_outboxes(&self, limit: OutboxLimit) -> duly::Result<()> {
@@ -123,6 +123,6 @@ impl Store for Deaf {
     fn watch_outboxes(&self, _watcher: Arc<dyn OutboxWatcher>) {}
 
     fn close(&self) -> StoreFuture<()> {
-        Box::pin(std::future::ready(Ok(())))
+        StoreFuture::ready(Ok(()))
     }
 }

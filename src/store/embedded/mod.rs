@@ -198,7 +198,7 @@ impl EmbeddedStore {
     ///
     /// When the file cannot be read.
     pub fn damaged(&self) -> StoreFuture<Vec<Damaged>> {
-        Box::pin(self.shared.reading.run(Reader::damaged))
+        StoreFuture::new(self.shared.reading.run(Reader::damaged))
     }
 
     /// Checks everything that must be so in memory at any time; looks at every event.
@@ -237,21 +237,21 @@ impl Store for EmbeddedStore {
     fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
         let Decided { answer, wait, node } = match self.shared.decide(bucket, op) {
             Ok(decided) => decided,
-            Err(error) => return Box::pin(std::future::ready(Err(error))),
+            Err(error) => return StoreFuture::ready(Err(error)),
         };
         let found = self.shared.find(answer);
         self.write_inline();
         let known = match (found, wait) {
-            (Ok(answer), None) => return Box::pin(std::future::ready(Ok(answer))),
+            (Ok(answer), None) => return StoreFuture::ready(Ok(answer)),
             (Ok(answer), Some((gate, lane))) => {
-                return Box::pin(async move { gate.wait(lane).await.map(|()| answer) });
+                return StoreFuture::new(async move { gate.wait(lane).await.map(|()| answer) });
             }
             // Nothing that waits for the writer carries a body.
             (Err(known), _) => *known,
         };
         let (shared, bucket) = (Arc::clone(&self.shared), bucket.clone());
         let load = move |reader: &Reader| shared.load(reader, known, &bucket, node);
-        let loaded = Box::pin(self.shared.reading.run(load));
+        let loaded = StoreFuture::new(self.shared.reading.run(load));
         self.write_inline();
         loaded
     }
@@ -266,17 +266,17 @@ impl Store for EmbeddedStore {
 
     fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
         let roll = self.shared.hub.alone(&me, self.shared.shards.used());
-        Box::pin(std::future::ready(Ok(roll)))
+        StoreFuture::ready(Ok(roll))
     }
 
     fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
-        Box::pin(std::future::ready(Ok(self.shared.hub.controls())))
+        StoreFuture::ready(Ok(self.shared.hub.controls()))
     }
 
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
         let kept = self.shared.set(queue, setting);
         self.write_inline();
-        Box::pin(async move { kept?.wait(Lane::Rest).await })
+        StoreFuture::new(async move { kept?.wait(Lane::Rest).await })
     }
 
     fn is_shared(&self) -> bool {
@@ -284,7 +284,7 @@ impl Store for EmbeddedStore {
     }
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
-        Box::pin(std::future::ready(Ok(self.shared.shards.keys())))
+        StoreFuture::ready(Ok(self.shared.shards.keys()))
     }
 
     fn watch(&self, watcher: Arc<dyn Watcher>) {
@@ -323,15 +323,15 @@ impl Store for EmbeddedStore {
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
-        Box::pin(std::future::ready(Ok(vec![Outbox::Store])))
+        StoreFuture::ready(Ok(vec![Outbox::Store]))
     }
 
     fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
         if *outbox != Outbox::Store {
-            return Box::pin(std::future::ready(Ok(OutboxPage::default())));
+            return StoreFuture::ready(Ok(OutboxPage::default()));
         }
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move {
+        StoreFuture::new(async move {
             // What was decided before this call is read by it.
             if let Some(gate) = shared.pending.newest() {
                 gate.wait(Lane::Rest).await?;
@@ -348,7 +348,7 @@ impl Store for EmbeddedStore {
             Outbox::Bucket(_) => Ok(None),
         };
         self.write_inline();
-        Box::pin(async move {
+        StoreFuture::new(async move {
             match kept? {
                 Some(gate) => gate.wait(Lane::Rest).await,
                 None => Ok(()),
@@ -367,7 +367,7 @@ impl Store for EmbeddedStore {
 
     fn close(&self) -> StoreFuture<()> {
         self.begin_close();
-        Box::pin(Arc::clone(&self.shared.ended).wait(Lane::Rest))
+        StoreFuture::new(Arc::clone(&self.shared.ended).wait(Lane::Rest))
     }
 }
 

@@ -227,23 +227,29 @@ impl Store for RedisStore {
         match op {
             StoreOp::Push(events) => {
                 let pushes = Arc::clone(&self.pushes);
-                Box::pin(async move { Pushes::push(&pushes, &shared, bucket, events).await })
+                StoreFuture::new(
+                    async move { Pushes::push(&pushes, &shared, bucket, events).await },
+                )
             }
             StoreOp::Update {
                 id,
                 payload,
                 by,
                 dead_only,
-            } => Box::pin(async move {
+            } => StoreFuture::new(async move {
                 by_hand::update(&shared, &bucket, id, &payload, by.as_deref(), dead_only).await
             }),
             StoreOp::Rewrite(rewritings) => {
-                Box::pin(async move { by_hand::rewrite(&shared, &bucket, &rewritings).await })
+                StoreFuture::new(
+                    async move { by_hand::rewrite(&shared, &bucket, &rewritings).await },
+                )
             }
             StoreOp::ReadDead { after, limit } => {
-                Box::pin(async move { by_hand::read_dead(&shared, &bucket, after, limit).await })
+                StoreFuture::new(
+                    async move { by_hand::read_dead(&shared, &bucket, after, limit).await },
+                )
             }
-            op => Box::pin(async move { shared.operate(&bucket, op).await }),
+            op => StoreFuture::new(async move { shared.operate(&bucket, op).await }),
         }
     }
 
@@ -262,7 +268,9 @@ impl Store for RedisStore {
         }
         let (shared, found) = (Arc::clone(&self.shared), self.found.clone());
         let bucket = bucket.clone();
-        Box::pin(async move { confirmed::push(&shared, &found, &bucket, &events, wanted).await })
+        StoreFuture::new(
+            async move { confirmed::push(&shared, &found, &bucket, &events, wanted).await },
+        )
     }
 
     fn now_us(&self) -> u64 {
@@ -280,7 +288,7 @@ impl Store for RedisStore {
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move {
+        StoreFuture::new(async move {
             let buckets = hub::buckets(&shared).await?;
             let mut buckets: Vec<_> = buckets.into_values().collect();
             buckets.sort_unstable();
@@ -294,22 +302,22 @@ impl Store for RedisStore {
 
     fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move { hub::roll_call(&shared, me).await })
+        StoreFuture::new(async move { hub::roll_call(&shared, me).await })
     }
 
     fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move { hub::controls(&shared).await })
+        StoreFuture::new(async move { hub::controls(&shared).await })
     }
 
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
         let (shared, queue) = (Arc::clone(&self.shared), queue.clone());
-        Box::pin(async move { hub::set(&shared, &queue, setting).await })
+        StoreFuture::new(async move { hub::set(&shared, &queue, setting).await })
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move {
+        StoreFuture::new(async move {
             let buckets = hub::buckets(&shared).await?;
             Ok(buckets.into_values().map(Outbox::Bucket).collect())
         })
@@ -317,18 +325,18 @@ impl Store for RedisStore {
 
     fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
         let Outbox::Bucket(bucket) = outbox.clone() else {
-            return Box::pin(std::future::ready(Ok(OutboxPage::default())));
+            return StoreFuture::ready(Ok(OutboxPage::default()));
         };
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move { outbox::page(&shared, &bucket, after, limit).await })
+        StoreFuture::new(async move { outbox::page(&shared, &bucket, after, limit).await })
     }
 
     fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
         let Outbox::Bucket(bucket) = outbox.clone() else {
-            return Box::pin(std::future::ready(Ok(())));
+            return StoreFuture::ready(Ok(()));
         };
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move { outbox::trim(&shared, &bucket, through).await })
+        StoreFuture::new(async move { outbox::trim(&shared, &bucket, through).await })
     }
 
     fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()> {
@@ -341,7 +349,7 @@ impl Store for RedisStore {
 
     fn close(&self) -> StoreFuture<()> {
         let (shared, pushes) = (Arc::clone(&self.shared), Arc::clone(&self.pushes));
-        Box::pin(async move {
+        StoreFuture::new(async move {
             pushes.ended().await;
             shared.close();
             Ok(())

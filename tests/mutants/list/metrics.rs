@@ -101,8 +101,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a call of the store that was given up is no error",
         edits: &[edit(
             "src/store/metered.rs",
-            "if !self.is_answered {",
-            "if false {",
+            "failed: Some(ErrorKind::TimedOut),",
+            "failed: None,",
         )],
         caught_by: metrics("a_call_that_is_given_up_is_timed_and_counted"),
         masked_by: None,
