@@ -122,6 +122,7 @@ struct Call {
     meter: Arc<Meter>,
     op: Op,
     since: Mono,
+    /// Nothing once it was answered as asked.
     failed: Option<ErrorKind>,
 }
 

@@ -12,7 +12,7 @@ fn kills() -> u64 {
     number("DULY_REDIS_KILLS").unwrap_or(3)
 }
 
-fn failovers() -> u64 {
+pub(crate) fn failovers() -> u64 {
     kills().div_ceil(3)
 }
 
