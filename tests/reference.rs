@@ -250,6 +250,7 @@ fn restored(id: EventId, due_ms: u64) -> Restored<u64> {
         expires: None,
         late: Late::Deliver,
         tells: false,
+        bytes: 0,
         dead_at: None,
     }
 }

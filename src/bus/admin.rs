@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::bus::queue::unexpected;
 use crate::bus::{Bus, Inner, Queue};
-use crate::core::op::{Answer, BATCH_MAX, Reply, Snapshot, Stats, StoreOp};
+use crate::core::op::{Answer, BATCH_BYTES, BATCH_MAX, Reply, Snapshot, Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::record::Page;
@@ -130,6 +130,12 @@ impl Bus {
     }
 }
 
+/// How many bytes the payloads of some events have.
+fn bytes_of(events: &[Snapshot]) -> usize {
+    let bodies = events.iter().filter_map(|event| event.body.as_ref());
+    bodies.map(|body| body.payload.len()).sum()
+}
+
 impl Inner {
     /// Every bucket of a queue, those of earlier bucket counts too.
     pub(super) async fn buckets_of(&self, queue: &QueueName) -> Result<Vec<BucketKey>> {
@@ -142,7 +148,7 @@ impl Inner {
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Dead letters, bucket by bucket in the order of their ids; `after` is [`Page::next`] of the
-    /// page before. At most 1,000 a page.
+    /// page before. At most 1,000 a page, and fewer where their payloads have several MiB.
     ///
     /// # Errors
     ///
@@ -153,10 +159,10 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         limit: usize,
     ) -> Result<Page<Snapshot, EventId>> {
         let limit = limit.clamp(1, BATCH_MAX);
-        let mut items = Vec::new();
+        let (mut items, mut is_cut) = (Vec::new(), false);
         let from = after.map_or(BucketId(0), EventId::bucket);
         for bucket in self.inner.buckets_of(&self.name).await? {
-            if bucket.bucket < from || items.len() == limit {
+            if bucket.bucket < from || items.len() == limit || is_cut {
                 continue;
             }
             let after = after.filter(|id| id.bucket() == bucket.bucket);
@@ -166,15 +172,18 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             };
             match self.inner.apply(&bucket, read).await? {
                 Answer {
-                    reply: Reply::Dead(letters),
+                    reply: Reply::Dead { letters, next },
                     ..
-                } => items.extend(letters),
+                } => {
+                    items.extend(letters);
+                    is_cut = next.is_some() || bytes_of(&items) >= BATCH_BYTES;
+                }
                 Answer { reply, .. } => return Err(unexpected(&reply)),
             }
         }
         let next = items
             .last()
-            .filter(|_| items.len() == limit)
+            .filter(|_| items.len() == limit || is_cut)
             .map(|last| last.id);
         Ok(Page { items, next })
     }

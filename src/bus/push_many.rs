@@ -8,7 +8,7 @@ use tracing::{Instrument, Span};
 
 use crate::bus::push::{count, spread_out};
 use crate::bus::{Queue, Receipt};
-use crate::core::op::{BATCH_MAX, NewEvent, Unique};
+use crate::core::op::{BATCH_MAX, NewEvent, Unique, fitting};
 use crate::error::{Error, Result};
 use crate::event::{BucketId, Envelope, EventId, Headers};
 use crate::time::{Timestamp, When};
@@ -74,8 +74,12 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             let bucket = BucketId((first + turn) % buckets);
             let event =
                 |value| self.plain_event(bucket, now, std::mem::take(value), when, &headers);
-            let events = payloads.iter_mut().map(event).collect::<Result<_>>()?;
-            batches.push((bucket, events));
+            let mut events = payloads.iter_mut().map(event).collect::<Result<Vec<_>>>()?;
+            while !events.is_empty() {
+                let fits = fitting(&events, |event| event.envelope.payload.len());
+                let rest = events.split_off(fits.min(events.len()));
+                batches.push((bucket, std::mem::replace(&mut events, rest)));
+            }
         }
         Ok((span, batches))
     }

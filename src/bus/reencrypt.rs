@@ -8,7 +8,7 @@ use crate::bus::queue::unexpected;
 use crate::bus::waiting::{PAGE, Part, Waiting, WaitingCursor};
 use crate::bus::{Bus, Inner};
 use crate::codec::Frame;
-use crate::core::op::{BATCH_MAX, Reply, Rewriting, StoreOp};
+use crate::core::op::{Reply, Rewriting, StoreOp, fitting};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName, State};
 use crate::store::RATES;
@@ -283,8 +283,11 @@ impl Reencrypt {
         rewritings: &[Rewriting],
         done: &mut Reencrypted,
     ) -> Result<()> {
-        // A page may have a few more than were asked for.
-        for some in rewritings.chunks(BATCH_MAX) {
+        // A page may have a few more than were asked for, and a few bytes more than are enough.
+        let mut rest = rewritings;
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(fitting(rest, |one| one.payload.len()));
+            rest = others;
             let rewrite = StoreOp::Rewrite(some.to_vec());
             let reply = self.inner.apply(bucket, rewrite).await?.reply;
             let Reply::Counted(counted) = reply else {

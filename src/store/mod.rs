@@ -78,7 +78,8 @@ use crate::event::{BucketKey, QueueName};
 /// not. An event whose attempts are used up becomes a dead letter, whoever asks for a retry.
 ///
 /// **Everything is bounded.** No operation carries or returns more than
-/// [`BATCH_MAX`](crate::core::op::BATCH_MAX) events.
+/// [`BATCH_MAX`](crate::core::op::BATCH_MAX) events, nor much more than
+/// [`BATCH_BYTES`](crate::core::op::BATCH_BYTES) of payloads, but one event of any size.
 ///
 /// [`Unknown`]: crate::ErrorKind::Unknown
 /// [`LeaseLost`]: crate::ErrorKind::LeaseLost

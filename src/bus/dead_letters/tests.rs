@@ -41,7 +41,7 @@ async fn dead(store: &MemoryStore) -> Vec<Snapshot> {
         limit: 100,
     };
     match apply(store, read).await {
-        Reply::Dead(letters) => letters,
+        Reply::Dead { letters, .. } => letters,
         other => panic!("{other:?}"),
     }
 }

@@ -69,10 +69,8 @@ impl<'a> Walk<'a> {
         let limit = limit.clamp(1, BATCH_MAX);
         let (found, last, is_last) = match &self.filter.ids {
             None => {
-                let found = self.read(&bucket, limit).await?;
-                let is_last = found.len() < limit;
-                let last = found.last().map(|letter| letter.id);
-                (found, last, is_last)
+                let (found, next) = self.read(&bucket, limit).await?;
+                (found, next, next.is_none())
             }
             Some(ids) => {
                 let here = ids.iter().filter(|id| id.bucket() == bucket.bucket);
@@ -102,16 +100,20 @@ impl<'a> Walk<'a> {
         }))
     }
 
-    async fn read(&self, bucket: &BucketKey, limit: usize) -> Result<Vec<Snapshot>> {
+    async fn read(
+        &self,
+        bucket: &BucketKey,
+        limit: usize,
+    ) -> Result<(Vec<Snapshot>, Option<EventId>)> {
         let read = StoreOp::ReadDead {
             after: self.after,
             limit,
         };
         match self.inner.apply(bucket, read).await? {
             Answer {
-                reply: Reply::Dead(letters),
+                reply: Reply::Dead { letters, next },
                 ..
-            } => Ok(letters),
+            } => Ok((letters, next)),
             Answer { reply, .. } => Err(unexpected(&reply)),
         }
     }

@@ -95,6 +95,7 @@ impl<B> Node<B> {
                     deliveries,
                     ready,
                     next_due,
+                    full,
                 },
             ) => {
                 if queue.room() == 0 {
@@ -103,7 +104,7 @@ impl<B> Node<B> {
                 care.fetch_over(queue);
                 queue.ahead += deliveries.len();
                 care.last_fetch = call.sent;
-                let full = deliveries.len() >= (*full_at).max(1);
+                let full = full || deliveries.len() >= (*full_at).max(1);
                 let net = now + options.sleep_max;
                 care.mover.looked(reckon(next_due), ready > 0, full, net);
                 if !deliveries.is_empty() {

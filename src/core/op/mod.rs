@@ -26,10 +26,28 @@ use crate::time::When;
 /// The most events that one operation may carry or return.
 pub const BATCH_MAX: usize = 1_000;
 
+/// How many bytes of payload are enough for one operation: 4 MiB.
+///
+/// A fetch and a page end with the event that reaches this bound, so they return at least one event
+/// of any size; a push or a rewrite of more than one event must stay within it. Without the bound a
+/// batch of large payloads keeps a server busy for seconds.
+pub const BATCH_BYTES: usize = 4 << 20;
+
+/// How many of the first of `items`, whose payloads have so many `bytes`, go with one operation.
+pub(crate) fn fitting<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> usize {
+    let mut sum = 0;
+    let fits = items.iter().take(BATCH_MAX).take_while(|item| {
+        sum += bytes(item);
+        sum <= BATCH_BYTES
+    });
+    fits.count().max(1)
+}
+
 /// One operation on one bucket.
 #[derive(Clone, Debug)]
 pub enum StoreOp {
     /// Adds events. Due ones become ready, others scheduled; an id that exists changes nothing.
+    /// More than one event must stay within [`BATCH_BYTES`].
     Push(Vec<NewEvent>),
     /// Moves scheduled events that are due to the publish list, at most `limit`.
     MoveDue {
@@ -92,7 +110,8 @@ pub enum StoreOp {
         dead_only: bool,
     },
     /// Gives events the same values in another form: a new key, say. Each only if its payload is
-    /// still the one that was read, and nobody holds it. No record says so.
+    /// still the one that was read, and nobody holds it. No record says so. More than one must stay
+    /// within [`BATCH_BYTES`].
     Rewrite(Vec<Rewriting>),
     /// Looks an event up.
     Get {
@@ -107,15 +126,15 @@ pub enum StoreOp {
     Peek {
         /// Where the page before ended; `None` for the first.
         from: Option<PeekCursor>,
-        /// About so many, at least one. A page may have fewer, and a few more; only what it says of
-        /// the next one tells whether it is the last.
+        /// About so many, at least one. A page may have fewer, above all where [`BATCH_BYTES`] end
+        /// it, and a few more; only what it says of the next one tells whether it is the last.
         limit: usize,
     },
-    /// Reads dead events, in the order of their ids. Fewer than asked for are the last.
+    /// Reads dead events, in the order of their ids, page by page.
     ReadDead {
         /// Only ids greater than this.
         after: Option<EventId>,
-        /// At most so many.
+        /// At most so many, at least one; [`BATCH_BYTES`] may end the page before.
         limit: usize,
     },
     /// Makes dead events ready again, with all their attempts; each leaves a record.
@@ -186,7 +205,7 @@ pub enum Unique {
     Replace,
 }
 
-/// Leases events to a node.
+/// Leases events to a node, at most so many as fit into [`BATCH_BYTES`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// Who asks.

@@ -75,6 +75,9 @@ pub enum Reply<B = Arc<Envelope>> {
         ready: usize,
         /// When the next scheduled event that is not leased is due.
         next_due: Option<Timestamp>,
+        /// Whether it ended at its bound of bytes, so that fewer events than asked for do not mean
+        /// that there are no more.
+        full: bool,
     },
     /// To a settle: for each settlement whether it was accepted; `false` means lease lost.
     Settled(Vec<bool>),
@@ -101,7 +104,12 @@ pub enum Reply<B = Arc<Envelope>> {
         next: Option<PeekCursor>,
     },
     /// To read dead.
-    Dead(Vec<Snapshot<B>>),
+    Dead {
+        /// What is on the page.
+        letters: Vec<Snapshot<B>>,
+        /// After which id the next page begins; `None`: this was the last.
+        next: Option<EventId>,
+    },
     /// To revive and drop: how many.
     Counted(usize),
     /// To stats.
@@ -257,6 +265,7 @@ impl<B> Reply<B> {
                 deliveries,
                 ready,
                 next_due,
+                full,
             } => Reply::Fetched {
                 deliveries: deliveries
                     .into_iter()
@@ -264,6 +273,7 @@ impl<B> Reply<B> {
                     .collect::<Result<_, E>>()?,
                 ready,
                 next_due,
+                full,
             },
             Self::Found(found) => Reply::Found(match found {
                 Some(snapshot) => Some(snapshot.try_map(&mut f)?),
@@ -273,7 +283,10 @@ impl<B> Reply<B> {
                 events: each(events, f)?,
                 next,
             },
-            Self::Dead(letters) => Reply::Dead(each(letters, f)?),
+            Self::Dead { letters, next } => Reply::Dead {
+                letters: each(letters, f)?,
+                next,
+            },
             Self::Pushed(pushed) => Reply::Pushed(pushed),
             Self::Moved { moved, next_due } => Reply::Moved { moved, next_due },
             Self::Settled(settled) => Reply::Settled(settled),

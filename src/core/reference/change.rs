@@ -2,7 +2,7 @@
 
 use crate::core::op::{Cancelled, Changed, Ledger, Rewriting};
 use crate::core::reference::entry::{Ending, Entry, Place};
-use crate::core::reference::{Bucket, bounded, check_by};
+use crate::core::reference::{Bucket, bounded, check_by, check_bytes};
 use crate::error::Result;
 use crate::event::{Envelope, EventId, Payload, State};
 use crate::record::Outcome;
@@ -82,6 +82,7 @@ impl<B: Clone> Bucket<B> {
         }
         let envelope = Envelope::new(id, self.key.queue.clone(), payload.clone());
         entry.fingerprint = envelope.fingerprint();
+        entry.resize(payload.len());
         ledger.updated(&mut entry.body, payload);
         if state == State::Dead {
             let ending = Ending::by_hand(Outcome::Edited, by, self.now_us);
@@ -98,6 +99,7 @@ impl<B: Clone> Bucket<B> {
         ledger: &mut L,
     ) -> Result<usize> {
         bounded("events", rewritings.len())?;
+        check_bytes(rewritings.iter().map(|one| one.payload.len()))?;
         let mut rewritten = 0;
         for Rewriting { id, was, payload } in rewritings {
             let Some(entry) = self.entries.get_mut(id) else {
@@ -108,6 +110,7 @@ impl<B: Clone> Bucket<B> {
             }
             let envelope = Envelope::new(*id, self.key.queue.clone(), payload.clone());
             entry.fingerprint = envelope.fingerprint();
+            entry.resize(payload.len());
             ledger.updated(&mut entry.body, payload);
             rewritten += 1;
         }

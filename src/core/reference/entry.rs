@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::op::{Ledger, RequestId, Settlement, Verdict};
+use crate::core::op::{BATCH_BYTES, Ledger, RequestId, Settlement, Verdict};
 use crate::event::{EventId, Late, QueueName, State};
 use crate::record::{Cause, NodeId, Outcome, Record, Stages, cut_error};
 use crate::time::Timestamp;
@@ -19,6 +19,8 @@ pub(super) struct Entry<B> {
     more: Option<Box<More>>,
     pub(super) tries: u16,
     pub(super) attempts: u16,
+    /// How long its payload is, in KiB, rounded up.
+    kib: u16,
     /// A lease of it was lost once, so somebody believed dead may still run it.
     pub(super) haunted: bool,
     /// Its records say something that only its envelope knows.
@@ -101,6 +103,8 @@ pub(super) struct Terms {
     pub(super) expires: Option<Timestamp>,
     pub(super) late: Late,
     pub(super) tells: bool,
+    /// How long its payload is.
+    pub(super) bytes: usize,
 }
 
 /// Why an event is not handed out any more.
@@ -120,6 +124,7 @@ impl<B> Entry<B> {
             expires,
             late,
             tells,
+            bytes,
         } = terms;
         let plain = key.is_none() && unique.is_none() && expires.is_none() && late == Late::Deliver;
         let more = (!plain).then(|| {
@@ -139,9 +144,15 @@ impl<B> Entry<B> {
             more,
             tries: 0,
             attempts,
+            kib: kib(bytes),
             haunted: false,
             tells,
         }
+    }
+
+    /// Its payload has so many bytes now.
+    pub(super) fn resize(&mut self, bytes: usize) {
+        self.kib = kib(bytes);
     }
 
     pub(super) fn state(&self) -> State {
@@ -234,6 +245,32 @@ impl<B> Entry<B> {
             by: ending.by,
         };
         ledger.recorded(record, self.tells.then_some(&self.body));
+    }
+}
+
+/// Small, so that an entry is.
+fn kib(bytes: usize) -> u16 {
+    u16::try_from(bytes.div_ceil(1024)).unwrap_or(u16::MAX)
+}
+
+/// How much an operation may still carry: it ends with the event that uses it up.
+pub(super) struct Budget {
+    left_kib: usize,
+}
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self {
+            left_kib: BATCH_BYTES / 1024,
+        }
+    }
+
+    pub(super) fn is_spent(&self) -> bool {
+        self.left_kib == 0
+    }
+
+    pub(super) fn spend<B>(&mut self, entry: &Entry<B>) {
+        self.left_kib = self.left_kib.saturating_sub(usize::from(entry.kib));
     }
 }
 

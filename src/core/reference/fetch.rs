@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::core::op::{BATCH_MAX, Delivery, Fetch, Ledger, Reply, RequestId};
-use crate::core::reference::entry::{Ending, Entry, Lease, Place, Stale};
+use crate::core::reference::entry::{Budget, Ending, Entry, Lease, Place, Stale};
 use crate::core::reference::{Bucket, bounded};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, State};
@@ -17,6 +17,14 @@ struct Batch<B> {
     deliveries: Vec<Delivery<B>>,
     /// How many events of no use it may still set aside; the rest is for the next fetch.
     aside: usize,
+    budget: Budget,
+}
+
+impl<B> Batch<B> {
+    /// Whether it may take more, up to so many deliveries.
+    fn has_room(&self, limit: usize) -> bool {
+        self.deliveries.len() < limit && self.aside > 0 && !self.budget.is_spent()
+    }
 }
 
 impl<B: Clone> Bucket<B> {
@@ -25,19 +33,20 @@ impl<B: Clone> Bucket<B> {
         fetch: &Fetch,
         ledger: &mut L,
     ) -> Result<Reply<B>> {
-        let deliveries = if self.is_new_request(fetch)? {
+        let (deliveries, full) = if self.is_new_request(fetch)? {
             self.lease_batch(fetch, ledger)
         } else {
             let again = self.batch_again(fetch);
             if !again.is_empty() {
                 self.heartbeat(fetch.node);
             }
-            again
+            (again, false)
         };
         Ok(Reply::Fetched {
             deliveries,
             ready: self.waiting.ready_len(),
             next_due: self.waiting.next_due(),
+            full,
         })
     }
 
@@ -84,15 +93,16 @@ impl<B: Clone> Bucket<B> {
         &mut self,
         fetch: &Fetch,
         ledger: &mut L,
-    ) -> Vec<Delivery<B>> {
+    ) -> (Vec<Delivery<B>>, bool) {
         let hold = fetch.hold.map(|hold| When::After(hold).due(self.now_us));
         let mut batch = Batch {
             deadline: hold,
             deliveries: Vec::new(),
             aside: BATCH_MAX,
+            budget: Budget::new(),
         };
         let limit = fetch.limit.min(BATCH_MAX);
-        while batch.deliveries.len() < limit && batch.aside > 0 {
+        while batch.has_room(limit) {
             let Some(ready) = self.waiting.pop_ready() else {
                 break;
             };
@@ -102,7 +112,7 @@ impl<B: Clone> Bucket<B> {
         let limit = limit.min(BATCH_MAX);
         let ahead_us = u64::try_from(fetch.ahead.as_micros()).unwrap_or(u64::MAX);
         let until_us = self.now_us.saturating_add(ahead_us);
-        while batch.deliveries.len() < limit && batch.aside > 0 {
+        while batch.has_room(limit) {
             let Some((due, id)) = self.waiting.due_until(until_us) else {
                 break;
             };
@@ -112,7 +122,7 @@ impl<B: Clone> Bucket<B> {
         let ids = batch.deliveries.iter().map(|delivery| delivery.id);
         let ids: VecDeque<EventId> = ids.collect();
         self.nodes.lease(fetch.node, fetch.request, hold, ids);
-        batch.deliveries
+        (batch.deliveries, batch.budget.is_spent())
     }
 
     /// Leases one event that has left its index, or sets it aside if it is of no use any more.
@@ -127,6 +137,7 @@ impl<B: Clone> Bucket<B> {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
+        batch.budget.spend(entry);
         if let Some(stale) = entry.stale(self.now_us) {
             let tries = entry.tries;
             batch.aside -= 1;

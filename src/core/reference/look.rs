@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use crate::core::op::{BATCH_MAX, PeekCursor, Reply, Snapshot, Stats};
-use crate::core::reference::entry::{Entry, Place};
+use crate::core::reference::entry::{Budget, Entry, Place};
 use crate::core::reference::{Bucket, Finished, check_spans};
 use crate::error::{Error, Result};
 use crate::event::EventId;
@@ -24,18 +24,38 @@ impl<B: Clone> Bucket<B> {
     pub(super) fn peek(&self, from: Option<&PeekCursor>, limit: usize) -> Result<Reply<B>> {
         let limit = limit.clamp(1, BATCH_MAX);
         let after = from.map(id_of).transpose()?;
-        let page = || self.entries.range(beyond(after)).take(limit);
-        let seen = page().filter(|(_, entry)| !entry.is_held());
-        let events = seen.map(|(id, entry)| self.snapshot(*id, entry)).collect();
-        let last = page().nth(limit - 1);
-        let next = last.map(|(id, _)| PeekCursor::new(id.to_bytes()));
-        Ok(Reply::Peeked { events, next })
+        let (mut events, mut budget) = (Vec::new(), Budget::new());
+        for (at, (id, entry)) in self.entries.range(beyond(after)).enumerate() {
+            if !entry.is_held() {
+                budget.spend(entry);
+                events.push(self.snapshot(*id, entry));
+            }
+            if at + 1 == limit || budget.is_spent() {
+                let next = Some(PeekCursor::new(id.to_bytes()));
+                return Ok(Reply::Peeked { events, next });
+            }
+        }
+        Ok(Reply::Peeked { events, next: None })
     }
 
-    pub(super) fn read_dead(&self, after: Option<EventId>, limit: usize) -> Vec<Snapshot<B>> {
-        let dead = self.dead.range(beyond(after)).take(limit.min(BATCH_MAX));
-        let look = |id: &EventId| Some(self.snapshot(*id, self.entries.get(id)?));
-        dead.filter_map(look).collect()
+    pub(super) fn read_dead(&self, after: Option<EventId>, limit: usize) -> Reply<B> {
+        let (mut letters, mut budget) = (Vec::new(), Budget::new());
+        let mut next = None;
+        let limit = limit.clamp(1, BATCH_MAX);
+        for id in self.dead.range(beyond(after)) {
+            if letters.len() == limit || budget.is_spent() {
+                next = letters
+                    .last()
+                    .map(|letter: &Snapshot<B>| letter.id)
+                    .or(after);
+                break;
+            }
+            if let Some(entry) = self.entries.get(id) {
+                budget.spend(entry);
+                letters.push(self.snapshot(*id, entry));
+            }
+        }
+        Reply::Dead { letters, next }
     }
 
     /// How many events stand where; what is not confirmed is not counted.

@@ -40,7 +40,7 @@ use self::node::Nodes;
 use self::past::Past;
 pub use self::restore::{Finished, Restored};
 use self::waiting::Waiting;
-use crate::core::op::{Answer, BATCH_MAX, Ledger, Reply, StoreOp};
+use crate::core::op::{Answer, BATCH_BYTES, BATCH_MAX, Ledger, Reply, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, State};
 use crate::record::{BY_BYTES_MAX, Outcome};
@@ -193,7 +193,7 @@ impl<B: Clone> Bucket<B> {
             StoreOp::Rewrite(rewritings) => Reply::Counted(self.rewrite(&rewritings, ledger)?),
             StoreOp::Get { id } => Reply::Found(self.get(id)),
             StoreOp::Peek { from, limit } => self.peek(from.as_ref(), limit)?,
-            StoreOp::ReadDead { after, limit } => Reply::Dead(self.read_dead(after, limit)),
+            StoreOp::ReadDead { after, limit } => self.read_dead(after, limit),
             StoreOp::Revive { ids, by } => {
                 Reply::Counted(self.revive(&ids, by.as_deref(), ledger)?)
             }
@@ -347,6 +347,19 @@ pub(crate) fn bounded(what: &str, len: usize) -> Result<()> {
     if len > BATCH_MAX {
         return Err(Error::invalid(format!(
             "the operation carries {len} {what}, at most {BATCH_MAX} are allowed"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses several payloads that have more bytes together than an operation may carry.
+pub(crate) fn check_bytes(lens: impl ExactSizeIterator<Item = usize>) -> Result<()> {
+    let many = lens.len();
+    let bytes: usize = lens.sum();
+    if many > 1 && bytes > BATCH_BYTES {
+        return Err(Error::invalid(format!(
+            "the operation carries {many} payloads of {bytes} bytes together, at most {BATCH_BYTES} \
+             are allowed; send them in parts"
         )));
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::core::op::{Ledger, NewEvent, PushVerdict, Pushed, Unique};
 use crate::core::reference::entry::{Entry, Place, Terms};
-use crate::core::reference::{Bucket, bounded};
+use crate::core::reference::{Bucket, bounded, check_bytes};
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, State};
 use crate::time::Timestamp;
@@ -19,6 +19,7 @@ impl Terms {
             expires: envelope.expires,
             late: envelope.late,
             tells: envelope.tells(),
+            bytes: envelope.payload.len(),
         }
     }
 }
@@ -30,6 +31,7 @@ impl<B: Clone> Bucket<B> {
         ledger: &mut L,
     ) -> Result<Vec<Pushed>> {
         bounded("events", events.len())?;
+        check_bytes(events.iter().map(|event| event.envelope.payload.len()))?;
         for event in events {
             self.belongs(&event.envelope)?;
             event.envelope.check(usize::MAX)?;

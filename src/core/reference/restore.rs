@@ -35,6 +35,8 @@ pub struct Restored<B> {
     pub late: Late,
     /// [`Envelope::tells`](crate::event::Envelope::tells) of its envelope.
     pub tells: bool,
+    /// How long its payload is, in bytes.
+    pub bytes: usize,
     /// When it became a dead letter, if it did.
     pub dead_at: Option<Timestamp>,
 }
@@ -92,6 +94,7 @@ impl<B: Clone> Bucket<B> {
             expires: restored.expires,
             late: restored.late,
             tells: restored.tells,
+            bytes: restored.bytes,
         };
         let mut entry = Entry::new(restored.body, restored.due, place, terms);
         entry.tries = restored.tries;

@@ -178,6 +178,7 @@ impl Scan {
             expires: view.expires,
             late: view.late,
             tells: view.tells()?,
+            bytes: view.payload.len(),
             dead_at: dead,
         };
         if number < self.next_row && self.is_known(&key, view.id)? {

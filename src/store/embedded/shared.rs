@@ -242,7 +242,10 @@ impl Shared {
                 }
             }
             Reply::Found(Some(snapshot)) => forget_damaged(reader, &mut snapshot.body)?,
-            Reply::Peeked { events, .. } | Reply::Dead(events) => {
+            Reply::Peeked { events, .. }
+            | Reply::Dead {
+                letters: events, ..
+            } => {
                 for event in events {
                     forget_damaged(reader, &mut event.body)?;
                 }

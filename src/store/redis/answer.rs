@@ -208,10 +208,18 @@ pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<
             }
             Reply::Peeked { events, next }
         }
-        StoreOp::Push(_)
-        | StoreOp::Update { .. }
-        | StoreOp::Rewrite(_)
-        | StoreOp::ReadDead { .. } => {
+        StoreOp::ReadDead { .. } => {
+            let (next, mut letters) = (parts.optional()?, Vec::new());
+            while !parts.is_empty() {
+                let letter = paged(queue, &mut parts)?;
+                letters.extend(letter.1.filter(|letter| letter.state == State::Dead));
+            }
+            Reply::Dead {
+                letters,
+                next: next.and_then(|next| id_of(&next)),
+            }
+        }
+        StoreOp::Push(_) | StoreOp::Update { .. } | StoreOp::Rewrite(_) => {
             return Err(unreadable("several calls"));
         }
     };
@@ -236,8 +244,8 @@ fn fetched(
     parts: &mut Parts,
     damaged: &mut Vec<(EventId, Error)>,
 ) -> Result<Reply> {
-    let (ready, next_due) = (parts.count()?, parts.time()?);
-    let mut deliveries = Vec::with_capacity(parts.len() / 2);
+    let (ready, next_due, full) = (parts.count()?, parts.time()?, parts.is_so()?);
+    let mut deliveries = Vec::with_capacity(parts.len() / 3);
     // Three for each, and perhaps one more behind them.
     while parts.len() > 1 {
         let (id, state, bytes) = (parts.id()?, parts.bytes()?, parts.bytes()?);
@@ -264,6 +272,7 @@ fn fetched(
         deliveries,
         ready,
         next_due,
+        full,
     })
 }
 
@@ -313,7 +322,7 @@ pub(super) fn updated(parts: &mut Parts) -> Result<Option<Changed>> {
 }
 
 /// One event of a page. One whose bytes are damaged has no body, and the others are read.
-pub(super) fn paged(queue: &QueueName, parts: &mut Parts) -> Result<(EventId, Option<Snapshot>)> {
+fn paged(queue: &QueueName, parts: &mut Parts) -> Result<(EventId, Option<Snapshot>)> {
     let id = parts.id()?;
     let decode = |bytes: &[u8]| Ok(body::decode(id, queue, bytes).ok());
     Ok((id, told(id, parts, decode)?))

@@ -7,7 +7,7 @@ use redis::Cmd;
 use crate::core::op::{
     BATCH_MAX, Fetch, NewEvent, PeekCursor, Settlement, StoreOp, Unique, Verdict,
 };
-use crate::core::reference::{bounded, check_by, check_spans};
+use crate::core::reference::{bounded, check_by, check_bytes, check_spans};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
 use crate::record::{NodeId, cut_error};
@@ -127,15 +127,6 @@ impl Terms<'_> {
         call
     }
 
-    /// Reads at most `most` dead events after an id.
-    pub(super) fn read_dead(&self, keys: &BucketKeys, after: Option<EventId>, most: usize) -> Call {
-        let mut call = self.call(&scripts::READ_DEAD, keys);
-        let after = after.map(EventId::to_bytes);
-        let after = after.as_ref().map_or(&[][..], |id| &id[..]);
-        call.command.arg(after).arg(most);
-        call
-    }
-
     /// Checks a bucket.
     pub(super) fn audit(&self, keys: &BucketKeys) -> Call {
         self.call(&scripts::AUDIT, keys)
@@ -222,10 +213,14 @@ impl Terms<'_> {
                 call.command.arg(from).arg((*limit).clamp(1, BATCH_MAX));
                 call
             }
-            StoreOp::Push(_)
-            | StoreOp::Update { .. }
-            | StoreOp::Rewrite(_)
-            | StoreOp::ReadDead { .. } => {
+            StoreOp::ReadDead { after, limit } => {
+                let mut call = self.call(&scripts::READ_DEAD, keys);
+                let after = after.map(EventId::to_bytes);
+                let after = after.as_ref().map_or(&[][..], |id| &id[..]);
+                call.command.arg(after).arg((*limit).clamp(1, BATCH_MAX));
+                call
+            }
+            StoreOp::Push(_) | StoreOp::Update { .. } | StoreOp::Rewrite(_) => {
                 return Err(Error::invalid("the operation takes more than one call"));
             }
         })
@@ -342,6 +337,7 @@ fn say<'a>(settlement: &'a Settlement, damaged: u8, out: &mut Vec<u8>) -> Option
 /// Refuses what can never be accepted, before anything is sent.
 pub(super) fn check_push(bucket: &BucketKey, events: &[NewEvent]) -> Result<()> {
     bounded("events", events.len())?;
+    check_bytes(events.iter().map(|event| event.envelope.payload.len()))?;
     for event in events {
         let envelope = &event.envelope;
         if envelope.queue != bucket.queue || envelope.id.bucket() != bucket.bucket {

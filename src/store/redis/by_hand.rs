@@ -1,10 +1,10 @@
 //! Operations of an operator that may take more than one call.
 
-use crate::core::op::{Answer, BATCH_MAX, Reply, Rewriting};
-use crate::core::reference::{bounded, check_by};
+use crate::core::op::{Answer, Reply, Rewriting};
+use crate::core::reference::{bounded, check_by, check_bytes};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketKey, EventId, Payload, State};
-use crate::store::redis::answer::{Parts, paged, updated};
+use crate::event::{BucketKey, EventId, Payload};
+use crate::store::redis::answer::{Parts, updated};
 use crate::store::redis::body;
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
@@ -70,11 +70,36 @@ pub(super) async fn rewrite(
     rewritings: &[Rewriting],
 ) -> Result<Answer> {
     bounded("events", rewritings.len())?;
+    check_bytes(rewritings.iter().map(|one| one.payload.len()))?;
+    let (mut rest, mut rewritten, mut now_us) = (rewritings, 0, 0);
+    loop {
+        let (done, count, now) = rewrite_some(shared, bucket, rest).await?;
+        (rewritten, now_us) = (rewritten + count, now.max(now_us));
+        rest = &rest[done.min(rest.len())..];
+        if rest.is_empty() {
+            let reply = Reply::Counted(rewritten);
+            return Ok(Answer { now_us, reply });
+        }
+    }
+}
+
+/// Rewrites as many as are read by one call, from the first on: how many those are, how many of
+/// them were rewritten, and when.
+async fn rewrite_some(
+    shared: &Shared,
+    bucket: &BucketKey,
+    rewritings: &[Rewriting],
+) -> Result<(usize, usize, u64)> {
     let ids: Vec<EventId> = rewritings.iter().map(|one| one.id).collect();
-    let (_, mut parts) = look(shared, bucket, &ids).await?;
+    let (now_us, mut parts) = look(shared, bucket, &ids).await?;
     let keys = shared.keys(bucket);
     let mut call = shared.terms().call(&scripts::REWRITE, &keys);
+    let (mut done, mut asked) = (0, 0);
     for Rewriting { id, was, payload } in rewritings {
+        if parts.is_empty() && done > 0 {
+            break;
+        }
+        done += 1;
         let (_, bytes) = (parts.optional()?, parts.optional()?);
         let (_, _) = (parts.time()?, parts.time()?);
         let read = bytes.unwrap_or_default();
@@ -89,43 +114,14 @@ pub(super) async fn rewrite(
         let head = &read[..read.len().min(body::HEAD_LEN)];
         let new = body::encode(&envelope);
         call.command.arg(&id.to_bytes()).arg(head).arg(new);
+        asked += 1;
+    }
+    if asked == 0 {
+        return Ok((rewritings.len().min(done), 0, now_us));
     }
     let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
-    Ok(Answer {
-        now_us: parts.number()?,
-        reply: Reply::Counted(parts.count()?),
-    })
-}
-
-/// Reads dead events in the order of their ids.
-///
-/// One call, unless somebody has deleted parts of such events by hand: as fewer than asked for are
-/// the last, others are read in their place.
-pub(super) async fn read_dead(
-    shared: &Shared,
-    bucket: &BucketKey,
-    mut after: Option<EventId>,
-    limit: usize,
-) -> Result<Answer> {
-    let limit = limit.min(BATCH_MAX);
-    let keys = shared.keys(bucket);
-    let (mut letters, mut now_us) = (Vec::new(), 0);
-    loop {
-        let wanted = limit - letters.len();
-        let call = shared.terms().read_dead(&keys, after, wanted);
-        let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
-        now_us = parts.number()?.max(now_us);
-        let mut found = 0;
-        while !parts.is_empty() {
-            let (id, letter) = paged(&bucket.queue, &mut parts)?;
-            (after, found) = (Some(id), found + 1);
-            letters.extend(letter.filter(|letter| letter.state == State::Dead));
-        }
-        if letters.len() >= limit || found < wanted {
-            let reply = Reply::Dead(letters);
-            return Ok(Answer { now_us, reply });
-        }
-    }
+    let now_us = parts.number()?;
+    Ok((done, parts.count()?, now_us))
 }
 
 async fn look(shared: &Shared, bucket: &BucketKey, ids: &[EventId]) -> Result<(u64, Parts)> {

@@ -244,11 +244,6 @@ impl Store for RedisStore {
                     async move { by_hand::rewrite(&shared, &bucket, &rewritings).await },
                 )
             }
-            StoreOp::ReadDead { after, limit } => {
-                StoreFuture::new(
-                    async move { by_hand::read_dead(&shared, &bucket, after, limit).await },
-                )
-            }
             op => StoreFuture::new(async move { shared.operate(&bucket, op).await }),
         }
     }

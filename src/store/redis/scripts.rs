@@ -64,11 +64,11 @@ macro_rules! scripts {
 
 scripts! {
     /// Adds events.
-    PUSH = "push", FILLS, ["bucket", "body", "ending", "waiting"];
+    PUSH = "push", FILLS, ["bucket", "bytes", "body", "ending", "waiting"];
     /// Moves due events to the publish list.
     MOVE_DUE = "move_due", DRAINS, ["bucket"];
     /// Leases events to a node.
-    FETCH = "fetch", DRAINS, ["bucket", "body", "ending", "nodes"];
+    FETCH = "fetch", DRAINS, ["bucket", "bytes", "body", "ending", "nodes"];
     /// Ends attempts.
     SETTLE = "settle", DRAINS, ["bucket", "body", "ending", "waiting", "nodes"];
     /// Keeps what a node holds.
@@ -82,15 +82,15 @@ scripts! {
     /// Gives an event another due time.
     RESCHEDULE = "reschedule", DRAINS, ["bucket", "waiting"];
     /// Gives an event another body.
-    UPDATE = "update", FILLS, ["bucket", "body", "ending"];
+    UPDATE = "update", FILLS, ["bucket", "bytes", "body", "ending"];
     /// Gives events other bodies that say the same.
-    REWRITE = "rewrite", FILLS, ["bucket"];
+    REWRITE = "rewrite", FILLS, ["bucket", "bytes"];
     /// Looks events up.
-    LOOK = "look", DRAINS, ["bucket", "look_up"];
+    LOOK = "look", DRAINS, ["bucket", "bytes", "look_up"];
     /// Reads what is not over, page by page.
-    PEEK = "peek", DRAINS, ["bucket", "look_up"];
+    PEEK = "peek", DRAINS, ["bucket", "bytes", "look_up"];
     /// Reads dead events.
-    READ_DEAD = "read_dead", DRAINS, ["bucket", "look_up"];
+    READ_DEAD = "read_dead", DRAINS, ["bucket", "bytes", "look_up"];
     /// Makes dead events ready again.
     REVIVE = "revive", DRAINS, ["bucket", "body", "ending", "waiting"];
     /// Removes dead events.

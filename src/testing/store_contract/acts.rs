@@ -210,7 +210,7 @@ impl World {
 
     pub(super) async fn read_dead(&self, after: Option<EventId>, limit: usize) -> Vec<EventId> {
         match self.op(StoreOp::ReadDead { after, limit }).await {
-            Reply::Dead(letters) => {
+            Reply::Dead { letters, .. } => {
                 assert!(letters.iter().all(|letter| letter.state == State::Dead));
                 letters.into_iter().map(|letter| letter.id).collect()
             }

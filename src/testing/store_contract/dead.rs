@@ -41,7 +41,7 @@ pub async fn dead_letters_are_read_by_id_and_by_page(harness: &dyn StoreHarness)
     assert_eq!(world.read_dead(Some(all[1]), 2).await, all[2..4]);
     assert_eq!(world.read_dead(Some(all[3]), 2).await, all[4..]);
     assert_eq!(world.read_dead(Some(all[4]), 2).await, []);
-    assert_eq!(world.read_dead(None, 0).await, []);
+    assert_eq!(world.read_dead(None, 0).await, all[..1], "one at least");
 }
 
 pub async fn a_revived_event_is_ready_and_has_all_its_attempts(harness: &dyn StoreHarness) {

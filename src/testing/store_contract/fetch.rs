@@ -47,6 +47,7 @@ pub async fn a_fetch_takes_at_most_its_limit_and_tells_what_is_left(harness: &dy
         deliveries,
         ready,
         next_due,
+        ..
     } = reply
     else {
         panic!("a fetch answered {reply:?}");

@@ -18,6 +18,8 @@ mod harness;
 mod world;
 
 #[allow(missing_docs)] // each name is a promise
+pub mod bytes;
+#[allow(missing_docs)] // each name is a promise
 pub mod change;
 #[allow(missing_docs)] // each name is a promise
 pub mod dead;
@@ -229,6 +231,16 @@ macro_rules! store_contract_tests {
                 a_pass_over_nothing_is_one_page
                 a_pass_sees_what_stays_though_everything_moves_and_others_come_and_end
                 a_place_that_the_store_has_not_said_misleads_nobody
+            }
+            bytes {
+                a_fetch_ends_with_the_event_that_reaches_its_bytes
+                read_ahead_ends_with_the_event_that_reaches_its_bytes
+                one_event_is_carried_whatever_its_bytes
+                small_events_come_by_the_most_though_a_large_one_was_there
+                a_pass_over_large_events_reads_them_all_in_bounded_pages
+                large_dead_letters_are_read_in_bounded_pages
+                a_push_of_too_many_bytes_is_refused_and_all_of_it
+                a_rewrite_of_large_events_does_them_all
             }
             hub {
                 what_is_set_is_seen_by_everyone_who_asks

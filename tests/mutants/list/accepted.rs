@@ -34,8 +34,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: the fetch script takes events out of the publish list before they are leased",
         edits: &[edit(
             "src/store/redis/lua/fetch.lua",
-            "  write()\n  stale = math.max(stale - passed_over, 0)\n  call(\"LTRIM\", READY, #entries, -1)\n",
-            "  call(\"LTRIM\", READY, #entries, -1)\n  write()\n  stale = math.max(stale - passed_over, 0)\n",
+            "  write()\n  stale = math.max(stale - (passed_over - passed_before), 0)\n  call(\"LTRIM\", READY, looked, -1)\n",
+            "  call(\"LTRIM\", READY, looked, -1)\n  write()\n  stale = math.max(stale - (passed_over - passed_before), 0)\n",
         )],
         caught_by: test("redis_store", "held"),
         masked_by: None,

@@ -124,4 +124,42 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ),
         masked_by: None,
     },
+    Mutant {
+        name: "fetch-without-bytes",
+        breaks: Full,
+        bug: "a fetch is bounded by the number of events alone",
+        edits: &[edit(
+            "src/core/reference/entry.rs",
+            "        self.left_kib == 0\n",
+            "        self.left_kib == usize::MAX\n",
+        )],
+        caught_by: contract("memory::bytes::a_fetch_ends_with_the_event_that_reaches_its_bytes"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "fetch-without-bytes-redis",
+        breaks: Full,
+        bug: "redis: a script reads bodies whatever their length",
+        edits: &[edit(
+            "src/store/redis/lua/bytes.lua",
+            "  return spent >= BUDGET\n",
+            "  return false\n",
+        )],
+        caught_by: contract(
+            "redis_single::bytes::a_fetch_ends_with_the_event_that_reaches_its_bytes",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "read-ahead-takes-short-for-last",
+        breaks: Full,
+        bug: "a fetch that ended at its bound of bytes does not say so",
+        edits: &[edit(
+            "src/core/reference/fetch.rs",
+            "(batch.deliveries, batch.budget.is_spent())",
+            "(batch.deliveries, false)",
+        )],
+        caught_by: contract("memory::bytes::read_ahead_ends_with_the_event_that_reaches_its_bytes"),
+        masked_by: None,
+    },
 ];

@@ -116,6 +116,7 @@ impl World {
                 deliveries: Vec::new(),
                 ready: 0,
                 next_due: None,
+                full: false,
             };
             let now_us = self.store.buckets[0].now_us();
             return Ok(Answer { now_us, reply });

@@ -135,8 +135,13 @@ impl Model {
 
     pub(crate) fn read_dead(&self, after: Option<EventId>, limit: usize) -> Reply {
         let mut found = self.read(|state| state == State::Dead, after);
-        found.truncate(limit);
-        Reply::Dead(found)
+        let is_last = found.len() <= limit.max(1);
+        found.truncate(limit.max(1));
+        let next = found.last().filter(|_| !is_last).map(|last| last.id);
+        Reply::Dead {
+            letters: found,
+            next,
+        }
     }
 
     fn read(&self, is_it: impl Fn(State) -> bool, after: Option<EventId>) -> Vec<Snapshot> {

@@ -50,6 +50,7 @@ impl Model {
             deliveries,
             ready: self.ids(|event| event.state == State::Ready).len(),
             next_due: self.next_due(),
+            full: false,
         })
     }
 

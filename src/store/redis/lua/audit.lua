@@ -112,6 +112,7 @@ for id in pairs(delay) do
 end
 for id in pairs(bodies) do
   expect(states[id] or delay[id], hex(id) .. " has a body and is nowhere")
+  expect(call("HSTRLEN", BODY, id) <= longest, hex(id) .. " has a body longer than the longest")
 end
 for unique, id in pairs(pairs_of(call("HGETALL", UNIQUE))) do
   local _, its = keys_of(call("HGET", BODY, id))

@@ -3,7 +3,8 @@
 -- KEYS[1]   hash    meta: now (latest time ever given, us), leased (how many), stale (entries of the
 --                   publish list whose event has left it), entry and record (the last and the next
 --                   number given), past (ids in there), forgotten (when the last one forgotten
---                   was made, ms), trimmed (the last record that is in the journal)
+--                   was made, ms), trimmed (the last record that is in the journal), longest (no
+--                   body is longer, bytes)
 -- KEYS[2]   hash    state: id -> where the event is; see below
 -- KEYS[3]   hash    body: id -> envelope
 -- KEYS[4]   zset    delay: id -> due time, ms
@@ -40,7 +41,8 @@ local META, STATE, BODY, DELAY, READY = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS
 local LEASE, NODES, HELD, DEAD = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local UNIQUE, PAST, OUTBOX, WAKE = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 
-local meta = call("HMGET", META, "now", "leased", "stale", "record", "entry", "past")
+local meta = call("HMGET", META, "now", "leased", "stale", "record", "entry", "past",
+  "longest")
 local now = ARGV[1]
 if now == "" then
   local time = call("TIME")
@@ -50,6 +52,7 @@ now = math.max(tonumber(now), tonumber(meta[1] or 0))
 local now_ms = math.floor(now / 1000)
 local leased, stale = tonumber(meta[2] or 0), tonumber(meta[3] or 0)
 local record, entry, past = tonumber(meta[4] or 1), tonumber(meta[5] or 0), tonumber(meta[6] or 0)
+local longest = tonumber(meta[7] or 0)
 
 -- Writes the counters back: the last thing that a script does.
 local function leave()

@@ -7,14 +7,16 @@
 -- ARGV[8]  how long before its due time an event may be leased, us, and ARGV[9] most of those
 -- ARGV[10] for how long, us, or "" for as long as the node's heartbeat lasts
 --
--- Returns {now, ready events left, next due time or false, then three for each delivery: id; its
--- state, of which the bytes 3 to 20 are those of its lease; body; and at the end a 1 if records were
--- written}. A node that was believed dead is refused.
+-- Returns {now, ready events left, next due time or false, 1 if it ended before it had looked at all
+-- that it might, then three for each delivery: id; its state, of which the bytes 3 to 20 are those of
+-- its lease; body; and at the end a 1 if records were written}. A node that was believed dead is
+-- refused.
 local BATCH_MAX = 1000
+local STALE_MAX = 4000 -- entries that their events have left, of one call
 local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local node = node_of(me) or new_node()
 node.seen = now
-local answer, len = { now, 0, false }, 3
+local answer, len = { now, 0, false, 0 }, 4
 
 local function done()
   keep_node(me, node)
@@ -52,7 +54,7 @@ if request <= node.last then
       len = len + 3
     end
   end
-  if len > 3 and node.kept > 0 and not node.reaping then
+  if len > 4 and node.kept > 0 and not node.reaping then
     node.beat = node.beat + 1
   end
   return done()
@@ -125,8 +127,14 @@ local function write()
   end
 end
 
+local passed_over = 0
+
+local function may_look()
+  return aside > 0 and passed_over < STALE_MAX and not is_spent()
+end
+
 local limit = math.min(tonumber(ARGV[7]), BATCH_MAX)
-while count < limit and aside > 0 do
+while count < limit and may_look() do
   local entries = call("LRANGE", READY, 0, math.min(limit - count, aside) - 1)
   if #entries == 0 then
     break
@@ -135,10 +143,18 @@ while count < limit and aside > 0 do
   for i, entry_of in ipairs(entries) do
     ids[i] = sub(entry_of, 1, 16)
   end
-  local states, bodies = call("HMGET", STATE, unpack(ids)), call("HMGET", BODY, unpack(ids))
-  local passed_over = 0
+  local states, looked, bodies, before, read = call("HMGET", STATE, unpack(ids)), 0, {}, 0, 0
+  local passed_before = passed_over
   for i, id in ipairs(ids) do
-    local state, body = states[i], bodies[i]
+    if i > read then
+      if is_spent() then
+        break
+      end
+      before = read
+      bodies, read = read_bodies(ids, i)
+    end
+    looked = i
+    local state, body = states[i], bodies[i - before]
     if not (state and byte(state) == 82 and sub(state, 46) == sub(entries[i], 17)) then
       passed_over = passed_over + 1 -- an entry that its event has left behind
     elseif not body then
@@ -156,14 +172,14 @@ while count < limit and aside > 0 do
     end
   end
   write()
-  stale = math.max(stale - passed_over, 0)
-  call("LTRIM", READY, #entries, -1)
+  stale = math.max(stale - (passed_over - passed_before), 0)
+  call("LTRIM", READY, looked, -1)
 end
 
 local until_ms = math.floor((now + ARGV[8]) / 1000)
 limit = math.min(count + ARGV[9], BATCH_MAX)
 local last_score, last_due
-while count < limit and aside > 0 do
+while count < limit and may_look() do
   local want = math.min(limit - count, aside)
   local due = call("ZRANGE", DELAY, "-inf", until_ms, "BYSCORE", "LIMIT", 0, want, "WITHSCORES")
   local found = #due / 2
@@ -174,9 +190,17 @@ while count < limit and aside > 0 do
   for i = 1, found do
     ids[i] = due[2 * i - 1]
   end
-  local states, bodies = call("HMGET", STATE, unpack(ids)), call("HMGET", BODY, unpack(ids))
+  local states, looked, bodies, before, read = call("HMGET", STATE, unpack(ids)), 0, {}, 0, 0
   for i, id in ipairs(ids) do
-    local state, body, score = states[i], bodies[i], due[2 * i]
+    if i > read then
+      if is_spent() then
+        break
+      end
+      before = read
+      bodies, read = read_bodies(ids, i)
+    end
+    looked = i
+    local state, body, score = states[i], bodies[i - before], due[2 * i]
     if score ~= last_score then
       last_score, last_due = score, u64(tonumber(score))
     end
@@ -190,8 +214,9 @@ while count < limit and aside > 0 do
     end
   end
   write()
-  call("ZREMRANGEBYRANK", DELAY, 0, found - 1)
+  call("ZREMRANGEBYRANK", DELAY, 0, looked - 1)
 end
+answer[4] = may_look() and 0 or 1
 
 if count > 0 then
   leased = leased + count

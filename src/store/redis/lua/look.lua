@@ -1,8 +1,8 @@
 -- Looks events up.
 --
--- ARGV[2..] ids
+-- ARGV[2..] ids, at most 1000
 --
--- Returns {now, then for each what `look_up` says}.
+-- Returns {now, then for each what `look_up` says, as many as fit into one call}.
 local answer = { now }
 look_up({ unpack(ARGV, 2) }, answer)
 leave()

@@ -2,19 +2,28 @@
 --
 -- Appends four for each to `answer`: state or false, body or false, due time of the delay set or
 -- false, deadline of a lease that has one of its own or false. If `named`, its id before these.
+-- Without `bodies` it reads them, as many as fit into one call. Returns how many it told of.
 local function look_up(ids, answer, named, bodies)
   if #ids == 0 then
-    return
+    return 0
   end
   local states = call("HMGET", STATE, unpack(ids))
-  bodies = bodies or call("HMGET", BODY, unpack(ids))
   local dues, deadlines = call("ZMSCORE", DELAY, unpack(ids)), call("ZMSCORE", LEASE, unpack(ids))
+  local before, read = 0, bodies and #ids or 0
   for i, id in ipairs(ids) do
+    if i > read then
+      if is_spent() then
+        return read
+      end
+      before = read
+      bodies, read = read_bodies(ids, i)
+    end
     if named then
       answer[#answer + 1] = id
     end
     local n = #answer
-    answer[n + 1], answer[n + 2], answer[n + 3] = states[i], bodies[i], dues[i]
+    answer[n + 1], answer[n + 2], answer[n + 3] = states[i], bodies[i - before], dues[i]
     answer[n + 4] = deadlines[i]
   end
+  return #ids
 end

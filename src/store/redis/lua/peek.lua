@@ -1,7 +1,7 @@
 -- Reads a page of what is not over: of the bodies, since an event has one until it ends.
 --
 -- ARGV[2]  the place that the page before told, or "" for the first
--- ARGV[3]  about how many
+-- ARGV[3]  about how many, at most 1000
 --
 -- Returns {now, the place of the next page or false, then for each event its id and what `look_up`
 -- says}. A small hash comes whole, and one that shrinks meanwhile may tell an event twice.
@@ -11,15 +11,29 @@
 local CHUNK = 1000
 local server = string.match(call("INFO", "server"), "run_id:(%w+)")
 local of, place = string.match(ARGV[2], "^(%w+) (%d+)$")
-local page = call("HSCAN", BODY, of == server and place or "0", "COUNT", ARGV[3])
-local next_place, fields = page[1], page[2]
-local answer = { now, next_place ~= "0" and server .. " " .. next_place }
-for first = 1, #fields, 2 * CHUNK do
-  local ids, bodies = {}, {}
-  for i = first, math.min(first + 2 * CHUNK, #fields + 1) - 1, 2 do
+local most, ids, bodies = tonumber(ARGV[3]), {}, {}
+place = of == server and place or "0"
+local answer = { now, false }
+
+-- A scan returns whole bodies, so each asks for few of them; beside them it may go past empty places
+-- of the table, which end a page as well.
+for _ = 1, 2 * most do
+  local fitting = math.floor((BUDGET - spent) / math.max(longest, 1))
+  local page = call("HSCAN", BODY, place, "COUNT", math.max(math.min(fitting, most - #ids), 1))
+  place = page[1]
+  local fields = page[2]
+  for i = 1, #fields, 2 do
     ids[#ids + 1], bodies[#bodies + 1] = fields[i], fields[i + 1]
+    spent = spent + #fields[i + 1]
   end
-  look_up(ids, answer, true, bodies)
+  if place == "0" or #ids >= most or is_spent() then
+    break
+  end
+end
+answer[2] = place ~= "0" and server .. " " .. place
+for first = 1, #ids, CHUNK do
+  local last = math.min(first + CHUNK - 1, #ids)
+  look_up({ unpack(ids, first, last) }, answer, true, { unpack(bodies, first, last) })
 end
 leave()
 return answer

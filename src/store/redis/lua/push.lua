@@ -10,6 +10,7 @@
 --
 -- Returns {now, 1 if there is earlier work, {place, verdict, due, other id} for each event that
 -- was not simply accepted}. Verdicts: 1 duplicate, 2 replaced, 3 conflict, 4 too old.
+local SHORT = 4096 -- of a longest body so short it is no use to look for a shorter one
 local first, count = 9, (#ARGV - 8) / 3
 if ARGV[8] ~= "" then
   local waiting = record - 1 - tonumber(call("HGET", META, "trimmed") or 0)
@@ -50,6 +51,9 @@ if count == 0 then
   return { now, 0 }
 end
 
+if longest > SHORT and call("EXISTS", BODY) == 0 then
+  longest = 0
+end
 local states = call("HMGET", STATE, unpack(ids))
 local bodies = call("HMGET", BODY, unpack(ids))
 local forgotten = tonumber(call("HGET", META, "forgotten") or -1)
@@ -110,6 +114,7 @@ end
 
 local function add(i, id, body)
   local due = dues[i]
+  lengthen(#body)
   added[bodies_len + 1], added[bodies_len + 2] = id, body
   bodies_len = bodies_len + 2
   if due > now_ms then

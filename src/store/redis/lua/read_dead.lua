@@ -3,9 +3,16 @@
 -- ARGV[2]  the id after which, or ""
 -- ARGV[3]  most of them, at most 1000
 --
--- Returns {now, then for each its id and what `look_up` says}.
-local from = ARGV[2] == "" and "-" or "(" .. ARGV[2]
-local answer = { now }
-look_up(call("ZRANGE", DEAD, from, "+", "BYLEX", "LIMIT", 0, ARGV[3]), answer, true)
+-- Returns {now, the id after which there are more or false, then for each its id and what `look_up`
+-- says}.
+local from, most = ARGV[2] == "" and "-" or "(" .. ARGV[2], tonumber(ARGV[3])
+local ids = call("ZRANGE", DEAD, from, "+", "BYLEX", "LIMIT", 0, most + 1)
+local found = #ids
+ids[most + 1] = nil
+local answer = { now, false }
+local told = look_up(ids, answer, true)
+if told < found then
+  answer[2] = ids[told]
+end
 leave()
 return answer

@@ -21,6 +21,7 @@ if body and kind ~= "L" and (kind == "D" or ARGV[8] ~= "1") then
       note_end(id, "\10", sub(state, 5, 12), ZERO, new, ARGV[7] ~= "" and sub(ARGV[7], 2) or nil)
       write_records() -- first, as what is changed is not the body that was read any more
     end
+    lengthen(#new)
     call("HSET", BODY, id, new)
     if state then -- it tells the fingerprint on when it ends
       call("HSET", STATE, id, sub(state, 1, 20) .. sub(new, 5, 12) .. sub(state, 29))
