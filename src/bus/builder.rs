@@ -299,6 +299,9 @@ impl BusBuilder {
                 ..node
             },
         };
+        let many = queues.iter();
+        let many = many.map(|(queue, options)| (queue.clone(), options.buckets));
+        store.configured(&many.collect(), defaults.buckets);
         metrics::describe();
         let bereft = Arc::<Notify>::default();
         let store: Arc<dyn Store> = match metrics::is_heard() {

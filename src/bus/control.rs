@@ -118,7 +118,7 @@ impl Bus {
         let orders = self.inner.flow().as_ref().map(|flow| flow.orders());
         // This node need not wait for its next roll call, and may have none.
         if let Some(orders) = orders
-            && let Err(error) = orders.read().await
+            && let Err(error) = orders.read_controls().await
         {
             tracing::warn!(%queue, %error, "what was set could not be read back yet");
         }

@@ -84,8 +84,10 @@ impl Leases {
         self.next = now + options.heartbeat / 4;
     }
 
-    /// Whether the store has answered lately, as far as there is something to keep.
+    /// Whether the store has answered lately, as far as there is something to keep. What could not be
+    /// kept for long was taken by others meanwhile, or cannot be reached by anybody.
     pub(crate) fn is_heard(&self, now: Mono, options: &NodeOptions) -> bool {
-        self.held == 0 || now < self.heard + options.silence - options.margin
+        let (lately, taken) = (options.silence - options.margin, options.silence * 3);
+        self.held == 0 || now < self.heard + lately || now >= self.heard + taken
     }
 }

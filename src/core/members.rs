@@ -158,6 +158,11 @@ impl Members {
         is_news
     }
 
+    /// Whether calls have failed for so long that nothing is known of anybody.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.is_blind
+    }
+
     /// Whether a node is known to be alive, so that its leases need not be watched.
     pub(crate) fn vouch_for(&self, node: NodeId) -> bool {
         let present = |other: &Other| other.standing == Standing::Present;

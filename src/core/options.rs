@@ -21,6 +21,10 @@ pub struct NodeOptions {
     pub reap_every: Duration,
     /// How often any bucket is looked at for holders that nobody suspected: the net. Default: 30 s.
     pub glance_every: Duration,
+    /// How often any bucket is looked at while the roll cannot be called, so that nothing is known of
+    /// anybody; a millisecond for each bucket of the node, where that is longer. Who is silent then
+    /// is found so much later. Default: 2 s.
+    pub blind_every: Duration,
     /// How often a node calls the roll. Default: 250 ms, and zero, which is never, for a store that
     /// no other process uses.
     pub roll_every: Duration,
@@ -68,6 +72,7 @@ impl Default for NodeOptions {
             margin: Duration::from_millis(400),
             reap_every: Duration::from_millis(150),
             glance_every: Duration::from_secs(30),
+            blind_every: Duration::from_secs(2),
             roll_every: Duration::from_millis(250),
             suspect_after: Duration::from_millis(450),
             absent_after: Duration::from_millis(1_500),

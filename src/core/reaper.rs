@@ -1,6 +1,7 @@
 //! Finds nodes that fell silent.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::core::members::Members;
 use crate::core::op::Reaped;
@@ -16,7 +17,9 @@ use crate::time::Mono;
 ///
 /// A bucket is looked at when there is a reason to: somebody is suspected, or one of its holders
 /// is not known to be alive. Beside that it is glanced at now and then, so that a holder that was
-/// never on any roll is found as well.
+/// never on any roll is found as well, and one that is alive and does not keep what it holds here.
+/// While this node knows of nobody, the numbers in the bucket tell: who has another one than at the
+/// last look is alive.
 #[derive(Debug, Default)]
 pub(crate) struct Reaper {
     /// Each holder's number, and since when it has not changed.
@@ -47,7 +50,7 @@ impl Reaper {
         // A store that could not be looked at could not be told of heartbeats either: what was seen
         // before says nothing about the nodes. A single lost look is no reason to begin anew.
         if now.since(self.last) > options.silence / 3 {
-            self.seen.clear();
+            self.seen.values_mut().for_each(|(_, since)| *since = now);
         }
         self.seen
             .iter()
@@ -56,29 +59,35 @@ impl Reaper {
             .collect()
     }
 
-    /// A look was answered, to the node `me`.
+    /// A look was answered, to the node `me`; while it knows of nobody, it looks `blind_every`.
     pub(crate) fn looked(
         &mut self,
         now: Mono,
         me: NodeId,
         reaped: &Reaped,
         members: &Members,
-        options: &NodeOptions,
+        (options, blind_every): (&NodeOptions, Duration),
     ) {
         self.in_flight = false;
+        let was_long = now.since(self.last) >= options.silence;
         self.last = now;
         let before = std::mem::take(&mut self.seen);
+        let mut is_watched = false;
         for (node, beat) in reaped.holders.iter().filter(|(node, _)| *node != me) {
-            let since = match before.get(node) {
-                Some((known, since)) if known == beat => *since,
-                _ => now,
+            let (since, is_still) = match before.get(node) {
+                Some((known, since)) if known == beat => (*since, true),
+                _ => (now, false),
             };
             self.seen.insert(*node, (*beat, since));
+            is_watched |= match members.vouch_for(*node) {
+                true => is_still && was_long,
+                false => is_still || !members.is_blind(),
+            };
         }
-        let is_watched = self.seen.keys().any(|node| !members.vouch_for(*node));
         self.next = match (reaped.more || self.again, is_watched) {
             (true, _) => now,
             (false, true) => now + options.reap_every,
+            (false, false) if members.is_blind() => now + blind_every,
             (false, false) => now + options.glance_every,
         };
         self.again = false;

@@ -34,8 +34,11 @@ pub struct Member {
 pub struct Roll {
     /// Every member, in the order of their ids.
     pub members: Vec<Member>,
-    /// Another number than the last time means that there are new buckets or other controls.
-    pub version: u64,
+    /// Another number than the last time means that there are other buckets. An equal one means
+    /// that there are the same, also where the store has lost its last writes in between.
+    pub buckets_version: u64,
+    /// The same of the controls.
+    pub controls_version: u64,
     /// Whether whoever called is the one that the store has chosen of the nodes that consume
     /// nothing: it answers for all buckets while no other node answers for any. The one that was
     /// chosen stays it until it leaves, or has not called for ten seconds.
@@ -54,7 +57,8 @@ impl Roll {
         let is_member = !me.leaves && !me.queues.is_empty();
         Self {
             members: is_member.then_some(member).into_iter().collect(),
-            version: 0,
+            buckets_version: 0,
+            controls_version: 0,
             stands_in: !me.leaves && me.queues.is_empty(),
         }
     }

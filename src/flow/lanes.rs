@@ -95,9 +95,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// Does as the controls say now, and serves the buckets of `listed` beside those that new
-    /// events go to.
-    pub(crate) fn follow(&self, listed: &[BucketKey]) {
+    /// Does as the controls say now, and serves the buckets that new events go to.
+    pub(crate) fn follow(&self) {
         for (queue, served) in &self.lanes {
             self.steer(queue, served, None);
             let control = self.controls.of(queue);
@@ -107,6 +106,10 @@ impl Lanes {
                 self.inbox.serve(served.place, key);
             }
         }
+    }
+
+    /// Serves these buckets as well, where they are of queues that this process consumes.
+    pub(crate) fn serve(&self, listed: &[BucketKey]) {
         for key in listed {
             if let Some(served) = self.lanes.get(&key.queue) {
                 self.inbox.serve(served.place, key.clone());

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::core::attendance::Attendance;
 use crate::core::step::Input;
@@ -19,6 +20,9 @@ use crate::store::{Presence, Store};
 /// this node is gone, so it rather calls again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How often the orders are read whatever their versions say: the net.
+const ALL_EVERY: Duration = Duration::from_secs(60);
+
 /// What was set of queues, and which buckets there are: read from the store when it has changed.
 pub(crate) struct Orders {
     pub(crate) store: Arc<dyn Store>,
@@ -27,16 +31,51 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Reads them, and does as they say.
+    /// Reads all of it; where it cannot be reached on a shared store, what the settings say goes until
+    /// a roll call is answered.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read for any other reason.
+    pub(crate) async fn read_at_start(&self) -> Result<()> {
+        let read = async {
+            self.read_controls().await?;
+            self.read_buckets().await
+        };
+        let Err(error) = read.await else {
+            return Ok(());
+        };
+        let is_away = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Unknown);
+        if !is_away || !self.store.is_shared() {
+            return Err(error);
+        }
+        tracing::warn!(
+            %error,
+            "what was set of queues cannot be read: the settings go until the store answers"
+        );
+        self.lanes.follow();
+        Ok(())
+    }
+
+    /// Reads what was set, and does as it says.
     ///
     /// # Errors
     ///
     /// When the store cannot be read; everything stays as it is.
-    pub(crate) async fn read(&self) -> Result<()> {
+    pub(crate) async fn read_controls(&self) -> Result<()> {
         let controls = in_time(self.store.controls()).await?;
-        let buckets = in_time(self.store.buckets()).await?;
         self.controls.replace(controls);
-        self.lanes.follow(&buckets);
+        self.lanes.follow();
+        Ok(())
+    }
+
+    /// Reads which buckets there are, and serves them.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read; everything stays as it is.
+    pub(crate) async fn read_buckets(&self) -> Result<()> {
+        self.lanes.serve(&in_time(self.store.buckets()).await?);
         Ok(())
     }
 }
@@ -51,12 +90,23 @@ pub(crate) struct RollCall {
     me: Presence,
     /// One call at a time, so that the last one is the last.
     calls: Mutex<()>,
-    /// The version of the orders that were read last; locked while they are read.
-    version: Mutex<Option<u64>>,
+    /// Which orders were read last; locked while they are read.
+    read: Mutex<Read>,
+    /// A call was not answered since they were read: whoever answers next may be another server.
+    was_away: AtomicBool,
     /// Who takes part, as the node's machines see it.
     attendance: std::sync::Mutex<Option<Attendance>>,
     /// Whether this node answers for what nobody else does.
     stands_in: AtomicBool,
+}
+
+/// Which orders were read last.
+#[derive(Default)]
+struct Read {
+    controls_version: Option<u64>,
+    buckets_version: Option<u64>,
+    /// When all of them were read.
+    all_at: Option<Instant>,
 }
 
 impl RollCall {
@@ -66,7 +116,8 @@ impl RollCall {
             inbox,
             me,
             calls: Mutex::default(),
-            version: Mutex::default(),
+            read: Mutex::default(),
+            was_away: AtomicBool::default(),
             attendance: std::sync::Mutex::default(),
             stands_in: AtomicBool::default(),
         }
@@ -90,7 +141,7 @@ impl RollCall {
         }
     }
 
-    /// Calls once, and reads the orders if there are others.
+    /// Calls once, and reads the orders that have changed.
     ///
     /// # Errors
     ///
@@ -103,6 +154,7 @@ impl RollCall {
         let roll = match called {
             Ok(roll) => roll,
             Err(error) => {
+                self.was_away.store(true, Ordering::Relaxed);
                 self.inbox.add(Input::NotRolled);
                 return Err(error);
             }
@@ -110,14 +162,34 @@ impl RollCall {
         self.stands_in.store(roll.stands_in, Ordering::Relaxed);
         let members = roll.members;
         self.inbox.add(Input::Rolled { members });
-        let Ok(mut version) = self.version.try_lock() else {
-            return Ok(()); // they are being read, and the next call looks again
-        };
-        if *version != Some(roll.version) {
-            self.orders.read().await?;
-            // What changes while they are read changes the version again.
-            *version = Some(roll.version);
+        // Where they are being read, the next call looks again.
+        if let Ok(mut read) = self.read.try_lock() {
+            let versions = (roll.controls_version, roll.buckets_version);
+            self.follow(versions, &mut read).await?;
         }
+        Ok(())
+    }
+
+    /// Reads what has another version than before, and from time to time everything: the net.
+    ///
+    /// What changes while it is read changes its version again.
+    async fn follow(&self, (controls, buckets): (u64, u64), read: &mut Read) -> Result<()> {
+        let now = Instant::now();
+        let is_old = read
+            .all_at
+            .is_none_or(|at| now.duration_since(at) >= ALL_EVERY);
+        if is_old || self.was_away.swap(false, Ordering::Relaxed) {
+            *read = Read::default();
+        }
+        if read.controls_version != Some(controls) {
+            self.orders.read_controls().await?;
+            read.controls_version = Some(controls);
+        }
+        if read.buckets_version != Some(buckets) {
+            self.orders.read_buckets().await?;
+            read.buckets_version = Some(buckets);
+        }
+        read.all_at.get_or_insert(now);
         Ok(())
     }
 

@@ -157,7 +157,7 @@ impl Flow {
 
         store.watch(Arc::clone(&inbox) as Arc<dyn Watcher>);
         // Before the mover begins, so that nothing is fetched against what was set.
-        orders.read().await?;
+        orders.read_at_start().await?;
         let roll = if store.is_shared() {
             let me = Presence {
                 node: id,

@@ -56,11 +56,9 @@ impl Hub {
         }))
     }
 
-    /// A call by `me`; the version is `listed`, the number of buckets that were ever used, and how
-    /// often something was set.
+    /// A call by `me`; `listed` is the number of buckets that were ever used.
     pub(crate) fn call(&self, me: Presence, now_us: u64, listed: u64) -> Roll {
         let mut state = self.lock();
-        let version = state.version + listed;
         let stands_in = state.stands_in(&me, now_us);
         let members = &mut state.members;
         members.retain(|_, (_, last_us)| now_us.saturating_sub(*last_us) < FORGOTTEN_AFTER_US);
@@ -77,7 +75,8 @@ impl Hub {
         }
         Roll {
             members: members.values().map(|(member, _)| member.clone()).collect(),
-            version,
+            buckets_version: listed,
+            controls_version: state.version,
             stands_in,
         }
     }
@@ -85,7 +84,8 @@ impl Hub {
     /// As [`call`](Self::call) where there is nobody else.
     pub(crate) fn alone(&self, me: &Presence, listed: u64) -> Roll {
         Roll {
-            version: self.lock().version + listed,
+            buckets_version: listed,
+            controls_version: self.lock().version,
             ..Roll::alone(me)
         }
     }

@@ -238,6 +238,10 @@ impl Store for Metered {
         self.timed(Op::Buckets, |near| near.buckets())
     }
 
+    fn configured(&self, queues: &BTreeMap<QueueName, u16>, others: u16) {
+        self.near.configured(queues, others);
+    }
+
     fn look_every(&self) -> Duration {
         self.near.look_every()
     }

@@ -166,6 +166,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// When the store cannot be read.
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>>;
 
+    /// Notes how many buckets the settings give to each queue, and to any other: whoever consumes a
+    /// queue serves so many of its buckets in any case. A store that registers buckets can take in
+    /// a push to one of them while its registry is away. Default: it is of no use.
+    fn configured(&self, queues: &BTreeMap<QueueName, u16>, others: u16) {
+        let _ = (queues, others);
+    }
+
     /// How long a bucket may be left alone in which nothing is known to be due and of which no
     /// watcher was told anything: the net under news that get lost. Default: 30 s.
     fn look_every(&self) -> Duration {

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 
 mod apart;
+mod away;
 mod bytes;
 mod damage;
 mod durable;
@@ -17,6 +18,7 @@ mod kit;
 mod outbox;
 mod pass;
 mod rate;
+mod registry;
 mod runtimes;
 #[path = "../servers/mod.rs"]
 mod servers;

@@ -1,4 +1,4 @@
-//! Redis Cluster: as many masters as replicas.
+//! Redis Cluster: as many masters as replicas, or masters alone.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,6 +14,7 @@ const SLOTS: u16 = 16_384;
 pub(crate) struct Cluster {
     nodes: Vec<Node>, // before `home`: killed first
     home: Home,
+    needs_all: bool,
 }
 
 /// A node of a cluster, a master or a replica.
@@ -30,19 +31,7 @@ impl Cluster {
     }
 
     pub(super) fn start_in(home: Home, nodes: usize) -> Self {
-        let nodes: Vec<_> = (0..nodes).map(|_| launch(&home)).collect();
-        let cluster = Self { nodes, home };
-        let addresses = cluster
-            .nodes
-            .iter()
-            .map(|node| format!("127.0.0.1:{}", node.port));
-        output(
-            Command::new("redis-cli")
-                .args(["--cluster", "create"])
-                .args(addresses)
-                .args(["--cluster-replicas", "1", "--cluster-yes"]),
-        );
-        cluster.wait_until_served();
+        let cluster = Self::create(home, nodes, "1", true);
         let replicas = (cluster.nodes.len() / 2).to_string();
         wait_until("every replica follows its master", || {
             let followers = cluster.nodes.iter().filter(|node| {
@@ -51,6 +40,32 @@ impl Cluster {
             });
             followers.count().to_string() == replicas
         });
+        cluster
+    }
+
+    /// Starts so many masters without replicas, which go on with what is left when one dies.
+    pub(crate) fn masters(masters: usize) -> Self {
+        Self::create(Home::new(), masters, "0", false)
+    }
+
+    fn create(home: Home, nodes: usize, replicas: &str, needs_all: bool) -> Self {
+        let nodes: Vec<_> = (0..nodes).map(|_| launch(&home, needs_all)).collect();
+        let cluster = Self {
+            nodes,
+            home,
+            needs_all,
+        };
+        let addresses = cluster
+            .nodes
+            .iter()
+            .map(|node| format!("127.0.0.1:{}", node.port));
+        output(
+            Command::new("redis-cli")
+                .args(["--cluster", "create"])
+                .args(addresses)
+                .args(["--cluster-replicas", replicas, "--cluster-yes"]),
+        );
+        cluster.wait_until_served();
         cluster
     }
 
@@ -133,7 +148,7 @@ impl Cluster {
     pub(crate) fn restart(&mut self, number: usize) {
         let port = self.nodes[number].port;
         self.nodes[number].process.kill();
-        self.nodes[number].process = spawn(&self.home, port);
+        self.nodes[number].process = spawn(&self.home, port, self.needs_all);
         wait_until("the node answers", || Address::Tcp(port).answers());
     }
 
@@ -191,10 +206,10 @@ pub(super) fn url(ports: impl IntoIterator<Item = u16>) -> String {
     format!("redis-cluster://{}", nodes.collect::<Vec<_>>().join(","))
 }
 
-fn launch(home: &Home) -> Node {
+fn launch(home: &Home, needs_all: bool) -> Node {
     loop {
         let port = free_port();
-        let mut process = spawn(home, port);
+        let mut process = spawn(home, port, needs_all);
         let mut has_ended = false;
         wait_until("the node answers", || {
             has_ended = process.has_ended();
@@ -209,7 +224,7 @@ fn launch(home: &Home) -> Node {
     }
 }
 
-fn spawn(home: &Home, port: u16) -> Process {
+fn spawn(home: &Home, port: u16, needs_all: bool) -> Process {
     let name = port.to_string();
     let mut command = Command::new("redis-server");
     command
@@ -219,6 +234,10 @@ fn spawn(home: &Home, port: u16) -> Process {
         .args(["--appendonly", "yes", "--appendfsync", "always"])
         .args(["--appenddirname", &format!("{name}.aof")])
         .args(["--repl-diskless-sync-delay", "0"])
+        .args([
+            "--cluster-require-full-coverage",
+            if needs_all { "yes" } else { "no" },
+        ])
         .args(["--enable-debug-command", "local"]);
     home.spawn(&name, &mut command)
 }

@@ -72,6 +72,8 @@ impl<B> Node<B> {
         out: &mut Vec<Action<B>>,
     ) {
         let bucket = call.bucket;
+        let each = Duration::from_millis(self.buckets.len() as u64);
+        let blind_every = self.options.blind_every.max(each);
         let care = &mut self.buckets[bucket];
         let queue = &mut self.queues[care.queue];
         let options = &self.options;
@@ -140,7 +142,7 @@ impl<B> Node<B> {
             }
             (CallKind::Reap, Reply::Reaped(reaped)) => {
                 care.reaper
-                    .looked(now, self.id, &reaped, &self.members, options);
+                    .looked(now, self.id, &reaped, &self.members, (options, blind_every));
                 care.reaper.deadline(reckon(reaped.next_deadline));
                 if reaped.ready > 0 {
                     care.mover.found();

@@ -1,5 +1,6 @@
 //! Pushes that answer only once the servers have confirmed more than they do by themselves.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::core::op::{Answer, NewEvent, Reply};
@@ -10,8 +11,8 @@ use crate::store::redis::answer::Parts;
 use crate::store::redis::ask::check_push;
 use crate::store::redis::check::Found;
 use crate::store::redis::durable::{Reached, Wait};
-use crate::store::redis::hub;
 use crate::store::redis::push;
+use crate::store::redis::registry;
 use crate::store::redis::shared::Shared;
 
 /// How long replicas and disks are waited for.
@@ -19,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Pushes, and waits until the events are as durable as `wanted`.
 pub(super) async fn push(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     found: &Found,
     bucket: &BucketKey,
     events: &[NewEvent],
@@ -27,7 +28,8 @@ pub(super) async fn push(
 ) -> Result<Answer> {
     let wait = wait(found, wanted)?;
     check_push(bucket, events)?;
-    hub::register(shared, bucket).await?;
+    let until = tokio::time::Instant::now() + shared.options.retry_for;
+    registry::ensure(shared, bucket, until).await?;
     let call = shared.terms().push(&shared.keys(bucket), events.iter());
     let link = shared.links.for_pushes(bucket);
     let (value, reached) = link.run_durably(call.script, &call.command, wait).await?;

@@ -13,7 +13,7 @@ use crate::record::{NodeId, Record};
 use crate::store::redis::answer::{self, Parts};
 use crate::store::redis::topology::Slots;
 use crate::store::redis::url::{Address, Target};
-use crate::store::redis::{body, check, hub, keys, news, outbox, push, record};
+use crate::store::redis::{body, check, hub, keys, news, outbox, push, record, registry};
 use crate::time::{Timestamp, When};
 
 /// What a URL says; shown, where the servers are.
@@ -140,7 +140,7 @@ pub const READERS: [(&str, Reader); 23] = [
     ("queues", |value| {
         shown(hub::read_queues(&mut parts(value)?))
     }),
-    ("buckets", |value| shown(hub::read_buckets(value))),
+    ("buckets", |value| shown(registry::read_page(value))),
     ("controls", |value| shown(hub::read_controls(value))),
     ("outbox", |value| {
         shown(outbox::read(&queue(), 1, parts(value)?))

@@ -1,17 +1,19 @@
-//! What concerns all nodes: which buckets there are, who is there, and what was set of queues.
+//! What concerns all nodes: the format of the keys, who is there, and what was set of queues.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::Value;
 
-use crate::error::{Error, Result};
-use crate::event::{BucketId, BucketKey, QueueName};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::QueueName;
 use crate::record::NodeId;
 use crate::store::redis::answer::{Parts, unreadable};
 use crate::store::redis::ask::Call;
 use crate::store::redis::keys;
+use crate::store::redis::registry;
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
 use crate::store::{Control, Member, Presence, Roll, Setting};
@@ -24,14 +26,13 @@ const CHOSEN_FOR: Duration = Duration::from_secs(10);
 /// What this process knows of the hub.
 #[derive(Default)]
 pub(super) struct Hub {
-    /// Buckets that are written down, and on which connection that was said: another one may lead
-    /// to a server that has forgotten it.
-    buckets: RwLock<HashMap<BucketKey, u64>>,
+    /// Whether the format of the keys was looked at.
+    is_claimed: AtomicBool,
     /// The queues of members seen.
     queues: Mutex<HashMap<NodeId, Arc<[QueueName]>>>,
 }
 
-fn key(shared: &Shared, part: &str) -> Vec<u8> {
+pub(super) fn key(shared: &Shared, part: &str) -> Vec<u8> {
     keys::hub(&shared.prefix, part).into_bytes()
 }
 
@@ -39,17 +40,17 @@ fn key(shared: &Shared, part: &str) -> Vec<u8> {
 const FORMAT: &str = "1";
 
 /// Writes the format down where nobody has, and refuses one that this duly does not know.
-pub(super) async fn claim(shared: &Shared) -> Result<()> {
+async fn claim(shared: &Shared) -> Result<()> {
     let hub = key(shared, "hub");
     let mut question = redis::cmd("HGET");
     question.arg(&hub).arg("format");
-    let mut answer = shared.send(&shared.links.pulse, &question).await?;
+    let mut answer = shared.send(&shared.links.hub, &question).await?;
     // Only where it is missing: a server whose memory is full refuses to write, and must drain.
     if answer == Value::Nil {
         let mut command = redis::cmd("HSETNX");
         command.arg(&hub).arg("format").arg(FORMAT);
-        shared.send(&shared.links.pulse, &command).await?;
-        answer = shared.send(&shared.links.pulse, &question).await?;
+        shared.send(&shared.links.hub, &command).await?;
+        answer = shared.send(&shared.links.hub, &question).await?;
     }
     match answer {
         Value::BulkString(format) if format == FORMAT.as_bytes() => Ok(()),
@@ -63,56 +64,9 @@ pub(super) async fn claim(shared: &Shared) -> Result<()> {
     }
 }
 
-/// Writes down that a bucket may hold events, once; whoever consumes its queue serves it then.
-pub(super) async fn register(shared: &Shared, bucket: &BucketKey) -> Result<()> {
-    let connection = *shared.links.pulse.connections().borrow();
-    let said_on = {
-        let known = shared.hub.buckets.read();
-        let known = known.unwrap_or_else(PoisonError::into_inner);
-        known.get(bucket).copied()
-    };
-    if said_on == Some(connection) {
-        return Ok(());
-    }
-    let script = &scripts::REGISTER;
-    let mut command = script.call(&[key(shared, "buckets"), key(shared, "members")]);
-    command
-        .arg(bucket.to_string())
-        .arg(keys::hub(&shared.prefix, "news"));
-    shared
-        .run(&shared.links.pulse, &Call { script, command })
-        .await?;
-    let mut known = shared
-        .hub
-        .buckets
-        .write()
-        .unwrap_or_else(PoisonError::into_inner);
-    known.insert(bucket.clone(), connection);
-    Ok(())
-}
-
-/// Every bucket that is written down, with its number.
-pub(super) async fn buckets(shared: &Shared) -> Result<BTreeMap<u64, BucketKey>> {
-    let mut command = redis::cmd("HGETALL");
-    command.arg(key(shared, "buckets"));
-    read_buckets(shared.send(&shared.links.pulse, &command).await?)
-}
-
-pub(super) fn read_buckets(value: Value) -> Result<BTreeMap<u64, BucketKey>> {
-    let mut found = BTreeMap::new();
-    for (field, number) in pairs(value)? {
-        let wrong = || unreadable("register");
-        let number = number.parse().map_err(|_| wrong())?;
-        let (queue, bucket) = field.rsplit_once(':').ok_or_else(wrong)?;
-        let bucket = BucketId(bucket.parse().map_err(|_| wrong())?);
-        let queue = QueueName::new(queue).map_err(|error| wrong().because(error))?;
-        found.insert(number, BucketKey::new(queue, bucket));
-    }
-    Ok(found)
-}
-
 /// Says that a node is there, and answers who else is.
 pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
+    shared.hub.claim_once(shared).await?;
     let is_member = !me.queues.is_empty();
     let mut act = if me.leaves { "leaves" } else { "stays" };
     loop {
@@ -136,21 +90,28 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
         command.arg(LISTED_FOR.as_millis());
         command.arg(idle).arg(CHOSEN_FOR.as_millis());
         let value = shared
-            .run(&shared.links.pulse, &Call { script, command })
+            .run(&shared.links.hub, &Call { script, command })
             .await?;
         let mut parts = Parts::of(script.name, value)?;
-        let (version, is_known) = (parts.number()?, parts.is_so()?);
-        let stands_in = parts.is_so()?;
+        let buckets_version = read_version(&parts.bytes()?);
+        let controls_version = read_version(&parts.bytes()?);
+        let (is_known, stands_in) = (parts.is_so()?, parts.is_so()?);
         if is_member && !is_known && act == "stays" {
             act = "queues";
             continue;
         }
         return Ok(Roll {
             members: with_queues(shared, read_members(parts)?).await?,
-            version,
+            buckets_version,
+            controls_version,
             stands_in,
         });
     }
+}
+
+/// A token as a number; 0 where nothing was changed yet.
+fn read_version(token: &[u8]) -> u64 {
+    token.try_into().map_or(0, u64::from_be_bytes)
 }
 
 /// The members and the numbers of their last calls, in the order of their ids.
@@ -177,7 +138,7 @@ async fn with_queues(shared: &Shared, members: Vec<(NodeId, u64)>) -> Result<Vec
         for node in &unknown {
             command.arg(&node.0.to_be_bytes());
         }
-        let value = shared.send(&shared.links.pulse, &command).await?;
+        let value = shared.send(&shared.links.hub, &command).await?;
         let mut parts = Parts::of("roll", value)?;
         for node in unknown {
             // One that has left meanwhile consumes nothing.
@@ -206,7 +167,7 @@ pub(super) fn read_queues(parts: &mut Parts) -> Result<Arc<[QueueName]>> {
 pub(super) async fn controls(shared: &Shared) -> Result<BTreeMap<QueueName, Control>> {
     let mut command = redis::cmd("HGETALL");
     command.arg(key(shared, "control"));
-    read_controls(shared.send(&shared.links.pulse, &command).await?)
+    read_controls(shared.send(&shared.links.hub, &command).await?)
 }
 
 pub(super) fn read_controls(value: Value) -> Result<BTreeMap<QueueName, Control>> {
@@ -245,17 +206,47 @@ pub(super) async fn set(shared: &Shared, queue: &QueueName, setting: Setting) ->
     command
         .arg(format!("{queue}:{name}"))
         .arg(value)
-        .arg(keys::hub(&shared.prefix, "news"));
+        .arg(keys::hub(&shared.prefix, "news"))
+        .arg(&registry::token());
     shared
-        .run(&shared.links.pulse, &Call { script, command })
+        .run(&shared.links.hub, &Call { script, command })
         .await?;
     Ok(())
 }
 
 impl Hub {
+    /// Looks at the format of the keys. Where the one server of a cluster is away that has it, that
+    /// is left to the first roll call which is answered.
+    pub(super) async fn claim_at_start(&self, shared: &Shared) -> Result<()> {
+        match self.claim_once(shared).await {
+            Err(error) if shared.is_cluster() && is_away(&error) => {
+                tracing::warn!(
+                    %error,
+                    "the server that has the registry of nodes and buckets is away: this program \
+                     starts on what its settings say"
+                );
+                Ok(())
+            }
+            claimed => claimed,
+        }
+    }
+
+    async fn claim_once(&self, shared: &Shared) -> Result<()> {
+        if !self.is_claimed.load(Ordering::Acquire) {
+            claim(shared).await?;
+            self.is_claimed.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
     fn queues(&self) -> std::sync::MutexGuard<'_, HashMap<NodeId, Arc<[QueueName]>>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether nobody answered, so that it may be otherwise soon.
+fn is_away(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Unknown)
 }
 
 fn lines(queues: &[QueueName]) -> String {

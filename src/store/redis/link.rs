@@ -99,7 +99,7 @@ impl Link {
     }
 
     /// One that the first call connects.
-    fn new(target: &Target, options: LinkOptions) -> Self {
+    pub(super) fn new(target: &Target, options: LinkOptions) -> Self {
         Self {
             shared: Arc::new(Shared {
                 target: target.clone(),

@@ -24,6 +24,7 @@ mod options;
 mod outbox;
 mod push;
 mod record;
+mod registry;
 mod scripts;
 mod shared;
 #[cfg(test)]
@@ -80,6 +81,11 @@ use crate::time::SystemClock;
 ///   answer [`Unavailable`](crate::ErrorKind::Unavailable), or
 ///   [`Unknown`](crate::ErrorKind::Unknown) where they may have happened. Nothing starts early, and
 ///   all goes on by itself when they are back.
+/// - **The one server of a cluster that has the registry is away** (the keys with the tag `{hub}`):
+///   what is known stands. Pushes to the other servers go on, and so do nodes, without hearing of
+///   each other; programs start on what their settings say, and warn. Only a push to a bucket beyond
+///   those that the settings name, and that is not known to be registered, answers
+///   [`Unavailable`](crate::ErrorKind::Unavailable).
 /// - **Their memory is full**: pushes answer [`Full`](crate::ErrorKind::Full) and nothing of them
 ///   happened. What is stored is still handled.
 /// - **Too many records wait for the journal**: the oldest are let go of, or pushes answer
@@ -169,7 +175,7 @@ impl RedisStore {
         let found = check::check(&links.work, &target, &prefix, &SystemClock::new()).await?;
         let shared = Shared::new(prefix, target, links, options);
         shared.set_offset(found.offset_us);
-        hub::claim(&shared).await?;
+        shared.hub.claim_at_start(&shared).await?;
         Ok(Self {
             shared: Arc::new(shared),
             pushes: Arc::default(),
@@ -199,7 +205,7 @@ impl RedisStore {
     /// When the servers cannot be reached.
     pub async fn audit(&self) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
-        for bucket in hub::buckets(&self.shared).await?.into_values() {
+        for bucket in registry::read(&self.shared).await? {
             let call = self.shared.terms().audit(&self.shared.keys(&bucket));
             let mut parts = self.shared.call(&self.shared.links.work, &call).await?;
             parts.number()?;
@@ -283,12 +289,11 @@ impl Store for RedisStore {
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
         let shared = Arc::clone(&self.shared);
-        StoreFuture::new(async move {
-            let buckets = hub::buckets(&shared).await?;
-            let mut buckets: Vec<_> = buckets.into_values().collect();
-            buckets.sort_unstable();
-            Ok(buckets)
-        })
+        StoreFuture::new(async move { registry::read(&shared).await })
+    }
+
+    fn configured(&self, queues: &BTreeMap<QueueName, u16>, others: u16) {
+        self.shared.registry.configure(queues, others);
     }
 
     fn watch(&self, watcher: Arc<dyn Watcher>) {
@@ -313,8 +318,8 @@ impl Store for RedisStore {
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
         let shared = Arc::clone(&self.shared);
         StoreFuture::new(async move {
-            let buckets = hub::buckets(&shared).await?;
-            Ok(buckets.into_values().map(Outbox::Bucket).collect())
+            let buckets = registry::read(&shared).await?;
+            Ok(buckets.into_iter().map(Outbox::Bucket).collect())
         })
     }
 

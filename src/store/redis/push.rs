@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 use crate::store::redis::answer::{Parts, unreadable};
 use crate::store::redis::ask::check_push;
-use crate::store::redis::hub;
+use crate::store::redis::registry;
 use crate::store::redis::shared::Shared;
 use crate::time::{DELAY_MAX, Timestamp, When};
 
@@ -49,7 +49,8 @@ impl Pushes {
         events: Vec<NewEvent>,
     ) -> Result<Answer> {
         check_push(&bucket, &events)?;
-        hub::register(shared, &bucket).await?;
+        let until = tokio::time::Instant::now() + shared.options.retry_for;
+        registry::ensure(shared, &bucket, until).await?;
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting {
             bytes: events

@@ -107,7 +107,7 @@ scripts! {
     AUDIT = "audit", DRAINS, ["bucket", "body", "nodes"];
     /// Says that a node is there.
     ROLL = "roll", DRAINS, [];
-    /// Writes down a bucket that may hold events from now on.
+    /// Adds buckets to the registry.
     REGISTER = "register", DRAINS, [];
     /// Sets one thing of a queue.
     SET = "set", DRAINS, [];

@@ -19,7 +19,8 @@ use crate::store::redis::news::{News, Told};
 use crate::store::redis::options::LinkOptions;
 use crate::store::redis::outbox::Outboxes;
 use crate::store::redis::record::DAMAGED;
-use crate::store::redis::url::Target;
+use crate::store::redis::registry::Registry;
+use crate::store::redis::url::{Place, Target};
 use crate::time::{Clock, SystemClock};
 
 /// How many watchers are told; beyond that the one that came first is let go.
@@ -33,6 +34,7 @@ pub(super) struct Shared {
     pub(super) origin: String,
     pub(super) links: Links,
     pub(super) hub: Hub,
+    pub(super) registry: Registry,
     pub(super) outboxes: Outboxes,
     target: Target,
     /// The subscription, from the first bucket that a node of this process looks at on.
@@ -55,6 +57,9 @@ pub(super) struct Links {
     pub(super) work: Link,
     /// For heartbeats, and for looking at those of others.
     pub(super) pulse: Link,
+    /// For what concerns all nodes: one server of a cluster has it, and while that is away nothing
+    /// else must wait.
+    pub(super) hub: Link,
 }
 
 impl Links {
@@ -73,6 +78,7 @@ impl Links {
             pushes,
             work: link("duly-work").await?,
             pulse: link("duly-pulse").await?,
+            hub: Link::new(target, options.clone().named("duly-hub")),
         })
     }
 
@@ -83,7 +89,11 @@ impl Links {
     }
 
     fn close(&self) {
-        for link in self.pushes.iter().chain([&self.work, &self.pulse]) {
+        for link in self
+            .pushes
+            .iter()
+            .chain([&self.work, &self.pulse, &self.hub])
+        {
             link.close();
         }
     }
@@ -98,6 +108,7 @@ impl Shared {
             origin: format!("{:016x}", fastrand::u64(..)),
             links,
             hub: Hub::default(),
+            registry: Registry::default(),
             target,
             news: OnceLock::new(),
             clock: SystemClock::new(),
@@ -107,6 +118,11 @@ impl Shared {
             watchers: RwLock::default(),
             is_closed: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the keys lie on several servers, of which one may be away.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.target.place, Place::Cluster(_))
     }
 
     pub(super) fn terms(&self) -> Terms<'_> {

@@ -40,8 +40,12 @@ impl World {
         self.store().roll_call(me).await.expect("it is answered")
     }
 
-    async fn version(&self) -> u64 {
-        self.call(STRANGER, &[]).await.version
+    async fn buckets_version(&self) -> u64 {
+        self.call(STRANGER, &[]).await.buckets_version
+    }
+
+    async fn controls_version(&self) -> u64 {
+        self.call(STRANGER, &[]).await.controls_version
     }
 }
 
@@ -107,11 +111,11 @@ pub async fn what_is_set_is_kept_over_a_new_opening(harness: &dyn StoreHarness) 
 
 pub async fn another_version_means_that_something_was_set(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
-    let mut before = world.version().await;
-    assert_eq!(world.version().await, before, "nothing was set");
+    let mut before = world.controls_version().await;
+    assert_eq!(world.controls_version().await, before, "nothing was set");
     for setting in [Setting::Paused(true), Setting::Paused(false)] {
         world.set("one", setting).await;
-        let after = world.version().await;
+        let after = world.controls_version().await;
         assert_ne!(after, before);
         before = after;
     }
@@ -119,32 +123,36 @@ pub async fn another_version_means_that_something_was_set(harness: &dyn StoreHar
 
 pub async fn another_version_means_that_there_is_a_new_bucket(harness: &dyn StoreHarness) {
     let mut world = World::new(harness).await;
-    let mut before = world.version().await;
+    let mut before = world.buckets_version().await;
     for bucket in [3, 9, 1_023] {
         world.bucket.bucket = BucketId(bucket);
         // That somebody looks at it does not make it one that others have to know.
         assert_eq!(world.fetch(A).await, []);
         world.add(world.event().when(secs(60))).await;
-        let after = world.version().await;
+        let after = world.buckets_version().await;
         assert_ne!(after, before);
         let buckets = world.store().buckets().await.expect("they can be listed");
         assert!(buckets.contains(&world.bucket), "{buckets:?}");
         before = after;
     }
     world.add(world.event()).await;
-    assert_eq!(world.version().await, before, "it was known already");
+    assert_eq!(
+        world.buckets_version().await,
+        before,
+        "it was known already"
+    );
 }
 
 /// Who does not serve it would not hear of the next event in it.
 pub async fn a_bucket_that_was_used_once_stays_listed(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let id = world.add(world.event().when(secs(60))).await;
-    let version = world.version().await;
+    let version = world.buckets_version().await;
     world.cancel(id).await;
     let buckets = world.store().buckets().await.expect("they can be listed");
     let is_listed = buckets.contains(&world.bucket);
     world.add(world.event()).await;
-    assert!(is_listed || world.version().await != version);
+    assert!(is_listed || world.buckets_version().await != version);
 }
 
 pub async fn the_store_tells_its_time(harness: &dyn StoreHarness) {

@@ -1,15 +1,25 @@
--- Writes down a bucket that may hold events from now on.
+-- Adds buckets to the registry. Those that are in it already stay as they are.
 --
--- KEYS[1]  hash  buckets: queue ":" bucket -> its number
--- KEYS[2]  hash  members, for its field "version"
--- ARGV[1]  queue ":" bucket
--- ARGV[2]  the channel that says that there is news
+-- KEYS[1]  set   registered: queue ":" bucket
+-- KEYS[2]  list  registry: each of them once, in the order in which they came: a random token of 8
+--                bytes, then queue ":" bucket
+-- KEYS[3]  hash  members, for its field "buckets": the token of the last change
+-- ARGV[1]  a random token of 8 bytes
+-- ARGV[2]  the channel that announces changes
+-- ARGV[3..] queue ":" bucket
 --
--- Returns 1 if it is new.
-if redis.call("HEXISTS", KEYS[1], ARGV[1]) == 1 then
-  return 0
+-- Returns how many of them are new.
+local call = redis.call
+local new = 0
+for i = 3, #ARGV do
+  if call("SISMEMBER", KEYS[1], ARGV[i]) == 0 then
+    call("RPUSH", KEYS[2], ARGV[1] .. ARGV[i])
+    call("SADD", KEYS[1], ARGV[i])
+    new = new + 1
+  end
 end
-redis.call("HSET", KEYS[1], ARGV[1], redis.call("HLEN", KEYS[1]))
-redis.call("HINCRBY", KEYS[2], "version", 1)
-redis.call("SPUBLISH", ARGV[2], "")
-return 1
+if new > 0 then
+  call("HSET", KEYS[3], "buckets", ARGV[1])
+  call("SPUBLISH", ARGV[2], "")
+end
+return new

@@ -1,6 +1,7 @@
 -- Says that a node is there, and answers who else is.
 --
--- KEYS[1]  hash  members: node -> number of its last call, ":", its time in ms; and "version"
+-- KEYS[1]  hash  members: node -> number of its last call, ":", its time in ms; and "buckets" and
+--                "control" -> the token that came with the last change of each
 -- KEYS[2]  hash  queues: node -> the queues that it consumes, a line for each; "stand-in" -> the
 --                node that was chosen of those that consume nothing, and its time in ms
 -- ARGV[1]  the time in microseconds, or "" for the server's
@@ -11,8 +12,9 @@
 -- ARGV[6]  node that consumes nothing, or "" of one that consumes something
 -- ARGV[7]  how long a stand-in that does not call stays chosen, ms
 --
--- Returns {version, 1 if its queues are known, 1 if it is the stand-in, then two for each member:
--- node, number}. It is no member before its queues are known.
+-- Returns {token of the buckets, token of the controls, each "" before the first change; 1 if its
+-- queues are known, 1 if it is the stand-in, then two for each member: node, number}. It is no
+-- member before its queues are known.
 local call = redis.call
 local now = ARGV[1]
 if now == "" then
@@ -22,19 +24,19 @@ else
   now = math.floor(now / 1000)
 end
 local me, act = ARGV[2], ARGV[3]
-local version, mine, others = 0, nil, {}
+local tokens, mine, others = { buckets = "", control = "" }, nil, {}
 local members = call("HGETALL", KEYS[1])
 for i = 1, #members, 2 do
   local node, said = members[i], members[i + 1]
   local number, seen = said:match("^(%d+):(%d+)$")
-  if not number then
-    version = tonumber(said)
-  elseif node == me then
+  if #node ~= 8 then -- no node, but what else is kept here
+    tokens[node] = said
+  elseif node == me and number then
     mine = tonumber(number)
-  elseif now - seen > tonumber(ARGV[5]) then
+  elseif number and now - seen > tonumber(ARGV[5]) then
     call("HDEL", KEYS[1], node)
     call("HDEL", KEYS[2], node)
-  else
+  elseif number then
     others[#others + 1], others[#others + 2] = node, tonumber(number)
   end
 end
@@ -66,4 +68,4 @@ if idle ~= "" then
     stands_in = 1
   end
 end
-return { version, is_known, stands_in, unpack(others) }
+return { tokens.buckets, tokens.control, is_known, stands_in, unpack(others) }

@@ -1,10 +1,11 @@
 -- Sets one thing of a queue, or takes back what was set.
 --
 -- KEYS[1]  hash  control: queue ":" name -> value
--- KEYS[2]  hash  members, for its field "version"
+-- KEYS[2]  hash  members, for its field "control": the token of the last change
 -- ARGV[1]  queue ":" name
 -- ARGV[2]  value, or "" to take it back
 -- ARGV[3]  the channel that says that there is news
+-- ARGV[4]  a random token of 8 bytes
 --
 -- Returns 1.
 if ARGV[2] == "" then
@@ -12,6 +13,6 @@ if ARGV[2] == "" then
 else
   redis.call("HSET", KEYS[1], ARGV[1], ARGV[2])
 end
-redis.call("HINCRBY", KEYS[2], "version", 1)
+redis.call("HSET", KEYS[2], "control", ARGV[4])
 redis.call("SPUBLISH", ARGV[3], "")
 return 1

@@ -1,0 +1,208 @@
+//! Writes buckets into the registry: a batch at a time, until the server has them.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::Registry;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::BucketKey;
+use crate::store::redis::ask::Call;
+use crate::store::redis::backoff;
+use crate::store::redis::hub;
+use crate::store::redis::keys;
+use crate::store::redis::scripts;
+use crate::store::redis::shared::Shared;
+
+/// The most buckets of one call.
+const BATCH: usize = 1_000;
+/// How long a push to a bucket that is served in any case waits for the registry.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Makes sure that whoever consumes the queue of `bucket` serves it.
+///
+/// One that is known stands as known. One that consumers serve by their settings is written in the
+/// background while the registry is away. Any other has to be written first: nobody might serve it.
+///
+/// # Errors
+///
+/// [`Unavailable`](ErrorKind::Unavailable) when the registry was away until `until`, and any other
+/// kind as soon as the server answers with it.
+pub(in crate::store::redis) async fn ensure(
+    shared: &Arc<Shared>,
+    bucket: &BucketKey,
+    until: Instant,
+) -> Result<()> {
+    let registry = &shared.registry;
+    if registry.is_known(bucket) {
+        compare_on_another_connection(shared);
+        return Ok(());
+    }
+    let mut attempts = registry.attempts.subscribe();
+    write(shared, [bucket.clone()]);
+    let is_configured = registry.is_configured(bucket);
+    let patience = match is_configured {
+        true => until.min(Instant::now() + PATIENCE),
+        false => until,
+    };
+    loop {
+        if registry.is_known(bucket) {
+            return Ok(());
+        }
+        let trouble = registry.writing().trouble.clone();
+        match trouble {
+            Some((ErrorKind::Unavailable | ErrorKind::Unknown, _)) if is_configured => {
+                return Ok(());
+            }
+            None | Some((ErrorKind::Unavailable | ErrorKind::Unknown, _)) => {}
+            Some((kind, words)) => return Err(Error::new(kind, words.to_string())),
+        }
+        match timeout_at(patience, attempts.changed()).await {
+            Ok(Ok(())) => {}
+            _ if is_configured => {
+                let slow = || (ErrorKind::Unavailable, Arc::from("it does not answer"));
+                registry.writing().trouble.get_or_insert_with(slow);
+                return Ok(());
+            }
+            _ => return Err(unregistered(bucket)),
+        }
+    }
+}
+
+fn unregistered(bucket: &BucketKey) -> Error {
+    let text = format!(
+        "the registry of buckets cannot be reached, and bucket {bucket} is not in it yet: it is \
+         beyond the buckets that the settings of its queue name, so nobody might serve it. Nothing \
+         was pushed; try again"
+    );
+    Error::new(ErrorKind::Unavailable, text)
+}
+
+/// On another connection than before the server may lack what is known.
+fn compare_on_another_connection(shared: &Arc<Shared>) {
+    let connection = *shared.links.hub.connections().borrow();
+    {
+        let mut writing = shared.registry.writing();
+        if writing.compared_on == connection {
+            return;
+        }
+        writing.compared_on = connection;
+        writing.must_compare = true;
+    }
+    start(shared);
+}
+
+/// Writes these buckets in the background, until that has succeeded.
+pub(super) fn write(shared: &Arc<Shared>, buckets: impl IntoIterator<Item = BucketKey>) {
+    shared.registry.writing().missing.extend(buckets);
+    start(shared);
+}
+
+fn start(shared: &Arc<Shared>) {
+    {
+        let mut writing = shared.registry.writing();
+        if writing.is_running {
+            return;
+        }
+        writing.is_running = true;
+    }
+    tokio::spawn(run(Running {
+        shared: Arc::downgrade(shared),
+        is_over: false,
+    }));
+}
+
+/// The task at work. Where it is dropped, as with its runtime, the next bucket starts another.
+struct Running {
+    shared: Weak<Shared>,
+    is_over: bool,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade().filter(|_| !self.is_over) {
+            shared.registry.writing().is_running = false;
+            shared
+                .registry
+                .attempts
+                .send_modify(|attempts| *attempts += 1);
+        }
+    }
+}
+
+async fn run(mut running: Running) {
+    let mut failures = 0;
+    loop {
+        let Some(shared) = running.shared.upgrade() else {
+            return;
+        };
+        let Some((batch, must_compare)) = next(&shared.registry) else {
+            running.is_over = true; // as the next bucket sees, under the lock
+            return;
+        };
+        let mut done = register(&shared, &batch).await;
+        if done.is_ok() && must_compare {
+            // Boxed, as comparing may start a writer.
+            done = Box::pin(super::read(&shared)).await.map(drop);
+        }
+        let registry = &shared.registry;
+        {
+            let mut writing = registry.writing();
+            writing.trouble = done.as_ref().err().map(|error| {
+                let words = format!("the bucket cannot be written into the registry: {error}");
+                (error.kind(), words.into())
+            });
+            match &done {
+                Ok(()) => registry.note(&batch),
+                Err(_) => {
+                    writing.missing.extend(batch);
+                    writing.must_compare |= must_compare;
+                }
+            }
+        }
+        registry.attempts.send_modify(|attempts| *attempts += 1);
+        match done {
+            Ok(()) => failures = 0,
+            Err(error) if error.kind() == ErrorKind::Closed => return,
+            Err(error) => {
+                failures += 1;
+                if failures == 1 {
+                    tracing::warn!(%error, "the registry of buckets cannot be written");
+                }
+                drop(shared);
+                tokio::time::sleep(backoff::after(failures)).await;
+            }
+        }
+    }
+}
+
+/// What has to be written next, and whether the list has to be compared; `None` ends the task.
+fn next(registry: &Registry) -> Option<(Vec<BucketKey>, bool)> {
+    let mut writing = registry.writing();
+    let mut batch = Vec::new();
+    while batch.len() < BATCH
+        && let Some(bucket) = writing.missing.pop_first()
+    {
+        batch.push(bucket);
+    }
+    let must_compare = std::mem::take(&mut writing.must_compare);
+    writing.is_running = !batch.is_empty() || must_compare;
+    writing.is_running.then_some((batch, must_compare))
+}
+
+async fn register(shared: &Shared, batch: &[BucketKey]) -> Result<()> {
+    if batch.is_empty() {
+        return Ok(());
+    }
+    let script = &scripts::REGISTER;
+    let keys = ["registered", "registry", "members"].map(|part| hub::key(shared, part));
+    let mut command = script.call(&keys);
+    command.arg(&super::token());
+    command.arg(keys::hub(&shared.prefix, "news"));
+    for bucket in batch {
+        command.arg(bucket.to_string());
+    }
+    let call = Call { script, command };
+    shared.run(&shared.links.hub, &call).await.map(drop)
+}
