@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::core::op::{
-    Cancelled, Changed, Delivery, Fetch, Ledger, NewEvent, PushVerdict, Reply, StoreOp, Unique,
+    Cancelled, Changed, Delivery, Fetch, Ledger, NewEvent, PeekBy, PushVerdict, Reply, StoreOp,
+    Unique,
 };
 use duly::core::reference::{Bucket, Finished, Head, Restored};
 use duly::event::{BucketKey, Envelope, Late, Payload};
@@ -138,14 +139,18 @@ const FAR: Duration = Duration::from_secs(60);
 #[test]
 fn a_held_event_is_seen_and_leased_by_nobody() {
     let mut side = Side::new();
-    assert_eq!(side.push(event(id(1, 1), When::Now)), PushVerdict::Accepted);
+    let mut held = event(id(1, 1), When::Now);
+    Arc::make_mut(&mut held.envelope).key = Some("order:1".into());
+    assert_eq!(side.push(held), PushVerdict::Accepted);
     assert_eq!(side.bucket.head(), Head::default());
     assert_eq!(side.fetch(), []);
     assert_eq!(side.op(StoreOp::Get { id: id(1, 1) }), Reply::Found(None));
-    let (from, limit) = (None, 9);
-    let (events, next) = (Vec::new(), None);
-    let peeked = side.op(StoreOp::Peek { from, limit });
-    assert_eq!(peeked, Reply::Peeked { events, next });
+    for by in [PeekBy::All, PeekBy::Key("order:1".into())] {
+        let (from, limit) = (None, 9);
+        let (events, next) = (Vec::new(), None);
+        let peeked = side.op(StoreOp::Peek { by, from, limit });
+        assert_eq!(peeked, Reply::Peeked { events, next });
+    }
     assert_eq!(side.bucket.stats(), duly::core::op::Stats::default());
     assert!(!side.bucket.is_empty(), "it is there all the same");
 }

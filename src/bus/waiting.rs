@@ -2,7 +2,7 @@
 
 use crate::bus::Inner;
 use crate::bus::queue::unexpected;
-use crate::core::op::{PeekCursor, Reply, Snapshot, StoreOp};
+use crate::core::op::{PeekBy, PeekCursor, Reply, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 
@@ -12,8 +12,8 @@ pub(super) const PAGE: usize = 100;
 /// A place on the way through the events that wait, to go on from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingCursor {
-    bucket: BucketKey,
-    from: Option<PeekCursor>,
+    pub(super) bucket: BucketKey,
+    pub(super) from: Option<PeekCursor>,
 }
 
 /// The way through the buckets of some queues.
@@ -28,6 +28,20 @@ pub(super) struct Waiting<'a> {
 pub(super) struct Part {
     pub(super) bucket: BucketKey,
     pub(super) events: Vec<Snapshot>,
+}
+
+impl Inner {
+    /// A page of a bucket, and where the next one begins.
+    pub(super) async fn peek(
+        &self,
+        bucket: &BucketKey,
+        peek: StoreOp,
+    ) -> Result<(Vec<Snapshot>, Option<PeekCursor>)> {
+        match self.apply(bucket, peek).await?.reply {
+            Reply::Peeked { events, next } => Ok((events, next)),
+            reply => Err(unexpected(&reply)),
+        }
+    }
 }
 
 impl<'a> Waiting<'a> {
@@ -60,13 +74,11 @@ impl<'a> Waiting<'a> {
             return Ok(None);
         };
         let peek = StoreOp::Peek {
+            by: PeekBy::All,
             from: self.from.clone(),
             limit: limit.clamp(1, PAGE),
         };
-        let (events, next) = match self.inner.apply(&bucket, peek).await?.reply {
-            Reply::Peeked { events, next } => (events, next),
-            reply => return Err(unexpected(&reply)),
-        };
+        let (events, next) = self.inner.peek(&bucket, peek).await?;
         if next.is_none() {
             self.buckets.pop();
         }

@@ -17,6 +17,7 @@ mod dead_letter;
 mod doubt;
 mod exports;
 mod faulty;
+mod finding;
 mod full;
 mod handlers;
 mod ids;

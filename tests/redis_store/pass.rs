@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use duly::core::op::{PeekCursor, Reply, Snapshot, StoreOp};
+use duly::core::op::{PeekBy, PeekCursor, Reply, Snapshot, StoreOp};
 use duly::prelude::*;
 
 use crate::kit::{Bare, fresh, hex, stop, until};
@@ -25,7 +25,8 @@ async fn waiting(url: &str, events: usize) -> (Bare, BTreeSet<EventId>) {
 }
 
 async fn page(bare: &Bare, from: Option<PeekCursor>) -> (Vec<Snapshot>, Option<PeekCursor>) {
-    match bare.apply(StoreOp::Peek { from, limit: PAGE }).await {
+    let (by, limit) = (PeekBy::All, PAGE);
+    match bare.apply(StoreOp::Peek { by, from, limit }).await {
         Ok(Reply::Peeked { events, next }) => (events, next),
         other => panic!("{other:?}"),
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{Fetch, NewEvent, Reply, RequestId, Rewriting, Settlement, StoreOp, Unique};
+use duly::core::op::{
+    Fetch, NewEvent, PeekBy, Reply, RequestId, Rewriting, Settlement, StoreOp, Unique,
+};
 use duly::event::{Envelope, EventId, Payload, TRACE_HEADER};
 use duly::record::{NodeId, Record};
 use duly::time::{Timestamp, When};
@@ -73,7 +75,7 @@ impl Machine {
         envelope.unique = draft.unique.map(|key| key.to_string());
         envelope.key = entropy
             .is_multiple_of(2)
-            .then(|| format!("order:{entropy}"));
+            .then(|| format!("order:{}", entropy % 3));
         envelope.expires = draft
             .expires_ms
             .map(|ms| created + Duration::from_millis(ms));
@@ -224,6 +226,15 @@ impl Machine {
             }
             Step::Get(of) => StoreOp::Get { id: self.id(of) },
             Step::Peek(limit) => StoreOp::Peek {
+                by: PeekBy::All,
+                from: None,
+                limit: *limit,
+            },
+            Step::Find(key, unique, limit) => StoreOp::Peek {
+                by: match unique {
+                    true => PeekBy::Unique(key.to_string()),
+                    false => PeekBy::Key(format!("order:{key}")),
+                },
                 from: None,
                 limit: *limit,
             },
@@ -267,7 +278,7 @@ impl Machine {
             } => model.update(*id, payload, by.as_ref(), *dead_only),
             StoreOp::Rewrite(rewritings) => model.rewrite(rewritings),
             StoreOp::Get { id } => model.get(*id),
-            StoreOp::Peek { .. } => model.peek(),
+            StoreOp::Peek { by, .. } => model.peek(by),
             StoreOp::ReadDead { after, limit } => model.read_dead(*after, *limit),
             StoreOp::Revive { ids, by } => model.revive(ids, by.as_ref()),
             StoreOp::Drop { ids, by } => model.drop_dead(ids, by.as_ref()),

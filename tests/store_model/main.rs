@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use duly::core::op::{PeekCursor, Reply, Snapshot, StoreOp};
+use duly::core::op::{PeekBy, PeekCursor, Reply, Snapshot, StoreOp};
 use duly::event::BucketKey;
 use duly::record::{NodeId, Query};
 use duly::store::EmbeddedOptions;
@@ -47,9 +47,16 @@ struct Side<H, R> {
 
 impl<H, R> Side<H, R> {
     /// The other pages of a pass, all of it in the order of the ids; pages have their own.
-    fn go_on(&self, events: &mut Vec<Snapshot>, next: &mut Option<PeekCursor>, limit: usize) {
+    fn go_on(
+        &self,
+        by: &PeekBy,
+        events: &mut Vec<Snapshot>,
+        next: &mut Option<PeekCursor>,
+        limit: usize,
+    ) {
         while let Some(from) = next.take() {
             let peek = StoreOp::Peek {
+                by: by.clone(),
                 from: Some(from),
                 limit,
             };
@@ -118,7 +125,7 @@ where
         }
         let answer = side
             .runtime
-            .block_on(side.subject.store().apply(&side.bucket, op));
+            .block_on(side.subject.store().apply(&side.bucket, op.clone()));
         let (mut got, mut expected) = match (answer, &machine.answer) {
             (Ok(answer), Ok(reply)) => {
                 assert_eq!(answer.now_us, machine.now_us(), "{step:?}");
@@ -137,8 +144,8 @@ where
                 *beat = *numbered;
             }
         }
-        if let (Reply::Peeked { events, next }, Step::Peek(limit)) = (&mut got, &step) {
-            side.go_on(events, next, *limit);
+        if let (Reply::Peeked { events, next }, StoreOp::Peek { by, limit, .. }) = (&mut got, &op) {
+            side.go_on(by, events, next, *limit);
         }
         assert_eq!(got, expected, "{step:?}");
         side

@@ -55,6 +55,8 @@ pub(crate) enum Step {
     Get(Index),
     /// A whole pass, in pages of so many.
     Peek(usize),
+    /// All of a key, or of a unique key, in pages of so many.
+    Find(u8, bool, usize),
     ReadDead(Option<Index>, usize),
     Revive(Vec<Index>),
     Drop(Vec<Index>),
@@ -143,6 +145,8 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
         1 => (index(), 0..3_u8).prop_map(|(of, payload)| Step::Rewrite(of, payload)),
         1 => index().prop_map(Step::Get),
         1 => (1..4_usize).prop_map(Step::Peek),
+        1 => (0..3_u8, any::<bool>(), 1..4_usize)
+            .prop_map(|(key, unique, limit)| Step::Find(key, unique, limit)),
         1 => (prop::option::of(index()), 0..4_usize)
             .prop_map(|(after, limit)| Step::ReadDead(after, limit)),
         2 => some().prop_map(Step::Revive),

@@ -118,12 +118,15 @@ pub enum StoreOp {
         /// The event.
         id: EventId,
     },
-    /// Reads what is not over, in whatever state, page by page, in an order of the store's own.
+    /// Reads what is not over, in whatever state, page by page, in an order of the store's own; those
+    /// of one key in the order of their ids.
     ///
     /// What is there from the first page to the last comes in at least one of them, whatever becomes
     /// of it meanwhile. What comes or ends meanwhile may come, and on a store of many nodes an event
     /// may come twice. A page costs what it holds, however many events there are.
     Peek {
+        /// Which of them.
+        by: PeekBy,
         /// Where the page before ended; `None` for the first.
         from: Option<PeekCursor>,
         /// About so many, at least one. A page may have fewer, above all where [`BATCH_BYTES`] end
@@ -158,6 +161,18 @@ pub enum StoreOp {
         /// The spans, from now, none shorter than the one before; at most [`BATCH_MAX`].
         within: Vec<Duration>,
     },
+}
+
+/// Which events a [`StoreOp::Peek`] reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PeekBy {
+    /// All of them.
+    #[default]
+    All,
+    /// Those with this key.
+    Key(String),
+    /// The one that has this unique key: while it waits or runs, not any more when it is dead.
+    Unique(String),
 }
 
 /// The value of one event in another form.

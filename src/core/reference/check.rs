@@ -15,6 +15,7 @@ impl<B: Clone> Bucket<B> {
     /// The first thing that is not so.
     pub fn check(&self) -> Result<(), String> {
         self.check_places()?;
+        self.check_keys()?;
         self.check_uniques()?;
         self.waiting.check()?;
         let leases = self.entries.iter();
@@ -71,6 +72,21 @@ impl<B: Clone> Bucket<B> {
             Some((id, _)) => Err(format!("{id} has used up its attempts and is not dead")),
             None => Ok(()),
         }
+    }
+
+    /// Each event that has a key is found by it, and by no other.
+    fn check_keys(&self) -> Result<(), String> {
+        for (key, id) in &self.keys {
+            let entry = self.entries.get(id);
+            expect(entry.is_some_and(|entry| entry.key() == Some(key)), || {
+                format!("{id} is found by a key that is not its own")
+            })?;
+        }
+        let keyed = self.entries.values().filter(|entry| entry.key().is_some());
+        let (keyed, found) = (keyed.count(), self.keys.len());
+        expect(keyed == found, || {
+            format!("{keyed} events have a key, {found} are found by one")
+        })
     }
 
     fn check_uniques(&self) -> Result<(), String> {

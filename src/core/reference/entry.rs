@@ -191,6 +191,10 @@ impl<B> Entry<B> {
         self.lease().filter(|lease| lease.is_under(node, request))
     }
 
+    pub(super) fn key(&self) -> Option<&Arc<str>> {
+        self.more.as_ref()?.key.as_ref()
+    }
+
     pub(super) fn unique(&self) -> Option<&Arc<str>> {
         self.more.as_ref()?.unique.as_ref()
     }

@@ -2,9 +2,10 @@
 //! is not confirmed.
 
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::op::{BATCH_MAX, PeekCursor, Reply, Snapshot, Stats};
+use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor, Reply, Snapshot, Stats};
 use crate::core::reference::entry::{Budget, Entry, Place};
 use crate::core::reference::{Bucket, Finished, check_spans};
 use crate::error::{Error, Result};
@@ -20,15 +21,46 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
-    /// Goes through the map of events: an id never changes, so nothing that stays is passed by.
-    pub(super) fn peek(&self, from: Option<&PeekCursor>, limit: usize) -> Result<Reply<B>> {
+    /// Goes through the events in the order of their ids: an id never changes, so nothing that stays
+    /// is passed by.
+    pub(super) fn peek(
+        &self,
+        by: &PeekBy,
+        from: Option<&PeekCursor>,
+        limit: usize,
+    ) -> Result<Reply<B>> {
         let limit = limit.clamp(1, BATCH_MAX);
         let after = from.map(id_of).transpose()?;
+        let zero = EventId::from_bytes([0; 16]);
+        let mut of_key;
+        let mut of_all;
+        let mut of_unique;
+        let ids: &mut dyn Iterator<Item = EventId> = match by {
+            PeekBy::All => {
+                of_all = self.entries.range(beyond(after)).map(|(id, _)| *id);
+                &mut of_all
+            }
+            PeekBy::Key(key) => {
+                let key: Arc<str> = Arc::from(key.as_str());
+                let from = match after {
+                    Some(after) => Bound::Excluded((Arc::clone(&key), after)),
+                    None => Bound::Included((Arc::clone(&key), zero)),
+                };
+                let to = Bound::Included((key, EventId::from_bytes([u8::MAX; 16])));
+                of_key = self.keys.range((from, to)).map(|(_, id)| *id);
+                &mut of_key
+            }
+            PeekBy::Unique(key) => {
+                let id = self.uniques.get(key.as_str()).copied();
+                of_unique = id.filter(|id| after.is_none_or(|after| *id > after)).into_iter();
+                &mut of_unique
+            }
+        };
         let (mut events, mut budget) = (Vec::new(), Budget::new());
-        for (at, (id, entry)) in self.entries.range(beyond(after)).enumerate() {
-            if !entry.is_held() {
+        for (at, id) in ids.enumerate() {
+            if let Some(entry) = self.entries.get(&id).filter(|entry| !entry.is_held()) {
                 budget.spend(entry);
-                events.push(self.snapshot(*id, entry));
+                events.push(self.snapshot(id, entry));
             }
             if at + 1 == limit || budget.is_spent() {
                 let next = Some(PeekCursor::new(id.to_bytes()));

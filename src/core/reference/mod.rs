@@ -90,6 +90,8 @@ pub struct Bucket<B> {
     waiting: Waiting,
     nodes: Nodes,
     dead: BTreeSet<EventId>,
+    /// Every event that has a key.
+    keys: BTreeSet<(Arc<str>, EventId)>,
     /// Which waiting or running event has a unique key.
     uniques: BTreeMap<Arc<str>, EventId>,
     past: Past,
@@ -128,6 +130,7 @@ impl<B: Clone> Bucket<B> {
             waiting: Waiting::default(),
             nodes: Nodes::default(),
             dead: BTreeSet::new(),
+            keys: BTreeSet::new(),
             uniques: BTreeMap::new(),
             past: Past::new(FINISHED_MAX),
         }
@@ -192,7 +195,7 @@ impl<B: Clone> Bucket<B> {
             } => Reply::Updated(self.update(id, &payload, by, dead_only, ledger)?),
             StoreOp::Rewrite(rewritings) => Reply::Counted(self.rewrite(&rewritings, ledger)?),
             StoreOp::Get { id } => Reply::Found(self.get(id)),
-            StoreOp::Peek { from, limit } => self.peek(from.as_ref(), limit)?,
+            StoreOp::Peek { by, from, limit } => self.peek(&by, from.as_ref(), limit)?,
             StoreOp::ReadDead { after, limit } => self.read_dead(after, limit),
             StoreOp::Revive { ids, by } => {
                 Reply::Counted(self.revive(&ids, by.as_deref(), ledger)?)
@@ -260,7 +263,7 @@ impl<B: Clone> Bucket<B> {
             return;
         };
         debug_assert!(entry.state().may_become(state));
-        self.free_unique(id, entry.unique());
+        self.free_keys(id, &entry);
         entry.record(id, &self.key.queue, ending, ledger);
         ledger.removed(&entry.body);
         let finished = Finished {
@@ -330,6 +333,14 @@ impl<B: Clone> Bucket<B> {
         let moved_us = self.unwait(id);
         let ending = Ending::unheld(Outcome::Cancelled, moved_us, self.now_us);
         self.finish(id, State::Cancelled, ending, ledger);
+    }
+
+    /// An event that is gone is found by no key any more, and its unique key is free.
+    fn free_keys(&mut self, id: EventId, entry: &Entry<B>) {
+        if let Some(key) = entry.key() {
+            self.keys.remove(&(Arc::clone(key), id));
+        }
+        self.free_unique(id, entry.unique());
     }
 
     /// The unique key is free again, unless another event has taken it over.

@@ -89,6 +89,9 @@ impl<B: Clone> Bucket<B> {
         } else {
             Self::wait(&mut self.waiting, self.now_us, id, due)
         };
+        if let Some(key) = &terms.key {
+            self.keys.insert((Arc::clone(key), id));
+        }
         if let Some(unique) = &terms.unique {
             self.uniques.insert(Arc::clone(unique), id);
         }
@@ -139,7 +142,7 @@ impl<B: Clone> Bucket<B> {
                 && let Some(entry) = self.entries.remove(id)
             {
                 debug_assert_eq!(entry.state(), State::Scheduled);
-                self.free_unique(*id, entry.unique());
+                self.free_keys(*id, &entry);
             }
         }
     }

@@ -86,10 +86,14 @@ impl<B: Clone> Bucket<B> {
                 Place::Scheduled
             }
         };
+        let key = restored.key.map(Arc::<str>::from);
+        if let Some(key) = &key {
+            self.keys.insert((Arc::clone(key), id));
+        }
         let terms = Terms {
             fingerprint: restored.fingerprint,
             attempts: restored.attempts,
-            key: restored.key.map(Arc::from),
+            key,
             unique,
             expires: restored.expires,
             late: restored.late,

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-use crate::core::op::{
-    BATCH_MAX, Fetch, NewEvent, PeekCursor, Settlement, StoreOp, Unique, Verdict,
-};
+use crate::core::op::{BATCH_MAX, Fetch, NewEvent, Settlement, StoreOp, Unique, Verdict};
 use crate::core::reference::{bounded, check_by, check_bytes, check_spans};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
@@ -207,12 +205,7 @@ impl Terms<'_> {
                 call
             }
             StoreOp::Get { id } => self.look(keys, &[*id]),
-            StoreOp::Peek { from, limit } => {
-                let mut call = self.call(&scripts::PEEK, keys);
-                let from = from.as_ref().map_or(&[][..], PeekCursor::as_bytes);
-                call.command.arg(from).arg((*limit).clamp(1, BATCH_MAX));
-                call
-            }
+            StoreOp::Peek { by, from, limit } => self.peek(keys, by, from.as_ref(), *limit),
             StoreOp::ReadDead { after, limit } => {
                 let mut call = self.call(&scripts::READ_DEAD, keys);
                 let after = after.map(EventId::to_bytes);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{PushInfo, Value};
 
-use crate::core::op::{Fetch, NewEvent, Settlement, StoreOp, Unique, Verdict};
+use crate::core::op::{Fetch, NewEvent, PeekBy, Settlement, StoreOp, Unique, Verdict};
 use crate::error::Result;
 use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::record::{NodeId, Record};
@@ -129,8 +129,8 @@ pub const READERS: [(&str, Reader); 23] = [
     ("get", |value| operation(StoreOp::Get { id: id(1) }, value)),
     ("update", |value| shown(answer::updated(&mut parts(value)?))),
     ("peek", |value| {
-        let (from, limit) = (None, 10);
-        operation(StoreOp::Peek { from, limit }, value)
+        let (by, from, limit) = (PeekBy::All, None, 10);
+        operation(StoreOp::Peek { by, from, limit }, value)
     }),
     ("push", |value| {
         let events = [new_event(1), new_event(2)];

@@ -13,9 +13,9 @@ pub(super) struct BucketKeys {
 }
 
 /// What each key of a bucket holds, in the order of `KEYS`.
-pub(super) const PARTS: [&str; 13] = [
+pub(super) const PARTS: [&str; 14] = [
     "meta", "state", "body", "delay", "ready", "lease", "nodes", "held", "dead", "unique", "past",
-    "outbox", "wake",
+    "outbox", "wake", "keys",
 ];
 
 impl BucketKeys {

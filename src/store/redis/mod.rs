@@ -22,6 +22,7 @@ mod link;
 mod news;
 mod options;
 mod outbox;
+mod peek;
 mod push;
 mod record;
 mod registry;

@@ -89,6 +89,8 @@ scripts! {
     LOOK = "look", DRAINS, ["bucket", "bytes", "look_up"];
     /// Reads what is not over, page by page.
     PEEK = "peek", DRAINS, ["bucket", "bytes", "look_up"];
+    /// Reads events by their key or their unique key.
+    FIND = "find", DRAINS, ["bucket", "bytes", "body", "look_up"];
     /// Reads dead events.
     READ_DEAD = "read_dead", DRAINS, ["bucket", "bytes", "look_up"];
     /// Makes dead events ready again.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::core::op::{
-    BATCH_MAX, Cancelled, Changed, Delivery, Fetch, PeekCursor, PushVerdict, Pushed, Reaped, Reply,
-    Rewriting, Settlement, Snapshot, Stats, StoreOp, Verdict,
+    BATCH_MAX, Cancelled, Changed, Delivery, Fetch, PeekBy, PeekCursor, PushVerdict, Pushed,
+    Reaped, Reply, Rewriting, Settlement, Snapshot, Stats, StoreOp, Verdict,
 };
 use crate::event::{EventId, Payload, State};
 use crate::record::{NodeId, Query, Record};
@@ -202,7 +202,17 @@ impl World {
         from: Option<PeekCursor>,
         limit: usize,
     ) -> (Vec<Snapshot>, Option<PeekCursor>) {
-        match self.op(StoreOp::Peek { from, limit }).await {
+        self.peek_by(PeekBy::All, from, limit).await
+    }
+
+    /// A page of what has a key, and where the next one begins.
+    pub(super) async fn peek_by(
+        &self,
+        by: PeekBy,
+        from: Option<PeekCursor>,
+        limit: usize,
+    ) -> (Vec<Snapshot>, Option<PeekCursor>) {
+        match self.op(StoreOp::Peek { by, from, limit }).await {
             Reply::Peeked { events, next } => (events, next),
             other => panic!("peek answered {other:?}"),
         }

@@ -30,6 +30,8 @@ pub mod durable;
 #[allow(missing_docs)] // each name is a promise
 pub mod fetch;
 #[allow(missing_docs)] // each name is a promise
+pub mod find;
+#[allow(missing_docs)] // each name is a promise
 pub mod hub;
 #[allow(missing_docs)] // each name is a promise
 pub mod lease;
@@ -241,6 +243,13 @@ macro_rules! store_contract_tests {
                 large_dead_letters_are_read_in_bounded_pages
                 a_push_of_too_many_bytes_is_refused_and_all_of_it
                 a_rewrite_of_large_events_does_them_all
+            }
+            find {
+                an_event_is_found_by_its_key_until_it_is_over
+                events_of_one_key_are_read_by_page_in_the_order_of_their_ids
+                a_key_finds_no_event_of_another_key
+                an_event_is_found_by_its_unique_key_while_it_has_it
+                what_has_a_key_is_found_after_a_new_opening
             }
             hub {
                 what_is_set_is_seen_by_everyone_who_asks

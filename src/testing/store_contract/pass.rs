@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::core::op::{BATCH_MAX, PeekCursor, Reply, StoreOp, Verdict};
+use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor, Reply, StoreOp, Verdict};
 use crate::error::ErrorKind;
 use crate::event::{EventId, State};
 use crate::record::NodeId;
@@ -139,7 +139,8 @@ pub async fn a_place_that_the_store_has_not_said_misleads_nobody(harness: &dyn S
         "0123456789abcdef0123456789abcdef01234567 77",
     ] {
         let from = Some(PeekCursor::new(words.as_bytes()));
-        match world.try_op(StoreOp::Peek { from, limit: 9 }).await {
+        let (by, limit) = (PeekBy::All, 9);
+        match world.try_op(StoreOp::Peek { by, from, limit }).await {
             Ok(Reply::Peeked { events, .. }) => assert_eq!(events[0].id, id, "{words:?}"),
             Ok(other) => panic!("{words:?} was answered with {other:?}"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Invalid, "{words:?}"),

@@ -81,6 +81,10 @@ impl Draft {
         self.with(|envelope| envelope.payload = Payload::from(payload.as_bytes()))
     }
 
+    pub(super) fn key(self, key: &str) -> Self {
+        self.with(|envelope| envelope.key = Some(key.to_owned()))
+    }
+
     pub(super) fn unique(mut self, unique: &str, on_taken: Unique) -> Self {
         self.0.on_taken = on_taken;
         self.with(|envelope| envelope.unique = Some(unique.to_owned()))

@@ -3,6 +3,30 @@ use crate::mutant::{Mutant, Promise::Ids};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "key-outlives-its-event",
+        breaks: Ids,
+        bug: "an event that is over is still in the index of keys",
+        edits: &[edit(
+            "src/core/reference/mod.rs",
+            "self.keys.remove(&(Arc::clone(key), id));",
+            "let _ = key;",
+        )],
+        caught_by: contract("an_event_is_found_by_its_key_until_it_is_over"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-key-not-found",
+        breaks: Ids,
+        bug: "Redis: a push does not write the key of its event into the index",
+        edits: &[edit(
+            "src/store/redis/lua/push.lua",
+            "      call(\"ZADD\", BY_KEY, unpack(keyed))\n",
+            "",
+        )],
+        caught_by: contract("an_event_is_found_by_its_key_until_it_is_over"),
+        masked_by: None,
+    },
+    Mutant {
         name: "conflict-is-a-duplicate",
         breaks: Ids,
         bug: "another payload under a known id is answered as a repeat",

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use duly::ErrorKind;
-use duly::core::op::{Answer, BATCH_MAX, Cancelled, Changed, PushVerdict, Pushed, Reply, StoreOp};
+use duly::core::op::{
+    Answer, BATCH_MAX, Cancelled, Changed, PeekBy, PushVerdict, Pushed, Reply, StoreOp,
+};
 use duly::event::{EventId, State};
 use duly::history::{Lease, Promise, What};
 use duly::record::{NodeId, Outcome};
@@ -259,8 +261,8 @@ impl World {
     /// First step of a move in two: ids leave the delay set, and nobody has them.
     fn take_out_due(&mut self, bucket: usize) {
         let clock_us = self.store.clock_us(self.now_us);
-        let (from, limit) = (None, BATCH_MAX);
-        let peek = StoreOp::Peek { from, limit };
+        let (by, from, limit) = (PeekBy::All, None, BATCH_MAX);
+        let peek = StoreOp::Peek { by, from, limit };
         let mut notes = Notes::default();
         let store = &mut self.store.buckets[bucket];
         let Ok(Answer {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{Cancelled, Changed, Reply, Rewriting, Snapshot, Stats};
+use duly::core::op::{Cancelled, Changed, PeekBy, Reply, Rewriting, Snapshot, Stats};
 use duly::event::{EventId, Payload, State};
 use duly::record::Outcome;
 use duly::time::{Timestamp, When};
@@ -126,15 +126,20 @@ impl Model {
     }
 
     /// What a whole pass finds, in the order of the ids.
-    pub(crate) fn peek(&self) -> Reply {
+    pub(crate) fn peek(&self, by: &PeekBy) -> Reply {
+        let matches = |event: &Event| match by {
+            PeekBy::All => true,
+            PeekBy::Key(key) => event.envelope.key.as_ref() == Some(key),
+            PeekBy::Unique(key) => event.has_key && event.envelope.unique.as_ref() == Some(key),
+        };
         Reply::Peeked {
-            events: self.read(|state| !state.is_final(), None),
+            events: self.read(|event| !event.state.is_final() && matches(event), None),
             next: None,
         }
     }
 
     pub(crate) fn read_dead(&self, after: Option<EventId>, limit: usize) -> Reply {
-        let mut found = self.read(|state| state == State::Dead, after);
+        let mut found = self.read(|event| event.state == State::Dead, after);
         let is_last = found.len() <= limit.max(1);
         found.truncate(limit.max(1));
         let next = found.last().filter(|_| !is_last).map(|last| last.id);
@@ -144,8 +149,8 @@ impl Model {
         }
     }
 
-    fn read(&self, is_it: impl Fn(State) -> bool, after: Option<EventId>) -> Vec<Snapshot> {
-        let events = self.events.iter().filter(|event| is_it(event.state));
+    fn read(&self, is_it: impl Fn(&Event) -> bool, after: Option<EventId>) -> Vec<Snapshot> {
+        let events = self.events.iter().filter(|event| is_it(event));
         let mut found: Vec<_> = events.map(Self::snapshot).collect();
         found.retain(|found| after.is_none_or(|after| found.id > after));
         found.sort_by_key(|found| found.id);

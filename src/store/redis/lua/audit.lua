@@ -110,10 +110,19 @@ expect(tonumber(call("HGET", META, "trimmed") or 0) < record, "records are trimm
 for id in pairs(delay) do
   expect(bodies[id], hex(id) .. " is in the delay set and has no body")
 end
+local keyed, found = 0, 0
 for id in pairs(bodies) do
   expect(states[id] or delay[id], hex(id) .. " has a body and is nowhere")
   expect(call("HSTRLEN", BODY, id) <= longest, hex(id) .. " has a body longer than the longest")
+  keyed = keyed + (keys_of(call("HGET", BODY, id)) and 1 or 0)
 end
+for _, entry_of in ipairs(call("ZRANGE", BY_KEY, 0, -1)) do
+  local id = sub(entry_of, -16)
+  local key = keys_of(call("HGET", BODY, id))
+  expect(key and key_entry(key, id) == entry_of, hex(id) .. " is found by a key that is not its own")
+  found = found + 1
+end
+expect(keyed == found, keyed .. " events have a key, " .. found .. " are found by one")
 for unique, id in pairs(pairs_of(call("HGETALL", UNIQUE))) do
   local _, its = keys_of(call("HGET", BODY, id))
   expect(its == unique and not dead[id], hex(id) .. " has a unique key that is not its own")

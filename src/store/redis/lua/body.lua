@@ -51,6 +51,11 @@ local function extras_of(body)
   return attempts, expires, late, late_us, key, unique
 end
 
+-- What an event that has a key is found by.
+local function key_entry(key, id)
+  return pack(">I2", #key) .. key .. id
+end
+
 local function keys_of(body)
   if body and has_extras(body) then
     local _, _, _, _, key, unique = extras_of(body)

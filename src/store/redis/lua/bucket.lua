@@ -18,6 +18,8 @@
 -- KEYS[11]  list    past: ids of events that are over, in batches, the first to end in front
 -- KEYS[12]  stream  outbox: records; the id of an entry is the number of its first record
 -- KEYS[13]  channel on which the bucket says that it has earlier work
+-- KEYS[14]  zset    keys: length of the key .. key .. id -> 0, of events that have a key and are not
+--                   over, so that those of one key are in the order of their ids
 -- ARGV[1]   the time in microseconds, or "" for the server's
 --
 -- An event that was pushed with a delay and never touched since has no state: it is in the delay
@@ -39,7 +41,7 @@ local call, pack, unpack_from = redis.call, struct.pack, struct.unpack
 local byte, char, sub = string.byte, string.char, string.sub
 local META, STATE, BODY, DELAY, READY = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local LEASE, NODES, HELD, DEAD = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local UNIQUE, PAST, OUTBOX, WAKE = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local UNIQUE, PAST, OUTBOX, WAKE, BY_KEY = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 
 local meta = call("HMGET", META, "now", "leased", "stale", "record", "entry", "past",
   "longest")

@@ -95,12 +95,15 @@ end
 
 -- Ends one event that nobody holds and that was noted; it must have left its index.
 local function finish_noted(id, kind, state, due, body)
-  local _, unique = keys_of(body)
+  local key, unique = keys_of(body)
   local head = state and sub(state, 2, 4) or FRESH
   local fingerprint = body and sub(body, 5, 12) or ZERO
   local settled = state and sub(state, 29, 45) or sub(ZEROS, 1, 17)
   call("HSET", STATE, id, kind .. head .. due .. ZERO .. fingerprint .. settled)
   call("HDEL", BODY, id)
+  if key then
+    call("ZREM", BY_KEY, key_entry(key, id))
+  end
   free_unique(id, unique)
   remember({ id })
 end

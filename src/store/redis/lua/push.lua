@@ -60,7 +60,7 @@ local forgotten = tonumber(call("HGET", META, "forgotten") or -1)
 -- Whether what was just read may have changed: this push has ended others, or has an id twice.
 local rereads = ARGV[7] == "1"
 local answer = { now, 0 }
-local added, delayed, ready, entries = {}, {}, {}, {}
+local added, delayed, ready, entries, keyed = {}, {}, {}, {}, {}
 local bodies_len, delayed_len, ready_count = 0, 0, 0
 local moved = u64(now)
 local head, head_due, score, score_due
@@ -68,6 +68,10 @@ local tail = sub(ZEROS, 1, 17) .. number
 
 local function write()
   if bodies_len > 0 then
+    if #keyed > 0 then -- one that is found by its key and is nowhere is passed over
+      call("ZADD", BY_KEY, unpack(keyed))
+      keyed = {}
+    end
     -- The body first: an id without one is passed over, and a body that is nowhere yet is none
     -- for the push that comes again.
     call("HSET", BODY, unpack(added))
@@ -112,9 +116,12 @@ local function taken(i, unique, replaces)
   return false
 end
 
-local function add(i, id, body)
+local function add(i, id, body, key)
   local due = dues[i]
   lengthen(#body)
+  if key then
+    keyed[#keyed + 1], keyed[#keyed + 2] = 0, key_entry(key, id)
+  end
   added[bodies_len + 1], added[bodies_len + 2] = id, body
   bodies_len = bodies_len + 2
   if due > now_ms then
@@ -151,15 +158,14 @@ for i = 1, count do
   elseif tonumber(ARGV[6]) <= forgotten and (unpack_from(">I6", id)) <= forgotten then
     answer[#answer + 1] = { i, 4, dues[i], id }
   else
-    local unique
+    local key, unique
     if has_extras(body) then
-      local _
-      _, unique = keys_of(body)
+      key, unique = keys_of(body)
     end
     if not unique then
-      add(i, id, body)
+      add(i, id, body, key)
     elseif not taken(i, unique, byte(ARGV[first + 3 * i - 2]) < 97) then
-      add(i, id, body)
+      add(i, id, body, key)
       write()
       call("HSET", UNIQUE, unique, id)
     end

@@ -39,6 +39,7 @@ local states = call("HMGET", STATE, unpack(ids))
 local changed, verdicts, changes, changes_len = {}, {}, {}, 0
 local over, front, back, delayed, dead = {}, {}, {}, {}, {}
 local ended, timed, deadlines = {}, {}, {}
+local keyed = {} -- what those that are over were found by
 
 local function put(id, state)
   changes[changes_len + 1], changes[changes_len + 2] = id, state
@@ -89,6 +90,7 @@ local function conclude(id, state, said, times, verdict, settled, error)
     note(id, outcome, "\0", number, due, moved, times, me, key, error, more)
     put(id, kind .. haunted .. sub(state, 3, 20) .. rest)
     over[#over + 1] = id
+    keyed[#keyed + 1] = key and key_entry(key, id)
     free_unique(id, unique)
   end
   if verdict == 97 then
@@ -211,6 +213,9 @@ if changes_len > 0 then
   call("HSET", STATE, unpack(changes))
   if #over > 0 then
     call("HDEL", BODY, unpack(over))
+    if #keyed > 0 then
+      call("ZREM", BY_KEY, unpack(keyed))
+    end
     remember(over)
   end
   if #deadlines > 0 then

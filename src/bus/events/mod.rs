@@ -1,0 +1,266 @@
+//! Finding events that are not over: by their id, their key or their unique key, or all of a queue.
+//!
+//! [`page`] reads what was asked for, and [`stored`] is one event that was found.
+
+mod page;
+mod stored;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+use serde::Serialize;
+
+pub use self::stored::StoredEvent;
+use crate::bus::{Bus, Inner, Queue, WaitingCursor};
+use crate::core::op::{Cancelled, Changed, PeekBy};
+use crate::error::{Error, Result};
+use crate::event::{EventId, QueueName, State};
+use crate::time::When;
+
+/// The most events that one [`Events::cancel`] or [`Events::reschedule`] is about.
+pub const EVENTS_MAX: usize = 10_000;
+
+/// How many buckets or events are asked about at once.
+const AT_ONCE: usize = 32;
+
+/// A question about the events that are not over, or something to be done to them, put together step
+/// by step: those that are scheduled, ready, leased or dead.
+///
+/// What is not asked for matches. Events come queue by queue and bucket by bucket, those of one key in
+/// the order of their ids.
+///
+/// # Examples
+///
+/// ```
+/// # use std::time::Duration;
+/// # use duly::prelude::*;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> duly::Result<()> {
+/// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+/// let queue = bus.queue_named::<String>("mail")?;
+/// for days in [1, 3, 7] {
+///     let after = Duration::from_secs(days * 86_400);
+///     queue.event(format!("day {days}")).after(after).key("customer:8").send().await?;
+/// }
+///
+/// let page = bus.events().queue("mail").key("customer:8").page().await?;
+/// assert_eq!(page.items.len(), 3);
+/// let texts: Vec<String> = page.items.iter().map(|it| it.payload_as()).collect::<Result<_, _>>()?;
+/// assert!(texts.contains(&"day 3".to_owned()));
+///
+/// let cancelled = queue.events().key("customer:8").cancel().await?;
+/// assert!(cancelled.iter().all(|(_, it)| *it == Cancelled::Cancelled));
+/// # bus.shutdown(Duration::from_secs(1)).await
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "nothing is asked or done before the last step, such as `page` or `cancel`"]
+pub struct Events {
+    inner: Arc<Inner>,
+    /// Empty: of every queue.
+    queues: BTreeSet<QueueName>,
+    by: PeekBy,
+    state: Option<State>,
+    after: Option<WaitingCursor>,
+    limit: Option<usize>,
+    wrong: Option<String>,
+}
+
+impl Bus {
+    /// Finds an event by its id alone, in whatever queue and state, before its first attempt too;
+    /// `None` when no queue knows the id, or not any more.
+    ///
+    /// The id names the bucket and not the queue, so each queue that has such a bucket is asked, 32
+    /// at a time; [`Queue::get`] asks one. To learn why an event does not run, ask
+    /// [`explain`](Self::explain).
+    ///
+    /// # Errors
+    ///
+    /// What the store answers, unless another queue has the event.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let queue = bus.queue_named::<u64>("order-close")?;
+    /// let id = queue.push(7, Duration::from_secs(1800)).await?.id();
+    ///
+    /// let event = bus.event(id).await?.expect("it waits");
+    /// assert_eq!((event.queue.as_str(), event.tries), ("order-close", 0));
+    /// event.reschedule(Duration::from_secs(60)).await?;
+    /// assert_eq!(event.cancel().await?, Cancelled::Cancelled);
+    /// # bus.shutdown(Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub async fn event(&self, id: EventId) -> Result<Option<StoredEvent>> {
+        page::event(&self.inner, id).await
+    }
+
+    /// Asks for the events that are not over, or does something to them.
+    pub fn events(&self) -> Events {
+        Events::new(&self.inner)
+    }
+}
+
+impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+    /// Asks for the events of this queue that are not over, or does something to them.
+    pub fn events(&self) -> Events {
+        let mut events = Events::new(&self.inner);
+        events.queues.insert(self.name.clone());
+        events
+    }
+
+    /// Takes every event of a key back, and tells the truth about each: the same as
+    /// `events().key(key).cancel()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Events::cancel`].
+    pub async fn cancel_by_key(&self, key: impl Into<String>) -> Result<Vec<(EventId, Cancelled)>> {
+        self.events().key(key).cancel().await
+    }
+}
+
+impl Events {
+    fn new(inner: &Arc<Inner>) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            queues: BTreeSet::new(),
+            by: PeekBy::All,
+            state: None,
+            after: None,
+            limit: None,
+            wrong: None,
+        }
+    }
+
+    /// Only of this queue; called again, of that one as well.
+    pub fn queue(mut self, name: &str) -> Self {
+        match QueueName::new(name) {
+            Ok(name) => drop(self.queues.insert(name)),
+            Err(error) => self.wrong = Some(error.to_string()),
+        }
+        self
+    }
+
+    /// Only those with this [key](crate::EventBuilder::key), whatever number of buckets their queue
+    /// had when they were pushed. Dead letters are among them.
+    pub fn key(self, key: impl Into<String>) -> Self {
+        self.by(PeekBy::Key(key.into()))
+    }
+
+    /// Only the one that has this [unique key](crate::EventBuilder::unique): while it waits or runs.
+    pub fn unique(self, key: impl Into<String>) -> Self {
+        self.by(PeekBy::Unique(key.into()))
+    }
+
+    fn by(mut self, by: PeekBy) -> Self {
+        if self.by != PeekBy::All {
+            let wrong = "events are found by one key or one unique key, two were asked for";
+            self.wrong = Some(wrong.to_owned());
+        }
+        self.by = by;
+        self
+    }
+
+    /// Only those that stand there.
+    pub fn state(mut self, state: State) -> Self {
+        self.state = Some(state);
+        self
+    }
+
+    /// From where a page ended.
+    pub fn after(mut self, place: impl Into<Option<WaitingCursor>>) -> Self {
+        self.after = place.into();
+        self
+    }
+
+    /// About so many a page, 1 to 1,000. Default: 100.
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.wrong {
+            Some(wrong) => Err(Error::invalid(wrong.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes back what was asked for, by [`key`](Self::key) or [`unique`](Self::unique), and tells
+    /// the truth about each event: what runs or is dead stays as it is. Nothing found is no error.
+    ///
+    /// It looks once, from the first event to the last, and is about [`EVENTS_MAX`] of them at most;
+    /// of more than that it has to be called again.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when neither a key nor a unique key was
+    /// asked for, or what the store answers: some may have been taken back then, and calling again
+    /// is safe.
+    pub async fn cancel(self) -> Result<Vec<(EventId, Cancelled)>> {
+        let cancel = |event: StoredEvent| async move { Ok((event.id, event.cancel().await?)) };
+        self.each("cancelled", move |event| cancel(event).boxed())
+            .await
+    }
+
+    /// Gives what was asked for, by [`key`](Self::key) or [`unique`](Self::unique), another due time,
+    /// and tells the truth about each event, as [`cancel`](Self::cancel) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`cancel`](Self::cancel), and for a delay that is too long.
+    pub async fn reschedule(self, when: impl Into<When>) -> Result<Vec<(EventId, Changed)>> {
+        let when = when.into().checked(self.inner.now())?;
+        let change =
+            move |event: StoredEvent| async move { Ok((event.id, event.reschedule(when).await?)) };
+        self.each("rescheduled", move |event| change(event).boxed())
+            .await
+    }
+
+    async fn each<A>(
+        self,
+        done: &str,
+        f: impl Fn(StoredEvent) -> BoxFuture<'static, Result<(EventId, A)>>,
+    ) -> Result<Vec<(EventId, A)>> {
+        if self.by == PeekBy::All {
+            return Err(Error::invalid(format!(
+                "events are {done} by their key or their unique key, and neither was given; take \
+                 others one by one from a page"
+            )));
+        }
+        let (mut told, mut place) = (Vec::new(), self.after.clone());
+        loop {
+            let page = self.clone().after(place).page().await?;
+            let room = EVENTS_MAX - told.len();
+            let events = page.items.into_iter().take(room);
+            let asked: Vec<_> = events.map(&f).collect();
+            let mut answers = stream::iter(asked).buffered(AT_ONCE);
+            while let Some(answer) = answers.next().await {
+                told.push(answer?);
+            }
+            place = page.next;
+            if place.is_none() || told.len() == EVENTS_MAX {
+                return Ok(told);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events")
+            .field("queues", &self.queues)
+            .field("by", &self.by)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,147 @@
+//! Reading what was asked for: one event by its id, or a page of them.
+
+use std::sync::Arc;
+
+use futures_util::{FutureExt, StreamExt, stream};
+
+use crate::bus::events::{AT_ONCE, Events, StoredEvent};
+use crate::bus::queue::unexpected;
+use crate::bus::waiting::Waiting;
+use crate::bus::{Inner, WaitingCursor};
+use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor, Reply, Snapshot, StoreOp};
+use crate::error::Result;
+use crate::event::{BucketKey, EventId};
+use crate::record::Page;
+
+/// How many events a page has unless it is told otherwise.
+const PAGE: usize = 100;
+/// How many events are looked at for a page where only those in one state are asked for; a page of
+/// the store counts as one as well.
+const LOOKED_MAX: usize = 10_000;
+
+/// Asks the bucket that the id names of every queue that the store knows.
+pub(super) async fn event(inner: &Arc<Inner>, id: EventId) -> Result<Option<StoredEvent>> {
+    let mut buckets = inner.open()?.buckets().await?;
+    buckets.retain(|key| key.bucket == id.bucket());
+    let asked = buckets.into_iter().map(|key| get(inner, key, id).boxed());
+    let asked: Vec<_> = asked.collect();
+    let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
+    let (mut best, mut failed): (Option<StoredEvent>, _) = (None, None);
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Ok(None) => {}
+            // One that is not over is the one that is asked about.
+            Ok(Some(found)) if found.state.is_final() => best = best.or(Some(found)),
+            Ok(found) => return Ok(found),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match (best, failed) {
+        (None, Some(error)) => Err(error),
+        (best, _) => Ok(best),
+    }
+}
+
+async fn get(inner: &Arc<Inner>, bucket: BucketKey, id: EventId) -> Result<Option<StoredEvent>> {
+    match inner.apply(&bucket, StoreOp::Get { id }).await?.reply {
+        Reply::Found(found) => {
+            Ok(found.map(|snapshot| StoredEvent::new(Arc::clone(inner), bucket.queue, snapshot)))
+        }
+        reply => Err(unexpected(&reply)),
+    }
+}
+
+impl Events {
+    /// Reads a page: of about as many events as [`limit`](Self::limit) says. It looks at a bounded
+    /// number of them, so it may have fewer than were asked for, or none, and there are more all the
+    /// same: only [`next`](Page::next) tells.
+    ///
+    /// What is there from the first page to the last comes in at least one of them, whatever becomes
+    /// of it meanwhile; what comes or ends meanwhile may come. A page costs what it holds, however
+    /// many events there are; by a key, one question to each bucket of the queues that are asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for something that was asked for and is not
+    /// possible, or what the store answers.
+    pub async fn page(self) -> Result<Page<StoredEvent, WaitingCursor>> {
+        self.check()?;
+        let limit = self.limit.unwrap_or(PAGE).clamp(1, BATCH_MAX);
+        match self.by {
+            PeekBy::All => self.page_of_all(limit).await,
+            _ => self.page_by_key(limit).await,
+        }
+    }
+
+    async fn page_of_all(&self, limit: usize) -> Result<Page<StoredEvent, WaitingCursor>> {
+        let asked = |queue: &_| self.queues.is_empty() || self.queues.contains(queue);
+        let mut way = Waiting::new(&self.inner, asked, self.after.clone()).await?;
+        let (mut items, mut looked) = (Vec::new(), 0);
+        while items.len() < limit && looked < LOOKED_MAX {
+            let Some(part) = way.next(limit - items.len()).await? else {
+                break;
+            };
+            looked += part.events.len() + 1;
+            self.take(&part.bucket, part.events, &mut items);
+        }
+        let next = way.place();
+        Ok(Page { items, next })
+    }
+
+    /// Events of one key lie in few buckets, and nobody knows in which: all are asked at once.
+    async fn page_by_key(&self, limit: usize) -> Result<Page<StoredEvent, WaitingCursor>> {
+        let mut buckets = self.inner.open()?.buckets().await?;
+        buckets.retain(|key| self.queues.is_empty() || self.queues.contains(&key.queue));
+        buckets.retain(|key| self.after.as_ref().is_none_or(|it| *key >= it.bucket));
+        buckets.sort_unstable();
+        let asked = buckets.iter().map(|bucket| {
+            let from = self.after.as_ref().filter(|it| it.bucket == *bucket);
+            self.of_bucket(bucket, from.and_then(|it| it.from.clone()), limit)
+                .boxed()
+        });
+        let asked: Vec<_> = asked.collect();
+        let mut parts = stream::iter(asked)
+            .buffered(AT_ONCE)
+            .zip(stream::iter(&buckets));
+        let (mut items, mut looked) = (Vec::new(), 0);
+        while let Some((part, bucket)) = parts.next().await {
+            let (events, from) = part?;
+            let place = |from| {
+                let bucket = bucket.clone();
+                Some(WaitingCursor { bucket, from })
+            };
+            if !events.is_empty() && looked > 0 && looked + events.len() > limit {
+                let next = place(None);
+                return Ok(Page { items, next });
+            }
+            looked += events.len();
+            self.take(bucket, events, &mut items);
+            if from.is_some() {
+                let next = place(from);
+                return Ok(Page { items, next });
+            }
+        }
+        Ok(Page { items, next: None })
+    }
+
+    async fn of_bucket(
+        &self,
+        bucket: &BucketKey,
+        from: Option<PeekCursor>,
+        limit: usize,
+    ) -> Result<(Vec<Snapshot>, Option<PeekCursor>)> {
+        let by = self.by.clone();
+        let peek = StoreOp::Peek { by, from, limit };
+        self.inner.peek(bucket, peek).await
+    }
+
+    fn take(&self, bucket: &BucketKey, events: Vec<Snapshot>, items: &mut Vec<StoredEvent>) {
+        let is_it = |event: &Snapshot| self.state.is_none_or(|state| event.state == state);
+        let events = events.into_iter().filter(is_it);
+        items.extend(
+            events.map(|event| {
+                StoredEvent::new(Arc::clone(&self.inner), bucket.queue.clone(), event)
+            }),
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! One event as the store has it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use crate::bus::Inner;
+use crate::bus::queue::unexpected;
+use crate::core::op::{Cancelled, Changed, Reply, Snapshot, StoreOp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketKey, EventId, Headers, Payload, QueueName, State};
+use crate::time::{Timestamp, When};
+
+/// An event as the store had it when it was asked, whatever the type of its payload is.
+///
+/// Of one that is over, only its id, its queue, its state, its due time and its attempts are known.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct StoredEvent {
+    /// The event.
+    pub id: EventId,
+    /// Its queue.
+    pub queue: QueueName,
+    /// Where it stands.
+    pub state: State,
+    /// When it is, or was, due.
+    pub due: Timestamp,
+    /// Attempts that have ended and count; 0 before the end of the first.
+    pub tries: u16,
+    /// How often it is tried at most; `None` where that is not known.
+    pub tries_max: Option<u16>,
+    /// Since when it is ready, leased or dead; `None` of any other, and where it is not known.
+    pub since: Option<Timestamp>,
+    /// When it was pushed.
+    pub pushed: Option<Timestamp>,
+    /// From then on it is not started any more.
+    pub expires: Option<Timestamp>,
+    /// What it belongs to, if it said so.
+    pub key: Option<String>,
+    /// The unique key that it was pushed with. It may have lost it to another event.
+    pub unique: Option<String>,
+    /// What travels with it.
+    pub headers: Headers,
+    /// Its payload, as it is stored; `None` when it is over, and when its bytes are damaged.
+    pub payload: Option<Payload>,
+    inner: Arc<Inner>,
+}
+
+impl StoredEvent {
+    pub(super) fn new(inner: Arc<Inner>, queue: QueueName, snapshot: Snapshot) -> Self {
+        let body = snapshot.body.as_deref();
+        Self {
+            id: snapshot.id,
+            queue,
+            state: snapshot.state,
+            due: snapshot.due,
+            tries: snapshot.tries,
+            tries_max: body.map(|body| body.attempts),
+            since: snapshot.since,
+            pushed: body.map(|body| body.pushed),
+            expires: body.and_then(|body| body.expires),
+            key: body.and_then(|body| body.key.clone()),
+            unique: body.and_then(|body| body.unique.clone()),
+            headers: body.map(|body| body.headers.clone()).unwrap_or_default(),
+            payload: body.map(|body| body.payload.clone()),
+            inner,
+        }
+    }
+
+    /// Its payload as a value: by its own codec, and by the keys of the bus where it is encrypted. It
+    /// is not upgraded.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when it is no `T`, or cannot be decrypted;
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) when there is none.
+    pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T> {
+        let none = || {
+            let (id, state) = (self.id, self.state);
+            Error::new(
+                ErrorKind::NotFound,
+                format!("event {id} is {state}, and no payload of it is left"),
+            )
+        };
+        let payload = self.payload.as_ref().ok_or_else(none)?;
+        self.inner.value(self.id, &self.queue, payload)
+    }
+
+    /// Takes it back, and tells the truth about it, as it is now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::cancel`](crate::Queue::cancel).
+    pub async fn cancel(&self) -> Result<Cancelled> {
+        match self.apply(StoreOp::Cancel { id: self.id }).await? {
+            Reply::Cancelled(cancelled) => Ok(cancelled),
+            reply => Err(unexpected(&reply)),
+        }
+    }
+
+    /// Gives it another due time, and tells the truth about it, as it is now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::reschedule`](crate::Queue::reschedule).
+    pub async fn reschedule(&self, when: impl Into<When>) -> Result<Changed> {
+        let when = when.into().checked(self.inner.now())?;
+        let id = self.id;
+        match self.apply(StoreOp::Reschedule { id, when }).await? {
+            Reply::Rescheduled(changed) => Ok(changed),
+            reply => Err(unexpected(&reply)),
+        }
+    }
+
+    async fn apply(&self, op: StoreOp) -> Result<Reply> {
+        let bucket = BucketKey::new(self.queue.clone(), self.id.bucket());
+        Ok(self.inner.apply(&bucket, op).await?.reply)
+    }
+}
+
+/// Without the payload.
+impl fmt::Debug for StoredEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredEvent")
+            .field("id", &self.id)
+            .field("queue", &self.queue)
+            .field("state", &self.state)
+            .field("due", &self.due)
+            .field("tries", &self.tries)
+            .field("key", &self.key)
+            .field("unique", &self.unique)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,40 @@
+-- Reads events that are not over by what they are called: those of one key in the order of their
+-- ids, or the one that has a unique key.
+--
+-- ARGV[2]  "k" key, "u" unique key
+-- ARGV[3]  which one
+-- ARGV[4]  the id after which, or ""
+-- ARGV[5]  most of them, at most 1000
+--
+-- Returns {now, the last id or false where there are no more, then for each its id and what
+-- `look_up` says}.
+local name, after, limit = ARGV[3], ARGV[4], tonumber(ARGV[5])
+local ids = {}
+local answer = { now, false }
+if ARGV[2] == "u" then
+  local id = call("HGET", UNIQUE, name)
+  if id and (after == "" or id > after) then
+    ids[1] = id
+  end
+  look_up(ids, answer, true)
+else
+  local from = after == "" and "[" .. key_entry(name, "") or "(" .. key_entry(name, after)
+  local to = "[" .. key_entry(name, string.rep("\255", 16))
+  local entries = call("ZRANGE", BY_KEY, from, to, "BYLEX", "LIMIT", 0, limit)
+  for i, entry_of in ipairs(entries) do
+    ids[i] = sub(entry_of, -16)
+  end
+  local told = look_up(ids, answer, true)
+  answer[2] = (told < #ids or told == limit) and ids[told]
+  local gone = {}
+  for i = 3, #answer, 5 do
+    if not answer[i + 2] then -- a push that failed midway has left it
+      gone[#gone + 1] = key_entry(name, answer[i])
+    end
+  end
+  if #gone > 0 then
+    call("ZREM", BY_KEY, unpack(gone))
+  end
+end
+leave()
+return answer
