@@ -252,6 +252,7 @@ fn restored(id: EventId, due_ms: u64) -> Restored<u64> {
         fingerprint: event(id, When::Now).envelope.fingerprint(),
         key: None,
         unique: None,
+        unique_for: None,
         expires: None,
         late: Late::Deliver,
         tells: false,
@@ -285,6 +286,21 @@ fn what_comes_back_goes_on_where_it_stood() {
     );
     let duplicate = PushVerdict::Duplicate(id(1, 2));
     assert_eq!(side.push(event(id(1, 2), When::Now)), duplicate);
+}
+
+#[test]
+fn what_is_refused_gives_the_unique_key_back_that_it_took_from_one_that_runs() {
+    let mut side = Side::new();
+    let first = id(1, 1);
+    side.push(unique(first, Unique::Keep));
+    side.bucket.confirm(&[first]);
+    assert_eq!(side.fetch().len(), 1);
+    let second = unique(id(1, 2), Unique::Replace);
+    assert_eq!(side.push(second), PushVerdict::Accepted);
+    side.bucket.forget(&[id(1, 2)]);
+    side.bucket.check().unwrap();
+    let third = side.push(unique(id(1, 3), Unique::Keep));
+    assert_eq!(third, PushVerdict::Duplicate(first), "it still runs");
 }
 
 #[test]

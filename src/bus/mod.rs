@@ -12,6 +12,7 @@ mod forecast;
 mod journal;
 mod open;
 mod payloads;
+mod prepared;
 mod publish;
 mod push;
 mod push_many;
@@ -20,6 +21,7 @@ mod queues;
 mod receipt;
 mod records;
 mod reencrypt;
+mod send_many;
 mod waiting;
 
 use std::collections::BTreeMap;

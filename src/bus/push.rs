@@ -39,19 +39,20 @@ use crate::trace;
 #[derive(Debug)]
 #[must_use = "nothing is pushed before `send` is called"]
 pub struct EventBuilder<T> {
-    queue: Queue<T>,
-    payload: T,
-    id: Option<EventId>,
-    when: When,
-    key: Option<String>,
-    unique: Option<(String, Unique)>,
-    attempts: Option<u16>,
-    expires_after: Option<Duration>,
-    late: Option<Late>,
-    spread: Option<Duration>,
-    headers: Headers,
-    durability: Option<Durability>,
-    keep_payload: Option<bool>,
+    pub(super) queue: Queue<T>,
+    pub(super) payload: T,
+    pub(super) id: Option<EventId>,
+    pub(super) when: When,
+    pub(super) key: Option<String>,
+    pub(super) unique: Option<(String, Unique)>,
+    pub(super) unique_for: Option<Duration>,
+    pub(super) attempts: Option<u16>,
+    pub(super) expires_after: Option<Duration>,
+    pub(super) late: Option<Late>,
+    pub(super) spread: Option<Duration>,
+    pub(super) headers: Headers,
+    pub(super) durability: Option<Durability>,
+    pub(super) keep_payload: Option<bool>,
 }
 
 impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
@@ -63,6 +64,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             when: When::Now,
             key: None,
             unique: None,
+            unique_for: None,
             attempts: None,
             expires_after: None,
             late: None,
@@ -108,6 +110,18 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// node.
     pub fn unique(mut self, key: impl Into<String>, on_taken: Unique) -> Self {
         self.unique = Some((key.into(), on_taken));
+        self
+    }
+
+    /// How long its [unique key](Self::unique) stays taken when the event is done, counted from its
+    /// end: a push with [`Unique::Keep`] answers *duplicate of* it until then, one with
+    /// [`Unique::Replace`] takes the key over. At most 366 days. Default: it is free at once.
+    ///
+    /// Whoever is cancelled, expires or becomes a dead letter was not done, and its key is free. A
+    /// bucket keeps 100,000 such keys; beyond that the one that is free first is free at once. It
+    /// takes one of the headers, [`UNIQUE_HEADER`](crate::event::UNIQUE_HEADER).
+    pub fn unique_for(mut self, period: Duration) -> Self {
+        self.unique_for = Some(period);
         self
     }
 
@@ -161,7 +175,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         self
     }
 
-    /// An id chosen before, by [`Queue::new_id`]: pushing again with the same id changes nothing,
+    /// An id chosen before, by [`Queue::new_id`] or [`Queue::id_for_name`]: pushing again with the same id changes nothing,
     /// so a push whose answer was lost can be repeated.
     ///
     /// The id names the bucket, so it overrules `key` and `unique` in that.
@@ -186,68 +200,11 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     }
 
     async fn sent(self) -> Result<Receipt> {
-        let queue = self.queue;
-        let now = queue.inner.now();
-        let text = self
-            .unique
-            .as_ref()
-            .map(|(key, _)| key)
-            .or(self.key.as_ref());
-        let buckets = queue.inner.buckets(&queue.name, &queue.options);
-        let id = match (self.id, text) {
-            (Some(id), _) => id,
-            (None, Some(text)) => id_in(BucketId::of_text(text, buckets), now),
-            (None, None) => id_in(queue.inner.next_bucket(buckets), now),
-        };
-        let attempts = self.attempts.unwrap_or(queue.options.attempts);
-        if !(1..=1_000).contains(&attempts) {
-            return Err(Error::invalid(format!(
-                "attempts is {attempts}, it is 1 to 1000"
-            )));
-        }
-        let value = queue.encode(&self.payload)?;
-        let given = self.id.map(|_| value.clone());
-        let mut envelope = Envelope {
-            pushed: now,
-            attempts,
-            delayed: self.when != When::Now,
-            version: queue.options.version,
-            keeps_payload: self.keep_payload.unwrap_or(queue.options.keep_payload),
-            key: self.key,
-            unique: self.unique.as_ref().map(|(key, _)| key.clone()),
-            expires: self.expires_after.map(|span| now + span),
-            late: self.late.unwrap_or(queue.options.late),
-            headers: self.headers,
-            ..Envelope::new(id, queue.name.clone(), queue.stored(id, value)?)
-        };
-        let spread = self.spread.unwrap_or(queue.options.spread);
-        let when = spread_out(&mut envelope, spread, self.when, now)?;
-        envelope.check(queue.inner.payload_bytes_max)?;
-        let span = trace::push(&queue.name, id);
-        span.in_scope(|| trace::stamp(&mut envelope.headers));
-        let event = NewEvent {
-            envelope: Arc::new(envelope),
-            when: when.checked(now)?,
-            on_taken: self.unique.map_or(Unique::Keep, |(_, on_taken)| on_taken),
-        };
-        let durability = self.durability.or(queue.inner.durability);
-        let bucket = id.bucket();
-        let push = async {
-            let Some(value) = given else {
-                let mut receipts = queue.push_made(bucket, vec![event], durability).await?;
-                return receipts.pop().unwrap_or_else(|| Err(lost()));
-            };
-            let events = vec![event.clone()];
-            let mut receipts = queue.push_given(bucket, events, durability).await?;
-            match receipts.pop().unwrap_or_else(|| Err(lost())) {
-                Err(error) if error.kind() == ErrorKind::Conflict => {
-                    let same = queue.same_in_another_form(&event, &value, durability);
-                    same.await?.ok_or(error)
-                }
-                receipt => receipt,
-            }
-        };
-        let pushed = push.instrument(span.clone()).await;
+        let queue = self.queue.clone();
+        let mut prepared = self.prepare()?;
+        let span = trace::push(&queue.name, prepared.event.envelope.id);
+        span.in_scope(|| prepared.stamp());
+        let pushed = queue.push_prepared(prepared).instrument(span.clone()).await;
         trace::pushed(&span, pushed.as_ref().map(Receipt::told));
         pushed
     }
@@ -259,6 +216,13 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     pub fn new_id(&self) -> EventId {
         let buckets = self.inner.buckets(&self.name, &self.options);
         id_in(self.inner.next_bucket(buckets), self.inner.now())
+    }
+
+    /// The id that stands for a name in this queue, the same in every process and for ever, so that
+    /// pushing under it twice does nothing: [`EventId::for_name`].
+    #[must_use]
+    pub fn id_for_name(&self, name: &str) -> EventId {
+        EventId::for_name(&self.name, name)
     }
 
     /// Pushes a batch into one bucket, under the ids that it has.
@@ -342,7 +306,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 }
 
 /// A new id, in a bucket, made at an instant.
-fn id_in(bucket: BucketId, now: Timestamp) -> EventId {
+pub(super) fn id_in(bucket: BucketId, now: Timestamp) -> EventId {
     EventId::from_parts(now, bucket, fastrand::u64(..))
 }
 
@@ -378,6 +342,6 @@ pub(super) fn count(pushes: &Pushes, sent: &[Result<Receipt>]) {
     pushes.accepted(new, duplicates);
 }
 
-fn lost() -> Error {
+pub(super) fn lost() -> Error {
     Error::new(ErrorKind::Corrupt, "the store answered a push with nothing")
 }

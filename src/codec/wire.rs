@@ -36,7 +36,10 @@ use std::time::Duration;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::error::{Error, Result};
-use crate::event::{Envelope, EventId, Late, Payload, QueueName, TRACE_HEADER, TraceId};
+use crate::event::{
+    Envelope, EventId, Late, Payload, QueueName, TRACE_HEADER, TraceId, UNIQUE_HEADER,
+    read_unique_for,
+};
 use crate::time::Timestamp;
 
 /// The version that [`encode`] writes.
@@ -260,6 +263,22 @@ impl<'a> View<'a> {
             tells |= name == TRACE_HEADER && TraceId::of_header(value).is_some();
         }
         Ok(tells)
+    }
+
+    /// As [`Envelope::unique_for`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when the headers are none.
+    pub fn unique_for(&self) -> Result<Option<Duration>> {
+        let mut reader = self.headers;
+        for _ in 0..reader.len()? {
+            let (name, value) = (reader.text()?, reader.text()?);
+            if name == UNIQUE_HEADER {
+                return Ok(self.unique.and_then(|_| read_unique_for(value)));
+            }
+        }
+        Ok(None)
     }
 
     /// As [`Envelope::fingerprint`], without the envelope.

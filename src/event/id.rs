@@ -5,13 +5,20 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use xxhash_rust::xxh3::Xxh3;
+
 use crate::error::{Error, Result};
 use crate::event::bucket::BucketId;
+use crate::event::queue::QueueName;
 use crate::time::Timestamp;
 
 /// Crockford's base 32, as in the ULID specification.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const TEXT_LEN: usize = 26;
+
+/// Over how many buckets the names of a queue are spread, whatever number it has: that must not
+/// change, or a name would get another id.
+pub const NAMED_BUCKETS: u16 = 8;
 
 /// The identity of an event, sortable by creation time; also its idempotency key.
 ///
@@ -37,6 +44,43 @@ impl EventId {
     pub const fn from_parts(created: Timestamp, bucket: BucketId, entropy: u64) -> Self {
         let created = (created.as_millis() & 0xFFFF_FFFF_FFFF) as u128;
         Self(created << 80 | (bucket.0 as u128) << 64 | entropy as u128)
+    }
+
+    /// The id that stands for a name in a queue: the same in every process and for ever, whatever
+    /// number of buckets the queue has, so that whoever pushes under it again, does nothing.
+    ///
+    /// It tells no time. So it is never refused as too old, and when its event is over it is known
+    /// for as long as its bucket remembers ids that are, and new again after that; for a known time
+    /// give the event a unique key as well that stays taken
+    /// ([`EventBuilder::unique_for`](crate::EventBuilder::unique_for)). The names of a queue are
+    /// spread over its first [`NAMED_BUCKETS`] buckets, by 64 bits of a hash.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use duly::EventId;
+    ///
+    /// let mail = "mail".parse()?;
+    /// let id = EventId::for_name(&mail, "order:7:first-mail");
+    /// assert_eq!(id, EventId::for_name(&mail, "order:7:first-mail"));
+    /// assert_ne!(id, EventId::for_name(&mail, "order:8:first-mail"));
+    /// # Ok::<(), duly::Error>(())
+    /// ```
+    #[must_use]
+    pub fn for_name(queue: &QueueName, name: &str) -> Self {
+        let mut hash = Xxh3::new();
+        hash.update(queue.as_bytes());
+        hash.update(&[0]);
+        hash.update(name.as_bytes());
+        let entropy = hash.digest();
+        let bucket = BucketId((entropy % u64::from(NAMED_BUCKETS)) as u16);
+        Self::from_parts(Timestamp::EPOCH, bucket, entropy)
+    }
+
+    /// Whether it tells when it was made; one that stands for a name does not.
+    #[must_use]
+    pub const fn tells_time(self) -> bool {
+        self.created().as_millis() > 0
     }
 
     /// An id from its 16 bytes, the highest first.

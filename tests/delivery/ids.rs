@@ -16,6 +16,8 @@ over_every_store! {
     a_unique_event_gives_way_when_asked_to_and_still_waiting,
     a_unique_key_is_free_when_its_event_is_over,
     a_replaced_event_whose_handler_runs_is_left_alone,
+    a_unique_key_stays_taken_after_its_event_for_as_long_as_asked,
+    an_id_from_a_name_is_pushed_once,
 }
 
 async fn the_same_id_twice_changes_nothing(world: World) {
@@ -165,4 +167,77 @@ async fn events_of_one_key_share_a_bucket() {
     }
     buckets.dedup();
     assert_eq!(buckets.len(), 1);
+}
+
+async fn a_unique_key_stays_taken_after_its_event_for_as_long_as_asked(world: World) {
+    let probe = Probe::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let push = |queue: &Queue<u64>, number| {
+        let event = queue.event(number).unique("welcome:7", Unique::Keep);
+        event.unique_for(secs(3_600)).send()
+    };
+    let first = push(&queue, 1).await.unwrap();
+    bus.advance(secs(60)).await;
+    let second = push(&queue, 2).await.unwrap();
+    assert!(second.is_duplicate() && second.id() == first.id());
+    bus.shutdown(secs(1)).await.unwrap();
+    let world = world.restart();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    bus.advance(secs(3_000)).await;
+    assert!(push(&queue, 3).await.unwrap().is_duplicate(), "not yet");
+    bus.advance(secs(600)).await;
+    assert!(push(&queue, 4).await.unwrap().is_accepted());
+    bus.advance(secs(1)).await;
+    assert_eq!(probe.payloads(), [1, 4]);
+
+    let without = queue.event(5).unique_for(secs(1)).send().await;
+    assert_eq!(without.unwrap_err().kind(), ErrorKind::Invalid);
+    let endless = queue.event(5).unique("k", Unique::Keep);
+    let endless = endless.unique_for(secs(400 * 86_400)).send().await;
+    assert_eq!(endless.unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+async fn an_id_from_a_name_is_pushed_once(world: World) {
+    let probe = Probe::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let id = queue.id_for_name("order:7:first-mail");
+    let push = |queue: &Queue<u64>, payload| queue.event(payload).id(id).after(secs(5)).send();
+    assert!(push(&queue, 1).await.unwrap().is_accepted());
+    bus.set_buckets("orders", Some(3)).await.unwrap();
+    bus.advance(secs(1)).await;
+    assert_eq!(queue.id_for_name("order:7:first-mail"), id);
+    assert!(push(&queue, 1).await.unwrap().is_duplicate(), "it waits");
+    let other = push(&queue, 2).await.unwrap_err();
+    assert_eq!(other.kind(), ErrorKind::Conflict);
+    bus.advance(secs(10)).await;
+    assert!(push(&queue, 1).await.unwrap().is_duplicate(), "it is over");
+    bus.shutdown(secs(1)).await.unwrap();
+    let world = world.restart();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    assert!(push(&queue, 1).await.unwrap().is_duplicate());
+    bus.advance(secs(60)).await;
+    assert_eq!(probe.attempts(), [(id, 1)]);
+}
+
+/// However much has been forgotten, a name tells no time and is never too old: it is free again.
+#[tokio::test(start_paused = true)]
+async fn an_id_from_a_name_is_free_again_and_never_too_old() {
+    let world = World::memory_of_ten();
+    let probe = Probe::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let names: Vec<_> = (0..60)
+        .map(|n| queue.id_for_name(&format!("n{n}")))
+        .collect();
+    for round in 0..2 {
+        for id in &names {
+            queue.event(7).id(*id).send().await.unwrap();
+        }
+        // Whatever may be remembered for some time is not any more then.
+        bus.advance(secs(86_400)).await;
+        queue.push_many(0..2_000, secs(0)).await.unwrap();
+        bus.advance(secs(86_400)).await;
+        let seen = probe.attempts();
+        let count = |id: &&EventId| seen.iter().filter(|it| it.0 == **id).count() > round;
+        assert!(names.iter().all(|id| count(&id)), "round {round}");
+    }
 }

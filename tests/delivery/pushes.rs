@@ -18,6 +18,8 @@ over_every_store! {
     a_receipt_names_what_was_reached,
     a_hot_bucket_is_seen,
     a_bus_that_does_not_handle_pushes_as_its_annotations_say,
+    many_events_are_pushed_each_with_all_it_can_say,
+    a_push_of_many_events_refuses_what_it_cannot_push_before_it_begins,
 }
 
 async fn pushes_that_are_made_at_once_meet_in_few_buckets(world: World) {
@@ -147,4 +149,55 @@ async fn a_pusher_whose_idea_of_the_time_is_wrong_harms_nobody() {
     );
     bus.settle().await;
     assert_eq!(probe.count(), 108);
+}
+
+async fn many_events_are_pushed_each_with_all_it_can_say(world: World) {
+    let probe = Probe::new();
+    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let ids: Vec<EventId> = (0..1_500)
+        .map(|n| queue.id_for_name(&format!("n{n}")))
+        .collect();
+    let event = |number: u64| {
+        let event = queue.event(number).after(secs(1 + number % 3));
+        let event = event.key(format!("customer:{}", number % 7));
+        let id = ids[number as usize];
+        match number % 3 {
+            0 => event.id(id),
+            1 => event.unique(format!("u{}", number % 10), Unique::Keep),
+            _ => event.id(id).header("n", number.to_string()),
+        }
+    };
+    let sent = queue.send_many((0..1_500).map(event)).await.unwrap();
+    for (number, receipt) in sent.iter().enumerate() {
+        match number % 3 {
+            1 => assert_eq!(receipt.is_accepted(), number < 30, "{number}"),
+            _ => assert!(receipt.is_accepted() && receipt.id() == ids[number]),
+        }
+    }
+    let again = queue.send_many((0..1_500).map(event)).await.unwrap();
+    assert!(again.iter().all(Receipt::is_duplicate));
+    let found = queue.events().key("customer:0").limit(1_000).page().await;
+    let of_key = (0..1_500).filter(|number| number % 7 == 0 && (number % 3 != 1 || *number < 30));
+    assert_eq!(found.unwrap().items.len(), of_key.count());
+    bus.advance(secs(60)).await;
+    let handled: BTreeSet<u64> = probe.payloads().into_iter().collect();
+    assert_eq!(handled.len(), 1_010);
+    assert_eq!(probe.count(), 1_010, "each once");
+
+    let mut wrong = vec![queue.event(1), queue.event(99).id(ids[0])];
+    wrong.push(queue.event(2));
+    let conflict = queue.send_many(wrong).await.unwrap_err();
+    assert_eq!(conflict.kind(), ErrorKind::Conflict);
+}
+
+async fn a_push_of_many_events_refuses_what_it_cannot_push_before_it_begins(world: World) {
+    let (bus, queue) = world.push_only::<u64>("orders").await;
+    let others = bus.queue_named::<u64>("mail").unwrap();
+    let long = "k".repeat(2_000);
+    for wrong in [others.event(2), queue.event(2).key(long)] {
+        let refused = queue.send_many([queue.event(1), wrong]).await;
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
+    }
+    assert_eq!(queue.send_many([]).await.unwrap(), []);
+    assert_eq!(bus.stats("orders").await.unwrap().ready, 0);
 }

@@ -86,6 +86,23 @@ fn what_was_set_of_a_queue_is_not_believed_when_it_is_damaged() {
 }
 
 #[test]
+fn a_unique_key_that_stayed_taken_is_not_believed_when_it_is_damaged() {
+    let place = Place::new();
+    let store = place.open();
+    push(&store, unique(1)).expect("a push");
+    let delivery = fetch(&store, 1).remove(0);
+    assert!(settle(&store, &delivery, Verdict::Ack).expect("a settle"));
+    drop(store);
+    meddle(&place, "UPDATE uniques SET until = until + 1");
+    let store = place.open();
+    assert_eq!(damaged(&store).len(), 1);
+    let pushed = push(&store, unique(2)).expect("a push");
+    assert_eq!(pushed.verdict, PushVerdict::Accepted);
+    drop(store);
+    assert_eq!(damaged(&place.open()).len(), 1, "it is found once");
+}
+
+#[test]
 fn a_row_that_vanished_is_noticed() {
     one_of_three_is_damaged_by("DELETE FROM events WHERE row = 2");
 }

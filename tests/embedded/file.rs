@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use duly::core::op::PushVerdict;
 use duly::event::State;
 use duly::store::{Control, EmbeddedStore, Outbox, OutboxPage, Setting, Store};
 use duly::{ErrorKind, Outcome, QueueName};
@@ -46,14 +47,14 @@ fn a_newer_format_asks_for_an_upgrade() {
     let place = Place::new();
     drop(place.open());
     let file = rusqlite::Connection::open(place.path()).expect("the file");
-    file.pragma_update(None, "user_version", 4)
+    file.pragma_update(None, "user_version", 5)
         .expect("a version");
     drop(file);
     let error = place.open_error();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     let text = error.to_string();
     assert!(
-        text.contains("newer duly (format 4), this one reads up to 3"),
+        text.contains("newer duly (format 5), this one reads up to 4"),
         "{text}"
     );
     assert!(text.contains("upgrade"), "{text}");
@@ -107,17 +108,34 @@ fn an_event_that_was_dropped_under_format_2_is_known_to_be_over() {
 #[test]
 fn a_file_of_format_3_opens_for_ever() {
     let place = Place::new();
-    if std::env::var_os("DULY_WRITE_GOLDEN").is_some() {
-        write_golden(&place);
-        fs::copy(place.path(), golden("format-3.db")).expect("a copy");
-        fs::remove_file(place.path()).expect("the file");
-    }
     fs::copy(golden("format-3.db"), place.path()).expect("the golden file");
     let store = place.open();
-    holds_what_is_golden(&store);
-    has_what_was_set(&store);
-    let page = outbox(&store);
-    assert_eq!((page.first, page.next, page.damaged), (3, 7, 0));
+    holds_what_format_3_does(&store, 7);
+    let pushed = push(&store, unique(8)).expect("a push");
+    assert_eq!(pushed.verdict, PushVerdict::Accepted);
+}
+
+/// In `tests/data/format-4.db` event 7 is done as well, and its unique key stays taken for an hour.
+#[test]
+fn a_file_of_format_4_opens_for_ever() {
+    let place = Place::new();
+    if std::env::var_os("DULY_WRITE_GOLDEN").is_some() {
+        write_golden(&place);
+        fs::copy(place.path(), golden("format-4.db")).expect("a copy");
+        fs::remove_file(place.path()).expect("the file");
+    }
+    fs::copy(golden("format-4.db"), place.path()).expect("the golden file");
+    let store = place.open();
+    holds_what_format_3_does(&store, 8);
+    let pushed = push(&store, unique(8)).expect("a push");
+    assert_eq!(pushed.verdict, PushVerdict::Duplicate(id(7)));
+}
+
+fn holds_what_format_3_does(store: &EmbeddedStore, next: u64) {
+    holds_what_is_golden(store);
+    has_what_was_set(store);
+    let page = outbox(store);
+    assert_eq!((page.first, page.next, page.damaged), (3, next, 0));
     let told = page.records.into_iter().map(|(number, it)| {
         let trace = it.trace.map(|trace| trace.to_string());
         (
@@ -133,7 +151,7 @@ fn a_file_of_format_3_opens_for_ever() {
     let trace = Some("4bf92f3577b34da6a3ce929d0e0e4736".to_owned());
     let by = Some("ops".to_owned());
     assert_eq!(
-        told,
+        told[..4],
         [
             (3, 4, Outcome::Acked, None, None, None),
             (4, 5, Outcome::Acked, trace, Some(payload(5)), None),
@@ -214,6 +232,11 @@ fn write_golden(place: &Place) {
     }
     let (ids, by) = (vec![id(6)], Some("ops".to_owned()));
     ask(&store, StoreOp::Drop { ids, by }).expect("a drop");
+    push(&store, unique(7)).expect("a push");
+    let fetched = fetch(&store, 2).into_iter();
+    let delivery = fetched.last().expect("it came last");
+    assert_eq!(delivery.id, id(7));
+    assert!(settle(&store, &delivery, Verdict::Ack).expect("a settle"));
     let trimmed = store.trim_outbox(&Outbox::Store, 2).now_or_never();
     trimmed.expect("ready").expect("a trim");
     set(&store, Setting::Paused(true));

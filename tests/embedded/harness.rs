@@ -9,7 +9,7 @@ use duly::core::op::{
     Delivery, Fetch, NewEvent, PushVerdict, Pushed, Reply, Settlement, Snapshot, Stats, StoreOp,
     Unique, Verdict,
 };
-use duly::event::{BucketId, BucketKey, Envelope, EventId, Payload, TRACE_HEADER};
+use duly::event::{BucketId, BucketKey, Envelope, EventId, Payload, TRACE_HEADER, UNIQUE_HEADER};
 use duly::record::NodeId;
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::{Clock, Mono, When};
@@ -116,6 +116,15 @@ pub(crate) fn telling(n: u64, attempts: u16) -> NewEvent {
     let envelope = Arc::make_mut(&mut event.envelope);
     envelope.headers = vec![(TRACE_HEADER.to_owned(), trace.to_owned())];
     envelope.keeps_payload = true;
+    event
+}
+
+/// The `n`th event, with a unique key that stays taken for an hour when it is done.
+pub(crate) fn unique(n: u64) -> NewEvent {
+    let mut event = event(n, When::Now, 3);
+    let envelope = Arc::make_mut(&mut event.envelope);
+    envelope.unique = Some("k".to_owned());
+    envelope.headers = vec![(UNIQUE_HEADER.to_owned(), "3600000".to_owned())];
     event
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use duly::core::op::{
     Fetch, NewEvent, PeekBy, Reply, RequestId, Rewriting, Settlement, StoreOp, Unique,
 };
-use duly::event::{Envelope, EventId, Payload, TRACE_HEADER};
+use duly::event::{Envelope, EventId, Payload, TRACE_HEADER, UNIQUE_HEADER};
 use duly::record::{NodeId, Record};
 use duly::time::{Timestamp, When};
 use proptest::prelude::*;
@@ -83,6 +83,10 @@ impl Machine {
         envelope.keeps_payload = draft.tells.0;
         if draft.tells.1 {
             envelope.headers = vec![(TRACE_HEADER.to_owned(), TRACE.to_owned())];
+        }
+        if let Some(ms) = draft.unique_for_ms {
+            let header = (UNIQUE_HEADER.to_owned(), ms.to_string());
+            envelope.headers.push(header);
         }
         let new = NewEvent {
             envelope: Arc::new(envelope),

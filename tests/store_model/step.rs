@@ -17,6 +17,8 @@ pub(crate) struct Draft {
     pub(crate) attempts: u16,
     pub(crate) unique: Option<u8>,
     pub(crate) replace: bool,
+    /// For how long its unique key stays taken when it is done.
+    pub(crate) unique_for_ms: Option<u64>,
     pub(crate) expires_ms: Option<u64>,
     pub(crate) late: Late,
     /// Whether its records keep its payload, and whether it belongs to a trace.
@@ -79,13 +81,15 @@ fn drafts() -> impl Strategy<Value = Draft> {
     let unique = prop::option::weighted(0.4, 0..2_u8);
     let expires = prop::option::weighted(0.2, 0..60_u64);
     let tells = (prop::bool::weighted(0.2), prop::bool::weighted(0.2));
-    let plain = (delays(), 1..4_u16, unique, any::<bool>());
+    let unique_for = prop::option::weighted(0.4, 0..60_u64);
+    let plain = (delays(), 1..4_u16, unique, any::<bool>(), unique_for);
     (plain, expires, late, tells).prop_map(
-        |((delay_ms, attempts, unique, replace), expires_ms, late, tells)| Draft {
+        |((delay_ms, attempts, unique, replace, unique_for_ms), expires_ms, late, tells)| Draft {
             delay_ms,
             attempts,
             unique,
             replace,
+            unique_for_ms,
             expires_ms,
             late,
             tells,

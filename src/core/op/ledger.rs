@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::event::{Envelope, Payload};
+use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::Record;
 use crate::time::Timestamp;
 
@@ -38,6 +38,11 @@ pub trait Ledger {
 
     /// An event is over.
     fn removed(&mut self, body: &Self::Body);
+
+    /// A unique key stays taken by an event that is done, until then; or not any more.
+    fn unique_held(&mut self, bucket: &BucketKey, key: &str, held: Option<(EventId, Timestamp)>) {
+        let _ = (bucket, key, held);
+    }
 
     /// An attempt, or an event, ended, or something was done to it by hand; written in the same step
     /// as what it tells of.

@@ -43,6 +43,10 @@ pub(crate) fn fitting<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> usize {
     fits.count().max(1)
 }
 
+/// How many unique keys of events that are done stay taken in a bucket: beyond that the one that is
+/// free first is free at once.
+pub const HOLDS_MAX: usize = 100_000;
+
 /// One operation on one bucket.
 #[derive(Clone, Debug)]
 pub enum StoreOp {

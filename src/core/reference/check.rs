@@ -90,17 +90,18 @@ impl<B: Clone> Bucket<B> {
     }
 
     fn check_uniques(&self) -> Result<(), String> {
-        for (unique, id) in &self.uniques {
+        for (unique, holder) in self.uniques.iter() {
+            let (id, is_over) = (holder.id, holder.until.is_some());
             let entry = self
                 .entries
-                .get(id)
+                .get(&id)
                 .filter(|entry| entry.state() != State::Dead);
             let owns = entry.is_some_and(|entry| entry.unique() == Some(unique));
-            expect(owns, || {
+            expect(owns || is_over, || {
                 format!("{id} has a unique key that is not its own")
             })?;
         }
-        Ok(())
+        self.uniques.check()
     }
 }
 

@@ -34,8 +34,11 @@ impl<B: Clone> Bucket<B> {
             let ending = Ending::by_hand(Outcome::Revived, by.map(str::to_owned), self.now_us);
             entry.record(*id, &self.key.queue, ending, ledger);
             ledger.revived(&entry.body, due);
-            if let Some(unique) = entry.unique() {
-                self.uniques.entry(unique.clone()).or_insert(*id);
+            let unique = entry.unique().cloned();
+            if let Some(unique) = unique.filter(|key| self.uniques.holder(key, due).is_none())
+                && self.uniques.take(&unique, *id)
+            {
+                ledger.unique_held(&self.key, &unique, None);
             }
             revived += 1;
         }

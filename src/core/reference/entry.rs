@@ -61,6 +61,7 @@ impl Lease {
 struct More {
     key: Option<Arc<str>>,
     unique: Option<Arc<str>>,
+    unique_for: Option<Duration>,
     expires: Option<Timestamp>,
     late: Late,
     settled: Option<Settled>,
@@ -100,6 +101,7 @@ pub(super) struct Terms {
     pub(super) attempts: u16,
     pub(super) key: Option<Arc<str>>,
     pub(super) unique: Option<Arc<str>>,
+    pub(super) unique_for: Option<Duration>,
     pub(super) expires: Option<Timestamp>,
     pub(super) late: Late,
     pub(super) tells: bool,
@@ -121,6 +123,7 @@ impl<B> Entry<B> {
             attempts,
             key,
             unique,
+            unique_for,
             expires,
             late,
             tells,
@@ -131,6 +134,7 @@ impl<B> Entry<B> {
             Box::new(More {
                 key,
                 unique,
+                unique_for,
                 expires,
                 late,
                 settled: None,
@@ -197,6 +201,10 @@ impl<B> Entry<B> {
 
     pub(super) fn unique(&self) -> Option<&Arc<str>> {
         self.more.as_ref()?.unique.as_ref()
+    }
+
+    pub(super) fn unique_for(&self) -> Option<Duration> {
+        self.more.as_ref()?.unique_for
     }
 
     pub(super) fn settled(&self) -> Option<Settled> {

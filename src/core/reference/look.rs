@@ -51,8 +51,10 @@ impl<B: Clone> Bucket<B> {
                 &mut of_key
             }
             PeekBy::Unique(key) => {
-                let id = self.uniques.get(key.as_str()).copied();
-                of_unique = id.filter(|id| after.is_none_or(|after| *id > after)).into_iter();
+                let id = self.uniques.event(key);
+                of_unique = id
+                    .filter(|id| after.is_none_or(|after| *id > after))
+                    .into_iter();
                 &mut of_unique
             }
         };

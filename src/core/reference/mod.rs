@@ -29,6 +29,7 @@ mod push;
 mod reap;
 mod restore;
 mod settle;
+mod unique;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +40,7 @@ use self::entry::{Ending, Entry, Place};
 use self::node::Nodes;
 use self::past::Past;
 pub use self::restore::{Finished, Restored};
+use self::unique::Uniques;
 use self::waiting::Waiting;
 use crate::core::op::{Answer, BATCH_BYTES, BATCH_MAX, Ledger, Reply, StoreOp};
 use crate::error::{Error, Result};
@@ -92,8 +94,8 @@ pub struct Bucket<B> {
     dead: BTreeSet<EventId>,
     /// Every event that has a key.
     keys: BTreeSet<(Arc<str>, EventId)>,
-    /// Which waiting or running event has a unique key.
-    uniques: BTreeMap<Arc<str>, EventId>,
+    /// Which event has a unique key.
+    uniques: Uniques,
     past: Past,
 }
 
@@ -131,7 +133,7 @@ impl<B: Clone> Bucket<B> {
             nodes: Nodes::default(),
             dead: BTreeSet::new(),
             keys: BTreeSet::new(),
-            uniques: BTreeMap::new(),
+            uniques: Uniques::default(),
             past: Past::new(FINISHED_MAX),
         }
     }
@@ -263,7 +265,11 @@ impl<B: Clone> Bucket<B> {
             return;
         };
         debug_assert!(entry.state().may_become(state));
-        self.free_keys(id, &entry);
+        self.free_key(id, &entry);
+        match entry.unique_for().filter(|_| state == State::Done) {
+            Some(period) => self.hold_unique(id, entry.unique(), period, ledger),
+            None => self.free_unique(id, entry.unique()),
+        }
         entry.record(id, &self.key.queue, ending, ledger);
         ledger.removed(&entry.body);
         let finished = Finished {
@@ -333,23 +339,6 @@ impl<B: Clone> Bucket<B> {
         let moved_us = self.unwait(id);
         let ending = Ending::unheld(Outcome::Cancelled, moved_us, self.now_us);
         self.finish(id, State::Cancelled, ending, ledger);
-    }
-
-    /// An event that is gone is found by no key any more, and its unique key is free.
-    fn free_keys(&mut self, id: EventId, entry: &Entry<B>) {
-        if let Some(key) = entry.key() {
-            self.keys.remove(&(Arc::clone(key), id));
-        }
-        self.free_unique(id, entry.unique());
-    }
-
-    /// The unique key is free again, unless another event has taken it over.
-    fn free_unique(&mut self, id: EventId, unique: Option<&Arc<str>>) {
-        if let Some(unique) = unique
-            && self.uniques.get(unique) == Some(&id)
-        {
-            self.uniques.remove(unique);
-        }
     }
 }
 

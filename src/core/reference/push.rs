@@ -16,6 +16,7 @@ impl Terms {
             attempts: envelope.attempts,
             key: envelope.key.as_deref().map(Arc::from),
             unique: envelope.unique.as_deref().map(Arc::from),
+            unique_for: envelope.unique_for(),
             expires: envelope.expires,
             late: envelope.late,
             tells: envelope.tells(),
@@ -63,9 +64,10 @@ impl<B: Clone> Bucket<B> {
             return known;
         }
         let mut verdict = PushVerdict::Accepted;
-        if let Some(taken) = terms.unique.as_ref().and_then(|key| self.uniques.get(key)) {
-            let taken = *taken;
-            let entry = self.entries.get(&taken);
+        let (unique, now) = (terms.unique.as_deref(), self.now());
+        if let Some(holder) = unique.and_then(|key| self.uniques.holder(key, now)) {
+            let taken = holder.id;
+            let entry = self.entries.get(&taken).filter(|_| holder.until.is_none());
             let waits = entry.is_some_and(|entry| entry.lease().is_none());
             match event.on_taken {
                 Unique::Keep => {
@@ -79,6 +81,9 @@ impl<B: Clone> Bucket<B> {
                     verdict = PushVerdict::Replaced(taken);
                 }
                 // Its handler may have started: it is left alone and only loses the key.
+                Unique::Replace if entry.is_some() && L::CONFIRMS => {
+                    self.uniques.taken_from(id, taken);
+                }
                 Unique::Replace => {}
             }
         }
@@ -92,8 +97,10 @@ impl<B: Clone> Bucket<B> {
         if let Some(key) = &terms.key {
             self.keys.insert((Arc::clone(key), id));
         }
-        if let Some(unique) = &terms.unique {
-            self.uniques.insert(Arc::clone(unique), id);
+        if let Some(unique) = &terms.unique
+            && self.uniques.take(unique, id)
+        {
+            ledger.unique_held(&self.key, unique, None);
         }
         self.entries.insert(id, Entry::new(body, due, place, terms));
         Pushed { due, verdict }
@@ -105,7 +112,7 @@ impl<B: Clone> Bucket<B> {
         let (due, known) = match (self.entries.get(&id), past) {
             (Some(entry), _) => (entry.due, Some(entry.fingerprint)),
             (None, Some(past)) => (past.due, past.fingerprint),
-            (None, None) if self.past.may_have_forgotten(id) => {
+            (None, None) if id.tells_time() && self.past.may_have_forgotten(id) => {
                 let verdict = PushVerdict::TooOld;
                 return Some(Pushed { due, verdict });
             }
@@ -128,21 +135,36 @@ impl<B: Clone> Bucket<B> {
         for id in ids {
             if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.is_held()) {
                 self.held.remove(id);
+                self.uniques.settled(*id);
                 let place = Self::wait(&mut self.waiting, self.now_us, *id, entry.due);
                 entry.go(place);
             }
         }
     }
 
+    /// An event that lost its unique key has it again, if it still waits or runs and nobody has it.
+    fn give_back(&mut self, id: EventId, unique: &Arc<str>) {
+        let entry = self.entries.get(&id);
+        let lives = entry.is_some_and(|entry| entry.state() != State::Dead);
+        if lives && self.uniques.holder(unique, self.now()).is_none() {
+            self.uniques.take(unique, id);
+        }
+    }
+
     /// Removes held events without a trace, as if they had never been pushed; others are passed
-    /// over. What they replaced stays cancelled.
+    /// over. What they replaced stays cancelled; one that ran, and only lost its unique key to them,
+    /// has it again.
     pub fn forget(&mut self, ids: &[EventId]) {
         for id in ids {
             if self.held.remove(id)
                 && let Some(entry) = self.entries.remove(id)
             {
                 debug_assert_eq!(entry.state(), State::Scheduled);
-                self.free_keys(*id, &entry);
+                self.free_key(*id, &entry);
+                self.free_unique(*id, entry.unique());
+                if let (Some(before), Some(unique)) = (self.uniques.settled(*id), entry.unique()) {
+                    self.give_back(before, unique);
+                }
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::btree_map::Entry as Slot;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::core::reference::Bucket;
 use crate::core::reference::entry::{Entry, Place, Terms};
@@ -27,6 +28,8 @@ pub struct Restored<B> {
     pub fingerprint: u64,
     /// What it belongs to.
     pub key: Option<String>,
+    /// [`Envelope::unique_for`](crate::event::Envelope::unique_for) of its envelope.
+    pub unique_for: Option<Duration>,
     /// Its unique key; where several waiting events have the same, the last one restored has it.
     pub unique: Option<String>,
     /// From then on it is not started any more.
@@ -81,7 +84,7 @@ impl<B: Clone> Bucket<B> {
             None => {
                 self.waiting.schedule(id, restored.due);
                 if let Some(unique) = &unique {
-                    self.uniques.insert(Arc::clone(unique), id);
+                    self.uniques.take(unique, id);
                 }
                 Place::Scheduled
             }
@@ -95,6 +98,7 @@ impl<B: Clone> Bucket<B> {
             attempts: restored.attempts,
             key,
             unique,
+            unique_for: restored.unique_for,
             expires: restored.expires,
             late: restored.late,
             tells: restored.tells,
@@ -104,6 +108,11 @@ impl<B: Clone> Bucket<B> {
         entry.tries = restored.tries;
         slot.insert(entry);
         true
+    }
+
+    /// Takes up a unique key that stays taken by an event that is done; before all events.
+    pub fn restore_unique(&mut self, key: &str, id: EventId, until: Timestamp) {
+        self.uniques.restore(Arc::from(key), id, until);
     }
 
     /// Takes up the memory of a finished event from before the start; the one that finished first

@@ -10,7 +10,7 @@ use crate::record::Record;
 use crate::sqlite::checkpoint_on_close;
 use crate::store::embedded::ledger::{Change, Changes, Row};
 use crate::store::embedded::waiting::{Waiting, number};
-use crate::store::embedded::{controls, records, schema, sums};
+use crate::store::embedded::{controls, records, schema, sums, uniques};
 use crate::time::Timestamp;
 
 /// Writes batches; the only holder of the connection that writes.
@@ -200,6 +200,9 @@ impl<'a> Transaction<'a> {
                 Change::Updated { row, payload } => self.update(*row, payload)?,
                 Change::Damaged { row, why } => self.set_aside(row.number, why)?,
                 Change::Lost { why } => self.note_loss(why)?,
+                Change::UniqueHeld { bucket, key, held } => {
+                    uniques::write(self.connection, bucket, key, *held)?;
+                }
                 Change::Controlled { queue, control } => {
                     controls::write(self.connection, queue, control)?;
                 }

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::wire;
 use crate::core::op::Ledger;
-use crate::event::{Envelope, EventId, Payload};
+use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::Record;
 use crate::store::Control;
 use crate::store::embedded::cache::Cache;
@@ -73,6 +73,12 @@ pub(super) enum Change {
     },
     /// Records up to this number are in the journal.
     Trimmed { through: i64 },
+    /// A unique key stays taken by an event that is done, until then; or not any more.
+    UniqueHeld {
+        bucket: BucketKey,
+        key: String,
+        held: Option<(EventId, Timestamp)>,
+    },
     /// Something was set of a queue.
     Controlled { queue: String, control: Control },
 }
@@ -164,6 +170,14 @@ impl Ledger for Scribe<'_> {
     fn removed(&mut self, row: &Row) {
         self.cache().forget(*row);
         self.changes.list.push(Change::Removed(*row));
+    }
+
+    fn unique_held(&mut self, bucket: &BucketKey, key: &str, held: Option<(EventId, Timestamp)>) {
+        self.changes.list.push(Change::UniqueHeld {
+            bucket: bucket.clone(),
+            key: key.to_owned(),
+            held,
+        });
     }
 
     fn recorded(&mut self, record: Record, telling: Option<&Row>) {

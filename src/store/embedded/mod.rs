@@ -36,6 +36,7 @@ mod sqlite;
 mod starts;
 mod stop;
 mod sums;
+mod uniques;
 mod unsettled;
 mod waiting;
 mod writer;

@@ -22,7 +22,7 @@ use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
 use crate::store::embedded::starts::Start;
 use crate::store::embedded::unsettled::Unsettled;
 use crate::store::embedded::waiting::Waiting;
-use crate::store::embedded::{controls, ledger, records, schema, sums};
+use crate::store::embedded::{controls, ledger, records, schema, sums, uniques};
 use crate::store::shards::{News, Shards};
 use crate::time::Timestamp;
 
@@ -72,6 +72,7 @@ pub(super) fn recover(
     let read = |scan: &mut Scan| {
         scan.read_trimmed(&connection)?;
         scan.read_finished(&connection)?;
+        scan.read_uniques(&connection)?;
         scan.unsettled.sort();
         scan.read_events(&connection)?;
         scan.compare(schema::tally(&connection)?);
@@ -175,6 +176,7 @@ impl Scan {
             fingerprint: view.fingerprint(),
             key: view.key.map(str::to_owned),
             unique: view.unique.map(str::to_owned),
+            unique_for: view.unique_for()?,
             expires: view.expires,
             late: view.late,
             tells: view.tells()?,
@@ -197,6 +199,16 @@ impl Scan {
                 "the same event is in another row, or its end is on record",
             )),
         }
+    }
+
+    /// The unique keys of events that are done; one that waits with such a key takes it over.
+    fn read_uniques(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        for held in uniques::read(connection, &mut self.changes)? {
+            self.shards.change(&held.bucket, News::Known, |bucket| {
+                bucket.restore_unique(&held.key, held.id, held.until);
+            });
+        }
+        Ok(())
     }
 
     /// Whether the event was restored already.

@@ -1,6 +1,6 @@
 //! The tables, whose file it is, and which version of them.
 //!
-//! # Format 3
+//! # Format 4
 //!
 //! | table | a row is | columns |
 //! |---|---|---|
@@ -9,6 +9,7 @@
 //! | `damaged` | what was set aside because its checksum did not hold | `found` in ms, `why`, and what there was |
 //! | `tally` | the one row that says how many events there are | `events`, `rows` (all row numbers in one), `sum` over both |
 //! | `controls` | what is set of a queue for every node, since format 2 | `queue`; `paused`; `workers`, `rate` and `buckets`, or null; `sum` over all of them |
+//! | `uniques` | a unique key that stays taken by an event that is done, since format 4 | `queue`, `bucket`, `key`; `event`; `until` in ms; `sum` over all of them |
 //! | `outbox` | the one row that says what is in the journal, since format 3 | `trimmed`, up to which number of records; `sum` over it |
 //!
 //! # If you change this
@@ -26,7 +27,7 @@ use crate::store::embedded::ledger::NUMBERS;
 use crate::store::embedded::sums;
 
 /// The version of the tables that this duly writes, and the newest that it reads.
-pub(super) const FORMAT: i64 = 3;
+pub(super) const FORMAT: i64 = 4;
 
 /// A store's file. Its application id is "duly" in ASCII.
 pub(super) const KIND: Kind = Kind {
@@ -97,6 +98,18 @@ CREATE TABLE outbox (
   sum     INTEGER NOT NULL
 ) STRICT;";
 
+/// What format 4 adds.
+const UNIQUES: &str = "
+CREATE TABLE uniques (
+  queue  TEXT NOT NULL,
+  bucket INTEGER NOT NULL,
+  key    TEXT NOT NULL,
+  event  BLOB NOT NULL,
+  until  INTEGER NOT NULL,
+  sum    INTEGER NOT NULL,
+  PRIMARY KEY (queue, bucket, key)
+) STRICT;";
+
 /// Opens the file for writing: checks whose it is, creates or upgrades its tables.
 pub(super) fn open_writer(path: &Path) -> Result<Connection> {
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -164,6 +177,9 @@ fn upgrade(connection: &mut Connection, format: i64) -> rusqlite::Result<()> {
         step.execute_batch(OUTBOX)?;
         write_trimmed(&step, 0)?;
     }
+    if format < 4 {
+        step.execute_batch(UNIQUES)?;
+    }
     // Each step from the one before it.
     step.pragma_update(None, "user_version", FORMAT)?;
     step.commit()
@@ -172,7 +188,7 @@ fn upgrade(connection: &mut Connection, format: i64) -> rusqlite::Result<()> {
 /// The tables of a file that somebody else made: each column takes whatever there is.
 #[cfg(feature = "testing")]
 pub(super) fn loose(connection: &Connection) -> rusqlite::Result<()> {
-    let tables = format!("{TABLES}{CONTROLS}{OUTBOX}");
+    let tables = format!("{TABLES}{CONTROLS}{OUTBOX}{UNIQUES}");
     connection.execute_batch(&tables.replace("STRICT", "").replace("NOT NULL", ""))
 }
 

@@ -5,7 +5,7 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::event::{Payload, TraceId};
+use crate::event::{BucketKey, EventId, Payload, TraceId};
 use crate::record::Record;
 use crate::store::Control;
 use crate::store::embedded::ledger::Row;
@@ -66,6 +66,17 @@ pub(super) fn of_control(queue: &str, control: &Control) -> i64 {
         sum.number(i64::from(number.is_some()))
             .number(number.unwrap_or(0));
     }
+    sum.digest()
+}
+
+/// Over a unique key that stays taken.
+pub(super) fn of_unique(bucket: &BucketKey, key: &str, id: EventId, until: i64) -> i64 {
+    let mut sum = Sum::default();
+    sum.bytes(bucket.queue.as_bytes())
+        .number(bucket.bucket.0.into())
+        .bytes(key.as_bytes())
+        .bytes(&id.to_bytes())
+        .number(until);
     sum.digest()
 }
 

@@ -13,9 +13,9 @@ pub(super) struct BucketKeys {
 }
 
 /// What each key of a bucket holds, in the order of `KEYS`.
-pub(super) const PARTS: [&str; 14] = [
+pub(super) const PARTS: [&str; 15] = [
     "meta", "state", "body", "delay", "ready", "lease", "nodes", "held", "dead", "unique", "past",
-    "outbox", "wake", "keys",
+    "outbox", "wake", "keys", "holds",
 ];
 
 impl BucketKeys {

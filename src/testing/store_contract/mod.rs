@@ -94,6 +94,11 @@ macro_rules! store_contract_tests {
                 a_revived_event_has_its_unique_key_again_if_it_is_free
                 a_revived_event_does_not_take_a_unique_key_away
                 one_push_may_replace_its_own_events
+                a_unique_key_stays_taken_for_as_long_as_asked_after_its_event_is_done
+                a_unique_key_that_stays_taken_is_free_when_its_event_was_not_done
+                a_replacement_takes_over_a_unique_key_that_stays_taken
+                unique_keys_that_are_free_again_are_let_go
+                a_unique_key_stays_taken_over_a_new_opening
             }
             due {
                 nothing_is_moved_before_it_is_due

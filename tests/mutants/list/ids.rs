@@ -3,6 +3,32 @@ use crate::mutant::{Mutant, Promise::Ids};
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "held-unique-key-free-at-the-end",
+        breaks: Ids,
+        bug: "embedded: a unique key that stays taken is not written down",
+        edits: &[edit(
+            "src/store/embedded/uniques.rs",
+            "let sum = sums::of_unique(bucket, key, id, ms(until));",
+            "let sum = 0;",
+        )],
+        caught_by: contract("a_unique_key_stays_taken_over_a_new_opening"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-held-unique-key-taken-for-ever",
+        breaks: Ids,
+        bug: "Redis: a unique key that stays taken for a time is never free again",
+        edits: &[edit(
+            "src/store/redis/lua/push.lua",
+            "if replaces or number_at(other, 17) <= now_ms then",
+            "if replaces then",
+        )],
+        caught_by: contract(
+            "a_unique_key_stays_taken_for_as_long_as_asked_after_its_event_is_done",
+        ),
+        masked_by: None,
+    },
+    Mutant {
         name: "key-outlives-its-event",
         breaks: Ids,
         bug: "an event that is over is still in the index of keys",
@@ -80,7 +106,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "an id that may have been forgotten is taken for a new one",
         edits: &[edit(
             "src/core/reference/push.rs",
-            "(None, None) if self.past.may_have_forgotten(id) => {",
+            "(None, None) if id.tells_time() && self.past.may_have_forgotten(id) => {",
             "(None, None) if false && self.past.may_have_forgotten(id) => {",
         )],
         caught_by: contract("an_id_that_may_have_been_forgotten_is_too_old"),

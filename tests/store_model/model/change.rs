@@ -170,7 +170,12 @@ impl Model {
             event.tries = 0;
             let unique = event.envelope.unique.clone();
             let taken = |event: &Event| event.has_key && event.envelope.unique == unique;
-            let free = unique.is_some() && self.ids(taken).is_empty();
+            let free = unique.is_some()
+                && self.ids(taken).is_empty()
+                && self.hold(unique.as_ref()).is_none();
+            if free {
+                self.holds.retain(|hold| Some(&hold.1) != unique.as_ref());
+            }
             self.event(*id).expect("it is there").has_key = free;
             count += 1;
         }

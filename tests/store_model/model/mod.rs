@@ -67,6 +67,8 @@ pub(crate) struct Model {
     forgotten: Option<Timestamp>,
     nodes: Vec<Node>,
     pub(crate) records: Vec<Record>,
+    /// Unique keys that stay taken, until when and by whom.
+    holds: Vec<(Timestamp, String, EventId)>,
     /// Positions at both ends of the publish list.
     first: i64,
     last: i64,
@@ -148,6 +150,17 @@ impl Model {
 
     /// Ends the life of an event, or buries it.
     fn end(&mut self, id: EventId, state: State) {
+        let now = self.now();
+        let event = self.event(id).expect("it is there");
+        let period = event.envelope.unique_for();
+        if let (true, State::Done, Some(period)) = (event.has_key, state, period) {
+            let key = event.envelope.unique.clone().expect("it has one");
+            self.holds.sort();
+            let free = self.holds.iter().take_while(|hold| hold.0 <= now);
+            let free = free.take(2).count();
+            self.holds.drain(..free);
+            self.holds.push((now + period, key, id));
+        }
         let event = self.event(id).expect("it is there");
         (event.state, event.lease, event.has_key) = (state, None, false);
         if state == State::Dead {
@@ -240,6 +253,13 @@ impl Model {
                 verdict = PushVerdict::Replaced(taken);
             }
         }
+        if let Some(holder) = self.hold(unique.as_ref())
+            && new.on_taken == Unique::Keep
+        {
+            verdict = PushVerdict::Duplicate(holder);
+            return Pushed { due, verdict };
+        }
+        self.holds.retain(|hold| Some(&hold.1) != unique.as_ref());
         self.events.push(Event {
             envelope: Arc::clone(&new.envelope),
             state: State::Scheduled,
@@ -256,6 +276,14 @@ impl Model {
         });
         self.wait(id, due);
         Pushed { due, verdict }
+    }
+
+    /// Which event that is done has a unique key.
+    fn hold(&self, unique: Option<&String>) -> Option<EventId> {
+        let now = self.now();
+        let mut holds = self.holds.iter();
+        let found = holds.find(|hold| Some(&hold.1) == unique && hold.0 > now);
+        found.map(|hold| hold.2)
     }
 
     /// The scheduled ones that are due until `until_us`, the next in front.

@@ -63,6 +63,41 @@ local function keys_of(body)
   end
 end
 
+local UNIQUE_FOR_MAX = 366 * 86400000
+
+local function read_unique_for(body)
+  local flags, at = byte(body, 17), 20
+  local function skip()
+    local from, len = at + 2, byte(body, at) * 256 + byte(body, at + 1)
+    at = from + len
+    return sub(body, from, at - 1)
+  end
+  if flags < 128 then
+    return nil
+  end
+  at = at + math.floor(flags / 4) % 2 * 8 + (math.floor(flags / 8) % 4 > 0 and 12 or 0)
+  at = at + math.floor(flags / 32) % 2 * 8 + math.floor(flags / 64) % 2 * 4
+  if flags % 2 == 1 then
+    skip()
+  end
+  skip() -- the unique key
+  local count = byte(body, at)
+  at = at + 1
+  for _ = 1, count do
+    local name, words = skip(), skip()
+    if name == "duly-unique-for" then
+      return #words <= 11 and words:find("^%d+$") and math.min(tonumber(words), UNIQUE_FOR_MAX) or nil
+    end
+  end
+end
+
+-- For how long the unique key of a body that has one stays taken when its event is done, ms; nothing
+-- if it is free then. src/event/unique.rs says the same.
+local function unique_for(body)
+  local is_read, period = guarded(read_unique_for, body)
+  return is_read and period or nil
+end
+
 -- What a record says at its end, in its bytes: the trace and the payload of a body that tells of
 -- them, and who did it; nil where there is none of these. Of a damaged body it says nothing.
 local function more_of(body, by)

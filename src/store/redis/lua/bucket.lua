@@ -14,12 +14,14 @@
 -- KEYS[8]   hash    held: node .. request -> ids of the batch; "#" .. node .. request -> how many
 --                   of them are still leased
 -- KEYS[9]   zset    dead: id -> 0, so that it is in the order of ids
--- KEYS[10]  hash    unique: unique key -> id
+-- KEYS[10]  hash    unique: unique key -> id; of an event that is done and whose key stays taken for a
+--                   while, id .. until when, ms
 -- KEYS[11]  list    past: ids of events that are over, in batches, the first to end in front
 -- KEYS[12]  stream  outbox: records; the id of an entry is the number of its first record
 -- KEYS[13]  channel on which the bucket says that it has earlier work
 -- KEYS[14]  zset    keys: length of the key .. key .. id -> 0, of events that have a key and are not
 --                   over, so that those of one key are in the order of their ids
+-- KEYS[15]  zset    holds: unique key -> until when it stays taken by an event that is done, ms
 -- ARGV[1]   the time in microseconds, or "" for the server's
 --
 -- An event that was pushed with a delay and never touched since has no state: it is in the delay
@@ -42,6 +44,7 @@ local byte, char, sub = string.byte, string.char, string.sub
 local META, STATE, BODY, DELAY, READY = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local LEASE, NODES, HELD, DEAD = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local UNIQUE, PAST, OUTBOX, WAKE, BY_KEY = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local HOLDS = KEYS[15]
 
 local meta = call("HMGET", META, "now", "leased", "stale", "record", "entry", "past",
   "longest")

@@ -82,9 +82,36 @@ end
 
 -- The unique key is free again, unless another event has taken it over.
 local function free_unique(id, unique)
-  if unique and call("HGET", UNIQUE, unique) == id then
+  local held = unique and call("HGET", UNIQUE, unique)
+  if held and sub(held, 1, 16) == id then
     call("HDEL", UNIQUE, unique)
+    if #held > 16 then
+      call("ZREM", HOLDS, unique)
+    end
   end
+end
+
+local HOLDS_MAX, EXPIRED_MAX = 100000, 2
+
+-- The unique key of an event that is done stays taken for so long, ms, unless another event has taken
+-- it over. Those that are free since are let go, a few each time, and what is more than the bound.
+local function hold_unique(id, unique, period)
+  local held = call("HGET", UNIQUE, unique)
+  if not held or sub(held, 1, 16) ~= id then
+    return
+  end
+  local count = call("ZCARD", HOLDS) - (#held > 16 and 1 or 0)
+  local first = call("ZRANGE", HOLDS, 0, EXPIRED_MAX, "WITHSCORES")
+  for i = 1, #first, 2 do
+    local is_free = tonumber(first[i + 1]) <= now_ms and i < 2 * EXPIRED_MAX
+    if first[i] ~= unique and (is_free or count >= HOLDS_MAX) then
+      call("HDEL", UNIQUE, first[i])
+      call("ZREM", HOLDS, first[i])
+      count = count - 1
+    end
+  end
+  call("HSET", UNIQUE, unique, id .. u64(now_ms + period))
+  call("ZADD", HOLDS, now_ms + period, unique)
 end
 
 -- Notes that an event ends which nobody holds. `due` is its due time, ms, both in bytes.

@@ -13,7 +13,7 @@ local ids = {}
 local answer = { now, false }
 if ARGV[2] == "u" then
   local id = call("HGET", UNIQUE, name)
-  if id and (after == "" or id > after) then
+  if id and #id == 16 and (after == "" or id > after) then
     ids[1] = id
   end
   look_up(ids, answer, true)

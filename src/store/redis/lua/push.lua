@@ -101,6 +101,13 @@ local function taken(i, unique, replaces)
   local other = call("HGET", UNIQUE, unique)
   if not other then
     return false
+  elseif #other > 16 then -- its event is done
+    if replaces or number_at(other, 17) <= now_ms then
+      call("ZREM", HOLDS, unique)
+      return false
+    end
+    answer[#answer + 1] = { i, 1, dues[i], sub(other, 1, 16) }
+    return true
   end
   local state = call("HGET", STATE, other)
   if not replaces then
@@ -141,6 +148,12 @@ local function add(i, id, body, key)
   entries[ready_count] = id .. number
 end
 
+-- Whether an id was made until then; one that stands for a name tells no time.
+local function is_older(id, until_ms)
+  local made = unpack_from(">I6", id)
+  return made > 0 and made <= until_ms
+end
+
 for i = 1, count do
   local id, state, known = ids[i], states[i], bodies[i]
   local body = ARGV[first + 3 * i - 1]
@@ -155,7 +168,7 @@ for i = 1, count do
     local fingerprint = known and sub(known, 5, 12) or sub(state, 21, 28)
     local same = fingerprint == sub(body, 5, 12)
     answer[#answer + 1] = { i, same and 1 or 3, due_of(id, state), id }
-  elseif tonumber(ARGV[6]) <= forgotten and (unpack_from(">I6", id)) <= forgotten then
+  elseif tonumber(ARGV[6]) <= forgotten and is_older(id, forgotten) then
     answer[#answer + 1] = { i, 4, dues[i], id }
   else
     local key, unique

@@ -33,7 +33,14 @@ write_records()
 if #ids > 0 then
   call("RPUSH", READY, unpack(entries))
   for _, it in ipairs(uniques) do
-    call("HSETNX", UNIQUE, it[1], it[2])
+    local held = call("HGET", UNIQUE, it[1])
+    local is_over = held and #held > 16 and number_at(held, 17) <= now_ms
+    if is_over then
+      call("ZREM", HOLDS, it[1])
+    end
+    if is_over or not held then
+      call("HSET", UNIQUE, it[1], it[2])
+    end
   end
   call("HSET", STATE, unpack(changes))
   call("ZREM", DEAD, unpack(ids))

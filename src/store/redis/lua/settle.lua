@@ -81,9 +81,11 @@ local function conclude(id, state, said, times, verdict, settled, error)
     return release(id, state, haunted, rest)
   end
   local due, moved, key, unique, more = sub(state, 5, 12), sub(state, 13, 20)
+  local period
   if flags >= 4 then
     local body = call("HGET", BODY, id)
     key, unique = keys_of(body)
+    period = unique and unique_for(body)
     more = more_of(body)
   end
   local function finish_as(kind, outcome, number)
@@ -91,7 +93,11 @@ local function conclude(id, state, said, times, verdict, settled, error)
     put(id, kind .. haunted .. sub(state, 3, 20) .. rest)
     over[#over + 1] = id
     keyed[#keyed + 1] = key and key_entry(key, id)
-    free_unique(id, unique)
+    if period and kind == "d" then
+      hold_unique(id, unique, period)
+    else
+      free_unique(id, unique)
+    end
   end
   if verdict == 97 then
     finish_as("d", "\1", attempt)

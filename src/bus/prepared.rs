@@ -1,0 +1,115 @@
+//! An event on its way to the store: put together from what was said of it, and pushed.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::bus::push::{id_in, lost, spread_out};
+use crate::bus::{EventBuilder, Queue, Receipt};
+use crate::core::op::{NewEvent, Unique};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketId, Envelope};
+use crate::store::Durability;
+use crate::time::When;
+use crate::trace;
+
+/// An event on its way to the store.
+pub(super) struct Prepared {
+    pub(super) event: NewEvent,
+    /// Its encoded value, where its id was chosen before.
+    pub(super) given: Option<Vec<u8>>,
+    pub(super) durability: Option<Durability>,
+}
+
+impl Prepared {
+    /// Adds the trace that it is pushed in.
+    pub(super) fn stamp(&mut self) {
+        trace::stamp(&mut Arc::make_mut(&mut self.event.envelope).headers);
+    }
+}
+
+impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
+    /// What goes to the store.
+    pub(super) fn prepare(self) -> Result<Prepared> {
+        let queue = self.queue;
+        let now = queue.inner.now();
+        let text = self
+            .unique
+            .as_ref()
+            .map(|(key, _)| key)
+            .or(self.key.as_ref());
+        let buckets = queue.inner.buckets(&queue.name, &queue.options);
+        let id = match (self.id, text) {
+            (Some(id), _) => id,
+            (None, Some(text)) => id_in(BucketId::of_text(text, buckets), now),
+            (None, None) => id_in(queue.inner.next_bucket(buckets), now),
+        };
+        let attempts = self.attempts.unwrap_or(queue.options.attempts);
+        if !(1..=1_000).contains(&attempts) {
+            return Err(Error::invalid(format!(
+                "attempts is {attempts}, it is 1 to 1000"
+            )));
+        }
+        let value = queue.encode(&self.payload)?;
+        let given = self.id.map(|_| value.clone());
+        let mut envelope = Envelope {
+            pushed: now,
+            attempts,
+            delayed: self.when != When::Now,
+            version: queue.options.version,
+            keeps_payload: self.keep_payload.unwrap_or(queue.options.keep_payload),
+            key: self.key,
+            unique: self.unique.as_ref().map(|(key, _)| key.clone()),
+            expires: self.expires_after.map(|span| now + span),
+            late: self.late.unwrap_or(queue.options.late),
+            headers: self.headers,
+            ..Envelope::new(id, queue.name.clone(), queue.stored(id, value)?)
+        };
+        if let Some(period) = self.unique_for {
+            envelope.keep_unique_for(period)?;
+        }
+        let spread = self.spread.unwrap_or(queue.options.spread);
+        let when = spread_out(&mut envelope, spread, self.when, now)?;
+        envelope.check(queue.inner.payload_bytes_max)?;
+        let event = NewEvent {
+            envelope: Arc::new(envelope),
+            when: when.checked(now)?,
+            on_taken: self.unique.map_or(Unique::Keep, |(_, on_taken)| on_taken),
+        };
+        Ok(Prepared {
+            event,
+            given,
+            durability: self.durability.or(queue.inner.durability),
+        })
+    }
+
+    /// The queue that it is pushed to.
+    pub(super) fn queue(&self) -> &Queue<T> {
+        &self.queue
+    }
+}
+
+impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+    /// Pushes one event, under its own id or under one that was made for it.
+    pub(super) async fn push_prepared(&self, prepared: Prepared) -> Result<Receipt> {
+        let Prepared {
+            event,
+            given,
+            durability,
+        } = prepared;
+        let bucket = event.envelope.id.bucket();
+        let Some(value) = given else {
+            let mut receipts = self.push_made(bucket, vec![event], durability).await?;
+            return receipts.pop().unwrap_or_else(|| Err(lost()));
+        };
+        let events = vec![event.clone()];
+        let mut receipts = self.push_given(bucket, events, durability).await?;
+        match receipts.pop().unwrap_or_else(|| Err(lost())) {
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                let same = self.same_in_another_form(&event, &value, durability);
+                same.await?.ok_or(error)
+            }
+            receipt => receipt,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Pushing many events at once, each with all it can say.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use serde::Serialize;
+use tracing::Instrument;
+
+use crate::bus::prepared::Prepared;
+use crate::bus::push::{count, lost};
+use crate::bus::{EventBuilder, PUSH_MANY_MAX, Queue, Receipt};
+use crate::core::op::{BATCH_BYTES, BATCH_MAX};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::BucketId;
+use crate::store::Durability;
+use crate::trace;
+
+/// Events of one bucket that go to the store together, and the place of each in the push.
+type Batch = Vec<(usize, Prepared)>;
+
+impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+    /// Pushes many events, each with its own key, unique key, id, due time and whatever else an
+    /// [`event`](Self::event) can say, in batches that go to the store together. For many payloads
+    /// with one due time and nothing else there is [`push_many`](Self::push_many).
+    ///
+    /// The receipts are in the order of the events.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventBuilder::send`], [`ErrorKind::Invalid`] for more than [`PUSH_MANY_MAX`] and for an
+    /// event of another queue: nothing was pushed then. An error of the store may come after some
+    /// were accepted; with [ids](EventBuilder::id) that were chosen before, the same push again is
+    /// safe.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let queue = bus.queue_named::<u64>("order-close")?;
+    /// let close = |order: u64| {
+    ///     let event = queue.event(order).after(Duration::from_secs(1800));
+    ///     event.key(format!("order:{order}")).id(queue.id_for_name(&format!("close:{order}")))
+    /// };
+    ///
+    /// let sent = queue.send_many([7, 8, 9].map(close)).await?;
+    /// assert!(sent.iter().all(Receipt::is_accepted));
+    /// let again = queue.send_many([7, 8, 9].map(close)).await?;
+    /// assert!(again.iter().all(Receipt::is_duplicate));
+    /// # bus.shutdown(Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub async fn send_many(
+        &self,
+        events: impl IntoIterator<Item = EventBuilder<T>>,
+    ) -> Result<Vec<Receipt>> {
+        let refused = |error: &Error| self.pushes.rejected(error.kind(), 1);
+        let mut prepared = self.prepared(events).inspect_err(refused)?;
+        let (many, span) = (prepared.len(), trace::push_many(&self.name, prepared.len()));
+        span.in_scope(|| prepared.iter_mut().for_each(Prepared::stamp));
+        let batches = batches(prepared).into_iter();
+        let pushed = try_join_all(batches.map(|batch| self.send_batch(batch)));
+        let pushed = pushed.instrument(span.clone()).await;
+        let pushed = pushed.and_then(|pushed| in_order(many, pushed));
+        trace::pushed_many(&span, pushed.as_ref().err());
+        pushed
+    }
+
+    fn prepared(&self, events: impl IntoIterator<Item = EventBuilder<T>>) -> Result<Vec<Prepared>> {
+        let mut prepared = Vec::new();
+        for event in events {
+            if prepared.len() == PUSH_MANY_MAX {
+                return Err(Error::invalid(format!(
+                    "more than {PUSH_MANY_MAX} events in one push; push them in parts"
+                )));
+            }
+            let other = event.queue();
+            if other.name != self.name || !Arc::ptr_eq(&other.inner, &self.inner) {
+                return Err(Error::invalid(format!(
+                    "an event of queue {} was given to a push to queue {} of this bus; make it by \
+                     `event` of the same queue",
+                    other.name, self.name
+                )));
+            }
+            prepared.push(event.prepare()?);
+        }
+        Ok(prepared)
+    }
+
+    async fn send_batch(&self, batch: Batch) -> Result<Vec<(usize, Result<Receipt>)>> {
+        let Some((_, first)) = batch.first() else {
+            return Ok(Vec::new());
+        };
+        let (bucket, durability) = (first.event.envelope.id.bucket(), first.durability);
+        let events = batch.iter().map(|(_, it)| it.event.clone()).collect();
+        let pushed = match first.given {
+            Some(_) => self.push_given(bucket, events, durability).await,
+            None => self.push_made(bucket, events, durability).await,
+        };
+        let many = batch.len() as u64;
+        let pushed = pushed.inspect_err(|error| self.pushes.rejected(error.kind(), many))?;
+        let (mut places, mut receipts) = (Vec::new(), Vec::new());
+        for ((place, it), receipt) in batch.into_iter().zip(pushed) {
+            let receipt = match (receipt, it.given) {
+                (Err(error), Some(value)) if error.kind() == ErrorKind::Conflict => {
+                    let same = self.same_in_another_form(&it.event, &value, durability);
+                    same.await?.ok_or(error)
+                }
+                (receipt, _) => receipt,
+            };
+            places.push(place);
+            receipts.push(receipt);
+        }
+        count(&self.pushes, &receipts);
+        Ok(places.into_iter().zip(receipts).collect())
+    }
+}
+
+/// Events that can go to the store together, in their order.
+fn batches(prepared: Vec<Prepared>) -> Vec<Batch> {
+    let mut groups = BTreeMap::<(BucketId, bool, Option<Durability>), (Vec<Batch>, usize)>::new();
+    for (place, it) in prepared.into_iter().enumerate() {
+        let bucket = it.event.envelope.id.bucket();
+        let group = (bucket, it.given.is_some(), it.durability);
+        let (batches, bytes) = groups.entry(group).or_default();
+        *bytes += it.event.envelope.payload.len();
+        match batches.last_mut() {
+            Some(batch) if batch.len() < BATCH_MAX && *bytes <= BATCH_BYTES => {
+                batch.push((place, it));
+            }
+            _ => {
+                *bytes = it.event.envelope.payload.len();
+                batches.push(vec![(place, it)]);
+            }
+        }
+    }
+    let groups = groups.into_values();
+    groups.flat_map(|(batches, _)| batches).collect()
+}
+
+/// The receipts in the order of the push, or the first thing that went wrong.
+fn in_order(many: usize, pushed: Vec<Vec<(usize, Result<Receipt>)>>) -> Result<Vec<Receipt>> {
+    let mut pushed: Vec<_> = pushed.into_iter().flatten().collect();
+    pushed.sort_unstable_by_key(|(place, _)| *place);
+    if pushed.len() != many {
+        return Err(lost());
+    }
+    pushed.into_iter().map(|(_, receipt)| receipt).collect()
+}
