@@ -8,7 +8,7 @@ use duly::core::op::{
     Cancelled, Changed, Delivery, Fetch, Ledger, NewEvent, PeekBy, PushVerdict, Reply, StoreOp,
     Unique,
 };
-use duly::core::reference::{Bucket, Finished, Head, Restored};
+use duly::core::reference::{Bucket, DedupWindow, Finished, Head, Restored};
 use duly::event::{BucketKey, Envelope, Late, Payload};
 use duly::record::{NodeId, Outcome, Record};
 use duly::time::When;
@@ -74,7 +74,11 @@ impl Side {
     fn new() -> Self {
         let key = BucketKey::new("rows".parse().expect("a legal name"), BucketId(0));
         Self {
-            bucket: Bucket::new(key).with_memory(2),
+            bucket: Bucket::new(key).with_window(DedupWindow {
+                max: 2,
+                cap: 2,
+                ..DedupWindow::default()
+            }),
             rows: Rows::default(),
             now_us: 1_000_000,
             request: 0,
@@ -319,14 +323,17 @@ fn the_last_restored_has_the_unique_key() {
 #[test]
 fn what_is_there_already_or_is_over_does_not_come_back() {
     let mut side = Side::new();
-    side.bucket.restore_finished(Finished {
-        id: id(1, 1),
-        state: State::Done,
-        fingerprint: None,
-        due: Timestamp::EPOCH,
-        tries: 0,
-        haunted: false,
-    });
+    side.bucket.restore_finished(
+        Finished {
+            id: id(1, 1),
+            state: State::Done,
+            fingerprint: None,
+            due: Timestamp::EPOCH,
+            tries: 0,
+            haunted: false,
+        },
+        61_000_000,
+    );
     assert!(!side.bucket.restore(restored(id(1, 1), 5)));
     assert!(side.bucket.restore(restored(id(1, 2), 5)));
     assert!(!side.bucket.restore(restored(id(1, 2), 61_000)));
@@ -346,9 +353,10 @@ fn the_memory_of_what_is_over_comes_back_within_its_bound() {
         haunted: false,
     };
     side.bucket.forgotten_before(Timestamp::from_millis(10));
-    side.bucket.restore_finished(over(id(11, 1), None));
-    side.bucket.restore_finished(over(id(12, 2), None));
-    side.bucket.restore_finished(over(id(13, 3), Some(4)));
+    side.bucket.restore_finished(over(id(11, 1), None), 20_000);
+    side.bucket.restore_finished(over(id(12, 2), None), 20_000);
+    side.bucket
+        .restore_finished(over(id(13, 3), Some(4)), 20_000);
     side.bucket.check().unwrap();
     let pushes = [
         (id(10, 9), PushVerdict::TooOld),

@@ -15,6 +15,7 @@ mod payloads;
 mod prepared;
 mod publish;
 mod push;
+mod push_batch;
 mod push_many;
 mod queue;
 mod queues;

@@ -7,11 +7,10 @@ use serde::Serialize;
 use tracing::Instrument;
 
 use crate::bus::Receipt;
-use crate::bus::queue::{Queue, unexpected};
-use crate::bus::receipt::receipt;
-use crate::core::op::{Answer, NewEvent, PushVerdict, Pushed, Reply, Unique};
+use crate::bus::queue::Queue;
+use crate::core::op::Unique;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, BucketKey, Envelope, EventId, Headers, Late, check_spread};
+use crate::event::{BucketId, Envelope, EventId, Headers, Late, check_spread};
 use crate::metrics::Pushes;
 use crate::store::Durability;
 use crate::time::{Timestamp, When};
@@ -189,9 +188,10 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// # Errors
     ///
     /// As [`Queue::push`]; [`ErrorKind::Conflict`] when its id belongs to another payload, or is
-    /// older than what the store remembers of finished events; [`ErrorKind::Invalid`] when the
-    /// store can never be as [durable](Self::durable) as was asked for, and
-    /// [`ErrorKind::Unknown`] when that was not reached: the push may have happened.
+    /// older than what the store remembers of finished events, so that nobody can know whether it
+    /// was handled already; [`ErrorKind::Invalid`] when its id was made more than a minute ahead of
+    /// the store's time, or the store can never be as [durable](Self::durable) as was asked for;
+    /// and [`ErrorKind::Unknown`] when that was not reached: the push may have happened.
     pub async fn send(self) -> Result<Receipt> {
         let pushes = Arc::clone(&self.queue.pushes);
         let sent = self.sent().await;
@@ -223,85 +223,6 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     #[must_use]
     pub fn id_for_name(&self, name: &str) -> EventId {
         EventId::for_name(&self.name, name)
-    }
-
-    /// Pushes a batch into one bucket, under the ids that it has.
-    pub(super) async fn push_given(
-        &self,
-        bucket: BucketId,
-        events: Vec<NewEvent>,
-        wanted: Option<Durability>,
-    ) -> Result<Vec<Result<Receipt>>> {
-        let ids: Vec<_> = events.iter().map(|event| event.envelope.id).collect();
-        let (pushed, _) = self.push_batch(bucket, events, wanted).await?;
-        Ok(self.receipts(ids.into_iter().zip(pushed), wanted))
-    }
-
-    /// Pushes a batch into one bucket, under ids that were made here: one that the store calls too
-    /// old, since its time is not what was thought here, is made anew by the store's time, once.
-    pub(super) async fn push_made(
-        &self,
-        bucket: BucketId,
-        mut events: Vec<NewEvent>,
-        wanted: Option<Durability>,
-    ) -> Result<Vec<Result<Receipt>>> {
-        let first = self.push_batch(bucket, events.clone(), wanted).await?;
-        let (mut pushed, now_us) = first;
-        let too_old = |pushed: &Pushed| pushed.verdict == PushVerdict::TooOld;
-        let again: Vec<usize> = (0..pushed.len())
-            .filter(|at| too_old(&pushed[*at]))
-            .collect();
-        if !again.is_empty() {
-            let now = Timestamp::from_millis(now_us / 1_000);
-            for at in &again {
-                let envelope = Arc::make_mut(&mut events[*at].envelope);
-                // Its chance stays: its part of a spread is in its due time already.
-                let ids = (
-                    envelope.id,
-                    EventId::from_parts(now, bucket, envelope.id.entropy()),
-                );
-                let payload = &envelope.payload;
-                envelope.payload = self.inner.under_another_id(payload, &self.name, ids)?;
-                envelope.id = ids.1;
-            }
-            let renewed = again.iter().map(|at| events[*at].clone()).collect();
-            let (verdicts, _) = self.push_batch(bucket, renewed, wanted).await?;
-            for (at, verdict) in again.into_iter().zip(verdicts) {
-                pushed[at] = verdict;
-            }
-        }
-        let ids = events.iter().map(|event| event.envelope.id);
-        Ok(self.receipts(ids.zip(pushed), wanted))
-    }
-
-    fn receipts(
-        &self,
-        pushed: impl Iterator<Item = (EventId, Pushed)>,
-        wanted: Option<Durability>,
-    ) -> Vec<Result<Receipt>> {
-        let by_itself = self.inner.store.durability();
-        let reached = wanted.map_or(by_itself, |wanted| wanted.max(by_itself));
-        pushed
-            .map(|(id, pushed)| receipt(id, pushed, reached))
-            .collect()
-    }
-
-    /// What became of each event of a batch, and what time it was then for the store.
-    async fn push_batch(
-        &self,
-        bucket: BucketId,
-        events: Vec<NewEvent>,
-        wanted: Option<Durability>,
-    ) -> Result<(Vec<Pushed>, u64)> {
-        let many = events.len();
-        let bucket = BucketKey::new(self.name.clone(), bucket);
-        match self.inner.push(&bucket, events, wanted).await? {
-            Answer {
-                reply: Reply::Pushed(pushed),
-                now_us,
-            } if pushed.len() == many => Ok((pushed, now_us)),
-            Answer { reply, .. } => Err(unexpected(&reply)),
-        }
     }
 }
 

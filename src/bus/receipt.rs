@@ -1,6 +1,8 @@
 //! What a push answers.
 
 use crate::core::op::{PushVerdict, Pushed};
+use crate::core::push::PushedId;
+use crate::core::reference::ID_AHEAD_MAX;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventId;
 use crate::store::Durability;
@@ -73,26 +75,60 @@ impl Receipt {
     }
 }
 
-/// What a push is answered with.
-pub(super) fn receipt(id: EventId, pushed: Pushed, durability: Durability) -> Result<Receipt> {
+/// What a push of an event is answered with, that the store decided on at `now_us`.
+pub(super) fn receipt(
+    (id, made): (EventId, PushedId),
+    pushed: Pushed,
+    durability: Durability,
+    now_us: u64,
+) -> Result<Receipt> {
     let Pushed { due, verdict } = pushed;
-    match verdict {
-        PushVerdict::Conflict => Err(Error::new(
+    let (kind, text) = match (verdict, made) {
+        (PushVerdict::Accepted | PushVerdict::Duplicate(_) | PushVerdict::Replaced(_), _) => {
+            return Ok(Receipt {
+                id,
+                due,
+                durability,
+                verdict,
+            });
+        }
+        (PushVerdict::Conflict, _) => (
             ErrorKind::Conflict,
             format!("the id {id} belongs to an event with another payload"),
-        )),
-        PushVerdict::TooOld => Err(Error::new(
+        ),
+        (PushVerdict::TooOld, PushedId::Given) => (
             ErrorKind::Conflict,
             format!(
                 "the id {id} is older than what the store remembers of finished events, so nobody \
-                 can know whether it is new; push with a new id"
+                 can know whether its event was handled already; it was not pushed now. Look for \
+                 its records, and push it under a new id only where handling it twice does no harm"
             ),
-        )),
-        _ => Ok(Receipt {
-            id,
-            due,
-            durability,
-            verdict,
-        }),
-    }
+        ),
+        (PushVerdict::TooOld, PushedId::Made | PushedId::Renewed) => (
+            ErrorKind::Unavailable,
+            format!(
+                "the bucket accepts no id as old as {id}, though it was made by the store's time; \
+                 nothing was pushed. Push again in a moment"
+            ),
+        ),
+        (PushVerdict::TooNew, _) => (
+            ErrorKind::Invalid,
+            format!(
+                "the id {id} says that it was made at {}, and the store's time is {}; an id may be \
+                 at most {ID_AHEAD_MAX:?} ahead. Set the clock right by which ids are made, or make \
+                 them by `Queue::new_id`",
+                id.created(),
+                Timestamp::from_millis(now_us / 1_000),
+            ),
+        ),
+        (PushVerdict::Unknown, _) => (
+            ErrorKind::Unknown,
+            format!(
+                "the event {id} may have been accepted: an earlier attempt of this push got no \
+                 answer, and the store does not know any more what became of it. Look for its \
+                 records before it is pushed under a new id"
+            ),
+        ),
+    };
+    Err(Error::new(kind, text))
 }

@@ -15,6 +15,7 @@ mod mover;
 pub mod node;
 pub mod op;
 pub mod options;
+pub mod push;
 mod queue_care;
 mod rate;
 mod reaper;

@@ -1,14 +1,15 @@
 //! Follows every event through a history of all witnesses, and says which promise was broken.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::{Entry, Told, Truth, What};
 use super::life::Life;
+use super::memory::Memory;
 use super::promise::{Broken, Promise, Verdict, broken};
 use crate::core::op::Lease;
+use crate::core::reference::{DedupWindow, ID_AHEAD_MAX};
 use crate::event::{BucketId, EventId};
 use crate::record::{NodeId, Outcome};
-use crate::time::Timestamp;
 
 /// What must be so in one world beside what must always be so.
 ///
@@ -33,17 +34,9 @@ pub struct Expect {
     pub ahead_us: u64,
     /// Some queue is clogged on purpose, so that lateness in any other breaks promise 7.
     pub is_clogged: bool,
-    /// How many finished ids a bucket remembers, where that is exactly known: only ids that are
-    /// older than one that it has forgotten are too old.
-    pub remembers: Option<usize>,
-}
-
-/// The ids that a bucket remembers, the one that was over first in front.
-#[derive(Debug, Default)]
-struct Memory {
-    ids: VecDeque<EventId>,
-    /// The latest time of an id that it has forgotten.
-    forgotten: Option<Timestamp>,
+    /// Which finished ids a bucket remembers, where that is exactly known: only ids that are older
+    /// than one that it has forgotten are too old.
+    pub remembers: Option<DedupWindow>,
 }
 
 /// Reads a history that holds what the store did, line by line as it is written.
@@ -59,7 +52,7 @@ pub struct Checker {
     /// Events that are neither over nor dead letters.
     restless: usize,
     /// Events that this operation has ended: what follows from that follows after it.
-    over: Vec<EventId>,
+    over: Vec<(EventId, u64)>,
     /// What each bucket remembers of what is over.
     memories: BTreeMap<BucketId, Memory>,
     /// Buckets of queues that are clogged.
@@ -133,6 +126,12 @@ impl Checker {
                 if self.lives.contains_key(&id) {
                     return broken(Promise::Ids, "an id was accepted twice");
                 }
+                let ahead_us = id.created().as_micros().saturating_sub(entry.store_us);
+                if self.expect.remembers.is_some()
+                    && u128::from(ahead_us) > ID_AHEAD_MAX.as_micros()
+                {
+                    return broken(Promise::Ids, "an id from the future was accepted");
+                }
                 if self.is_too_old(id) {
                     return broken(
                         Promise::Ids,
@@ -152,12 +151,13 @@ impl Checker {
             What::PushAnswered {
                 verdict, payload, ..
             } => {
-                return self.push_answered(id, verdict, payload);
+                return self.push_answered(id, verdict, payload, entry.store_us);
             }
             What::CancelApplied {
                 truth: Truth::NotFound,
             } => {
-                return match self.lives.get(&id).is_some_and(|life| !life.is_forgotten) {
+                let is_there = self.lives.contains_key(&id);
+                return match is_there && !self.is_forgotten(id, entry.store_us) {
                     true => broken(
                         Promise::Truth,
                         "a cancel says that an event is unknown which is there",
@@ -216,40 +216,41 @@ impl Checker {
             self.owed.push(id);
         }
         if matches!(entry.what, What::Removed) {
-            self.over.push(id);
+            self.over.push((id, entry.store_us));
         }
         Ok(())
     }
 
-    /// An event is over, and its bucket remembers its id: in place of the one that was over first,
-    /// if it remembers as many as it can.
-    fn remember(&mut self, id: EventId) {
-        let Some(most) = self.expect.remembers else {
+    /// An event is over, and its bucket remembers its id in place of those that its window does not
+    /// hold any more.
+    fn remember(&mut self, id: EventId, now_us: u64) {
+        let Some(window) = &self.expect.remembers else {
             return;
         };
         let memory = self.memories.entry(id.bucket()).or_default();
-        memory.ids.push_back(id);
-        while memory.ids.len() > most
-            && let Some(forgotten) = memory.ids.pop_front()
-        {
-            memory.forgotten = memory.forgotten.max(Some(forgotten.created()));
+        for forgotten in memory.remember(id, now_us, window) {
             if let Some(life) = self.lives.get_mut(&forgotten) {
                 life.is_forgotten = true;
             }
         }
     }
 
-    /// Whether an id that its bucket does not know may be one that it has forgotten.
+    /// Whether an id that its bucket does not know is surely one that it may have forgotten.
     fn is_too_old(&self, id: EventId) -> bool {
         let memory = self.memories.get(&id.bucket());
-        let forgotten = memory.and_then(|memory| memory.forgotten);
-        forgotten.is_some_and(|until| id.created() <= until)
+        memory.is_some_and(|memory| memory.is_too_old(id))
     }
 
-    /// Whether an event was over so long ago that its bucket need not know it any more.
+    /// Whether an event was over so long ago that its bucket need not know it any more at that time
+    /// of the store.
     #[must_use]
-    pub fn is_forgotten(&self, id: EventId) -> bool {
-        self.lives.get(&id).is_some_and(|life| life.is_forgotten)
+    pub fn is_forgotten(&self, id: EventId, store_us: u64) -> bool {
+        let may_be = |window: &DedupWindow| {
+            let memory = self.memories.get(&id.bucket());
+            memory.is_some_and(|memory| memory.may_have_forgotten(id, store_us, window))
+        };
+        let is_forgotten = self.lives.get(&id).is_some_and(|life| life.is_forgotten);
+        is_forgotten || self.expect.remembers.as_ref().is_some_and(may_be)
     }
 
     /// An operation of the store is over: whatever it owed has been paid.
@@ -258,8 +259,8 @@ impl Checker {
     ///
     /// When an attempt was settled without a record.
     pub fn operation_ends(&mut self) -> Result<(), Broken> {
-        for id in std::mem::take(&mut self.over) {
-            self.remember(id);
+        for (id, now_us) in std::mem::take(&mut self.over) {
+            self.remember(id, now_us);
         }
         let owed = std::mem::take(&mut self.owed).into_iter();
         let mut owing = owed.filter(|id| self.lives.get(id).is_some_and(Life::owes_record));
@@ -270,7 +271,20 @@ impl Checker {
         }
     }
 
-    fn push_answered(&mut self, id: EventId, verdict: Told, payload: u64) -> Verdict {
+    fn push_answered(&self, id: EventId, verdict: Told, payload: u64, now_us: u64) -> Verdict {
+        if verdict == Told::TooOld
+            && let Some(window) = &self.expect.remembers
+        {
+            // What is forgotten stays so: whatever was true when the store decided still is.
+            let memory = self.memories.get(&id.bucket());
+            let may = memory.is_some_and(|memory| memory.may_be_too_old(id, now_us, window));
+            let text = match self.lives.get(&id) {
+                Some(life) if !life.is_over => "an event that is there is called too old",
+                _ if !may => "a push is called too old, and nothing of its time was forgotten",
+                _ => return Ok(()),
+            };
+            return broken(Promise::Ids, text);
+        }
         match (self.lives.get(&id), verdict) {
             (None, Told::Accepted | Told::Duplicate | Told::Conflict) => broken(
                 Promise::Accepted,
@@ -287,17 +301,6 @@ impl Checker {
                     "another payload under the same id is not called a conflict",
                 )
             }
-            // What is forgotten stays so: whatever was true when the store decided still is.
-            (Some(life), Told::TooOld) if !life.is_forgotten && self.expect.remembers.is_some() => {
-                broken(
-                    Promise::Ids,
-                    "an event that its bucket knows is called too old",
-                )
-            }
-            (_, Told::TooOld) if self.expect.remembers.is_some() && !self.is_too_old(id) => broken(
-                Promise::Ids,
-                "a push is called too old, and nothing of its time was forgotten",
-            ),
             _ => Ok(()),
         }
     }

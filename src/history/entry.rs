@@ -235,6 +235,10 @@ pub enum Told {
     Conflict,
     /// Nobody can know any more whether its id is new.
     TooOld,
+    /// Its id was made too far ahead of the store's time.
+    TooNew,
+    /// It was refused, and an earlier attempt may have been accepted.
+    Unknown,
 }
 
 /// The store's answer to a change by hand.
@@ -262,6 +266,8 @@ impl Told {
             PushVerdict::Duplicate(_) => Self::Duplicate,
             PushVerdict::Conflict => Self::Conflict,
             PushVerdict::TooOld => Self::TooOld,
+            PushVerdict::TooNew => Self::TooNew,
+            PushVerdict::Unknown => Self::Unknown,
         }
     }
 }

@@ -39,6 +39,7 @@ mod checker;
 mod entry;
 mod life;
 mod line;
+mod memory;
 mod promise;
 mod report;
 mod story;

@@ -78,7 +78,8 @@ impl Story {
                     self.due = due.unwrap_or(Timestamp::EPOCH);
                 }
                 Told::Conflict => {}
-                Told::Taken | Told::TooOld => self.is_turned_down = true,
+                Told::Taken | Told::TooOld | Told::TooNew => self.is_turned_down = true,
+                Told::Unknown => self.unknown += 1,
             },
             What::PushRefused => self.is_refused = true,
             What::Unknown => self.unknown += 1,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::core::op::{Answer, Ledger, StoreOp};
+use crate::core::reference::DedupWindow;
 use crate::core::roll::{Presence, Roll};
 use crate::error::Result;
 use crate::event::{BucketKey, Envelope, Payload, QueueName};
@@ -78,10 +79,26 @@ impl MemoryStore {
     }
 
     /// The same store, still empty, with other bounds: each bucket remembers at most `finished`
-    /// finished ids, and at most `records` records are kept. Defaults: 100,000 each.
+    /// finished ids beyond those that ended within the last minute, and at most `records` records
+    /// are kept. Defaults: 100,000 each.
     #[must_use]
-    pub fn with_memory(mut self, finished: usize, records: usize) -> Self {
-        self.shards = Shards::new(finished);
+    pub fn with_memory(self, finished: usize, records: usize) -> Self {
+        self.with_window(DedupWindow {
+            max: finished,
+            ..DedupWindow::default()
+        })
+        .with_records(records)
+    }
+
+    /// The same store, still empty, with this dedup window in each bucket; all buckets share its
+    /// cap.
+    #[must_use]
+    pub fn with_window(mut self, window: DedupWindow) -> Self {
+        self.shards = Shards::new(window);
+        self
+    }
+
+    fn with_records(mut self, records: usize) -> Self {
         self.records = Mutex::new(Records::new(records));
         self
     }

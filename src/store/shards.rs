@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::core::op::StoreOp;
-use crate::core::reference::{Bucket, FINISHED_MAX, Head};
+use crate::core::reference::{Bucket, DedupWindow, Head};
 use crate::event::BucketKey;
 use crate::store::Watcher;
 use crate::time::Timestamp;
@@ -22,7 +22,10 @@ pub(crate) struct Shards<B> {
     /// How many of them were ever used.
     used: AtomicU64,
     watchers: RwLock<Vec<Arc<dyn Watcher>>>,
-    finished_max: usize,
+    /// The dedup window of a bucket; its cap is that of all buckets together.
+    window: DedupWindow,
+    /// How many ended ids all buckets remember.
+    remembered: AtomicUsize,
     /// What every bucket may have forgotten before the start.
     forgotten: Option<Timestamp>,
 }
@@ -56,25 +59,26 @@ impl News {
 impl<B> fmt::Debug for Shards<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shards")
-            .field("finished_max", &self.finished_max)
+            .field("window", &self.window)
             .finish_non_exhaustive()
     }
 }
 
 impl<B: Clone> Default for Shards<B> {
     fn default() -> Self {
-        Self::new(FINISHED_MAX)
+        Self::new(DedupWindow::default())
     }
 }
 
 impl<B: Clone> Shards<B> {
-    /// No buckets; each that is made remembers at most `finished_max` finished ids.
-    pub(crate) fn new(finished_max: usize) -> Self {
+    /// No buckets; each that is made has this dedup window, and all of them share its cap.
+    pub(crate) fn new(window: DedupWindow) -> Self {
         Self {
             buckets: RwLock::default(),
             used: AtomicU64::new(0),
             watchers: RwLock::default(),
-            finished_max,
+            window,
+            remembered: AtomicUsize::new(0),
             forgotten: None,
         }
     }
@@ -98,8 +102,10 @@ impl<B: Clone> Shards<B> {
     ) -> T {
         let shard = self.shard(key);
         let mut bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
-        let before: Head = bucket.head();
+        let (before, remembered): (Head, _) = (bucket.head(), bucket.remembered());
+        bucket.set_window(self.window_now());
         let answer = change(&mut bucket);
+        self.count(remembered, bucket.remembered());
         let is_earlier = bucket.head().is_earlier_than(before);
         if !bucket.is_empty() && !shard.is_used.swap(true, Ordering::Relaxed) {
             // Before anybody hears of the event, so that whoever reads the number later sees it.
@@ -153,6 +159,25 @@ impl<B: Clone> Shards<B> {
         Ok(())
     }
 
+    /// The dedup window of a bucket now: it has to share only once all of them together remember
+    /// too much.
+    fn window_now(&self) -> DedupWindow {
+        if self.remembered.load(Ordering::Relaxed) < self.window.cap {
+            return self.window;
+        }
+        let used = usize::try_from(self.used()).unwrap_or(usize::MAX);
+        self.window.shared_by(used)
+    }
+
+    /// A bucket remembers another number of ids than before.
+    fn count(&self, before: usize, after: usize) {
+        if after >= before {
+            self.remembered.fetch_add(after - before, Ordering::Relaxed);
+        } else {
+            self.remembered.fetch_sub(before - after, Ordering::Relaxed);
+        }
+    }
+
     fn shard(&self, key: &BucketKey) -> Arc<Shard<B>> {
         let known = {
             let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
@@ -161,7 +186,7 @@ impl<B: Clone> Shards<B> {
         known.unwrap_or_else(|| {
             let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
             let made = || {
-                let mut bucket = Bucket::new(key.clone()).with_memory(self.finished_max);
+                let mut bucket = Bucket::new(key.clone());
                 if let Some(created) = self.forgotten {
                     bucket.forgotten_before(created);
                 }

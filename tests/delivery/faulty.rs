@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use duly::core::op::{Answer, Delivery, NewEvent, StoreOp};
+use duly::core::op::{Answer, Delivery, NewEvent, PushVerdict, Pushed, Reply, StoreOp};
 use duly::event::BucketKey;
 use duly::store::{
     Control, Durability, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Presence, Roll, Setting,
     Store, StoreFuture, Watcher,
 };
-use duly::{Error, ErrorKind, QueueName};
+use duly::{Error, ErrorKind, QueueName, Timestamp};
 
 /// What becomes of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,12 @@ pub(crate) enum Fault {
     Refused(ErrorKind),
     /// It is done, and the answer is lost.
     Lost,
+    /// It is done, its answer is lost on the way, and it is done once more and answered.
+    #[allow(dead_code)] // of those who take this in, one needs it
+    Twice,
+    /// It is not done, and of each pushed event the answer says this.
+    #[allow(dead_code)] // of those who take this in, one needs it
+    Judged(PushVerdict),
     /// It is not done, and no answer ever comes.
     Hung,
 }
@@ -42,6 +48,8 @@ pub(crate) struct Faulty {
     pub(crate) is_deaf: AtomicBool,
     /// By how much this process takes the store's time for earlier than it is, in microseconds.
     pub(crate) behind_us: AtomicU64,
+    /// By how much for later.
+    pub(crate) ahead_us: AtomicU64,
     pub(crate) notes_fail: AtomicBool,
     pub(crate) notes: AtomicUsize,
     pub(crate) asked: AtomicUsize,
@@ -61,6 +69,7 @@ impl Faulty {
             shared: near.is_shared(),
             is_deaf: AtomicBool::new(false),
             behind_us: AtomicU64::new(0),
+            ahead_us: AtomicU64::new(0),
             notes_fail: AtomicBool::new(false),
             notes: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
@@ -107,6 +116,8 @@ impl Faulty {
                 drop(answer(&self.near));
                 failed(ErrorKind::Unknown)
             }
+            // Only a push can be so.
+            Fault::Twice | Fault::Judged(_) => answer(&self.near),
             Fault::Hung => StoreFuture::new(std::future::pending()),
         }
     }
@@ -144,6 +155,15 @@ impl Store for Faulty {
         self.touches_records();
         let fault = (*self.faults.lock().expect("no test panics in there"))(bucket, &op);
         let bucket = bucket.clone();
+        match (fault, &op) {
+            (Fault::Twice, StoreOp::Push(_)) => drop(self.near.apply(&bucket, op.clone())),
+            (Fault::Judged(verdict), StoreOp::Push(events)) => {
+                let (due, now_us) = (Timestamp::EPOCH, self.near.now_us());
+                let reply = Reply::Pushed(vec![Pushed { due, verdict }; events.len()]);
+                return StoreFuture::ready(Ok(Answer { now_us, reply }));
+            }
+            _ => {}
+        }
         self.meets_with(fault, move |near| near.apply(&bucket, op))
     }
 
@@ -152,7 +172,8 @@ impl Store for Faulty {
     }
 
     fn now_us(&self) -> u64 {
-        self.near.now_us() - self.behind_us.load(Ordering::Relaxed)
+        let ahead_us = self.ahead_us.load(Ordering::Relaxed);
+        self.near.now_us() + ahead_us - self.behind_us.load(Ordering::Relaxed)
     }
 
     fn push_durably(

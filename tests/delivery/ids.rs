@@ -147,13 +147,18 @@ async fn an_id_older_than_all_that_is_remembered_is_refused() {
         bus.advance(ms(5)).await;
         queue.push_now(number).await.unwrap();
     }
+    bus.advance(secs(59)).await;
+    let again = queue.event(0).id(old).send().await.unwrap();
+    assert!(again.is_duplicate(), "it ended less than a minute ago");
+    bus.advance(secs(2)).await;
+    queue.push_now(10).await.unwrap();
     bus.advance(secs(1)).await;
 
     let error = queue.event(0).id(old).send().await.unwrap_err();
 
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(error.to_string().contains("older than"), "{error}");
-    assert_eq!(probe.count(), 10);
+    assert_eq!(probe.count(), 11);
 }
 
 #[tokio::test(start_paused = true)]

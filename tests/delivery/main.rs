@@ -29,6 +29,7 @@ mod publish;
 mod punctual;
 mod pushes;
 mod records;
+mod renewed;
 mod retry;
 mod shutdown;
 mod spread;

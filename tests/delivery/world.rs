@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::BusBuilder;
+use duly::core::reference::DedupWindow;
 use duly::handler::Annotation;
 use duly::prelude::*;
 use duly::store::{EmbeddedOptions, EmbeddedStore, MemoryStore, Store};
@@ -48,10 +49,14 @@ impl World {
         }
     }
 
-    /// A memory store that remembers ten finished events of each bucket.
+    /// A memory store that remembers ten finished events of each bucket, however young they are.
     pub(crate) fn memory_of_ten() -> Self {
         let clock = Arc::new(VirtualClock::new());
-        let store = MemoryStore::with_clock(Arc::clone(&clock) as _).with_memory(10, 1_000);
+        let store = MemoryStore::with_clock(Arc::clone(&clock) as _).with_window(DedupWindow {
+            max: 10,
+            cap: 10,
+            ..DedupWindow::default()
+        });
         Self {
             clock,
             store: Arc::new(store),

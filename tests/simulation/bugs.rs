@@ -17,6 +17,8 @@ pub enum Bug {
     FetchRenumbered,
     /// A push whose answer is lost is repeated under another id.
     NewIdAfterUnknown,
+    /// A push that is refused as too old after its answer was lost is pushed under a new id.
+    RenewsAfterUnknown,
     /// A full ring drops what does not fit.
     RingDrops,
     /// Handlers start on leases that are no longer fresh.
@@ -87,6 +89,8 @@ pub enum Bug {
     TooOldIsAccepted,
     /// A bucket remembers half as many finished ids as it should.
     RemembersLess,
+    /// A bucket remembers finished ids for half as long as it should.
+    RemembersShorter,
     /// A full ring holds up the others.
     OneRingBlocksAll,
     /// All queues of a node share the workers of the smallest.
@@ -110,12 +114,13 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 52] = [
         Self::DueByNodeClock,
         Self::SettleWithoutToken,
         Self::FetchNotRepeated,
         Self::FetchRenumbered,
         Self::NewIdAfterUnknown,
+        Self::RenewsAfterUnknown,
         Self::RingDrops,
         Self::GateIgnored,
         Self::FreshFromReceipt,
@@ -151,6 +156,7 @@ impl Bug {
         Self::FullStopsAll,
         Self::TooOldIsAccepted,
         Self::RemembersLess,
+        Self::RemembersShorter,
         Self::OneRingBlocksAll,
         Self::SharedWorkers,
         Self::OneLine,

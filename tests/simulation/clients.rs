@@ -12,6 +12,7 @@ use duly::{ErrorKind, QueueName};
 
 use crate::bugs::Bug;
 use crate::network::Caller;
+use crate::pushes::{BusPush, renewed};
 use crate::store::{Body, value_of};
 use crate::world::{Happening, World};
 
@@ -37,6 +38,8 @@ struct ClientOp {
     id: EventId,
     op: StoreOp,
     is_answered: bool,
+    /// Through the bus, if it is a push of one who does not repeat it himself.
+    push: Option<BusPush>,
 }
 
 impl Clients {
@@ -47,6 +50,37 @@ impl Clients {
 
     pub fn are_answered(&self) -> bool {
         self.answered == self.ops.len()
+    }
+
+    pub fn id_of(&self, at: usize) -> EventId {
+        self.ops[at].id
+    }
+
+    /// The event of a push.
+    pub fn event_of(&self, at: usize) -> NewEvent {
+        match &self.ops[at].op {
+            StoreOp::Push(events) => events[0].clone(),
+            other => panic!("{other:?} is no push"),
+        }
+    }
+
+    pub fn is_answered(&mut self, at: usize) {
+        self.ops[at].is_answered = true;
+        self.answered += 1;
+    }
+
+    /// A push through the bus is tried again.
+    pub fn go_on(&mut self, at: usize, push: BusPush) {
+        self.ops[at].push = Some(push);
+    }
+
+    /// A push through the bus is tried under a new id.
+    pub fn renew(&mut self, at: usize, push: BusPush, now: Timestamp) {
+        let bucket = self.ops[at].bucket;
+        let (id, op) = renewed(&self.event_of(at), now);
+        self.buckets.insert(id, bucket);
+        let of = &mut self.ops[at];
+        (of.id, of.op, of.push) = (id, op, Some(push));
     }
 }
 
@@ -109,16 +143,22 @@ impl World {
         let push = self.new_push(bucket, id, value, at_us);
         let again = push.clone();
         self.plan_op(at_us, bucket, id, StoreOp::Push(vec![push]));
+        let is_made = self.rng.chance(500);
+        if is_made {
+            let push = self.some_bus_push(at_us);
+            self.clients.ops.last_mut().expect("just planned").push = Some(push);
+        }
         // Some come when leases have been lost.
         let later = |world: &mut Self| {
             let most_us = world.rng.pick(&[1_000_000, 7_000_000]);
             at_us + world.rng.within(0..most_us)
         };
-        if self.rng.chance(120) {
+        // An id that the bus made is pushed again by nobody else.
+        if !is_made && self.rng.chance(120) {
             let at_us = later(self);
             self.plan_op(at_us, bucket, id, StoreOp::Push(vec![again]));
         }
-        if self.rng.chance(40) {
+        if !is_made && self.rng.chance(40) {
             let at_us = later(self);
             let other = self.new_push(bucket, id, value | CONFLICT, at_us);
             self.plan_op(at_us, bucket, id, StoreOp::Push(vec![other]));
@@ -189,6 +229,7 @@ impl World {
             id,
             op,
             is_answered: false,
+            push: None,
         });
     }
 
@@ -199,6 +240,7 @@ impl World {
             op,
             id,
             is_answered,
+            push: _,
         } = &self.clients.ops[at];
         if *is_answered {
             return; // by an answer to an earlier question
@@ -219,6 +261,9 @@ impl World {
         let op = &self.clients.ops[at];
         if op.is_answered {
             return;
+        }
+        if let Some(push) = op.push {
+            return self.bus_push_failed(at, push, ErrorKind::Unknown);
         }
         self.note(Some(op.id), What::Unknown);
         if self.bug == Some(Bug::NewIdAfterUnknown) {
@@ -274,6 +319,13 @@ impl World {
             return;
         }
         let id = op.id;
+        match (op.push, &answer) {
+            (Some(push), Ok(answer)) => return self.bus_push_answered(at, push, answer),
+            (Some(push), Err(kind)) if *kind != ErrorKind::Unknown => {
+                return self.bus_push_failed(at, push, *kind);
+            }
+            _ => {}
+        }
         let what = match (&op.op, answer.map(|answer| answer.reply)) {
             (_, Err(ErrorKind::Unknown)) => return self.client_gives_up(at),
             (_, Err(kind @ (ErrorKind::Unavailable | ErrorKind::Full | ErrorKind::Closed))) => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use duly::core::options::NodeOptions;
-use duly::core::reference::FINISHED_MAX;
+use duly::core::reference::DedupWindow;
 
 use crate::network::Cut;
 use crate::plan::{Class, Clog, Handlers, Plan};
@@ -50,7 +50,7 @@ impl Plan {
             queues: rng.pick(&[1, 1, 2, 3]),
             serves: Vec::new(),
             buckets: Vec::new(),
-            remembers: FINISHED_MAX,
+            remembers: DedupWindow::default(),
             events,
             capacity,
             workers,
@@ -134,7 +134,7 @@ impl Plan {
                 self.late_joins = some(4);
                 self.client_clocks_us = rng.pick(&[0, 0, 2_000_000, 3_600_000_000]);
                 if rng.chance(250) {
-                    self.remembers = rng.pick(&[0, 1, 5, 20]);
+                    self.remembers = some_window(rng);
                 }
                 if rng.chance(250) {
                     // Their deadlines are told by the store's clock.
@@ -237,5 +237,20 @@ fn handlers(rng: &mut Rng) -> Handlers {
         long: some(150),
         long_us: 6_000_000,
         timeout_us: 7_000_000,
+    }
+}
+
+/// A window that is small enough for a world of some seconds, by number, by time, or by both.
+fn some_window(rng: &mut Rng) -> DedupWindow {
+    let max = rng.pick(&[0, 1, 5, 20]);
+    let cap = match rng.chance(500) {
+        true => max,
+        false => max + rng.pick(&[3, 1_000]),
+    };
+    DedupWindow {
+        max,
+        cap,
+        keep_for: Duration::from_millis(rng.pick(&[0, 300, 2_000])),
+        max_age: Duration::from_secs(rng.pick(&[3, 86_400])),
     }
 }

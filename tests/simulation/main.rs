@@ -22,6 +22,7 @@ mod node;
 mod plan;
 mod planted;
 mod pool;
+mod pushes;
 mod rng;
 mod roll;
 mod runs;

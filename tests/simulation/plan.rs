@@ -1,6 +1,7 @@
 //! What a seed makes of the world: its size, its settings and its own mix of faults.
 
 use duly::core::options::NodeOptions;
+use duly::core::reference::DedupWindow;
 
 use crate::network::Cut;
 
@@ -33,8 +34,8 @@ pub struct Plan {
     pub serves: Vec<u64>,
     /// From when on how many buckets of each queue are pushed to.
     pub buckets: Vec<(u64, usize)>,
-    /// How many finished ids a bucket remembers.
-    pub remembers: usize,
+    /// Which finished ids a bucket remembers.
+    pub remembers: DedupWindow,
     pub events: usize,
     /// Credits and workers of a queue on one node.
     pub capacity: usize,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use duly::ErrorKind;
 use duly::core::op::{Answer, Ledger, StoreOp};
-use duly::core::reference::Bucket;
+use duly::core::reference::{Bucket, DedupWindow};
 use duly::event::{BucketKey, Envelope, EventId, Payload};
 use duly::history::What;
 use duly::record::Record;
@@ -122,9 +122,9 @@ impl Ledger for Notes {
 }
 
 impl SimStore {
-    /// A store whose buckets remember so many finished ids.
-    pub fn new(keys: impl Iterator<Item = BucketKey>, remembers: usize) -> Self {
-        let new = |key| Bucket::new(key).with_memory(remembers);
+    /// A store whose buckets have this dedup window.
+    pub fn new(keys: impl Iterator<Item = BucketKey>, window: DedupWindow) -> Self {
+        let new = |key| Bucket::new(key).with_window(window);
         let buckets: Vec<_> = keys.map(new).collect();
         Self {
             shown: vec![Vec::new(); buckets.len()],

@@ -208,7 +208,8 @@ impl World {
             };
             let (answer, _) = self.store.apply(self.now_us, bucket, StoreOp::Get { id });
             if let Ok(Reply::Found(found)) = answer.map(|answer| answer.reply) {
-                if found.is_none() && self.checker.is_forgotten(id) {
+                let store_us = self.store.time_us(self.now_us, Some(bucket));
+                if found.is_none() && self.checker.is_forgotten(id, store_us) {
                     continue; // which says nothing of how it ended
                 }
                 let state = found.map(|found| found.state);

@@ -3,6 +3,7 @@
 use std::future::ready;
 use std::sync::Arc;
 
+use duly::core::reference::DedupWindow;
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::testing::ManualClock;
 use duly::testing::store_contract::{Harnessed, StoreHarness, Subject};
@@ -30,11 +31,8 @@ impl EmbeddedSubject {
 }
 
 impl StoreHarness for EmbeddedHarness {
-    fn fresh(&self, clock: Arc<ManualClock>, finished_max: usize) -> Harnessed<Arc<dyn Subject>> {
-        let options = self.0()
-            .clock(clock)
-            .finished_max(finished_max)
-            .reserve_bytes(4_096);
+    fn fresh(&self, clock: Arc<ManualClock>, window: DedupWindow) -> Harnessed<Arc<dyn Subject>> {
+        let options = self.0().clock(clock).window(window).reserve_bytes(4_096);
         let directory = Arc::new(tempfile::tempdir().expect("a directory"));
         Box::pin(ready(EmbeddedSubject::open(options, directory)))
     }

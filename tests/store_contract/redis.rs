@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use duly::core::reference::DedupWindow;
 use duly::store::{RedisOptions, RedisStore, Store};
 use duly::testing::ManualClock;
 use duly::testing::store_contract::{Harnessed, StoreHarness, Subject};
@@ -29,8 +30,8 @@ impl RedisSubject {
 }
 
 impl StoreHarness for RedisHarness {
-    fn fresh(&self, clock: Arc<ManualClock>, finished_max: usize) -> Harnessed<Arc<dyn Subject>> {
-        let options = RedisOptions::new().clock(clock).finished_max(finished_max);
+    fn fresh(&self, clock: Arc<ManualClock>, window: DedupWindow) -> Harnessed<Arc<dyn Subject>> {
+        let options = RedisOptions::new().clock(clock).window(window);
         let url = format!("{}?prefix={}", (self.0)(), servers::prefix());
         Box::pin(RedisSubject::open(url, options))
     }

@@ -30,9 +30,10 @@ use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 
 use crate::embedded::EmbeddedHarness;
 use crate::machine::{Durable, Machine, QUEUE};
-use crate::model::{BUCKET, FINISHED_MAX};
+use crate::model::{BUCKET, WINDOW};
 use crate::redis::RedisHarness;
 use crate::step::Step;
+use duly::core::reference::DedupWindow;
 
 /// A store under test, on a runtime and a clock of its own.
 struct Side<H, R> {
@@ -92,7 +93,7 @@ where
             .enable_all()
             .build();
         let runtime = runtime.expect("a runtime of one thread");
-        let subject = H::default().fresh(Arc::clone(&clock), FINISHED_MAX);
+        let subject = H::default().fresh(Arc::clone(&clock), WINDOW);
         let subject = runtime.block_on(subject);
         Self {
             runtime,
@@ -224,9 +225,9 @@ macro_rules! embedded {
                 fn fresh(
                     &self,
                     clock: Arc<ManualClock>,
-                    finished_max: usize,
+                    window: DedupWindow,
                 ) -> Harnessed<Arc<dyn Subject>> {
-                    EmbeddedHarness(|| $options).fresh(clock, finished_max)
+                    EmbeddedHarness(|| $options).fresh(clock, window)
                 }
             }
 
@@ -255,9 +256,9 @@ macro_rules! redis {
                 fn fresh(
                     &self,
                     clock: Arc<ManualClock>,
-                    finished_max: usize,
+                    window: DedupWindow,
                 ) -> Harnessed<Arc<dyn Subject>> {
-                    RedisHarness(|| $url).fresh(clock, finished_max)
+                    RedisHarness(|| $url).fresh(clock, window)
                 }
             }
 

@@ -139,8 +139,13 @@ pub enum PushVerdict {
     /// Its id belongs to an event with another payload; nothing was changed.
     Conflict,
     /// Its id is older than what the store remembers of finished events, so nobody can know
-    /// whether it is new; nothing was changed.
+    /// whether it is new; nothing was changed by this push.
     TooOld,
+    /// Its id was made further ahead of the store's time than an id may be; nothing was changed.
+    TooNew,
+    /// The store refused it, and an earlier attempt of the same push, whose answer was lost, may
+    /// have been accepted: nobody can know whether the event is there, or was.
+    Unknown,
 }
 
 /// What a reap did and saw.

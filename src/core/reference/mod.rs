@@ -31,6 +31,7 @@ mod restore;
 mod settle;
 mod unique;
 mod waiting;
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,14 +43,15 @@ use self::past::Past;
 pub use self::restore::{Finished, Restored};
 use self::unique::Uniques;
 use self::waiting::Waiting;
+pub use self::window::{
+    DedupWindow, FINISHED_FLOOR, FINISHED_MAX, FINISHED_TOTAL, FORGET_MAX, ID_AHEAD_MAX, KEEP_FOR,
+    MAX_AGE,
+};
 use crate::core::op::{Answer, BATCH_BYTES, BATCH_MAX, Ledger, Reply, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, State};
 use crate::record::{BY_BYTES_MAX, Outcome};
 use crate::time::Timestamp;
-
-/// How many finished ids a bucket remembers unless told otherwise.
-pub const FINISHED_MAX: usize = 100_000;
 
 /// One bucket of the reference store; `B` is what is kept of an envelope.
 ///
@@ -121,7 +123,7 @@ impl Head {
 }
 
 impl<B: Clone> Bucket<B> {
-    /// An empty bucket that remembers [`FINISHED_MAX`] finished ids.
+    /// An empty bucket with the default [`DedupWindow`].
     #[must_use]
     pub fn new(key: BucketKey) -> Self {
         Self {
@@ -134,16 +136,8 @@ impl<B: Clone> Bucket<B> {
             dead: BTreeSet::new(),
             keys: BTreeSet::new(),
             uniques: Uniques::default(),
-            past: Past::new(FINISHED_MAX),
+            past: Past::new(DedupWindow::default()),
         }
-    }
-
-    /// The same bucket, remembering at most `finished_max` finished ids; the oldest are forgotten
-    /// first.
-    #[must_use]
-    pub fn with_memory(mut self, finished_max: usize) -> Self {
-        self.past.set_max(finished_max);
-        self
     }
 
     /// Which bucket this is.
@@ -173,6 +167,8 @@ impl<B: Clone> Bucket<B> {
         ledger: &mut L,
     ) -> Result<Answer<B>> {
         self.now_us = self.now_us.max(now_us);
+        self.past.begin();
+        let is_look = matches!(op, StoreOp::Reap { .. });
         let reply = match op {
             StoreOp::Push(events) => Reply::Pushed(self.push(&events, ledger)?),
             StoreOp::MoveDue { limit } => self.move_due(limit),
@@ -208,7 +204,11 @@ impl<B: Clone> Bucket<B> {
             StoreOp::Stats => Reply::Stats(self.stats()),
             StoreOp::Forecast { within } => Reply::Forecast(self.forecast(&within)?),
         };
-        self.past.forget_surplus();
+        if self.past.has_new() {
+            self.past.forget_surplus(self.now_us);
+        } else if is_look {
+            self.past.forget_old(self.now_us);
+        }
         Ok(Answer {
             now_us: self.now_us,
             reply,
@@ -280,7 +280,7 @@ impl<B: Clone> Bucket<B> {
             tries: entry.tries,
             haunted: entry.haunted,
         };
-        self.past.remember(finished, entry.settled());
+        self.past.remember(finished, entry.settled(), self.now_us);
     }
 
     /// The event becomes a dead letter, with `tries` attempts used up. Its place must have been

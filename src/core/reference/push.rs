@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::core::op::{Ledger, NewEvent, PushVerdict, Pushed, Unique};
 use crate::core::reference::entry::{Entry, Place, Terms};
+use crate::core::reference::past::is_ahead;
 use crate::core::reference::{Bucket, bounded, check_bytes};
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, State};
@@ -38,6 +39,7 @@ impl<B: Clone> Bucket<B> {
             event.envelope.check(usize::MAX)?;
             event.when.checked(self.now())?;
         }
+        self.past.heal(self.now_us);
         let pushed = events.iter().map(|event| self.push_one(event, ledger));
         Ok(pushed.collect())
     }
@@ -56,7 +58,6 @@ impl<B: Clone> Bucket<B> {
     }
 
     fn push_one<L: Ledger<Body = B>>(&mut self, event: &NewEvent, ledger: &mut L) -> Pushed {
-        self.past.forget_surplus();
         let (envelope, id) = (&event.envelope, event.envelope.id);
         let due = event.when.due(self.now_us);
         let terms = Terms::of(envelope);
@@ -78,6 +79,7 @@ impl<B: Clone> Bucket<B> {
                 }
                 Unique::Replace if waits => {
                     self.cancel_waiting(taken, ledger);
+                    self.past.forget_surplus(self.now_us);
                     verdict = PushVerdict::Replaced(taken);
                 }
                 // Its handler may have started: it is left alone and only loses the key.
@@ -112,6 +114,10 @@ impl<B: Clone> Bucket<B> {
         let (due, known) = match (self.entries.get(&id), past) {
             (Some(entry), _) => (entry.due, Some(entry.fingerprint)),
             (None, Some(past)) => (past.due, past.fingerprint),
+            (None, None) if is_ahead(id.created(), self.now_us) => {
+                let verdict = PushVerdict::TooNew;
+                return Some(Pushed { due, verdict });
+            }
             (None, None) if id.tells_time() && self.past.may_have_forgotten(id) => {
                 let verdict = PushVerdict::TooOld;
                 return Some(Pushed { due, verdict });

@@ -115,11 +115,13 @@ impl<B: Clone> Bucket<B> {
         self.uniques.restore(Arc::from(key), id, until);
     }
 
-    /// Takes up the memory of a finished event from before the start; the one that finished first
-    /// comes first.
-    pub fn restore_finished(&mut self, finished: Finished) {
-        self.past.remember(finished, None);
-        self.past.forget_surplus();
+    /// Takes up the memory of a finished event from before the start, with when it ended, in
+    /// microseconds since the epoch; the one that finished first comes first.
+    pub fn restore_finished(&mut self, finished: Finished, ended_us: u64) {
+        self.past.begin();
+        self.past.remember(finished, None, ended_us);
+        // It is at least so late.
+        self.past.forget_surplus(ended_us);
     }
 
     /// Says that finished ids created until `created` may have been forgotten before the start.

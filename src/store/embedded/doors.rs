@@ -7,6 +7,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ToSql, params_from_iter};
 
 use crate::codec::wire::View;
+use crate::core::reference::DedupWindow;
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, QueueName};
 use crate::store::Control;
@@ -162,7 +163,7 @@ pub fn open(rows: &[(Table, Vec<Cell>)]) -> Result<Opened> {
     let page = records::page(&connection, Span { first, next }, 0, 100).map_err(wrong)?;
     let bounds = Bounds {
         records: 1_000,
-        finished: 1_000,
+        window: DedupWindow::default(),
     };
     let now = Timestamp::from_millis(1_700_000_000_000);
     let memory = Path::new("memory");

@@ -139,7 +139,7 @@ impl EmbeddedStore {
         let wrong = |error| files::unusable(&paths.starts, "cannot be used", error);
         let bounds = Bounds {
             records: options.records_max,
-            finished: options.finished_max,
+            window: options.window,
         };
         let starts = Starts::read(&paths.starts).map_err(wrong)?;
         let now = options.clock.now();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::reference::FINISHED_MAX;
+use crate::core::reference::DedupWindow;
 use crate::time::{Clock, SystemClock};
 
 /// Collects the choices for an [`EmbeddedStore`](super::EmbeddedStore).
@@ -24,7 +24,7 @@ pub struct EmbeddedOptions {
     pub(super) batch_bytes: usize,
     pub(super) reserve_bytes: u64,
     pub(super) records_max: u64,
-    pub(super) finished_max: usize,
+    pub(super) window: DedupWindow,
     pub(super) inline: bool,
 }
 
@@ -38,7 +38,7 @@ impl EmbeddedOptions {
             batch_bytes: 4 << 20,
             reserve_bytes: 32 << 20,
             records_max: 1_000_000,
-            finished_max: FINISHED_MAX,
+            window: DedupWindow::default(),
             inline: false,
         }
     }
@@ -99,10 +99,24 @@ impl EmbeddedOptions {
         self
     }
 
-    /// How many finished events each bucket remembers, so that a late repeat of their push is
-    /// recognised. Default: 100,000.
+    /// How many finished events each bucket remembers beyond those that ended within the last
+    /// minute, so that a late repeat of their push is recognised. Default: 100,000.
     pub fn finished_max(mut self, events: usize) -> Self {
-        self.finished_max = events;
+        self.window.max = events;
+        self
+    }
+
+    /// How many finished events all buckets remember together, some 100 bytes each; where that
+    /// bites, they share it. Default: 1,000,000, a minute at 16,000 events a second.
+    pub fn finished_total(mut self, events: usize) -> Self {
+        self.window.cap = events;
+        self
+    }
+
+    /// The whole dedup window: for tests, which cannot wait for a minute.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn window(mut self, window: DedupWindow) -> Self {
+        self.window = window;
         self
     }
 }

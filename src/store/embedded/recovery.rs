@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row as Found};
 
 use crate::codec::wire::View;
 use crate::core::op::{Reply, StoreOp};
-use crate::core::reference::{Finished, Restored};
+use crate::core::reference::{DedupWindow, Finished, Restored};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::record::{Outcome, Record};
@@ -44,7 +44,7 @@ pub(super) struct Recovered {
 /// How much history is kept, on disk and in memory.
 pub(super) struct Bounds {
     pub(super) records: u64,
-    pub(super) finished: usize,
+    pub(super) window: DedupWindow,
 }
 
 /// Reads everything that is not over and what was over last.
@@ -56,7 +56,7 @@ pub(super) fn recover(
     now: Timestamp,
 ) -> Result<Recovered> {
     let mut scan = Scan {
-        shards: Shards::new(bounds.finished),
+        shards: Shards::new(bounds.window),
         unsettled: Unsettled::new(starts, now),
         last: None,
         changes: Changes::default(),
@@ -315,7 +315,7 @@ impl Scan {
             haunted: false,
         };
         self.shards.change(&key, News::Known, |bucket| {
-            bucket.restore_finished(finished);
+            bucket.restore_finished(finished, record.stages.finished_us);
         });
     }
 }

@@ -5,10 +5,13 @@ use std::time::Duration;
 use redis::Cmd;
 
 use crate::core::op::{BATCH_MAX, Fetch, NewEvent, Settlement, StoreOp, Unique, Verdict};
-use crate::core::reference::{bounded, check_by, check_bytes, check_spans};
+use crate::core::reference::{
+    DedupWindow, FORGET_MAX, ID_AHEAD_MAX, bounded, check_by, check_spans,
+};
 use crate::error::{Error, Result};
-use crate::event::{BucketKey, EventId};
+use crate::event::EventId;
 use crate::record::{NodeId, cut_error};
+use crate::store::redis::admit::checked;
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::scripts::{self, Script};
 use crate::store::redis::{body, record};
@@ -25,8 +28,8 @@ pub(super) struct Call {
 pub(super) struct Terms<'a> {
     /// The time in microseconds, for tests; otherwise the server's clock decides.
     pub(super) now_us: Option<u64>,
-    /// How many ended events a bucket remembers.
-    pub(super) finished_max: usize,
+    /// For how long, and how many, ended events a bucket remembers.
+    pub(super) window: DedupWindow,
     /// How many records its outbox keeps before the oldest are let go.
     pub(super) records_max: u64,
     /// How many may wait before pushes are refused; `None`: any number.
@@ -48,7 +51,16 @@ impl Terms<'_> {
     /// A call of a script that can end events.
     fn ending(&self, script: &'static Script, keys: &BucketKeys) -> Call {
         let mut call = self.call(script, keys);
-        call.command.arg(self.finished_max).arg(self.records_max);
+        let DedupWindow {
+            keep_for,
+            max,
+            cap,
+            max_age,
+        } = self.window;
+        let (keep_us, max_age_us) = (us(keep_for), us(max_age));
+        let ahead_ms = ID_AHEAD_MAX.as_millis();
+        let window = format!("{max} {cap} {keep_us} {max_age_us} {FORGET_MAX} {ahead_ms}");
+        call.command.arg(window).arg(self.records_max);
         call
     }
 
@@ -61,12 +73,13 @@ impl Terms<'_> {
         let mut call = self.ending(&scripts::PUSH, keys);
         let mut ids: Vec<_> = events.clone().map(|event| event.envelope.id).collect();
         ids.sort_unstable();
-        let made = ids.first().map_or(0, |id| id.created().as_millis());
+        let made = |id: Option<&EventId>| id.map_or(0, |id| id.created().as_millis());
+        let (first, last) = (made(ids.first()), made(ids.last()));
         let has_twins = ids.windows(2).any(|pair| pair[0] == pair[1]);
         call.command
             .arg(self.origin)
             .arg(delay_max_ms())
-            .arg(made)
+            .arg(format!("{first} {last}"))
             .arg(u8::from(has_twins));
         match self.waiting_max {
             Some(max) => call.command.arg(max),
@@ -325,34 +338,6 @@ fn say<'a>(settlement: &'a Settlement, damaged: u8, out: &mut Vec<u8>) -> Option
         out.push(record::cause_byte(cause) + damaged);
     }
     error
-}
-
-/// Refuses what can never be accepted, before anything is sent.
-pub(super) fn check_push(bucket: &BucketKey, events: &[NewEvent]) -> Result<()> {
-    bounded("events", events.len())?;
-    check_bytes(events.iter().map(|event| event.envelope.payload.len()))?;
-    for event in events {
-        let envelope = &event.envelope;
-        if envelope.queue != bucket.queue || envelope.id.bucket() != bucket.bucket {
-            return Err(Error::invalid(format!(
-                "event {} of queue {} belongs to bucket {}, it was pushed to {bucket}",
-                envelope.id,
-                envelope.queue,
-                envelope.id.bucket(),
-            )));
-        }
-        envelope.check(usize::MAX)?;
-        checked(event.when)?;
-    }
-    Ok(())
-}
-
-/// Refuses a delay that is too long; instants are compared with the server's clock.
-fn checked(when: When) -> Result<()> {
-    match when {
-        When::At(_) => Ok(()),
-        _ => when.checked(crate::time::Timestamp::EPOCH).map(drop),
-    }
 }
 
 fn when(when: When) -> String {

@@ -4,14 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::reference::DedupWindow;
 use crate::time::Clock;
 
 /// The choices for a [`RedisStore`](crate::store::RedisStore).
 #[derive(Clone)]
 #[must_use = "options do nothing until a store is opened with them"]
 pub struct RedisOptions {
-    pub(super) finished_max: usize,
+    pub(super) window: DedupWindow,
     pub(super) records_max: usize,
+    pub(super) records_total: usize,
     pub(super) retry_for: Duration,
     pub(super) clock: Option<Arc<dyn Clock>>,
 }
@@ -19,8 +21,9 @@ pub struct RedisOptions {
 impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisOptions")
-            .field("finished_max", &self.finished_max)
+            .field("window", &self.window)
             .field("records_max", &self.records_max)
+            .field("records_total", &self.records_total)
             .field("retry_for", &self.retry_for)
             .finish_non_exhaustive()
     }
@@ -36,18 +39,38 @@ impl RedisOptions {
     /// The defaults.
     pub fn new() -> Self {
         Self {
-            finished_max: 10_000,
+            window: DedupWindow {
+                max: 10_000,
+                ..DedupWindow::default()
+            },
             records_max: 25_000,
+            records_total: 5_000_000,
             retry_for: Duration::from_secs(2),
             clock: None,
         }
     }
 
-    /// How many ended events each bucket remembers, so that a late repeat of a push or a settle is
-    /// known; some 130 bytes each. An id that is older than what was forgotten is refused as too
-    /// old. Default: 10,000.
+    /// How many ended events each bucket remembers beyond those that ended within the last minute,
+    /// so that a late repeat of a push or a settle is known; some 130 bytes each. An id that is
+    /// older than what was forgotten is refused as too old. After a day it is forgotten anyway.
+    /// Default: 10,000.
     pub fn finished_max(mut self, many: usize) -> Self {
-        self.finished_max = many;
+        self.window.max = many;
+        self
+    }
+
+    /// How many ended events all buckets together remember at most, those of the last minute among
+    /// them: each bucket has an equal share, at least 1,000. Default: 1,000,000, which is a minute
+    /// at 16,000 events a second and some 130 MB of the servers' memory.
+    pub fn finished_total(mut self, many: usize) -> Self {
+        self.window.cap = many;
+        self
+    }
+
+    /// The whole dedup window: for tests, which cannot wait for a minute.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn window(mut self, window: DedupWindow) -> Self {
+        self.window = window;
         self
     }
 
@@ -56,6 +79,15 @@ impl RedisOptions {
     /// payload where it is kept. Default: 25,000.
     pub fn records_max(mut self, many: usize) -> Self {
         self.records_max = many.max(crate::core::op::BATCH_MAX);
+        self
+    }
+
+    /// How many records all outboxes together keep at most: each bucket has an equal share, at least
+    /// 1,000, however much more an [`OutboxLimit`](crate::store::OutboxLimit) allows it. Default:
+    /// 5,000,000, which is some 450 MB of the servers' memory, and their payloads where they are
+    /// kept.
+    pub fn records_total(mut self, many: usize) -> Self {
+        self.records_total = many;
         self
     }
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::core::op::{Answer, NewEvent, Reply};
+use crate::core::push::Attempts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 use crate::store::Durability;
+use crate::store::redis::admit::check_push;
 use crate::store::redis::answer::Parts;
-use crate::store::redis::ask::check_push;
 use crate::store::redis::check::Found;
 use crate::store::redis::durable::{Reached, Wait};
 use crate::store::redis::push;
@@ -34,7 +35,7 @@ pub(super) async fn push(
     let link = shared.links.for_pushes(bucket);
     let (value, reached) = link.run_durably(call.script, &call.command, wait).await?;
     let parts = Parts::of(call.script.name, value)?;
-    let (now_us, is_earlier, pushed) = push::read(parts, events.iter(), false)?;
+    let (now_us, is_earlier, pushed) = push::read(parts, events.iter(), &Attempts::default())?;
     shared.learn(now_us);
     if is_earlier {
         shared.tell(bucket);

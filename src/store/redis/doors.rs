@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::{PushInfo, Value};
 
 use crate::core::op::{Fetch, NewEvent, PeekBy, Settlement, StoreOp, Unique, Verdict};
+use crate::core::push::Attempts;
 use crate::error::Result;
 use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::record::{NodeId, Record};
@@ -134,7 +135,9 @@ pub const READERS: [(&str, Reader); 23] = [
     }),
     ("push", |value| {
         let events = [new_event(1), new_event(2)];
-        shown(push::read(parts(value)?, events.iter(), true))
+        let mut attempts = Attempts::default();
+        attempts.may_have_happened();
+        shown(push::read(parts(value)?, events.iter(), &attempts))
     }),
     ("members", |value| shown(hub::read_members(parts(value)?))),
     ("queues", |value| {

@@ -3,6 +3,7 @@
 //! Each operation is one script on the keys of one bucket, so it is atomic, and takes one round
 //! trip. The meaning is that of the reference store.
 
+mod admit;
 mod answer;
 mod ask;
 mod backoff;

@@ -74,15 +74,19 @@ impl Outboxes {
         Ok(())
     }
 
-    /// How many records an outbox keeps before the oldest are let go.
-    pub(super) fn kept_max(&self) -> u64 {
-        self.kept_max.load(Ordering::Relaxed)
+    /// How many records an outbox whose share of all is this keeps before the oldest are let go.
+    pub(super) fn kept_max(&self, share: u64) -> u64 {
+        match self.kept_max.load(Ordering::Relaxed) {
+            // None is let go, and pushes are refused.
+            RECORDS_END => RECORDS_END,
+            max => max.min(share),
+        }
     }
 
     /// How many may wait before pushes are refused; `None`: any number.
-    pub(super) fn waiting_max(&self) -> Option<u64> {
+    pub(super) fn waiting_max(&self, share: u64) -> Option<u64> {
         let max = self.waiting_max.load(Ordering::Relaxed);
-        (max < RECORDS_END).then_some(max)
+        (max < RECORDS_END).then_some(max.min(share))
     }
 
     pub(super) fn watch(&self, watcher: Arc<dyn OutboxWatcher>) {

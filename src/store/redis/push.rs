@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 use crate::core::op::{Answer, BATCH_MAX, NewEvent, PushVerdict, Pushed, Reply};
+use crate::core::push::Attempts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
+use crate::store::redis::admit::check_push;
 use crate::store::redis::answer::{Parts, unreadable};
-use crate::store::redis::ask::check_push;
 use crate::store::redis::registry;
 use crate::store::redis::shared::Shared;
 use crate::time::{DELAY_MAX, Timestamp, When};
@@ -193,12 +194,12 @@ async fn send<'e, I: Iterator<Item = &'e NewEvent> + Clone>(
 ) -> Result<(u64, Vec<Pushed>)> {
     let keys = shared.keys(bucket);
     let until = tokio::time::Instant::now() + shared.options.retry_for;
-    let (mut pause, mut may_be_ours) = (PAUSE_MIN, false);
+    let (mut pause, mut attempts) = (PAUSE_MIN, Attempts::default());
     loop {
         let call = shared.terms().push(&keys, events());
         let error = match shared.call(shared.links.for_pushes(bucket), &call).await {
             Ok(parts) => {
-                let (now_us, is_earlier, pushed) = read(parts, events(), may_be_ours)?;
+                let (now_us, is_earlier, pushed) = read(parts, events(), &attempts)?;
                 shared.learn(now_us);
                 if is_earlier {
                     shared.tell(bucket);
@@ -208,17 +209,15 @@ async fn send<'e, I: Iterator<Item = &'e NewEvent> + Clone>(
             }
             Err(error) => error,
         };
-        may_be_ours |= error.kind() == ErrorKind::Unknown;
-        let is_passing = matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Unavailable);
-        if !is_passing || tokio::time::Instant::now() + pause > until {
-            return Err(match may_be_ours {
-                // An earlier try may have happened, whatever became of the last one.
-                true if error.kind() != ErrorKind::Unknown => Error::new(
-                    ErrorKind::Unknown,
+        let may_pass = attempts.failed(error.kind());
+        if !may_pass || tokio::time::Instant::now() + pause > until {
+            return Err(match attempts.given_up(error.kind()) {
+                kind if kind == error.kind() => error,
+                kind => Error::new(
+                    kind,
                     "the push may have happened; pushing the same id again is safe",
                 )
                 .because(error),
-                _ => error,
             });
         }
         tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
@@ -234,12 +233,11 @@ pub(super) fn tell_of_replaced(shared: &Shared, bucket: &BucketKey, pushed: &[Pu
     }
 }
 
-/// What became of each event. One that is there already although it is new may be `ours`: an
-/// earlier try happened and its answer was lost.
+/// What became of each event, after the attempts before.
 pub(super) fn read<'e>(
     mut parts: Parts,
     events: impl Iterator<Item = &'e NewEvent>,
-    may_be_ours: bool,
+    attempts: &Attempts,
 ) -> Result<(u64, bool, Vec<Pushed>)> {
     let now_us = parts.number()?;
     let is_earlier = parts.is_so()?;
@@ -259,13 +257,14 @@ pub(super) fn read<'e>(
         let at = place.checked_sub(1).filter(|at| *at < pushed.len());
         let at = at.ok_or_else(|| unreadable("push"))?;
         let verdict = match verdict {
-            1 if may_be_ours && ids[at] == id => PushVerdict::Accepted,
             1 => PushVerdict::Duplicate(id),
             2 => PushVerdict::Replaced(id),
             3 => PushVerdict::Conflict,
             4 => PushVerdict::TooOld,
+            5 => PushVerdict::TooNew,
             _ => return Err(unreadable("push")),
         };
+        let verdict = attempts.verdict(ids[at], verdict);
         pushed[at] = Pushed { due, verdict };
     }
     Ok((now_us, is_earlier, pushed))

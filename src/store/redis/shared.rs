@@ -126,11 +126,14 @@ impl Shared {
     }
 
     pub(super) fn terms(&self) -> Terms<'_> {
+        let buckets = self.known_buckets();
+        let records = self.options.records_total / buckets.max(1);
+        let records = records.max(crate::core::op::BATCH_MAX) as u64;
         Terms {
             now_us: self.options.clock.as_ref().map(|clock| clock.wall_us()),
-            finished_max: self.options.finished_max,
-            records_max: self.outboxes.kept_max(),
-            waiting_max: self.outboxes.waiting_max(),
+            window: self.options.window.shared_by(buckets),
+            records_max: self.outboxes.kept_max(records),
+            waiting_max: self.outboxes.waiting_max(records),
             origin: &self.origin,
         }
     }
@@ -146,6 +149,14 @@ impl Shared {
             let made = || Arc::new(BucketKeys::new(&self.prefix, bucket));
             Arc::clone(keys.entry(bucket.clone()).or_insert_with(made))
         })
+    }
+
+    /// How many buckets this process knows.
+    fn known_buckets(&self) -> usize {
+        self.keys
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
     }
 
     /// Calls a script on a bucket.

@@ -5,6 +5,7 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::core::reference::DedupWindow;
 use crate::store::{MemoryStore, Store};
 use crate::testing::ManualClock;
 
@@ -13,9 +14,9 @@ pub type Harnessed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Makes the stores that the suite is run over.
 pub trait StoreHarness: Send + Sync {
-    /// A fresh, empty store that tells the time by `clock` and remembers at most `finished_max`
-    /// finished ids in each bucket.
-    fn fresh(&self, clock: Arc<ManualClock>, finished_max: usize) -> Harnessed<Arc<dyn Subject>>;
+    /// A fresh, empty store that tells the time by `clock` and remembers finished ids as `window`
+    /// says; it has one bucket, whose cap is the whole one.
+    fn fresh(&self, clock: Arc<ManualClock>, window: DedupWindow) -> Harnessed<Arc<dyn Subject>>;
 }
 
 /// One store under test.
@@ -52,16 +53,16 @@ pub struct SharedMemoryHarness;
 struct MemorySubject(Arc<MemoryStore>);
 
 impl StoreHarness for MemoryHarness {
-    fn fresh(&self, clock: Arc<ManualClock>, finished_max: usize) -> Harnessed<Arc<dyn Subject>> {
-        let store = MemoryStore::with_clock(clock).with_memory(finished_max, 100_000);
+    fn fresh(&self, clock: Arc<ManualClock>, window: DedupWindow) -> Harnessed<Arc<dyn Subject>> {
+        let store = MemoryStore::with_clock(clock).with_window(window);
         let subject: Arc<dyn Subject> = Arc::new(MemorySubject(Arc::new(store)));
         Box::pin(ready(subject))
     }
 }
 
 impl StoreHarness for SharedMemoryHarness {
-    fn fresh(&self, clock: Arc<ManualClock>, finished_max: usize) -> Harnessed<Arc<dyn Subject>> {
-        let store = MemoryStore::with_clock(clock).with_memory(finished_max, 100_000);
+    fn fresh(&self, clock: Arc<ManualClock>, window: DedupWindow) -> Harnessed<Arc<dyn Subject>> {
+        let store = MemoryStore::with_clock(clock).with_window(window);
         let subject: Arc<dyn Subject> = Arc::new(MemorySubject(Arc::new(store.shared())));
         Box::pin(ready(subject))
     }

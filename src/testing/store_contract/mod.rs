@@ -24,6 +24,8 @@ pub mod change;
 #[allow(missing_docs)] // each name is a promise
 pub mod dead;
 #[allow(missing_docs)] // each name is a promise
+pub mod dedup;
+#[allow(missing_docs)] // each name is a promise
 pub mod due;
 #[allow(missing_docs)] // each name is a promise
 pub mod durable;
@@ -81,7 +83,6 @@ macro_rules! store_contract_tests {
                 the_same_id_twice_in_one_push_is_one_event
                 an_event_of_another_bucket_is_refused_and_its_batch_with_it
                 a_push_of_the_most_events_is_accepted_and_one_more_is_not
-                an_id_that_may_have_been_forgotten_is_too_old
                 a_waiting_event_is_never_forgotten_and_never_too_old
                 a_push_again_after_a_failed_attempt_is_a_duplicate
             }
@@ -99,6 +100,14 @@ macro_rules! store_contract_tests {
                 a_replacement_takes_over_a_unique_key_that_stays_taken
                 unique_keys_that_are_free_again_are_let_go
                 a_unique_key_stays_taken_over_a_new_opening
+            }
+            dedup {
+                an_id_that_may_have_been_forgotten_is_too_old
+                an_id_is_remembered_for_its_time_however_many_end_after_it
+                no_more_ids_are_remembered_than_the_cap_allows
+                the_look_forgets_what_ended_long_ago
+                an_id_from_the_future_is_too_new
+                an_id_that_was_made_ahead_closes_the_bucket_to_nobody
             }
             due {
                 nothing_is_moved_before_it_is_due

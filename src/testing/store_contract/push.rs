@@ -167,36 +167,6 @@ pub async fn a_push_of_the_most_events_is_accepted_and_one_more_is_not(harness: 
     assert_eq!(world.stats().await.ready, BATCH_MAX);
 }
 
-pub async fn an_id_that_may_have_been_forgotten_is_too_old(harness: &dyn StoreHarness) {
-    let world = World::remembering(harness, 2).await;
-    let mut drafts = Vec::new();
-    for _ in 0..3 {
-        world.advance(ms(1));
-        let draft = world.event();
-        world.add(draft.clone()).await;
-        let delivery = world.take(A).await;
-        assert!(world.settle(A, &delivery, Verdict::Ack).await);
-        drafts.push(draft);
-    }
-    assert_eq!(
-        world.push(&drafts[0]).await,
-        PushVerdict::TooOld,
-        "it was forgotten"
-    );
-    for known in &drafts[1..] {
-        assert_eq!(world.push(known).await, PushVerdict::Duplicate(known.id()));
-    }
-    let never_seen = world.event().with(|envelope| {
-        envelope.id = EventId::from_parts(drafts[0].id().created(), BucketId(3), 99);
-    });
-    assert_eq!(
-        world.push(&never_seen).await,
-        PushVerdict::TooOld,
-        "nobody can know"
-    );
-    world.add(world.event()).await;
-}
-
 pub async fn a_waiting_event_is_never_forgotten_and_never_too_old(harness: &dyn StoreHarness) {
     let world = World::remembering(harness, 1).await;
     let waiting = world.event().when(secs(60));

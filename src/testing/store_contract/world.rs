@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::core::op::{Failing, Fetch, NewEvent, Reply, StoreOp, Unique, Verdict};
+use crate::core::reference::DedupWindow;
 use crate::error::Result;
 use crate::event::{BucketId, BucketKey, Envelope, EventId, Late, Payload, QueueName};
 use crate::record::{Cause, NodeId};
@@ -17,9 +18,6 @@ use crate::time::{Clock, Timestamp, When};
 pub(super) const A: NodeId = NodeId(0xA);
 pub(super) const B: NodeId = NodeId(0xB);
 pub(super) const STRANGER: NodeId = NodeId(0xC);
-
-/// How many finished ids the stores of the suite remember.
-const FINISHED_MAX: usize = 2_000;
 
 /// A fresh store with its clock, and short words for what is done to one bucket of it.
 #[derive(Debug)]
@@ -101,14 +99,24 @@ impl Draft {
 
 impl World {
     pub(super) async fn new(harness: &dyn StoreHarness) -> Self {
-        Self::remembering(harness, FINISHED_MAX).await
+        Self::within(harness, DedupWindow::default()).await
     }
 
-    pub(super) async fn remembering(harness: &dyn StoreHarness, finished_max: usize) -> Self {
+    /// One whose store remembers so many finished ids, however young they are.
+    pub(super) async fn remembering(harness: &dyn StoreHarness, many: usize) -> Self {
+        let window = DedupWindow {
+            max: many,
+            cap: many,
+            ..DedupWindow::default()
+        };
+        Self::within(harness, window).await
+    }
+
+    pub(super) async fn within(harness: &dyn StoreHarness, window: DedupWindow) -> Self {
         let clock = Arc::new(ManualClock::new());
         let queue: QueueName = "contract".parse().expect("a legal name");
         Self {
-            subject: harness.fresh(Arc::clone(&clock), finished_max).await,
+            subject: harness.fresh(Arc::clone(&clock), window).await,
             clock,
             bucket: BucketKey::new(queue, BucketId(3)),
             entropy: AtomicU64::new(1),
@@ -157,8 +165,13 @@ impl World {
 
     /// An event that is due at once, with three attempts and an id of its own.
     pub(super) fn event(&self) -> Draft {
+        self.event_made(self.now())
+    }
+
+    /// The same, with an id that was made then.
+    pub(super) fn event_made(&self, created: Timestamp) -> Draft {
         let entropy = self.entropy.fetch_add(1, Ordering::Relaxed);
-        let id = EventId::from_parts(self.now(), self.bucket.bucket, entropy);
+        let id = EventId::from_parts(created, self.bucket.bucket, entropy);
         let payload = Payload::from(b"payload".as_slice());
         let envelope = Envelope::new(id, self.bucket.queue.clone(), payload);
         let event = NewEvent {

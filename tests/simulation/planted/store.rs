@@ -6,6 +6,7 @@ use duly::ErrorKind;
 use duly::core::op::{
     Answer, BATCH_MAX, Cancelled, Changed, PeekBy, PushVerdict, Pushed, Reply, StoreOp,
 };
+use duly::core::reference::DedupWindow;
 use duly::event::{EventId, State};
 use duly::history::{Lease, Promise, What};
 use duly::record::{NodeId, Outcome};
@@ -306,10 +307,19 @@ impl World {
     }
 }
 
-/// How many finished ids a bucket really remembers.
-pub fn remembers(plan: &Plan, bug: Option<Bug>) -> usize {
+/// Which finished ids a bucket really remembers.
+pub fn remembers(plan: &Plan, bug: Option<Bug>) -> DedupWindow {
+    let window = plan.remembers;
     match bug {
-        Some(Bug::RemembersLess) => plan.remembers / 2,
-        _ => plan.remembers,
+        Some(Bug::RemembersLess) => DedupWindow {
+            max: window.max / 2,
+            cap: window.cap / 2,
+            ..window
+        },
+        Some(Bug::RemembersShorter) => DedupWindow {
+            keep_for: window.keep_for / 2,
+            ..window
+        },
+        _ => window,
     }
 }

@@ -103,13 +103,16 @@ impl Model {
         let releases = settlements.iter().filter(is_release).count();
         self.first -= i64::try_from(releases).expect("few");
         let mut front = self.first;
+        let over = self.over.len();
         self.is_settling = true;
         let settled = settlements
             .iter()
             .map(|s| self.settle_one(node, s, &mut front))
             .collect();
         self.is_settling = false;
-        self.forget();
+        if self.over.len() > over {
+            self.forget();
+        }
         Reply::Settled(settled)
     }
 

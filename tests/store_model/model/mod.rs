@@ -9,13 +9,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::core::op::{NewEvent, PushVerdict, Pushed, Reply, RequestId, Unique, Verdict};
+use duly::core::reference::DedupWindow;
 use duly::event::{Envelope, EventId, Late, State};
 use duly::record::{Cause, NodeId, Outcome, Record, Stages};
 use duly::time::{Timestamp, When};
 use duly::{BucketId, ErrorKind};
 
-/// How many finished ids are remembered; few, so that forgetting happens.
-pub(crate) const FINISHED_MAX: usize = 5;
+/// Which finished ids are remembered; few and not for long, so that forgetting happens.
+pub(crate) const WINDOW: DedupWindow = DedupWindow {
+    keep_for: Duration::from_millis(50),
+    max: 5,
+    cap: 12,
+    max_age: Duration::from_secs(20),
+};
 pub(crate) const BUCKET: BucketId = BucketId(3);
 
 #[derive(Clone, Debug)]
@@ -60,8 +66,8 @@ struct Node {
 pub(crate) struct Model {
     pub(crate) now_us: u64,
     events: Vec<Event>,
-    /// Those that are over, the first that ended in front.
-    over: Vec<EventId>,
+    /// Those that are over and when they ended, us; the first in front.
+    over: Vec<(EventId, u64)>,
     /// A settle is under way, and forgets when it is done.
     is_settling: bool,
     forgotten: Option<Timestamp>,
@@ -167,16 +173,21 @@ impl Model {
             self.event(id).expect("it is there").died_us = self.now_us;
             return;
         }
-        self.over.push(id);
+        self.over.push((id, self.now_us));
         if !self.is_settling {
             self.forget();
         }
     }
 
-    /// Forgets what is too much; a settle does so when it is done.
+    /// Forgets what the window does not hold; a settle does so when it is done.
     fn forget(&mut self) {
-        while self.over.len() > FINISHED_MAX {
-            let gone = self.over.remove(0);
+        while let Some((gone, ended_us)) = self.over.first().copied() {
+            let age = Duration::from_micros(self.now_us.saturating_sub(ended_us));
+            let is_surplus = self.over.len() > WINDOW.max && age >= WINDOW.keep_for;
+            if !(is_surplus || self.over.len() > WINDOW.cap || age >= WINDOW.max_age) {
+                return;
+            }
+            self.over.remove(0);
             self.events.retain(|event| event.envelope.id != gone);
             self.forgotten = self.forgotten.max(Some(gone.created()));
         }
@@ -231,6 +242,10 @@ impl Model {
                 true => PushVerdict::Duplicate(id),
                 false => PushVerdict::Conflict,
             };
+            return Pushed { due, verdict };
+        }
+        if id.created() > self.now() + Duration::from_secs(60) {
+            verdict = PushVerdict::TooNew;
             return Pushed { due, verdict };
         }
         if self.forgotten.is_some_and(|until| id.created() <= until) {

@@ -51,7 +51,7 @@ expect(#entries - live == stale, "stale entries of the publish list are counted 
 -- Events that are over are remembered once each.
 local remembered, count = {}, 0
 for _, batch in ipairs(call("LRANGE", PAST, 0, -1)) do
-  for i = 1, #batch, 16 do
+  for i = 9, #batch, 16 do
     local id = sub(batch, i, i + 15)
     expect(not remembered[id], hex(id) .. " is in the past twice")
     remembered[id], count = true, count + 1

@@ -16,7 +16,8 @@
 -- KEYS[9]   zset    dead: id -> 0, so that it is in the order of ids
 -- KEYS[10]  hash    unique: unique key -> id; of an event that is done and whose key stays taken for a
 --                   while, id .. until when, ms
--- KEYS[11]  list    past: ids of events that are over, in batches, the first to end in front
+-- KEYS[11]  list    past: ids of events that are over, in batches, the first to end in front; each
+--                   begins with when they ended, us
 -- KEYS[12]  stream  outbox: records; the id of an entry is the number of its first record
 -- KEYS[13]  channel on which the bucket says that it has earlier work
 -- KEYS[14]  zset    keys: length of the key .. key .. id -> 0, of events that have a key and are not

@@ -1,6 +1,8 @@
 -- How events end: the memory of what is over, and the records.
 --
--- ARGV[2]  how many ended events are remembered
+-- ARGV[2]  the dedup window: how many ended events are remembered beyond a time, how many at most,
+--          that time, us, the time after which none is, us, how many ids a call may forget, and
+--          how far ahead of now an id may be made, ms
 -- ARGV[3]  how many records the outbox keeps
 local ENTRY_BYTES = 262144 -- where records keep payloads, an entry ends with the one that passes it
 local records, told = {}, 0 -- and how many bytes they have beyond those that all have
@@ -49,35 +51,62 @@ local function write_records()
   end
 end
 
--- Forgets the ids of events that ended first, so many.
-local function forget(surplus)
-  local until_ms, last = tonumber(call("HGET", META, "forgotten") or 0), nil
-  while surplus > 0 do
-    local batch, ids = call("LPOP", PAST), {}
-    for i = 1, math.min(#batch / 16, surplus) do
-      ids[i] = sub(batch, 16 * i - 15, 16 * i)
+local forgets -- how many ids this call may still forget
+
+-- Forgets the ids that the window does not hold, the first to end first; of a bucket in which
+-- nothing `has_ended` only what is too old, and what is more than the cap.
+local function forget(has_ended)
+  local max, cap, keep_us, max_age_us, at_once, ahead_ms =
+    ARGV[2]:match("^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$")
+  max, cap, keep_us, max_age_us = tonumber(max), tonumber(cap), tonumber(keep_us), tonumber(max_age_us)
+  forgets = forgets or tonumber(at_once)
+  local until_ms, ahead = nil, now_ms + ahead_ms
+  while past > 0 and forgets > 0 do
+    local batch = call("LINDEX", PAST, 0)
+    if not batch then
+      past = 0
+      break
+    end
+    local age, count = now - number_at(batch, 1), (#batch - 8) / 16
+    local surplus = past - (has_ended and age >= keep_us and math.min(max, cap) or cap)
+    if age >= max_age_us then
+      surplus = past
+    end
+    count = math.min(count, surplus, forgets)
+    if count <= 0 then
+      break
+    end
+    if not until_ms then
+      until_ms = tonumber(call("HGET", META, "forgotten") or 0)
+      until_ms = until_ms > ahead and now_ms - 1 or until_ms
+    end
+    local ids, last = {}, nil
+    for i = 1, count do
+      ids[i] = sub(batch, 16 * i - 7, 16 * i + 8)
       local made = sub(ids[i], 1, 6)
       if made ~= last then -- many are of one millisecond
-        until_ms, last = math.max(until_ms, (unpack_from(">I6", made))), made
+        local made_ms = unpack_from(">I6", made)
+        -- One that is further ahead is refused for that.
+        until_ms, last = made_ms <= ahead and math.max(until_ms, made_ms) or until_ms, made
       end
     end
-    if #batch > 16 * #ids then
-      call("LPUSH", PAST, sub(batch, 16 * #ids + 1))
+    call("LPOP", PAST)
+    if #batch > 8 + 16 * count then
+      call("LPUSH", PAST, sub(batch, 1, 8) .. sub(batch, 16 * count + 9))
     end
     call("HDEL", STATE, unpack(ids))
-    surplus = surplus - #ids
-    past = past - #ids
+    past, forgets = past - count, forgets - count
   end
-  call("HSET", META, "forgotten", until_ms)
+  if until_ms then
+    call("HSET", META, "forgotten", until_ms)
+  end
 end
 
--- These have ended; when there are too many, the first to end are forgotten.
+-- These have ended.
 local function remember(ids)
-  call("RPUSH", PAST, table.concat(ids))
+  call("RPUSH", PAST, finished .. table.concat(ids))
   past = past + #ids
-  if past > tonumber(ARGV[2]) then
-    forget(past - ARGV[2])
-  end
+  forget(true)
 end
 
 -- The unique key is free again, unless another event has taken it over.

@@ -2,14 +2,14 @@
 --
 -- ARGV[4]  whom not to wake: the process that asks
 -- ARGV[5]  the furthest due time from now, ms
--- ARGV[6]  when the first of the ids was made, ms
+-- ARGV[6]  when the first and the last of the ids was made, ms
 -- ARGV[7]  1 if an id comes more than once
 -- ARGV[8]  how many records may wait, or "" for any number
 -- ARGV[9..]  three for each event: id; when and what to do if its unique key is taken: "n" now,
 --            "a" and us from now, "t" and ms since the epoch, in capitals to replace; body
 --
 -- Returns {now, 1 if there is earlier work, {place, verdict, due, other id} for each event that
--- was not simply accepted}. Verdicts: 1 duplicate, 2 replaced, 3 conflict, 4 too old.
+-- was not simply accepted}. Verdicts: 1 duplicate, 2 replaced, 3 conflict, 4 too old, 5 too new.
 local SHORT = 4096 -- of a longest body so short it is no use to look for a shorter one
 local first, count = 9, (#ARGV - 8) / 3
 if ARGV[8] ~= "" then
@@ -56,7 +56,24 @@ if longest > SHORT and call("EXISTS", BODY) == 0 then
 end
 local states = call("HMGET", STATE, unpack(ids))
 local bodies = call("HMGET", BODY, unpack(ids))
-local forgotten = tonumber(call("HGET", META, "forgotten") or -1)
+local made_first, made_last = ARGV[6]:match("^(%d+) (%d+)$")
+local ahead = now_ms + ARGV[2]:match("%d+$")
+local some_old, some_new = false, tonumber(made_last) > ahead
+local forgotten
+
+-- Looks how far the forgetting has come. No id that was ever accepted is so far ahead: a watermark
+-- that is, from a time when the clock was wrong or ids of any time were accepted, would close the
+-- bucket to all.
+local function look_at_forgotten()
+  forgotten = tonumber(call("HGET", META, "forgotten") or -1)
+  if forgotten > ahead then
+    forgotten = now_ms - 1
+    call("HSET", META, "forgotten", forgotten)
+  end
+  some_old = tonumber(made_first) <= forgotten
+end
+look_at_forgotten()
+
 -- Whether what was just read may have changed: this push has ended others, or has an id twice.
 local rereads = ARGV[7] == "1"
 local answer = { now, 0 }
@@ -118,7 +135,8 @@ local function taken(i, unique, replaces)
     local due, at = unwait(other, state)
     finish(other, "c", "\6", state, due, at, call("HGET", BODY, other))
     answer[#answer + 1] = { i, 2, dues[i], other }
-    forgotten, rereads = tonumber(call("HGET", META, "forgotten") or -1), true
+    look_at_forgotten()
+    rereads = true
   end
   return false
 end
@@ -168,7 +186,9 @@ for i = 1, count do
     local fingerprint = known and sub(known, 5, 12) or sub(state, 21, 28)
     local same = fingerprint == sub(body, 5, 12)
     answer[#answer + 1] = { i, same and 1 or 3, due_of(id, state), id }
-  elseif tonumber(ARGV[6]) <= forgotten and is_older(id, forgotten) then
+  elseif some_new and (unpack_from(">I6", id)) > ahead then
+    answer[#answer + 1] = { i, 5, dues[i], id }
+  elseif some_old and is_older(id, forgotten) then
     answer[#answer + 1] = { i, 4, dues[i], id }
   else
     local key, unique

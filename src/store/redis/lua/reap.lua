@@ -111,6 +111,7 @@ while not is_full() do
   end
 end
 write_records()
+forget(false)
 
 local more = #call("ZRANGE", LEASE, "-inf", now_ms, "BYSCORE", "LIMIT", 0, 1) > 0
 local deadline = call("ZRANGE", LEASE, 0, 0, "WITHSCORES")[2]
