@@ -82,7 +82,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "an id is forgotten as soon as its event is over",
         edits: &[edit(
             "src/core/reference/mod.rs",
-            "self.past.remember(finished, entry.settled());",
+            "self.past.remember(finished, entry.settled(), self.now_us);",
             "let _ = finished;",
         )],
         caught_by: contract("the_same_id_again_changes_nothing_in_any_state"),
@@ -118,7 +118,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: the push script takes an id that may have been forgotten for a new one",
         edits: &[edit(
             "src/store/redis/lua/push.lua",
-            "elseif tonumber(ARGV[6]) <= forgotten and",
+            "elseif some_old and",
             "elseif false and",
         )],
         caught_by: contract("an_id_that_may_have_been_forgotten_is_too_old"),
@@ -141,13 +141,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Ids,
         bug: "a push whose answer was lost is repeated under another id",
         edits: &[edit(
-            "src/bus/push.rs",
+            "src/bus/push_batch.rs",
             "let first = self.push_batch(bucket, events.clone(), wanted).await?;",
             "let first = match self.push_batch(bucket, events.clone(), wanted).await {
-            Err(error) if error.kind() == ErrorKind::Unknown => {
+            Err(error) if error.kind() == crate::error::ErrorKind::Unknown => {
                 for event in &mut events {
+                    let now = self.inner.now();
                     Arc::make_mut(&mut event.envelope).id =
-                        id_in(bucket, self.inner.now());
+                        EventId::from_parts(now, bucket, fastrand::u64(..));
                 }
                 self.push_batch(bucket, events.clone(), wanted).await?
             }
@@ -158,6 +159,105 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "delivery",
             "a_push_whose_answer_is_lost_is_not_repeated_under_another_id",
         ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "made-anew-after-unknown",
+        breaks: Ids,
+        bug: "a push that may have happened is pushed under a new id",
+        edits: &[edit(
+            "src/core/push.rs",
+            "(Self::Made, PushVerdict::TooOld | PushVerdict::TooNew) => NextPush::Renew,",
+            "(Self::Made, PushVerdict::TooOld | PushVerdict::TooNew | PushVerdict::Unknown) => NextPush::Renew,",
+        )],
+        caught_by: test(
+            "delivery",
+            "a_push_of_which_an_attempt_may_have_happened_is_not_made_anew",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "own-attempt-is-a-duplicate",
+        breaks: Ids,
+        bug: "a push is called a duplicate of its own first attempt",
+        edits: &[edit(
+            "src/core/push.rs",
+            "(Self::Made | Self::Renewed, PushVerdict::Duplicate(other)) if other == id => {",
+            "(Self::Renewed, PushVerdict::Duplicate(other)) if other == id => {",
+        )],
+        caught_by: test("delivery", "an_own_first_attempt_is_no_duplicate"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "made-anew-by-another-chance",
+        breaks: Ids,
+        bug: "an id that is made anew has another random part than the one by which its event is spread",
+        edits: &[edit(
+            "src/bus/push_batch.rs",
+            "EventId::from_parts(now, bucket, envelope.id.entropy()),",
+            "EventId::from_parts(now, bucket, fastrand::u64(..)),",
+        )],
+        caught_by: test("delivery", "a_renewed_push_keeps_its_part_of_a_spread"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "id-from-the-future",
+        breaks: Ids,
+        bug: "an id that was made far ahead of the store is accepted",
+        edits: &[edit(
+            "src/core/reference/push.rs",
+            "(None, None) if is_ahead(id.created(), self.now_us) => {",
+            "(None, None) if false && is_ahead(id.created(), self.now_us) => {",
+        )],
+        caught_by: contract("an_id_from_the_future_is_too_new"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-id-from-the-future",
+        breaks: Ids,
+        bug: "Redis: an id that was made far ahead of the server is accepted",
+        edits: &[edit(
+            "src/store/redis/lua/push.lua",
+            "elseif some_new and",
+            "elseif false and",
+        )],
+        caught_by: contract("an_id_from_the_future_is_too_new"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "remembered-by-number-alone",
+        breaks: Ids,
+        bug: "an ended id is forgotten within its minute when many end after it",
+        edits: &[edit(
+            "src/core/reference/past.rs",
+            "(len > max && age_us >= self.window.keep_for.as_micros())",
+            "len > max",
+        )],
+        caught_by: contract("an_id_is_remembered_for_its_time_however_many_end_after_it"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-remembered-by-number-alone",
+        breaks: Ids,
+        bug: "Redis: an ended id is forgotten within its minute when many end after it",
+        edits: &[edit(
+            "src/store/redis/lua/ending.lua",
+            "(has_ended and age >= keep_us and",
+            "(has_ended and",
+        )],
+        caught_by: contract("an_id_is_remembered_for_its_time_however_many_end_after_it"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-remembered-without-end",
+        breaks: Ids,
+        bug: "Redis: more ended ids are remembered than the cap allows",
+        edits: &[edit(
+            "src/store/redis/lua/ending.lua",
+            "math.min(max, cap) or cap)",
+            "max or past)",
+        )],
+        caught_by: contract("no_more_ids_are_remembered_than_the_cap_allows"),
         masked_by: None,
     },
 ];

@@ -73,9 +73,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Payloads,
         bug: "an event whose id is made anew is encrypted for the old id",
         edits: &[edit(
-            "src/bus/push.rs",
-            "                envelope.payload = self.inner.under_another_id(payload, &self.name, ids)?;",
-            "                let _ = self.inner.under_another_id(payload, &self.name, ids)?;",
+            "src/bus/push_batch.rs",
+            "            envelope.payload = self.inner.under_another_id(payload, &self.name, ids)?;",
+            "            let _ = self.inner.under_another_id(payload, &self.name, ids)?;",
         )],
         caught_by: payloads("a_push_whose_id_is_made_anew_can_be_read"),
         masked_by: None,
