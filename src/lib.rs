@@ -83,6 +83,7 @@ pub mod handler;
 pub mod history;
 pub mod journal;
 pub mod metrics;
+mod outage;
 pub mod record;
 pub mod retry;
 mod sqlite;

@@ -12,6 +12,7 @@ use crate::core::queue_care::QueueCare;
 use crate::core::reaper::Reaper;
 use crate::core::settle::{Pace, Settler};
 use crate::core::step::{Action, Job};
+use crate::error::ErrorKind;
 use crate::event::BucketKey;
 use crate::time::{Mono, Timestamp};
 
@@ -38,7 +39,7 @@ pub(crate) struct BucketCare<B> {
     pub(crate) looking: bool,
     pub(crate) last_fetch: Mono,
     pub(crate) rest: Rest,
-    /// The store answered that it cannot be trusted: nothing more is asked.
+    /// The store has stopped for ever: nothing more is asked.
     pub(crate) doubted: bool,
 }
 
@@ -145,7 +146,7 @@ impl<B> BucketCare<B> {
         }
     }
 
-    /// The store cannot be trusted any more: what is held is left to it.
+    /// The store has stopped for ever: what is held is left to it.
     pub(crate) fn doubt(&mut self, queue: &mut QueueCare) {
         self.fetch_over(queue);
         queue.ahead -= self.held.len();
@@ -248,8 +249,13 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    pub(crate) fn failed(&mut self, now: Mono, options: &NodeOptions) {
-        self.last = (self.last * 2).clamp(options.retry_min, options.retry_max);
+    /// A call failed. What looks as if it could never succeed is asked again as well, more rarely.
+    pub(crate) fn failed(&mut self, now: Mono, kind: ErrorKind, options: &NodeOptions) {
+        let longest = match kind {
+            ErrorKind::Invalid | ErrorKind::Corrupt => options.refused_max,
+            _ => options.retry_max,
+        };
+        self.last = (self.last * 2).clamp(options.retry_min, longest);
         self.until = now + self.last;
     }
 

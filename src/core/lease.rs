@@ -78,10 +78,14 @@ impl Leases {
         self.heard = self.heard.max(sent);
     }
 
-    /// The answer to a heartbeat is lost: the next one follows soon.
+    /// The answer to a heartbeat is lost: the next one follows soon, and later not so soon any more.
     pub(crate) fn unanswered(&mut self, now: Mono, options: &NodeOptions) {
         self.in_flight = false;
-        self.next = now + options.heartbeat / 4;
+        let pause = match now < self.heard + options.silence * 3 {
+            true => options.heartbeat / 4,
+            false => options.silence,
+        };
+        self.next = now + pause;
     }
 
     /// Whether the store has answered lately, as far as there is something to keep. What could not be

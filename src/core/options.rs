@@ -62,6 +62,9 @@ pub struct NodeOptions {
     pub retry_min: Duration,
     /// The longest wait after a failed call. Default: 2 s.
     pub retry_max: Duration,
+    /// The longest wait after a call that failed as if it could never succeed: a shared store may
+    /// say so and be well a minute later. Default: 30 s.
+    pub refused_max: Duration,
 }
 
 impl Default for NodeOptions {
@@ -87,6 +90,7 @@ impl Default for NodeOptions {
             drift_ppm: 1_000,
             retry_min: Duration::from_millis(20),
             retry_max: Duration::from_secs(2),
+            refused_max: Duration::from_secs(30),
         }
     }
 }

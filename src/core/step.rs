@@ -113,7 +113,7 @@ pub enum Action<B> {
         /// How many.
         lost: usize,
     },
-    /// The store cannot be trusted or reached any more: nothing further happens in this bucket.
+    /// The store has stopped for ever: nothing further happens in this bucket.
     Doubt {
         /// The bucket's place in the node.
         bucket: usize,

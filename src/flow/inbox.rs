@@ -70,7 +70,8 @@ impl Inbox {
         self.census.get_or_init(census::News::default)
     }
 
-    fn place(&self, bucket: &BucketKey) -> Option<usize> {
+    /// The place of a bucket that this node serves.
+    pub(crate) fn place(&self, bucket: &BucketKey) -> Option<usize> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         buckets.get(bucket).copied()
     }

@@ -24,6 +24,7 @@ use crate::flow::lane::Lane;
 use crate::flow::roll::RollCall;
 use crate::flow::tally::Tally;
 use crate::metrics::Moves;
+use crate::outage::Outage;
 use crate::store::{Store, StoreFuture};
 use crate::time::{Clock, Mono};
 use crate::trace;
@@ -57,6 +58,8 @@ pub(crate) struct Mover {
     pub(crate) inbox: Arc<Inbox>,
     /// Absent where nobody else could answer.
     pub(crate) roll: Option<Arc<RollCall>>,
+    /// Which buckets the store does not serve, by their places.
+    pub(crate) outage: Arc<Outage<usize>>,
     /// Told when another node is gone.
     pub(crate) bereft: Arc<Notify>,
     pub(crate) runtime: Handle,
@@ -170,10 +173,17 @@ impl Mover {
         match action {
             Action::Call { call, bucket, op } => {
                 let tally = Tally::of(&self.moves[self.node.queue_of(bucket)], &op);
-                let bucket = self.node.bucket(bucket);
-                let span = trace::call_of_settle(bucket, &op);
-                let answer = span.in_scope(|| self.store.apply(bucket, op));
-                return self.ask(call, answer, Told { tally, span });
+                let key = self.node.bucket(bucket);
+                let span = trace::call_of_settle(key, &op);
+                let answer = span.in_scope(|| self.store.apply(key, op));
+                let outage = Arc::clone(&self.outage);
+                let told = Told {
+                    tally,
+                    span,
+                    outage,
+                    bucket,
+                };
+                return self.ask(call, answer, told);
             }
             Action::CallRoll => {
                 if let Some(roll) = &self.roll {
@@ -198,7 +208,7 @@ impl Mover {
             }
             Action::Doubt { bucket, kind } => {
                 let bucket = self.node.bucket(bucket);
-                tracing::error!(%bucket, ?kind, "the store is in doubt: the bucket is left alone");
+                tracing::error!(%bucket, ?kind, "the store has stopped: the bucket is left alone");
             }
             Action::Stopped => self.stopped.cancel(),
         }
@@ -232,14 +242,19 @@ impl Mover {
 struct Told {
     tally: Tally,
     span: Span,
+    outage: Arc<Outage<usize>>,
+    bucket: usize,
 }
 
 fn answered(call: CallId, answer: Result<Answer>, told: Told) -> News {
     trace::settled(&told.span, answer.as_ref().err());
     told.tally.count(&answer);
-    let answer = answer.map_err(|error| {
-        tracing::warn!(%error, kind = ?error.kind(), "the store did not do as asked");
-        error.kind()
-    });
+    match &answer {
+        Ok(_) => told.outage.succeeded(&told.bucket),
+        // That is said of the lease, by a store that is well.
+        Err(error) if error.kind() == ErrorKind::LeaseLost => {}
+        Err(error) => told.outage.failed(told.bucket, error),
+    }
+    let answer = answer.map_err(|error| error.kind());
     Input::Answered { call, answer }
 }

@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::flow::controls::Controls;
 use crate::flow::inbox::Inbox;
 use crate::flow::lanes::Lanes;
+use crate::outage::Outage;
 use crate::store::{Presence, Store};
 
 /// After this long without an answer a call counts as unanswered: others may think by then that
@@ -98,6 +99,7 @@ pub(crate) struct RollCall {
     attendance: std::sync::Mutex<Option<Attendance>>,
     /// Whether this node answers for what nobody else does.
     stands_in: AtomicBool,
+    outage: Outage,
 }
 
 /// Which orders were read last.
@@ -120,6 +122,7 @@ impl RollCall {
             was_away: AtomicBool::default(),
             attendance: std::sync::Mutex::default(),
             stands_in: AtomicBool::default(),
+            outage: Outage::of("membership"),
         }
     }
 
@@ -195,8 +198,9 @@ impl RollCall {
 
     /// As [`call`](Self::call), where nobody waits for it.
     pub(crate) async fn call_again(self: Arc<Self>) {
-        if let Err(error) = self.call().await {
-            tracing::warn!(%error, "the roll call was not answered");
+        match self.call().await {
+            Ok(()) => self.outage.succeeded(&()),
+            Err(error) => self.outage.failed((), &error),
         }
     }
 

@@ -14,8 +14,8 @@ use crate::codec::KeyRing;
 use crate::core::node::Node;
 use crate::core::options::NodeOptions;
 use crate::core::step::Input;
-use crate::error::Result;
-use crate::event::QueueName;
+use crate::error::{Error, Result};
+use crate::event::{BucketKey, QueueName};
 use crate::flow::board::Board;
 use crate::flow::census::Census;
 use crate::flow::controls::Controls;
@@ -32,6 +32,7 @@ use crate::flow::replies::Replies;
 use crate::flow::roll::{Orders, RollCall};
 use crate::handler::{States, Stripes, Surroundings};
 use crate::metrics::{Moves, Pace, Queues, Runs};
+use crate::outage::Outage;
 use crate::record::NodeId;
 use crate::store::{Presence, Store, Watcher};
 use crate::time::Clock;
@@ -65,6 +66,8 @@ pub(crate) struct Flow {
     lanes: Arc<Lanes>,
     orders: Arc<Orders>,
     inbox: Arc<Inbox>,
+    /// Which buckets the store does not serve.
+    outage: Arc<Outage<usize>>,
     /// Absent where nobody else could answer.
     roll: Option<Arc<RollCall>>,
     /// Cancelled when the node has stopped.
@@ -186,7 +189,9 @@ impl Flow {
             };
             runtime.spawn(census.run())
         });
+        let outage = Arc::new(Outage::of("operations on buckets"));
         let mover = Mover {
+            outage: Arc::clone(&outage),
             node,
             store,
             clock,
@@ -212,6 +217,7 @@ impl Flow {
             lanes,
             orders,
             inbox,
+            outage,
             roll,
             stopped,
             abandoned,
@@ -225,6 +231,12 @@ impl Flow {
     pub(crate) fn port<T: 'static>(&self, queue: &QueueName) -> Option<Arc<dyn Port<T>>> {
         let port: Box<dyn Any> = Arc::clone(&self.lanes.get(queue)?.lane).port();
         port.downcast().ok().map(|port| *port)
+    }
+
+    /// Why the store does not serve a bucket to this node, if so.
+    pub(crate) fn why_not_served(&self, bucket: &BucketKey) -> Option<Error> {
+        let (kind, words) = self.outage.why(&self.inbox.place(bucket)?)?;
+        Some(Error::new(kind, words))
     }
 
     /// Whether this process has a handler for `queue`.

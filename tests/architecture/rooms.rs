@@ -8,7 +8,7 @@ use crate::files::{File, is_name, words};
 /// on no floor; `__private` is the door for what the macros write.
 const FLOORS: &[&[&str]] = &[
     &["error"],
-    &["time", "duration", "sqlite"],
+    &["time", "duration", "sqlite", "outage"],
     &["event"],
     &["retry", "record", "codec", "metrics"],
     &["core"],

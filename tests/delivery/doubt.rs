@@ -16,7 +16,8 @@ over_every_store! {
     a_lost_answer_to_a_push_is_said_to_be_unknown_and_the_push_is_repeatable,
     a_push_whose_answer_is_lost_is_not_repeated_under_another_id,
     what_the_store_answers_to_a_push_reaches_the_pusher,
-    a_bucket_in_doubt_is_left_alone_and_the_others_are_not,
+    a_bucket_whose_store_has_stopped_is_left_alone_and_the_others_are_not,
+    a_bucket_that_is_refused_is_asked_again_ever_more_rarely,
     a_store_that_is_away_is_asked_at_a_bounded_pace_until_it_is_back,
     a_handler_whose_start_cannot_be_noted_does_not_start,
 }
@@ -104,9 +105,8 @@ async fn what_the_store_answers_to_a_push_reaches_the_pusher(world: World) {
     }
 }
 
-async fn a_bucket_in_doubt_is_left_alone_and_the_others_are_not(world: World) {
-    let probe = Probe::new();
-    let (bus, queue, way) = faulty(&world, &probe).await;
+/// Refuses with `kind` whatever is asked of bucket 0 but pushes; counts how often.
+fn refuses_a_bucket(way: &Faulty, kind: ErrorKind) -> Arc<AtomicUsize> {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     way.meets(move |bucket, op| {
@@ -114,8 +114,15 @@ async fn a_bucket_in_doubt_is_left_alone_and_the_others_are_not(world: World) {
             return Fault::None;
         }
         count.fetch_add(1, Ordering::Relaxed);
-        Fault::Refused(ErrorKind::Corrupt)
+        Fault::Refused(kind)
     });
+    asked
+}
+
+async fn a_bucket_whose_store_has_stopped_is_left_alone_and_the_others_are_not(world: World) {
+    let probe = Probe::new();
+    let (bus, queue, way) = faulty(&world, &probe).await;
+    let asked = refuses_a_bucket(&way, ErrorKind::Closed);
     queue.push_many(0..512, ms(500)).await.unwrap();
     bus.advance(secs(3_600)).await;
 
@@ -124,6 +131,27 @@ async fn a_bucket_in_doubt_is_left_alone_and_the_others_are_not(world: World) {
     let handled = probe.attempts();
     assert!(handled.iter().all(|(id, _)| id.bucket() != BucketId(0)));
     assert_eq!(handled.len(), 512 - 64); // one batch of eight went there
+}
+
+/// An answer as of a call that can never succeed may be a proxy's, and be over soon.
+async fn a_bucket_that_is_refused_is_asked_again_ever_more_rarely(world: World) {
+    let probe = Probe::new();
+    let (bus, queue, way) = faulty(&world, &probe).await;
+    let mut handled = 0;
+    for kind in [ErrorKind::Invalid, ErrorKind::Corrupt] {
+        let asked = refuses_a_bucket(&way, kind);
+        queue.push_many(0..512, ms(500)).await.unwrap();
+        bus.advance(secs(3_600)).await;
+        let asked = asked.load(Ordering::Relaxed);
+        // Each half minute, with two questions.
+        assert!((120..400).contains(&asked), "{kind:?}: {asked} times");
+        assert_eq!(probe.count(), handled + 512 - 64, "{kind:?}");
+
+        way.is(Fault::None);
+        bus.advance(secs(31)).await;
+        handled += 512;
+        assert_eq!(probe.count(), handled, "{kind:?}");
+    }
 }
 
 async fn a_store_that_is_away_is_asked_at_a_bounded_pace_until_it_is_back(world: World) {

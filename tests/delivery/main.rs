@@ -29,6 +29,7 @@ mod publish;
 mod punctual;
 mod pushes;
 mod records;
+mod refused;
 mod renewed;
 mod retry;
 mod shutdown;

@@ -17,7 +17,11 @@ use crate::world::{ORDERS, World, ms, secs};
 const QUEUES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
 
 /// A bus with the times that a program has, on its own way to the store.
-async fn node(world: &World, queues: &[Annotation], probe: &Probe<u64>) -> (TestBus, Arc<Faulty>) {
+pub(crate) async fn node(
+    world: &World,
+    queues: &[Annotation],
+    probe: &Probe<u64>,
+) -> (TestBus, Arc<Faulty>) {
     let way = Faulty::to(&world.store);
     let mut builder = Bus::builder()
         .only_registered()

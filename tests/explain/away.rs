@@ -15,6 +15,7 @@ over_every_store! {
     a_store_that_never_answers_is_not_waited_for,
     what_the_records_know_is_told_while_the_store_is_away,
     what_could_be_found_out_is_told_beside_what_could_not,
+    a_bucket_that_is_refused_to_this_process_alone_is_told_with_the_words,
 }
 
 async fn distant(world: &World, probe: &Probe<u64>) -> (TestBus, Queue<u64>, Arc<Faulty>) {
@@ -78,4 +79,28 @@ async fn what_could_be_found_out_is_told_beside_what_could_not(world: World) {
         explained.reasons[..],
         [Reason::NotDue { .. }, Reason::StoreAway { .. }]
     ));
+}
+
+async fn a_bucket_that_is_refused_to_this_process_alone_is_told_with_the_words(world: World) {
+    let probe = Probe::new();
+    let (bus, queue, way) = distant(&world, &probe).await;
+    way.meets(|_, op| match op {
+        StoreOp::Fetch(_) | StoreOp::MoveDue { .. } => Fault::Refused(ErrorKind::Invalid),
+        _ => Fault::None,
+    });
+    let id = queue.push_now(1).await.unwrap().id();
+    bus.advance(secs(5)).await;
+    let explained = bus.explain(id).await.unwrap();
+    let refused = Reason::StoreAway {
+        kind: ErrorKind::Invalid,
+        error: "the test says so".to_owned(),
+    };
+    assert_eq!(explained.reasons.last(), Some(&refused), "{explained}");
+    assert!(explained.to_string().contains("refuses"), "{explained}");
+
+    way.is(Fault::None);
+    bus.advance(secs(31)).await;
+    assert_eq!(probe.count(), 1);
+    let explained = bus.explain(id).await.unwrap();
+    assert!(matches!(explained.reasons[..], [Reason::Over { .. }]));
 }

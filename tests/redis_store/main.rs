@@ -15,6 +15,8 @@ mod format;
 mod full;
 mod idle;
 mod kit;
+mod odd_errors;
+mod outage;
 mod outbox;
 mod pass;
 mod rate;

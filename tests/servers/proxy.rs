@@ -22,6 +22,9 @@ pub(crate) enum Fault {
     Delay(Duration),
     /// Nothing is passed on in either direction any more, and the connection stays.
     Hang,
+    /// The server never sees the request; the client gets this for each command in it. Nothing of
+    /// the connection must be on its way.
+    Say(&'static str),
 }
 
 /// What a proxy has seen and done.
@@ -222,6 +225,13 @@ fn pass_requests(
                 *lock(answers) = Answers::Swallow;
                 continue;
             }
+            Some(Fault::Say(answer)) => {
+                let answers = answer.repeat(commands(&piece[..length]));
+                if client.write_all(answers.as_bytes()).is_err() {
+                    return false;
+                }
+                continue;
+            }
             Some(Fault::Delay(time)) => thread::sleep(time),
             Some(Fault::CutAfter) => *lock(answers) = Answers::Swallow,
             Some(Fault::CutWithin) => *lock(answers) = Answers::Halve,
@@ -237,6 +247,25 @@ fn pass_requests(
         }
     }
     false
+}
+
+/// How many commands a piece holds, of which none is cut.
+fn commands(piece: &[u8]) -> usize {
+    let line = |rest: &mut &[u8]| {
+        let end = rest.windows(2).position(|two| two == b"\r\n")?;
+        let number = std::str::from_utf8(rest.get(1..end)?).ok()?.parse().ok()?;
+        *rest = &rest[end + 2..];
+        Some(number)
+    };
+    let (mut rest, mut many) = (piece, 0);
+    while let Some(parts) = line(&mut rest) {
+        for _ in 0..parts {
+            let length: usize = line(&mut rest).unwrap_or(0);
+            rest = rest.get(length + 2..).unwrap_or_default();
+        }
+        many += 1;
+    }
+    many
 }
 
 /// Passes on what the server answers, or less, until it ends.

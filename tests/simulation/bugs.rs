@@ -103,6 +103,8 @@ pub enum Bug {
     UsedBucketsForgotten,
     /// The roll says that every node consumes every queue.
     AllServeAll,
+    /// Versions of the orders are counted, and nobody registers again what a failover lost.
+    VersionsRepeat,
     /// A record is lost on its way.
     RecordLost,
     /// A record is written twice.
@@ -114,7 +116,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Self; 52] = [
+    pub const ALL: [Self; 53] = [
         Self::DueByNodeClock,
         Self::SettleWithoutToken,
         Self::FetchNotRepeated,
@@ -163,6 +165,7 @@ impl Bug {
         Self::NeverTimedOut,
         Self::UsedBucketsForgotten,
         Self::AllServeAll,
+        Self::VersionsRepeat,
         Self::RecordLost,
         Self::RecordTwice,
         Self::DueRoundedDown,

@@ -48,6 +48,10 @@ pub enum Fault {
         for_us: u64,
     },
     Opened,
+    /// A replica of the orders falls behind, takes over, and what it lacks is seen.
+    RollReplica,
+    RollTailLost,
+    RollTailFound,
     /// The store's clock is set to another time.
     Step {
         by_us: i64,
@@ -120,6 +124,12 @@ impl World {
                 self.after(for_us, Happening::Breaks(Fault::Opened));
             }
             Fault::Opened => self.open_again(),
+            Fault::RollReplica => self.roll_has_replica(),
+            Fault::RollTailLost => {
+                self.roll_tail_lost();
+                self.after(1_000_000, Happening::Breaks(Fault::RollTailFound));
+            }
+            Fault::RollTailFound => self.roll_tail_found(),
             Fault::Step { by_us } => self.store.step_clock(by_us),
             Fault::Stop { node } => {
                 if self.nodes[node].paused_until_us <= self.now_us {
@@ -195,6 +205,7 @@ impl World {
         if self.store.health != Health::Well {
             self.open_again();
         }
+        self.roll_tail_found();
         self.store.mend_clock();
         self.network.cuts.fill(Cut::Nothing);
         self.note(None, What::Healed);

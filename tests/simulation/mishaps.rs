@@ -3,6 +3,7 @@
 use crate::faults::Fault;
 use crate::network::Cut;
 use crate::plan::Class;
+use crate::rng::{Rng, mix};
 use crate::world::{Happening, World};
 
 impl World {
@@ -58,6 +59,7 @@ impl World {
             self.plan_fault(Fault::Fails { for_us });
         }
         self.plan_controls();
+        self.plan_lost_tails();
         for _ in 0..self.plan.resizes {
             let node = self.some_node();
             let queue = usize::try_from(self.rng.within(0..self.plan.queues as u64)).unwrap_or(0);
@@ -89,6 +91,22 @@ impl World {
                 paused,
                 rate,
             });
+        }
+    }
+
+    /// Failovers that lose the last orders. They are drawn apart, so that seeds mean what they meant.
+    fn plan_lost_tails(&mut self) {
+        let mut rng = Rng::new(mix(self.rng.clone().next()));
+        if self.plan.class != Class::Chaos || rng.chance(500) {
+            return;
+        }
+        for _ in 0..rng.within(1..4) {
+            let (at, for_us) = (
+                rng.within(0..self.plan.heal_us),
+                rng.within(1_000..2_000_000),
+            );
+            self.after(at, Happening::Breaks(Fault::RollReplica));
+            self.after(at + for_us, Happening::Breaks(Fault::RollTailLost));
         }
     }
 

@@ -22,6 +22,12 @@ const FORGOTTEN_US: u64 = 60_000_000;
 pub struct Roll {
     members: BTreeMap<NodeId, Entry>,
     pub orders: Arc<Orders>,
+    /// Counts changes; it never goes back, as versions are drawn by chance.
+    changes: u64,
+    /// What a replica has of the orders, which takes over without what came later.
+    replica: Option<Arc<Orders>>,
+    /// Buckets that were lost with the last writes, and that whoever pushed to them still knows.
+    lost: Vec<usize>,
 }
 
 /// A member's number, when it called last, and which queues it consumes.
@@ -70,10 +76,14 @@ impl Roll {
         (entry.beat, entry.last_us) = (entry.beat + 1, now_us);
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Orders)) {
+    fn change(&mut self, bug: Option<Bug>, change: impl FnOnce(&mut Orders)) {
         let orders = Arc::make_mut(&mut self.orders);
         change(orders);
-        orders.version += 1;
+        self.changes += 1;
+        orders.version = match bug {
+            Some(Bug::VersionsRepeat) => orders.version + 1,
+            _ => self.changes,
+        };
     }
 }
 
@@ -222,22 +232,54 @@ impl World {
     pub fn bucket_used(&mut self, bucket: usize) {
         let roll = &mut self.store.roll;
         if !roll.orders.used.contains(&bucket) {
-            roll.change(|orders| orders.used.push(bucket));
+            roll.change(self.bug, |orders| orders.used.push(bucket));
+        }
+    }
+
+    /// From now on a replica gets nothing more of the orders.
+    pub fn roll_has_replica(&mut self) {
+        let roll = &mut self.store.roll;
+        roll.replica = Some(Arc::clone(&roll.orders));
+    }
+
+    /// It takes over.
+    pub fn roll_tail_lost(&mut self) {
+        let roll = &mut self.store.roll;
+        if let Some(replica) = roll.replica.take() {
+            let before = std::mem::replace(&mut roll.orders, replica);
+            let used = before.used.iter().copied();
+            let lost = used.filter(|bucket| !roll.orders.used.contains(bucket));
+            roll.lost.extend(lost);
+        }
+    }
+
+    /// Whoever knows a bucket that was lost has seen that, and registers it again.
+    pub fn roll_tail_found(&mut self) {
+        for bucket in std::mem::take(&mut self.store.roll.lost) {
+            if self.bug != Some(Bug::VersionsRepeat) {
+                self.bucket_used(bucket);
+            }
         }
     }
 
     /// An operator sets something for every node.
     pub fn set_paused(&mut self, queue: usize, paused: bool) {
-        self.store.roll.change(|orders| {
-            orders.paused.insert(queue, paused);
-        });
+        let roll = &mut self.store.roll;
+        if roll.orders.paused.get(&queue).copied().unwrap_or_default() != paused {
+            roll.change(self.bug, |orders| {
+                orders.paused.insert(queue, paused);
+            });
+        }
     }
 
     pub fn set_rate(&mut self, queue: usize, rate: Option<f64>) {
-        self.store.roll.change(|orders| {
-            orders.rates.remove(&queue);
-            orders.rates.extend(rate.map(|rate| (queue, rate)));
-        });
+        let roll = &mut self.store.roll;
+        if roll.orders.rates.get(&queue).copied() != rate {
+            roll.change(self.bug, |orders| {
+                orders.rates.remove(&queue);
+                orders.rates.extend(rate.map(|rate| (queue, rate)));
+            });
+        }
     }
 
     /// A node says that it has stopped.

@@ -36,7 +36,7 @@ pub(super) struct Facts {
     pub(super) nodes: Option<Vec<Node>>,
     /// What its queue does in this process, if it has a handler here.
     pub(super) here: Option<QueueLoad>,
-    /// The first question that the store did not answer.
+    /// The first question that the store did not answer, to this or to the node of this process.
     pub(super) away: Option<Error>,
 }
 
@@ -86,6 +86,11 @@ pub(super) async fn explain(bus: &Bus, id: EventId) -> Explanation {
         return conclude(inner, id, facts).await;
     };
     let bucket = bucket.clone();
+    let why_not_served = {
+        let flow = inner.flow();
+        flow.as_ref().and_then(|flow| flow.why_not_served(&bucket))
+    };
+    facts.away = facts.away.or(why_not_served);
     let load = bus.load();
     facts.here = load.into_iter().find(|load| load.queue == bucket.queue);
     if let Some(first) = facts.miss(roll) {

@@ -328,6 +328,7 @@ impl fmt::Display for Reason {
             },
             Self::StoreAway { kind, error } => match kind {
                 ErrorKind::Corrupt => write!(f, "the store cannot read it: {}", shown(error)),
+                ErrorKind::Invalid => write!(f, "the store refuses it: {}", shown(error)),
                 _ => write!(f, "the store did not answer: {}", shown(error)),
             },
             Self::NotKnown {

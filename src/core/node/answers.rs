@@ -16,6 +16,10 @@ impl<B> Node<B> {
         answer: Result<Answer<B>, ErrorKind>,
         out: &mut Vec<Action<B>>,
     ) {
+        let answer = answer.and_then(|answer| match call.kind.is_answered_by(&answer.reply) {
+            true => Ok(answer),
+            false => Err(ErrorKind::Corrupt),
+        });
         let care = &mut self.buckets[call.bucket];
         let queue = &mut self.queues[care.queue];
         match answer {
@@ -25,7 +29,7 @@ impl<B> Node<B> {
                 self.replied(now, call, now_us, reply, out);
             }
             Err(kind) => {
-                care.rest.failed(now, &self.options);
+                care.rest.failed(now, kind, &self.options);
                 match call.kind {
                     CallKind::Move { .. } => {
                         care.looking = false;
@@ -48,10 +52,8 @@ impl<B> Node<B> {
                     CallKind::Heartbeat { .. } => care.leases.unanswered(now, &self.options),
                     CallKind::Reap => care.reaper.unanswered(now, &self.options),
                 }
-                if matches!(
-                    kind,
-                    ErrorKind::Closed | ErrorKind::Corrupt | ErrorKind::Invalid
-                ) {
+                // Only this is said for ever; any other error may be over soon.
+                if kind == ErrorKind::Closed {
                     care.doubt(queue);
                     self.roomy.insert(care.queue);
                     out.push(Action::Doubt {
@@ -148,14 +150,20 @@ impl<B> Node<B> {
                     care.mover.found();
                 }
             }
-            (_, _) => {
-                care.doubt(queue);
-                self.roomy.insert(care.queue);
-                out.push(Action::Doubt {
-                    bucket,
-                    kind: ErrorKind::Corrupt,
-                });
-            }
+            (_, _) => {} // no call has such an answer
         }
+    }
+}
+
+impl CallKind {
+    fn is_answered_by<B>(&self, reply: &Reply<B>) -> bool {
+        matches!(
+            (self, reply),
+            (Self::Move { .. }, Reply::Moved { .. })
+                | (Self::Fetch { .. }, Reply::Fetched { .. })
+                | (Self::Settle, Reply::Settled(_))
+                | (Self::Heartbeat { .. }, Reply::Kept(_))
+                | (Self::Reap, Reply::Reaped(_))
+        )
     }
 }

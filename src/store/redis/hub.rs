@@ -245,7 +245,7 @@ impl Hub {
 }
 
 /// Whether nobody answered, so that it may be otherwise soon.
-fn is_away(error: &Error) -> bool {
+pub(super) fn is_away(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Unknown)
 }
 

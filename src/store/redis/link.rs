@@ -323,19 +323,32 @@ impl Shared {
                 *state = State::Up(Arc::clone(&lane));
                 drop(state);
                 self.made.send_modify(|made| *made += 1);
+                self.options.outage.succeeded(&());
                 tracing::debug!(target = %self.target, "connected");
                 Ok(lane)
             }
             Err(error) => {
+                let error = self.may_pass(error);
                 let failures = failures.saturating_add(1);
                 *state = State::Down {
                     failures,
                     not_before: Instant::now() + backoff::after(failures),
                 };
                 drop(state);
-                tracing::warn!(failures, "no connection: {error}");
+                self.options.outage.failed((), &error);
                 Err(NoLane::of(&error))
             }
+        }
+    }
+
+    /// What could never work has worked before: a proxy that starts, a file of certificates that is
+    /// being written.
+    fn may_pass(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Invalid if *self.made.borrow() > 0 => {
+                Error::new(ErrorKind::Unavailable, error.to_string()).because(error)
+            }
+            _ => error,
         }
     }
 

@@ -320,7 +320,7 @@ impl Store for RedisStore {
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
         let shared = Arc::clone(&self.shared);
         StoreFuture::new(async move {
-            let buckets = registry::read(&shared).await?;
+            let buckets = registry::read_or_known(&shared).await?;
             Ok(buckets.into_iter().map(Outbox::Bucket).collect())
         })
     }

@@ -1,8 +1,10 @@
 //! How the servers are talked to.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::url::Target;
+use crate::outage::Outage;
 
 /// How the servers are talked to.
 #[derive(Clone, Debug)]
@@ -18,6 +20,8 @@ pub(super) struct LinkOptions {
     pub(super) probe_every: Duration,
     /// What the connections are called in the server's `CLIENT LIST`. Default: `duly`.
     pub(super) name: String,
+    /// Connections that cannot be made; the clones of options share it.
+    pub(super) outage: Arc<Outage>,
 }
 
 impl LinkOptions {
@@ -53,6 +57,7 @@ impl Default for LinkOptions {
             connect_timeout: Duration::from_secs(2),
             probe_every: Duration::from_secs(15),
             name: "duly".to_owned(),
+            outage: Arc::new(Outage::of("connections")),
         }
     }
 }

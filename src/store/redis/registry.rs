@@ -16,6 +16,7 @@ use tokio::sync::watch;
 pub(super) use self::writer::ensure;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
+use crate::outage::Outage;
 use crate::store::redis::answer::{Parts, unreadable};
 use crate::store::redis::hub;
 use crate::store::redis::shared::Shared;
@@ -36,6 +37,7 @@ pub(super) struct Registry {
     writing: Mutex<Writing>,
     /// Counts attempts to write.
     attempts: watch::Sender<u64>,
+    outage: Outage,
 }
 
 #[derive(Default)]
@@ -74,6 +76,7 @@ impl Default for Registry {
             configured: RwLock::default(),
             writing: Mutex::default(),
             attempts: watch::Sender::new(0),
+            outage: Outage::of("registry of buckets"),
         }
     }
 }
@@ -138,6 +141,21 @@ pub(super) async fn read(shared: &Arc<Shared>) -> Result<Vec<BucketKey>> {
         writer::write(shared, lost);
     }
     Ok(buckets)
+}
+
+/// Every bucket in the list, or those that are known while the server is away.
+///
+/// # Errors
+///
+/// When the server cannot be read, and nothing is known.
+pub(super) async fn read_or_known(shared: &Arc<Shared>) -> Result<Vec<BucketKey>> {
+    match read(shared).await {
+        Err(error) if hub::is_away(&error) => match shared.registry.known() {
+            known if known.is_empty() => Err(error),
+            known => Ok(known),
+        },
+        read => read,
+    }
 }
 
 async fn read_new(shared: &Shared, listed: &mut Listed) -> Result<()> {

@@ -151,4 +151,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ),
         masked_by: None,
     },
+    Mutant {
+        name: "registry-away-refuses-pushes",
+        breaks: Accepted,
+        bug: "Redis: with the registry away every push to a bucket that is not registered yet is refused",
+        edits: &[edit(
+            "src/store/redis/registry/writer.rs",
+            "let is_configured = registry.is_configured(bucket);",
+            "let is_configured = false && registry.is_configured(bucket);",
+        )],
+        caught_by: test(
+            "redis_store",
+            "pushes_starts_and_nodes_go_on_while_the_registry_is_away",
+        ),
+        masked_by: None,
+    },
 ];

@@ -125,4 +125,34 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ),
         masked_by: None,
     },
+    Mutant {
+        name: "registry-versions-repeat",
+        breaks: Controls,
+        bug: "Redis: a version comes again after a failover that lost the last writes",
+        edits: &[edit(
+            "src/store/redis/registry.rs",
+            "fastrand::u64(1..).to_be_bytes()",
+            "1_u64.to_be_bytes()",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_version_never_comes_again_after_the_last_writes_were_lost",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "registry-tail-not-written-again",
+        breaks: Controls,
+        bug: "Redis: buckets that a failover took from the registry stay out of it",
+        edits: &[edit(
+            "src/store/redis/registry.rs",
+            "if !lost.is_empty() {",
+            "if false && !lost.is_empty() {",
+        )],
+        caught_by: test(
+            "redis_store",
+            "what_a_failover_took_from_the_registry_is_read_anew_and_written_again",
+        ),
+        masked_by: None,
+    },
 ];

@@ -131,13 +131,27 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "bucket-in-doubt-asked-again",
         breaks: Doubt,
-        bug: "a node goes on asking a bucket that answered that it is damaged",
+        bug: "a node goes on asking a store that has stopped for ever",
         edits: &[edit(
             "src/core/node/answers.rs",
-            "ErrorKind::Closed | ErrorKind::Corrupt | ErrorKind::Invalid\n",
-            "ErrorKind::Closed | ErrorKind::Invalid\n",
+            "if kind == ErrorKind::Closed {",
+            "if false && kind == ErrorKind::Closed {",
         )],
-        caught_by: delivery("a_bucket_in_doubt_is_left_alone_and_the_others_are_not"),
+        caught_by: delivery(
+            "a_bucket_whose_store_has_stopped_is_left_alone_and_the_others_are_not",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "refused-bucket-left-alone",
+        breaks: Doubt,
+        bug: "one answer as of a call that can never succeed stops a bucket for ever",
+        edits: &[edit(
+            "src/core/node/answers.rs",
+            "if kind == ErrorKind::Closed {",
+            "if matches!(kind, ErrorKind::Closed | ErrorKind::Invalid) {",
+        )],
+        caught_by: delivery("a_bucket_that_is_refused_is_asked_again_ever_more_rarely"),
         masked_by: None,
     },
     Mutant {
@@ -207,6 +221,33 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "embedded",
             "a_page_of_damaged_records_alone_hides_none_of_the_others",
         ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "each-failed-call-logged",
+        breaks: Doubt,
+        bug: "a store that is away is logged at each call",
+        edits: &[edit(
+            "src/outage.rs",
+            "if state.told.contains(&kind) || !state.may_tell() {",
+            "if false && (state.told.contains(&kind) || !state.may_tell()) {",
+        )],
+        caught_by: test(
+            "lib",
+            "the_first_the_change_and_the_end_with_a_count_are_logged",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "unknown-error-taken-for-a-refusal",
+        breaks: Doubt,
+        bug: "Redis: an error that nobody knows says that nothing happened",
+        edits: &[edit(
+            "src/store/redis/fault/mod.rs",
+            "        None => Fault::of(&table::STRANGE),\n    }\n}\n\n/// Errors",
+            "        None => Fault::of(&table::REFUSED_HERE),\n    }\n}\n\n/// Errors",
+        )],
+        caught_by: test("lib", "every_answer_means_what_the_table_says"),
         masked_by: None,
     },
 ];

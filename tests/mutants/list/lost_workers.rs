@@ -182,4 +182,28 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: test("loom", "who_sees_new_trust_sees_what_was_lost_before"),
         masked_by: None,
     },
+    Mutant {
+        name: "blind-nodes-look-all-the-time",
+        breaks: LostWorkers,
+        bug: "nodes that hear of nobody look at each bucket every 150 ms",
+        edits: &[edit(
+            "src/core/reaper.rs",
+            "false => is_still || !members.is_blind(),",
+            "false => true,",
+        )],
+        caught_by: delivery("nodes_that_hear_of_nobody_look_now_and_then"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "silent-in-one-bucket-for-ever",
+        breaks: LostWorkers,
+        bug: "a node that one bucket refuses calls the roll no more",
+        edits: &[edit(
+            "src/core/lease.rs",
+            "|| now >= self.heard + taken",
+            "|| now > Mono::MAX",
+        )],
+        caught_by: delivery("a_node_that_one_bucket_refuses_stays_a_member"),
+        masked_by: None,
+    },
 ];

@@ -116,9 +116,20 @@ pub(super) fn of(error: &RedisError, stage: Stage) -> Fault {
         uncoded(error)
     };
     match stage {
+        Stage::Sent if is_of_a_greeting(error) => Fault {
+            kind: ErrorKind::Unavailable,
+            ..fault
+        },
         Stage::Sent => fault,
         Stage::Connecting => connecting(fault),
     }
+}
+
+/// Whether a call can only have this error where the client has connected again on its way.
+fn is_of_a_greeting(error: &RedisError) -> bool {
+    use redis::ErrorKind as Theirs;
+    let kinds = [Theirs::InvalidClientConfig, Theirs::RESP3NotSupported];
+    error.code() == Some("NOPROTO") || kinds.contains(&error.kind())
 }
 
 /// While connecting nothing has happened, whatever the answer was, and there is no connection.

@@ -202,12 +202,30 @@ pub(super) const RULES: &[Rule] = &[
         "the server is not a cluster; it is opened with redis://",
     )
     .with("cluster support disabled"),
+    Rule::refused("ERR", Invalid, UNKNOWN_CALL).with("unknown command"),
+    Rule::refused("ERR", Invalid, UNKNOWN_CALL).with("unknown subcommand"),
+    Rule::refused("ERR", Invalid, UNKNOWN_CALL).with("Unknown subcommand"),
+    Rule::refused("ERR", Invalid, UNKNOWN_CALL).with("wrong number of arguments"),
+    Rule::refused("ERR", Invalid, UNKNOWN_CALL).with("syntax error"),
+    Rule::refused("ERR", Invalid, UNKNOWN_CALL).with("script shebang"),
+    Rule::refused("ERR", Invalid, UNKNOWN_CALL)
+        .with("Error compiling script")
+        .before_writes(),
     Rule::refused(
         "ERR",
         Invalid,
-        "the server does not know this call; is it Redis 7.0 or later?",
-    ),
+        "the server wants no password; take it out of the URL",
+    )
+    .with("without any password"),
+    Rule::refused(
+        "ERR",
+        Invalid,
+        "the server does not have this database; the number at the end of the URL is too high",
+    )
+    .with("DB index"),
 ];
+
+const UNKNOWN_CALL: &str = "the server does not know this call; is it Redis 7.0 or later?";
 
 /// A script failed while it ran, perhaps between two writes.
 pub(super) const MIDWAY: Rule = Rule {
@@ -220,7 +238,8 @@ pub(super) const MIDWAY: Rule = Rule {
     )
 };
 
-/// An error that this table does not know.
+/// An error that this table does not know: a proxy's, as likely as not, which may have sent the call
+/// on before it said so.
 pub(super) const STRANGE: Rule = Rule {
     effect: Effect::Unknown,
     ..Rule::refused("", Unknown, "the server answered something unexpected")

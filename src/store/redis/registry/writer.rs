@@ -163,13 +163,14 @@ async fn run(mut running: Running) {
         }
         registry.attempts.send_modify(|attempts| *attempts += 1);
         match done {
-            Ok(()) => failures = 0,
+            Ok(()) => {
+                failures = 0;
+                registry.outage.succeeded(&());
+            }
             Err(error) if error.kind() == ErrorKind::Closed => return,
             Err(error) => {
                 failures += 1;
-                if failures == 1 {
-                    tracing::warn!(%error, "the registry of buckets cannot be written");
-                }
+                registry.outage.failed((), &error);
                 drop(shared);
                 tokio::time::sleep(backoff::after(failures)).await;
             }

@@ -1,0 +1,210 @@
+//! A log of outages: a bounded number of lines, however often something fails.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::{Error, ErrorKind};
+
+/// The most lines of one log within [`WINDOW`]: what comes and goes all the time is told so often.
+const LINES_MAX: u32 = 10;
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// The outages of one thing, for instance the operations of a node on its store; `K` names its
+/// parts, for instance the buckets.
+///
+/// It logs the first failure, each new kind of error, and the end with how often it had failed.
+/// Everything else is logged at the level `debug`.
+#[derive(Debug)]
+pub(crate) struct Outage<K = ()> {
+    what: &'static str,
+    /// Whether anything fails: nobody takes the lock where nothing does.
+    is_on: AtomicBool,
+    state: Mutex<State<K>>,
+}
+
+#[derive(Debug)]
+struct State<K> {
+    /// What fails, and why.
+    failing: BTreeMap<K, (ErrorKind, String)>,
+    /// The kinds of errors that were told of.
+    told: Vec<ErrorKind>,
+    failures: u64,
+    window: Option<Instant>,
+    lines: u32,
+}
+
+impl<K: Ord> Outage<K> {
+    /// Of `what`, which every line names.
+    pub(crate) const fn of(what: &'static str) -> Self {
+        let state = State {
+            failing: BTreeMap::new(),
+            told: Vec::new(),
+            failures: 0,
+            window: None,
+            lines: 0,
+        };
+        Self {
+            what,
+            is_on: AtomicBool::new(false),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// A part has failed.
+    pub(crate) fn failed(&self, part: K, error: &Error) {
+        let (what, kind) = (self.what, error.kind());
+        let mut state = self.state();
+        self.is_on.store(true, Ordering::Release);
+        state.failures += 1;
+        state.failing.insert(part, (kind, error.to_string()));
+        let is_first = state.told.is_empty();
+        if state.told.contains(&kind) || !state.may_tell() {
+            tracing::debug!(what, kind = kind.name(), %error, "still failing");
+            return;
+        }
+        state.told.push(kind);
+        match (is_first, kind) {
+            (_, ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::Closed) => {
+                tracing::error!(what, kind = kind.name(), %error, "store outage, see the error");
+            }
+            (true, _) => tracing::warn!(what, kind = kind.name(), %error, "store outage"),
+            (false, _) => {
+                let failures = state.failures;
+                tracing::warn!(what, kind = kind.name(), %error, failures, "store outage changed");
+            }
+        }
+    }
+
+    /// A part has succeeded.
+    pub(crate) fn succeeded(&self, part: &K) {
+        if !self.is_on.load(Ordering::Acquire) {
+            return;
+        }
+        let mut state = self.state();
+        if state.failing.remove(part).is_none() || !state.failing.is_empty() {
+            return;
+        }
+        self.is_on.store(false, Ordering::Release);
+        let (what, failures) = (self.what, std::mem::take(&mut state.failures));
+        // The end of what was told of is told, too.
+        if !std::mem::take(&mut state.told).is_empty() {
+            tracing::info!(what, failures, "store outage ended");
+        }
+    }
+
+    /// Why a part fails, if it does.
+    pub(crate) fn why(&self, part: &K) -> Option<(ErrorKind, String)> {
+        if !self.is_on.load(Ordering::Acquire) {
+            return None;
+        }
+        self.state().failing.get(part).cloned()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<K>> {
+        // Every change under the lock leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K> State<K> {
+    fn may_tell(&mut self) -> bool {
+        let now = Instant::now();
+        if self.window.is_none_or(|since| now - since >= WINDOW) {
+            (self.window, self.lines) = (Some(now), 0);
+        }
+        self.lines += 1;
+        self.lines <= LINES_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Level, Metadata, Subscriber};
+
+    use super::*;
+
+    /// Writes down the words of each line that is no `debug`.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    impl Subscriber for Lines {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= Level::INFO
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, event: &Event<'_>) {
+            let mut words = Words::default();
+            event.record(&mut words);
+            self.0.lock().unwrap().push(words.0);
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[derive(Default)]
+    struct Words(String);
+
+    impl Visit for Words {
+        fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+            if ["message", "failures"].contains(&field.name()) {
+                self.0 += &format!("{value:?} ");
+            }
+        }
+    }
+
+    fn told(does: impl FnOnce()) -> Vec<String> {
+        let lines = Lines::default();
+        tracing::subscriber::with_default(lines.clone(), does);
+        let told = lines.0.lock().unwrap().clone();
+        told.iter().map(|line| line.trim().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_first_the_change_and_the_end_with_a_count_are_logged() {
+        let outage = Outage::of("a test");
+        let error = |kind| Error::new(kind, "words");
+        let lines = told(|| {
+            for round in 0..500 {
+                for part in 0..10 {
+                    let kind = [ErrorKind::Unavailable, ErrorKind::Unknown][round % 2];
+                    outage.failed(part, &error(kind));
+                }
+            }
+            assert_eq!(outage.why(&3).unwrap().0, ErrorKind::Unknown);
+            (0..10).for_each(|part| outage.succeeded(&part));
+            assert_eq!(outage.why(&3), None);
+        });
+        assert_eq!(
+            lines,
+            [
+                "store outage",
+                "store outage changed 11",
+                "store outage ended 5000"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_comes_and_goes_all_the_time_is_logged_a_bounded_number_of_times() {
+        let outage = Outage::of("a test");
+        let lines = told(|| {
+            for _ in 0..1_000 {
+                outage.failed((), &Error::new(ErrorKind::Unavailable, "words"));
+                outage.succeeded(&());
+            }
+        });
+        assert_eq!(lines.len(), 2 * LINES_MAX as usize);
+    }
+}

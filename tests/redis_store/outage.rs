@@ -1,0 +1,92 @@
+//! What the log says while the server is away.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tracing::field::{Field, Visit};
+use tracing::{Event as Line, Level, Subscriber};
+use tracing_subscriber::layer::{Context as Within, SubscriberExt};
+use tracing_subscriber::{Layer, Registry};
+
+use crate::kit::{Read, fresh, pusher, stop, until};
+use crate::servers::Redis;
+
+/// Writes down the lines that are no `debug`.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+struct Words(String);
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0 += &format!(" {}={value:?}", field.name());
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, line: &Line<'_>, _: Within<'_, S>) {
+        if *line.metadata().level() <= Level::INFO {
+            let mut words = Words(line.metadata().target().to_owned());
+            line.record(&mut words);
+            self.0.lock().unwrap().push(words.0);
+        }
+    }
+}
+
+/// All on one thread, so that this thread's log is that of the bus.
+#[tokio::test]
+async fn a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
+    let lines = Lines::default();
+    let dispatch = tracing::Dispatch::new(Registry::default().with(lines.clone()));
+    let _heard_here = tracing::dispatcher::set_default(&dispatch);
+    let mut server = Redis::plain();
+    let (url, _) = fresh(&server.url());
+    let (read, bus) = Read::start(&url).await;
+    let (pushing, queue) = pusher(&url).await;
+    let first = queue.push_now("a letter".to_owned()).await.unwrap().id();
+    until("it is handled", async || read.seen().contains_key(&first)).await;
+    lines.0.lock().unwrap().clear();
+
+    server.kill();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(6) {
+        let pushes = (0..50).map(|_| queue.push_now("a letter".to_owned()));
+        futures_util::future::join_all(pushes).await;
+        sleep(Duration::from_millis(10)).await;
+    }
+    let away = lines.0.lock().unwrap().clone();
+    assert!((1..=24).contains(&away.len()), "{}: {away:#?}", away.len());
+    let begins = |line: &&String| line.contains("store outage");
+    assert!(away.iter().any(|line| begins(&line)), "{away:#?}");
+
+    server.restart();
+    let last = async || match queue.push_now("a letter".to_owned()).await {
+        Ok(sent) => Some(sent.id()),
+        Err(_) => None,
+    };
+    let mut id = None;
+    until("a push is accepted", async || {
+        id = last().await;
+        id.is_some()
+    })
+    .await;
+    let id = id.expect("a push");
+    until("it is handled", async || read.seen().contains_key(&id)).await;
+    let ended = async || {
+        let lines = lines.0.lock().unwrap();
+        let ends = |what: &str| {
+            let is_it = |line: &&String| line.contains("outage ended") && line.contains(what);
+            lines
+                .iter()
+                .filter(is_it)
+                .any(|line| line.contains("failures="))
+        };
+        ends("connections") && ends("operations on buckets")
+    };
+    until("the end is logged, with a count", ended).await;
+    stop(&pushing).await;
+    stop(&bus).await;
+    let all = lines.0.lock().unwrap().clone();
+    assert!(all.len() <= 48, "{}: {all:#?}", all.len());
+}
