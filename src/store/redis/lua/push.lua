@@ -51,7 +51,7 @@ if count == 0 then
   return { now, 0 }
 end
 
-if longest > SHORT and call("EXISTS", BODY) == 0 then
+if longest > SHORT and call("HLEN", BODY) == 0 then
   longest = 0
 end
 local states = call("HMGET", STATE, unpack(ids))
