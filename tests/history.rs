@@ -345,3 +345,63 @@ fn the_guide_says_each_promise_in_bold_and_names_a_test_that_holds_it() {
         assert!(held.next().is_some(), "{title:?} names no test");
     }
 }
+
+/// Says what a checker makes of pushes with one unique key: each its number, whether it replaces,
+/// and which one has kept it out. Those in `leased` are leased as soon as they are accepted.
+fn uniques(pushes: &[(u64, bool, Option<u64>)], leased: &[u64]) -> Result<(), Promise> {
+    let mut checker = Checker::new(Expect::default());
+    let id = |number: u64| EventId::from_parts(DUE, BucketId(0), number);
+    let (due, payload, attempts, key) = (DUE, 5, 2, 1);
+    for (number, replaces, taken_by) in pushes {
+        let mut steps = Vec::new();
+        if taken_by.is_none() {
+            steps.push(What::Added {
+                due,
+                payload,
+                attempts,
+            });
+        }
+        steps.push(What::UniqueAsked {
+            key,
+            replaces: *replaces,
+            taken_by: taken_by.map(id),
+        });
+        if leased.contains(number) {
+            steps.push(What::Leased {
+                lease: lease(*number),
+                attempt: 1,
+                due,
+                payload,
+            });
+        }
+        for what in steps {
+            let entry = Entry {
+                id: Some(id(*number)),
+                ..entry(10, what)
+            };
+            checker.read(&entry).map_err(|broken| broken.promise)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_checker_follows_who_has_a_unique_key() {
+    assert_eq!(
+        uniques(&[(1, false, None), (2, false, Some(1))], &[]),
+        Ok(())
+    );
+    let second = uniques(&[(1, false, None), (2, false, None)], &[1]);
+    assert_eq!(second, Err(Promise::Ids), "beside one that runs");
+    let beside = uniques(&[(1, false, None), (2, true, None)], &[]);
+    assert_eq!(beside, Err(Promise::Ids), "the first waits on");
+    let heir = [(1, false, None), (2, true, None), (3, false, Some(2))];
+    assert_eq!(uniques(&heir, &[1]), Ok(()));
+    let lost = [(1, false, None), (2, true, None), (3, false, Some(1))];
+    assert_eq!(uniques(&lost, &[1]), Err(Promise::Ids), "it has it no more");
+    assert_eq!(
+        uniques(&[(1, false, Some(9))], &[]),
+        Err(Promise::Ids),
+        "by nobody"
+    );
+}

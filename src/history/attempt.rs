@@ -1,7 +1,7 @@
 //! What each lease, start, settle and record says about an event, and what it must not say.
 
-use super::checker::Expect;
 use super::entry::{Ending, Entry};
+use super::expect::Expect;
 use super::life::Life;
 use super::promise::{Promise, Verdict, broken};
 use crate::core::op::Lease;

@@ -3,41 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::{Entry, Told, Truth, What};
+use super::expect::Expect;
 use super::life::Life;
 use super::memory::Memory;
 use super::promise::{Broken, Promise, Verdict, broken};
+use super::unique::Uniques;
 use crate::core::op::Lease;
 use crate::core::reference::{DedupWindow, ID_AHEAD_MAX};
 use crate::event::{BucketId, EventId};
 use crate::record::{NodeId, Outcome};
-
-/// What must be so in one world beside what must always be so.
-///
-/// By default nothing is: any fault may have happened.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Expect {
-    /// No fault: attempts and starts are the same number.
-    pub exact: bool,
-    /// No lease may be lost.
-    pub leases_stand: bool,
-    /// A handler starts at most so many microseconds after the due time.
-    pub late_us_max: Option<u64>,
-    /// Only what was known to be due after this, by the store's clock, can be late.
-    pub late_counts_from_us: u64,
-    /// So many microseconds after the last fault nothing of it is left.
-    pub calm_after_us: u64,
-    /// What a dead node held starts again within so many microseconds.
-    pub recovery_us_max: Option<u64>,
-    /// By so many microseconds a clock that was set back may go unnoticed.
-    pub early_us_max: u64,
-    /// How many microseconds ahead of its due time an event may be leased.
-    pub ahead_us: u64,
-    /// Some queue is clogged on purpose, so that lateness in any other breaks promise 7.
-    pub is_clogged: bool,
-    /// Which finished ids a bucket remembers, where that is exactly known: only ids that are older
-    /// than one that it has forgotten are too old.
-    pub remembers: Option<DedupWindow>,
-}
 
 /// Reads a history that holds what the store did, line by line as it is written.
 ///
@@ -61,6 +35,8 @@ pub struct Checker {
     stopping: BTreeSet<NodeId>,
     /// Events whose accepted settlement has no record yet.
     owed: Vec<EventId>,
+    /// Which event has which unique key.
+    uniques: Uniques,
     leases_lost: u64,
     starts: u64,
 }
@@ -148,6 +124,14 @@ impl Checker {
                 self.asked.entry((id, payload)).or_insert(attempts);
                 return Ok(());
             }
+            What::UniqueAsked {
+                key,
+                replaces,
+                taken_by,
+            } => {
+                let asked = (key, replaces, taken_by);
+                return self.uniques.asked(id, asked, &self.lives);
+            }
             What::PushAnswered {
                 verdict, payload, ..
             } => {
@@ -215,8 +199,10 @@ impl Checker {
         if life.owes_record() {
             self.owed.push(id);
         }
-        if matches!(entry.what, What::Removed) {
-            self.over.push((id, entry.store_us));
+        match entry.what {
+            What::Removed => self.over.push((id, entry.store_us)),
+            What::Revived => self.uniques.revived(id, &self.lives),
+            _ => {}
         }
         Ok(())
     }

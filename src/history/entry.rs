@@ -109,6 +109,15 @@ pub enum What {
         /// How often it may be tried.
         attempts: u16,
     },
+    /// The store accepted a push with a unique key, or kept it out because of another event.
+    UniqueAsked {
+        /// A number for the key, the same for the same one.
+        key: u64,
+        /// Whether it was to replace the event that waits with the key.
+        replaces: bool,
+        /// Which event has kept it out.
+        taken_by: Option<EventId>,
+    },
     /// The store applied a cancel, with this answer.
     CancelApplied {
         /// The answer.

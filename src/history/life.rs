@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::checker::Expect;
 use super::entry::{Ending, Entry, Truth, What};
+use super::expect::Expect;
 use super::promise::{Promise, Verdict, broken};
 use crate::core::op::Lease;
 use crate::event::State;

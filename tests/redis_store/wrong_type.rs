@@ -119,8 +119,11 @@ async fn loses_no_dead_letter(part: &str) {
     let bare = Bare::open(&url).await;
     let mut ids = Vec::new();
     for number in 0..9 {
-        let unique = |event: &mut Envelope| event.unique = Some(format!("{part} {number}"));
-        ids.push(bare.push_with(unique).await);
+        let keys = |event: &mut Envelope| {
+            event.key = Some(part.to_owned());
+            event.unique = Some(format!("{part} {number}"));
+        };
+        ids.push(bare.push_with(keys).await);
     }
     ids.sort_unstable();
     bare.bury(1).await;
@@ -205,5 +208,5 @@ mod on_its_way {
 }
 
 mod of_dead_letters {
-    of_each!(loses_no_dead_letter: meta, body, delay, ready, state, dead, unique, past, outbox);
+    of_each!(loses_no_dead_letter: meta, body, delay, ready, state, dead, unique, keys, past, outbox);
 }

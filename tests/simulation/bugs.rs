@@ -87,6 +87,8 @@ pub enum Bug {
     FullStopsAll,
     /// A push whose id is too old is called accepted.
     TooOldIsAccepted,
+    /// A unique key is overlooked now and then.
+    UniqueOverlooked,
     /// A bucket remembers half as many finished ids as it should.
     RemembersLess,
     /// A bucket remembers finished ids for half as long as it should.
@@ -157,6 +159,7 @@ impl Bug {
         Self::FullIsAccepted,
         Self::FullStopsAll,
         Self::TooOldIsAccepted,
+        Self::UniqueOverlooked,
         Self::RemembersLess,
         Self::RemembersShorter,
         Self::OneRingBlocksAll,

@@ -1,10 +1,11 @@
 //! The seams around the store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use duly::ErrorKind;
 use duly::core::op::{
-    Answer, BATCH_MAX, Cancelled, Changed, PeekBy, PushVerdict, Pushed, Reply, StoreOp,
+    Answer, BATCH_MAX, Cancelled, Changed, PeekBy, PushVerdict, Pushed, Reply, StoreOp, Unique,
 };
 use duly::core::reference::DedupWindow;
 use duly::event::{EventId, State};
@@ -56,6 +57,17 @@ impl Asked {
     }
 }
 
+/// The unique key that a push asks for, as a number, and whether it replaces.
+fn unique_of(op: &StoreOp) -> Option<(EventId, u64, bool)> {
+    let StoreOp::Push(events) = op else {
+        return None;
+    };
+    let key = events[0].envelope.unique.as_ref()?;
+    let key = key.bytes().fold(0, |key, byte| key << 8 | u64::from(byte));
+    let replaces = events[0].on_taken == Unique::Replace;
+    Some((events[0].envelope.id, key, replaces))
+}
+
 impl World {
     /// The seam between the network and the store.
     pub fn apply(
@@ -65,7 +77,13 @@ impl World {
         mut op: StoreOp,
     ) -> Result<Answer<Body>, ErrorKind> {
         let asked = Asked::of(&op);
+        let unique = unique_of(&op);
         match (&mut op, self.bug) {
+            (StoreOp::Push(events), Some(Bug::UniqueOverlooked)) => {
+                for event in events {
+                    Arc::make_mut(&mut event.envelope).unique = None;
+                }
+            }
             (StoreOp::MoveDue { .. } | StoreOp::Fetch(_), Some(Bug::DueByNodeClock)) => {
                 self.skew_store(from, bucket);
             }
@@ -141,6 +159,23 @@ impl World {
         }
         let mut answer = self.apply_plainly(bucket, op);
         self.store.promised = None;
+        if let (Ok(answer), Some((id, key, replaces))) = (&answer, unique)
+            && let Reply::Pushed(pushed) = &answer.reply
+        {
+            let taken_by = match pushed[0].verdict {
+                PushVerdict::Duplicate(other) if other != id => Some(Some(other)),
+                PushVerdict::Accepted | PushVerdict::Replaced(_) => Some(None),
+                _ => None,
+            };
+            if let Some(taken_by) = taken_by {
+                let what = What::UniqueAsked {
+                    key,
+                    replaces,
+                    taken_by,
+                };
+                self.note(Some(id), what);
+            }
+        }
         if let Ok(answer) = &mut answer {
             if asked.is_early(answer) {
                 let text = "an event is due before it was asked for";

@@ -10,6 +10,7 @@ local dropped, seen = {}, {}
 call("ZCARD", DEAD)
 call("LLEN", PAST)
 call("HLEN", UNIQUE)
+call("ZCARD", BY_KEY)
 for i = 5, #ARGV do
   local id = ARGV[i]
   local state = not seen[id] and call("HGET", STATE, id)

@@ -216,12 +216,12 @@ if changes_len > 0 then
   if #dead > 0 then
     call("ZADD", DEAD, unpack(dead))
   end
+  if #keyed > 0 then
+    call("ZREM", BY_KEY, unpack(keyed))
+  end
   call("HSET", STATE, unpack(changes))
   if #over > 0 then
     call("HDEL", BODY, unpack(over))
-    if #keyed > 0 then
-      call("ZREM", BY_KEY, unpack(keyed))
-    end
     remember(over)
   end
   if #deadlines > 0 then
