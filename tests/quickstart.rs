@@ -1,16 +1,40 @@
 //! The quickstart as a person runs it: the shipped orders, bad ones, none, and no file at all.
 
+#[path = "macros/built.rs"]
+mod built;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The example, built by the cargo that runs this test, into the same folder and in the same way.
+use built::{library, modified};
+
+/// The example, as it was built along with this test.
 fn quickstart() -> Command {
     let test = std::env::current_exe().expect("a test has a path");
     let profile = test
         .ancestors()
         .nth(2)
         .expect("tests lie in the profile's deps");
+    let program = profile.join("examples").join("quickstart");
+    if !is_up_to_date(&program) {
+        build(profile);
+    }
+    Command::new(program)
+}
+
+/// Whether it is no older than the library and its own sources.
+fn is_up_to_date(program: &Path) -> bool {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/quickstart");
+    let sources = fs::read_dir(folder).expect("the example has a folder");
+    let sources = sources.map(|entry| entry.expect("an entry of the folder").path());
+    let newest = sources.chain([library()]).map(|path| modified(&path)).max();
+    newest.is_some_and(|newest| modified(program) >= newest)
+}
+
+/// Builds it by the cargo that runs this test, into the same folder and in the same way; where only
+/// this test was asked for, nobody has.
+fn build(profile: &Path) {
     let target = profile.parent().expect("profiles lie in the target folder");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--example", "quickstart"]);
@@ -25,9 +49,16 @@ fn quickstart() -> Command {
     if profile.ends_with("release") {
         cargo.arg("--release");
     }
+    // What cargo has told this test of its package would make build scripts run again, here and in
+    // the next build outside of a test.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&*name);
+        }
+    }
     let built = cargo.output().expect("cargo can be run");
     assert!(built.status.success(), "{}", text(&built.stderr));
-    Command::new(profile.join("examples").join("quickstart"))
 }
 
 fn run(file: &Path) -> Output {

@@ -2,11 +2,13 @@
 
 #[path = "../../macros/src/backoff.rs"]
 mod backoff;
+mod built;
 #[path = "../../macros/src/duration.rs"]
 mod duration;
 #[path = "../../macros/src/late.rs"]
 mod late;
 mod texts;
+mod ui;
 
 use std::{
     collections::BTreeSet,
@@ -21,13 +23,6 @@ use duly::{
     handler::{Annotated, Annotation, States},
     retry::RetryPolicy,
 };
-
-#[test]
-fn what_compiles_and_what_does_not() {
-    let cases = trybuild::TestCases::new();
-    cases.pass("tests/ui/pass/*.rs");
-    cases.compile_fail("tests/ui/fail/*.rs");
-}
 
 // What an annotation puts into the program.
 
