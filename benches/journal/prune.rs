@@ -17,6 +17,7 @@ pub(crate) async fn run(contender: &dyn Contender, many: u64) -> Result {
         age: None,
         count: Some(many / 2),
         minutes: None,
+        at_once: true,
     };
     let (mut removed, mut longest, mut all) = (0, Duration::ZERO, Duration::ZERO);
     for _ in 0..STEPS {

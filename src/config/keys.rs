@@ -77,7 +77,7 @@ const STORE: [Key<Settings>; 2] = [
 ];
 
 /// The keys of `records`.
-const RECORDS: [Key<Settings>; 6] = [
+const RECORDS: [Key<Settings>; 7] = [
     Key::new(
         "journal",
         "`off`, or a text such as `sqlite:duly.db.records` or `postgres://host/database`",
@@ -95,6 +95,11 @@ const RECORDS: [Key<Settings>; 6] = [
         found
             .duration()
             .map(|it| settings.records.keep_minutes = Some(it))
+    }),
+    Key::new("prune_at_once", BOOLEAN, |settings, found| {
+        found
+            .boolean()
+            .map(|it| settings.records.prune_at_once = Some(it))
     }),
     Key::new("outbox_max", COUNT, |settings, found| {
         found

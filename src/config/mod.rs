@@ -17,6 +17,7 @@
 //! | `records.keep` | how long the journal keeps a record, a duration of at least 1 s | `30d` |
 //! | `records.keep_max` | how many records it keeps, at least 1 | 10,000,000 |
 //! | `records.keep_minutes` | how long it keeps counts and lateness by minute, at least 1 s | `400d` |
+//! | `records.prune_at_once` | whether all that is older goes at once, and not a tenth of that time in an hour | `false` |
 //! | `records.outbox_max` | how many records wait in an outbox while the journal is away, at least 1 | 100,000 where processes share the store, else as many as it keeps anyway |
 //! | `records.when_full` | what happens when more wait: `drop_oldest`, or `refuse_pushes` | `drop_oldest` |
 //! | `encryption.keys` | the keys of [encrypted payloads](crate::_docs::payloads): a table of ids and the base64 of 32 bytes, or a text such as `2026-10=.. 2026-11=..` | none |

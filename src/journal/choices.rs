@@ -47,6 +47,10 @@ pub struct RecordChoices {
     /// How long counts and lateness by minute are kept, at least 1 s. Default: 400 days, so that
     /// a year can be compared with the one before; they take little.
     pub keep_minutes: Option<Duration>,
+    /// Whether all that is older goes at once. Default: no; what is older than `keep` or
+    /// `keep_minutes` goes at a tenth of that time in an hour, since a clock that jumps ahead makes
+    /// everything look old. For when `keep` was made much shorter, and room is needed.
+    pub prune_at_once: Option<bool>,
     /// How many records wait in an outbox at most while the journal is away, at least 1. Default:
     /// 100,000 in each bucket of a store that many processes share, some ten megabytes; as many as
     /// it keeps anyway in any other store.
@@ -65,6 +69,7 @@ impl RecordChoices {
             keep: stronger.keep.or(self.keep),
             keep_max: stronger.keep_max.or(self.keep_max),
             keep_minutes: stronger.keep_minutes.or(self.keep_minutes),
+            prune_at_once: stronger.prune_at_once.or(self.prune_at_once),
             outbox_max: stronger.outbox_max.or(self.outbox_max),
             when_full: stronger.when_full.or(self.when_full),
         }
@@ -101,6 +106,7 @@ impl RecordChoices {
             age: Some(self.keep.unwrap_or(KEEP)),
             count: Some(self.keep_max.unwrap_or(KEEP_MAX)),
             minutes: Some(self.keep_minutes.unwrap_or(KEEP_MINUTES)),
+            at_once: self.prune_at_once.unwrap_or_default(),
         }
     }
 
@@ -122,6 +128,7 @@ impl fmt::Debug for RecordChoices {
             .field("keep", &self.keep)
             .field("keep_max", &self.keep_max)
             .field("keep_minutes", &self.keep_minutes)
+            .field("prune_at_once", &self.prune_at_once)
             .field("outbox_max", &self.outbox_max)
             .field("when_full", &self.when_full)
             .finish()

@@ -1,11 +1,12 @@
 //! The journal in memory: what every other journal has to answer, in plain maps.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::future::ready;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crate::event::QueueName;
+use crate::journal::retention::{self, Pace, Times};
 use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, Pruned};
 use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Order, Query, Record};
 use crate::time::Timestamp;
@@ -34,6 +35,8 @@ pub struct MemoryJournal(Mutex<Kept>);
 struct Kept {
     records: BTreeMap<Cursor, Record>,
     minutes: BTreeMap<(Timestamp, QueueName), Minute>,
+    /// Of records, and of minutes.
+    paces: [Option<Pace>; 2],
 }
 
 impl MemoryJournal {
@@ -51,7 +54,9 @@ impl MemoryJournal {
 impl Journal for MemoryJournal {
     fn load(&self, batches: Vec<Batch>) -> JournalFuture<()> {
         let mut kept = self.kept();
-        let Kept { records, minutes } = &mut *kept;
+        let Kept {
+            records, minutes, ..
+        } = &mut *kept;
         for numbered in batches.into_iter().flat_map(|batch| batch.records) {
             let place = Cursor::of(&numbered);
             if records.contains_key(&place) {
@@ -99,13 +104,42 @@ impl Journal for MemoryJournal {
     }
 
     fn prune(&self, keep: Keep, now: Timestamp) -> JournalFuture<Pruned> {
-        let before = |age: Option<Duration>| age.map(|age| now - age);
         let mut kept = self.kept();
-        let Kept { records, minutes } = &mut *kept;
-        if let Some(before) = before(keep.minutes) {
-            minutes.retain(|(start, _), _| *start >= before);
+        let Kept {
+            records,
+            minutes,
+            paces: [pace_of_records, pace_of_minutes],
+        } = &mut *kept;
+        let newest_record = records.last_key_value().map(|(last, _)| last.finished_us);
+        let newest_minute = minutes
+            .last_key_value()
+            .map(|((start, _), _)| retention::end_of(*start));
+        let times = |newest| Times {
+            asked: now.as_micros(),
+            clock: now.as_micros(), // it has none of its own
+            newest,
+        };
+        let mut is_held_back = false;
+        let mut before = |age, newest, oldest: Option<u64>, pace: &mut Option<Pace>| {
+            let oldest = || Ok::<_, Infallible>(oldest);
+            let Ok(allowed) = retention::allowed(age, keep.at_once, times(newest), *pace, oldest);
+            is_held_back |= allowed.is_held_back;
+            *pace = Some(allowed.pace);
+            allowed.before
+        };
+        if let Some(age) = keep.minutes {
+            let oldest = minutes.first_key_value().map(|((start, _), _)| *start);
+            let oldest = oldest.map(Timestamp::as_micros);
+            let newest = newest_record.max(newest_minute);
+            let before = before(age, newest, oldest, pace_of_minutes);
+            minutes.retain(|(start, _), _| start.as_micros() >= before);
         }
-        let oldest = before(keep.age).map_or(0, Timestamp::as_micros);
+        let first = records
+            .first_key_value()
+            .map(|(first, _)| first.finished_us);
+        let oldest = keep
+            .age
+            .map_or(0, |age| before(age, newest_record, first, pace_of_records));
         let most = keep.count.map_or(usize::MAX, |count| {
             usize::try_from(count).unwrap_or(usize::MAX)
         });
@@ -121,6 +155,7 @@ impl Journal for MemoryJournal {
         let pruned = Pruned {
             records: removed as u64,
             more: is_too_much(records),
+            is_held_back,
         };
         Box::pin(ready(Ok(pruned)))
     }

@@ -17,6 +17,7 @@ mod memory;
 mod postgres;
 pub(crate) mod reading;
 pub(crate) mod recorder;
+mod retention;
 mod sqlite;
 
 use std::fmt;
@@ -70,6 +71,11 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
 
     /// Removes some of what is beyond `keep` at `now`, a bounded part, so that nobody waits for it.
     ///
+    /// A clock that has jumped ahead must not empty it. So an age counts back from the earliest of
+    /// `now`, the journal's own clock and the newest record; and what is beyond an age goes at a
+    /// tenth of that age in an hour, or two hours' worth where that is more. A count does not go by
+    /// any clock, and has no such limit.
+    ///
     /// # Errors
     ///
     /// When the journal cannot be written.
@@ -110,6 +116,8 @@ pub struct Keep {
     pub count: Option<u64>,
     /// Counts by minute that are older are removed. `None`: however old.
     pub minutes: Option<Duration>,
+    /// Whether all that is beyond an age may go at once, however much it is.
+    pub at_once: bool,
 }
 
 /// What one step of pruning did.
@@ -119,4 +127,6 @@ pub struct Pruned {
     pub records: u64,
     /// Whether there is more to remove.
     pub more: bool,
+    /// Whether some of it has to wait, since an hour's share has been removed.
+    pub is_held_back: bool,
 }

@@ -34,6 +34,7 @@ journal = "sqlite:/var/lib/records.db"
 keep = "90d"
 keep_max = 5_000
 keep_minutes = "7d"
+prune_at_once = true
 outbox_max = 1_000
 when_full = "refuse_pushes"
 
@@ -75,6 +76,7 @@ records:
   keep: 90d
   keep_max: 5000
   keep_minutes: 7d
+  prune_at_once: true
   outbox_max: 1000
   when_full: refuse_pushes
 encryption:

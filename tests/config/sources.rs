@@ -28,6 +28,7 @@ fn every_key_of_a_file_becomes_a_choice() {
             keep: Some(90 * DAY),
             keep_max: Some(5_000),
             keep_minutes: Some(7 * DAY),
+            prune_at_once: Some(true),
             outbox_max: Some(1_000),
             when_full: Some(WhenFull::RefusePushes),
         }

@@ -94,11 +94,11 @@ fn a_store_is_no_journal_and_a_journal_is_no_store() {
 fn a_newer_format_asks_for_an_upgrade() {
     let place = Place::new();
     drop(place.open());
-    place.sql("PRAGMA user_version = 5");
+    place.sql("PRAGMA user_version = 6");
     let error = place.error();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     let text = error.to_string();
-    let expected = "newer duly (format 5), this one reads up to 4";
+    let expected = "newer duly (format 6), this one reads up to 5";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("upgrade"), "{text}");
 }
@@ -109,7 +109,8 @@ fn a_file_of_format_3_is_upgraded() {
     play(async {
         let place = Place::new();
         drop(place.open());
-        place.sql("DELETE FROM causes WHERE number = 7; PRAGMA user_version = 3");
+        place
+            .sql("DELETE FROM causes WHERE number = 7; DROP TABLE pruned; PRAGMA user_version = 3");
         let mut records = many(3);
         records[0].1.cause = Some(duly::record::Cause::Undecryptable);
         let journal = place.open();

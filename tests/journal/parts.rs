@@ -123,6 +123,7 @@ fn a_part_is_forgotten_once_its_records_are_gone() {
             age: None,
             count: Some(count),
             minutes: None,
+            at_once: true,
         };
         let prune = async |count| {
             let pruned = place.journal.prune(keep(count), Timestamp::EPOCH).await;

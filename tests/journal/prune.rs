@@ -5,39 +5,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use duly::Timestamp;
-use duly::journal::{Journal, Keep};
+use duly::journal::Keep;
 use duly::record::{Minute, Numbered};
 
 use crate::harness::JournalHarness;
 use crate::sample::{
-    START_US, counted, everything, load, loaded, many, minutes, queue, record, with,
+    START_US, STEP_MAX, counted, everything, load, loaded, many, minutes, prune, queue, record,
+    with,
 };
 
 const ALL: Keep = Keep {
     age: None,
     count: None,
     minutes: None,
+    at_once: true,
 };
 
-/// The most that one step may remove.
-const STEP_MAX: u64 = 10_000;
+pub(crate) const DAY_US: u64 = 86_400_000_000;
 
-fn at(after_us: u64) -> Timestamp {
+pub(crate) fn at(after_us: u64) -> Timestamp {
     Timestamp::from_micros_up(START_US + after_us)
-}
-
-/// Prunes until there is no more to remove; answers how much was.
-async fn prune(journal: &Arc<dyn Journal>, keep: Keep, now: Timestamp) -> u64 {
-    let mut removed = 0;
-    for _ in 0..10_000 {
-        let pruned = journal.prune(keep, now).await.expect("a step");
-        assert!(pruned.records <= STEP_MAX, "a step of {}", pruned.records);
-        removed += pruned.records;
-        if !pruned.more {
-            return removed;
-        }
-    }
-    panic!("no end of pruning after {removed} records");
 }
 
 pub(crate) async fn the_oldest_beyond_an_age_are_removed(harness: &dyn JournalHarness) {
@@ -50,6 +37,7 @@ pub(crate) async fn the_oldest_beyond_an_age_are_removed(harness: &dyn JournalHa
     assert_eq!(prune(&subject.journal(), keep, at(100_000)).await, 39);
     assert_eq!(everything(&subject.journal()).await, records[39..]);
     assert_eq!(prune(&subject.journal(), keep, at(100_000)).await, 0);
+    load(&subject.journal(), &[record(101, 101_000)]).await;
     assert_eq!(prune(&subject.journal(), keep, at(101_000)).await, 1);
     // An age that reaches back beyond the epoch.
     let keep = Keep {
@@ -57,6 +45,73 @@ pub(crate) async fn the_oldest_beyond_an_age_are_removed(harness: &dyn JournalHa
         ..ALL
     };
     assert_eq!(prune(&subject.journal(), keep, at(0)).await, 0);
+}
+
+pub(crate) async fn a_clock_ahead_makes_nothing_older_than_the_newest_record_says(
+    harness: &dyn JournalHarness,
+) {
+    let records = many(100);
+    let subject = loaded(harness, &records).await;
+    let keep = Keep {
+        age: Some(Duration::from_millis(60)),
+        minutes: Some(Duration::from_secs(600)),
+        ..ALL
+    };
+    let ahead = at(365 * DAY_US);
+    assert_eq!(prune(&subject.journal(), keep, ahead).await, 39);
+    assert_eq!(everything(&subject.journal()).await, records[39..]);
+    assert_eq!(minutes(&subject.journal()).await, counted(&records));
+}
+
+/// One record a day.
+fn days(count: u64) -> Vec<Numbered> {
+    let days = 0..count;
+    days.map(|day| record(day + 1, day * DAY_US)).collect()
+}
+
+/// A month is kept, and what is older goes by and by.
+pub(crate) const A_MONTH: Keep = Keep {
+    age: Some(Duration::from_hours(30 * 24)),
+    count: None,
+    minutes: Some(Duration::from_hours(30 * 24)),
+    at_once: false,
+};
+
+pub(crate) async fn what_is_too_old_goes_by_a_tenth_of_its_age_in_an_hour(
+    harness: &dyn JournalHarness,
+) {
+    let records = days(400);
+    let subject = loaded(harness, &records).await;
+    let journal = subject.journal();
+    let now = at(399 * DAY_US);
+    for goes in [3, 0] {
+        assert_eq!(prune(&journal, A_MONTH, now).await, goes);
+        let pruned = journal.prune(A_MONTH, now).await.expect("a step");
+        assert!(pruned.is_held_back, "{pruned:?}");
+        assert_eq!(everything(&journal).await.len(), 397);
+        // A minute that began before the limit is over, though one of its records may not be.
+        assert_eq!(minutes(&journal).await.len(), 397);
+    }
+    let at_once = Keep {
+        at_once: true,
+        ..A_MONTH
+    };
+    assert_eq!(prune(&journal, at_once, now).await, 366);
+    let pruned = journal.prune(A_MONTH, now).await.expect("a step");
+    assert!(!pruned.is_held_back, "{pruned:?}");
+    assert_eq!(everything(&journal).await, records[369..]);
+}
+
+pub(crate) async fn beyond_a_count_all_goes_whatever_the_clocks_say(harness: &dyn JournalHarness) {
+    let records = days(400);
+    let subject = loaded(harness, &records).await;
+    let keep = Keep {
+        age: None,
+        count: Some(10),
+        ..A_MONTH
+    };
+    assert_eq!(prune(&subject.journal(), keep, at(0)).await, 390);
+    assert_eq!(everything(&subject.journal()).await, records[390..]);
 }
 
 pub(crate) async fn the_oldest_beyond_a_count_are_removed(harness: &dyn JournalHarness) {
@@ -83,6 +138,7 @@ pub(crate) async fn both_bounds_hold_together(harness: &dyn JournalHarness) {
         age: Some(Duration::from_millis(age)),
         count: Some(count),
         minutes: None,
+        at_once: true,
     };
     let journal = subject.journal();
     assert_eq!(prune(&journal, keep(90, 60), at(100_000)).await, 40);
@@ -157,6 +213,7 @@ pub(crate) async fn minutes_outlive_records(harness: &dyn JournalHarness) {
         age: Some(Duration::ZERO),
         count: Some(0),
         minutes: None,
+        at_once: true,
     };
     assert_eq!(
         prune(&subject.journal(), keep, at(u32::MAX.into())).await,

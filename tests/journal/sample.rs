@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use duly::event::{EventId, TraceId};
-use duly::journal::{Batch, Found, Journal};
+use duly::journal::{Batch, Found, Journal, Keep};
 use duly::record::{Cursor, Minute, MinuteQuery, NodeId, Numbered, Order, Query, Record, Stages};
 use duly::{BucketId, Outcome, QueueName, Timestamp};
 
@@ -154,4 +154,21 @@ pub(crate) fn sorted(records: &[Numbered]) -> Vec<Numbered> {
     records.sort_by_key(Cursor::of);
     records.dedup_by_key(|it| Cursor::of(it));
     records
+}
+
+/// The most that one step of pruning may remove.
+pub(crate) const STEP_MAX: u64 = 10_000;
+
+/// Prunes until there is no more to remove; answers how much was.
+pub(crate) async fn prune(journal: &Arc<dyn Journal>, keep: Keep, now: Timestamp) -> u64 {
+    let mut removed = 0;
+    for _ in 0..10_000 {
+        let pruned = journal.prune(keep, now).await.expect("a step");
+        assert!(pruned.records <= STEP_MAX, "a step of {}", pruned.records);
+        removed += pruned.records;
+        if !pruned.more {
+            return removed;
+        }
+    }
+    panic!("no end of pruning after {removed} records");
 }

@@ -49,6 +49,9 @@ macro_rules! journal_tests {
             }
             prune {
                 the_oldest_beyond_an_age_are_removed
+                a_clock_ahead_makes_nothing_older_than_the_newest_record_says
+                what_is_too_old_goes_by_a_tenth_of_its_age_in_an_hour
+                beyond_a_count_all_goes_whatever_the_clocks_say
                 the_oldest_beyond_a_count_are_removed
                 both_bounds_hold_together
                 without_a_bound_nothing_is_removed
@@ -74,6 +77,8 @@ macro_rules! durable_journal_tests {
                 a_reopened_journal_has_everything
                 a_reopened_journal_knows_what_it_has
                 a_reopened_journal_goes_on_pruning
+                a_reopened_journal_has_removed_its_share_of_the_hour
+                a_record_from_the_future_makes_nothing_older_than_the_own_clock_says
                 a_closed_journal_says_so
             }
         }

@@ -35,6 +35,7 @@ pub(crate) async fn two_loaders_at_once_keep_each_record_once(harness: &dyn Jour
         age: None,
         count: Some(4_000),
         minutes: Some(Duration::MAX),
+        at_once: true,
     };
     let pruned = journal.prune(keep, Timestamp::MAX).await.expect("a step");
     assert_eq!((pruned.records, pruned.more), (0, false));

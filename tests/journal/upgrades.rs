@@ -21,6 +21,7 @@ ALTER TABLE records DROP COLUMN part;
 CREATE INDEX by_key ON records (key, finished, number, event) WHERE key IS NOT NULL;
 CREATE INDEX by_trace ON records (trace, finished, number, event) WHERE trace IS NOT NULL;
 DROP TABLE parts;
+DROP TABLE pruned;
 CREATE TABLE tally (one INTEGER PRIMARY KEY CHECK (one = 1), records INTEGER NOT NULL) STRICT;
 INSERT INTO tally SELECT 1, count(*) FROM records;
 CREATE VIEW history AS SELECT * FROM records;
@@ -44,6 +45,7 @@ CREATE TABLE lateness (
 INSERT INTO lateness SELECT start, queue, u.slot, u.records
     FROM newest, unnest(slots, newest.records) AS u (slot, records);
 DROP TABLE newest;
+DROP TABLE pruned;
 DELETE FROM versions WHERE version > 2;";
 
 /// Makes tables of version 1 out of those of version 2.
@@ -96,7 +98,7 @@ async fn is_whole(journal: &Arc<dyn Journal>) {
 fn shape(path: &Path) -> Vec<String> {
     let file = Connection::open(path).expect("the file");
     let sql = "SELECT name || ': ' || coalesce(sql, '') FROM sqlite_schema \
-               WHERE type <> 'table' OR name = 'parts' ORDER BY name";
+               WHERE type <> 'table' OR name IN ('parts', 'pruned') ORDER BY name";
     let mut statement = file.prepare(sql).expect("a statement");
     let lines = statement.query_map([], |row| row.get(0)).expect("a shape");
     lines.collect::<Result<_, _>>().expect("a shape")

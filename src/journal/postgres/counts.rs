@@ -125,10 +125,11 @@ impl<T> Default for Rows<'_, T> {
     }
 }
 
-/// Removes minutes that began before `before`, a bounded part; answers whether it was all.
+/// Removes minutes that began before `before`, in milliseconds, a bounded part; answers whether it
+/// was all.
 pub(super) async fn prune(
     step: &impl GenericClient,
-    before: Timestamp,
+    before: i64,
     most: u64,
 ) -> Result<bool, Fault> {
     let mut is_all = true;
@@ -137,8 +138,7 @@ pub(super) async fn prune(
             .execute_typed(
                 &format!(
                     "DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} \
-                     WHERE start < '{}'::bigint ORDER BY start LIMIT {most}))",
-                    ordered(before.as_millis())
+                     WHERE start < '{before}'::bigint ORDER BY start LIMIT {most}))"
                 ),
                 &[],
             )

@@ -14,6 +14,7 @@ mod counts;
 mod fault;
 mod link;
 mod load;
+mod pace;
 mod page;
 mod prune;
 mod row;
@@ -66,7 +67,7 @@ macro_rules! call {
 /// | option | means | default |
 /// |---|---|---|
 /// | `schema` | the schema that the tables lie in; made where it is missing | `duly` |
-/// | `sslmode` | `disable`; `prefer`: encrypted where the server's certificate can be verified, in the clear otherwise; `require`: encrypted and verified, or not at all | `prefer` |
+/// | `sslmode` | `disable`; `prefer`: encrypted where the server's certificate can be verified, in the clear otherwise; `require`, or `verify-full`: encrypted, with a certificate of a known authority for the host's name, or not at all | `require`; `prefer` where every host is a socket, a loopback address or `localhost` |
 /// | `sslrootcert` | a file with the certificates of authorities to go by | those of the machine |
 /// | `connect_timeout` | how long a connection may take to come up | `5s` |
 /// | `timeout` | how long a call may take, with everything that it waits for | `30s` |

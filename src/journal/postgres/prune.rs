@@ -8,6 +8,7 @@ use tokio_postgres::{Client, Row, Transaction};
 use super::copy::ordered;
 use super::counts;
 use super::fault::{self, Fault, Spot};
+use super::pace::{self, Kind};
 use super::schema;
 use super::weeks;
 use crate::error::Result;
@@ -71,12 +72,21 @@ async fn step(
     let step = begin(client, schema).await?;
     let mut pruned = Pruned::default();
     if let Some(age) = keep.minutes {
-        let is_all = counts::prune(&step, now - age, ROWS_MAX.unsigned_abs()).await?;
+        let allowed = pace::allowed(&step, Kind::Minutes, age, keep.at_once, now).await?;
+        let before = ordered(allowed.before.div_ceil(1_000));
+        let is_all = counts::prune(&step, before, ROWS_MAX.unsigned_abs()).await?;
         pruned.more = !is_all;
+        pruned.is_held_back = allowed.is_held_back;
+    }
+    let mut before = i64::MIN;
+    if let Some(age) = keep.age {
+        let allowed = pace::allowed(&step, Kind::Records, age, keep.at_once, now).await?;
+        before = ordered(allowed.before);
+        pruned.is_held_back |= allowed.is_held_back;
     }
     let mut emptied = None;
     if let Some(oldest) = oldest(&step).await? {
-        match due(&oldest, keep, now) {
+        match due(&oldest, keep, before) {
             Due::Drop => {
                 pruned.records = drop_week(&step, oldest.week).await?.unsigned_abs();
                 pruned.more = true; // the next week may have to go as well
@@ -127,10 +137,7 @@ async fn oldest(step: &Transaction<'_>) -> Result<Option<Oldest>, Fault> {
     row.map(read).transpose()
 }
 
-fn due(oldest: &Oldest, keep: Keep, now: Timestamp) -> Due {
-    let mut before = keep
-        .age
-        .map_or(i64::MIN, |age| ordered((now - age).as_micros()));
+fn due(oldest: &Oldest, keep: Keep, mut before: i64) -> Due {
     let count = keep.count.map_or(i64::MAX, ordered);
     let mut excess = oldest.total.saturating_sub(count);
     if oldest.records > LARGE && weeks::can_be_dropped(oldest.week) {

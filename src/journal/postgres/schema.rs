@@ -12,6 +12,7 @@ const VERSIONS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("schema_2.sql"),
     include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
 ];
 
 /// The oldest server that plans what is asked as it is meant: 13.

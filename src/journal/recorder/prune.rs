@@ -27,7 +27,7 @@ pub(super) async fn run(
     patience: Duration,
 ) {
     sleep(EVERY.mul_f64(fastrand::f64())).await;
-    let mut has_failed = false;
+    let (mut has_failed, mut is_held_back) = (false, false);
     loop {
         let now = Timestamp::from_millis(store.now_us() / 1_000);
         let began = Instant::now();
@@ -40,6 +40,17 @@ pub(super) async fn run(
                     let records = pruned.records;
                     tracing::debug!(records, "the journal let go of old records");
                 }
+                if pruned.is_held_back && !is_held_back {
+                    tracing::warn!(
+                        keep = ?keep.age,
+                        keep_minutes = ?keep.minutes,
+                        now = %now,
+                        "more than a share of the journal is too old: it is removed over hours; \
+                         if a clock is ahead, set it right, else `records.prune_at_once` removes \
+                         it at once"
+                    );
+                }
+                is_held_back = pruned.is_held_back;
                 match pruned.more {
                     true => sleep(took.clamp(REST.0, REST.1)).await,
                     false => sleep(EVERY.mul_f64(0.75 + fastrand::f64() / 2.0)).await,

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rusqlite::{Transaction, TransactionBehavior, params};
+use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
 use crate::error::Result;
+use crate::journal::retention::{self, Allowed, Pace, Times};
 use crate::journal::sqlite::loading::Writer;
 use crate::journal::sqlite::paging::Place;
 use crate::journal::sqlite::rows::comparable;
@@ -24,32 +25,103 @@ impl Writer {
         let connection = &mut self.connection;
         let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
         let prune = |step: Transaction<'_>| -> rusqlite::Result<Pruned> {
-            let (removed, mut more) = records(&step, keep, now)?;
+            let mut pruned = Pruned::default();
             if let Some(age) = keep.minutes {
-                let before = minute_before(now, age);
-                more |= counts(&step, "minutes", before)?;
-                more |= counts(&step, "lateness", before)?;
+                let allowed = allowed(&step, Kind::Minutes, age, keep.at_once, now)?;
+                let before = comparable(allowed.before.div_ceil(60_000_000));
+                pruned.more |= counts(&step, "minutes", before)?;
+                pruned.more |= counts(&step, "lateness", before)?;
+                pruned.is_held_back |= allowed.is_held_back;
             }
+            let mut oldest = 0;
+            if let Some(age) = keep.age {
+                let allowed = allowed(&step, Kind::Records, age, keep.at_once, now)?;
+                oldest = comparable(allowed.before);
+                pruned.is_held_back |= allowed.is_held_back;
+            }
+            let (removed, more) = records(&step, keep.count, oldest)?;
             step.commit()?;
-            let records = removed.unsigned_abs();
-            Ok(Pruned { records, more })
+            pruned.records = removed.unsigned_abs();
+            pruned.more |= more;
+            Ok(pruned)
         };
         begun.and_then(prune).map_err(fault::at_write)
     }
 }
 
-/// The first minute that is kept.
-fn minute_before(now: Timestamp, age: Duration) -> i64 {
-    comparable((now - age).as_millis().div_ceil(60_000))
+/// What has an age of its own.
+#[derive(Clone, Copy)]
+enum Kind {
+    Records,
+    Minutes,
 }
 
-/// Removes the oldest records; answers how many, and whether there are more to remove.
-fn records(step: &Transaction<'_>, keep: Keep, now: Timestamp) -> rusqlite::Result<(i64, bool)> {
-    let most = keep.count.map_or(i64::MAX, comparable);
+/// How far a step may go, which is noted.
+fn allowed(
+    step: &Transaction<'_>,
+    kind: Kind,
+    age: Duration,
+    at_once: bool,
+    now: Timestamp,
+) -> rusqlite::Result<Allowed> {
+    let name = match kind {
+        Kind::Records => "records",
+        Kind::Minutes => "minutes",
+    };
+    let time = |sql: &str| -> rusqlite::Result<Option<u64>> {
+        let time: Option<i64> = step.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        Ok(time.map(|time| u64::try_from(time).unwrap_or(0)))
+    };
+    let newest_record = time("SELECT max(finished) FROM records")?;
+    let clock = time("SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)")?;
+    let times = Times {
+        asked: now.as_micros(),
+        clock: clock.unwrap_or_default(),
+        newest: match kind {
+            Kind::Records => newest_record,
+            Kind::Minutes => newest_record.max(time(
+                "SELECT max(minute) * 60000000 + 60000000 FROM minutes",
+            )?),
+        },
+    };
+    let kept = step
+        .prepare_cached("SELECT since, begun, through FROM pruned WHERE what = ?1")?
+        .query_row([name], |row| {
+            let time = |at| {
+                row.get::<_, i64>(at)
+                    .map(|it| u64::try_from(it).unwrap_or(0))
+            };
+            Ok(Pace {
+                set: time(0)?,
+                from: time(1)?,
+                through: time(2)?,
+            })
+        })
+        .optional()?;
+    let allowed = retention::allowed(age, at_once, times, kept, || match kind {
+        Kind::Records => time("SELECT min(finished) FROM records"),
+        Kind::Minutes => time("SELECT min(minute) * 60000000 FROM minutes"),
+    })?;
+    let Pace { set, from, through } = allowed.pace;
+    step.prepare_cached("INSERT OR REPLACE INTO pruned VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![
+            name,
+            comparable(set),
+            comparable(from),
+            comparable(through)
+        ])?;
+    Ok(allowed)
+}
+
+/// Removes the oldest records beyond a count, and those before a time; answers how many, and
+/// whether there are more to remove.
+fn records(
+    step: &Transaction<'_>,
+    count: Option<u64>,
+    oldest: i64,
+) -> rusqlite::Result<(i64, bool)> {
+    let most = count.map_or(i64::MAX, comparable);
     let excess = parts::total(step)?.saturating_sub(most).max(0);
-    let oldest = keep
-        .age
-        .map_or(0, |age| comparable((now - age).as_micros()));
     let (mut removed, mut last, mut more) = (0, None, false);
     let mut of_parts: BTreeMap<i64, i64> = BTreeMap::new();
     let mut oldest_first = step.prepare_cached(

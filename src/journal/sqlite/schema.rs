@@ -19,7 +19,7 @@ use crate::record::{Cause, Outcome};
 use crate::sqlite::{Kind, checkpoint_on_close};
 
 /// The version of the tables that this duly writes, and the newest that it reads.
-pub(super) const FORMAT: i64 = 4;
+pub(super) const FORMAT: i64 = 5;
 
 /// A journal's file. Its application id is "dulj" in ASCII, a store's is "duly".
 const KIND: Kind = Kind {
@@ -115,6 +115,16 @@ CREATE TABLE parts (
 ) STRICT;
 INSERT INTO parts SELECT 0, records FROM tally;
 DROP TABLE tally;";
+
+/// How far records and minutes were pruned: `since` when that limit stands, from where it counts,
+/// and up to where a step was last allowed to remove, in microseconds. Format 4 had none.
+const PRUNED: &str = "
+CREATE TABLE pruned (
+  what    TEXT PRIMARY KEY,
+  since   INTEGER NOT NULL,
+  begun   INTEGER NOT NULL,
+  through INTEGER NOT NULL
+) STRICT;";
 
 /// Opens the file for writing: checks whose it is, creates or upgrades its tables.
 pub(super) fn open_writer(path: &Path, cache_bytes: usize) -> Result<Connection> {
@@ -218,6 +228,9 @@ fn upgrade(connection: &mut Connection, path: &Path) -> Result<()> {
             let cause = Cause::Undecryptable;
             let named = (words::of_cause(cause), cause.as_str());
             step.execute("INSERT OR IGNORE INTO causes VALUES (?1, ?2)", named)?;
+        }
+        if format < 5 {
+            step.execute_batch(PRUNED)?;
         }
         // Format 1 had no views, format 2 others.
         step.execute_batch("DROP VIEW IF EXISTS tasks; DROP VIEW IF EXISTS history")?;

@@ -160,4 +160,40 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: journal("minutes_add_up_whatever_the_batches_were"),
         masked_by: None,
     },
+    Mutant {
+        name: "pruned-by-one-clock",
+        breaks: Records,
+        bug: "what is too old for a journal is decided by the clock of the store alone",
+        edits: &[edit(
+            "src/journal/retention.rs",
+            "let now = times.asked.min(times.clock).min(newest);",
+            "let now = times.asked.max(newest.min(0));",
+        )],
+        caught_by: journal("a_clock_ahead_makes_nothing_older_than_the_newest_record_says"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "pruned-all-at-once",
+        breaks: Records,
+        bug: "however much is too old, it is removed at once",
+        edits: &[edit(
+            "src/journal/retention.rs",
+            "let before = if at_once { wanted } else { wanted.min(limit) };",
+            "let before = if at_once { wanted } else { wanted.min(u64::MAX) };",
+        )],
+        caught_by: journal("what_is_too_old_goes_by_a_tenth_of_its_age_in_an_hour"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "clear-text-to-another-machine",
+        breaks: Records,
+        bug: "PostgreSQL journal: a URL that does not speak of TLS goes on without it, wherever the server is",
+        edits: &[edit(
+            "src/journal/postgres/url.rs",
+            "            false => Tls::Required,\n",
+            "            false => Tls::Preferred,\n",
+        )],
+        caught_by: journal("to_another_machine_nothing_goes_in_the_clear_unless_the_url_says_so"),
+        masked_by: None,
+    },
 ];
