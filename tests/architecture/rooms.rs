@@ -35,7 +35,13 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("base64", &["src/codec/keys.rs"]),
     ("rmp_serde", &["src/codec/values.rs"]),
     ("metrics_exporter_prometheus", &["src/metrics/prometheus"]),
-    ("hyper", &["src/metrics/prometheus/serve.rs"]),
+    (
+        "hyper",
+        &[
+            "src/metrics/prometheus/serve.rs",
+            "src/metrics/prometheus/guest.rs",
+        ],
+    ),
     ("hyper_util", &["src/metrics/prometheus/serve.rs"]),
     ("http_body_util", &["src/metrics/prometheus/serve.rs"]),
     ("config", &["src/config.rs", "src/config"]),

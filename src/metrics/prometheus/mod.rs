@@ -3,6 +3,7 @@
 mod buckets;
 mod count;
 mod families;
+mod guest;
 mod serve;
 
 use std::fmt;
