@@ -1,7 +1,7 @@
 //! PostgreSQL that dies, hangs, refuses or is far away, and a journal in it all the same.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use duly::ErrorKind;
@@ -207,6 +207,64 @@ fn who_may_not_come_in_is_told_why_and_the_password_is_not() {
                 assert!(!text.contains(password), "{text}");
             }
         }
+    });
+}
+
+/// What is logged while `call` runs.
+fn logged<T>(call: impl FnOnce() -> T) -> (T, String) {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let writer = Arc::clone(&lines);
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || Lines(Arc::clone(&writer)))
+        .finish();
+    let answer = tracing::subscriber::with_default(subscriber, call);
+    let lines = lines.lock().expect("nobody panics with it").clone();
+    (answer, String::from_utf8(lines).expect("a log is text"))
+}
+
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let mut lines = self.0.lock().expect("nobody panics with it");
+        lines.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn to_another_machine_nothing_goes_in_the_clear_unless_the_url_says_so() {
+    let server = Postgres::start(PostgresOptions {
+        tls: true,
+        ..PostgresOptions::default()
+    });
+    // A name of this machine that does not look like one: it is resolved, and leads to 127.0.0.1.
+    let elsewhere = |url: &str| url.replace("127.0.0.1", "127.1");
+    let plain = Schema::new();
+    play(async {
+        for url in [
+            elsewhere(&plain.url()),
+            // By an authority that this machine does not know.
+            elsewhere(&format!("{}?schema=elsewhere", server.url())),
+        ] {
+            let refused = PostgresJournal::connect(&url).await;
+            let said = refused.expect_err("in the clear").to_string();
+            assert!(said.contains("TLS"), "{said}");
+            assert!(said.contains("sslmode=disable"), "{said}");
+            let preferred = format!("{url}&sslmode=prefer");
+            let (opened, log) = logged(|| PostgresJournal::new(&preferred));
+            assert_eq!(log.matches("may be in the clear").count(), 1, "{log}");
+            assert!(log.contains("WARN") && !log.contains(PASSWORD), "{log}");
+            drop(opened);
+            connect(&preferred).await.close().await.expect("a close");
+        }
+        let here = format!("{}&sslmode=prefer", plain.url());
+        assert_eq!(logged(|| PostgresJournal::new(&here)).1, "");
     });
 }
 

@@ -67,7 +67,14 @@ impl Spot<'_> {
 /// What a caller can do, and what an operator can.
 fn advice(fault: &Fault) -> (ErrorKind, &'static str) {
     let Some(code) = fault.code() else {
-        return (ErrorKind::Unavailable, "");
+        let hint = match fault.to_string().contains("TLS") {
+            true => {
+                "name the authority of the server's certificate with sslrootcert=, or say \
+                 sslmode=disable where nobody is on the way"
+            }
+            false => "",
+        };
+        return (ErrorKind::Unavailable, hint);
     };
     if *code == SqlState::DISK_FULL {
         return (ErrorKind::Full, "make room on the server's disk");

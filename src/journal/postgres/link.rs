@@ -29,11 +29,15 @@ impl Server {
             (Tls::Preferred, None) => tls::connector(None).ok(),
             (Tls::Preferred | Tls::Required, roots) => Some(tls::connector(roots)?),
         };
-        Ok(Self {
-            place: target.place(),
-            target,
-            tls,
-        })
+        let place = target.place();
+        if target.tls == Tls::Preferred && !target.is_local {
+            tracing::warn!(
+                %place,
+                "the journal's connection may be in the clear, password and payloads included: \
+                 with `sslmode=prefer` whoever is on the way decides; write `require`"
+            );
+        }
+        Ok(Self { place, target, tls })
     }
 
     pub(super) fn spot(&self, doing: &'static str) -> Spot<'_> {

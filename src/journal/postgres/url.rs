@@ -1,5 +1,6 @@
 //! What a journal's URL says.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +31,10 @@ pub(super) enum Tls {
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) config: Config,
+    /// Whether what is sent never leaves this machine.
+    pub(super) is_local: bool,
+    /// Default: [`Preferred`](Tls::Preferred) on this machine, [`Required`](Tls::Required) anywhere
+    /// else, where somebody between the two could make TLS fail and read the password.
     pub(super) tls: Tls,
     /// A file of root certificates; without one, those of the machine.
     pub(super) roots: Option<PathBuf>,
@@ -84,7 +89,11 @@ impl Target {
         if config.get_application_name().is_none() {
             config.application_name("duly");
         }
-        let tls = asked.tls.unwrap_or(Tls::Preferred);
+        let is_local = config.get_hosts().iter().all(is_local);
+        let tls = asked.tls.unwrap_or(match is_local {
+            true => Tls::Preferred,
+            false => Tls::Required,
+        });
         config.ssl_mode(match tls {
             Tls::Never => SslMode::Disable,
             Tls::Preferred => SslMode::Prefer,
@@ -94,6 +103,7 @@ impl Target {
         config.connect_timeout(connect_timeout);
         Ok(Self {
             config,
+            is_local,
             tls,
             roots: asked.roots,
             schema: asked.schema.unwrap_or_else(|| "duly".to_owned()),
@@ -149,14 +159,25 @@ impl Asked {
     }
 }
 
+/// A socket, a loopback address or `localhost`; what any other name leads to is for others to say.
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => match name.parse::<IpAddr>() {
+            Ok(address) => address.to_canonical().is_loopback(),
+            Err(_) => name.eq_ignore_ascii_case("localhost"),
+        },
+    }
+}
+
 fn tls(value: &str) -> Result<Tls> {
     match value {
         "disable" => Ok(Tls::Never),
         "prefer" | "allow" => Ok(Tls::Preferred),
-        // Whoever is required is verified as well, so that the three are the same here.
+        // Whoever is required is verified as well, name included: the three are the same here.
         "require" | "verify-ca" | "verify-full" => Ok(Tls::Required),
         _ => Err(Error::invalid(
-            "`sslmode` in a PostgreSQL journal's URL is disable, prefer or require",
+            "`sslmode` in a PostgreSQL journal's URL is disable, prefer, require or verify-full",
         )),
     }
 }
@@ -230,6 +251,45 @@ mod tests {
         assert_eq!(target.place(), "postgres at /run/pg:5432/user, schema duly");
         assert_eq!(target.tls, Tls::Preferred);
         assert_eq!(target.config.get_application_name(), Some("duly"));
+    }
+
+    #[test]
+    fn off_this_machine_encryption_is_required_unless_the_url_says_otherwise() {
+        let tls = |url: &str| Target::parse(url).unwrap().tls;
+        for local in [
+            "postgres://u@127.0.0.1/db",
+            "postgres://u@127.0.0.2:5433/db",
+            "postgres://u@[::1]/db",
+            "postgres://u@[::ffff:127.0.0.1]/db",
+            "postgres://u@localhost/db",
+            "postgres://u@LOCALHOST/db",
+            "postgres://u@%2Frun%2Fpg/db",
+            "postgres://u@/db?host=/run/pg",
+            "postgres://u@localhost,127.0.0.1/db",
+        ] {
+            assert_eq!(tls(local), Tls::Preferred, "{local}");
+        }
+        for elsewhere in [
+            "postgres://u@10.0.0.7/db",
+            "postgres://u@[fe80::1]/db",
+            "postgres://u@0.0.0.0/db",
+            "postgres://u@127.1/db",
+            "postgres://u@db.example/db",
+            "postgres://u@localhost.example/db",
+            "postgres://u@localhost,db.example/db",
+            "postgres://u@/db?host=db.example",
+        ] {
+            assert_eq!(tls(elsewhere), Tls::Required, "{elsewhere}");
+            let sign = if elsewhere.contains('?') { '&' } else { '?' };
+            for (mode, expected) in [
+                ("disable", Tls::Never),
+                ("prefer", Tls::Preferred),
+                ("verify-full", Tls::Required),
+            ] {
+                let chosen = format!("{elsewhere}{sign}sslmode={mode}");
+                assert_eq!(tls(&chosen), expected, "{chosen}");
+            }
+        }
     }
 
     #[test]
