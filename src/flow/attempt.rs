@@ -1,9 +1,16 @@
 //! One call of a user's handler: on the runtime, or on a thread that may block.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
 use crate::event::Event;
+use crate::flow::threads::Threads;
 use crate::handler::{BlockingHandler, Context, Failure, Handler};
 use crate::trace::Carried;
 
@@ -13,7 +20,12 @@ pub(crate) enum Attempted {
     Returned(Result<(), Failure>, Option<Vec<u8>>),
     /// It was too slow and that was told at once; now its thread is free again.
     Late,
+    /// It was never called: it may not start any more, or there was no thread for it.
+    NotStarted,
 }
+
+/// Decides on the handler's own thread, right before its first line, whether it may start.
+pub(crate) type MayStart = Box<dyn FnOnce() -> bool + Send>;
 
 /// Calls a handler.
 pub(crate) trait Attempt: Send + Sync + 'static {
@@ -24,14 +36,21 @@ pub(crate) trait Attempt: Send + Sync + 'static {
 
     /// Calls the handler with `event`.
     ///
-    /// One that cannot be dropped calls `timed_out` after `limit` and goes on to its end.
+    /// One that cannot be dropped asks `may_start` when its thread is there, calls `timed_out`
+    /// when the handler has run for `limit`, and goes on to its end.
     fn attempt(
         &self,
         event: Event<Self::Payload>,
         cx: Context,
         limit: Duration,
+        may_start: Option<MayStart>,
         timed_out: impl FnOnce() + Send,
     ) -> impl Future<Output = Attempted> + Send;
+
+    /// How many handlers run on after their timeout and keep their worker.
+    fn stuck(&self) -> usize {
+        0
+    }
 }
 
 /// A handler on the runtime.
@@ -46,6 +65,7 @@ impl<H: Handler> Attempt for Suspending<H> {
         event: Event<H::Payload>,
         mut cx: Context,
         _limit: Duration,
+        _may_start: Option<MayStart>,
         _timed_out: impl FnOnce() + Send,
     ) -> Attempted {
         let returned = if event.is_delayed() {
@@ -57,11 +77,26 @@ impl<H: Handler> Attempt for Suspending<H> {
     }
 }
 
-/// A handler on threads of its own.
+/// A handler on threads of its queue's own.
 ///
 /// Nobody can stop a thread, so a handler that is too slow keeps its place among the queue's
-/// workers until it returns; its event is settled when the time is over.
-pub(crate) struct Blocking<H>(pub(crate) Arc<H>);
+/// workers until it returns; its event is settled when the time is over. The queue has no more
+/// threads than workers for that reason.
+pub(crate) struct Blocking<H> {
+    handler: Arc<H>,
+    threads: Threads,
+    stuck: AtomicUsize,
+}
+
+impl<H> Blocking<H> {
+    pub(crate) fn new(handler: H, threads: Threads) -> Self {
+        Self {
+            handler: Arc::new(handler),
+            threads,
+            stuck: AtomicUsize::new(0),
+        }
+    }
+}
 
 impl<H: BlockingHandler> Attempt for Blocking<H> {
     type Payload = H::Payload;
@@ -72,37 +107,71 @@ impl<H: BlockingHandler> Attempt for Blocking<H> {
         event: Event<H::Payload>,
         cx: Context,
         limit: Duration,
+        may_start: Option<MayStart>,
         timed_out: impl FnOnce() + Send,
     ) -> Attempted {
-        let handler = Arc::clone(&self.0);
+        let handler = Arc::clone(&self.handler);
         let mut own = cx.fork();
         let (span, carried) = (tracing::Span::current(), Carried::current());
-        let mut thread = tokio::task::spawn_blocking(move || {
+        let (starts, started) = oneshot::channel();
+        let (ends, mut ended) = oneshot::channel();
+        let runtime = Handle::current();
+        let job = move || {
+            let _inside = runtime.enter();
+            if may_start.is_some_and(|may_start| !may_start()) {
+                return;
+            }
+            let _ = starts.send(Instant::now());
             let call = || match event.is_delayed() {
                 true => handler.handle_delayed(event, &own),
                 false => handler.handle(event, &own),
             };
-            let returned = span.in_scope(|| carried.within(call));
-            (returned, own.take_reply())
-        });
-        let (joined, late) = match tokio::time::timeout(limit, &mut thread).await {
-            Ok(joined) => (joined, false),
+            let call = || span.in_scope(|| carried.within(call));
+            let returned = catch_unwind(AssertUnwindSafe(call));
+            let _ = ends.send(returned.map(|returned| (returned, own.take_reply())));
+        };
+        if let Err(error) = self.threads.run(job) {
+            tracing::error!(queue = %cx.queue_name(), %error, "no thread for a blocking handler");
+            return Attempted::NotStarted;
+        }
+        let Ok(started) = started.await else {
+            return Attempted::NotStarted;
+        };
+        let returned = match timeout_at(started + limit, &mut ended).await {
+            Ok(returned) => returned,
             Err(_elapsed) => {
                 cx.cancellation().cancel();
+                let _stuck = Stuck::new(&self.stuck);
                 timed_out();
-                (thread.await, true)
+                let _ = ended.await;
+                return Attempted::Late;
             }
         };
-        match joined {
-            _ if late => Attempted::Late,
-            Ok((returned, reply)) => Attempted::Returned(returned, reply),
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_cancelled) => {
-                    let failure = Failure::retry("the runtime went away before the handler ran");
-                    Attempted::Returned(Err(failure), None)
-                }
-            },
+        match returned {
+            Ok(Ok((returned, reply))) => Attempted::Returned(returned, reply),
+            Ok(Err(panic)) => resume_unwind(panic),
+            // The thread sends whatever happens to the handler.
+            Err(_gone) => Attempted::NotStarted,
         }
+    }
+
+    fn stuck(&self) -> usize {
+        self.stuck.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts a handler that runs on after its timeout, until it is dropped.
+struct Stuck<'a>(&'a AtomicUsize);
+
+impl<'a> Stuck<'a> {
+    fn new(stuck: &'a AtomicUsize) -> Self {
+        stuck.fetch_add(1, Ordering::Relaxed);
+        Self(stuck)
+    }
+}
+
+impl Drop for Stuck<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

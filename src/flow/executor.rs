@@ -1,32 +1,27 @@
 //! One attempt, from the ring to its verdict.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
-
-use crate::codec::KeyRing;
-use crate::core::op::{Delivery, Failing, Settlement, Verdict};
-use crate::core::step::{Input, Job};
+use crate::core::op::{Delivery, Failing, Verdict};
+use crate::core::step::Job;
 use crate::event::{Envelope, Event};
-use crate::flow::attempt::{Attempt, Attempted};
-use crate::flow::gates::Gates;
-use crate::flow::inbox::Inbox;
-use crate::flow::options::QueueOptions;
+use crate::flow::attempt::{Attempt, Attempted, MayStart};
+use crate::flow::board::TICK;
+use crate::flow::means::{Means, has_expired};
 use crate::flow::reading::{Reading, Unread};
-use crate::flow::replies::{Answered, Replies};
+use crate::flow::replies::Answered;
+use crate::flow::ticket::{Ticket, Told};
 use crate::flow::work::{Ended, Work};
-use crate::handler::{Context, Ending, Stripes};
-use crate::metrics::{Runs, Stages};
+use crate::handler::{Context, Ending};
 use crate::record::{Cause, cut_error};
 use crate::retry::RetryPolicy;
-use crate::store::Store;
-use crate::time::{Clock, Mono};
-use crate::trace::{self, Handled};
+use crate::trace;
+use serde::de::DeserializeOwned;
 
-/// How long an event whose start could not be noted waits before it is handed back.
-const NOTE_REST: Duration = Duration::from_secs(1);
+/// How much longer than its timeout a handler may take that returns by itself: the deadline board
+/// would not have ended it earlier for certain.
+const SLACK: Duration = TICK.saturating_mul(3);
 
 /// What travels through a ring.
 pub(crate) enum Task<T> {
@@ -41,31 +36,6 @@ pub(crate) struct Executor<A: Attempt> {
     pub(crate) handler: A,
     pub(crate) means: Means,
     pub(crate) reading: Reading<A::Payload>,
-}
-
-/// What an executor works with besides its handler.
-#[derive(Clone)]
-pub(crate) struct Means {
-    pub(crate) options: Arc<QueueOptions>,
-    pub(crate) surroundings: Stripes,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) inbox: Arc<Inbox>,
-    pub(crate) gates: Arc<Gates>,
-    pub(crate) replies: Arc<Replies>,
-    pub(crate) keys: KeyRing,
-    pub(crate) runs: Arc<Runs>,
-}
-
-/// A stored event whose handler runs: what is needed to settle it.
-#[derive(Clone)]
-pub(crate) struct Ticket {
-    job: Box<Job<Arc<Envelope>>>,
-    started_us: u64,
-    traced: Handled,
-    since: Mono,
-    /// Set by whoever tells first; only where two may: a handler that cannot be dropped.
-    told: Option<Arc<AtomicBool>>,
 }
 
 impl<A: Attempt> Work for Executor<A>
@@ -89,18 +59,23 @@ where
         };
         let request = ticket.as_ref().map(|ticket| ticket.job.delivery.request);
         let cx = Context::new(self.means.surroundings.of_this_thread(), request);
-        let late = if A::CAN_BE_DROPPED {
+        let on_a_thread = if A::CAN_BE_DROPPED {
             None
         } else {
             ticket.clone()
         };
-        let future = self
-            .handler
-            .attempt(event, cx, self.means.options.timeout, move || {
-                if let Some(ticket) = late {
-                    self.settle(&ticket, Ended::TimedOut);
-                }
-            });
+        let may_start = on_a_thread.clone().map(|ticket| {
+            let means = self.means.clone();
+            Box::new(move || means.may_start(&ticket)) as MayStart
+        });
+        let timed_out = move || {
+            if let Some(ticket) = on_a_thread {
+                self.settle(&ticket, Ended::TimedOut);
+            }
+            self.means.stuck.notify_one();
+        };
+        let limit = self.means.options.timeout;
+        let future = self.handler.attempt(event, cx, limit, may_start, timed_out);
         Some((ticket, future))
     }
 
@@ -129,22 +104,20 @@ where
 {
     /// Looks whether a delivery may start, and decodes it; otherwise deals with it.
     fn check_in(&self, job: Box<Job<Arc<Envelope>>>) -> Option<(Event<A::Payload>, Ticket)> {
-        let delivery = &job.delivery;
-        let gate = self.means.gates.of(job.bucket);
-        if !gate.is_open(self.means.clock.mono().as_nanos(), delivery.request) {
-            self.hand_back(&job);
+        // A handler with a thread of its own starts there, which may be later: that is where its
+        // lease is looked at, and its start noted.
+        if A::CAN_BE_DROPPED && !self.means.is_fresh(&job) {
+            self.means.hand_back(&job);
             return None;
         }
+        let delivery = &job.delivery;
         let envelope = &delivery.body;
         let started_us = self.means.store.now_us();
-        if envelope
-            .expires
-            .is_some_and(|expires| expires.as_micros() <= started_us)
-        {
+        if has_expired(envelope, started_us) {
             let words = "the event expired before its handler started";
             let ended = || Answered::Ended(words.to_owned());
             self.means.replies.tell(delivery.id, ended);
-            self.tell(&job, 0, Verdict::Expire);
+            self.means.tell(&job, 0, Verdict::Expire);
             return None;
         }
         let payload = match self.reading.read(envelope) {
@@ -154,25 +127,18 @@ where
                 return None;
             }
         };
-        // The last thing before the handler: what is noted and does not start has lost an attempt
-        // if the process dies.
-        let queue = &self.means.surroundings.queue;
-        if let Err(error) = self.means.store.starting(queue, &[delivery]) {
-            tracing::error!(%queue, id = %delivery.id, %error, "the handler is not started");
-            self.hand_back_later(&job);
+        if A::CAN_BE_DROPPED && !self.means.note_start(&job, started_us) {
+            self.means.hand_back_later(&job);
             return None;
         }
         let (due, attempt) = (delivery.due, delivery.attempt);
-        let (moved_us, fetched_us) = (delivery.moved_us, job.fetched_us);
-        let stages = Stages::of(due.as_micros(), moved_us, fetched_us, started_us);
-        self.means.runs.started(&stages);
         let event = Event::stored(payload, Arc::clone(envelope), due, attempt, started_us);
         let ticket = Ticket {
             traced: trace::handle(&job.delivery, started_us),
             job,
             started_us,
             since: self.means.clock.mono(),
-            told: (!A::CAN_BE_DROPPED).then(Arc::default),
+            phase: (!A::CAN_BE_DROPPED).then(Arc::default),
         };
         Some((event, ticket))
     }
@@ -199,23 +165,35 @@ where
             let policy = &self.means.options.backoff;
             let delay = policy.delay_after(delivery.attempt, fastrand::f64());
             trace::unread(delivery, cause, Some(delay));
-            return self.tell(job, 0, Verdict::Retry(delay, failing));
+            return self.means.tell(job, 0, Verdict::Retry(delay, failing));
         }
         trace::unread(delivery, cause, None);
         self.means
             .replies
             .tell(delivery.id, || Answered::Ended(words));
-        self.tell(job, 0, Verdict::Bury(failing));
+        self.means.tell(job, 0, Verdict::Bury(failing));
     }
 
     /// Judges how an attempt ended and passes it on, once.
     fn settle(&self, ticket: &Ticket, ended: Ended<Attempted>) {
-        let told = ticket.told.as_ref();
-        if told.is_some_and(|told| told.swap(true, Ordering::Relaxed)) {
-            return;
+        match ticket.tell() {
+            Told::Started => {}
+            Told::NotStarted if matches!(ended, Ended::Cut) => {
+                return self.means.hand_back(&ticket.job);
+            }
+            Told::NotStarted => return self.means.hand_back_later(&ticket.job),
+            // Its handler was too slow, and gives its place back only now.
+            Told::Already => return self.means.stuck.notify_one(),
         }
         let ran = self.means.clock.mono().since(ticket.since);
         self.means.runs.ended(ran);
+        let ended = match ended {
+            Ended::Finished(Attempted::Returned(..)) if self.is_too_late(ran) => {
+                self.warn_of_blocking(ticket, ran);
+                Ended::TimedOut
+            }
+            ended => ended,
+        };
         let Delivery {
             id, attempt, body, ..
         } = &ticket.job.delivery;
@@ -232,35 +210,38 @@ where
             Verdict::Retry(..) | Verdict::Snooze(_) | Verdict::Expire | Verdict::Release => {}
         }
         ticket.traced.ended(&ticket.job.delivery, &verdict);
-        self.tell(&ticket.job, ticket.started_us, verdict);
+        self.means.tell(&ticket.job, ticket.started_us(), verdict);
     }
 
-    fn tell(&self, job: &Job<Arc<Envelope>>, started_us: u64, verdict: Verdict) {
-        let settlement = Settlement {
-            verdict,
-            started_us,
-            ..job.release()
-        };
-        self.means.inbox.add(Input::Ended {
-            bucket: job.bucket,
-            settlement,
-        });
+    /// Whether a handler on the runtime that returned after so long was too slow. Nothing could end
+    /// it while it blocked its thread, but its attempt was over.
+    fn is_too_late(&self, ran: Duration) -> bool {
+        A::CAN_BE_DROPPED && ran > self.means.options.timeout.saturating_add(SLACK)
+    }
+
+    #[cold]
+    fn warn_of_blocking(&self, ticket: &Ticket, ran: Duration) {
+        let Means {
+            clock,
+            options,
+            surroundings,
+            ..
+        } = &self.means;
+        if self.means.blocked.allows(clock.mono()) {
+            tracing::warn!(
+                queue = %surroundings.queue,
+                id = %ticket.job.delivery.id,
+                ?ran,
+                timeout = ?options.timeout,
+                "handler returned after its timeout, a runtime thread was blocked; \
+                 declare handlers that block as `blocking`"
+            );
+        }
     }
 
     /// Hands a delivery back whose handler never started.
     pub(crate) fn hand_back(&self, job: &Job<Arc<Envelope>>) {
-        self.tell(job, 0, Verdict::Release);
-    }
-
-    /// Hands a delivery back after a rest, so that a store that cannot note starts is not asked at
-    /// full speed; until then it keeps its credit.
-    fn hand_back_later(&self, job: &Job<Arc<Envelope>>) {
-        let (inbox, bucket, settlement) =
-            (Arc::clone(&self.means.inbox), job.bucket, job.release());
-        tokio::spawn(async move {
-            tokio::time::sleep(NOTE_REST).await;
-            inbox.add(Input::Ended { bucket, settlement });
-        });
+        self.means.hand_back(job);
     }
 
     /// Nobody keeps an event that was published in memory; the log says that it failed.
@@ -269,6 +250,9 @@ where
         match ended {
             Ended::Finished(Attempted::Returned(Err(failure), _)) => {
                 tracing::warn!(%queue, %failure, "handler of a published event failed");
+            }
+            Ended::Finished(Attempted::NotStarted) => {
+                tracing::warn!(%queue, "handler of a published event was not started");
             }
             Ended::Finished(_) => {}
             Ended::TimedOut => tracing::warn!(%queue, "handler of a published event timed out"),
@@ -313,6 +297,7 @@ fn judge(
                 Ending::Discard => Verdict::Discard(words.map(cut_error)),
             }
         }
+        Ended::Finished(Attempted::NotStarted) => Verdict::Release,
         Ended::Finished(Attempted::Late) | Ended::TimedOut => retry(Cause::TimedOut, None, None),
         Ended::Panicked(words) => retry(Cause::Panicked, None, Some(words)),
         Ended::Cut => retry(Cause::Interrupted, Some(Duration::ZERO), None),

@@ -76,6 +76,19 @@ impl<J> Feed<J> {
         }
     }
 
+    /// Takes every job that waits and is `wanted`, oldest first.
+    pub(super) fn withdraw(&self, wanted: impl Fn(&J) -> bool) -> Vec<J> {
+        let mut inner = self.lock();
+        let drained = inner.drain_ring();
+        let (taken, left): (Vec<J>, Vec<J>) = inner.stash.drain(..).partition(wanted);
+        inner.stash.extend(left);
+        drop(inner);
+        if drained {
+            self.room.freed();
+        }
+        taken
+    }
+
     /// Whether [`take`](Self::take) would find something.
     #[inline]
     pub(super) fn has_work(&self) -> bool {
@@ -207,6 +220,19 @@ mod tests {
         assert!(!feed.has_work());
         assert_eq!(feed.len(&seed), 0);
         assert!(feed.seal(&seed).is_empty());
+    }
+
+    #[test]
+    fn what_is_withdrawn_leaves_the_others_in_their_order() {
+        let (mut producer, consumer) = ring(64).unwrap();
+        let feed = Feed::new(consumer);
+        (0..6).for_each(|job| producer.try_publish(job).unwrap());
+        assert_eq!(feed.withdraw(|job| job % 2 == 0), [0, 2, 4]);
+        producer.try_publish(6).unwrap();
+        let mut local = VecDeque::new();
+        feed.take(&mut local, 3);
+        feed.take(&mut local, 1);
+        assert!(local.into_iter().eq([1, 3, 5, 6]));
     }
 
     #[test]

@@ -77,6 +77,7 @@ impl Looks {
             doing[*place] = doing[*place].and(Doing {
                 ring_used,
                 busy,
+                stuck: lane.stuck(),
                 workers: lane.workers(),
                 waits_for_rate: waits(queue),
             });

@@ -32,8 +32,13 @@ pub(crate) trait Lane: Send + Sync {
     fn load(&self) -> (usize, usize);
 
     /// Whether its handlers block their threads.
-    #[cfg(feature = "testing")]
     fn blocks(&self) -> bool;
+
+    /// How many of its workers are held by handlers that run on after their timeout.
+    fn stuck(&self) -> usize;
+
+    /// Hands back what waits in the ring, for others to start; published values stay.
+    fn withdraw(&self);
 
     /// Stops beginning handlers, and hands back what never started once no handler runs.
     fn stop(self: Arc<Self>) -> BoxFuture<'static, ()>;
@@ -177,9 +182,17 @@ where
         (self.pool.queued(), self.pool.active())
     }
 
-    #[cfg(feature = "testing")]
     fn blocks(&self) -> bool {
         !A::CAN_BE_DROPPED
+    }
+
+    fn stuck(&self) -> usize {
+        self.pool.work().handler.stuck()
+    }
+
+    fn withdraw(&self) {
+        let is_stored = |task: &Task<_>| matches!(task, Task::Stored(_));
+        self.hand_back(self.pool.withdraw(is_stored));
     }
 
     fn stop(self: Arc<Self>) -> BoxFuture<'static, ()> {

@@ -35,6 +35,9 @@ struct Course {
     chosen: usize,
     /// What the lane and the node were told last.
     told: Option<Terms>,
+    /// How many workers were held, when that was said last, by handlers that run on after their
+    /// timeout.
+    stuck: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,7 +54,11 @@ impl Served {
             lane,
             place,
             options,
-            course: Mutex::new(Course { chosen, told: None }),
+            course: Mutex::new(Course {
+                chosen,
+                told: None,
+                stuck: 0,
+            }),
         }
     }
 }
@@ -117,8 +124,17 @@ impl Lanes {
         }
     }
 
-    /// Runs a queue as it has to be run now.
-    fn steer(&self, queue: &QueueName, served: &Served, chosen: Option<usize>) {
+    /// Fetches nothing for a queue whose workers are all held by blocking handlers that run on after
+    /// their timeout, and hands back what waits for one; answers whether there is such a queue.
+    pub(crate) fn follow_stuck(&self) -> bool {
+        let blocking = self.lanes.iter().filter(|(_, served)| served.lane.blocks());
+        blocking.fold(false, |any, (queue, served)| {
+            self.steer(queue, served, None) || any
+        })
+    }
+
+    /// Runs a queue as it has to be run now; answers whether all of its workers are stuck.
+    fn steer(&self, queue: &QueueName, served: &Served, chosen: Option<usize>) -> bool {
         let mut course = served.course.lock().unwrap_or_else(PoisonError::into_inner);
         course.chosen = chosen.unwrap_or(course.chosen);
         let control = self.controls.of(queue);
@@ -126,8 +142,12 @@ impl Lanes {
             true => 0,
             false => control.workers.map_or(course.chosen, usize::from),
         };
+        let stuck = served.lane.stuck();
+        let is_stuck = workers > 0 && stuck >= workers;
         let capacity = match (workers, control.rate) {
             (0, _) => 0,
+            // Others may start what this process has no thread for.
+            _ if is_stuck => 0,
             // What is published has to start at once, or it would start later and all together.
             (_, Some(_)) => served.options.ring.min(workers),
             (_, None) => served.options.ring,
@@ -137,14 +157,43 @@ impl Lanes {
             capacity,
             rate: control.rate,
         };
-        if course.told == Some(terms) {
-            return;
+        if course.stuck != stuck {
+            say_stuck(queue, course.stuck, stuck, workers);
+            course.stuck = stuck;
         }
-        course.told = Some(terms);
-        served.lane.set_workers(workers);
-        let queue = served.place;
-        let rate = terms.rate;
-        self.inbox.add(Input::Rated { queue, rate });
-        self.inbox.add(Input::Resized { queue, capacity });
+        if course.told != Some(terms) {
+            // Not for the other terms: a lane that was stopped has none, and keeps none.
+            if course.told.is_none_or(|told| told.workers != workers) {
+                served.lane.set_workers(workers);
+            }
+            course.told = Some(terms);
+            let queue = served.place;
+            let rate = terms.rate;
+            self.inbox.add(Input::Rated { queue, rate });
+            self.inbox.add(Input::Resized { queue, capacity });
+        }
+        if is_stuck {
+            served.lane.withdraw();
+        }
+        is_stuck
+    }
+}
+
+/// Says that blocking handlers keep their workers after their timeout: the first one, the last free
+/// worker, and when all are free again.
+fn say_stuck(queue: &QueueName, before: usize, stuck: usize, workers: usize) {
+    let all = |stuck: usize| workers > 0 && stuck >= workers;
+    if all(stuck) && !all(before) {
+        tracing::error!(
+            %queue, stuck, workers,
+            "every worker is held by a blocking handler that runs on after its timeout"
+        );
+    } else if before == 0 {
+        tracing::warn!(
+            %queue, stuck, workers,
+            "a blocking handler runs on after its timeout and keeps its worker"
+        );
+    } else if stuck == 0 {
+        tracing::info!(%queue, workers, "no worker is held by a blocking handler any more");
     }
 }

@@ -190,6 +190,12 @@ impl<W: Work> Pool<W> {
         jobs
     }
 
+    /// Takes the jobs that wait and are `wanted` out of the pool, oldest first; it stays open, and
+    /// the others stay where they are.
+    pub(crate) fn withdraw(&self, wanted: impl Fn(&W::Job) -> bool) -> Vec<W::Job> {
+        self.shared.feed.withdraw(wanted)
+    }
+
     /// Waits until `done` is so; looks at once, and whenever the last worker has left.
     async fn when_a_worker_leaves(&self, done: impl Fn() -> bool) {
         loop {

@@ -12,9 +12,11 @@ use crate::error::Result;
 use crate::event::Envelope;
 use crate::flow::attempt::{Attempt, Blocking, Suspending};
 use crate::flow::board::Board;
-use crate::flow::executor::{Executor, Means};
+use crate::flow::executor::Executor;
 use crate::flow::lane::{HandlerLane, Lane};
+use crate::flow::means::Means;
 use crate::flow::reading::{Reading, Unread};
+use crate::flow::threads::Threads;
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, Upgrade};
 
 /// What a lane is made of, besides its handler.
@@ -22,6 +24,8 @@ pub(crate) struct Parts {
     pub(crate) means: Means,
     pub(crate) runtime: Handle,
     pub(crate) board: Arc<Board>,
+    /// Whether time is virtual, so that it must stand still while a thread works.
+    pub(crate) virtual_time: bool,
 }
 
 type Install = Box<dyn FnOnce(Parts) -> Result<Arc<dyn Lane>> + Send>;
@@ -52,7 +56,7 @@ impl Entry {
         annotation: Annotation,
         upgrade: Option<Upgrade<H::Payload>>,
     ) -> Self {
-        Self::new::<H, _>(annotation, upgrade, || Suspending(handler))
+        Self::new::<H, _>(annotation, upgrade, |_| Suspending(handler))
     }
 
     /// A handler on threads of its own.
@@ -61,24 +65,28 @@ impl Entry {
         annotation: Annotation,
         upgrade: Option<Upgrade<H::Payload>>,
     ) -> Self {
-        Self::new::<H, _>(annotation, upgrade, || Blocking(Arc::new(handler)))
+        Self::new::<H, _>(annotation, upgrade, |parts| {
+            let queue = &parts.means.surroundings.queue;
+            Blocking::new(handler, Threads::new(queue, parts.virtual_time))
+        })
     }
 
     fn new<H, A: Attempt>(
         annotation: Annotation,
         upgrade: Option<Upgrade<A::Payload>>,
-        make: impl FnOnce() -> A + Send + 'static,
+        make: impl FnOnce(&Parts) -> A + Send + 'static,
     ) -> Self
     where
         A::Payload: DeserializeOwned,
     {
         let install = move |parts: Parts| {
+            let handler = make(&parts);
             let Parts {
                 means,
                 runtime,
                 board,
+                virtual_time: _,
             } = parts;
-            let handler = make();
             let reading = Reading {
                 keys: means.keys.clone(),
                 version: means.options.version,

@@ -19,17 +19,19 @@ use crate::event::{BucketKey, QueueName};
 use crate::flow::board::Board;
 use crate::flow::census::Census;
 use crate::flow::controls::Controls;
-use crate::flow::executor::Means;
 use crate::flow::gates::Gates;
 use crate::flow::gauges::Looks;
 use crate::flow::inbox::Inbox;
 use crate::flow::lane::Port;
 use crate::flow::lanes::{Lanes, Served};
+use crate::flow::means::Means;
 use crate::flow::mover::Mover;
 use crate::flow::options::QueueOptions;
 use crate::flow::registry::{Entry, Parts};
 use crate::flow::replies::Replies;
 use crate::flow::roll::{Orders, RollCall};
+use crate::flow::seldom::Seldom;
+use crate::flow::stuck;
 use crate::handler::{States, Stripes, Surroundings};
 use crate::metrics::{Moves, Pace, Queues, Runs};
 use crate::outage::Outage;
@@ -119,6 +121,7 @@ impl Flow {
         inbox.consumes(places);
         let looks = Looks::at(handlers.iter().map(|(queue, ..)| queue), &labels);
         let mut moves = Vec::new();
+        let stuck = Arc::<Notify>::default();
 
         let mut lanes = BTreeMap::new();
         let mut in_order = Vec::new();
@@ -140,11 +143,14 @@ impl Flow {
                 replies: Arc::clone(&replies),
                 keys: keys.clone(),
                 runs: Arc::new(Runs::new(&label)),
+                stuck: Arc::clone(&stuck),
+                blocked: Arc::<Seldom>::default(),
             };
             let parts = Parts {
                 means,
                 runtime: runtime.clone(),
                 board: Arc::clone(&board),
+                virtual_time,
             };
             let lane = (entry.install)(parts)?;
             in_order.push(Arc::clone(&lane));
@@ -175,6 +181,9 @@ impl Flow {
             None
         };
         let (stopped, abandoned) = (CancellationToken::new(), CancellationToken::new());
+        if lanes.iter().any(|(_, served)| served.lane.blocks()) {
+            runtime.spawn(stuck::follow(Arc::clone(&lanes), stuck, abandoned.clone()));
+        }
         let census = census.map(|pace| {
             let census = Census {
                 id,

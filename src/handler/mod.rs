@@ -34,8 +34,9 @@ use crate::event::Event;
 /// **Never early.** `handle` is not called before the event is due.
 ///
 /// **A time limit.** A handler that is still suspended when its execution timeout is over is
-/// dropped at the `.await` it waits at. One that blocks its thread cannot be stopped by anybody:
-/// write a [`BlockingHandler`] for what blocks, and look at [`Context::is_cancelled`] in long loops.
+/// dropped at the `.await` it waits at. One that blocks its thread cannot be stopped by anybody,
+/// and has timed out all the same when it returns: write a [`BlockingHandler`] for what blocks, and
+/// look at [`Context::is_cancelled`] in long loops.
 ///
 /// **Panics are contained.** They fail the attempt and nothing else.
 ///
@@ -86,9 +87,11 @@ pub trait Handler: Send + Sync + 'static {
 
 /// Handles the events of one queue on threads that may block.
 ///
-/// The contract is that of [`Handler`], but for the time limit: nobody can stop a thread. When the
-/// execution timeout is over the attempt is settled as timed out, the context is cancelled, and the
-/// handler keeps its place among the queue's workers until it returns.
+/// A queue has threads of its own, at most as many as workers; they are started when they are
+/// needed. The contract is that of [`Handler`], but for the time limit: nobody can stop a thread.
+/// When the execution timeout is over the attempt is settled as timed out, the context is
+/// cancelled, and the handler keeps its worker and its thread until it returns. Give whatever it
+/// waits for a timeout of its own.
 ///
 /// # Examples
 ///

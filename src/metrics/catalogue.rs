@@ -81,6 +81,8 @@ pub const DUE: &str = "duly_queue_due";
 pub const RING_USED: &str = "duly_ring_used";
 /// Workers whose handler runs.
 pub const WORKERS_BUSY: &str = "duly_workers_busy";
+/// Workers held by blocking handlers that run on after their timeout.
+pub const WORKERS_STUCK: &str = "duly_workers_stuck";
 /// Workers that may run.
 pub const WORKERS: &str = "duly_workers";
 /// Whether starts wait for the queue's rate.
@@ -250,6 +252,14 @@ pub const CATALOGUE: &[Metric] = &[
         Unit::Count,
         &["queue"],
         "Workers of this process whose handler runs.",
+    ),
+    metric(
+        WORKERS_STUCK,
+        GAUGE,
+        Unit::Count,
+        &["queue"],
+        "Workers of this process that are held by blocking handlers which run on after their \
+         timeout.",
     ),
     metric(
         WORKERS,

@@ -9,6 +9,7 @@ use ::metrics::{Counter, Gauge, Histogram, SharedString, counter, gauge, histogr
 use super::catalogue::{
     DELIVERED, DUPLICATES, HANDLER, LATENESS, LEASES_LOST, MOVED, MOVER_SLEEP, PUSHED,
     RATE_WAITING, REAPED, REJECTED, RING_USED, SETTLE_BATCH, SETTLED, WORKERS, WORKERS_BUSY,
+    WORKERS_STUCK,
 };
 use super::queues::Queues;
 use super::stages::Stages;
@@ -202,6 +203,7 @@ fn seconds(us: u64) -> f64 {
 pub(crate) struct Doing {
     pub(crate) ring_used: usize,
     pub(crate) busy: usize,
+    pub(crate) stuck: usize,
     pub(crate) workers: usize,
     pub(crate) waits_for_rate: bool,
 }
@@ -212,6 +214,7 @@ impl Doing {
         Self {
             ring_used: self.ring_used + other.ring_used,
             busy: self.busy + other.busy,
+            stuck: self.stuck + other.stuck,
             workers: self.workers + other.workers,
             waits_for_rate: self.waits_for_rate || other.waits_for_rate,
         }
@@ -227,6 +230,7 @@ impl Doing {
 pub(crate) struct Gauges {
     ring_used: Gauge,
     busy: Gauge,
+    stuck: Gauge,
     workers: Gauge,
     rate_waiting: Gauge,
 }
@@ -236,6 +240,7 @@ impl Gauges {
         Self {
             ring_used: gauge!(RING_USED, "queue" => label.clone()),
             busy: gauge!(WORKERS_BUSY, "queue" => label.clone()),
+            stuck: gauge!(WORKERS_STUCK, "queue" => label.clone()),
             workers: gauge!(WORKERS, "queue" => label.clone()),
             rate_waiting: gauge!(RATE_WAITING, "queue" => label.clone()),
         }
@@ -244,6 +249,7 @@ impl Gauges {
     pub(crate) fn set(&self, doing: Doing) {
         self.ring_used.set(doing.ring_used as f64);
         self.busy.set(doing.busy as f64);
+        self.stuck.set(doing.stuck as f64);
         self.workers.set(doing.workers as f64);
         let waiting = u8::from(doing.waits_for_rate);
         self.rate_waiting.set(f64::from(waiting));

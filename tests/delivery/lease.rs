@@ -2,7 +2,9 @@
 //!
 //! Here several buses of one process share a memory store; `nodes.rs` has more of them.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 
 use duly::core::node::Node;
 use duly::core::op::{Answer, Delivery, Reply, StoreOp};
@@ -130,6 +132,64 @@ async fn nothing_starts_on_a_lease_that_may_be_gone() {
     assert_eq!(slow.count(), 16, "the others were in its ring");
     assert_eq!(probe.count(), 100);
     assert!(*probe.times().last().unwrap() - cut <= secs(3));
+}
+
+/// Blocks its thread until it is let go, and counts.
+#[delay_event(
+    queue = "orders",
+    blocking,
+    workers = 1,
+    timeout = "1d",
+    register = false
+)]
+struct Holds {
+    runs: Arc<AtomicUsize>,
+    go: Mutex<Receiver<()>>,
+}
+
+impl BlockingHandler for Holds {
+    type Payload = u64;
+
+    fn handle(&self, _event: Event<u64>, _cx: &Context) -> Result<(), Failure> {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        let _ = self.go.lock().unwrap().recv();
+        Ok(())
+    }
+}
+
+/// Its thread looks at the lease once more: what waited for the thread may be with another node.
+#[tokio::test(start_paused = true)]
+async fn a_blocking_handler_does_not_start_on_a_lease_that_may_be_gone() {
+    let world = World::shared();
+    let way = Faulty::to(&world.store);
+    let (release, go) = channel();
+    let (runs, go) = (Arc::<AtomicUsize>::default(), Mutex::new(go));
+    let holds = Holds {
+        runs: Arc::clone(&runs),
+        go,
+    };
+    let builder = Bus::builder().only_registered().register_blocking(holds);
+    let builder = builder.shared_store(way.clone());
+    let clock = Arc::clone(&world.clock);
+    let bus = TestBus::start_on(clock, builder).await.unwrap();
+    let queue = bus.queue_named("orders").unwrap();
+    queue.push_many(0..8_u64, secs(0)).await.unwrap();
+    while runs.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    way.is(Fault::Hung);
+    // Time does not pass by itself while a thread works.
+    for _ in 0..100 {
+        tokio::time::advance(ms(100)).await;
+    }
+    drop(release);
+    bus.advance(secs(10)).await;
+
+    assert_eq!(
+        runs.load(Ordering::Relaxed),
+        1,
+        "the others were in its ring"
+    );
 }
 
 /// Its lease is fresh again by then, but not for what it held before.

@@ -10,6 +10,7 @@ mod world;
 mod accepted;
 mod apart;
 mod asking;
+mod blocking;
 mod call;
 mod cancel;
 mod controls;

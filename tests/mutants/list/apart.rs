@@ -26,10 +26,47 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a handler that blocks runs on the runtime's threads",
         edits: &[edit(
             "src/flow/attempt.rs",
-            "let mut thread = tokio::task::spawn_blocking(move || {",
-            "let mut thread = tokio::task::spawn(async move {",
+            "if let Err(error) = self.threads.run(job) {",
+            "if let Err::<(), std::io::Error>(error) = {\n            job();\n            Ok(())\n        } {",
         )],
         caught_by: delivery("a_handler_that_blocks_its_thread_delays_no_other_queue"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "blocking-handlers-share-threads",
+        breaks: Apart,
+        bug: "the blocking handlers of all queues share the threads of the runtime",
+        edits: &[edit(
+            "src/flow/attempt.rs",
+            "if let Err(error) = self.threads.run(job) {",
+            "tokio::task::spawn_blocking(job);\n        \
+             if let Err(error) = self.threads.run(|| ()) {",
+        )],
+        caught_by: delivery("hung_handlers_of_one_queue_take_no_thread_of_another"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "stuck-queue-keeps-what-waits",
+        breaks: Apart,
+        bug: "a process without a free thread keeps the events that others could start",
+        edits: &[edit(
+            "src/flow/lanes.rs",
+            "let is_stuck = workers > 0 && stuck >= workers;",
+            "let is_stuck = workers == usize::MAX;",
+        )],
+        caught_by: delivery("a_queue_without_a_free_thread_hands_back_what_waits_for_one"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "late-return-counts",
+        breaks: Apart,
+        bug: "a handler that blocks its thread beyond its timeout is acknowledged",
+        edits: &[edit(
+            "src/flow/executor.rs",
+            "A::CAN_BE_DROPPED && ran > self.means.options.timeout.saturating_add(SLACK)",
+            "A::CAN_BE_DROPPED && ran > Duration::MAX.saturating_sub(SLACK)",
+        )],
+        caught_by: delivery("a_handler_that_blocks_its_thread_beyond_its_timeout_has_timed_out"),
         masked_by: None,
     },
     Mutant {

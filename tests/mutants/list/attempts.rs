@@ -143,9 +143,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Attempts,
         bug: "a handler is started without the store being told",
         edits: &[edit(
-            "src/flow/executor.rs",
-            "self.means.store.starting(queue, &[delivery])",
-            "self.means.store.starting(queue, &[])",
+            "src/flow/means.rs",
+            "self.store.starting(queue, &[delivery])",
+            "self.store.starting(queue, &[])",
         )],
         caught_by: delivery("each_start_is_noted_before_its_handler_runs"),
         masked_by: None,

@@ -85,10 +85,22 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a worker starts a handler without a look at its lease",
         edits: &[edit(
             "src/flow/executor.rs",
-            "if !gate.is_open(self.means.clock.mono().as_nanos(), delivery.request) {",
-            "if false && !gate.is_open(self.means.clock.mono().as_nanos(), delivery.request) {",
+            "if A::CAN_BE_DROPPED && !self.means.is_fresh(&job) {",
+            "if false && A::CAN_BE_DROPPED && !self.means.is_fresh(&job) {",
         )],
         caught_by: delivery("nothing_starts_on_a_lease_that_may_be_gone"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "gate-ignored-on-a-thread",
+        breaks: LostWorkers,
+        bug: "a blocking handler starts on its thread without a look at its lease",
+        edits: &[edit(
+            "src/flow/means.rs",
+            "if !self.is_fresh(job) || has_expired(&job.delivery.body, started_us) {",
+            "if has_expired(&job.delivery.body, started_us) {",
+        )],
+        caught_by: delivery("a_blocking_handler_does_not_start_on_a_lease_that_may_be_gone"),
         masked_by: None,
     },
     Mutant {

@@ -1,0 +1,124 @@
+//! What an executor works with besides its handler, and what it does with it before a start.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::codec::KeyRing;
+use crate::core::op::{Settlement, Verdict};
+use crate::core::step::{Input, Job};
+use crate::event::Envelope;
+use crate::flow::gates::Gates;
+use crate::flow::inbox::Inbox;
+use crate::flow::options::QueueOptions;
+use crate::flow::replies::Replies;
+use crate::flow::seldom::Seldom;
+use crate::flow::ticket::{Ticket, Told};
+use crate::handler::Stripes;
+use crate::metrics::{Runs, Stages};
+use crate::store::Store;
+use crate::time::Clock;
+
+/// How long an event whose start could not be noted waits before it is handed back.
+const NOTE_REST: Duration = Duration::from_secs(1);
+
+/// What an executor works with besides its handler.
+#[derive(Clone)]
+pub(crate) struct Means {
+    pub(crate) options: Arc<QueueOptions>,
+    pub(crate) surroundings: Stripes,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) gates: Arc<Gates>,
+    pub(crate) replies: Arc<Replies>,
+    pub(crate) keys: KeyRing,
+    pub(crate) runs: Arc<Runs>,
+    /// Told when a blocking handler runs on after its timeout, and when it has returned.
+    pub(crate) stuck: Arc<Notify>,
+    /// When it was last said that something blocks a thread of the runtime.
+    pub(crate) blocked: Arc<Seldom>,
+}
+
+/// Whether an event is of no use any more at `now_us`.
+pub(crate) fn has_expired(envelope: &Envelope, now_us: u64) -> bool {
+    envelope
+        .expires
+        .is_some_and(|expires| expires.as_micros() <= now_us)
+}
+
+impl Means {
+    /// Whether the lease of a delivery is fresh enough to start its handler.
+    pub(crate) fn is_fresh(&self, job: &Job<Arc<Envelope>>) -> bool {
+        let gate = self.gates.of(job.bucket);
+        gate.is_open(self.clock.mono().as_nanos(), job.delivery.request)
+    }
+
+    /// Looks on a handler's own thread whether its attempt may start still, and notes that it does.
+    ///
+    /// A thread may be there late, and what has lost its lease or was settled meanwhile must not
+    /// run. What does not start is handed back here.
+    pub(crate) fn may_start(&self, ticket: &Ticket) -> bool {
+        let (job, started_us) = (&ticket.job, self.store.now_us());
+        if !self.is_fresh(job) || has_expired(&job.delivery.body, started_us) {
+            if ticket.tell() == Told::NotStarted {
+                self.hand_back(job);
+            }
+            return false;
+        }
+        let phase = ticket.phase.as_ref();
+        if phase.is_some_and(|phase| !phase.start(started_us)) {
+            return false;
+        }
+        let noted = self.note_start(job, started_us);
+        if !noted && ticket.tell() == Told::Started {
+            self.hand_back_later(job);
+        }
+        noted
+    }
+
+    /// Has the store note that the handler of a delivery starts; `false` if it cannot.
+    ///
+    /// The last thing before the handler: what is noted and does not start has lost an attempt if
+    /// the process dies.
+    pub(crate) fn note_start(&self, job: &Job<Arc<Envelope>>, started_us: u64) -> bool {
+        let (delivery, queue) = (&job.delivery, &self.surroundings.queue);
+        if let Err(error) = self.store.starting(queue, &[delivery]) {
+            tracing::error!(%queue, id = %delivery.id, %error, "the handler is not started");
+            return false;
+        }
+        let due_us = delivery.due.as_micros();
+        let stages = Stages::of(due_us, delivery.moved_us, job.fetched_us, started_us);
+        self.runs.started(&stages);
+        true
+    }
+
+    /// Passes on what becomes of a delivery.
+    pub(crate) fn tell(&self, job: &Job<Arc<Envelope>>, started_us: u64, verdict: Verdict) {
+        let settlement = Settlement {
+            verdict,
+            started_us,
+            ..job.release()
+        };
+        self.inbox.add(Input::Ended {
+            bucket: job.bucket,
+            settlement,
+        });
+    }
+
+    /// Hands a delivery back whose handler never started.
+    pub(crate) fn hand_back(&self, job: &Job<Arc<Envelope>>) {
+        self.tell(job, 0, Verdict::Release);
+    }
+
+    /// Hands a delivery back after a rest, so that a store that cannot note starts, or a system
+    /// without threads, is not asked at full speed; until then it keeps its credit.
+    pub(crate) fn hand_back_later(&self, job: &Job<Arc<Envelope>>) {
+        let (inbox, bucket, settlement) = (Arc::clone(&self.inbox), job.bucket, job.release());
+        tokio::spawn(async move {
+            tokio::time::sleep(NOTE_REST).await;
+            inbox.add(Input::Ended { bucket, settlement });
+        });
+    }
+}

@@ -1,0 +1,33 @@
+//! A task that follows blocking handlers which run on after their timeout.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::flow::lanes::Lanes;
+
+/// How often a queue without a free worker is looked at: what was on its way to it when its last
+/// worker was lost is handed back then.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Follows the queues of `lanes` until it is stopped; it sleeps until `told`, or for a moment while
+/// a queue has no worker left.
+pub(crate) async fn follow(lanes: Arc<Lanes>, told: Arc<Notify>, stop: CancellationToken) {
+    let mut is_stuck = false;
+    loop {
+        let told = told.notified();
+        let waited = match is_stuck {
+            true => stop
+                .run_until_cancelled(tokio::time::timeout(AGAIN, told))
+                .await
+                .map(drop),
+            false => stop.run_until_cancelled(told).await,
+        };
+        if waited.is_none() {
+            return;
+        }
+        is_stuck = lanes.follow_stuck();
+    }
+}
