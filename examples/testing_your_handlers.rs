@@ -34,7 +34,7 @@ async fn close(_order: Event<u64>, State(bank): State<Bank>) -> Result<(), Failu
 
 async fn bus(refusals: u32) -> duly::Result<TestBus> {
     let refusals = AtomicU32::new(refusals);
-    TestBus::start(Bus::builder().state(Bank { refusals }).register(close)).await
+    TestBus::start(Bus::builder().state(Bank { refusals }).register(close {})).await
 }
 
 async fn an_order_is_closed_half_an_hour_later_and_not_before() -> duly::Result<()> {

@@ -36,7 +36,7 @@ impl<T: Default> ByDefault for T {
 #[diagnostic::on_unimplemented(
     message = "a handler function cannot return `{Self}`",
     label = "expected `Result<(), Failure>`, or `Result<(), E>` where `E` converts into `Failure`",
-    note = "every `std::error::Error` that is `Send`, `Sync` and `'static` converts into `Failure`"
+    note = "every `std::error::Error` that is `Send`, `Sync` and `'static` converts into `Failure`, and so do `anyhow::Error`, `eyre::Report` and texts"
 )]
 pub trait Returned {
     /// The same, as a handler returns it.
@@ -70,7 +70,7 @@ pub fn returned<R: Returned>(result: R) -> Result<(), Failure> {
     message = "the upgrade function cannot return `{Self}`",
     label = "expected `Result<{T}, Failure>`, or `Result<{T}, E>` where `E` converts into `Failure`",
     note = "an upgrade is `fn(old: duly::handler::OldPayload<'_>) -> Result<{T}, E>`, where `{T}` is the handler's payload",
-    note = "every `std::error::Error` that is `Send`, `Sync` and `'static` converts into `Failure`"
+    note = "every `std::error::Error` that is `Send`, `Sync` and `'static` converts into `Failure`, and so do `anyhow::Error`, `eyre::Report` and texts"
 )]
 pub trait Upgraded<T> {
     /// The same, as an upgrade returns it.

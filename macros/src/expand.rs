@@ -58,6 +58,11 @@ fn misplaced(item: &Item) -> Error {
     )
 }
 
+/// The name of a variable that what the user has written can neither mean nor hide.
+pub(crate) fn private(name: &str) -> Ident {
+    format_ident!("__duly_{name}", span = Span::mixed_site())
+}
+
 /// `impl Annotated`: what the annotation says, as a constant; `states` may come from arguments too.
 pub(crate) fn annotated(
     attr: &Attr,
@@ -83,13 +88,14 @@ pub(crate) fn annotated(
         // A function of another kind is shown where it is named.
         let span = Span::call_site().located_at(function.span());
         let found = signature::shown_at(function.span(), krate);
+        let old = private("old");
         let call = quote_spanned! { span =>
-            #found::__private::upgraded::<Self::Value, _>(#function(old))
+            #found::__private::upgraded::<Self::Value, _>(#function(#old))
         };
         quote! {
             const UPGRADE: ::core::option::Option<#krate::__private::Upgrade<Self::Value>> =
                 ::core::option::Option::Some(#krate::__private::Upgrade::new(
-                    |old: #krate::__private::OldPayload<'_>| #call,
+                    |#old: #krate::__private::OldPayload<'_>| #call,
                 ));
         }
     });

@@ -1,4 +1,7 @@
-//! `#[delay_event]` on a function: a unit struct of its name whose handler calls the function.
+//! `#[delay_event]` on a function: the function as it was, and a type of its name that calls it.
+//!
+//! A struct with braces has a name among types alone, so that the function keeps its own among
+//! values and can be called as before.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -8,44 +11,56 @@ use crate::{attr::Attr, errors::Errors, expand, signature};
 
 pub(crate) fn expand(attr: &Attr, item: &ItemFn, errors: &mut Errors) -> TokenStream {
     let arguments = signature::read(attr, &item.sig, errors);
-    let (ident, vis) = (&item.sig.ident, &item.vis);
+    let (ident, vis, sig, block) = (&item.sig.ident, &item.vis, &item.sig, &item.block);
 
     let said = item.attrs.iter().filter(|attribute| is_of_type(attribute));
+    let kept = &item.attrs;
     let states = [attr.states.as_slice(), &arguments.states].concat();
     let annotated = expand::annotated(attr, ident, &Generics::default(), &states);
     let handler = handler(attr, item, &arguments);
     let registered = attr
         .register
         .then(|| expand::registered(attr, ident, &quote! { Self {} }));
+    // Whether anybody registers it by hand cannot be seen here.
+    let unused = (!attr.register).then(|| quote! { #[allow(dead_code)] });
     quote! {
         #(#said)*
         #[allow(non_camel_case_types)]
-        #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
-        #vis struct #ident;
+        #[derive(
+            ::core::clone::Clone,
+            ::core::marker::Copy,
+            ::core::fmt::Debug,
+            ::core::default::Default,
+        )]
+        #vis struct #ident {}
+
+        #(#kept)*
+        #unused
+        #[allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps, clippy::unused_async)]
+        #vis #sig #block
+
         #annotated
         #handler
         #registered
     }
 }
 
-/// The handler, with the function inside: its body sees what it saw where it stood.
+/// The handler, which calls the function.
 fn handler(attr: &Attr, item: &ItemFn, arguments: &signature::Arguments) -> TokenStream {
-    let (krate, ident, sig, block) = (&attr.krate, &item.sig.ident, &item.sig, &item.block);
+    let (krate, ident, sig) = (&attr.krate, &item.sig.ident, &item.sig);
     let signature::Arguments {
         payload, passed, ..
     } = arguments;
-    let kept = item
-        .attrs
-        .iter()
-        .filter(|attribute| is_of_function(attribute));
     let (kind, dot_await) = if attr.blocking {
         (quote! { BlockingHandler }, TokenStream::new())
     } else {
         (quote! { Handler }, quote! { .await })
     };
-    // Everything after the event comes from the context. An `allow` here would reach the body.
+    // Names that no function, constant or argument of the user has.
+    let [event, cx, returned] = ["event", "cx", "returned"].map(expand::private);
+    // Everything after the event comes from the context.
     let cx = if passed.len() > 1 {
-        quote! { cx }
+        quote! { #cx }
     } else {
         quote! { _ }
     };
@@ -61,22 +76,19 @@ fn handler(attr: &Attr, item: &ItemFn, arguments: &signature::Arguments) -> Toke
         ReturnType::Type(_, ty) => ty.span(),
     };
     let found = signature::shown_at(output, krate);
-    let returned = quote_spanned! { output => #found::__private::returned(returned) };
+    let converted = quote_spanned! { output => #found::__private::returned(#returned) };
     quote! {
+        #[allow(deprecated)]
         impl #krate::__private::#kind for #ident {
             type Payload = #payload;
 
             #head(
                 &self,
-                event: #krate::__private::Event<#payload>,
+                #event: #krate::__private::Event<#payload>,
                 #cx: &#krate::__private::Context,
             ) #tail {
-                #(#kept)*
-                #[allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps, clippy::unused_async)]
-                #sig #block
-
-                let returned = #ident(#(#passed),*) #dot_await;
-                #returned
+                let #returned = #ident(#(#passed),*) #dot_await;
+                #converted
             }
         }
     }
@@ -85,11 +97,6 @@ fn handler(attr: &Attr, item: &ItemFn, arguments: &signature::Arguments) -> Toke
 /// Whether the attribute speaks of the type that the function becomes.
 fn is_of_type(attribute: &Attribute) -> bool {
     is_one_of(attribute, &["doc", "deprecated"]) || is_lint_level(attribute)
-}
-
-/// Whether the attribute stays with the function.
-fn is_of_function(attribute: &Attribute) -> bool {
-    !is_one_of(attribute, &["doc", "deprecated"])
 }
 
 /// Lint levels hold for both; `expect` would be left without its warning on one of them.

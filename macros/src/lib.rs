@@ -36,12 +36,18 @@ use proc_macro::TokenStream;
 /// | `isolation = "dedicated"` | `shared`, `dedicated` | whether the queue has a runtime of its own; `shared` unless said |
 /// | `version = 1` | 0 to 4294967295 | the version of the payload |
 /// | `keep_payload = true` | `true`, `false` | whether records keep the payload as it is stored |
+/// | `codec = "json"` | `json`, `msgpack`, `raw` | how payloads that are pushed become bytes; `msgpack` needs the feature of that name |
+/// | `encrypt = true` | `true`, `false` | whether payloads that are pushed are encrypted |
+/// | `upgrade = from_older` | the path of a function | makes a payload of one that an older `version` pushed; needs `version` |
 /// | `blocking` | | the handler blocks its thread, and implements `BlockingHandler` |
 /// | `state(Db, Mailer)` | types | states without which the bus does not start |
 /// | `register = false` | `true`, `false` | whether the bus finds the handler by itself; `true` unless said |
 /// | `crate = my::duly` | a path | where the crate `duly` is, if not at `::duly` |
 ///
 /// What is left out is decided by settings files, the environment and the builder.
+///
+/// The bus finds the handler by itself if the linker keeps the crate that it is in: one that is
+/// named in `Cargo.toml` and nowhere in the code is left out, so say `use my_handlers as _;`.
 ///
 /// # On a struct
 ///
@@ -51,9 +57,13 @@ use proc_macro::TokenStream;
 ///
 /// # On a function
 ///
-/// An `async fn`, or with `blocking` a plain `fn`, becomes a unit struct of the same name and
-/// visibility. Its first argument is `Event<T>`; `&Context` and any number of `State<S>` may
-/// follow, in any order. It returns `Result<(), E>` where `E` converts into `Failure`.
+/// An `async fn`, or with `blocking` a plain `fn`. Its first argument is `Event<T>`; `&Context` and
+/// any number of `State<S>` may follow, in any order. It returns `Result<(), E>` where `E` converts
+/// into `Failure`.
+///
+/// The function stays as it is and can be called, by a test for example. Beside it there is a type
+/// of the same name and visibility, which is the handler: `bus.queue::<close>()` is its queue, and
+/// `close {}` its value, for `register(close {})`.
 #[proc_macro_attribute]
 pub fn delay_event(args: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(args.into(), &item.into()).into()

@@ -1,13 +1,13 @@
 //! The one signature that a handler function may have.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
-use quote::{ToTokens, quote, quote_spanned};
+use quote::{ToTokens, quote_spanned};
 use syn::{
     Error, FnArg, GenericArgument, Path, PathArguments, PathSegment, ReturnType, Signature, Type,
     spanned::Spanned,
 };
 
-use crate::{attr::Attr, errors::Errors};
+use crate::{attr::Attr, errors::Errors, expand};
 
 /// What the arguments of a handler function say.
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub(crate) fn read(attr: &Attr, signature: &Signature, errors: &mut Errors) -> A
     let mut arguments = Arguments {
         payload: errors.keep(payload(attr, signature, inputs.next())),
         states: Vec::new(),
-        passed: vec![quote! { event }],
+        passed: vec![expand::private("event").into_token_stream()],
     };
     let mut contexts = 0;
     for input in inputs {
@@ -43,7 +43,9 @@ pub(crate) fn read(attr: &Attr, signature: &Signature, errors: &mut Errors) -> A
                 if contexts > 1 {
                     errors.push(Error::new_spanned(input, "a second `&Context`, keep one"));
                 }
-                arguments.passed.push(quote! { cx });
+                arguments
+                    .passed
+                    .push(expand::private("cx").into_token_stream());
             }
             Some(Argument::State(state)) => {
                 arguments.passed.push(state_of(&attr.krate, input, state));
@@ -188,8 +190,8 @@ fn last(ty: &Type) -> Option<&PathSegment> {
 
 /// The state for one argument; a foreign `State` is reported where it stands.
 fn state_of(krate: &Path, input: &FnArg, state: &Type) -> TokenStream {
-    let krate = shown_at(input.span(), krate);
-    quote_spanned! { input.span() => #krate::__private::state::<#state>(cx) }
+    let (krate, cx) = (shown_at(input.span(), krate), expand::private("cx"));
+    quote_spanned! { input.span() => #krate::__private::state::<#state>(#cx) }
 }
 
 /// The same path, resolved as before but shown at `span` in messages.

@@ -115,7 +115,7 @@ impl Context {
     /// let mut states = States::default();
     /// states.insert("Ada".to_owned());
     /// let cx = Context::detached("greet", states);
-    /// assert!(greet.handle(Event::published("hello".to_owned()), &cx).await.is_ok());
+    /// assert!(greet(Event::published("hello".to_owned()), cx.share()).await.is_ok());
     /// # }
     /// ```
     ///

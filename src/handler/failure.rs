@@ -7,7 +7,10 @@ use std::time::Duration;
 /// Why a handler did not succeed, and what should become of the event.
 ///
 /// Any error converts into a `Failure` that means *retry by the queue's policy*, so `?` is all that
-/// most handlers need. The other endings are said in so many words, here or with [`FailureExt`].
+/// most handlers need: errors of their own types, `Box<dyn Error + Send + Sync>`, `anyhow::Error`,
+/// `eyre::Report`, and texts (`Err("no".into())`). An error that is not `Send + Sync` does not. What
+/// led to an error, its [sources](std::error::Error::source), is kept in the failure's text.
+/// The other endings are said in so many words, here or with [`FailureExt`].
 ///
 /// # Examples
 ///
@@ -116,12 +119,13 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// Means *retry by the queue's policy*.
-impl<E: StdError + Send + Sync + 'static> From<E> for Failure {
+/// Means *retry by the queue's policy*. Covers every error that is `Send + Sync`, boxed or not,
+/// those of anyhow and eyre, and texts.
+impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self(Box::new(Said {
             ending: Ending::Retry,
-            words: Words::Error(Box::new(error)),
+            words: Words::Error(error.into()),
         }))
     }
 }

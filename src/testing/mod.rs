@@ -33,7 +33,7 @@
 //! # async fn main() {
 //! # an_order_is_closed_at_the_third_attempt().await.unwrap() }
 //! async fn an_order_is_closed_at_the_third_attempt() -> duly::Result<()> {
-//!     let bus = TestBus::start(Bus::builder().register(close)).await?;
+//!     let bus = TestBus::start(Bus::builder().register(close {})).await?;
 //!     let sent = bus.queue::<close>().push(7, Duration::from_secs(1_800)).await?;
 //!
 //!     bus.advance(Duration::from_secs(30 * 86_400)).await;

@@ -83,7 +83,7 @@ fn hung_handlers_of_one_queue_take_no_thread_of_another() {
         let builder = Bus::builder().only_registered().store_url("memory:");
         let builder = builder.queue("hangs", choices(12, 20));
         let builder = builder.register_blocking(handler);
-        let bus = builder.register_blocking(answers).start().await.unwrap();
+        let bus = builder.register_blocking(answers {}).start().await.unwrap();
         let hangs = bus.queue_named("hangs").unwrap();
         hangs.push_many(0..12_u64, secs(0)).await.unwrap();
         for _ in 0..12 {

@@ -5,6 +5,7 @@ mod backoff;
 mod built;
 #[path = "../../macros/src/duration.rs"]
 mod duration;
+mod hygiene;
 #[path = "../../macros/src/late.rs"]
 mod late;
 mod texts;
@@ -167,7 +168,9 @@ fn every_annotated_handler_is_found_unless_it_said_otherwise() {
     let found: BTreeSet<_> = inventory::iter::<Registration>()
         .map(|found| found.annotation().queue)
         .collect();
-    assert_eq!(found, BTreeSet::from(["all", "blocking", "function"]));
+    let expected = ["all", "blocking", "function"];
+    let named = ["shadowed", "event", "cx", "returned", "handle", "statics"];
+    assert_eq!(found, expected.into_iter().chain(named).collect());
 }
 
 #[tokio::test]
@@ -177,11 +180,19 @@ async fn a_function_is_called_with_what_it_asked_for() {
     states.insert(Db);
     let cx = Context::detached("function", states);
 
-    assert!(count.handle(Event::published(7), &cx).await.is_ok());
-    assert!(count.handle_delayed(Event::published(8), &cx).await.is_ok());
+    assert!(count {}.handle(Event::published(7), &cx).await.is_ok());
+    assert!(
+        count {}
+            .handle_delayed(Event::published(8), &cx)
+            .await
+            .is_ok()
+    );
     assert_eq!(cx.state::<Total>().0.load(Ordering::Relaxed), 15);
     assert!(
-        count.handle(Event::published(u64::MAX), &cx).await.is_err(),
+        count {}
+            .handle(Event::published(u64::MAX), &cx)
+            .await
+            .is_err(),
         "its error becomes a failure"
     );
 }

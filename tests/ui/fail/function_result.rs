@@ -1,8 +1,8 @@
 use duly::{Event, delay_event};
 
 #[delay_event(queue = "a")]
-async fn error(_event: Event<u64>) -> Result<(), String> {
-    Err("text is no error".to_owned())
+async fn error(_event: Event<u64>) -> Result<(), u8> {
+    Err(7)
 }
 
 #[delay_event(queue = "b")]

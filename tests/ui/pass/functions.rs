@@ -77,11 +77,11 @@ fn main() {
         Ok(())
     }
 
-    asynchronous(event_alone);
-    asynchronous(full_names);
-    asynchronous(states);
-    asynchronous(attributes);
-    asynchronous(inner::inner);
-    asynchronous(local);
-    blocks(blocking);
+    asynchronous(event_alone {});
+    asynchronous(full_names {});
+    asynchronous(states {});
+    asynchronous(attributes {});
+    asynchronous(inner::inner {});
+    asynchronous(local {});
+    blocks(blocking {});
 }
