@@ -7,7 +7,7 @@ use std::time::Duration;
 use duly::config::{Format, Settings};
 use duly::prelude::*;
 
-/// As `duly.toml` in the working directory would say it, which a bus reads by itself.
+/// What `duly.toml` says; a bus reads it by itself where it lies in the working directory.
 const FILE: &str = r#"
     [store]
     url = "memory:"
@@ -32,16 +32,15 @@ async fn close(_event: Event<u64>) -> Result<(), Failure> {
 
 #[tokio::main]
 async fn main() -> duly::Result<()> {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("duly.toml"), FILE).expect("a settings file");
     // A file is stronger than the annotation, the environment is stronger than a file ...
-    let settings = Settings::from_text(FILE, Format::Toml)?
-        .with_environment([("DULY__QUEUES__ORDER_CLOSE__WORKERS", "8")])?;
+    let variables = [("DULY__QUEUES__ORDER_CLOSE__WORKERS", "8")];
+    let settings = Settings::load_from(folder.path(), variables)?;
     let bus = Bus::builder().settings(settings.clone()).start().await?;
-    let load = &bus.load()[0];
-    println!(
-        "{} has {} workers, as the environment says",
-        load.queue, load.workers
-    );
-    assert_eq!(load.workers, 8);
+    let workers = bus.load()[0].workers;
+    println!("the queue has {workers} workers, as the environment says");
+    assert_eq!(workers, 8);
 
     let queue = bus.queue::<close>();
     queue.push_now(7).await?;

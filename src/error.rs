@@ -25,7 +25,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// assert_eq!(error.kind(), ErrorKind::Invalid);
 /// assert!(error.to_string().contains("letters, digits"));
 /// ```
-#[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
     context: Cow<'static, str>,
@@ -156,11 +155,38 @@ impl fmt::Display for Error {
     }
 }
 
+/// For people: what `main` prints when it returns an error. Its kind, its message and what led to it.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.context)?;
+        let mut cause = error::Error::source(self);
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match &self.source {
             Some(source) => Some(source.as_ref()),
             None => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_main_returns_is_readable() {
+        let disk = Error::new(ErrorKind::Full, "no room on the disk").because("errno 28");
+        let error = Error::new(ErrorKind::Closed, "the store stopped").because(disk);
+        let shown = "Closed: the store stopped: no room on the disk: errno 28";
+        assert_eq!(format!("{error:?}"), shown);
+        assert_eq!(error.to_string(), "the store stopped");
     }
 }

@@ -1,12 +1,15 @@
 //! What an operator asks and does: counts, pauses, dead letters.
 
+use std::collections::BTreeSet;
+
 use futures_util::future::try_join_all;
 use serde::Serialize;
 
 use crate::bus::queue::unexpected;
 use crate::bus::{Bus, Inner, Queue};
+use crate::config::{queue_meant, spelled_otherwise};
 use crate::core::op::{Answer, BATCH_BYTES, BATCH_MAX, Reply, Snapshot, Stats, StoreOp};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::record::Page;
 
@@ -42,8 +45,9 @@ impl Bus {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a name that is not legal, or what the
-    /// store answers.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a name that is not legal;
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for one that is unknown and a known one
+    /// spelled otherwise (`order_close` for `order-close`); or what the store answers.
     pub async fn stats(&self, queue: &str) -> Result<QueueStats> {
         let mut sum = Stats::default();
         for (_, stats) in self.bucket_stats(queue).await? {
@@ -80,8 +84,13 @@ impl Bus {
     /// # }
     /// ```
     pub async fn bucket_stats(&self, queue: &str) -> Result<Vec<(BucketId, QueueStats)>> {
+        let queue = QueueName::new(queue)?;
+        let buckets = self.inner.buckets_of(&queue).await?;
+        if buckets.is_empty() {
+            self.inner.check_known(&queue, Doubt::Spelling).await?;
+        }
         let mut found = Vec::new();
-        for bucket in self.inner.buckets_of(&QueueName::new(queue)?).await? {
+        for bucket in buckets {
             match self.inner.apply(&bucket, StoreOp::Stats).await? {
                 Answer {
                     reply: Reply::Stats(stats),
@@ -123,10 +132,17 @@ impl Bus {
                 "workers is {workers}, it is at most 65536"
             )));
         }
-        match self.inner.flow().as_ref() {
+        let set = match self.inner.flow().as_ref() {
             Some(flow) => flow.set_workers(&queue, workers),
-            None => Err(Error::closed("the bus is stopping")),
-        }
+            None => return Err(Error::closed("the bus is stopping")),
+        };
+        set.map_err(|error| {
+            let meant = queue_meant(&queue, self.inner.queues.keys().filter(|it| **it != queue));
+            match meant {
+                Some(meant) => Error::new(error.kind(), format!("{error}, did you mean {meant}?")),
+                None => error,
+            }
+        })
     }
 }
 
@@ -136,10 +152,49 @@ fn bytes_of(events: &[Snapshot]) -> usize {
     bodies.map(|body| body.payload.len()).sum()
 }
 
+/// Which unknown names are taken for slips.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// Those that are a known name spelled otherwise.
+    Spelling,
+    /// Those, and those that are a letter or two away from a known one.
+    Slips,
+}
+
 impl Inner {
+    /// Refuses a queue that neither this program nor the store knows, and that is probably meant to
+    /// be one that they do.
+    ///
+    /// A name that is like no other is let through: a queue has no first event before its first.
+    pub(super) async fn check_known(&self, queue: &QueueName, doubt: Doubt) -> Result<()> {
+        if self.queues.contains_key(queue) {
+            return Ok(());
+        }
+        let buckets = self.open()?.buckets().await?;
+        let stored: BTreeSet<QueueName> = buckets.into_iter().map(|key| key.queue).collect();
+        if stored.contains(queue) {
+            return Ok(());
+        }
+        let known: Vec<&QueueName> = self.queues.keys().chain(&stored).collect();
+        let meant = match doubt {
+            Doubt::Spelling => spelled_otherwise(queue, known),
+            Doubt::Slips => queue_meant(queue, known),
+        };
+        match meant {
+            None => Ok(()),
+            Some(meant) => Err(Error::new(
+                ErrorKind::NotFound,
+                format!(
+                    "queue {queue} is not known, neither to this program nor to its store, did you \
+                     mean {meant}?"
+                ),
+            )),
+        }
+    }
+
     /// Every bucket of a queue, those of earlier bucket counts too.
     pub(super) async fn buckets_of(&self, queue: &QueueName) -> Result<Vec<BucketKey>> {
-        let mut buckets = self.store.buckets().await?;
+        let mut buckets = self.open()?.buckets().await?;
         buckets.retain(|key| key.queue == *queue);
         buckets.sort_unstable();
         Ok(buckets)

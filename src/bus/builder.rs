@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::bus::journal::{Choice, Given, record};
-use crate::bus::open::open_store;
+use crate::bus::open::{check_durability, open_store};
+use crate::bus::owner::Owner;
 use crate::bus::payloads::check_encryption;
-use crate::bus::{Bus, Inner, Owner};
+use crate::bus::{Bus, Inner};
 use crate::codec::KeyRing;
 use crate::config::Settings;
 use crate::core::options::NodeOptions;
@@ -39,6 +41,8 @@ const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 #[must_use = "a builder does nothing until `start` is called"]
 pub struct BusBuilder {
     store: Option<Arc<dyn Store>>,
+    /// Whether others hold the store that was given.
+    is_lent: bool,
     store_url: Option<String>,
     settings: Option<Settings>,
     pub(super) states: States,
@@ -67,8 +71,8 @@ impl BusBuilder {
         }
     }
 
-    /// Where events are kept: `memory:` forgets them with the process, `sqlite:path` is the
-    /// embedded store in that file, `redis://host` and its kin are a store that many processes
+    /// Where events are kept: `memory:` forgets them with the process, `sqlite:path` (or
+    /// `sqlite://path`) is the embedded store in that file, `redis://host` and its kin are a store that many processes
     /// share ([`RedisStore`](crate::store::RedisStore) has every form). Default: `sqlite:duly.db`.
     pub fn store_url(mut self, url: impl Into<String>) -> Self {
         self.store_url = Some(url.into());
@@ -78,12 +82,14 @@ impl BusBuilder {
     /// A store of your own; it takes the place of [`store_url`](Self::store_url).
     pub fn store(mut self, store: impl Store) -> Self {
         self.store = Some(Arc::new(store));
+        self.is_lent = false;
         self
     }
 
     /// A store that others hold too, such as one that several buses share.
     pub fn shared_store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
+        self.is_lent = true;
         self
     }
 
@@ -162,8 +168,8 @@ impl BusBuilder {
     /// What every push has to survive before it answers, where it says nothing else
     /// ([`durable`](crate::bus::EventBuilder::durable)). Default: what the store does by itself.
     ///
-    /// A push of a bus whose store can never be so durable is refused as
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid).
+    /// A bus whose store can never be so durable does not start, or, where only the server can tell,
+    /// its pushes are refused; both as [`ErrorKind::Invalid`](crate::ErrorKind::Invalid).
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
@@ -220,6 +226,11 @@ impl BusBuilder {
     }
 
     /// Checks every choice, opens the store, and starts.
+    ///
+    /// Annotated handlers are found wherever they are in the program. The linker leaves out a crate
+    /// that is named in `Cargo.toml` and nowhere in the code, and its handlers with it: say
+    /// `use my_handlers as _;`. A bus without handlers that is not
+    /// [`publish_only`](Self::publish_only) says so in the log.
     ///
     /// # Errors
     ///
@@ -287,6 +298,8 @@ impl BusBuilder {
                 (store, Some(url))
             }
         };
+        let durability = self.durability.or(settings.durability);
+        check_durability(&*store, durability)?;
         let node = match store.is_shared() {
             true => NodeOptions {
                 sleep_max: node.sleep_max.max(store.look_every()),
@@ -342,10 +355,12 @@ impl BusBuilder {
             push_meters,
             pushes: AtomicU64::new(fastrand::u64(..)),
             payload_bytes_max,
-            durability: self.durability.or(settings.durability),
+            durability,
             forecasts: Default::default(),
             stopping: tokio::sync::Mutex::default(),
             is_closed: AtomicBool::new(false),
+            is_lent: self.is_lent,
+            runtime: Handle::current(),
         });
         self.states.insert(Bus::from_inside(Arc::clone(&inner)));
         let flow = Flow::start(Setup {

@@ -35,7 +35,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 return Err(Error::new(
                     ErrorKind::NotFound,
                     format!(
-                        "queue {} has no handler in this process that could reply",
+                        "queue {} has no handler in this process that could reply, and a reply \
+                         does not come from another one; push the event, and let its handler push \
+                         the reply",
                         self.name
                     ),
                 ));

@@ -26,6 +26,7 @@ pub struct PayloadCheck {
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use = "what cannot be read is in it"]
 pub struct PayloadReport {
     /// How many events were looked at.
     pub looked: u64,

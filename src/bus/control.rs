@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::bus::Bus;
+use crate::bus::admin::Doubt;
 use crate::error::{Error, Result};
 use crate::event::{BUCKETS_MAX, QueueName};
 use crate::store::{Control, RATES, Setting};
@@ -17,7 +18,9 @@ impl Bus {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a name that is not legal, or a store
-    /// that keeps no settings; or what the store answers.
+    /// that keeps no settings; [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for a queue that
+    /// neither this program nor the store knows and whose name is almost that of one they do; or
+    /// what the store answers.
     ///
     /// # Examples
     ///
@@ -114,6 +117,7 @@ impl Bus {
 
     async fn set(&self, queue: &str, setting: Setting) -> Result<()> {
         let queue = QueueName::new(queue)?;
+        self.inner.check_known(&queue, Doubt::Slips).await?;
         self.inner.open()?.set(&queue, setting).await?;
         let orders = self.inner.flow().as_ref().map(|flow| flow.orders());
         // This node need not wait for its next roll call, and may have none.

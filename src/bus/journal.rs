@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::bus::open::sqlite_path;
 use crate::bus::{Bus, BusBuilder, Inner};
 use crate::error::{Error, ErrorKind, Result, shown, shown_url};
 use crate::journal::recorder::{Recorder, Setup};
@@ -221,15 +222,15 @@ fn beside(store_url: &str) -> Option<String> {
 /// What a store is called in the names of its outboxes: never with a password, and a file by its
 /// whole path, since working directories differ.
 fn name_of(store_url: &str) -> String {
-    match store_url.strip_prefix("sqlite:") {
-        Some(path) => {
+    match store_url.strip_prefix("sqlite:").map(sqlite_path) {
+        Some(Ok(path)) => {
             let path = std::path::absolute(Path::new(path));
             path.map_or_else(
                 |_| store_url.to_owned(),
                 |path| format!("sqlite:{}", path.display()),
             )
         }
-        None => shown_url(store_url),
+        _ => shown_url(store_url),
     }
 }
 
@@ -238,7 +239,7 @@ fn name_of(store_url: &str) -> String {
 /// A database that is only out of reach is connected to later: the bus does not need it to start.
 async fn open(url: &str) -> Result<Given> {
     let journal: Arc<dyn Journal> = match url.split_once(':') {
-        Some(("sqlite", path)) if !path.is_empty() => Arc::new(SqliteJournal::open(path)?),
+        Some(("sqlite", rest)) => Arc::new(SqliteJournal::open(sqlite_path(rest)?)?),
         Some(("postgres" | "postgresql", _)) => {
             let journal = PostgresJournal::new(url)?;
             match tokio::time::timeout(REACHED_WITHIN, PostgresJournal::connect(url)).await {

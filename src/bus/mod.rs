@@ -11,6 +11,7 @@ mod explain;
 mod forecast;
 mod journal;
 mod open;
+mod owner;
 mod payloads;
 mod prepared;
 mod publish;
@@ -40,6 +41,7 @@ pub use explain::{Attempts, Explanation, Reason, Spread, Standing};
 use forecast::Pace;
 pub use forecast::{Coming, FORECAST_STEPS_MAX};
 use journal::Recorded;
+use owner::Owner;
 pub use publish::Publisher;
 pub use push::EventBuilder;
 pub use push_many::PUSH_MANY_MAX;
@@ -48,6 +50,7 @@ pub use receipt::Receipt;
 pub use records::{Minutes, RecordStream, Records};
 pub use reencrypt::{KeyCounts, Reencrypt, Reencrypted};
 use serde::Serialize;
+use tokio::runtime::Handle;
 pub use waiting::WaitingCursor;
 
 use crate::codec::KeyRing;
@@ -65,7 +68,9 @@ use crate::time::Timestamp;
 ///
 /// Cloning is cheap, and every clone is the same bus. It runs until [`shutdown`](Self::shutdown),
 /// or until the last clone outside of handlers is dropped; then it stops at once and waits for
-/// nothing, and what it held is handed on when its leases run out, or at the next start.
+/// nothing, says so in the log, and what it held is handed on when its leases run out, or at the
+/// next start. Queues do not keep it running: their calls return
+/// [`Closed`](ErrorKind::Closed) from then on.
 ///
 /// # Examples
 ///
@@ -81,7 +86,7 @@ use crate::time::Timestamp;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> duly::Result<()> {
-/// let bus = Bus::builder().store_url("memory:").register(greet).start().await?;
+/// let bus = Bus::builder().store_url("memory:").register(greet {}).start().await?;
 /// let queue = bus.queue::<greet>();
 /// let receipt = queue.push("hello".to_owned(), Duration::from_millis(10)).await?;
 /// assert!(receipt.is_accepted());
@@ -90,6 +95,7 @@ use crate::time::Timestamp;
 /// # }
 /// ```
 #[derive(Clone)]
+#[must_use = "a bus stops when it is dropped: keep it, and call `shutdown` at the end"]
 pub struct Bus {
     inner: Arc<Inner>,
     /// Absent in the handle that handlers see, so that they do not keep the bus running.
@@ -128,28 +134,14 @@ pub(crate) struct Inner {
     stopping: tokio::sync::Mutex<()>,
     /// Nothing is asked of the store any more.
     is_closed: AtomicBool,
+    /// Whether others use the store too, so that it is not this bus's to close when it is dropped.
+    is_lent: bool,
+    /// Where the bus runs.
+    runtime: Handle,
 }
 
 /// How many events that are pushed one by one share a bucket.
 const RUN: u64 = 64;
-
-/// Ends the flow when the last one who holds the bus lets go of it.
-struct Owner(Arc<Inner>);
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        drop(
-            self.0
-                .flow
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
-        if let Some(recorded) = &self.0.recorded {
-            recorded.abandon();
-        }
-    }
-}
 
 impl fmt::Debug for Bus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -189,7 +181,10 @@ impl Inner {
     /// The store, for as long as the bus is open.
     fn open(&self) -> Result<&Arc<dyn Store>> {
         if self.is_closed.load(Ordering::Acquire) {
-            return Err(Error::closed("the bus was shut down; start another one"));
+            return Err(Error::closed(
+                "the bus was shut down or dropped, so its queues accept nothing; keep the bus for \
+                 as long as its queues are used, or start another one",
+            ));
         }
         Ok(&self.store)
     }
@@ -299,10 +294,18 @@ impl Bus {
     ///
     /// # Errors
     ///
+    /// [`ErrorKind::Invalid`] on the bus that a handler sees ([`Context::bus`]): the bus would wait
+    /// for the handler, and the handler for the bus.
     /// [`ErrorKind::TimedOut`] when outcomes could not be settled in time (a handler that blocks
     /// its thread, a store that does not answer): these events are handled again. Or what the
     /// store answers to being closed.
     pub async fn shutdown(&self, grace: Duration) -> Result<()> {
+        if self._owner.is_none() {
+            return Err(Error::invalid(
+                "a handler cannot shut its bus down, which waits for the handler; tell the part of \
+                 the program that holds the bus, by a channel for example",
+            ));
+        }
         let _stopping = self.inner.stopping.lock().await;
         let flow = self
             .inner

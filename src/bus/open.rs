@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result, shown};
-use crate::store::{EmbeddedOptions, EmbeddedStore, MemoryStore, RedisStore, Store};
+use crate::store::{Durability, EmbeddedOptions, EmbeddedStore, MemoryStore, RedisStore, Store};
 use crate::time::Clock;
 
 /// The schemes of the URLs of Redis stores.
@@ -26,7 +26,8 @@ pub(super) async fn open_store(
 ) -> Result<Arc<dyn Store>> {
     match url.split_once(':') {
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::with_clock(Arc::clone(clock)))),
-        Some(("sqlite", path)) if !path.is_empty() => {
+        Some(("sqlite", rest)) => {
+            let path = sqlite_path(rest)?;
             let options = match virtual_time {
                 true => EmbeddedOptions::inline(),
                 false => EmbeddedOptions::new(),
@@ -42,5 +43,52 @@ pub(super) async fn open_store(
             shown(other.map_or("", |(scheme, _)| scheme)),
             REDIS.join(", ")
         ))),
+    }
+}
+
+/// Refuses a store that can never be as durable as every push of a bus shall be.
+pub(super) fn check_durability(store: &dyn Store, wanted: Option<Durability>) -> Result<()> {
+    let reached = store.durability();
+    match wanted {
+        // What processes share may reach more than it does by itself: its servers tell, at a push.
+        Some(wanted) if !store.is_shared() && wanted > reached => Err(Error::invalid(format!(
+            "every push shall survive {wanted:?} (store.durability), and this store reaches \
+             {reached:?}; use a store that does, such as `sqlite:duly.db`, or ask for less"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The path in what follows `sqlite:`, which may begin with `//` as that of other URLs:
+/// `sqlite:duly.db` and `sqlite://duly.db` lie in the working directory, `sqlite:/var/duly.db` and
+/// `sqlite:///var/duly.db` do not.
+pub(super) fn sqlite_path(rest: &str) -> Result<&str> {
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    match path {
+        "" => Err(Error::invalid(format!(
+            "the url `sqlite:{rest}` names no file; write `sqlite:` and a path, for example \
+             `sqlite:duly.db` or `sqlite:/var/lib/duly.db`"
+        ))),
+        ":memory:" => Err(Error::invalid(format!(
+            "the url `sqlite:{rest}` is no file; a store without a file is `memory:`"
+        ))),
+        path => Ok(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_slashes_before_a_path_change_nothing() {
+        for (rest, path) in [
+            ("duly.db", "duly.db"),
+            ("//duly.db", "duly.db"),
+            ("/var/duly.db", "/var/duly.db"),
+            ("///var/duly.db", "/var/duly.db"),
+        ] {
+            assert_eq!(sqlite_path(rest).ok(), Some(path), "{rest}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 
 use crate::bus::BusBuilder;
-use crate::config::Settings;
+use crate::config::{Settings, queue_meant, spelled_otherwise};
 use crate::error::{Error, Result};
 use crate::event::QueueName;
 use crate::flow::{Check, Entry, QueueChoices, QueueOptions, annotations, checks, linked};
@@ -28,6 +28,12 @@ impl BusBuilder {
         let mut entries = std::mem::take(&mut self.handlers);
         if self.linked {
             entries.extend(linked());
+        }
+        if entries.is_empty() {
+            tracing::warn!(
+                "bus has no handlers: a crate of handlers must be named in code, \
+                 `use my_handlers as _;`; a bus that only pushes says `publish_only`"
+            );
         }
         let mut taken: BTreeMap<QueueName, &'static str> = BTreeMap::new();
         let mut handlers = Vec::new();
@@ -75,6 +81,7 @@ impl BusBuilder {
             let options = self.options_of(&queue, settings, &QueueChoices::from(&annotation))?;
             queues.insert(queue, Arc::new(options));
         }
+        self.check_names(settings, &queues)?;
         let by_builder = self.queues.keys().map(|name| QueueName::new(name.as_str()));
         for queue in by_builder.chain(settings.queues.keys().cloned().map(Ok)) {
             let queue = queue?;
@@ -85,6 +92,33 @@ impl BusBuilder {
             }
         }
         Ok(queues)
+    }
+
+    /// Refuses choices for a queue whose name is that of a handler's spelled otherwise, and says in
+    /// the log where another slip is likely.
+    fn check_names(
+        &self,
+        settings: &Settings,
+        handled: &BTreeMap<QueueName, Arc<QueueOptions>>,
+    ) -> Result<()> {
+        let by_builder = self.queues.keys().map(|name| QueueName::new(name.as_str()));
+        let by_settings = settings.queues.keys().cloned().map(Ok);
+        for queue in by_settings.chain(by_builder) {
+            let queue = queue?;
+            if handled.contains_key(&queue) {
+                continue;
+            }
+            if let Some(meant) = spelled_otherwise(&queue, handled.keys()) {
+                return Err(Error::invalid(format!(
+                    "settings are given for queue {queue}, which has no handler in this program, \
+                     did you mean {meant}?"
+                )));
+            }
+            if let Some(meant) = queue_meant(&queue, handled.keys()) {
+                tracing::warn!(%queue, %meant, "settings for a queue without a handler, is it meant?");
+            }
+        }
+        Ok(())
     }
 
     /// For each queue that has a handler in this program how its payloads are read, though they may

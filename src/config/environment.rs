@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use crate::config::Settings;
 use crate::config::found::Found;
 use crate::config::keys::{Section, known_keys, unknown_section};
+use crate::config::near::spells;
 use crate::error::{Error, Result, shown};
 use crate::event::QueueName;
 
@@ -155,12 +156,4 @@ fn queue_meant(spelled: &str, known: &[QueueName]) -> Result<QueueName, String> 
         false => spelled.to_ascii_lowercase(),
     };
     QueueName::new(&name).map_err(|error| error.to_string())
-}
-
-/// Whether `spelled` is a spelling of `name`.
-fn spells(spelled: &str, name: &str) -> bool {
-    spelled.len() == name.len()
-        && spelled.bytes().zip(name.bytes()).all(|(spelled, byte)| {
-            spelled.eq_ignore_ascii_case(&byte) || (spelled == b'_' && matches!(byte, b'-' | b'.'))
-        })
 }

@@ -2,6 +2,7 @@
 
 use crate::config::Settings;
 use crate::config::found::{Found, Wrong};
+use crate::config::near::nearest;
 use crate::error::shown;
 use crate::event::QueueName;
 use crate::flow::QueueChoices;
@@ -364,35 +365,4 @@ fn elsewhere(name: &str) -> String {
 
 fn did_you_mean(path: &str) -> String {
     format!(", did you mean {path}?")
-}
-
-/// The known key that is at most a third of its letters away.
-fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    known
-        .iter()
-        .map(|known| (distance(name, known), *known))
-        .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
-        .min()
-        .map(|(_, known)| known)
-}
-
-/// How many letters must be changed, added, left out or swapped with their neighbour.
-fn distance(from: &str, to: &str) -> usize {
-    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, b) in to.iter().enumerate() {
-            let mut least = (last[j] + usize::from(a != b))
-                .min(last[j + 1] + 1)
-                .min(row[j] + 1);
-            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
-                least = least.min(before[j - 1] + 1);
-            }
-            row.push(least);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[to.len()]
 }

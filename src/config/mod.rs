@@ -95,6 +95,7 @@ mod environment;
 mod file;
 mod found;
 mod keys;
+mod near;
 mod yaml;
 
 use std::collections::BTreeMap;
@@ -107,6 +108,7 @@ use std::time::Duration;
 pub use self::encryption::EncryptionChoices;
 pub use self::file::Format;
 pub use self::keys::known_keys;
+pub(crate) use self::near::{queue_meant, spelled_otherwise};
 use crate::error::{Error, Result, shown_url};
 use crate::event::QueueName;
 use crate::flow::{QueueChoices, annotations};

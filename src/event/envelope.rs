@@ -107,6 +107,14 @@ impl Envelope {
                 self.headers.len()
             )));
         }
+        for (what, text) in [("key", &self.key), ("unique key", &self.unique)] {
+            if text.as_ref().is_some_and(String::is_empty) {
+                return Err(Error::invalid(format!(
+                    "the {what} of the event is empty; give it one of 1 to {TEXT_BYTES_MAX} bytes, \
+                     or none"
+                )));
+            }
+        }
         let headers = self.headers.iter().flat_map(|(name, value)| [name, value]);
         for text in headers.chain(&self.key).chain(&self.unique) {
             if text.len() > TEXT_BYTES_MAX {

@@ -116,14 +116,18 @@ struct Meter {
     calls: [Calls; Op::NAMES.len()],
 }
 
+/// A call without an answer for so long has failed, whoever gives it up.
+const UNANSWERED_AFTER: Duration = Duration::from_secs(10);
+
 /// A call on its way. One that is dropped before it was answered was given up by whoever asked:
-/// it has taken so long at least, and how it ended nobody knows.
+/// it has taken so long at least, and how it ended nobody knows. That is no error of the store,
+/// unless it had time enough to answer.
 struct Call {
     meter: Arc<Meter>,
     op: Op,
     since: Mono,
-    /// Nothing once it was answered as asked.
-    failed: Option<ErrorKind>,
+    /// How it was answered; nothing before that.
+    answered: Option<Option<ErrorKind>>,
 }
 
 impl Metered {
@@ -158,7 +162,7 @@ impl Metered {
             meter: Arc::clone(meter),
             op,
             since,
-            failed: Some(ErrorKind::TimedOut),
+            answered: None,
         };
         StoreFuture::new(async move {
             let answer = answer.await;
@@ -180,13 +184,20 @@ impl Meter {
 
 impl Call {
     fn answered(&mut self, failed: Option<&Error>) {
-        self.failed = failed.map(Error::kind);
+        self.answered = Some(failed.map(Error::kind));
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.meter.ended(self.op, self.since, self.failed);
+        let failed = match self.answered {
+            Some(failed) => failed,
+            None => {
+                let waited = self.meter.clock.mono().since(self.since);
+                (waited >= UNANSWERED_AFTER).then_some(ErrorKind::TimedOut)
+            }
+        };
+        self.meter.ended(self.op, self.since, failed);
     }
 }
 

@@ -120,7 +120,7 @@ async fn records_are_found_by_anything_that_is_asked_for(world: World) {
         }
         bus.advance(secs(20)).await;
         let cancelled = queue.push(9, secs(60)).await.unwrap().id();
-        queue.cancel(cancelled).await.unwrap();
+        let _ = queue.cancel(cancelled).await.unwrap();
         bus.settle().await;
 
         let of = async |records: Records| -> Vec<_> {
@@ -230,7 +230,7 @@ async fn minutes_count_every_record_once(world: World) {
             pushed += 1;
             if second % 50 == 0 {
                 let id = other.push(1, secs(600)).await.unwrap().id();
-                other.cancel(id).await.unwrap();
+                let _ = other.cancel(id).await.unwrap();
                 pushed += 1;
             }
             bus.advance(secs(1)).await;

@@ -62,7 +62,7 @@ async fn a_dead_letter_can_be_mended_and_revived(world: World) {
     let (bus, queue) = world.serve(ORDERS, &probe).await;
     let id = queue.push_now(1).await.unwrap().id();
     bus.advance(secs(1)).await;
-    queue.update(id, &2).await.unwrap();
+    let _ = queue.update(id, &2).await.unwrap();
     queue.revive(&[id]).await.unwrap();
     bus.advance(secs(1)).await;
     let outcomes = bus.outcomes(id).await.unwrap();

@@ -1,12 +1,13 @@
 //! What a push is made of: the store's time, its durability, and the bucket it goes to.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use duly::QueueChoices;
 use duly::prelude::*;
 use duly::store::Durability;
-use duly::testing::Probe;
+use duly::testing::{Probe, TestBus};
 use futures_util::future::join_all;
 
 use crate::faulty::Faulty;
@@ -39,16 +40,9 @@ async fn a_push_that_asks_for_more_than_the_store_can_is_refused(world: World) {
     let error = sent.await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let builder = world.builder().publish_only();
-    let bus = world
-        .start(builder.durability(Durability::Replicated(1)))
-        .await;
-    let queue = bus.queue_named::<u64>("orders").unwrap();
-    assert_eq!(
-        queue.push_now(1).await.unwrap_err().kind(),
-        ErrorKind::Invalid
-    );
-    let many = queue.push_many(0..3, secs(0)).await;
-    assert_eq!(many.unwrap_err().kind(), ErrorKind::Invalid);
+    let builder = builder.durability(Durability::Replicated(1));
+    let error = TestBus::start_on(Arc::clone(&world.clock), builder).await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Invalid);
     // One event may ask for less than its bus does.
     let sent = queue.event(1).durable(Durability::Memory).send();
     assert!(sent.await.unwrap().is_accepted());

@@ -48,7 +48,7 @@ async fn an_event_that_is_over_says_how_it_ended_and_when(world: World) {
     let dropped = queue.push_now(3).await.unwrap().id();
     let cancelled = queue.push(4, secs(60)).await.unwrap().id();
     bus.advance(secs(10)).await;
-    queue.cancel(cancelled).await.unwrap();
+    let _ = queue.cancel(cancelled).await.unwrap();
     queue.drop_dead(&[dropped]).await.unwrap();
     bus.advance(secs(10)).await;
     for (id, state, ago) in [

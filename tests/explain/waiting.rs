@@ -76,10 +76,10 @@ async fn an_event_that_was_spread_says_by_how_much(world: World) {
         (Some(When::At(asked)), bus.now(), false)
     );
     // Another due time by hand is told from the one that it was spread to.
-    queue.reschedule(sent.id(), secs(30)).await.unwrap();
+    let _ = queue.reschedule(sent.id(), secs(30)).await.unwrap();
     let words = bus.explain(sent.id()).await.unwrap().to_string();
     assert!(words.contains("was rescheduled since"), "{words}");
-    queue.reschedule(sent.id(), due).await.unwrap();
+    let _ = queue.reschedule(sent.id(), due).await.unwrap();
 
     let after = queue.event(2).after(secs(3_600)).spread(secs(10)).send();
     let words = bus
@@ -92,7 +92,7 @@ async fn an_event_that_was_spread_says_by_how_much(world: World) {
 
     // Between two attempts, a second apart, and not so near to the next that it is read ahead.
     bus.advance(secs(60) + spread.part + ms(500)).await;
-    queue.reschedule(sent.id(), secs(60)).await.unwrap();
+    let _ = queue.reschedule(sent.id(), secs(60)).await.unwrap();
     let explained = bus.explain(sent.id()).await.unwrap();
     assert!(explained.tries > 0, "{explained}");
     let [Reason::NotDue { spread: None, .. }] = explained.reasons[..] else {

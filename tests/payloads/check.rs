@@ -77,7 +77,7 @@ async fn a_check_needs_the_keys_and_says_so(world: World) {
     let bus = world.start(builder).await;
     let queue = bus.queue_named::<u64>("orders").unwrap();
     queue.push(7, secs(60)).await.unwrap();
-    bus.check_payloads().run().await.unwrap().passed().unwrap();
+    let _ = bus.check_payloads().run().await.unwrap().passed().unwrap();
     let builder = world.builder().publish_only();
     let without = world
         .start(builder.register_as(ORDERS, Probe::<u64>::new()))

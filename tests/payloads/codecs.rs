@@ -79,7 +79,7 @@ async fn an_update_and_an_edit_are_written_by_the_queue_s_codec(world: World) {
     let (bus, _) = world.serve(ORDERS.codec(Codec::Raw), &probe).await;
     let queue = bus.queue_named::<Raw>("orders").unwrap();
     let updated = queue.push(Raw(b"a".to_vec()), secs(60)).await.unwrap().id();
-    queue.update(updated, &Raw(b"b".to_vec())).await.unwrap();
+    let _ = queue.update(updated, &Raw(b"b".to_vec())).await.unwrap();
     assert_eq!(stored(&queue, updated).await.as_bytes(), b"\xFA\x02\0b");
 
     let dead = queue.push_now(Raw(b"x".to_vec())).await.unwrap().id();

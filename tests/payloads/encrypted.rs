@@ -142,7 +142,7 @@ async fn every_way_to_push_encrypts(world: World) {
     let many = queue.push_many([4, 5, 6], secs(60)).await.unwrap();
     ids.extend(many.iter().map(|receipt| receipt.id()));
     let updated = queue.push(0, secs(60)).await.unwrap().id();
-    queue.update(updated, &7).await.unwrap();
+    let _ = queue.update(updated, &7).await.unwrap();
     ids.push(updated);
     for id in ids {
         let payload = stored(&queue, id).await;

@@ -188,7 +188,7 @@ async fn a_change_that_is_made_meanwhile_is_never_overwritten() {
         if matches!(op, StoreOp::Rewrite(_)) && updates == 0 {
             updates += 1;
             let update = theirs.update(id, &2).now_or_never();
-            update.expect("memory answers at once").unwrap();
+            let _ = update.expect("memory answers at once").unwrap();
         }
         Fault::None
     });

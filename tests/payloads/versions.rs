@@ -165,7 +165,7 @@ async fn what_an_update_writes_is_of_the_version_of_who_wrote_it(world: World) {
         .await;
     assert_eq!(Prices::ANNOTATION.version, Some(2));
     let queue = bus.queue::<Prices>();
-    queue.update(updated, &Cents { cents: 7 }).await.unwrap();
+    let _ = queue.update(updated, &Cents { cents: 7 }).await.unwrap();
     let edited = push(&world, version(1), Euros { euros: 0 }).await;
     bus.advance(secs(2)).await;
     bus.dead_letters()

@@ -86,7 +86,7 @@ async fn a_record_is_in_the_journal_a_tenth_of_a_second_later() {
     let options = RecorderOptions::default();
     let (bus, queue) = world.start(world.builder(options)).await;
     let id = queue.push(1, secs(60)).await.unwrap().id();
-    queue.cancel(id).await.unwrap();
+    let _ = queue.cancel(id).await.unwrap();
     bus.advance(ms(100)).await;
     assert_eq!(ids(&world.journal.all().await), [id]);
 }
@@ -110,7 +110,7 @@ async fn a_load_is_bounded_in_records_and_in_bytes() {
     let texts: Queue<String> = bus.queue_named("texts").unwrap();
     for _ in 0..1_500 {
         let receipt = texts.push(payload.clone(), secs(60)).await.unwrap();
-        texts.cancel(receipt.id()).await.unwrap();
+        let _ = texts.cancel(receipt.id()).await.unwrap();
     }
     world.journal.now(Mode::Works);
     let before = world.journal.loads().len();
@@ -133,7 +133,7 @@ async fn a_store_that_tells_nobody_is_looked_into_again_and_again() {
     let (bus, queue) = world.start(builder).await;
     for _ in 0..3 {
         let id = queue.push(1, secs(60)).await.unwrap().id();
-        queue.cancel(id).await.unwrap();
+        let _ = queue.cancel(id).await.unwrap();
         bus.advance(secs(11)).await;
         assert_eq!(world.waiting().await, 0);
     }

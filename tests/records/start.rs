@@ -64,7 +64,7 @@ async fn a_bus_starts_while_its_journal_is_away() {
     world.journal.now(Mode::Hangs);
     let (bus, queue) = world.start(world.builder(prompt())).await;
     let id = queue.push(1, secs(60)).await.unwrap().id();
-    queue.cancel(id).await.unwrap();
+    let _ = queue.cancel(id).await.unwrap();
     bus.advance(secs(40)).await;
     assert!(status(&bus).away_since.is_some());
     world.journal.now(Mode::Works);
@@ -87,7 +87,7 @@ async fn a_store_in_a_file_has_its_journal_beside_it() {
     let bus = real(&folder).start().await.unwrap();
     let queue: Queue<u64> = bus.queue_named("orders").unwrap();
     let id = queue.push(1, secs(60)).await.unwrap().id();
-    queue.cancel(id).await.unwrap();
+    let _ = queue.cancel(id).await.unwrap();
     bus.shutdown(secs(1)).await.unwrap();
     let status = status(&bus);
     assert_eq!((status.recorded, status.waiting), (1, 0));
@@ -131,7 +131,7 @@ async fn a_bus_starts_while_its_database_is_down_and_a_wrong_url_fails_the_start
     let bus = builder.start().await.unwrap();
     let queue: Queue<u64> = bus.queue_named("orders").unwrap();
     let id = queue.push(1, secs(60)).await.unwrap().id();
-    queue.cancel(id).await.unwrap();
+    let _ = queue.cancel(id).await.unwrap();
     while status(&bus).away_since.is_none() {
         tokio::time::sleep(ms(5)).await;
     }

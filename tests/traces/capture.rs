@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::DefaultGuard;
+use tracing::subscriber::{DefaultGuard, Interest};
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
@@ -93,6 +93,12 @@ impl Capture {
 struct Listener(Arc<Mutex<Book>>, Level);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Listener {
+    /// Asked each time: tests come and go on threads of one process, and what is remembered of one
+    /// must not keep another from hearing.
+    fn register_callsite(&self, _metadata: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
     fn enabled(&self, metadata: &Metadata<'_>, _cx: Context<'_, S>) -> bool {
         *metadata.level() <= self.1
     }

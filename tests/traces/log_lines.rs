@@ -55,7 +55,7 @@ async fn each_way_to_fail_has_its_line_and_other_ends_have_none() {
         let before = capture.lines(names::HANDLERS).len();
         let id = queue.push_now(payload).await.unwrap().id();
         bus.advance(secs(3)).await;
-        queue.cancel(id).await.unwrap();
+        let _ = queue.cancel(id).await.unwrap();
         let lines = capture.lines(names::HANDLERS);
         let lines = lines[before..].iter().map(|line| {
             let cause = line.fields.get(names::CAUSE).cloned().unwrap_or_default();
@@ -97,7 +97,7 @@ async fn no_payload_is_ever_heard_of() {
         .await
         .unwrap();
     bus.advance(secs(5)).await;
-    cards.update(first.id(), &SECRET.to_owned()).await.unwrap();
+    let _ = cards.update(first.id(), &SECRET.to_owned()).await.unwrap();
     orders.try_publish(SECRET.to_owned()).unwrap_err();
 
     let lines = capture.lines(names::HANDLERS);
@@ -108,4 +108,68 @@ async fn no_payload_is_ever_heard_of() {
         let mut values = heard.fields.values();
         assert!(!values.any(|value| value.contains(SECRET)), "{heard:?}");
     }
+}
+
+/// The lines of any target whose message contains `words`.
+fn lines_with(capture: &Capture, words: &str) -> Vec<crate::capture::Heard> {
+    let all = capture.all().into_iter();
+    let has = |line: &crate::capture::Heard| {
+        let message = line.fields.get("message");
+        message.is_some_and(|message| message.contains(words))
+    };
+    all.filter(has).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bus_that_ends_without_a_shutdown_says_so_once() {
+    let capture = Capture::at(Level::WARN);
+    let (bus, queue) = orders(ORDERS, Probe::new()).await;
+    let again = bus.clone();
+    drop(bus);
+    assert!(lines_with(&capture, "without `shutdown`").is_empty());
+    drop(again);
+    drop(queue);
+    assert_eq!(lines_with(&capture, "without `shutdown`").len(), 1);
+
+    let (bus, _queue) = orders(ORDERS, Probe::new()).await;
+    bus.shutdown(secs(1)).await.unwrap();
+    drop(bus);
+    assert_eq!(lines_with(&capture, "without `shutdown`").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bus_without_handlers_says_so_unless_it_only_publishes() {
+    let capture = Capture::at(Level::WARN);
+    let builder = || Bus::builder().only_registered();
+    let _bus = TestBus::start(builder().publish_only()).await.unwrap();
+    assert!(lines_with(&capture, "no handlers").is_empty());
+    let _bus = TestBus::start(builder()).await.unwrap();
+    let [line] = &lines_with(&capture, "no handlers")[..] else {
+        panic!("one line: {:?}", capture.all());
+    };
+    assert!(line.field("message").contains("use my_handlers as _"));
+}
+
+/// On real time, which is what it blocks.
+#[tokio::test]
+async fn a_handler_that_blocks_its_thread_is_named() {
+    let capture = Capture::at(Level::WARN);
+    let limit = std::time::Duration::from_millis(10);
+    let probe = Probe::<u64>::answering(move |event, _cx| {
+        if event.attempt() == 1 {
+            std::thread::sleep(limit * 10);
+        }
+        Ok(())
+    });
+    let orders = ORDERS.timeout(limit);
+    let builder = Bus::builder().only_registered().store_url("memory:");
+    let bus = builder.register_as(orders, probe).start().await.unwrap();
+    let queue = bus.queue_named("orders").unwrap();
+    queue.push_now(1_u64).await.unwrap();
+    while lines_with(&capture, "`blocking`").is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let lines = lines_with(&capture, "`blocking`");
+    assert_eq!((lines.len(), lines[0].field("queue")), (1, "orders"));
+    bus.shutdown(secs(5)).await.unwrap();
 }

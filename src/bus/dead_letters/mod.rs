@@ -77,7 +77,7 @@ impl Bus {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> duly::Result<()> {
-    /// let bus = Bus::builder().store_url("memory:").register(mail).start().await?;
+    /// let bus = Bus::builder().store_url("memory:").register(mail {}).start().await?;
     /// let id = bus.queue::<mail>().push_now("nobody".to_owned()).await?.id();
     /// # while bus.stats("mail").await?.dead == 0 { tokio::time::sleep(Duration::from_millis(1)).await }
     ///

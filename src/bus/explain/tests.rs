@@ -17,7 +17,7 @@ async fn cancelled() -> (Arc<MemoryStore>, EventId) {
     let bus = builder.shared_store(Arc::clone(&store) as _).start().await;
     let queue: Queue<u64> = bus.unwrap().queue_named("orders").unwrap();
     let sent = queue.push(1, Duration::from_secs(60)).await.unwrap();
-    queue.cancel(sent.id()).await.unwrap();
+    let _ = queue.cancel(sent.id()).await.unwrap();
     (store, sent.id())
 }
 

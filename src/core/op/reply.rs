@@ -166,6 +166,7 @@ pub struct Reaped {
 /// The truth about a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use = "the event may be running or gone, and only this says so"]
 pub enum Cancelled {
     /// No handler will start.
     Cancelled,
@@ -181,6 +182,7 @@ pub enum Cancelled {
 /// The truth about a reschedule or an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use = "the event may be running or gone, and only this says so"]
 pub enum Changed {
     /// It is so; the event is due then.
     Changed(Timestamp),

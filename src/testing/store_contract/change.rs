@@ -271,12 +271,12 @@ pub async fn a_rewrite_overwrites_no_change_and_nothing_that_is_held(harness: &d
     for when in [secs(60), secs(0)] {
         let id = world.add(world.event().when(when)).await;
         let read = world.rewriting(id, "form").await;
-        world.update(id, "changed meanwhile").await;
+        let _ = world.update(id, "changed meanwhile").await;
         assert_eq!(world.rewrite(vec![read]).await, 0);
         let body = world.get(id).await.and_then(|found| found.body);
         let payload = body.expect("it waits").payload.clone();
         assert_eq!(payload.as_bytes(), b"changed meanwhile");
-        world.cancel(id).await;
+        let _ = world.cancel(id).await;
     }
     let id = world.add(world.event()).await;
     let read = world.rewriting(id, "form").await;

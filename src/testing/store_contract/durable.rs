@@ -68,8 +68,8 @@ pub async fn changes_by_hand_survive(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let draft = world.event().when(secs(60));
     let id = world.add(draft.clone()).await;
-    world.update(id, "new").await;
-    world.reschedule(id, secs(90)).await;
+    let _ = world.update(id, "new").await;
+    let _ = world.reschedule(id, secs(90)).await;
     let before = world.get(id).await;
     let Some(world) = world.reopened().await else {
         return;
@@ -118,7 +118,7 @@ pub async fn finished_ids_are_remembered(harness: &dyn StoreHarness) {
     let delivery = world.take(A).await;
     assert!(world.settle(A, &delivery, Verdict::Ack).await);
     world.add(cancelled.clone()).await;
-    world.cancel(cancelled.id()).await;
+    let _ = world.cancel(cancelled.id()).await;
     world.dead(dropped.clone()).await;
     assert_eq!(world.drop_dead(&[dropped.id()]).await, 1);
     let Some(world) = world.reopened().await else {

@@ -40,7 +40,7 @@ pub async fn an_event_is_found_by_its_key_until_it_is_over(harness: &dyn StoreHa
         let id = world.add(world.event().key("order:7").when(secs(60))).await;
         world.add(world.event().when(secs(60))).await;
         assert_eq!(world.of_key("order:7").await, [(id, State::Scheduled)]);
-        world.reschedule(id, secs(0)).await;
+        let _ = world.reschedule(id, secs(0)).await;
         assert_eq!(world.of_key("order:7").await, [(id, State::Ready)]);
         let delivery = world.take(A).await;
         assert_eq!(world.of_key("order:7").await, [(id, State::Leased)]);
@@ -57,7 +57,7 @@ pub async fn an_event_is_found_by_its_key_until_it_is_over(harness: &dyn StoreHa
     }
     let world = World::new(harness).await;
     let cancelled = world.add(world.event().key("k")).await;
-    world.cancel(cancelled).await;
+    let _ = world.cancel(cancelled).await;
     let dropped = world.dead(world.event().key("k")).await;
     assert_eq!(world.drop_dead(&[dropped]).await, 1);
     let expired = world.event().key("k").expires(world.now() + secs(1));
@@ -113,7 +113,7 @@ pub async fn an_event_is_found_by_its_unique_key_while_it_has_it(harness: &dyn S
     assert_eq!(world.of_unique("k").await, [], "a dead letter has it not");
     assert_eq!(world.revive(&[second.id()]).await, 1);
     assert_eq!(world.of_unique("k").await, [(second.id(), State::Ready)]);
-    world.cancel(second.id()).await;
+    let _ = world.cancel(second.id()).await;
     assert_eq!(world.of_unique("k").await, []);
 }
 
@@ -129,7 +129,7 @@ pub async fn what_has_a_key_is_found_after_a_new_opening(harness: &dyn StoreHarn
         )
         .await;
     let over = world.add(world.event().key("k")).await;
-    world.cancel(over).await;
+    let _ = world.cancel(over).await;
     let dead = world.dead(world.event().key("k")).await;
     let Some(world) = world.reopened().await else {
         return;

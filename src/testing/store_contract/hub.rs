@@ -148,7 +148,7 @@ pub async fn a_bucket_that_was_used_once_stays_listed(harness: &dyn StoreHarness
     let world = World::new(harness).await;
     let id = world.add(world.event().when(secs(60))).await;
     let version = world.buckets_version().await;
-    world.cancel(id).await;
+    let _ = world.cancel(id).await;
     let buckets = world.store().buckets().await.expect("they can be listed");
     let is_listed = buckets.contains(&world.bucket);
     world.add(world.event()).await;

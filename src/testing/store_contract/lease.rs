@@ -231,7 +231,7 @@ pub async fn a_lease_with_a_deadline_is_no_matter_of_heartbeats(harness: &dyn St
     let other = world.add(world.event()).await;
     world.take(A).await;
     assert_eq!(world.reap_node(A).await.ready, 1, "only the other one");
-    world.cancel(other).await;
+    let _ = world.cancel(other).await;
     assert!(world.settle(A, &delivery, Verdict::Ack).await);
     let late = hold(&world, B, world.event(), secs(1)).await;
     assert!(!world.heartbeat(B).await);

@@ -29,7 +29,7 @@ pub async fn get_tells_where_an_event_stands(harness: &dyn StoreHarness) {
         (found.state, found.holder, found.tries),
         (State::Scheduled, None, 1)
     );
-    world.cancel(id).await;
+    let _ = world.cancel(id).await;
     let found = world.get(id).await.expect("it is remembered");
     assert_eq!((found.state, found.body), (State::Cancelled, None));
 }
@@ -87,7 +87,7 @@ pub async fn stats_count_every_event_once(harness: &dyn StoreHarness) {
         world.add(world.event().when(secs(delay))).await;
     }
     let cancelled = world.add(world.event()).await;
-    world.cancel(cancelled).await;
+    let _ = world.cancel(cancelled).await;
     let expected = Stats {
         scheduled: 3,
         ready: 2,
@@ -115,13 +115,13 @@ pub async fn stats_tell_since_when_the_next_event_is_ready(harness: &dyn StoreHa
         Some(moved),
         "it counts from when it was moved"
     );
-    world.cancel(waits).await;
+    let _ = world.cancel(waits).await;
     assert_eq!(
         oldest().await,
         Some(pushed),
         "what has left the list is passed over"
     );
-    world.cancel(second).await;
+    let _ = world.cancel(second).await;
     assert_eq!(oldest().await, None);
     world.add(world.event()).await;
     world.take(A).await;
@@ -234,7 +234,7 @@ pub async fn a_watcher_is_told_of_work_that_comes_sooner(harness: &dyn StoreHarn
     assert!(told.take(), "the first due time");
     world.add(world.event().when(secs(30))).await;
     assert!(told.take(), "an earlier one");
-    world.reschedule(first, secs(10)).await;
+    let _ = world.reschedule(first, secs(10)).await;
     assert!(told.take(), "an earlier one by hand");
     world.add(world.event()).await;
     assert!(told.take(), "ready where nothing was");
@@ -260,9 +260,9 @@ pub async fn a_watcher_is_left_alone_otherwise(harness: &dyn StoreHarness) {
     assert!(told.take());
     world.add(world.event().when(secs(20))).await;
     assert!(!told.take(), "a later one");
-    world.reschedule(first, secs(15)).await;
+    let _ = world.reschedule(first, secs(15)).await;
     world.stats().await;
-    world.cancel(first).await;
+    let _ = world.cancel(first).await;
     assert!(!told.take(), "nothing came sooner");
     world.advance(secs(20));
     world.move_due().await;

@@ -159,7 +159,7 @@ pub async fn records_tell_the_trace_of_their_event(harness: &dyn StoreHarness) {
         let delivery = world.take(A).await;
         assert!(world.settle(A, &delivery, bury()).await);
         world.revive(&[id]).await;
-        world.cancel(id).await;
+        let _ = world.cancel(id).await;
         let records = world.records(id).await;
         let told: Vec<_> = records.iter().map(|it| (it.outcome, it.trace)).collect();
         let expected = [
@@ -205,9 +205,9 @@ pub async fn records_tell_the_payload_of_their_time(harness: &dyn StoreHarness) 
     let id = world
         .dead(draft.with(|envelope| envelope.keeps_payload = true))
         .await;
-    world.update(id, "second").await;
+    let _ = world.update(id, "second").await;
     world.revive(&[id]).await;
-    world.update(id, "third").await;
+    let _ = world.update(id, "third").await;
     let delivery = world.take(A).await;
     assert!(world.settle(A, &delivery, Verdict::Ack).await);
     let records = world.records(id).await;

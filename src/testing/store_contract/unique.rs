@@ -109,7 +109,7 @@ pub async fn a_revived_event_does_not_take_a_unique_key_away(harness: &dyn Store
     assert_eq!(world.revive(&[dead]).await, 1);
     let third = world.event().unique("k", Unique::Keep);
     assert_eq!(world.push(&third).await, PushVerdict::Duplicate(heir));
-    world.cancel(dead).await;
+    let _ = world.cancel(dead).await;
     assert_eq!(
         world.push(&third).await,
         PushVerdict::Duplicate(heir),

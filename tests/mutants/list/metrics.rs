@@ -98,13 +98,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "hung-calls-not-seen",
         breaks: Metrics,
-        bug: "a call of the store that was given up is no error",
+        bug: "a call that the store has not answered for long is no error",
         edits: &[edit(
             "src/store/metered.rs",
-            "failed: Some(ErrorKind::TimedOut),",
-            "failed: None,",
+            "(waited >= UNANSWERED_AFTER).then_some(ErrorKind::TimedOut)",
+            "(waited >= Duration::MAX).then_some(ErrorKind::TimedOut)",
         )],
-        caught_by: metrics("a_call_that_is_given_up_is_timed_and_counted"),
+        caught_by: metrics("a_call_that_is_given_up_is_timed_and_is_no_error_before_ten_seconds"),
         masked_by: None,
     },
     Mutant {

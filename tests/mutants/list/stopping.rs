@@ -63,6 +63,30 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
+        name: "queue-outlives-its-bus",
+        breaks: Stopping,
+        bug: "the queues of a bus that was dropped go on to accept",
+        edits: &[edit(
+            "src/bus/owner.rs",
+            "if inner.is_closed.swap(true, Ordering::AcqRel) {",
+            "if inner.is_closed.load(Ordering::Acquire) {",
+        )],
+        caught_by: delivery("a_queue_of_a_bus_that_is_gone_accepts_nothing"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "file-kept-by-a-queue",
+        breaks: Stopping,
+        bug: "a queue keeps the file of a bus that is gone",
+        edits: &[edit(
+            "src/bus/owner.rs",
+            "        if !inner.is_lent {\n",
+            "        if inner.is_lent {\n",
+        )],
+        caught_by: delivery("the_file_is_free_although_a_queue_outlives_its_bus"),
+        masked_by: None,
+    },
+    Mutant {
         name: "settles-not-waited-for",
         breaks: Stopping,
         bug: "a stop is over before the last outcomes are in the store",

@@ -199,6 +199,13 @@ pub(super) const RULES: &[Rule] = &[
     Rule::refused(
         "ERR",
         Invalid,
+        "the server has no database of the number in the store's URL; they are numbered from 0, and \
+         there are 16 unless `databases` in its configuration says otherwise",
+    )
+    .with("DB index"),
+    Rule::refused(
+        "ERR",
+        Invalid,
         "the server is not a cluster; it is opened with redis://",
     )
     .with("cluster support disabled"),

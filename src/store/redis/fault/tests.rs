@@ -40,6 +40,7 @@ const ANSWERS: &[(&str, ErrorKind, bool)] = &[
     ("-WRONGTYPE Operation against a key holding the wrong kind of value script: 9f, on @user_script:2.\r\n", Unknown, KEEPS),
     ("-ERR max number of clients reached\r\n", Unavailable, BREAKS),
     ("-ERR upstream failure\r\n", Unavailable, BREAKS),
+    ("-ERR DB index is out of range\r\n", Invalid, KEEPS),
     ("-ERR This instance has cluster support disabled\r\n", Invalid, KEEPS),
     ("-ERR unknown command 'EVALSHA', with args beginning with: \r\n", Invalid, KEEPS),
     ("-ERR unknown subcommand 'X'. Try SCRIPT HELP.\r\n", Invalid, KEEPS),
