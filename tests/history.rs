@@ -405,3 +405,49 @@ fn a_checker_follows_who_has_a_unique_key() {
         "by nobody"
     );
 }
+
+/// Says what an account makes of two accepted events of one unique key, of which the first ended
+/// then, and the second was answered and ended then, all in milliseconds.
+fn two_of_a_key(first_ended: u64, answered: u64, ended: u64) -> Vec<Promise> {
+    let ids = [1, 2].map(|number| EventId::from_parts(DUE, BucketId(0), number));
+    let (payload, attempts) = (5, 2);
+    let (key, replaces, taken_by) = (1, false, None);
+    let asked = What::UniqueAsked {
+        key,
+        replaces,
+        taken_by,
+    };
+    let (verdict, due) = (Told::Accepted, Some(DUE));
+    let mut account = Account::new();
+    let mut read = |number: usize, at_ms, what| {
+        account.read(&Entry {
+            id: Some(ids[number]),
+            ..entry(at_ms, what)
+        });
+    };
+    for (number, answered, ended) in [(0, 3, first_ended), (1, answered, ended)] {
+        read(number, 1, What::PushAsked { payload, attempts });
+        read(number, answered, asked);
+        let answered_as = What::PushAnswered {
+            verdict,
+            payload,
+            due,
+        };
+        read(number, answered, answered_as);
+        let cancelled = What::Recorded {
+            node: NodeId(0),
+            attempt: 0,
+            outcome: Outcome::Cancelled,
+            due: DUE,
+        };
+        read(number, ended, cancelled);
+    }
+    let broken = account.close().broken.into_iter();
+    broken.map(|broken| broken.promise).collect()
+}
+
+#[test]
+fn an_account_finds_two_events_that_had_one_unique_key_at_the_same_time() {
+    assert_eq!(two_of_a_key(20, 30, 40), [], "one after the other");
+    assert_eq!(two_of_a_key(20, 15, 40), [Promise::Ids]);
+}

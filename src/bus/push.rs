@@ -103,7 +103,8 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
 
     /// While an event with this key waits or runs, there is no second one. At most 1,024 bytes.
     ///
-    /// Only the bucket of the key is looked at, and which one that is follows the number of buckets
+    /// Only the bucket of the event is looked at: with an [id](Self::id) that was chosen before the
+    /// one that it names ([`Queue::new_id_for`]), else that of the key. Which one that is follows the number of buckets
     /// that the queue has now: when it is changed, an event from before may not be seen, and until
     /// every node has heard of the change (a quarter of a second), neither may one of another
     /// node.
@@ -216,6 +217,16 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     pub fn new_id(&self) -> EventId {
         let buckets = self.inner.buckets(&self.name, &self.options);
         id_in(self.inner.next_bucket(buckets), self.inner.now())
+    }
+
+    /// A new id in the bucket of a [key](EventBuilder::key) or a [unique key](EventBuilder::unique),
+    /// for a push that can be repeated safely and is kept out by others of the same unique key:
+    /// those of [`new_id`](Self::new_id) lie in any bucket, and a unique key is looked for in that of
+    /// its event.
+    #[must_use]
+    pub fn new_id_for(&self, key: &str) -> EventId {
+        let buckets = self.inner.buckets(&self.name, &self.options);
+        id_in(BucketId::of_text(key, buckets), self.inner.now())
     }
 
     /// The id that stands for a name in this queue, the same in every process and for ever, so that

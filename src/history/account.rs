@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::claims::Claims;
 use super::entry::Entry;
 use super::promise::{Broken, Promise};
 use super::report::Report;
@@ -15,6 +16,7 @@ use crate::event::EventId;
 #[derive(Debug, Default)]
 pub struct Account {
     stories: BTreeMap<EventId, Story>,
+    claims: Claims,
     early_us_max: u64,
     may_forget: bool,
 }
@@ -46,6 +48,7 @@ impl Account {
         if let Some(id) = entry.id {
             let story = self.stories.entry(id).or_default();
             story.read(entry, self.early_us_max);
+            self.claims.read(id, entry);
         }
     }
 
@@ -65,6 +68,12 @@ impl Account {
     #[must_use]
     pub fn close(self) -> Report {
         let mut report = Report::default();
+        if !self.may_forget {
+            for broken in self.claims.broken() {
+                report.unaccounted += 1;
+                report.add_broken(broken);
+            }
+        }
         for (id, story) in self.stories {
             story.count(&mut report);
             if story.early > 0 {

@@ -36,6 +36,7 @@
 mod account;
 mod attempt;
 mod checker;
+mod claims;
 mod entry;
 mod expect;
 mod life;

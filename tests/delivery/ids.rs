@@ -18,6 +18,7 @@ over_every_store! {
     a_replaced_event_whose_handler_runs_is_left_alone,
     a_unique_key_stays_taken_after_its_event_for_as_long_as_asked,
     an_id_from_a_name_is_pushed_once,
+    events_with_ids_of_their_own_keep_each_other_out,
 }
 
 async fn the_same_id_twice_changes_nothing(world: World) {
@@ -245,4 +246,19 @@ async fn an_id_from_a_name_is_free_again_and_never_too_old() {
         let count = |id: &&EventId| seen.iter().filter(|it| it.0 == **id).count() > round;
         assert!(names.iter().all(|id| count(&id)), "round {round}");
     }
+}
+
+async fn events_with_ids_of_their_own_keep_each_other_out(world: World) {
+    let (_bus, queue) = world.push_only::<u64>("orders").await;
+    let mut accepted = 0;
+    for number in 0..200 {
+        let key = format!("close:{}", number % 10);
+        let event = queue
+            .event(number)
+            .after(secs(60))
+            .id(queue.new_id_for(&key));
+        let sent = event.unique(key, Unique::Keep).send().await.unwrap();
+        accepted += usize::from(sent.is_accepted());
+    }
+    assert_eq!(accepted, 10);
 }

@@ -114,7 +114,7 @@ async fn testify(bus: &Bus, log: &Log, account: &Account) {
             outcome: record.outcome,
             due: record.due,
         };
-        log.of(record.id, what);
+        log.at(record.stages.finished_us, record.id, what);
     }
     let queue: Queue<u64> = bus.queue_named("work").expect("a legal name");
     for id in account.ids() {

@@ -210,17 +210,37 @@ async fn push(queue: Queue<u64>, log: Arc<Log>, mut random: fastrand::Rng, pace:
     loop {
         let (id, payload) = (queue.new_id(), random.u64(..1_000_000));
         let delay = Duration::from_millis(random.u64(..300).saturating_sub(100));
+        // One of few, so that many are kept out.
+        let unique = (random.u8(..4) == 0).then(|| random.u64(..3));
         log.of(id, What::PushAsked { payload, attempts });
         let is_pushed = loop {
-            match queue.event(payload).id(id).after(delay).send().await {
+            let mut event = queue.event(payload).id(id).after(delay);
+            if let Some(key) = unique {
+                event = event.unique(format!("one of {key}"), Unique::Keep);
+            }
+            match event.send().await {
                 Ok(receipt) => {
+                    let other = Some(receipt.id()).filter(|other| *other != id);
+                    if let Some(key) = unique {
+                        let (replaces, taken_by) = (false, other);
+                        let what = What::UniqueAsked {
+                            key,
+                            replaces,
+                            taken_by,
+                        };
+                        log.of(id, what);
+                    }
+                    let verdict = match other {
+                        Some(_) => Told::Taken,
+                        None => Told::Accepted,
+                    };
                     let what = What::PushAnswered {
-                        verdict: Told::Accepted,
+                        verdict,
                         payload,
                         due: Some(receipt.due()),
                     };
                     log.of(id, what);
-                    break true;
+                    break other.is_none();
                 }
                 Err(error) if error.kind() == ErrorKind::Unknown => {
                     log.of(id, What::Unknown);

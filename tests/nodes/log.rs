@@ -26,13 +26,22 @@ impl Log {
         self.add(Some(id), what);
     }
 
+    /// What happened to an event then, by the store's clock.
+    pub(crate) fn at(&self, store_us: u64, id: EventId, what: What) {
+        self.write(store_us, Some(id), what);
+    }
+
+    /// What happens now.
+    pub(crate) fn add(&self, id: Option<EventId>, what: What) {
+        self.write(now_us(), id, what);
+    }
+
     /// One `write`, which a kill does not cut in two, nor another process's lines. Every store
     /// here goes by this machine's clock.
-    pub(crate) fn add(&self, id: Option<EventId>, what: What) {
-        let at_us = now_us();
+    fn write(&self, store_us: u64, id: Option<EventId>, what: What) {
         let entry = Entry {
-            at_us,
-            store_us: at_us,
+            at_us: now_us(),
+            store_us,
             id,
             what,
         };

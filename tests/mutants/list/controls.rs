@@ -58,7 +58,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Controls,
         bug: "what a queue says of late events is not said of those that are pushed",
         edits: &[edit(
-            "src/bus/push.rs",
+            "src/bus/prepared.rs",
             "self.late.unwrap_or(queue.options.late)",
             "self.late.unwrap_or_default()",
         )],

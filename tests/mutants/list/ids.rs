@@ -33,7 +33,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Ids,
         bug: "an event that is over is still in the index of keys",
         edits: &[edit(
-            "src/core/reference/mod.rs",
+            "src/core/reference/unique.rs",
             "self.keys.remove(&(Arc::clone(key), id));",
             "let _ = key;",
         )],

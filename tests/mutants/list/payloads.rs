@@ -61,7 +61,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Payloads,
         bug: "the same push after another key was chosen is a conflict",
         edits: &[edit(
-            "src/bus/push.rs",
+            "src/bus/prepared.rs",
             "                same.await?.ok_or(error)",
             "                { let _ = same.await?; Err(error) }",
         )],
@@ -134,8 +134,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a pass through everything that waits goes by what handlers hold",
         edits: &[edit(
             "src/core/reference/look.rs",
-            "let seen = page().filter(|(_, entry)| !entry.is_held());",
-            "let seen = page().filter(|(_, entry)| !entry.is_held() && entry.lease().is_none());",
+            ".filter(|entry| !entry.is_held())",
+            ".filter(|entry| !entry.is_held() && entry.lease().is_none())",
         )],
         caught_by: test(
             "store_contract",
@@ -179,7 +179,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: each page of a pass reads all that waits in its bucket",
         edits: &[edit(
             "src/store/redis/lua/peek.lua",
-            "\"COUNT\", ARGV[3])",
+            "\"COUNT\", math.max(math.min(fitting, most - #ids), 1))",
             "\"COUNT\", 1000000)",
         )],
         caught_by: test(
