@@ -118,7 +118,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Self; 53] = [
+    pub const ALL: [Self; 54] = [
         Self::DueByNodeClock,
         Self::SettleWithoutToken,
         Self::FetchNotRepeated,
