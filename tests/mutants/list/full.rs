@@ -133,7 +133,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "        self.left_kib == 0\n",
             "        self.left_kib == usize::MAX\n",
         )],
-        caught_by: contract("memory::bytes::a_fetch_ends_with_the_event_that_reaches_its_bytes"),
+        caught_by: contract("a_fetch_ends_with_the_event_that_reaches_its_bytes"),
         masked_by: None,
     },
     Mutant {
@@ -145,9 +145,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "  return spent >= BUDGET\n",
             "  return false\n",
         )],
-        caught_by: contract(
-            "redis_single::bytes::a_fetch_ends_with_the_event_that_reaches_its_bytes",
-        ),
+        caught_by: contract("a_fetch_ends_with_the_event_that_reaches_its_bytes"),
         masked_by: None,
     },
     Mutant {
@@ -159,7 +157,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "(batch.deliveries, batch.budget.is_spent())",
             "(batch.deliveries, false)",
         )],
-        caught_by: contract("memory::bytes::read_ahead_ends_with_the_event_that_reaches_its_bytes"),
+        caught_by: contract("read_ahead_ends_with_the_event_that_reaches_its_bytes"),
         masked_by: None,
     },
 ];
