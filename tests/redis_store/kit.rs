@@ -185,6 +185,18 @@ impl Bare {
         id
     }
 
+    /// Pushes an event that takes the place of the one with its unique key.
+    pub(crate) async fn replace(&self, id: EventId, unique: &str, when: When) -> Answered<Reply> {
+        let mut envelope = Envelope::new(id, self.bucket.queue.clone(), Payload::default());
+        envelope.unique = Some(unique.to_owned());
+        let event = NewEvent {
+            envelope: Arc::new(envelope),
+            when,
+            on_taken: Unique::Replace,
+        };
+        self.apply(StoreOp::Push(vec![event])).await
+    }
+
     /// Fetches everything and makes dead letters of it.
     pub(crate) async fn bury(&self, request: u64) {
         let held = self.fetch(request, 1_000).await.expect("a fetch");

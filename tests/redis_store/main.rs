@@ -7,6 +7,7 @@
 
 mod apart;
 mod away;
+mod busy;
 mod bytes;
 mod damage;
 mod durable;
@@ -15,6 +16,7 @@ mod format;
 mod full;
 mod idle;
 mod kit;
+mod midway;
 mod odd_errors;
 mod outage;
 mod outbox;

@@ -12,14 +12,14 @@ use duly::store::Store;
 use crate::kit::{Bare, fresh, until};
 use crate::servers::{Redis, shared};
 
-struct Overwritten<'a> {
+pub(crate) struct Overwritten<'a> {
     server: &'a Redis,
     key: String,
     aside: String,
 }
 
 impl<'a> Overwritten<'a> {
-    fn new(server: &'a Redis, prefix: &str, part: &str) -> Self {
+    pub(crate) fn new(server: &'a Redis, prefix: &str, part: &str) -> Self {
         let key = format!("{prefix}:{{letters:0}}:{part}");
         let aside = format!("{key}:aside");
         server.cli(&["RENAME", &key, &aside]); // where it is there
@@ -28,7 +28,7 @@ impl<'a> Overwritten<'a> {
     }
 
     /// As it was before.
-    fn put_right(self) {
+    pub(crate) fn put_right(self) {
         self.server.cli(&["DEL", &self.key]);
         self.server.cli(&["RENAME", &self.aside, &self.key]);
         assert_ne!(self.server.cli(&["TYPE", &self.key]), "string");

@@ -111,7 +111,7 @@ impl Parts {
         id_of(&bytes).ok_or_else(|| unreadable(self.script))
     }
 
-    fn flags(&mut self) -> Result<Vec<bool>> {
+    pub(super) fn flags(&mut self) -> Result<Vec<bool>> {
         Ok(self.bytes()?.into_iter().map(|flag| flag == b'1').collect())
     }
 }
@@ -154,15 +154,6 @@ pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<
             has_recorded = !parts.is_empty() && parts.is_so()?;
             reply
         }
-        StoreOp::Settle { settlements, .. } => {
-            is_earlier = parts.is_so()?;
-            let accepted = parts.flags()?;
-            if accepted.len() != settlements.len() {
-                return Err(unreadable("settle"));
-            }
-            has_recorded = accepted.contains(&true);
-            Reply::Settled(accepted)
-        }
         StoreOp::Heartbeat { .. } => Reply::Kept(parts.is_so()?),
         StoreOp::Extend { .. } => Reply::Extended(parts.flags()?),
         StoreOp::Reap { .. } => {
@@ -180,11 +171,6 @@ pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<
             is_earlier = parts.is_so()?;
             Reply::Rescheduled(changed(&mut parts)?)
         }
-        StoreOp::Revive { .. } => {
-            is_earlier = parts.is_so()?;
-            counted(&mut parts, &mut has_recorded)?
-        }
-        StoreOp::Drop { .. } => counted(&mut parts, &mut has_recorded)?,
         StoreOp::Stats => Reply::Stats(Stats {
             scheduled: parts.count()?,
             ready: parts.count()?,
@@ -219,7 +205,12 @@ pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<
                 next: next.and_then(|next| id_of(&next)),
             }
         }
-        StoreOp::Push(_) | StoreOp::Update { .. } | StoreOp::Rewrite(_) => {
+        StoreOp::Push(_)
+        | StoreOp::Settle { .. }
+        | StoreOp::Update { .. }
+        | StoreOp::Rewrite(_)
+        | StoreOp::Revive { .. }
+        | StoreOp::Drop { .. } => {
             return Err(unreadable("several calls"));
         }
     };
@@ -229,13 +220,6 @@ pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<
         has_recorded,
         damaged,
     })
-}
-
-/// How many it was done to, each with a record.
-fn counted(parts: &mut Parts, has_recorded: &mut bool) -> Result<Reply> {
-    let count = parts.count()?;
-    *has_recorded = count > 0;
-    Ok(Reply::Counted(count))
 }
 
 fn fetched(

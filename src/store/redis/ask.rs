@@ -4,17 +4,16 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-use crate::core::op::{BATCH_MAX, Fetch, NewEvent, Settlement, StoreOp, Unique, Verdict};
+use crate::core::op::{BATCH_MAX, Fetch, NewEvent, StoreOp, Unique};
 use crate::core::reference::{
     DedupWindow, FORGET_MAX, ID_AHEAD_MAX, bounded, check_by, check_spans,
 };
 use crate::error::{Error, Result};
 use crate::event::EventId;
-use crate::record::{NodeId, cut_error};
 use crate::store::redis::admit::checked;
+use crate::store::redis::body;
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::scripts::{self, Script};
-use crate::store::redis::{body, record};
 use crate::time::{DELAY_MAX, When};
 
 /// A script and everything that it is called with.
@@ -49,7 +48,7 @@ impl Terms<'_> {
     }
 
     /// A call of a script that can end events.
-    fn ending(&self, script: &'static Script, keys: &BucketKeys) -> Call {
+    pub(super) fn ending(&self, script: &'static Script, keys: &BucketKeys) -> Call {
         let mut call = self.call(script, keys);
         let DedupWindow {
             keep_for,
@@ -152,7 +151,6 @@ impl Terms<'_> {
                 call
             }
             StoreOp::Fetch(fetch) => self.fetch(keys, fetch),
-            StoreOp::Settle { node, settlements } => self.settle(keys, *node, settlements, 0)?,
             StoreOp::Heartbeat { node } => {
                 let mut call = self.call(&scripts::HEARTBEAT, keys);
                 call.command.arg(&node.0.to_be_bytes());
@@ -191,23 +189,6 @@ impl Terms<'_> {
                     .arg(when(*due));
                 call
             }
-            StoreOp::Revive { ids, by } => {
-                bounded("ids", ids.len())?;
-                check_by(by.as_deref())?;
-                let mut call = self.ending(&scripts::REVIVE, keys);
-                call.command.arg(self.origin);
-                add_text(&mut call.command, by.as_deref());
-                add_ids(&mut call.command, ids);
-                call
-            }
-            StoreOp::Drop { ids, by } => {
-                bounded("ids", ids.len())?;
-                check_by(by.as_deref())?;
-                let mut call = self.ending(&scripts::DROP, keys);
-                add_text(&mut call.command, by.as_deref());
-                add_ids(&mut call.command, ids);
-                call
-            }
             StoreOp::Stats => self.call(&scripts::STATS, keys),
             StoreOp::Forecast { within } => {
                 check_spans(within)?;
@@ -226,7 +207,12 @@ impl Terms<'_> {
                 call.command.arg(after).arg((*limit).clamp(1, BATCH_MAX));
                 call
             }
-            StoreOp::Push(_) | StoreOp::Update { .. } | StoreOp::Rewrite(_) => {
+            StoreOp::Push(_)
+            | StoreOp::Settle { .. }
+            | StoreOp::Update { .. }
+            | StoreOp::Rewrite(_)
+            | StoreOp::Revive { .. }
+            | StoreOp::Drop { .. } => {
                 return Err(Error::invalid("the operation takes more than one call"));
             }
         })
@@ -248,96 +234,44 @@ impl Terms<'_> {
         call
     }
 
-    /// Ends attempts. `damaged` is added to each cause: 0, or
-    /// [`DAMAGED`](record::DAMAGED).
-    pub(super) fn settle(
+    /// Makes dead events ready again.
+    pub(super) fn revive(
         &self,
         keys: &BucketKeys,
-        node: NodeId,
-        settlements: &[Settlement],
-        damaged: u8,
+        ids: &[EventId],
+        by: Option<&str>,
     ) -> Result<Call> {
-        bounded("settlements", settlements.len())?;
-        let mut call = self.ending(&scripts::SETTLE, keys);
-        call.command
-            .arg(&node.0.to_be_bytes())
-            .arg(self.origin)
-            .arg(us(DELAY_MAX));
-        let (command, has_twins) = (&mut call.command, has_twins(settlements));
-        for run in runs(settlements) {
-            let first = &run[0]; // a run is never empty
-            if has_twins || !is_ack(first) {
-                for settlement in run {
-                    command.arg(0);
-                    add_any(command, settlement, damaged);
-                }
-                continue;
-            }
-            command.arg(run.len()).arg(&first.request.to_be_bytes());
-            for ack in run {
-                let mut times = [0; 16];
-                times[..8].copy_from_slice(&ack.fetched_us.to_be_bytes());
-                times[8..].copy_from_slice(&ack.started_us.to_be_bytes());
-                command.arg(&ack.id.to_bytes()).arg(&times);
-            }
-        }
+        bounded("ids", ids.len())?;
+        check_by(by)?;
+        let mut call = self.ending(&scripts::REVIVE, keys);
+        call.command.arg(self.origin);
+        add_text(&mut call.command, by);
+        add_ids(&mut call.command, ids);
+        Ok(call)
+    }
+
+    /// Removes dead events.
+    pub(super) fn drop(
+        &self,
+        keys: &BucketKeys,
+        ids: &[EventId],
+        by: Option<&str>,
+    ) -> Result<Call> {
+        bounded("ids", ids.len())?;
+        check_by(by)?;
+        let mut call = self.ending(&scripts::DROP, keys);
+        add_text(&mut call.command, by);
+        add_ids(&mut call.command, ids);
         Ok(call)
     }
 }
 
-fn is_ack(settlement: &Settlement) -> bool {
-    settlement.verdict == Verdict::Ack
-}
-
-/// Acks under one request that follow each other, told in the fewest words; others one by one.
-fn runs(settlements: &[Settlement]) -> impl Iterator<Item = &[Settlement]> {
-    settlements.chunk_by(|a, b| is_ack(a) && is_ack(b) && a.request == b.request)
-}
-
-fn has_twins(settlements: &[Settlement]) -> bool {
-    let mut ids: Vec<_> = settlements.iter().map(|settlement| settlement.id).collect();
-    ids.sort_unstable();
-    ids.windows(2).any(|pair| pair[0] == pair[1])
-}
-
-fn add_any(command: &mut Cmd, settlement: &Settlement, damaged: u8) {
-    let mut said = Vec::new();
-    let error = say(settlement, damaged, &mut said);
-    command.arg(&settlement.id.to_bytes()).arg(&said);
-    let error = error.map(|error| cut_error(error.to_owned()));
-    add_text(command, error.as_deref());
-}
-
 /// A text that there may be.
-fn add_text(command: &mut Cmd, text: Option<&str>) {
+pub(super) fn add_text(command: &mut Cmd, text: Option<&str>) {
     match text {
         Some(text) => command.arg(format!("={text}")),
         None => command.arg(""),
     };
-}
-
-/// Appends what a settlement says; answers its error.
-fn say<'a>(settlement: &'a Settlement, damaged: u8, out: &mut Vec<u8>) -> Option<&'a String> {
-    let (letter, delay, failing, error) = match &settlement.verdict {
-        Verdict::Ack => (b'a', None, None, None),
-        Verdict::Retry(delay, why) => (b't', Some(*delay), Some(why.cause), why.error.as_ref()),
-        Verdict::Snooze(delay) => (b'z', Some(*delay), None, None),
-        Verdict::Bury(why) => (b'b', None, Some(why.cause), why.error.as_ref()),
-        Verdict::Discard(error) => (b'x', None, None, error.as_ref()),
-        Verdict::Expire => (b'e', None, None, None),
-        Verdict::Release => (b'r', None, None, None),
-    };
-    out.push(letter);
-    out.extend_from_slice(&settlement.request.to_be_bytes());
-    out.extend_from_slice(&settlement.fetched_us.to_be_bytes());
-    out.extend_from_slice(&settlement.started_us.to_be_bytes());
-    if let Some(delay) = delay {
-        out.extend_from_slice(&us(delay.min(DELAY_MAX)).to_be_bytes());
-    }
-    if let Some(cause) = failing {
-        out.push(record::cause_byte(cause) + damaged);
-    }
-    error
 }
 
 fn when(when: When) -> String {
@@ -358,7 +292,7 @@ fn add_ids(command: &mut Cmd, ids: &[EventId]) {
 const EXACT_MAX: u64 = 1 << 52;
 
 /// Whole microseconds, rounded up so that nothing is early.
-fn us(span: Duration) -> u64 {
+pub(super) fn us(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000)).map_or(EXACT_MAX, |us| us.min(EXACT_MAX))
 }
 

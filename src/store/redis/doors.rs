@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{PushInfo, Value};
 
-use crate::core::op::{Fetch, NewEvent, PeekBy, Settlement, StoreOp, Unique, Verdict};
+use crate::core::op::{Fetch, NewEvent, PeekBy, StoreOp, Unique};
 use crate::core::push::Attempts;
 use crate::error::Result;
 use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
@@ -14,7 +14,9 @@ use crate::record::{NodeId, Record};
 use crate::store::redis::answer::{self, Parts};
 use crate::store::redis::topology::Slots;
 use crate::store::redis::url::{Address, Target};
-use crate::store::redis::{body, check, hub, keys, news, outbox, push, record, registry};
+use crate::store::redis::{
+    body, check, hub, in_parts, keys, news, outbox, push, record, registry, scripts,
+};
 use crate::time::{Timestamp, When};
 
 /// What a URL says; shown, where the servers are.
@@ -24,6 +26,11 @@ use crate::time::{Timestamp, When};
 /// As [`RedisStore::open`](crate::store::RedisStore::open), and without a connection.
 pub fn url(text: &str) -> Result<impl fmt::Debug + fmt::Display> {
     Target::parse(text)
+}
+
+/// Every script: its name, and the hash by which a server knows it.
+pub fn scripts() -> impl Iterator<Item = (&'static str, String)> {
+    scripts::all().map(|script| (script.name, script.hash().to_owned()))
 }
 
 /// Every key and channel of a bucket.
@@ -83,8 +90,7 @@ pub const READERS: [(&str, Reader); 23] = [
     }),
     ("fetch", |value| operation(StoreOp::Fetch(fetch()), value)),
     ("settle", |value| {
-        let (node, settlements) = (NodeId(1), vec![settlement(1), settlement(2)]);
-        operation(StoreOp::Settle { node, settlements }, value)
+        shown(in_parts::read_settled(parts(value)?, 2))
     }),
     ("heartbeat", |value| {
         operation(StoreOp::Heartbeat { node: NodeId(1) }, value)
@@ -105,22 +111,10 @@ pub const READERS: [(&str, Reader); 23] = [
         operation(StoreOp::Reschedule { id, when }, value)
     }),
     ("revive", |value| {
-        operation(
-            StoreOp::Revive {
-                ids: Vec::new(),
-                by: None,
-            },
-            value,
-        )
+        shown(in_parts::read_counted(parts(value)?, 2, true))
     }),
     ("drop", |value| {
-        operation(
-            StoreOp::Drop {
-                ids: Vec::new(),
-                by: None,
-            },
-            value,
-        )
+        shown(in_parts::read_counted(parts(value)?, 2, false))
     }),
     ("stats", |value| operation(StoreOp::Stats, value)),
     ("forecast", |value| {
@@ -196,16 +190,6 @@ fn fetch() -> Fetch {
         ahead: Duration::ZERO,
         ahead_limit: 10,
         hold: None,
-    }
-}
-
-fn settlement(entropy: u64) -> Settlement {
-    Settlement {
-        id: id(entropy),
-        request: 1,
-        verdict: Verdict::Ack,
-        started_us: 1,
-        fetched_us: 1,
     }
 }
 

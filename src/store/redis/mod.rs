@@ -6,6 +6,7 @@
 mod admit;
 mod answer;
 mod ask;
+mod ask_settle;
 mod backoff;
 mod body;
 mod by_hand;
@@ -17,6 +18,7 @@ pub mod doors;
 mod durable;
 mod fault;
 mod hub;
+mod in_parts;
 mod keys;
 mod lane;
 mod link;

@@ -23,6 +23,12 @@ impl Script {
         &self.text
     }
 
+    /// The hash by which a server knows it.
+    #[cfg(feature = "testing")]
+    pub(super) fn hash(&self) -> &str {
+        &self.hash
+    }
+
     /// A call of it on these keys; arguments follow.
     pub(super) fn call(&self, keys: &[Vec<u8>]) -> redis::Cmd {
         let mut call = redis::cmd("EVALSHA");
@@ -70,13 +76,13 @@ scripts! {
     /// Leases events to a node.
     FETCH = "fetch", DRAINS, ["bucket", "bytes", "body", "ending", "nodes"];
     /// Ends attempts.
-    SETTLE = "settle", DRAINS, ["bucket", "body", "ending", "waiting", "nodes"];
+    SETTLE = "settle", DRAINS, ["bucket", "bytes", "body", "ending", "waiting", "nodes"];
     /// Keeps what a node holds.
     HEARTBEAT = "heartbeat", DRAINS, ["bucket", "nodes"];
     /// Moves deadlines.
     EXTEND = "extend", DRAINS, ["bucket", "nodes"];
     /// Takes back what nobody holds any more.
-    REAP = "reap", DRAINS, ["bucket", "body", "ending", "waiting", "nodes"];
+    REAP = "reap", DRAINS, ["bucket", "bytes", "body", "ending", "waiting", "nodes"];
     /// Takes an event back.
     CANCEL = "cancel", DRAINS, ["bucket", "body", "ending", "waiting"];
     /// Gives an event another due time.
@@ -94,9 +100,9 @@ scripts! {
     /// Reads dead events.
     READ_DEAD = "read_dead", DRAINS, ["bucket", "bytes", "look_up"];
     /// Makes dead events ready again.
-    REVIVE = "revive", DRAINS, ["bucket", "body", "ending", "waiting"];
+    REVIVE = "revive", DRAINS, ["bucket", "bytes", "body", "ending", "waiting"];
     /// Removes dead events.
-    DROP = "drop", DRAINS, ["bucket", "body", "ending"];
+    DROP = "drop", DRAINS, ["bucket", "bytes", "body", "ending"];
     /// Reads records.
     OUTBOX = "outbox", READS, ["bucket"];
     /// Lets go of records that are in the journal.

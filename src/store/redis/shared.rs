@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use crate::core::op::{Answer, Failing, Reply, Settlement, StoreOp, Verdict};
+use crate::core::op::{Answer, Failing, Settlement, StoreOp, Verdict};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId};
@@ -13,6 +13,7 @@ use crate::store::redis::answer::{self, Parts};
 use crate::store::redis::ask::{Call, Terms};
 use crate::store::redis::choices::RedisOptions;
 use crate::store::redis::hub::Hub;
+use crate::store::redis::in_parts;
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::link::Link;
 use crate::store::redis::news::{News, Told};
@@ -176,12 +177,21 @@ impl Shared {
         link.send(command).await
     }
 
-    /// Does an operation that takes one call.
+    /// Does an operation: in one call, or in several where it is too much for one.
     pub(super) async fn operate(
         self: &Arc<Self>,
         bucket: &BucketKey,
         op: StoreOp,
     ) -> Result<Answer> {
+        match &op {
+            StoreOp::Settle { node, settlements } => {
+                return in_parts::settle(self, bucket, *node, settlements, 0).await;
+            }
+            StoreOp::Revive { .. } | StoreOp::Drop { .. } => {
+                return in_parts::revive_or_drop(self, bucket, &op).await;
+            }
+            _ => {}
+        }
         let keys = self.keys(bucket);
         let call = self.terms().operation(&keys, &op)?;
         let link = match op {
@@ -189,7 +199,6 @@ impl Shared {
                 self.listen(bucket);
                 &self.links.work
             }
-            StoreOp::Settle { .. } => &self.links.work,
             StoreOp::Heartbeat { .. } | StoreOp::Reap { .. } => &self.links.pulse,
             _ => self.links.for_pushes(bucket),
         };
@@ -233,17 +242,9 @@ impl Shared {
                 fetched_us: 0,
             }
         });
-        let (keys, settlements) = (self.keys(bucket), settlements.collect::<Vec<_>>());
-        let call = self.terms().settle(&keys, node, &settlements, DAMAGED)?;
-        let settle = StoreOp::Settle { node, settlements };
-        let parts = self.call(&self.links.work, &call).await?;
-        match answer::read(&bucket.queue, &settle, parts)?.answer.reply {
-            Reply::Settled(_) => {
-                self.outboxes.tell(bucket);
-                Ok(())
-            }
-            _ => Err(answer::unreadable("settle")),
-        }
+        let settlements: Vec<_> = settlements.collect();
+        in_parts::settle(self, bucket, node, &settlements, DAMAGED).await?;
+        Ok(())
     }
 
     /// Learns the store's time from an answer.

@@ -55,8 +55,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Cancel,
         bug: "Redis: a cancelled event stays in the delay set",
         edits: &[edit(
-            "src/store/redis/lua/waiting.lua",
-            "  call(\"ZREM\", DELAY, id)\n",
+            "src/store/redis/lua/ending.lua",
+            "    call(\"ZREM\", DELAY, id)\n",
             "",
         )],
         caught_by: contract("a_cancelled_event_is_never_started"),

@@ -218,4 +218,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: delivery("a_node_that_one_bucket_refuses_stays_a_member"),
         masked_by: None,
     },
+    Mutant {
+        name: "reap-removes-before-it-records",
+        breaks: LostWorkers,
+        bug: "redis: a reap lets go of deadlines before it has done anything else",
+        edits: &[edit(
+            "src/store/redis/lua/reap.lua",
+            "  deadlines[i] = past_deadline[i]\n",
+            "  deadlines[i] = past_deadline[i]\n  call(\"ZREM\", LEASE, past_deadline[i])\n",
+        )],
+        caught_by: test("redis_store", "midway::of_leases::outbox"),
+        masked_by: None,
+    },
 ];

@@ -1,4 +1,4 @@
--- How many bytes of bodies one call reads.
+-- How many bytes of bodies one call reads and removes.
 --
 -- A server does nothing else while a script runs, and each MiB that a script reads takes it some
 -- 2 ms. So a call ends with the event that uses its budget up: one at least, however long it is.
@@ -19,6 +19,13 @@ local function read_bodies(ids, from)
     spent = spent + #(bodies[i] or "")
   end
   return bodies, to
+end
+
+-- Reads one body.
+local function read_body(id)
+  local body = call("HGET", BODY, id)
+  spent = spent + #(body or "")
+  return body
 end
 
 -- A body of so many bytes is about to be written.

@@ -9,12 +9,10 @@ local state, body = call("HGET", STATE, id), call("HGET", BODY, id)
 local kind = state and state:sub(1, 1) or (body and "S" or "")
 local truth = state and byte(state, 2) % 2 == 1 and "after" or "cancelled"
 if kind == "S" or kind == "R" then
-  local due, moved = unwait(id, state)
-  finish(id, "c", "\6", state, due, moved, body)
+  cancel(id, state, body)
   kind = truth
 elseif kind == "c" then
   kind = truth
 end
-write_records()
 leave()
 return { now, kind }

@@ -3,20 +3,23 @@
 -- ARGV[4]  "", or "=" and who does it
 -- ARGV[5..] ids
 --
--- Returns {now, how many}.
+-- Returns {now, how many, how many of the ids it has looked at: fewer than all where their bodies
+-- have too many bytes for one call}.
 local by = ARGV[4] ~= "" and sub(ARGV[4], 2) or nil
 local dropped, seen = {}, {}
--- Redis does not roll a script back, so keys that are not ours fail it here.
-call("ZCARD", DEAD)
-call("LLEN", PAST)
-call("HLEN", UNIQUE)
+check_keys()
 call("ZCARD", BY_KEY)
+local looked = 0
 for i = 5, #ARGV do
+  if is_spent() then
+    break
+  end
+  looked = looked + 1
   local id = ARGV[i]
   local state = not seen[id] and call("HGET", STATE, id)
   seen[id] = true
   if state and byte(state) == 68 then
-    local body = call("HGET", BODY, id)
+    local body = read_body(id)
     note_end(id, "\11", sub(state, 5, 12), ZERO, body, by)
     dropped[#dropped + 1] = { id = id, state = state, body = body }
   end
@@ -28,4 +31,4 @@ for _, it in ipairs(dropped) do
   call("ZREM", DEAD, it.id)
 end
 leave()
-return { now, #dropped }
+return { now, #dropped, looked }

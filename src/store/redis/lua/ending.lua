@@ -49,6 +49,7 @@ local function write_records()
   if #records > 0 then
     write_entry(from, #records)
   end
+  records, told = {}, 0
 end
 
 local forgets -- how many ids this call may still forget
@@ -109,6 +110,14 @@ local function remember(ids)
   forget(true)
 end
 
+-- Redis does not roll a script back, so keys that are not ours fail it here, before it writes.
+local function check_keys()
+  call("LLEN", PAST)
+  call("HLEN", UNIQUE)
+  call("ZCARD", DEAD)
+  call("ZCARD", DELAY)
+end
+
 -- The unique key is free again, unless another event has taken it over.
 local function free_unique(id, unique)
   local held = unique and call("HGET", UNIQUE, unique)
@@ -149,7 +158,7 @@ local function note_end(id, outcome, due, moved, body, by)
     more_of(body, by))
 end
 
--- Ends one event that nobody holds and that was noted; it must have left its index.
+-- Ends one event that nobody holds and that was noted.
 local function finish_noted(id, kind, state, due, body)
   local key, unique = keys_of(body)
   local head = state and sub(state, 2, 4) or FRESH
@@ -164,8 +173,22 @@ local function finish_noted(id, kind, state, due, body)
   remember({ id })
 end
 
--- Both.
-local function finish(id, kind, outcome, state, due, moved, body)
-  note_end(id, outcome, due, moved, body)
-  finish_noted(id, kind, state, due, body)
+-- Cancels an event that waits. The record is first: what is over and on no record stays so.
+local function cancel(id, state, body)
+  local is_ready = state and byte(state) == 82
+  local due, moved = nil, ZERO
+  if is_ready then
+    due, moved = sub(state, 5, 12), sub(state, 13, 20)
+  else
+    due = u64(tonumber(call("ZSCORE", DELAY, id)))
+  end
+  check_keys()
+  note_end(id, "\6", due, moved, body)
+  write_records()
+  finish_noted(id, "c", state, due, body)
+  if is_ready then -- its entry in the list is passed over when it is met
+    stale = stale + 1
+  else
+    call("ZREM", DELAY, id)
+  end
 end

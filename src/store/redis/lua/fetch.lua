@@ -16,13 +16,12 @@ local STALE_MAX = 4000 -- entries that their events have left, of one call
 local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local node = node_of(me) or new_node()
 node.seen = now
-local answer, len = { now, 0, false, 0 }, 4
+local answer, len, recorded = { now, 0, false, 0 }, 4, false
 
 local function done()
   keep_node(me, node)
   answer[2], answer[3] = ready_len(), next_due() or false
-  if #records > 0 then
-    write_records()
+  if recorded then
     answer[len + 1] = 1
   end
   leave()
@@ -67,6 +66,7 @@ local lease = me .. token .. u64(now) -- what each lease of this call ends with
 local plain = lease .. u16(ATTEMPTS)
 local moved_now = u64(now)
 local aside = BATCH_MAX -- how many events of no use it may still set aside
+local expired, late_ones = {}, {}
 
 local function give(id, state, body)
   count = count + 1
@@ -86,14 +86,13 @@ local function give_or_end(id, state, body)
   local due = number_at(state, 5)
   local passed = late and math.max(now - due * 1000, 0) > late_us
   if (expires and expires * 1000 <= now) or (passed and late == "expire") then
-    finish(id, "e", "\7", state, sub(state, 5, 12), sub(state, 13, 20), body)
+    note_end(id, "\7", sub(state, 5, 12), sub(state, 13, 20), body)
+    expired[#expired + 1] = { id, state, body }
     aside = aside - 1
   elseif passed then
     note(id, "\4", "\7", 0, sub(state, 5, 12), sub(state, 13, 20), ZERO .. ZERO, ZERO, key, nil,
       more_of(body))
-    call("HSET", STATE, id, "D" .. sub(state, 2, 12) .. u64(now) .. sub(state, 21, 45))
-    call("ZADD", DEAD, 0, id)
-    free_unique(id, unique)
+    late_ones[#late_ones + 1] = { id, state, unique }
     aside = aside - 1
   else
     local says = key or unique or tells(body)
@@ -113,10 +112,33 @@ local function take(id, rest, body)
   end
 end
 
+-- Ends what is of no use any more. The records come first, and an event is put where it goes before
+-- its state says so: what is left half done waits still.
+local function set_aside()
+  if #records == 0 then
+    return
+  end
+  check_keys()
+  recorded = true
+  write_records()
+  for _, it in ipairs(expired) do
+    local id, state, body = it[1], it[2], it[3]
+    finish_noted(id, "e", state, sub(state, 5, 12), body)
+  end
+  for _, it in ipairs(late_ones) do
+    local id, state, unique = it[1], it[2], it[3]
+    call("ZADD", DEAD, 0, id)
+    call("HSET", STATE, id, "D" .. sub(state, 2, 12) .. u64(now) .. sub(state, 21, 45))
+    free_unique(id, unique)
+  end
+  expired, late_ones = {}, {}
+end
+
 -- A lease is in its batch before it takes effect, and takes effect before its event leaves the list
 -- or the set that it waits in: what is left half done is in two places and never in none.
 local written = 0
 local function write()
+  set_aside()
   if count > written then
     call("HSET", HELD, me .. token, table.concat(held), "#" .. me .. token, count)
     call("HSET", STATE, unpack(changes, 2 * written + 1, 2 * count))

@@ -7,7 +7,7 @@
 -- Returns {now, the number of the oldest record, the number of the next one, the last number that
 -- was looked at, then two for each entry: number of its first record; its records}. The first entry
 -- may begin before what was asked for, and the last one end behind it.
-local AT_ONCE, ENTRIES_MAX = 20, 1000
+local AT_ONCE, ENTRIES_MAX = 4, 1000
 local after, most, enough = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local function number_of(found)

@@ -132,8 +132,7 @@ local function taken(i, unique, replaces)
     return true
   end
   if not state or byte(state) ~= 76 then -- not leased: its handler has not started
-    local due, at = unwait(other, state)
-    finish(other, "c", "\6", state, due, at, call("HGET", BODY, other))
+    cancel(other, state, read_body(other))
     answer[#answer + 1] = { i, 2, dues[i], other }
     look_at_forgotten()
     rereads = true
@@ -205,7 +204,6 @@ for i = 1, count do
   end
 end
 write()
-write_records()
 answer[2] = wake(ARGV[4])
 leave()
 return answer

@@ -5,19 +5,23 @@
 -- ARGV[5]  "", or "=" and who does it
 -- ARGV[6..] ids
 --
--- Returns {now, 1 if there is earlier work, how many}.
+-- Returns {now, 1 if there is earlier work, how many, how many of the ids it has looked at: fewer
+-- than all where their bodies have too many bytes for one call}.
 local by = ARGV[5] ~= "" and sub(ARGV[5], 2) or nil
 local due, moved = u64(now_ms), u64(now)
 local ids, entries, changes, uniques, seen = {}, {}, {}, {}, {}
--- Redis does not roll a script back, so keys that are not ours fail it here or at the first write.
-call("ZCARD", DEAD)
-call("HLEN", UNIQUE)
+check_keys()
+local looked = 0
 for i = 6, #ARGV do
+  if is_spent() then
+    break
+  end
+  looked = looked + 1
   local id = ARGV[i]
   local state = not seen[id] and call("HGET", STATE, id)
   seen[id] = true
   if state and byte(state) == 68 then
-    local body = call("HGET", BODY, id)
+    local body = read_body(id)
     local _, unique = keys_of(body)
     note_end(id, "\9", due, ZERO, body, by)
     ids[#ids + 1], entries[#entries + 1] = id, id .. number
@@ -47,4 +51,4 @@ if #ids > 0 then
 end
 local earlier = wake(ARGV[4])
 leave()
-return { now, earlier, #ids }
+return { now, earlier, #ids, looked }

@@ -3,6 +3,8 @@
 --
 -- ARGV[2..]  id, the first bytes of the body that was read, the new body; and so on
 --
+-- At most as many as one call of `look` reads.
+--
 -- Returns {now, how many}.
 local done = 0
 for i = 2, #ARGV, 3 do

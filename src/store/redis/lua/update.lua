@@ -13,12 +13,13 @@
 local id, read, new = ARGV[4], ARGV[5], ARGV[6]
 local state, body = call("HGET", STATE, id), call("HGET", BODY, id)
 local kind = state and state:sub(1, 1) or (body and "S" or "")
-local due = 0
+local due, recorded = 0, 0
 if body and kind ~= "L" and (kind == "D" or ARGV[8] ~= "1") then
   due = kind == "S" and tonumber(call("ZSCORE", DELAY, id)) or number_at(state, 5)
   if body:sub(1, #read) == read then
     if kind == "D" then
       note_end(id, "\10", sub(state, 5, 12), ZERO, new, ARGV[7] ~= "" and sub(ARGV[7], 2) or nil)
+      recorded = #records
       write_records() -- first, as what is changed is not the body that was read any more
     end
     lengthen(#new)
@@ -32,4 +33,4 @@ if body and kind ~= "L" and (kind == "D" or ARGV[8] ~= "1") then
   end
 end
 leave()
-return { now, kind, due, #records }
+return { now, kind, due, recorded }

@@ -1,4 +1,4 @@
--- Where events wait, and who is told when one waits for less time than was thought.
+-- Who is told when an event waits for less time than was thought.
 
 -- Before the change: is anything ready, and what is due next.
 local was_ready, was_due = ready_len() > 0, next_due()
@@ -12,15 +12,4 @@ local function wake(origin)
     return 1
   end
   return 0
-end
-
--- Takes an event that waits out of its index; answers its due time and when it was moved, in bytes.
-local function unwait(id, state)
-  if state and byte(state) == 82 then -- R: its entry in the list is passed over when it is met
-    stale = stale + 1
-    return sub(state, 5, 12), sub(state, 13, 20)
-  end
-  local due = call("ZSCORE", DELAY, id)
-  call("ZREM", DELAY, id)
-  return u64(tonumber(due)), ZERO
 end

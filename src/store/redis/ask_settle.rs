@@ -1,0 +1,98 @@
+//! What a settle is called with.
+
+use redis::Cmd;
+
+use crate::core::op::{Settlement, Verdict};
+use crate::core::reference::bounded;
+use crate::error::Result;
+use crate::record::{NodeId, cut_error};
+use crate::store::redis::ask::{Call, Terms, add_text, us};
+use crate::store::redis::keys::BucketKeys;
+use crate::store::redis::record;
+use crate::store::redis::scripts;
+use crate::time::DELAY_MAX;
+
+impl Terms<'_> {
+    /// Ends attempts. `damaged` is added to each cause: 0, or
+    /// [`DAMAGED`](record::DAMAGED).
+    pub(super) fn settle(
+        &self,
+        keys: &BucketKeys,
+        node: NodeId,
+        settlements: &[Settlement],
+        damaged: u8,
+    ) -> Result<Call> {
+        bounded("settlements", settlements.len())?;
+        let mut call = self.ending(&scripts::SETTLE, keys);
+        call.command
+            .arg(&node.0.to_be_bytes())
+            .arg(self.origin)
+            .arg(us(DELAY_MAX));
+        let (command, has_twins) = (&mut call.command, has_twins(settlements));
+        for run in runs(settlements) {
+            let first = &run[0]; // a run is never empty
+            if has_twins || !is_ack(first) {
+                for settlement in run {
+                    command.arg(0);
+                    add_any(command, settlement, damaged);
+                }
+                continue;
+            }
+            command.arg(run.len()).arg(&first.request.to_be_bytes());
+            for ack in run {
+                let mut times = [0; 16];
+                times[..8].copy_from_slice(&ack.fetched_us.to_be_bytes());
+                times[8..].copy_from_slice(&ack.started_us.to_be_bytes());
+                command.arg(&ack.id.to_bytes()).arg(&times);
+            }
+        }
+        Ok(call)
+    }
+}
+
+fn is_ack(settlement: &Settlement) -> bool {
+    settlement.verdict == Verdict::Ack
+}
+
+/// Acks under one request that follow each other, told in the fewest words; others one by one.
+fn runs(settlements: &[Settlement]) -> impl Iterator<Item = &[Settlement]> {
+    settlements.chunk_by(|a, b| is_ack(a) && is_ack(b) && a.request == b.request)
+}
+
+fn has_twins(settlements: &[Settlement]) -> bool {
+    let mut ids: Vec<_> = settlements.iter().map(|settlement| settlement.id).collect();
+    ids.sort_unstable();
+    ids.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+fn add_any(command: &mut Cmd, settlement: &Settlement, damaged: u8) {
+    let mut said = Vec::new();
+    let error = say(settlement, damaged, &mut said);
+    command.arg(&settlement.id.to_bytes()).arg(&said);
+    let error = error.map(|error| cut_error(error.to_owned()));
+    add_text(command, error.as_deref());
+}
+
+/// Appends what a settlement says; answers its error.
+fn say<'a>(settlement: &'a Settlement, damaged: u8, out: &mut Vec<u8>) -> Option<&'a String> {
+    let (letter, delay, failing, error) = match &settlement.verdict {
+        Verdict::Ack => (b'a', None, None, None),
+        Verdict::Retry(delay, why) => (b't', Some(*delay), Some(why.cause), why.error.as_ref()),
+        Verdict::Snooze(delay) => (b'z', Some(*delay), None, None),
+        Verdict::Bury(why) => (b'b', None, Some(why.cause), why.error.as_ref()),
+        Verdict::Discard(error) => (b'x', None, None, error.as_ref()),
+        Verdict::Expire => (b'e', None, None, None),
+        Verdict::Release => (b'r', None, None, None),
+    };
+    out.push(letter);
+    out.extend_from_slice(&settlement.request.to_be_bytes());
+    out.extend_from_slice(&settlement.fetched_us.to_be_bytes());
+    out.extend_from_slice(&settlement.started_us.to_be_bytes());
+    if let Some(delay) = delay {
+        out.extend_from_slice(&us(delay.min(DELAY_MAX)).to_be_bytes());
+    }
+    if let Some(cause) = failing {
+        out.push(record::cause_byte(cause) + damaged);
+    }
+    error
+}

@@ -1,0 +1,121 @@
+//! Operations of which one call does as much as its bytes allow, and further calls the rest.
+//!
+//! What they do to each event they do to it alone, so nobody can tell a part from the whole. A call
+//! that fails after another has done its part leaves the whole unknown: sent again it does the rest.
+
+use crate::core::op::{Answer, Reply, Settlement, StoreOp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketKey, EventId};
+use crate::record::NodeId;
+use crate::store::redis::answer::{Parts, unreadable};
+use crate::store::redis::ask::Call;
+use crate::store::redis::link::Link;
+use crate::store::redis::shared::Shared;
+
+/// Ends attempts. `damaged` is added to each cause.
+pub(super) async fn settle(
+    shared: &Shared,
+    bucket: &BucketKey,
+    node: NodeId,
+    settlements: &[Settlement],
+    damaged: u8,
+) -> Result<Answer> {
+    let (keys, mut accepted, mut now_us) = (shared.keys(bucket), Vec::new(), 0);
+    loop {
+        let rest = &settlements[accepted.len()..];
+        let call = shared.terms().settle(&keys, node, rest, damaged)?;
+        let parts = call_part(shared, &shared.links.work, &call, !accepted.is_empty()).await;
+        let (now, is_earlier, some) = read_settled(parts?, rest.len())?;
+        now_us = now.max(now_us);
+        shared.learn(now_us);
+        if is_earlier {
+            shared.tell(bucket);
+        }
+        if some.contains(&true) {
+            shared.outboxes.tell(bucket);
+        }
+        accepted.extend(some);
+        if accepted.len() == settlements.len() {
+            let reply = Reply::Settled(accepted);
+            return Ok(Answer { now_us, reply });
+        }
+    }
+}
+
+/// Revives or drops dead events.
+pub(super) async fn revive_or_drop(
+    shared: &Shared,
+    bucket: &BucketKey,
+    op: &StoreOp,
+) -> Result<Answer> {
+    let (ids, by, revives) = match op {
+        StoreOp::Revive { ids, by } => (ids, by, true),
+        StoreOp::Drop { ids, by } => (ids, by, false),
+        _ => return Err(Error::invalid("the operation has no parts")),
+    };
+    let keys = shared.keys(bucket);
+    let (mut rest, mut count, mut now_us): (&[EventId], _, _) = (ids, 0, 0);
+    loop {
+        let call = match revives {
+            true => shared.terms().revive(&keys, rest, by.as_deref())?,
+            false => shared.terms().drop(&keys, rest, by.as_deref())?,
+        };
+        let link = shared.links.for_pushes(bucket);
+        let parts = call_part(shared, link, &call, rest.len() < ids.len()).await?;
+        let counted = read_counted(parts, rest.len(), revives)?;
+        let (now, is_earlier, done, looked) = counted;
+        now_us = now.max(now_us);
+        shared.learn(now_us);
+        if is_earlier {
+            shared.tell(bucket);
+        }
+        if done > 0 {
+            shared.outboxes.tell(bucket);
+        }
+        (rest, count) = (&rest[looked..], count + done);
+        if rest.is_empty() {
+            let reply = Reply::Counted(count);
+            return Ok(Answer { now_us, reply });
+        }
+    }
+}
+
+/// What a settle of so many answers: when, whether there is earlier work, and of each of the first
+/// whether it was accepted.
+pub(super) fn read_settled(mut parts: Parts, asked: usize) -> Result<(u64, bool, Vec<bool>)> {
+    let (now_us, is_earlier, accepted) = (parts.number()?, parts.is_so()?, parts.flags()?);
+    if accepted.len() > asked || (accepted.is_empty() && asked > 0) {
+        return Err(unreadable("settle"));
+    }
+    Ok((now_us, is_earlier, accepted))
+}
+
+/// What a revive or a drop of so many answers: when, whether there is earlier work, to how many it
+/// was done, and how many of the first were looked at.
+pub(super) fn read_counted(
+    mut parts: Parts,
+    asked: usize,
+    revives: bool,
+) -> Result<(u64, bool, usize, usize)> {
+    let (now_us, is_earlier) = (parts.number()?, revives && parts.is_so()?);
+    let (done, looked) = (parts.count()?, parts.count()?);
+    if done > looked || looked > asked || (looked == 0 && asked > 0) {
+        return Err(unreadable("revive"));
+    }
+    Ok((now_us, is_earlier, done, looked))
+}
+
+/// One call, after which nothing is known of the whole where a part was done before.
+async fn call_part(shared: &Shared, link: &Link, call: &Call, is_begun: bool) -> Result<Parts> {
+    shared
+        .call(link, call)
+        .await
+        .map_err(|error| match is_begun {
+            true => Error::new(
+                ErrorKind::Unknown,
+                "a part of it was done and the rest may not be; the same again does the rest",
+            )
+            .because(error),
+            false => error,
+        })
+}

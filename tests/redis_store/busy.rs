@@ -1,0 +1,383 @@
+//! How long a script keeps its server, however many events there are and whatever they weigh.
+//!
+//! A server does nothing else while a script runs, so none may take much longer than a script that
+//! moves as many bytes as one call may carry. Durations are those of the server's slow log, scaled to
+//! the time of its processor, since other programs of the machine take part in the former; what they
+//! are compared with is measured beside them.
+//!
+//! `DULY_BUSY_EVENTS` takes more small events than 20,000, and as many large ones as have that many
+//! KiB together; 1,000,000 take a GiB of memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::When;
+use duly::core::op::{
+    BATCH_BYTES, BATCH_MAX, Failing, Fetch, NewEvent, PeekBy, Reply, Rewriting, Settlement,
+    StoreOp, Unique, Verdict,
+};
+use duly::event::{Envelope, Payload, TRACE_HEADER};
+use duly::prelude::*;
+use duly::record::{Cause, NodeId};
+use duly::store::__doors::redis;
+use duly::store::{Outbox, Store};
+
+use crate::kit::{Bare, NODE, fresh};
+use crate::servers::Redis;
+
+/// How many times longer than the script of known work another may take.
+const TIMES_MAX: f64 = 3.0;
+/// What every script may take, in µs: the known work is so fast on some machines that the fixed cost
+/// of a thousand events is more.
+const FREE_US: f64 = 20_000.0;
+
+struct Meter<'a> {
+    server: &'a Redis,
+    names: BTreeMap<String, &'static str>,
+    /// Of each script: calls, the longest by processor and by slow log.
+    found: BTreeMap<String, (usize, f64, f64)>,
+}
+
+impl<'a> Meter<'a> {
+    fn new(server: &'a Redis) -> Self {
+        server.cli(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+        server.cli(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
+        let names = redis::scripts().map(|(name, hash)| (hash, name));
+        Self {
+            server,
+            names: names.collect(),
+            found: BTreeMap::new(),
+        }
+    }
+
+    /// The time of the server's main thread, in µs.
+    fn processor_us(&self) -> f64 {
+        let info = self.server.cli(&["INFO", "cpu"]);
+        let of = |name: &str| {
+            let line = info.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|rest| rest.trim().parse::<f64>().ok())
+        };
+        let user = of("used_cpu_user_main_thread:").expect("the server tells");
+        let system = of("used_cpu_sys_main_thread:").expect("the server tells");
+        (user + system) * 1e6
+    }
+
+    /// The scripts that ran since the last look, with their durations in µs.
+    fn logged(&self) -> Vec<(String, f64)> {
+        let script = "local out = {} for _, it in ipairs(redis.call('SLOWLOG', 'GET', 100000)) do \
+                      if it[4][1] == 'EVALSHA' or it[4][1] == 'EVAL' then \
+                      out[#out + 1] = it[4][2]:sub(1, 40):gsub('%s', '_') .. ' ' .. it[3] end end \
+                      return out";
+        let said = self.server.cli(&["EVAL", script, "0"]);
+        let parsed = said.lines().filter_map(|line| {
+            let (hash, us) = line.rsplit_once(' ')?;
+            let name = self.names.get(hash).copied().unwrap_or("other");
+            Some((name.to_owned(), us.parse().ok()?))
+        });
+        parsed.collect()
+    }
+
+    /// Does something, and notes what each script took for it.
+    async fn step<T>(&mut self, what: impl Future<Output = T>) -> T {
+        self.server.cli(&["SLOWLOG", "RESET"]);
+        let before = self.processor_us();
+        let done = what.await;
+        let used = self.processor_us() - before;
+        let logged = self.logged();
+        let all: f64 = logged.iter().map(|(_, us)| us).sum();
+        let share = (used / all.max(1.0)).min(1.0);
+        for (script, us) in logged {
+            let found = self.found.entry(script).or_default();
+            found.0 += 1;
+            found.1 = found.1.max(us * share);
+            found.2 = found.2.max(us);
+        }
+        done
+    }
+
+    /// What a script takes that reads and answers as many bytes as one call may: the least of several.
+    fn known_us(&mut self) -> f64 {
+        let fill =
+            "for i = 1, 4 do redis.call('HSET', KEYS[1], i, string.rep('x', ARGV[1] / 4)) end";
+        let bytes = BATCH_BYTES.to_string();
+        self.server.cli(&["EVAL", fill, "1", "known", &bytes]);
+        let read = "return redis.call('HMGET', KEYS[1], 1, 2, 3, 4)";
+        let times = (0..5).map(|_| {
+            self.server.cli(&["SLOWLOG", "RESET"]);
+            self.server.cli(&["EVAL", read, "1", "known"]);
+            let logged = self.logged().into_iter();
+            logged.map(|(_, us)| us).fold(0.0, f64::max)
+        });
+        let least = times.fold(f64::MAX, f64::min);
+        self.server.cli(&["DEL", "known"]);
+        least
+    }
+}
+
+/// Events with everything that makes work: a unique key, a trace, a payload that records keep.
+fn event(bare: &Bare, bytes: usize, number: usize, when: When) -> NewEvent {
+    let id = bare.new_id();
+    let payload = Payload::from(vec![b'x'; bytes]);
+    let trace = "00-0102030405060708090a0b0c0d0e0f10-00f067aa0ba902b7-01";
+    let envelope = Envelope {
+        attempts: 2,
+        key: Some(format!("key {number}")),
+        unique: Some(format!("unique {number}")),
+        headers: vec![(TRACE_HEADER.to_owned(), trace.to_owned())],
+        keeps_payload: true,
+        ..Envelope::new(id, bare.bucket.queue.clone(), payload)
+    };
+    NewEvent {
+        envelope: Arc::new(envelope),
+        when,
+        on_taken: Unique::Replace,
+    }
+}
+
+fn settlements(fetched: &[(EventId, u64)], verdict: &Verdict) -> Vec<Settlement> {
+    let of = |(id, request): &(EventId, u64)| Settlement {
+        id: *id,
+        request: *request,
+        verdict: verdict.clone(),
+        started_us: 1,
+        fetched_us: 1,
+    };
+    fetched.iter().map(of).collect()
+}
+
+/// Every operation, with the most that it takes, over so many events of so many bytes.
+async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: usize) {
+    let at_once = (BATCH_BYTES / bytes.max(1)).clamp(1, BATCH_MAX);
+    let mut ids = Vec::new();
+    for from in (0..events).step_by(at_once) {
+        let many = from..events.min(from + at_once);
+        let when = |number: usize| match number % 4 {
+            0 => When::After(Duration::from_millis(1)),
+            1 => When::After(Duration::from_secs(3_600)),
+            _ => When::Now,
+        };
+        let batch: Vec<_> = many.map(|it| event(bare, bytes, it, when(it))).collect();
+        ids.extend(batch.iter().map(|event| event.envelope.id));
+        meter.step(bare.apply(StoreOp::Push(batch))).await.unwrap();
+    }
+    let within: Vec<_> = (0..1_000).map(|at| Duration::from_millis(at * 7)).collect();
+    for op in [
+        StoreOp::Stats,
+        StoreOp::Forecast { within },
+        StoreOp::MoveDue { limit: BATCH_MAX },
+        StoreOp::Get { id: ids[0] },
+        StoreOp::Heartbeat { node: NODE },
+    ] {
+        meter.step(bare.apply(op)).await.unwrap();
+    }
+
+    let mut from = None;
+    for _ in 0..5 {
+        let limit = BATCH_MAX;
+        let page = meter
+            .step(bare.apply(StoreOp::Peek {
+                from,
+                limit,
+                by: PeekBy::All,
+            }))
+            .await;
+        let Reply::Peeked { events, next } = page.unwrap() else {
+            panic!("a peek answers a page");
+        };
+        let rewritings = events.iter().take(at_once).filter_map(|event| {
+            let body = event.body.as_ref()?;
+            Some(Rewriting {
+                id: event.id,
+                was: body.fingerprint(),
+                payload: Payload::from(vec![b'y'; bytes.min(BATCH_BYTES / at_once)]),
+            })
+        });
+        let rewrite = StoreOp::Rewrite(rewritings.collect());
+        meter.step(bare.apply(rewrite)).await.unwrap();
+        from = next;
+        if from.is_none() {
+            break;
+        }
+    }
+
+    // Batches of a thousand, of events that came by several fetches where they are large.
+    let mut request = 0;
+    let mut verdicts = [
+        Verdict::Bury(Failing {
+            cause: Cause::Failed,
+            error: Some("e".repeat(2_048)),
+        }),
+        Verdict::Ack,
+        Verdict::Retry(
+            Duration::ZERO,
+            Failing {
+                cause: Cause::Failed,
+                error: Some("e".repeat(2_048)),
+            },
+        ),
+        Verdict::Release,
+        Verdict::Ack,
+    ]
+    .into_iter();
+    while let Some(verdict) = verdicts.next() {
+        let hold = matches!(verdict, Verdict::Release).then_some(Duration::from_secs(60));
+        let mut held = Vec::new();
+        while held.len() < BATCH_MAX {
+            request += 1;
+            let fetch = Fetch {
+                node: NODE,
+                request,
+                limit: BATCH_MAX - held.len(),
+                ahead: Duration::from_millis(5),
+                ahead_limit: BATCH_MAX - held.len(),
+                hold,
+            };
+            let fetched = meter.step(bare.apply(StoreOp::Fetch(fetch))).await;
+            let Reply::Fetched { deliveries, .. } = fetched.unwrap() else {
+                panic!("a fetch answers what it fetched");
+            };
+            if deliveries.is_empty() {
+                break;
+            }
+            held.extend(deliveries.iter().map(|it| (it.id, it.request)));
+        }
+        held.truncate(BATCH_MAX);
+        if hold.is_some() {
+            let (node, leases, hold) = (NODE, held.clone(), Duration::from_secs(90));
+            let extend = StoreOp::Extend { node, leases, hold };
+            meter.step(bare.apply(extend)).await.unwrap();
+        }
+        let settlements = settlements(&held, &verdict);
+        let node = NODE;
+        let settle = StoreOp::Settle { node, settlements };
+        meter.step(bare.apply(settle)).await.unwrap();
+    }
+
+    let mut dead = Vec::new();
+    let (after, limit) = (None, BATCH_MAX);
+    let read = meter
+        .step(bare.apply(StoreOp::ReadDead { after, limit }))
+        .await;
+    if let Reply::Dead { letters, .. } = read.unwrap() {
+        dead.extend(letters.into_iter().map(|letter| letter.id));
+    }
+    let (some, others) = dead.split_at(dead.len() / 2);
+    let revive = StoreOp::Revive {
+        ids: some.to_vec(),
+        by: None,
+    };
+    meter.step(bare.apply(revive)).await.unwrap();
+    let drop = StoreOp::Drop {
+        ids: others.to_vec(),
+        by: None,
+    };
+    meter.step(bare.apply(drop)).await.unwrap();
+
+    // A node that took what there was, and fell silent.
+    let silent = NodeId(99);
+    for request in 1..=20 {
+        let fetch = Fetch {
+            node: silent,
+            request,
+            limit: BATCH_MAX,
+            ahead: Duration::ZERO,
+            ahead_limit: 0,
+            hold: None,
+        };
+        meter.step(bare.apply(StoreOp::Fetch(fetch))).await.unwrap();
+    }
+    let mut seen = Vec::new();
+    for _ in 0..1_000 {
+        let reap = StoreOp::Reap {
+            silent: std::mem::take(&mut seen),
+            limit: BATCH_MAX,
+        };
+        match meter.step(bare.apply(reap)).await.unwrap() {
+            Reply::Reaped(reaped) if reaped.more || !reaped.holders.is_empty() => {
+                seen = reaped.holders;
+            }
+            _ => break,
+        }
+    }
+
+    // The same keys again: each takes the place of one that waits.
+    let many = (0..events.min(BATCH_MAX)).map(|it| {
+        let mut it = event(bare, 1, it, When::Now);
+        Arc::make_mut(&mut it.envelope).keeps_payload = false;
+        it
+    });
+    let replace = StoreOp::Push(many.collect());
+    meter.step(bare.apply(replace)).await.unwrap();
+    let id = ids[1 % ids.len()];
+    let when = When::After(Duration::from_secs(9));
+    meter
+        .step(bare.apply(StoreOp::Reschedule { id, when }))
+        .await
+        .unwrap();
+    meter
+        .step(bare.apply(StoreOp::Cancel { id }))
+        .await
+        .unwrap();
+
+    let outbox = Outbox::Bucket(bare.bucket.clone());
+    let mut after = 0;
+    loop {
+        let page = meter
+            .step(bare.store.read_outbox(&outbox, after, 10_000))
+            .await
+            .unwrap();
+        after = page.last;
+        if !page.has_more() {
+            break;
+        }
+    }
+    meter
+        .step(bare.store.trim_outbox(&outbox, after))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn no_script_keeps_a_server_for_long() {
+    let server = Redis::plain();
+    let small = std::env::var("DULY_BUSY_EVENTS").ok();
+    let small: usize = small.and_then(|text| text.parse().ok()).unwrap_or(20_000);
+    let large = small.div_ceil(1024);
+    let mut meter = Meter::new(&server);
+    let known_us = meter.known_us();
+    for (events, bytes) in [
+        (1, 64),
+        (1, 1 << 20),
+        (small, 64),
+        (1_200, 60 << 10),
+        (large, 1 << 20),
+    ] {
+        let (url, _) = fresh(&server.url());
+        let bare = Bare::open(&url).await;
+        // The first call of a script sends its text, and is not looked at.
+        every_script(&mut meter, &bare, events, bytes).await;
+        server.cli(&["FLUSHALL"]);
+    }
+    let most = FREE_US.max(known_us * TIMES_MAX);
+    println!(
+        "{BATCH_BYTES} bytes read and answered: {:.1} ms",
+        known_us / 1e3
+    );
+    let mut slow = Vec::new();
+    for (script, (calls, processor, logged)) in &meter.found {
+        println!(
+            "{script:12} {calls:6} calls, the longest {:6.1} ms of the processor, {:6.1} ms in all",
+            processor / 1e3,
+            logged / 1e3
+        );
+        if *processor > most && script != "other" {
+            slow.push(script);
+        }
+    }
+    assert!(
+        slow.is_empty(),
+        "{slow:?} took more than {:.1} ms",
+        most / 1e3
+    );
+}

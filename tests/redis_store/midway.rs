@@ -1,0 +1,153 @@
+//! Scripts that fail midway, as keys of ours hold something else: what they end is on record, and what
+//! they hand on is neither lost nor counted wrongly.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use duly::When;
+use duly::core::op::{Fetch, Reply, StoreOp};
+use duly::event::{EventId, State};
+use duly::record::{Outcome, Query, Record};
+use duly::store::Store;
+
+use crate::kit::{Bare, NODE, fresh, until};
+use crate::servers::shared;
+use crate::wrong_type::Overwritten;
+
+async fn records(bare: &Bare, id: EventId) -> Vec<Record> {
+    let query = Query {
+        id: Some(id),
+        ..Query::default()
+    };
+    let page = duly::testing::records(&bare.store, query).await;
+    page.expect("records can be read").items
+}
+
+async fn state(bare: &Bare, id: EventId) -> State {
+    match bare.apply(StoreOp::Get { id }).await.expect("a look") {
+        Reply::Found(Some(found)) => found.state,
+        other => panic!("{id} is {other:?}"),
+    }
+}
+
+/// What a silent node held, with and without deadlines, with and without attempts left.
+async fn loses_no_lease(part: &str) {
+    let server = shared();
+    let (url, prefix) = fresh(&server.url());
+    let bare = Bare::open(&url).await;
+    let mut ids = BTreeSet::new();
+    for number in 0..12 {
+        let id = bare.push_with(|event| {
+            event.attempts = 1 + number % 2;
+            event.unique = (number % 3 == 0).then(|| format!("{part} {number}"));
+        });
+        ids.insert(id.await);
+    }
+    let fetch = |request, hold| Fetch {
+        node: NODE,
+        request,
+        limit: 6,
+        ahead: Duration::ZERO,
+        ahead_limit: 0,
+        hold,
+    };
+    for (request, hold) in [(1, None), (2, Some(Duration::from_millis(1)))] {
+        let fetched = bare.apply(StoreOp::Fetch(fetch(request, hold))).await;
+        assert!(fetched.is_ok(), "{part}: {fetched:?}");
+    }
+    let reap = |silent| StoreOp::Reap { silent, limit: 5 };
+    let seen = bare.apply(reap(Vec::new())).await.unwrap();
+    let Reply::Reaped(seen) = seen else {
+        panic!("{part}: {seen:?}");
+    };
+    let past_us = bare.store.now_us() + 2_000;
+    until("the deadlines are past", async || {
+        bare.store.now_us() > past_us
+    })
+    .await;
+
+    let overwritten = Overwritten::new(server, &prefix, part);
+    let failed = bare.apply(reap(seen.holders.clone())).await;
+    assert!(failed.is_err(), "{part}: nobody noticed");
+    overwritten.put_right();
+
+    for pass in 0.. {
+        match bare.apply(reap(seen.holders.clone())).await.expect(part) {
+            Reply::Reaped(reaped) if !reaped.more => break,
+            other => assert!(pass < 20, "{part}: it comes to no end: {other:?}"),
+        }
+    }
+    for id in &ids {
+        let now = state(&bare, *id).await;
+        assert!(matches!(now, State::Ready | State::Dead), "{part}: {now:?}");
+        let records = records(&bare, *id).await;
+        let lost = |it: &Record| it.outcome == Outcome::LeaseLost && it.attempt == 1;
+        assert!(records.iter().any(lost), "{part}: {records:?}");
+    }
+    assert_eq!(bare.store.audit().await.unwrap(), [""; 0], "{part}");
+}
+
+/// Events that are cancelled, replaced and past their expiry.
+async fn ends_nothing_without_a_record(part: &str) {
+    let server = shared();
+    let (url, prefix) = fresh(&server.url());
+    let bare = Bare::open(&url).await;
+    let cancelled = bare.new_id();
+    let delay = When::from(Duration::from_secs(60));
+    bare.push(cancelled, delay).await.unwrap();
+    let unique = format!("unique {part}");
+    let (replaced, replacing) = (bare.new_id(), bare.new_id());
+    bare.replace(replaced, &unique, delay).await.unwrap();
+    let expired = bare.push_with(|event| event.expires = Some(event.pushed));
+    let expired = expired.await;
+
+    let act = async || {
+        let pushed = bare.replace(replacing, &unique, delay).await.map(drop);
+        let cancel = StoreOp::Cancel { id: cancelled };
+        let cancel = bare.apply(cancel).await.map(drop);
+        let request = bare.store.now_us();
+        let fetched = bare.fetch(request, 1).await.map(drop);
+        [pushed, cancel, fetched]
+    };
+    let overwritten = Overwritten::new(server, &prefix, part);
+    let failed = act().await;
+    assert!(failed.iter().any(Result::is_err), "{part}: nobody noticed");
+    overwritten.put_right();
+    for done in act().await {
+        done.expect(part);
+    }
+
+    for (id, outcome, end) in [
+        (cancelled, Outcome::Cancelled, State::Cancelled),
+        (replaced, Outcome::Cancelled, State::Cancelled),
+        (expired, Outcome::Expired, State::Expired),
+    ] {
+        assert_eq!(state(&bare, id).await, end, "{part}: {outcome:?}");
+        let records = records(&bare, id).await;
+        let is_told = records.iter().any(|it| it.outcome == outcome);
+        assert!(is_told, "{part}: {outcome:?} in {records:?}");
+    }
+    assert_eq!(bare.store.audit().await.unwrap(), [""; 0], "{part}");
+}
+
+/// A test for each key that a script of these uses.
+macro_rules! of_each {
+    ($of:ident: $($part:ident),+ $(,)?) => {
+        $(#[tokio::test]
+        async fn $part() {
+            super::$of(stringify!($part)).await;
+        })+
+    };
+}
+
+mod of_leases {
+    of_each!(
+        loses_no_lease: meta, body, delay, ready, state, lease, held, nodes, dead, unique, outbox,
+    );
+}
+
+mod of_ends {
+    of_each!(
+        ends_nothing_without_a_record: meta, body, delay, ready, state, unique, past, outbox,
+    );
+}
