@@ -60,7 +60,12 @@ fn misplaced(item: &Item) -> Error {
 
 /// The name of a variable that what the user has written can neither mean nor hide.
 pub(crate) fn private(name: &str) -> Ident {
-    format_ident!("__duly_{name}", span = Span::mixed_site())
+    private_at(Span::call_site(), name)
+}
+
+/// The same name, shown at `span` in messages.
+pub(crate) fn private_at(span: Span, name: &str) -> Ident {
+    format_ident!("__duly_{name}", span = Span::mixed_site().located_at(span))
 }
 
 /// `impl Annotated`: what the annotation says, as a constant; `states` may come from arguments too.
@@ -88,7 +93,7 @@ pub(crate) fn annotated(
         // A function of another kind is shown where it is named.
         let span = Span::call_site().located_at(function.span());
         let found = signature::shown_at(function.span(), krate);
-        let old = private("old");
+        let old = private_at(function.span(), "old");
         let call = quote_spanned! { span =>
             #found::__private::upgraded::<Self::Value, _>(#function(#old))
         };

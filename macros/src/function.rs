@@ -76,7 +76,8 @@ fn handler(attr: &Attr, item: &ItemFn, arguments: &signature::Arguments) -> Toke
         ReturnType::Type(_, ty) => ty.span(),
     };
     let found = signature::shown_at(output, krate);
-    let converted = quote_spanned! { output => #found::__private::returned(#returned) };
+    let shown = expand::private_at(output, "returned");
+    let converted = quote_spanned! { output => #found::__private::returned(#shown) };
     quote! {
         #[allow(deprecated)]
         impl #krate::__private::#kind for #ident {

@@ -190,8 +190,9 @@ fn last(ty: &Type) -> Option<&PathSegment> {
 
 /// The state for one argument; a foreign `State` is reported where it stands.
 fn state_of(krate: &Path, input: &FnArg, state: &Type) -> TokenStream {
-    let (krate, cx) = (shown_at(input.span(), krate), expand::private("cx"));
-    quote_spanned! { input.span() => #krate::__private::state::<#state>(#cx) }
+    let span = input.span();
+    let (krate, cx) = (shown_at(span, krate), expand::private_at(span, "cx"));
+    quote_spanned! { span => #krate::__private::state::<#state>(#cx) }
 }
 
 /// The same path, resolved as before but shown at `span` in messages.
