@@ -19,8 +19,8 @@ async fn another_payload(_event: Event<u64>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn in_text(_old: OldPayload<'_>) -> Result<u64, String> {
-    Err("text is no error".to_owned())
+fn in_text(_old: OldPayload<'_>) -> Result<u64, u8> {
+    Err(7)
 }
 
 #[delay_event(queue = "text", version = 1, upgrade = in_text)]
@@ -38,7 +38,7 @@ async fn no_result(_event: Event<u64>) -> Result<(), Failure> {
 }
 
 #[delay_event(queue = "not-there", version = 1, upgrade = not_there)]
-async fn nowhere(_event: Event<u64>) -> Result<(), Failure> {
+async fn lost(_event: Event<u64>) -> Result<(), Failure> {
     Ok(())
 }
 
