@@ -1,6 +1,7 @@
 //! What a node holds of a bucket, and for how long it may rely on it.
 
-use crate::core::op::RequestId;
+use crate::core::holdings::{Holdings, Statement};
+use crate::core::op::{Holding, RequestId};
 use crate::core::options::NodeOptions;
 use crate::time::Mono;
 
@@ -11,10 +12,7 @@ use crate::time::Mono;
 /// stop starting handlers before anyone can take them.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
-    /// Deliveries that are neither settled nor lost.
-    held: usize,
-    /// The last fetch that was answered.
-    answered: RequestId,
+    pub(crate) holdings: Holdings,
     /// Until when handlers may start.
     fresh_until: Mono,
     /// When something was sent last that was answered, whatever the answer.
@@ -22,6 +20,19 @@ pub(crate) struct Leases {
     /// When the next heartbeat is due; meaningful while something is held.
     next: Mono,
     in_flight: bool,
+    account: Account,
+}
+
+/// How far the store's account of the leases is from being the same as this node's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Account {
+    /// As far as is known it is the same.
+    #[default]
+    Agrees,
+    /// It has more: what is held of the fetches from `from` on has to be stated, at `at`.
+    Differs { from: RequestId, at: Mono },
+    /// That is on its way.
+    Stated,
 }
 
 impl Leases {
@@ -38,27 +49,21 @@ impl Leases {
     /// They may have been given to others since. A later answer does not bring them back, even if
     /// it speaks well of what was fetched meanwhile.
     pub(crate) fn lapsed(&self, now: Mono) -> Option<RequestId> {
-        (self.held > 0 && now >= self.fresh_until).then_some(self.answered)
+        let lapsed = self.holdings.len() > 0 && now >= self.fresh_until;
+        lapsed.then_some(self.holdings.answered())
     }
 
-    /// A fetch that was sent then gave so many.
-    pub(crate) fn fetched(&mut self, request: RequestId, many: usize, sent: Mono, o: &NodeOptions) {
-        self.answered = self.answered.max(request);
-        if self.held == 0 {
-            self.next = sent + o.heartbeat;
+    /// A fetch that was sent then gave something.
+    pub(crate) fn fetched(&mut self, sent: Mono, options: &NodeOptions) {
+        if self.holdings.len() == 0 {
+            self.next = sent + options.heartbeat;
         }
         self.heard = self.heard.max(sent);
-        self.held += many;
-    }
-
-    /// So many were settled, or refused as lost.
-    pub(crate) fn settled(&mut self, many: usize) {
-        self.held = self.held.saturating_sub(many);
     }
 
     /// When the next heartbeat has to be sent.
     pub(crate) fn wakes(&self) -> Mono {
-        if self.held == 0 || self.in_flight {
+        if self.holdings.len() == 0 || self.in_flight {
             Mono::MAX
         } else {
             self.next
@@ -66,10 +71,10 @@ impl Leases {
     }
 
     /// A heartbeat is sent now; what it can speak of are the fetches answered so far.
-    pub(crate) fn beat(&mut self, now: Mono, options: &NodeOptions) -> RequestId {
+    pub(crate) fn beat(&mut self, now: Mono, options: &NodeOptions) -> Holding {
         self.in_flight = true;
         self.next = now + options.heartbeat;
-        self.answered
+        self.holdings.total()
     }
 
     /// A heartbeat that was sent then was answered.
@@ -92,6 +97,79 @@ impl Leases {
     /// kept for long was taken by others meanwhile, or cannot be reached by anybody.
     pub(crate) fn is_heard(&self, now: Mono, options: &NodeOptions) -> bool {
         let (lately, taken) = (options.silence - options.margin, options.silence * 3);
-        self.held == 0 || now < self.heard + lately || now >= self.heard + taken
+        let is_idle = self.holdings.len() == 0;
+        is_idle || now < self.heard + lately || now >= self.heard + taken
+    }
+
+    /// Compares the store's account, as a heartbeat was answered with, with what the heartbeat said.
+    /// A fetch that overtook it is not known to both.
+    pub(crate) fn compare(&mut self, now: Mono, ours: Holding, theirs: Holding) {
+        self.holdings.forget_after(theirs.last, ours.last);
+        if theirs.last <= ours.last && theirs.leases > ours.leases {
+            self.differs(now);
+        }
+    }
+
+    /// The same for a fetch, before which no other one is on its way, and which brought so many.
+    pub(crate) fn compare_fetched(
+        &mut self,
+        now: Mono,
+        ours: Holding,
+        theirs: Holding,
+        brought: usize,
+    ) {
+        self.holdings.forget_after(theirs.last, ours.last);
+        if theirs.leases > ours.leases + brought {
+            self.differs(now);
+        }
+    }
+
+    /// The store has leased something to this node of which it does not know.
+    pub(crate) fn differs(&mut self, now: Mono) {
+        if self.account == Account::Agrees {
+            self.account = Account::Differs { from: 0, at: now };
+        }
+    }
+
+    /// When what is held has to be stated.
+    pub(crate) fn states(&self) -> Mono {
+        match self.account {
+            Account::Differs { at, .. } => at,
+            _ => Mono::MAX,
+        }
+    }
+
+    /// It is stated now.
+    pub(crate) fn state(&mut self) -> Statement {
+        let from = match self.account {
+            Account::Differs { from, .. } => from,
+            _ => 0,
+        };
+        self.account = Account::Stated;
+        self.holdings.statement(from)
+    }
+
+    /// What was stated of the fetches up to `through` has been looked at; of some of them the store
+    /// may have `more` than that.
+    pub(crate) fn stated(
+        &mut self,
+        now: Mono,
+        (from, through): (RequestId, RequestId),
+        more: bool,
+    ) {
+        self.account = match (more, through >= self.holdings.answered()) {
+            (true, _) => Account::Differs { from, at: now },
+            (false, false) => Account::Differs {
+                from: through + 1,
+                at: now,
+            },
+            (false, true) => Account::Agrees,
+        };
+    }
+
+    /// The answer is lost: it is stated again soon.
+    pub(crate) fn unstated(&mut self, now: Mono, from: RequestId, options: &NodeOptions) {
+        let at = now + options.heartbeat / 4;
+        self.account = Account::Differs { from, at };
     }
 }

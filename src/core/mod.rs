@@ -9,6 +9,7 @@
 pub(crate) mod attendance;
 mod bucket_care;
 mod clock;
+mod holdings;
 mod lease;
 mod members;
 mod mover;

@@ -69,10 +69,10 @@ impl Settler {
         self.sent.clone()
     }
 
-    /// The batch was answered: how many that were.
-    pub(crate) fn settled(&mut self) -> usize {
+    /// The batch was answered; this was it.
+    pub(crate) fn settled(&mut self) -> Vec<Settlement> {
         self.in_flight = false;
-        std::mem::take(&mut self.sent).len()
+        std::mem::take(&mut self.sent)
     }
 
     /// The answer is lost; the batch goes again.

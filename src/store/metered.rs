@@ -26,6 +26,7 @@ enum Op {
     Fetch,
     Settle,
     Heartbeat,
+    Reconcile,
     Extend,
     Reap,
     Cancel,
@@ -51,12 +52,13 @@ enum Op {
 
 impl Op {
     /// The names, each at the place of its variant.
-    const NAMES: [&'static str; 26] = [
+    const NAMES: [&'static str; 27] = [
         "push",
         "move",
         "fetch",
         "settle",
         "heartbeat",
+        "reconcile",
         "extend",
         "reap",
         "cancel",
@@ -87,6 +89,7 @@ impl Op {
             StoreOp::Fetch(_) => Self::Fetch,
             StoreOp::Settle { .. } => Self::Settle,
             StoreOp::Heartbeat { .. } => Self::Heartbeat,
+            StoreOp::Reconcile { .. } => Self::Reconcile,
             StoreOp::Extend { .. } => Self::Extend,
             StoreOp::Reap { .. } => Self::Reap,
             StoreOp::Cancel { .. } => Self::Cancel,

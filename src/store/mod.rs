@@ -71,6 +71,8 @@ use crate::event::{BucketKey, QueueName};
 /// reap, which needs the holder's last heartbeat number, so a node that has beaten since is spared.
 /// A fetch that gives a node something is a heartbeat as well. A node that was reaped is told
 /// before it gets more: while it is reaped, and once after, its fetch is refused as [`LeaseLost`].
+/// The store tells a node with each heartbeat and fetch what it holds, and takes back what the node
+/// says that it does not hold.
 /// A fetch with a number that is not greater than the node's last one leases nothing: it answers
 /// what is still held under that number.
 ///

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use duly::core::node::Node;
-use duly::core::op::{Answer, Delivery, Reply, StoreOp};
+use duly::core::op::{Answer, Delivery, Holding, Reply, StoreOp};
 use duly::core::options::NodeOptions;
 use duly::core::step::{Action, Input};
 use duly::event::BucketKey;
@@ -253,6 +253,7 @@ fn trust_in_a_lease_counts_from_when_it_was_asked_for() {
         ready: 0,
         next_due: None,
         full: false,
+        holding: Holding::default(),
     };
     let answer = Ok(Answer {
         now_us: due.as_micros(),

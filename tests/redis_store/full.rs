@@ -1,6 +1,6 @@
 //! A server whose memory is full.
 
-use duly::core::op::{Cancelled, Reply, StoreOp};
+use duly::core::op::{Cancelled, Holding, Reply, StoreOp};
 use duly::{ErrorKind, When};
 
 use crate::kit::{Bare, NODE, fresh};
@@ -24,8 +24,13 @@ async fn a_full_server_refuses_pushes_and_all_else_goes_on() {
     let refused = bare.new_id();
     let error = bare.push(refused, When::Now).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Full, "{error}");
-    let beat = bare.apply(StoreOp::Heartbeat { node: NODE }).await;
-    assert_eq!(beat.unwrap(), Reply::Kept(true));
+    let beat = bare
+        .apply(StoreOp::Heartbeat {
+            node: NODE,
+            holds: Holding::default(),
+        })
+        .await;
+    assert!(matches!(beat.unwrap(), Reply::Kept { stands: true, .. }));
     assert_eq!(bare.ack(1, &held).await.unwrap(), [true; 10]);
     assert_eq!(bare.fetch(2, 10).await.unwrap(), ids[10..20]);
     let cancel = bare.apply(StoreOp::Cancel { id: ids[25] }).await;

@@ -16,6 +16,7 @@ mod format;
 mod full;
 mod idle;
 mod kit;
+mod lost_tail;
 mod midway;
 mod odd_errors;
 mod outage;

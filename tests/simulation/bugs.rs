@@ -43,6 +43,8 @@ pub enum Bug {
     AttemptTooMany,
     /// No heartbeats are sent.
     NoHeartbeat,
+    /// A node says what it holds, and nothing is handed back by it.
+    OrphansKept,
     /// A settle is answered before it is applied, and may get lost after.
     SettleAnsweredEarly,
     /// The store forgets its last second when it dies.
@@ -137,6 +139,7 @@ impl Bug {
         Self::RetryLosesDelay,
         Self::AttemptTooMany,
         Self::NoHeartbeat,
+        Self::OrphansKept,
         Self::SettleAnsweredEarly,
         Self::StoreForgets,
         Self::WakesIgnored,

@@ -28,6 +28,7 @@ impl Plan {
             27..33 => Class::Clogged,
             33..38 => Class::Full,
             38..44 => Class::Doubt,
+            44..50 => Class::Failovers,
             _ => Class::Chaos,
         };
         let must_be_roomy = matches!(class, Class::Crashes | Class::Clogged | Class::Full);
@@ -69,6 +70,7 @@ impl Plan {
             outages: 0,
             fulls: 0,
             failures: 0,
+            failovers: 0,
             clog: Clog::Nothing,
             manuals: 0,
             clock_steps: 0,
@@ -111,6 +113,13 @@ impl Plan {
             }
             Class::Full => self.fulls = rng.within(1..4),
             Class::Doubt => self.failures = rng.within(1..3),
+            Class::Failovers => {
+                self.failovers = rng.within(1..4);
+                self.crashes = rng.pick(&[0, 0, 1]);
+                self.lose = rng.pick(&[0, 0, 40]);
+                self.options.glance_every = Duration::from_secs(2);
+                self.options.sleep_max = Duration::from_secs(2);
+            }
             Class::Chaos => {
                 let mut some = |most: u64| {
                     if rng.chance(500) {

@@ -38,6 +38,17 @@ pub enum Fault {
         for_us: u64,
     },
     OutageOver,
+    /// The store cannot be reached for a while, and then it is as it was so long ago; nodes may be
+    /// told to look at every bucket.
+    FailsOver {
+        back_us: u64,
+        refuses: bool,
+        is_told: bool,
+        for_us: u64,
+    },
+    FailedOver {
+        is_told: bool,
+    },
     /// The store has no room for anything new.
     Full {
         for_us: u64,
@@ -114,6 +125,23 @@ impl World {
                 self.after(for_us, Happening::Breaks(Fault::OutageOver));
             }
             Fault::OutageOver => self.store.is_down = false,
+            Fault::FailsOver {
+                back_us,
+                refuses,
+                is_told,
+                for_us,
+            } => {
+                self.fail_over(back_us);
+                self.store.is_down = true;
+                self.store.refuses = refuses;
+                self.after(for_us, Happening::Breaks(Fault::FailedOver { is_told }));
+            }
+            Fault::FailedOver { is_told } => {
+                self.store.is_down = false;
+                if is_told {
+                    (0..self.keys.len()).for_each(|bucket| self.wake_all(bucket));
+                }
+            }
             Fault::Full { for_us } => {
                 self.store.is_full = true;
                 self.after(for_us, Happening::Breaks(Fault::FullOver));

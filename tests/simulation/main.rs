@@ -13,6 +13,7 @@ mod clients;
 mod draw;
 mod executor;
 mod expected;
+mod failover;
 mod faults;
 mod hunt;
 mod manual;

@@ -54,6 +54,19 @@ impl World {
             let for_us = self.rng.within(100_000..3_000_000);
             self.plan_fault(Fault::Full { for_us });
         }
+        for _ in 0..self.plan.failovers {
+            let (back_us, for_us) = (
+                self.rng.within(1_000..2_000_000),
+                self.rng.within(1_000..3_000_000),
+            );
+            let (refuses, is_told) = (self.rng.chance(500), self.rng.chance(500));
+            self.plan_fault(Fault::FailsOver {
+                back_us,
+                refuses,
+                is_told,
+                for_us,
+            });
+        }
         for _ in 0..self.plan.failures {
             let for_us = self.rng.within(10_000..2_000_000);
             self.plan_fault(Fault::Fails { for_us });

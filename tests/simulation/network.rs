@@ -72,7 +72,10 @@ impl Network {
         let Caller::Node { node, .. } = request.from else {
             return true;
         };
-        let beats = matches!(request.op, StoreOp::Heartbeat { .. });
+        let beats = matches!(
+            request.op,
+            StoreOp::Heartbeat { .. } | StoreOp::Reconcile { .. }
+        );
         match self.cuts[node] {
             Cut::Nothing | Cut::Answers | Cut::Roll => true,
             Cut::All | Cut::Requests | Cut::AllButRoll => false,
@@ -189,6 +192,7 @@ impl World {
 
     /// Applies an operation and writes down what happened.
     pub fn apply_plainly(&mut self, bucket: usize, op: StoreOp) -> Result<Answer<Body>, ErrorKind> {
+        self.remember_store();
         let before = self.store.buckets[bucket].head();
         let (answer, happened) = self.store.apply(self.now_us, bucket, op);
         let store_us = self.store.buckets[bucket].now_us();
@@ -215,7 +219,7 @@ impl World {
         answer
     }
 
-    fn wake_all(&mut self, bucket: usize) {
+    pub fn wake_all(&mut self, bucket: usize) {
         for node in 0..self.nodes.len() {
             if self.network.cuts[node] == Cut::Nothing && !self.happens(self.plan.wakes_lost) {
                 let (life, delay) = (self.nodes[node].life, self.delay_us());

@@ -20,6 +20,9 @@ pub enum Class {
     Full,
     /// The store stops itself in doubt, and every process has to be started again.
     Doubt,
+    /// The store fails over to an older state, and the last moments are lost: nothing can be said of
+    /// any event but that it comes to its end.
+    Failovers,
     /// Everything.
     Chaos,
 }
@@ -59,6 +62,8 @@ pub struct Plan {
     /// How often the store is full for a while, and how often it stops itself for good.
     pub fulls: u64,
     pub failures: u64,
+    /// How often it fails over to an older state.
+    pub failovers: u64,
     pub clog: Clog,
     /// How many consumers take events under leases with deadlines of their own.
     pub manuals: u64,

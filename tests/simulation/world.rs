@@ -13,6 +13,7 @@ use duly::history::{Account, Checker, Entry, Promise, What};
 use crate::agenda::Agenda;
 use crate::bugs::Bug;
 use crate::clients::Clients;
+use crate::failover::Past;
 use crate::faults::Fault;
 use crate::manual::Manual;
 use crate::network::{Caller, Network, Request};
@@ -79,6 +80,7 @@ pub struct World {
     pub bug: Option<Bug>,
     pub planted: Planted,
     pub store: SimStore,
+    pub past: Past,
     pub network: Network,
     pub nodes: Vec<SimNode>,
     pub clients: Clients,
@@ -128,12 +130,17 @@ impl World {
         let mut world = Self {
             now_us: 0,
             store: SimStore::new(keys.iter().map(|(_, key)| key.clone()), remembers),
+            past: Past::default(),
             network: Network::new(plan.nodes),
             nodes: (0..plan.nodes).map(SimNode::new).collect(),
             clients: Clients::default(),
             manuals: Vec::new(),
             checker: Checker::new(expect).may_be_late(clogged),
-            account: Account::new().early_us_max(expect.early_us_max),
+            account: match plan.failovers {
+                0 => Account::new(),
+                _ => Account::new().may_forget(),
+            }
+            .early_us_max(expect.early_us_max),
             trace: Trace::default(),
             is_healed: false,
             steps: 0,
@@ -162,7 +169,8 @@ impl World {
                 true => world.join_late(node),
             }
         }
-        if world.plan.class == Class::Crashes || bug.is_some() {
+        let is_looked_at = matches!(world.plan.class, Class::Crashes | Class::Failovers);
+        if is_looked_at || bug.is_some() {
             world.after(100_000, Happening::Look);
         }
         world
@@ -184,7 +192,7 @@ impl World {
             self.steps += 1;
             self.happen(happening);
             let is_time = self.is_healed && self.steps.is_multiple_of(16);
-            if is_time && self.clients.are_answered() && self.checker.is_at_rest() && self.rests() {
+            if is_time && self.clients.are_answered() && self.is_at_rest() && self.rests() {
                 break;
             }
             if self.now_us > end_us && self.broken.is_none() {
@@ -224,6 +232,10 @@ impl World {
 
     /// Time is up, and something has not come to its end.
     fn end(&mut self) {
+        if self.plan.failovers > 0 && !self.is_at_rest() {
+            let text = "an event in a store that failed over never came to its end";
+            return self.break_off(Promise::Accepted, None, text);
+        }
         match self.checker.end() {
             Err(broken) => self.broke(broken),
             Ok(()) if !self.clients.are_answered() => {
@@ -257,6 +269,7 @@ impl World {
                 if let Err(broken) = self.checker.look(self.now_us) {
                     self.broke(broken);
                 }
+                self.look_for_orphans();
                 self.after(100_000, Happening::Look);
             }
             happening => self.node_happens(happening),
@@ -283,6 +296,9 @@ impl World {
         };
         self.account.read(&entry);
         self.trace.write(entry);
+        if self.plan.failovers > 0 {
+            return; // what the store did is not so any more when it has failed over
+        }
         if let Err(broken) = self.checker.read(&entry) {
             self.broke(broken);
         }

@@ -1,10 +1,11 @@
 //! The model as a state machine: it turns random steps into operations and says their answers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use duly::core::op::{
-    Fetch, NewEvent, PeekBy, Reply, RequestId, Rewriting, Settlement, StoreOp, Unique,
+    Fetch, Holding, NewEvent, PeekBy, Reply, RequestId, Rewriting, Settlement, StoreOp, Unique,
 };
 use duly::event::{Envelope, EventId, Payload, TRACE_HEADER, UNIQUE_HEADER};
 use duly::record::{NodeId, Record};
@@ -176,7 +177,28 @@ impl Machine {
             }
             Step::Heartbeat(node) => StoreOp::Heartbeat {
                 node: NodeId(node + 1),
+                holds: Holding::default(),
             },
+            Step::Reconcile(node, of, back, limit) => {
+                let node = NodeId(node + 1);
+                let leases = self.leases.iter().filter(|lease| lease.0 == node);
+                let leases: Vec<_> = leases.collect();
+                let picked = of
+                    .iter()
+                    .filter_map(|of| leases.get(of.index(leases.len().max(1))));
+                let mut held = BTreeMap::<RequestId, Vec<EventId>>::new();
+                for (_, id, request) in picked {
+                    held.entry(*request).or_default().push(*id);
+                }
+                let last = self.requests[usize::try_from(node.0 - 1).expect("small")];
+                StoreOp::Reconcile {
+                    node,
+                    from: last.saturating_sub(*back),
+                    through: last,
+                    held: held.into_iter().collect(),
+                    limit: *limit,
+                }
+            }
             Step::Extend(of, ms) => {
                 let picked = of
                     .iter()
@@ -269,7 +291,14 @@ impl Machine {
             StoreOp::MoveDue { limit } => model.move_due(*limit),
             StoreOp::Fetch(fetch) => model.fetch(fetch)?,
             StoreOp::Settle { node, settlements } => model.settle(*node, settlements),
-            StoreOp::Heartbeat { node } => model.heartbeat(*node),
+            StoreOp::Heartbeat { node, .. } => model.heartbeat(*node),
+            StoreOp::Reconcile {
+                node,
+                from,
+                through,
+                held,
+                limit,
+            } => model.reconcile(*node, *from..=*through, held, *limit),
             StoreOp::Extend { node, leases, hold } => model.extend(*node, leases, *hold),
             StoreOp::Reap { silent, limit } => model.reap(silent, *limit),
             StoreOp::Cancel { id } => model.cancel(*id),

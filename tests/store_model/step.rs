@@ -46,6 +46,8 @@ pub(crate) enum Step {
     },
     Settle(Vec<(Index, Verdict)>, bool),
     Heartbeat(u64),
+    /// What a node says that it holds of its last fetches, and how many it may hand back.
+    Reconcile(u64, Vec<Index>, u64, usize),
     Extend(Vec<Index>, u64),
     Reap(Option<Index>, usize),
     ReapAll,
@@ -140,6 +142,8 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
         10 => (prop::collection::vec((index(), verdicts()), 1..5), any::<bool>())
             .prop_map(|(ends, swap)| Step::Settle(ends, swap)),
         2 => (0..2_u64).prop_map(Step::Heartbeat),
+        2 => (0..2_u64, some(), 0..4_u64, 0..4_usize)
+            .prop_map(|(node, of, back, limit)| Step::Reconcile(node, of, back, limit)),
         1 => (some(), 1..40_u64).prop_map(|(of, ms)| Step::Extend(of, ms)),
         3 => (prop::option::of(index()), 0..3_usize).prop_map(|(of, limit)| Step::Reap(of, limit)),
         2 => Just(Step::ReapAll),

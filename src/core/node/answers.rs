@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::core::node::{Call, CallKind, Node};
-use crate::core::op::{Answer, Reply, RequestId};
+use crate::core::op::{Answer, Reply, RequestId, Settlement};
 use crate::core::step::Action;
 use crate::error::ErrorKind;
 use crate::time::{Mono, Timestamp};
@@ -50,6 +50,9 @@ impl<B> Node<B> {
                     CallKind::Fetch { .. } => care.looking = false,
                     CallKind::Settle => care.settler.unanswered(),
                     CallKind::Heartbeat { .. } => care.leases.unanswered(now, &self.options),
+                    CallKind::Reconcile { from, .. } => {
+                        care.leases.unstated(now, from, &self.options);
+                    }
                     CallKind::Reap => care.reaper.unanswered(now, &self.options),
                 }
                 // Only this is said for ever; any other error may be over soon.
@@ -94,12 +97,17 @@ impl<B> Node<B> {
                     .looked(reckon(next_due), ready, moved == *limit, net);
             }
             (
-                CallKind::Fetch { request, full_at },
+                CallKind::Fetch {
+                    request,
+                    full_at,
+                    held,
+                },
                 Reply::Fetched {
                     deliveries,
                     ready,
                     next_due,
                     full,
+                    holding,
                 },
             ) => {
                 if queue.room() == 0 {
@@ -113,39 +121,54 @@ impl<B> Node<B> {
                 care.mover.looked(reckon(next_due), ready > 0, full, net);
                 if !deliveries.is_empty() {
                     care.renew(bucket, (now, call.sent), queue, options, out);
-                    care.leases
-                        .fetched(*request, deliveries.len(), call.sent, options);
+                    care.leases.fetched(call.sent, options);
                 }
+                let brought = deliveries.len();
+                let ids = deliveries.iter().map(|delivery| delivery.id).collect();
+                care.leases.compare_fetched(now, *held, holding, brought);
+                care.leases.holdings.fetched(*request, ids);
                 care.hold(bucket, now_us, deliveries);
                 if self.stopping || queue.is_paused() {
                     queue.ahead -= care.release_held(now, RequestId::MAX);
                 }
             }
             (CallKind::Settle, Reply::Settled(accepted)) => {
-                care.leases.settled(care.settler.settled());
+                for settlement in care.settler.settled() {
+                    let Settlement { id, request, .. } = settlement;
+                    care.leases.holdings.ended(request, id);
+                }
                 self.roomy.insert(care.queue);
                 let lost = accepted.iter().filter(|accepted| !**accepted).count();
                 if lost > 0 {
                     out.push(Action::Refused { bucket, lost });
                 }
             }
-            (CallKind::Heartbeat { through }, Reply::Kept(kept)) => {
+            (CallKind::Heartbeat { held }, Reply::Kept { stands, holding }) => {
                 care.leases.beaten(call.sent);
-                if kept {
+                care.leases.compare(now, *held, holding);
+                if stands {
                     care.renew(bucket, (now, call.sent), queue, options, out);
                 } else {
                     // What was fetched before this heartbeat was sent is another node's now.
-                    queue.ahead -= care.release_held(now, *through);
-                    out.push(Action::Lost {
-                        bucket,
-                        through: *through,
-                    });
+                    let through = held.last;
+                    queue.ahead -= care.release_held(now, through);
+                    out.push(Action::Lost { bucket, through });
+                }
+            }
+            (CallKind::Reconcile { from, through }, Reply::Reaped(reaped)) => {
+                care.leases.stated(now, (*from, *through), reaped.more);
+                if reaped.ready > 0 {
+                    care.mover.found();
                 }
             }
             (CallKind::Reap, Reply::Reaped(reaped)) => {
                 care.reaper
                     .looked(now, self.id, &reaped, &self.members, (options, blind_every));
                 care.reaper.deadline(reckon(reaped.next_deadline));
+                let is_holder = reaped.holders.iter().any(|(node, _)| *node == self.id);
+                if is_holder && care.leases.holdings.len() == 0 && care.fetching.is_none() {
+                    care.leases.differs(now); // or it was so when the store looked
+                }
                 if reaped.ready > 0 {
                     care.mover.found();
                 }
@@ -162,8 +185,8 @@ impl CallKind {
             (Self::Move { .. }, Reply::Moved { .. })
                 | (Self::Fetch { .. }, Reply::Fetched { .. })
                 | (Self::Settle, Reply::Settled(_))
-                | (Self::Heartbeat { .. }, Reply::Kept(_))
-                | (Self::Reap, Reply::Reaped(_))
+                | (Self::Heartbeat { .. }, Reply::Kept { .. })
+                | (Self::Reap | Self::Reconcile { .. }, Reply::Reaped(_))
         )
     }
 }

@@ -1,6 +1,7 @@
 //! What a node asks the store.
 
 use crate::core::bucket_care::Look;
+use crate::core::holdings::Statement;
 use crate::core::node::{CallKind, Node};
 use crate::core::op::{Fetch, StoreOp};
 use crate::time::Mono;
@@ -20,10 +21,28 @@ impl<B> Node<B> {
         let resting = care.rest.until > now;
         let mut asks = Vec::new();
         if care.leases.wakes() <= now {
-            let through = care.leases.beat(now, options);
+            let held = care.leases.beat(now, options);
+            let (node, holds) = (*id, held);
             asks.push((
-                CallKind::Heartbeat { through },
-                StoreOp::Heartbeat { node: *id },
+                CallKind::Heartbeat { held },
+                StoreOp::Heartbeat { node, holds },
+            ));
+        }
+        if care.leases.states() <= now && !resting {
+            let Statement {
+                from,
+                through,
+                held,
+            } = care.leases.state();
+            asks.push((
+                CallKind::Reconcile { from, through },
+                StoreOp::Reconcile {
+                    node: *id,
+                    from,
+                    through,
+                    held,
+                    limit: options.batch,
+                },
             ));
         }
         if care.settles(options, pace) <= now {
@@ -97,6 +116,7 @@ impl<B> Node<B> {
                 0 => fetch.limit,
                 ahead_limit => ahead_limit,
             },
+            held: care.leases.holdings.total(),
         };
         (kind, StoreOp::Fetch(fetch))
     }

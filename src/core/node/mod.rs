@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::core::bucket_care::BucketCare;
 use crate::core::members::Members;
-use crate::core::op::RequestId;
+use crate::core::op::{Holding, RequestId};
 use crate::core::options::NodeOptions;
 use crate::core::queue_care::QueueCare;
 use crate::core::rate::Rate;
 use crate::core::settle::Pace;
 use crate::core::step::{Action, CallId, Input};
-use crate::event::{BucketKey, QueueName};
+use crate::event::{BucketKey, EventId, QueueName};
 use crate::record::NodeId;
 use crate::time::Mono;
 
@@ -84,9 +84,15 @@ enum CallKind {
         request: RequestId,
         /// An answer of so many means that there may be more to read ahead.
         full_at: usize,
+        /// What was held before.
+        held: Holding,
     },
     Settle,
     Heartbeat {
+        held: Holding,
+    },
+    Reconcile {
+        from: RequestId,
         through: RequestId,
     },
     Reap,
@@ -170,6 +176,12 @@ impl<B> Node<B> {
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.queues.iter().map(|queue| queue.outstanding).sum()
+    }
+
+    /// Whether a lease of the bucket at a place is this node's, as far as it knows.
+    #[must_use]
+    pub fn holds(&self, bucket: usize, id: EventId) -> bool {
+        self.buckets[bucket].leases.holdings.has(id)
     }
 
     /// What a queue accounts for now.
@@ -331,7 +343,8 @@ impl<B> Node<B> {
     fn set_timer(&mut self, now: Mono, bucket: usize) {
         let care = &self.buckets[bucket];
         let queue = &self.queues[care.queue];
-        let mut at = care.leases.wakes();
+        let states = care.leases.states().max(care.rest.until);
+        let mut at = care.leases.wakes().min(states);
         at = at.min(care.settles(&self.options, self.pace(now)));
         if queue.free() > 0 {
             let paced = queue.rate.as_ref().map_or(Mono::default(), Rate::wakes);

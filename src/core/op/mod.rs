@@ -71,6 +71,25 @@ pub enum StoreOp {
     Heartbeat {
         /// The node.
         node: NodeId,
+        /// What the node knows that it holds. A store keeps it for its audit and decides nothing
+        /// by it: the node compares its own account with the store's.
+        holds: Holding,
+    },
+    /// Says exactly what a node holds of some of its fetches. Whatever else the store has leased
+    /// to it by them is handed back, at most `limit` events: after a failover that lost the last
+    /// writes these are leases whose settlement the store has forgotten.
+    Reconcile {
+        /// The node.
+        node: NodeId,
+        /// The first fetch that this is about.
+        from: RequestId,
+        /// The last one. All of them have been answered.
+        through: RequestId,
+        /// What the node holds, by fetch, in ascending order; at most [`BATCH_MAX`] events. Leases
+        /// with deadlines of their own are not concerned.
+        held: Vec<(RequestId, Vec<EventId>)>,
+        /// At most so many events.
+        limit: usize,
     },
     /// Moves the deadlines of leases that have one of their own.
     Extend {
@@ -192,6 +211,16 @@ pub struct Rewriting {
 
 /// A number that a node gives to each fetch; a repeat of the fetch carries the same one.
 pub type RequestId = u64;
+
+/// What a node holds in a bucket for as long as its heartbeat lasts, by its own account or by the
+/// store's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// How many leases.
+    pub leases: usize,
+    /// The last fetch that is known: leases of later ones are not counted.
+    pub last: RequestId,
+}
 
 /// What tells one lease of an event from all others: who fetched it, and by which fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

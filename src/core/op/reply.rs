@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::op::RequestId;
+use crate::core::op::{Holding, RequestId};
 use crate::event::{Envelope, EventId, State};
 use crate::record::NodeId;
 use crate::time::Timestamp;
@@ -78,15 +78,23 @@ pub enum Reply<B = Arc<Envelope>> {
         /// Whether it ended at its bound of bytes, so that fewer events than asked for do not mean
         /// that there are no more.
         full: bool,
+        /// What the node holds now, these deliveries among it, and its last fetch before this one.
+        /// A number that is smaller than that of a fetch that was answered before shows that the
+        /// store has forgotten that fetch.
+        holding: Holding,
     },
     /// To a settle: for each settlement whether it was accepted; `false` means lease lost.
     Settled(Vec<bool>),
-    /// To a heartbeat: whether the node's leases still stand. `false`: they were reaped, or it has
-    /// none.
-    Kept(bool),
+    /// To a heartbeat.
+    Kept {
+        /// Whether the node's leases still stand. `false`: they were reaped, or it has none.
+        stands: bool,
+        /// What the node holds, by the store's account.
+        holding: Holding,
+    },
     /// To extend: for each lease whether it still stood.
     Extended(Vec<bool>),
-    /// To a reap.
+    /// To a reap, and to a reconcile, which names no holders and no deadline.
     Reaped(Reaped),
     /// To a cancel.
     Cancelled(Cancelled),
@@ -273,6 +281,7 @@ impl<B> Reply<B> {
                 ready,
                 next_due,
                 full,
+                holding,
             } => Reply::Fetched {
                 deliveries: deliveries
                     .into_iter()
@@ -281,6 +290,7 @@ impl<B> Reply<B> {
                 ready,
                 next_due,
                 full,
+                holding,
             },
             Self::Found(found) => Reply::Found(match found {
                 Some(snapshot) => Some(snapshot.try_map(&mut f)?),
@@ -297,7 +307,7 @@ impl<B> Reply<B> {
             Self::Pushed(pushed) => Reply::Pushed(pushed),
             Self::Moved { moved, next_due } => Reply::Moved { moved, next_due },
             Self::Settled(settled) => Reply::Settled(settled),
-            Self::Kept(kept) => Reply::Kept(kept),
+            Self::Kept { stands, holding } => Reply::Kept { stands, holding },
             Self::Extended(extended) => Reply::Extended(extended),
             Self::Reaped(reaped) => Reply::Reaped(reaped),
             Self::Cancelled(cancelled) => Reply::Cancelled(cancelled),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::core::op::{BATCH_MAX, Delivery, Fetch, Ledger, Reply, RequestId};
+use crate::core::op::{BATCH_MAX, Delivery, Fetch, Holding, Ledger, Reply, RequestId};
 use crate::core::reference::entry::{Budget, Ending, Entry, Lease, Place, Stale};
 use crate::core::reference::{Bucket, bounded};
 use crate::error::{Error, ErrorKind, Result};
@@ -33,6 +33,7 @@ impl<B: Clone> Bucket<B> {
         fetch: &Fetch,
         ledger: &mut L,
     ) -> Result<Reply<B>> {
+        let last = self.nodes.holding(fetch.node).last;
         let (deliveries, full) = if self.is_new_request(fetch)? {
             self.lease_batch(fetch, ledger)
         } else {
@@ -47,6 +48,10 @@ impl<B: Clone> Bucket<B> {
             ready: self.waiting.ready_len(),
             next_due: self.waiting.next_due(),
             full,
+            holding: Holding {
+                last,
+                ..self.nodes.holding(fetch.node)
+            },
         })
     }
 

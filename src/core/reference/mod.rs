@@ -176,7 +176,17 @@ impl<B: Clone> Bucket<B> {
             StoreOp::Settle { node, settlements } => {
                 Reply::Settled(self.settle(node, settlements, ledger)?)
             }
-            StoreOp::Heartbeat { node } => Reply::Kept(self.heartbeat(node)),
+            StoreOp::Heartbeat { node, holds: _ } => Reply::Kept {
+                stands: self.heartbeat(node),
+                holding: self.nodes.holding(node),
+            },
+            StoreOp::Reconcile {
+                node,
+                from,
+                through,
+                held,
+                limit,
+            } => Reply::Reaped(self.reconcile(node, from..=through, &held, limit, ledger)?),
             StoreOp::Extend { node, leases, hold } => {
                 Reply::Extended(self.extend(node, &leases, hold)?)
             }

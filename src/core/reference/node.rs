@@ -1,8 +1,9 @@
 //! What each node holds.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 
-use crate::core::op::RequestId;
+use crate::core::op::{Holding, RequestId};
 use crate::core::reference::entry::Lease;
 use crate::event::EventId;
 use crate::record::NodeId;
@@ -204,6 +205,32 @@ impl Nodes {
     pub(super) fn holders(&self) -> Vec<(NodeId, u64)> {
         let holders = self.nodes.iter().filter(|(_, node)| node.is_holder());
         holders.map(|(id, node)| (*id, node.beat)).collect()
+    }
+
+    /// What a node holds for as long as its heartbeat lasts, and its last request.
+    pub(super) fn holding(&self, node: NodeId) -> Holding {
+        let known = self.nodes.get(&node);
+        known.map_or_else(Holding::default, |known| Holding {
+            leases: known.kept.leased,
+            last: known.last_request.unwrap_or(0),
+        })
+    }
+
+    /// What the requests of a node answered that its heartbeat keeps; leases that have ended are
+    /// among it.
+    pub(super) fn kept_by(
+        &self,
+        node: NodeId,
+        requests: RangeInclusive<RequestId>,
+    ) -> Vec<(RequestId, EventId)> {
+        let known = self.nodes.get(&node).into_iter();
+        let batches = known.flat_map(|known| known.kept.batches.range(requests.clone()));
+        let ids = |(request, batch): (&RequestId, &Batch)| {
+            let request = *request;
+            let ids: Vec<_> = batch.ids.iter().map(|id| (request, *id)).collect();
+            ids
+        };
+        batches.flat_map(ids).collect()
     }
 
     pub(super) fn leased(&self) -> usize {

@@ -1,6 +1,9 @@
-//! Reap: what nobody holds any more goes back.
+//! Reap and reconcile: what nobody holds any more goes back.
 
-use crate::core::op::{BATCH_MAX, Ledger, Reaped};
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use crate::core::op::{BATCH_MAX, Ledger, Reaped, RequestId};
 use crate::core::reference::entry::Ending;
 use crate::core::reference::{Bucket, bounded};
 use crate::error::Result;
@@ -40,6 +43,41 @@ impl<B: Clone> Bucket<B> {
         reaped.more = self.nodes.has_reaping() || self.next_overdue().is_some();
         reaped.holders = self.nodes.holders();
         reaped.next_deadline = self.nodes.next_deadline().map(|(deadline, _)| deadline);
+        Ok(reaped)
+    }
+
+    /// Takes back what `node` got by these requests and does not hold any more by its own account.
+    pub(super) fn reconcile<L: Ledger<Body = B>>(
+        &mut self,
+        node: NodeId,
+        requests: RangeInclusive<RequestId>,
+        held: &[(RequestId, Vec<EventId>)],
+        limit: usize,
+        ledger: &mut L,
+    ) -> Result<Reaped> {
+        bounded("fetches", held.len())?;
+        bounded("events", held.iter().map(|(_, ids)| ids.len()).sum())?;
+        let pairs = held.iter();
+        let pairs = pairs.flat_map(|(request, ids)| ids.iter().map(|id| (*request, *id)));
+        let held: BTreeSet<_> = pairs.collect();
+        let limit = limit.min(BATCH_MAX);
+        let mut reaped = Reaped::default();
+        if requests.is_empty() {
+            return Ok(reaped);
+        }
+        for (request, id) in self.nodes.kept_by(node, requests) {
+            let entry = self.entries.get(&id);
+            let lease = entry.and_then(|entry| entry.lease_under(node, request));
+            let is_kept = lease.is_some_and(|lease| lease.deadline.is_none());
+            if !is_kept || held.contains(&(request, id)) {
+                continue;
+            }
+            if reaped.ready + reaped.dead >= limit {
+                reaped.more = true;
+                break;
+            }
+            self.take_back(id, &mut reaped, ledger);
+        }
         Ok(reaped)
     }
 

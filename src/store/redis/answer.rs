@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use crate::core::op::{
-    Answer, Cancelled, Changed, Delivery, Fetch, PeekCursor, Reaped, Reply, Snapshot, Stats,
-    StoreOp,
-};
+use crate::core::op::{Answer, Cancelled, Changed, PeekCursor, Reply, Snapshot, Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, QueueName, State};
 use crate::record::NodeId;
 use crate::store::redis::body;
+use crate::store::redis::leases::{fetched, holding, reaped, taken_back};
 use crate::time::Timestamp;
 
 /// The parts of a script's answer, read from front to back.
@@ -121,7 +119,7 @@ const SCORE_END: f64 = (1_u64 << 53) as f64;
 
 /// How long the state of an event is at least, and that of a leased one; `lua/bucket.lua` says what
 /// is in it.
-const STATE_LEN: usize = 45;
+pub(super) const STATE_LEN: usize = 45;
 const LEASED_LEN: usize = 71;
 
 /// The id that some bytes begin with.
@@ -154,11 +152,20 @@ pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<
             has_recorded = !parts.is_empty() && parts.is_so()?;
             reply
         }
-        StoreOp::Heartbeat { .. } => Reply::Kept(parts.is_so()?),
+        StoreOp::Heartbeat { .. } => Reply::Kept {
+            stands: parts.is_so()?,
+            holding: holding(&mut parts)?,
+        },
         StoreOp::Extend { .. } => Reply::Extended(parts.flags()?),
         StoreOp::Reap { .. } => {
             is_earlier = parts.is_so()?;
             let reaped = reaped(&mut parts)?;
+            has_recorded = reaped.ready + reaped.dead > 0;
+            Reply::Reaped(reaped)
+        }
+        StoreOp::Reconcile { .. } => {
+            is_earlier = parts.is_so()?;
+            let reaped = taken_back(&mut parts)?;
             has_recorded = reaped.ready + reaped.dead > 0;
             Reply::Reaped(reaped)
         }
@@ -220,58 +227,6 @@ pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<
         has_recorded,
         damaged,
     })
-}
-
-fn fetched(
-    queue: &QueueName,
-    fetch: &Fetch,
-    parts: &mut Parts,
-    damaged: &mut Vec<(EventId, Error)>,
-) -> Result<Reply> {
-    let (ready, next_due, full) = (parts.count()?, parts.time()?, parts.is_so()?);
-    let mut deliveries = Vec::with_capacity(parts.len() / 3);
-    // Three for each, and perhaps one more behind them.
-    while parts.len() > 1 {
-        let (id, state, bytes) = (parts.id()?, parts.bytes()?, parts.bytes()?);
-        if state.len() < STATE_LEN {
-            return Err(unreadable("fetch"));
-        }
-        let envelope = match body::decode(id, queue, &bytes) {
-            Ok(envelope) => envelope,
-            Err(error) => {
-                damaged.push((id, error));
-                continue;
-            }
-        };
-        deliveries.push(Delivery {
-            id,
-            body: Arc::new(envelope),
-            due: Timestamp::from_millis(number_at(&state, 4)),
-            attempt: u16::from_be_bytes([state[2], state[3]]),
-            request: fetch.request,
-            moved_us: number_at(&state, 12),
-        });
-    }
-    Ok(Reply::Fetched {
-        deliveries,
-        ready,
-        next_due,
-        full,
-    })
-}
-
-fn reaped(parts: &mut Parts) -> Result<Reaped> {
-    let mut reaped = Reaped {
-        ready: parts.count()?,
-        dead: parts.count()?,
-        more: parts.is_so()?,
-        next_deadline: parts.time()?,
-        holders: Vec::new(),
-    };
-    while !parts.is_empty() {
-        reaped.holders.push((parts.node()?, parts.number()?));
-    }
-    Ok(reaped)
 }
 
 fn cancelled(parts: &mut Parts) -> Result<Cancelled> {
@@ -379,7 +334,7 @@ fn state(kind: u8) -> Result<State> {
 }
 
 /// Big-endian; every caller has checked the length.
-fn number_at(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn number_at(bytes: &[u8], at: usize) -> u64 {
     let number = bytes.get(at..).and_then(|rest| rest.first_chunk());
     number.map_or(0, |number| u64::from_be_bytes(*number))
 }

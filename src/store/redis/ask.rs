@@ -139,7 +139,12 @@ impl Terms<'_> {
 
     /// Checks a bucket.
     pub(super) fn audit(&self, keys: &BucketKeys) -> Call {
-        self.call(&scripts::AUDIT, keys)
+        let mut call = self.call(&scripts::AUDIT, keys);
+        match self.now_us {
+            Some(_) => call.command.arg(""), // time that jumps says nothing of anybody
+            None => call.command.arg(us(UNHEARD_MAX)),
+        };
+        call
     }
 
     /// Every other operation: one call of one script.
@@ -151,29 +156,10 @@ impl Terms<'_> {
                 call
             }
             StoreOp::Fetch(fetch) => self.fetch(keys, fetch),
-            StoreOp::Heartbeat { node } => {
-                let mut call = self.call(&scripts::HEARTBEAT, keys);
-                call.command.arg(&node.0.to_be_bytes());
-                call
-            }
-            StoreOp::Extend { node, leases, hold } => {
-                bounded("leases", leases.len())?;
-                let mut call = self.call(&scripts::EXTEND, keys);
-                call.command.arg(&node.0.to_be_bytes()).arg(us(*hold));
-                for (id, request) in leases {
-                    call.command.arg(&id.to_bytes()).arg(&request.to_be_bytes());
-                }
-                call
-            }
-            StoreOp::Reap { silent, limit } => {
-                bounded("silent nodes", silent.len())?;
-                let mut call = self.ending(&scripts::REAP, keys);
-                call.command.arg(self.origin).arg((*limit).min(BATCH_MAX));
-                for (node, beat) in silent {
-                    call.command.arg(&node.0.to_be_bytes()).arg(*beat);
-                }
-                call
-            }
+            StoreOp::Heartbeat { .. }
+            | StoreOp::Reconcile { .. }
+            | StoreOp::Extend { .. }
+            | StoreOp::Reap { .. } => self.leases(keys, op)?,
             StoreOp::Cancel { id } => {
                 let mut call = self.ending(&scripts::CANCEL, keys);
                 call.command.arg(&id.to_bytes());
@@ -288,8 +274,12 @@ fn add_ids(command: &mut Cmd, ids: &[EventId]) {
     }
 }
 
+/// The audit names nodes that hold something and were not heard of for so long: they are dead and
+/// nobody is there to notice it, or they do not know of what they hold.
+const UNHEARD_MAX: Duration = Duration::from_secs(60);
+
 /// Beyond this a script's numbers are not exact any more.
-const EXACT_MAX: u64 = 1 << 52;
+pub(super) const EXACT_MAX: u64 = 1 << 52;
 
 /// Whole microseconds, rounded up so that nothing is early.
 pub(super) fn us(span: Duration) -> u64 {

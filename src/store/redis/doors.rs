@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{PushInfo, Value};
 
-use crate::core::op::{Fetch, NewEvent, PeekBy, StoreOp, Unique};
+use crate::core::op::{Fetch, Holding, NewEvent, PeekBy, StoreOp, Unique};
 use crate::core::push::Attempts;
 use crate::error::Result;
 use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
@@ -84,7 +84,7 @@ pub fn message(prefix: &str, bucket: &BucketKey, said: &[u8]) -> usize {
 pub type Reader = fn(Value) -> Result<Box<dyn fmt::Debug>>;
 
 /// Everything that reads an answer.
-pub const READERS: [(&str, Reader); 23] = [
+pub const READERS: [(&str, Reader); 24] = [
     ("move_due", |value| {
         operation(StoreOp::MoveDue { limit: 10 }, value)
     }),
@@ -93,7 +93,18 @@ pub const READERS: [(&str, Reader); 23] = [
         shown(in_parts::read_settled(parts(value)?, 2))
     }),
     ("heartbeat", |value| {
-        operation(StoreOp::Heartbeat { node: NodeId(1) }, value)
+        let (node, holds) = (NodeId(1), Holding::default());
+        operation(StoreOp::Heartbeat { node, holds }, value)
+    }),
+    ("reconcile", |value| {
+        let reconcile = StoreOp::Reconcile {
+            node: NodeId(1),
+            from: 0,
+            through: 1,
+            held: Vec::new(),
+            limit: 10,
+        };
+        operation(reconcile, value)
     }),
     ("extend", |value| {
         let (node, leases, hold) = (NodeId(1), Vec::new(), Duration::ZERO);

@@ -21,6 +21,7 @@ mod hub;
 mod in_parts;
 mod keys;
 mod lane;
+mod leases;
 mod link;
 mod news;
 mod options;

@@ -82,7 +82,10 @@ scripts! {
     /// Moves deadlines.
     EXTEND = "extend", DRAINS, ["bucket", "nodes"];
     /// Takes back what nobody holds any more.
-    REAP = "reap", DRAINS, ["bucket", "bytes", "body", "ending", "waiting", "nodes"];
+    REAP = "reap", DRAINS, ["bucket", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
+    /// Takes back what a node does not hold any more by its own account.
+    RECONCILE = "reconcile", DRAINS,
+        ["bucket", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
     /// Takes an event back.
     CANCEL = "cancel", DRAINS, ["bucket", "body", "ending", "waiting"];
     /// Gives an event another due time.

@@ -199,7 +199,9 @@ impl Shared {
                 self.listen(bucket);
                 &self.links.work
             }
-            StoreOp::Heartbeat { .. } | StoreOp::Reap { .. } => &self.links.pulse,
+            StoreOp::Heartbeat { .. } | StoreOp::Reconcile { .. } | StoreOp::Reap { .. } => {
+                &self.links.pulse
+            }
             _ => self.links.for_pushes(bucket),
         };
         let parts = self.call(link, &call).await?;

@@ -1,10 +1,11 @@
 //! Short words for each operation, and for what often comes first.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::core::op::{
-    BATCH_MAX, Cancelled, Changed, Delivery, Fetch, PeekBy, PeekCursor, PushVerdict, Pushed,
-    Reaped, Reply, Rewriting, Settlement, Snapshot, Stats, StoreOp, Verdict,
+    BATCH_MAX, Cancelled, Changed, Delivery, Fetch, Holding, PeekBy, PeekCursor, PushVerdict,
+    Pushed, Reaped, Reply, RequestId, Rewriting, Settlement, Snapshot, Stats, StoreOp, Verdict,
 };
 use crate::event::{EventId, Payload, State};
 use crate::record::{NodeId, Query, Record};
@@ -78,9 +79,41 @@ impl World {
     }
 
     pub(super) async fn heartbeat(&self, node: NodeId) -> bool {
-        match self.op(StoreOp::Heartbeat { node }).await {
-            Reply::Kept(kept) => kept,
+        self.beat(node).await.0
+    }
+
+    /// Whether its leases stand, and what it holds.
+    pub(super) async fn beat(&self, node: NodeId) -> (bool, Holding) {
+        let holds = Holding::default();
+        match self.op(StoreOp::Heartbeat { node, holds }).await {
+            Reply::Kept { stands, holding } => (stands, holding),
             other => panic!("a heartbeat answered {other:?}"),
+        }
+    }
+
+    /// Says that of all fetches up to `through` the node holds these.
+    pub(super) async fn reconcile(
+        &self,
+        node: NodeId,
+        through: RequestId,
+        held: &[&Delivery],
+        limit: usize,
+    ) -> Reaped {
+        let mut by_request = BTreeMap::<RequestId, Vec<EventId>>::new();
+        for delivery in held {
+            let ids = by_request.entry(delivery.request).or_default();
+            ids.push(delivery.id);
+        }
+        let reconcile = StoreOp::Reconcile {
+            node,
+            from: 0,
+            through,
+            held: by_request.into_iter().collect(),
+            limit,
+        };
+        match self.op(reconcile).await {
+            Reply::Reaped(reaped) => reaped,
+            other => panic!("a reconcile answered {other:?}"),
         }
     }
 

@@ -184,6 +184,13 @@ pub async fn a_list_beyond_the_bound_is_refused(harness: &dyn StoreHarness) {
             leases: vec![(delivery.id, delivery.request); 1_001],
             hold: secs(1),
         },
+        StoreOp::Reconcile {
+            node: A,
+            from: 0,
+            through: delivery.request,
+            held: vec![(delivery.request, vec![delivery.id; 1_001])],
+            limit: 1,
+        },
         StoreOp::Reap {
             silent: vec![(A, 1); 1_001],
             limit: 1,

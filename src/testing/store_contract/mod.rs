@@ -18,6 +18,8 @@ mod harness;
 mod world;
 
 #[allow(missing_docs)] // each name is a promise
+pub mod account;
+#[allow(missing_docs)] // each name is a promise
 pub mod bytes;
 #[allow(missing_docs)] // each name is a promise
 pub mod change;
@@ -196,6 +198,14 @@ macro_rules! store_contract_tests {
                 extend_answers_for_a_lease_that_a_heartbeat_keeps
                 a_limited_reap_of_deadlines_says_that_there_is_more
                 a_repeated_reap_takes_nothing_twice
+            }
+            account {
+                a_heartbeat_and_a_fetch_tell_what_the_node_holds
+                leases_with_a_deadline_are_in_no_account
+                what_a_node_does_not_hold_by_its_own_account_is_handed_back
+                a_reconcile_hands_back_only_what_it_is_about
+                a_limited_reconcile_says_that_there_is_more
+                an_old_reconcile_takes_nothing_that_is_held
             }
             change {
                 a_cancelled_event_is_never_started

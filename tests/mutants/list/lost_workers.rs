@@ -9,11 +9,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[edit(
             "src/core/node/asks.rs",
             "            asks.push((
-                CallKind::Heartbeat { through },
-                StoreOp::Heartbeat { node: *id },
+                CallKind::Heartbeat { held },
+                StoreOp::Heartbeat { node, holds },
             ));
 ",
-            "            let _ = (CallKind::Heartbeat { through }, &id);
+            "            let _ = (CallKind::Heartbeat { held }, node, holds);
 ",
         )],
         caught_by: delivery("a_handler_that_runs_for_an_hour_keeps_its_event"),
@@ -37,10 +37,49 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: a heartbeat is answered and extends nothing",
         edits: &[edit(
             "src/store/redis/lua/heartbeat.lua",
-            "  node.beat = node.beat + 1\n",
-            "",
+            "node.beat, node.seen = node.beat + 1, now",
+            "node.seen = now",
         )],
         caught_by: contract("a_heartbeat_keeps_what_a_node_holds"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "account-not-compared",
+        breaks: LostWorkers,
+        bug: "a node does not notice that the store counts more leases of it than it has",
+        edits: &[edit(
+            "src/core/lease.rs",
+            "        if theirs.last <= ours.last && theirs.leases > ours.leases {\n",
+            "        if theirs.last < theirs.last {\n",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_lease_that_its_node_has_settled_before_a_failover_is_handed_back",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "account-not-compared-by-a-fetch",
+        breaks: LostWorkers,
+        bug: "a node that holds nothing does not notice that the store counts leases of it",
+        edits: &[edit(
+            "src/core/lease.rs",
+            "        if theirs.leases > ours.leases + brought {\n",
+            "        if theirs.leases > ours.leases + brought + 1_000 {\n",
+        )],
+        caught_by: test("redis_store", "so_it_is_where_the_node_holds_nothing_else"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-reconcile-takes-what-is-held",
+        breaks: LostWorkers,
+        bug: "Redis: a node that says what it holds loses that",
+        edits: &[edit(
+            "src/store/redis/lua/reconcile.lua",
+            "if is_kept(state, batch) and not holds[ids[i]] then",
+            "if is_kept(state, batch) then",
+        )],
+        caught_by: contract("what_a_node_does_not_hold_by_its_own_account_is_handed_back"),
         masked_by: None,
     },
     Mutant {

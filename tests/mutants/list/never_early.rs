@@ -79,7 +79,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: NeverEarly,
         bug: "Redis: what a dead node had read ahead counts as due",
         edits: &[edit(
-            "src/store/redis/lua/reap.lua",
+            "src/store/redis/lua/take_back.lua",
             "if number_at(state, 5) <= now_ms then",
             "if true then",
         )],

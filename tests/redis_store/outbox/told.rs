@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use duly::When;
-use duly::core::op::{Reply, StoreOp};
+use duly::core::op::{Holding, Reply, StoreOp};
 use duly::event::Payload;
 use duly::store::{Outbox, OutboxWatcher, Store};
 
@@ -40,7 +40,12 @@ async fn watchers_are_told_of_what_wrote_records_and_of_nothing_else() {
     bare.apply(StoreOp::MoveDue { limit: 10 }).await.unwrap();
     bare.fetch(1, 10).await.unwrap();
     bare.fetch(2, 10).await.unwrap();
-    bare.apply(StoreOp::Heartbeat { node: NODE }).await.unwrap();
+    bare.apply(StoreOp::Heartbeat {
+        node: NODE,
+        holds: Holding::default(),
+    })
+    .await
+    .unwrap();
     let silent = vec![(NODE, 0)];
     bare.apply(StoreOp::Reap { silent, limit: 10 })
         .await

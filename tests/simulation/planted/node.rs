@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use duly::ErrorKind;
-use duly::core::op::{Answer, NewEvent, Reply, StoreOp, Verdict};
+use duly::core::op::{Answer, Holding, NewEvent, Reply, StoreOp, Verdict};
 use duly::core::options::NodeOptions;
 use duly::core::step::Job;
 use duly::event::Envelope;
@@ -117,6 +117,7 @@ impl World {
                 ready: 0,
                 next_due: None,
                 full: false,
+                holding: Holding::default(),
             };
             let now_us = self.store.buckets[0].now_us();
             return Ok(Answer { now_us, reply });

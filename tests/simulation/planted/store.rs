@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use duly::ErrorKind;
 use duly::core::op::{
-    Answer, BATCH_MAX, Cancelled, Changed, PeekBy, PushVerdict, Pushed, Reply, StoreOp, Unique,
+    Answer, BATCH_MAX, Cancelled, Changed, PeekBy, PushVerdict, Pushed, Reaped, Reply, StoreOp,
+    Unique,
 };
 use duly::core::reference::DedupWindow;
 use duly::event::{EventId, State};
@@ -125,6 +126,11 @@ impl World {
                 };
                 self.note(Some(id), what);
                 let reply = Reply::Extended(vec![stood]);
+                return Ok(Answer { now_us, reply });
+            }
+            (StoreOp::Reconcile { .. }, Some(Bug::OrphansKept)) => {
+                let now_us = self.store.time_us(self.now_us, Some(bucket));
+                let reply = Reply::Reaped(Reaped::default());
                 return Ok(Answer { now_us, reply });
             }
             (StoreOp::Push(events), Some(Bug::DueRoundedDown)) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::ErrorKind;
-use duly::core::op::{Delivery, Fetch, Reaped, Reply, RequestId, Settlement, Verdict};
+use duly::core::op::{Delivery, Fetch, Holding, Reaped, Reply, RequestId, Settlement, Verdict};
 use duly::event::{EventId, State};
 use duly::record::{Cause, NodeId, Outcome};
 
@@ -13,6 +13,7 @@ use crate::model::{Answered, Event, Lease, Model};
 impl Model {
     pub(crate) fn fetch(&mut self, fetch: &Fetch) -> Answered {
         let node = self.node(fetch.node);
+        let before = node.last;
         if node.reaping || node.lost {
             node.lost = false;
             node.refused = node.refused.max(fetch.request);
@@ -51,6 +52,10 @@ impl Model {
             ready: self.ids(|event| event.state == State::Ready).len(),
             next_due: self.next_due(),
             full: false,
+            holding: Holding {
+                leases: self.kept(fetch.node),
+                last: before,
+            },
         })
     }
 
@@ -186,7 +191,63 @@ impl Model {
         let known = self.node(node);
         let kept = holds && !known.reaping;
         known.beat += u64::from(kept);
-        Reply::Kept(kept)
+        let last = known.last;
+        let leases = self.kept(node);
+        Reply::Kept {
+            stands: kept,
+            holding: Holding { leases, last },
+        }
+    }
+
+    fn kept(&self, node: NodeId) -> usize {
+        let leases = self.events.iter().filter_map(|event| event.lease.as_ref());
+        let kept = leases.filter(|lease| lease.node == node && lease.deadline.is_none());
+        kept.count()
+    }
+
+    pub(crate) fn reconcile(
+        &mut self,
+        node: NodeId,
+        requests: std::ops::RangeInclusive<RequestId>,
+        held: &[(RequestId, Vec<EventId>)],
+        limit: usize,
+    ) -> Reply {
+        let is_held = |request, id| {
+            let of = held.iter().find(|(of, _)| *of == request);
+            of.is_some_and(|(_, ids)| ids.contains(&id))
+        };
+        let mut orphans = Vec::new();
+        for event in &self.events {
+            let (id, lease) = (event.envelope.id, event.lease.as_ref());
+            let of = |l: &&Lease| l.node == node && requests.contains(&l.request);
+            let lease = lease.filter(|lease| of(lease) && lease.deadline.is_none());
+            if let Some(lease) = lease.filter(|lease| !is_held(lease.request, id)) {
+                orphans.push((lease.request, lease.place, id));
+            }
+        }
+        orphans.sort_unstable();
+        let mut reaped = Reaped {
+            more: orphans.len() > limit,
+            ..Reaped::default()
+        };
+        for (_, _, id) in orphans.into_iter().take(limit) {
+            self.take_back(id, &mut reaped);
+        }
+        Reply::Reaped(reaped)
+    }
+
+    fn take_back(&mut self, id: EventId, reaped: &mut Reaped) {
+        let event = self.event(id).expect("just found");
+        (event.tries, event.haunted) = (event.tries + 1, true);
+        let (tries, attempts, due) = (event.tries, event.envelope.attempts, event.due);
+        self.record(id, tries, Outcome::LeaseLost, Some(Cause::LeaseLost));
+        if tries >= attempts {
+            self.end(id, State::Dead);
+            reaped.dead += 1;
+        } else {
+            self.wait(id, due);
+            reaped.ready += 1;
+        }
     }
 
     pub(crate) fn extend(
@@ -244,17 +305,7 @@ impl Model {
         while reaped.ready + reaped.dead < limit
             && let Some(id) = self.next_lost()
         {
-            let event = self.event(id).expect("just found");
-            (event.tries, event.haunted) = (event.tries + 1, true);
-            let (tries, attempts, due) = (event.tries, event.envelope.attempts, event.due);
-            self.record(id, tries, Outcome::LeaseLost, Some(Cause::LeaseLost));
-            if tries >= attempts {
-                self.end(id, State::Dead);
-                reaped.dead += 1;
-            } else {
-                self.wait(id, due);
-                reaped.ready += 1;
-            }
+            self.take_back(id, &mut reaped);
         }
         self.end_reaps();
         reaped.more = self.next_lost().is_some();

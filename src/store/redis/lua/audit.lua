@@ -1,6 +1,8 @@
 -- Checks everything that must be so at any time: each event in exactly one place, and every
 -- counter right. Looks at every event, and nobody else is served meanwhile. Changes nothing.
 --
+-- ARGV[2]  for how long, us, a node that holds something need not have been heard of, or "" for ever
+--
 -- Returns {now, then what is not so, in words, at most 100 of them}.
 local wrong = { now }
 
@@ -95,6 +97,10 @@ end
 for _, node in ipairs(all_nodes()) do
   expect(node.kept == (kept[node.id] or 0) and node.timed == (timed[node.id] or 0),
     "the leases of node " .. hex(node.id) .. " are counted wrongly")
+  expect(node.last > node.to or node.kept <= node.says, "node " .. hex(node.id) .. " holds "
+    .. node.kept .. " leases and knows of " .. node.says)
+  expect(ARGV[2] == "" or node.kept == 0 or now - node.seen <= tonumber(ARGV[2]), "node "
+    .. hex(node.id) .. " holds " .. node.kept .. " leases and was not heard of for long")
   expect(not node.reaping or node.kept > 0, "node " .. hex(node.id) .. " is reaped for nothing")
   kept[node.id], timed[node.id] = nil, nil
 end

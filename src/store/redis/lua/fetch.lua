@@ -8,19 +8,20 @@
 -- ARGV[10] for how long, us, or "" for as long as the node's heartbeat lasts
 --
 -- Returns {now, ready events left, next due time or false, 1 if it ended before it had looked at all
--- that it might, then three for each delivery: id; its state, of which the bytes 3 to 20 are those of
--- its lease; body; and at the end a 1 if records were written}. A node that was believed dead is
+-- that it might, how many leases the node has that last as long as its heartbeat, its last request
+-- before this one, then three for each delivery: id; its state, of which the bytes 3 to 20 are those
+-- of its lease; body; and at the end a 1 if records were written}. A node that was believed dead is
 -- refused.
 local BATCH_MAX = 1000
 local STALE_MAX = 4000 -- entries that their events have left, of one call
 local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local node = node_of(me) or new_node()
 node.seen = now
-local answer, len, recorded = { now, 0, false, 0 }, 4, false
+local answer, len, recorded = { now, 0, false, 0, 0, node.last }, 6, false
 
 local function done()
   keep_node(me, node)
-  answer[2], answer[3] = ready_len(), next_due() or false
+  answer[2], answer[3], answer[5] = ready_len(), next_due() or false, node.kept
   if recorded then
     answer[len + 1] = 1
   end
@@ -53,7 +54,7 @@ if request <= node.last then
       len = len + 3
     end
   end
-  if len > 4 and node.kept > 0 and not node.reaping then
+  if len > 6 and node.kept > 0 and not node.reaping then
     node.beat = node.beat + 1
   end
   return done()

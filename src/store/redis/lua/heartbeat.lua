@@ -1,13 +1,16 @@
 -- Says that a node is alive, and so keeps everything that it holds in the bucket.
 --
 -- ARGV[2]  node
+-- ARGV[3]  how many leases it knows of, by its requests up to ARGV[4]
 --
--- Returns {now, 1 if its leases stand, 0 if they were taken back or it has none}.
+-- Returns {now, 1 if its leases stand, 0 if they were taken back or it has none, how many leases it
+-- has that last as long as its heartbeat, its last request}.
 local node = node_of(ARGV[2])
 local stands = node and node.kept > 0 and not node.reaping
 if stands then
-  node.beat = node.beat + 1
+  node.beat, node.seen = node.beat + 1, now
+  node.says, node.to = tonumber(ARGV[3]), tonumber(ARGV[4])
   keep_node(ARGV[2], node)
 end
 leave()
-return { now, stands and 1 or 0 }
+return { now, stands and 1 or 0, node and node.kept or 0, node and node.last or 0 }

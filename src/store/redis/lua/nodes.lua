@@ -7,15 +7,17 @@
 --   timed    how many with deadlines of their own
 --   lost     it was reaped and has not been told by a refused fetch
 --   reaping  it was given up, and still holds something
---   seen     when it fetched last, us
+--   seen     when it was heard of last, us
+--   says     how many leases it said it has by its requests up to `to`, in its last heartbeat; for
+--            the audit alone
 local NODES_MAX = 256 -- nodes that hold nothing are forgotten beyond this, the quietest first
 
 local function read_node(packed)
-  local beat, last, refused, kept, timed, lost, reaping, seen =
-    unpack_from(">I8I8I8I4I4BBI8", packed)
+  local beat, last, refused, kept, timed, lost, reaping, seen, says, to =
+    unpack_from(">I8I8I8I4I4BBI8I4I8", packed)
   return {
     beat = beat, last = last, refused = refused, kept = kept, timed = timed,
-    lost = lost == 1, reaping = reaping == 1, seen = seen,
+    lost = lost == 1, reaping = reaping == 1, seen = seen, says = says, to = to,
   }
 end
 
@@ -25,8 +27,8 @@ local function node_of(id)
 end
 
 local function keep_node(id, node)
-  call("HSET", NODES, id, pack(">I8I8I8I4I4BBI8", node.beat, node.last, node.refused, node.kept,
-    node.timed, node.lost and 1 or 0, node.reaping and 1 or 0, node.seen))
+  call("HSET", NODES, id, pack(">I8I8I8I4I4BBI8I4I8", node.beat, node.last, node.refused, node.kept,
+    node.timed, node.lost and 1 or 0, node.reaping and 1 or 0, node.seen, node.says, node.to))
 end
 
 -- Every node, in the order of their ids.
@@ -56,7 +58,7 @@ local function new_node()
       call("HDEL", NODES, quietest.id)
     end
   end
-  return { beat = 0, last = 0, refused = 0, kept = 0, timed = 0, seen = now }
+  return { beat = 0, last = 0, refused = 0, kept = 0, timed = 0, seen = now, says = 0, to = 0 }
 end
 
 -- So many leases of a batch have ended.

@@ -1,0 +1,137 @@
+//! Encoding and decoding of the operations on leases: heartbeat, reconcile, extend, reap, and what
+//! a fetch returns.
+
+use std::sync::Arc;
+
+use crate::core::op::{BATCH_MAX, Delivery, Fetch, Holding, Reaped, Reply, StoreOp};
+use crate::core::reference::bounded;
+use crate::error::{Error, Result};
+use crate::event::{EventId, QueueName};
+use crate::store::redis::answer::{Parts, STATE_LEN, number_at, unreadable};
+use crate::store::redis::ask::{Call, EXACT_MAX, Terms, us};
+use crate::store::redis::keys::BucketKeys;
+use crate::store::redis::{body, scripts};
+use crate::time::Timestamp;
+
+impl Terms<'_> {
+    /// One of these operations.
+    pub(super) fn leases(&self, keys: &BucketKeys, op: &StoreOp) -> Result<Call> {
+        Ok(match op {
+            StoreOp::Heartbeat { node, holds } => {
+                let mut call = self.call(&scripts::HEARTBEAT, keys);
+                let leases = u32::try_from(holds.leases).unwrap_or(u32::MAX);
+                call.command
+                    .arg(&node.0.to_be_bytes())
+                    .arg(leases)
+                    .arg(holds.last.min(EXACT_MAX));
+                call
+            }
+            StoreOp::Reconcile {
+                node,
+                from,
+                through,
+                held,
+                limit,
+            } => {
+                bounded("fetches", held.len())?;
+                bounded("events", held.iter().map(|(_, ids)| ids.len()).sum())?;
+                let mut call = self.ending(&scripts::RECONCILE, keys);
+                call.command
+                    .arg(self.origin)
+                    .arg((*limit).min(BATCH_MAX))
+                    .arg(&node.0.to_be_bytes())
+                    .arg(&from.to_be_bytes())
+                    .arg(&through.to_be_bytes());
+                for (request, ids) in held {
+                    let ids: Vec<u8> = ids.iter().flat_map(|id| id.to_bytes()).collect();
+                    call.command.arg(&request.to_be_bytes()).arg(ids);
+                }
+                call
+            }
+            StoreOp::Extend { node, leases, hold } => {
+                bounded("leases", leases.len())?;
+                let mut call = self.call(&scripts::EXTEND, keys);
+                call.command.arg(&node.0.to_be_bytes()).arg(us(*hold));
+                for (id, request) in leases {
+                    call.command.arg(&id.to_bytes()).arg(&request.to_be_bytes());
+                }
+                call
+            }
+            StoreOp::Reap { silent, limit } => {
+                bounded("silent nodes", silent.len())?;
+                let mut call = self.ending(&scripts::REAP, keys);
+                call.command.arg(self.origin).arg((*limit).min(BATCH_MAX));
+                for (node, beat) in silent {
+                    call.command.arg(&node.0.to_be_bytes()).arg(*beat);
+                }
+                call
+            }
+            _ => return Err(Error::invalid("the operation is none on leases")),
+        })
+    }
+}
+
+pub(super) fn fetched(
+    queue: &QueueName,
+    fetch: &Fetch,
+    parts: &mut Parts,
+    damaged: &mut Vec<(EventId, Error)>,
+) -> Result<Reply> {
+    let (ready, next_due, full) = (parts.count()?, parts.time()?, parts.is_so()?);
+    let holding = holding(parts)?;
+    let mut deliveries = Vec::with_capacity(parts.len() / 3);
+    // Three for each, and perhaps one more behind them.
+    while parts.len() > 1 {
+        let (id, state, bytes) = (parts.id()?, parts.bytes()?, parts.bytes()?);
+        if state.len() < STATE_LEN {
+            return Err(unreadable("fetch"));
+        }
+        let envelope = match body::decode(id, queue, &bytes) {
+            Ok(envelope) => envelope,
+            Err(error) => {
+                damaged.push((id, error));
+                continue;
+            }
+        };
+        deliveries.push(Delivery {
+            id,
+            body: Arc::new(envelope),
+            due: Timestamp::from_millis(number_at(&state, 4)),
+            attempt: u16::from_be_bytes([state[2], state[3]]),
+            request: fetch.request,
+            moved_us: number_at(&state, 12),
+        });
+    }
+    Ok(Reply::Fetched {
+        deliveries,
+        ready,
+        next_due,
+        full,
+        holding,
+    })
+}
+
+pub(super) fn holding(parts: &mut Parts) -> Result<Holding> {
+    Ok(Holding {
+        leases: parts.count()?,
+        last: parts.number()?,
+    })
+}
+
+pub(super) fn reaped(parts: &mut Parts) -> Result<Reaped> {
+    let mut reaped = taken_back(parts)?;
+    reaped.next_deadline = parts.time()?;
+    while !parts.is_empty() {
+        reaped.holders.push((parts.node()?, parts.number()?));
+    }
+    Ok(reaped)
+}
+
+pub(super) fn taken_back(parts: &mut Parts) -> Result<Reaped> {
+    Ok(Reaped {
+        ready: parts.count()?,
+        dead: parts.count()?,
+        more: parts.is_so()?,
+        ..Reaped::default()
+    })
+}

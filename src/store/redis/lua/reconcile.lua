@@ -1,0 +1,43 @@
+-- Takes back what the store has leased to a node by some of its requests and the node does not hold
+-- any more: its settlement was lost in a failover.
+--
+-- ARGV[4]  whom not to wake: the process that asks
+-- ARGV[5]  most events to take back, at most 1000
+-- ARGV[6]  node
+-- ARGV[7]  the first request that this is about, and ARGV[8] the last one, in bytes
+-- ARGV[9..] two for each request of which the node holds something: request, in bytes; ids
+--
+-- Returns {now, 1 if there is earlier work, ready again, dead, 1 if there is more to take back}.
+local me, from, to = ARGV[6], number_at(ARGV[7], 1), number_at(ARGV[8], 1)
+local stated = {}
+for i = 9, #ARGV, 2 do
+  local ids = {}
+  for at = 1, #ARGV[i + 1], 16 do
+    ids[ARGV[i + 1]:sub(at, at + 15)] = true
+  end
+  stated[ARGV[i]] = ids
+end
+
+local node, more = node_of(me), 0
+for _, batch in ipairs(node and batches_of(me) or {}) do
+  local request = sub(batch, 9)
+  local ids, holds = {}, stated[request] or {}
+  if number_at(request, 1) >= from and number_at(request, 1) <= to then
+    ids = ids_of(batch)
+  end
+  for i, state in ipairs(#ids > 0 and call("HMGET", STATE, unpack(ids)) or {}) do
+    if is_kept(state, batch) and not holds[ids[i]] then
+      if is_full() then
+        more = 1
+        break
+      end
+      take_back(ids[i], state)
+      end_lease(state, false)
+    end
+  end
+end
+write_taken()
+forget(false)
+local earlier = wake(ARGV[4])
+leave()
+return { now, earlier, ready, #dead / 2, more }
