@@ -266,7 +266,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "  deadlines[i] = past_deadline[i]\n",
             "  deadlines[i] = past_deadline[i]\n  call(\"ZREM\", LEASE, past_deadline[i])\n",
         )],
-        caught_by: test("redis_store", "midway::of_leases::outbox"),
+        caught_by: test("redis_store", "outbox"),
         masked_by: None,
     },
 ];
