@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use duly::When;
 use duly::core::op::{
-    BATCH_BYTES, BATCH_MAX, Failing, Fetch, NewEvent, PeekBy, Reply, Rewriting, Settlement,
-    StoreOp, Unique, Verdict,
+    BATCH_BYTES, BATCH_MAX, Failing, Fetch, Holding, NewEvent, PeekBy, Reply, Rewriting,
+    Settlement, StoreOp, Unique, Verdict,
 };
 use duly::event::{Envelope, Payload, TRACE_HEADER};
 use duly::prelude::*;
@@ -167,7 +167,10 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
         StoreOp::Forecast { within },
         StoreOp::MoveDue { limit: BATCH_MAX },
         StoreOp::Get { id: ids[0] },
-        StoreOp::Heartbeat { node: NODE },
+        StoreOp::Heartbeat {
+            node: NODE,
+            holds: Holding::default(),
+        },
     ] {
         meter.step(bare.apply(op)).await.unwrap();
     }

@@ -120,7 +120,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Self; 54] = [
+    pub const ALL: [Self; 55] = [
         Self::DueByNodeClock,
         Self::SettleWithoutToken,
         Self::FetchNotRepeated,
