@@ -27,7 +27,9 @@
 //!
 //! # If you change this
 //!
-//! 1. Increment [`VERSION`] and give the new form its table above; keep the old table.
+//! 1. Increment [`VERSION`] and give the new form its table above; keep the old table. Increment the
+//!    format of the embedded store with it, so that an older duly refuses the file: it would set
+//!    aside as damaged what it cannot read.
 //! 2. Keep reading every older version: stores on disk hold them for as long as events wait.
 //! 3. Add golden bytes of the new version to `tests/wire.rs`; never change those of an old one.
 

@@ -322,6 +322,7 @@ impl Records {
             last: records.last().map_or(after, |(number, _)| *number),
             records,
             damaged: 0,
+            newer: false,
             first: self.first,
             next: self.first + self.kept.len() as u64,
         }

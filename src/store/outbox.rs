@@ -40,6 +40,9 @@ pub struct OutboxPage {
     pub last: u64,
     /// Numbers of damaged records that were passed over.
     pub damaged: u64,
+    /// Whether records follow that a newer duly has written in a form that this one does not read:
+    /// they are neither passed over nor to be trimmed, and wait for its recorder.
+    pub newer: bool,
     /// The number of the oldest record that is there.
     pub first: u64,
     /// The number that the next record will get: `next - first` are there.
@@ -47,10 +50,10 @@ pub struct OutboxPage {
 }
 
 impl OutboxPage {
-    /// Whether there is more after what was looked at, even if all of that was damaged.
+    /// Whether there is more to be read after what was looked at, even if all of that was damaged.
     #[must_use]
     pub fn has_more(&self) -> bool {
-        self.last.saturating_add(1) < self.next
+        !self.newer && self.last.saturating_add(1) < self.next
     }
 }
 

@@ -45,6 +45,9 @@ pub(crate) struct Role {
     pub(crate) timeout: Duration,
     /// By how many seconds its wall clock is wrong.
     pub(crate) clock_s: i64,
+    /// The newest format of bodies and records that it reads, and writes: it stands for a build
+    /// that is newer than this one.
+    pub(crate) format: Option<u8>,
     /// The URL of its journal; that of its site, where that names one.
     pub(crate) journal: Option<String>,
 }
@@ -62,6 +65,7 @@ impl Default for Role {
             buckets: 8,
             timeout: Duration::from_millis(200),
             clock_s: 0,
+            format: None,
             journal: None,
         }
     }

@@ -71,6 +71,9 @@ impl Site {
             journal: role.journal.clone().or_else(|| self.journal.clone()),
             ..role.clone()
         };
+        let format = role
+            .format
+            .map(|format| ("DULY_TEST_FORMAT", format.to_string()));
         let site = (self.folder.path(), url, role);
         let site = serde_json::to_string(&site).expect("it is written as text");
         let log = |name: &str| {
@@ -81,6 +84,7 @@ impl Site {
         let child = Command::new(env::current_exe().expect("this program has a path"))
             .args(["--exact", "child", "--nocapture"])
             .env(SITE, site)
+            .envs(format)
             .stdin(Stdio::piped())
             .stdout(log("out"))
             .stderr(log("err"))

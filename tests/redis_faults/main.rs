@@ -21,6 +21,7 @@ mod scripts;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod torn;
+mod upgrade;
 mod waking;
 mod wrong;
 

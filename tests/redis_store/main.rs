@@ -18,6 +18,7 @@ mod idle;
 mod kit;
 mod lost_tail;
 mod midway;
+mod newer;
 mod odd_errors;
 mod outage;
 mod outbox;

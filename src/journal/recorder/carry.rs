@@ -241,7 +241,8 @@ impl Carrier {
                 bytes += bytes_of(record);
                 oldest_us = oldest_us.min(record.stages.finished_us);
             }
-            trims.push((outbox.clone(), page.last, page.next, page.damaged));
+            let more = page.has_more();
+            trims.push((outbox.clone(), page.last, page.next, page.damaged, more));
             batches.push(Batch {
                 outbox: format!("{}/{outbox}", self.name),
                 records: page.records,
@@ -254,14 +255,14 @@ impl Carrier {
             self.progress().share = share.clamp(LEAST, OUTBOX_BATCH_MAX);
         }
         let mut behind = Outboxes::new();
-        for (outbox, last, next, damaged) in trims {
+        for (outbox, last, next, damaged, more) in trims {
             self.progress().known.insert(outbox.clone(), last);
             let trimmed = self.store.trim_outbox(&outbox, last).await;
             trimmed.map_err(Trouble::Store)?;
             self.board.damaged(&outbox, damaged);
             let left = next.saturating_sub(last + 1);
             self.board.wait_in(&outbox, left);
-            if left > 0 {
+            if more {
                 behind.push((outbox, last));
             }
         }

@@ -134,6 +134,8 @@ pub(super) struct Read {
     pub(super) is_earlier: bool,
     /// Whether it wrote records; seldom said although it did not.
     pub(super) has_recorded: bool,
+    /// How many events it left to a newer duly, which reads them.
+    pub(super) newer: usize,
     /// What was leased and cannot be delivered, as its bytes are damaged.
     pub(super) damaged: Vec<(EventId, Error)>,
 }
@@ -142,13 +144,14 @@ pub(super) struct Read {
 pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<Read> {
     let now_us = parts.number()?;
     let (mut is_earlier, mut has_recorded, mut damaged) = (false, false, Vec::new());
+    let mut newer = 0;
     let reply = match op {
         StoreOp::MoveDue { .. } => Reply::Moved {
             moved: parts.count()?,
             next_due: parts.time()?,
         },
         StoreOp::Fetch(fetch) => {
-            let reply = fetched(queue, fetch, &mut parts, &mut damaged)?;
+            let reply = fetched(queue, fetch, &mut parts, (&mut damaged, &mut newer))?;
             has_recorded = !parts.is_empty() && parts.is_so()?;
             reply
         }
@@ -225,6 +228,7 @@ pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<
         answer: Answer { now_us, reply },
         is_earlier,
         has_recorded,
+        newer,
         damaged,
     })
 }

@@ -1,7 +1,7 @@
 //! What concerns all nodes: the format of the keys, who is there, and what was set of queues.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,11 +23,16 @@ const LISTED_FOR: Duration = Duration::from_secs(60);
 /// For how long a stand-in that does not answer the roll call stays chosen.
 const CHOSEN_FOR: Duration = Duration::from_secs(10);
 
+/// Each so many roll calls the format of the keys is looked at: every two seconds.
+const FORMAT_EVERY: u32 = 8;
+
 /// What this process knows of the hub.
 #[derive(Default)]
 pub(super) struct Hub {
     /// Whether the format of the keys was looked at.
     is_claimed: AtomicBool,
+    /// How often the roll was called.
+    calls: AtomicU32,
     /// The queues of members seen.
     queues: Mutex<HashMap<NodeId, Arc<[QueueName]>>>,
 }
@@ -53,25 +58,34 @@ async fn claim(shared: &Shared) -> Result<()> {
         answer = shared.send(&shared.links.hub, &question).await?;
     }
     match answer {
-        Value::BulkString(format) if format == FORMAT.as_bytes() => Ok(()),
-        Value::BulkString(format) => Err(Error::corrupt(format!(
-            "the keys under prefix {:?} have format {}, this duly knows format {FORMAT}: they were \
-             written by another version of duly; use that one, or another prefix",
-            shared.prefix,
-            String::from_utf8_lossy(&format)
-        ))),
+        Value::BulkString(format) => check_format(shared, &format),
         _ => Err(unreadable("HGET")),
     }
+}
+
+/// Refuses keys of a format that this duly does not know.
+fn check_format(shared: &Shared, format: &[u8]) -> Result<()> {
+    if format == FORMAT.as_bytes() {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!(
+        "the keys under prefix {:?} have format {}, this duly knows format {FORMAT}: they were \
+         written by another version of duly; use that one, or another prefix",
+        shared.prefix,
+        String::from_utf8_lossy(format)
+    )))
 }
 
 /// Says that a node is there, and answers who else is.
 pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
     shared.hub.claim_once(shared).await?;
+    let calls = shared.hub.calls.fetch_add(1, Ordering::Relaxed);
+    let asks_for_format = calls.is_multiple_of(FORMAT_EVERY);
     let is_member = !me.queues.is_empty();
     let mut act = if me.leaves { "leaves" } else { "stays" };
     loop {
         let script = &scripts::ROLL;
-        let keys = ["members", "queues"].map(|part| key(shared, part));
+        let keys = ["members", "queues", "hub"].map(|part| key(shared, part));
         let mut command = script.call(&keys);
         match shared.terms().now_us {
             Some(now_us) => command.arg(now_us),
@@ -89,6 +103,7 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
         };
         command.arg(LISTED_FOR.as_millis());
         command.arg(idle).arg(CHOSEN_FOR.as_millis());
+        command.arg(u8::from(asks_for_format));
         let value = shared
             .run(&shared.links.hub, &Call { script, command })
             .await?;
@@ -96,6 +111,11 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
         let buckets_version = read_version(&parts.bytes()?);
         let controls_version = read_version(&parts.bytes()?);
         let (is_known, stands_in) = (parts.is_so()?, parts.is_so()?);
+        match &parts.bytes()?[..] {
+            b"" => {}
+            b"none" => claim(shared).await?, // the server has forgotten it
+            format => check_format(shared, format).map_err(|error| shared.fence(error))?,
+        }
         if is_member && !is_known && act == "stays" {
             act = "queues";
             continue;

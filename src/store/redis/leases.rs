@@ -75,10 +75,11 @@ pub(super) fn fetched(
     queue: &QueueName,
     fetch: &Fetch,
     parts: &mut Parts,
-    damaged: &mut Vec<(EventId, Error)>,
+    (damaged, newer): (&mut Vec<(EventId, Error)>, &mut usize),
 ) -> Result<Reply> {
     let (ready, next_due, full) = (parts.count()?, parts.time()?, parts.is_so()?);
     let holding = holding(parts)?;
+    *newer = parts.count()?;
     let mut deliveries = Vec::with_capacity(parts.len() / 3);
     // Three for each, and perhaps one more behind them.
     while parts.len() > 1 {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -33,6 +33,8 @@ pub(super) struct Outboxes {
     kept_max: AtomicU64,
     /// How many may wait before pushes are refused.
     waiting_max: AtomicU64,
+    /// Whether it was said that records of a newer duly wait.
+    met_newer: AtomicBool,
     /// What was read last of each outbox, by the number up to which it was read.
     seen: Mutex<HashMap<BucketKey, BTreeMap<u64, Seen>>>,
 }
@@ -53,6 +55,7 @@ impl Outboxes {
             default_max,
             kept_max: AtomicU64::new(default_max),
             waiting_max: AtomicU64::new(RECORDS_END),
+            met_newer: AtomicBool::new(false),
             seen: Mutex::default(),
         }
     }
@@ -146,6 +149,12 @@ pub(super) async fn page(
     let most = limit.min(OUTBOX_BATCH_MAX);
     let call = shared.terms().outbox(&keys, from, most, BYTES_ENOUGH);
     let (page, seen) = read(&bucket.queue, from, shared.call(link, &call).await?)?;
+    if page.newer && !shared.outboxes.met_newer.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            %bucket,
+            "a newer duly writes records that this one does not read; they wait for its recorder"
+        );
+    }
     if let Some(seen) = seen {
         shared.outboxes.remember(bucket, page.last, seen);
     }
@@ -167,10 +176,12 @@ pub(super) fn read(
 ) -> Result<(OutboxPage, Option<Seen>)> {
     parts.number()?;
     let (first, next, last) = (parts.number()?, parts.number()?, parts.number()?);
+    let newer = parts.is_so()?;
     let mut page = OutboxPage {
         first,
         next,
         last,
+        newer,
         ..OutboxPage::default()
     };
     let is_possible = first <= next && next <= RECORDS_END && last <= next.max(after);

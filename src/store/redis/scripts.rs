@@ -2,6 +2,9 @@
 
 use std::sync::LazyLock;
 
+#[cfg(feature = "testing")]
+use crate::store::redis::body;
+
 /// A script as the server gets it.
 #[derive(Debug)]
 pub(super) struct Script {
@@ -14,6 +17,13 @@ pub(super) struct Script {
 impl Script {
     fn new(name: &'static str, parts: &[&str]) -> Self {
         let text = parts.concat();
+        #[cfg(feature = "testing")]
+        let text = match body::pretended_format() {
+            Some(format) => text
+                .replace("local FORMAT = 1", &format!("local FORMAT = {format}"))
+                .replace("local RECORDS = 1", &format!("local RECORDS = {format}")),
+            None => text,
+        };
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { name, text, hash }
     }

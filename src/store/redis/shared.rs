@@ -48,6 +48,10 @@ pub(super) struct Shared {
     listened: RwLock<HashSet<BucketKey>>,
     watchers: RwLock<Vec<Arc<dyn Watcher>>>,
     is_closed: AtomicBool,
+    /// Why everything is refused: the keys have another format than this duly knows.
+    fenced: OnceLock<String>,
+    /// Whether it has said that it met events of a newer duly.
+    met_newer: AtomicBool,
 }
 
 /// The connections of a store, apart so that nothing waits behind what may take long.
@@ -118,6 +122,8 @@ impl Shared {
             listened: RwLock::default(),
             watchers: RwLock::default(),
             is_closed: AtomicBool::new(false),
+            fenced: OnceLock::new(),
+            met_newer: AtomicBool::new(false),
         }
     }
 
@@ -209,6 +215,13 @@ impl Shared {
         self.learn(read.answer.now_us);
         if read.is_earlier {
             self.tell(bucket);
+        }
+        if read.newer > 0 && !self.met_newer.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                %bucket,
+                events = read.newer,
+                "a newer duly writes events that this one does not read; they are left to it"
+            );
         }
         if read.has_recorded {
             self.outboxes.tell(bucket);
@@ -341,7 +354,20 @@ impl Shared {
         }
     }
 
+    /// Refuses everything from now on, since the format of the keys has changed under this process:
+    /// what it would write others could not read, nor it what they write.
+    pub(super) fn fence(&self, why: Error) -> Error {
+        let words = self.fenced.get_or_init(|| {
+            tracing::error!(error = %why, "the store stops: its keys have another format now");
+            format!("{why}; this process has stopped taking part, start it anew as that version")
+        });
+        Error::closed(words.clone()).because(why)
+    }
+
     fn check_open(&self) -> Result<()> {
+        if let Some(words) = self.fenced.get() {
+            return Err(Error::closed(words.clone()));
+        }
         if self.is_closed.load(Ordering::Acquire) {
             return Err(Error::closed("the store was closed; open another one"));
         }

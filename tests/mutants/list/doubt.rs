@@ -250,4 +250,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: test("lib", "every_answer_means_what_the_table_says"),
         masked_by: None,
     },
+    Mutant {
+        name: "newer-is-damage",
+        breaks: Doubt,
+        bug: "redis: what a newer version has written is taken for damage",
+        edits: &[edit(
+            "src/store/redis/lua/body.lua",
+            "  return (byte(body) or 0) >= 240 and",
+            "  return (byte(body) or 0) >= 256 and",
+        )],
+        caught_by: test(
+            "redis_store",
+            "a_body_of_a_newer_form_is_left_to_its_duly_and_costs_no_attempt",
+        ),
+        masked_by: None,
+    },
 ];

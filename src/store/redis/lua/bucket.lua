@@ -58,6 +58,7 @@ now = math.max(tonumber(now), tonumber(meta[1] or 0))
 local now_ms = math.floor(now / 1000)
 local leased, stale = tonumber(meta[2] or 0), tonumber(meta[3] or 0)
 local record, entry, past = tonumber(meta[4] or 1), tonumber(meta[5] or 0), tonumber(meta[6] or 0)
+local RECORDS = 1 -- the newest form of records that this duly reads, and the one that it writes
 local longest = tonumber(meta[7] or 0)
 
 -- Writes the counters back: the last thing that a script does.

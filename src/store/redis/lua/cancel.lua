@@ -6,6 +6,10 @@
 -- that is too late, or "" when nobody knows it}.
 local id = ARGV[4]
 local state, body = call("HGET", STATE, id), call("HGET", BODY, id)
+if body and is_newer(body) then
+  return redis.error_reply("DULY CORRUPT the event was written by a newer duly, in a form that this "
+    .. "one does not read; cancel it with that one")
+end
 local kind = state and state:sub(1, 1) or (body and "S" or "")
 local truth = state and byte(state, 2) % 2 == 1 and "after" or "cancelled"
 if kind == "S" or kind == "R" then

@@ -18,8 +18,8 @@ for i = 5, #ARGV do
   local id = ARGV[i]
   local state = not seen[id] and call("HGET", STATE, id)
   seen[id] = true
-  if state and byte(state) == 68 then
-    local body = read_body(id)
+  local body = state and byte(state) == 68 and read_body(id)
+  if body and not is_newer(body) then
     note_end(id, "\11", sub(state, 5, 12), ZERO, body, by)
     dropped[#dropped + 1] = { id = id, state = state, body = body }
   end

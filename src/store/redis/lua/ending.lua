@@ -27,7 +27,8 @@ end
 local function write_entry(from, to)
   local after = record + to - from + 1
   local oldest = math.max(math.min(after - ARGV[3], record), 1)
-  call("XADD", OUTBOX, "MINID", "=", oldest, record .. "-0", "r", table.concat(records, "", from, to))
+  call("XADD", OUTBOX, "MINID", "=", oldest, record .. "-0", RECORDS == 1 and "r" or "r" .. RECORDS,
+    table.concat(records, "", from, to))
   record = after
   -- At once: if a later step fails, the next entry must not ask for the same number.
   call("HSET", META, "record", record)

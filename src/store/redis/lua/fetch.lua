@@ -9,19 +9,28 @@
 --
 -- Returns {now, ready events left, next due time or false, 1 if it ended before it had looked at all
 -- that it might, how many leases the node has that last as long as its heartbeat, its last request
--- before this one, then three for each delivery: id; its state, of which the bytes 3 to 20 are those
--- of its lease; body; and at the end a 1 if records were written}. A node that was believed dead is
+-- before this one, how many events it left to a newer duly, then three for each delivery: id; its
+-- state, of which the bytes 3 to 20 are those of its lease; body; and at the end a 1 if records were
+-- written}. A node that was believed dead is
 -- refused.
 local BATCH_MAX = 1000
-local STALE_MAX = 4000 -- entries that their events have left, of one call
+local PASSED_MAX = 4000 -- entries of one call that are none for it
+local REST = 1000 -- after so many ms it looks again whether it is alone with what a newer duly reads
 local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local node = node_of(me) or new_node()
 node.seen = now
-local answer, len, recorded = { now, 0, false, 0, 0, node.last }, 6, false
+local answer, len, recorded = { now, 0, false, 0, 0, node.last, 0 }, 7, false
+local count, newer = 0, 0
 
 local function done()
   keep_node(me, node)
   answer[2], answer[3], answer[5] = ready_len(), next_due() or false, node.kept
+  answer[7] = newer
+  if newer > 0 then -- what is left may be of no use either, and it would ask without end
+    answer[4] = count > 0 and answer[4] or 0
+    answer[2] = count > 0 and math.max(answer[2] - newer, 0) or 0
+    answer[3] = math.min(answer[3] or math.huge, now_ms + REST)
+  end
   if recorded then
     answer[len + 1] = 1
   end
@@ -54,7 +63,7 @@ if request <= node.last then
       len = len + 3
     end
   end
-  if len > 6 and node.kept > 0 and not node.reaping then
+  if len > 7 and node.kept > 0 and not node.reaping then
     node.beat = node.beat + 1
   end
   return done()
@@ -62,7 +71,7 @@ end
 node.last = request
 
 local deadline = ARGV[10] ~= "" and math.ceil((now + ARGV[10]) / 1000)
-local held, changes, deadlines, count = {}, {}, {}, 0
+local held, changes, deadlines = {}, {}, {}
 local lease = me .. token .. u64(now) -- what each lease of this call ends with
 local plain = lease .. u16(ATTEMPTS)
 local moved_now = u64(now)
@@ -153,12 +162,13 @@ end
 local passed_over = 0
 
 local function may_look()
-  return aside > 0 and passed_over < STALE_MAX and not is_spent()
+  return aside > 0 and passed_over + newer < PASSED_MAX and not is_spent()
 end
 
 local limit = math.min(tonumber(ARGV[7]), BATCH_MAX)
-while count < limit and may_look() do
-  local entries = call("LRANGE", READY, 0, math.min(limit - count, aside) - 1)
+local unseen = limit > 0 and call("LLEN", READY) or 0
+while count < limit and unseen > 0 and may_look() do
+  local entries = call("LRANGE", READY, 0, math.min(limit - count, aside, unseen) - 1)
   if #entries == 0 then
     break
   end
@@ -167,7 +177,7 @@ while count < limit and may_look() do
     ids[i] = sub(entry_of, 1, 16)
   end
   local states, looked, bodies, before, read = call("HMGET", STATE, unpack(ids)), 0, {}, 0, 0
-  local passed_before = passed_over
+  local passed_before, left = passed_over, {}
   for i, id in ipairs(ids) do
     if i > read then
       if is_spent() then
@@ -182,6 +192,8 @@ while count < limit and may_look() do
       passed_over = passed_over + 1 -- an entry that its event has left behind
     elseif not body then
       call("HDEL", STATE, id) -- somebody has deleted a part of it by hand
+    elseif byte(body) >= 240 and is_newer(body) then
+      left[#left + 1] = entries[i]
     elseif sub(state, 21, 28) == ZERO then -- it was moved, and nobody saw its body
       take(id, sub(state, 2, 20) .. sub(body, 5, 12) .. sub(state, 29, 45), body)
     elseif deadline or byte(body) % 16 >= 2 then
@@ -196,15 +208,22 @@ while count < limit and may_look() do
   end
   write()
   stale = math.max(stale - (passed_over - passed_before), 0)
+  if #left > 0 then -- they go behind all others, whose duly reads them finds them there
+    newer = newer + #left
+    call("RPUSH", READY, unpack(left))
+  end
+  unseen = unseen - looked
   call("LTRIM", READY, looked, -1)
 end
 
 local until_ms = math.floor((now + ARGV[8]) / 1000)
 limit = math.min(count + ARGV[9], BATCH_MAX)
 local last_score, last_due
+local skipped = 0 -- what is left to a newer duly stays, before all that is looked at
 while count < limit and may_look() do
   local want = math.min(limit - count, aside)
-  local due = call("ZRANGE", DELAY, "-inf", until_ms, "BYSCORE", "LIMIT", 0, want, "WITHSCORES")
+  local due = call("ZRANGE", DELAY, "-inf", until_ms, "BYSCORE", "LIMIT", skipped, want,
+    "WITHSCORES")
   local found = #due / 2
   if found == 0 then
     break
@@ -214,6 +233,7 @@ while count < limit and may_look() do
     ids[i] = due[2 * i - 1]
   end
   local states, looked, bodies, before, read = call("HMGET", STATE, unpack(ids)), 0, {}, 0, 0
+  local taken = {}
   for i, id in ipairs(ids) do
     if i > read then
       if is_spent() then
@@ -223,12 +243,15 @@ while count < limit and may_look() do
       bodies, read = read_bodies(ids, i)
     end
     looked = i
+    taken[#taken + 1] = id
     local state, body, score = states[i], bodies[i - before], due[2 * i]
     if score ~= last_score then
       last_score, last_due = score, u64(tonumber(score))
     end
     if not body then
       call("HDEL", STATE, id) -- somebody has deleted a part of it by hand
+    elseif is_newer(body) then
+      taken[#taken] = nil
     elseif state then
       take(id, sub(state, 2, 4) .. last_due .. moved_now .. sub(body, 5, 12) .. sub(state, 29, 45),
         body)
@@ -237,7 +260,14 @@ while count < limit and may_look() do
     end
   end
   write()
-  call("ZREMRANGEBYRANK", DELAY, 0, looked - 1)
+  if #taken == looked then
+    call("ZREMRANGEBYRANK", DELAY, skipped, skipped + looked - 1)
+  else
+    skipped, newer = skipped + looked - #taken, newer + looked - #taken
+    if #taken > 0 then
+      call("ZREM", DELAY, unpack(taken))
+    end
+  end
 end
 answer[4] = may_look() and 0 or 1
 

@@ -5,7 +5,8 @@
 -- ARGV[4]  so many bytes are enough
 --
 -- Returns {now, the number of the oldest record, the number of the next one, the last number that
--- was looked at, then two for each entry: number of its first record; its records}. The first entry
+-- was looked at, 1 if records follow that a newer duly wrote in a form that this one does not read,
+-- then two for each entry: number of its first record; its records}. The first entry
 -- may begin before what was asked for, and the last one end behind it.
 local AT_ONCE, ENTRIES_MAX = 4, 1000
 local after, most, enough = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -18,7 +19,7 @@ local first = math.min(tonumber(call("HGET", META, "trimmed") or 0) + 1, record)
 if first < record then -- whoever wrote more may have let go of some
   first = math.max(number_of(call("XRANGE", OUTBOX, "-", "+", "COUNT", 1)[1]) or record, first)
 end
-local answer, len = { now, first, record, 0 }, 4
+local answer, len = { now, first, record, 0, 0 }, 5
 local through = math.max(after, first - 1)
 if most > 0 and through + 1 < record then
   -- The entry that holds the next record may begin before it.
@@ -26,7 +27,7 @@ if most > 0 and through + 1 < record then
   local from, last = number_of(holder) or through + 1, math.min(through + most, record - 1)
   local bytes, entries, found = 0, 0, nil
   local function is_enough()
-    return bytes >= enough or entries >= ENTRIES_MAX
+    return bytes >= enough or entries >= ENTRIES_MAX or answer[5] == 1
   end
   repeat
     found = call("XRANGE", OUTBOX, from .. "-0", last .. "-0", "COUNT", AT_ONCE)
@@ -35,6 +36,10 @@ if most > 0 and through + 1 < record then
         break
       end
       local number, packed = number_of(it), it[2][2]
+      if tonumber(it[2][1]:match("^r(%d+)$") or 0) > RECORDS then
+        answer[5], last = 1, number - 1
+        break
+      end
       answer[len + 1], answer[len + 2] = number, packed
       len, entries, bytes, from = len + 2, entries + 1, bytes + #packed, number + 1
     end

@@ -20,8 +20,8 @@ for i = 6, #ARGV do
   local id = ARGV[i]
   local state = not seen[id] and call("HGET", STATE, id)
   seen[id] = true
-  if state and byte(state) == 68 then
-    local body = read_body(id)
+  local body = state and byte(state) == 68 and read_body(id)
+  if body and not is_newer(body) then
     local _, unique = keys_of(body)
     note_end(id, "\9", due, ZERO, body, by)
     ids[#ids + 1], entries[#entries + 1] = id, id .. number

@@ -4,6 +4,7 @@
 --                "control" -> the token that came with the last change of each
 -- KEYS[2]  hash  queues: node -> the queues that it consumes, a line for each; "stand-in" -> the
 --                node that was chosen of those that consume nothing, and its time in ms
+-- KEYS[3]  hash  hub, for its field "format"
 -- ARGV[1]  the time in microseconds, or "" for the server's
 -- ARGV[2]  node, or "" of one that consumes nothing
 -- ARGV[3]  "stays", "leaves", or "queues" when its queues follow
@@ -11,9 +12,11 @@
 -- ARGV[5]  how long a member that does not call stays listed, ms
 -- ARGV[6]  node that consumes nothing, or "" of one that consumes something
 -- ARGV[7]  how long a stand-in that does not call stays chosen, ms
+-- ARGV[8]  1 to be told the format of all keys
 --
 -- Returns {token of the buckets, token of the controls, each "" before the first change; 1 if its
--- queues are known, 1 if it is the stand-in, then two for each member: node, number}. It is no
+-- queues are known, 1 if it is the stand-in, the format of all keys, "none"
+-- where there is none, "" where it was not asked for, then two for each member: node, number}. It is no
 -- member before its queues are known.
 local call = redis.call
 local now = ARGV[1]
@@ -68,4 +71,5 @@ if idle ~= "" then
     stands_in = 1
   end
 end
-return { tokens.buckets, tokens.control, is_known, stands_in, unpack(others) }
+local format = ARGV[8] == "1" and (call("HGET", KEYS[3], "format") or "none") or ""
+return { tokens.buckets, tokens.control, is_known, stands_in, format, unpack(others) }

@@ -19,9 +19,10 @@ local function take_back(id, state)
   local allowed = byte(state, 70) * 256 + byte(state, 71)
   local head = "\1" .. u16(math.min(attempt + 1, 65535))
   local due, rest = sub(state, 5, 12), sub(state, 21, 45)
-  local key, unique, more
+  local key, unique, more, is_left
   if byte(state, 2) >= 4 then
     local body = read_body(id)
+    is_left = body and is_newer(body) -- it may have a unique key, so only its duly may end it
     key, unique = keys_of(body)
     more = more_of(body)
   end
@@ -29,7 +30,7 @@ local function take_back(id, state)
     sub(state, 46, 53), key, nil, more)
   taken = taken + 1
   changes[2 * taken - 1] = id
-  if attempt >= allowed then
+  if attempt >= allowed and not is_left then
     dead[#dead + 1], dead[#dead + 2] = 0, id
     changes[2 * taken] = "D" .. head .. due .. u64(now) .. rest
     if unique then
