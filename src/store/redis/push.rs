@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::core::op::{Answer, BATCH_MAX, NewEvent, PushVerdict, Pushed, Reply};
+use crate::core::op::{Answer, BATCH_MAX, NewEvent, PushVerdict, Pushed, Reply, Unique};
 use crate::core::push::Attempts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
@@ -18,6 +18,8 @@ use crate::time::{DELAY_MAX, Timestamp, When};
 
 /// The most bytes of payload that pushes bring together; a larger one goes alone.
 const BYTES_MAX: usize = 1024 * 1024;
+/// What an event that may take the place of another counts for: the script reads that other one too.
+const REPLACED_BYTES: usize = 128 * 1024;
 /// The first wait before a push is sent again; it doubles, up to `PAUSE_MAX`.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -54,10 +56,7 @@ impl Pushes {
         registry::ensure(shared, &bucket, until).await?;
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting {
-            bytes: events
-                .iter()
-                .map(|event| event.envelope.payload.len())
-                .sum(),
+            bytes: events.iter().map(weight).sum(),
             alone: events
                 .iter()
                 .any(|event| may_be_refused(event, shared.now_us())),
@@ -123,6 +122,13 @@ impl Pushes {
         let fits = fits.count();
         Some(lane.drain(..fits).collect())
     }
+}
+
+/// What an event counts for when pushes are brought together.
+fn weight(event: &NewEvent) -> usize {
+    let replaces = event.on_taken == Unique::Replace && event.envelope.unique.is_some();
+    let other = if replaces { REPLACED_BYTES } else { 0 };
+    event.envelope.payload.len() + other
 }
 
 /// Whether the server's clock decides if the event can be accepted: an instant so far away that it

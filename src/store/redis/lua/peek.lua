@@ -18,13 +18,13 @@ local answer = { now, false }
 -- A scan returns whole bodies, so each asks for few of them; beside them it may go past empty places
 -- of the table, which end a page as well.
 for _ = 1, 2 * most do
-  local fitting = math.floor((BUDGET - spent) / math.max(longest, 1))
+  local fitting = math.floor((BUDGET - spent) / 2 / math.max(longest, 1))
   local page = call("HSCAN", BODY, place, "COUNT", math.max(math.min(fitting, most - #ids), 1))
   place = page[1]
   local fields = page[2]
   for i = 1, #fields, 2 do
     ids[#ids + 1], bodies[#bodies + 1] = fields[i], fields[i + 1]
-    spent = spent + #fields[i + 1]
+    spent = spent + 2 * #fields[i + 1] -- a scan copies it once more
   end
   if place == "0" or #ids >= most or is_spent() then
     break
