@@ -34,12 +34,15 @@ fn handles(format: Option<u8>) -> Role {
     }
 }
 
+/// What was accepted and can end without a start only if it is cancelled: it has no unique key.
 fn pushed(entries: &[Entry]) -> BTreeSet<EventId> {
-    let pushed = entries.iter().filter_map(|entry| match entry.what {
-        What::PushAnswered { .. } => entry.id,
-        _ => None,
-    });
-    pushed.collect()
+    let of = |is_it: fn(&What) -> bool| -> BTreeSet<EventId> {
+        let entries = entries.iter().filter(|entry| is_it(&entry.what));
+        entries.filter_map(|entry| entry.id).collect()
+    };
+    let unique = of(|what| matches!(what, What::UniqueAsked { .. }));
+    let pushed = of(|what| matches!(what, What::PushAnswered { .. }));
+    pushed.difference(&unique).copied().collect()
 }
 
 /// What was started, and on which nodes.
@@ -82,7 +85,7 @@ fn stats(site: &Site) -> Stats {
     })
 }
 
-/// Every event that was not cancelled has started.
+/// Whether every event that was not cancelled has started.
 fn all_started(entries: &[Entry]) -> bool {
     let started: BTreeSet<EventId> = started(entries).into_iter().map(|(id, _)| id).collect();
     let cancelled = cancelled(entries);

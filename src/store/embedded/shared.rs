@@ -242,11 +242,8 @@ impl Shared {
                 }
             }
             Reply::Found(Some(snapshot)) => forget_damaged(reader, &mut snapshot.body)?,
-            Reply::Peeked { events, .. }
-            | Reply::Dead {
-                letters: events, ..
-            } => {
-                for event in events {
+            Reply::Peeked { events: all, .. } | Reply::Dead { letters: all, .. } => {
+                for event in all {
                     forget_damaged(reader, &mut event.body)?;
                 }
             }
