@@ -32,6 +32,9 @@ const TIMES_MAX: f64 = 4.0;
 /// of a thousand events is more.
 const FREE_US: f64 = 20_000.0;
 
+/// So many pushes with unique keys meet in one call, see `src/store/redis/push.rs`.
+const MET_MAX: usize = 256;
+
 struct Meter<'a> {
     server: &'a Redis,
     names: BTreeMap<String, &'static str>,
@@ -131,7 +134,7 @@ fn event(bare: &Bare, bytes: usize, number: usize, when: When) -> NewEvent {
     NewEvent {
         envelope: Arc::new(envelope),
         when,
-        on_taken: Unique::Replace,
+        on_taken: Unique::Keep,
     }
 }
 
@@ -148,7 +151,7 @@ fn settlements(fetched: &[(EventId, u64)], verdict: &Verdict) -> Vec<Settlement>
 
 /// Every operation, with the most that it takes, over so many events of so many bytes.
 async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: usize) {
-    let at_once = (BATCH_BYTES / bytes.max(1)).clamp(1, BATCH_MAX);
+    let at_once = (BATCH_BYTES / bytes.max(1)).clamp(1, MET_MAX);
     let mut ids = Vec::new();
     for from in (0..events).step_by(at_once) {
         let many = from..events.min(from + at_once);
@@ -308,6 +311,7 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
     let many = (0..events.min(8)).map(|it| {
         let mut it = event(bare, 1, it, When::Now);
         Arc::make_mut(&mut it.envelope).keeps_payload = false;
+        it.on_taken = Unique::Replace;
         it
     });
     let replace = StoreOp::Push(many.collect());

@@ -147,6 +147,11 @@ async fn nobody_but_its_duly_ends_an_event_of_a_newer_form() {
 
     let refused = bare.apply(StoreOp::Cancel { id }).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
+    let other = bare.new_id();
+    let unique = format!("unique {prefix}");
+    bare.replace(other, &unique, When::Now).await.unwrap();
+    let beside = bare.apply(StoreOp::Cancel { id: other }).await;
+    assert!(beside.is_ok(), "it was accepted beside it: {beside:?}");
     assert!(refused.to_string().contains("newer duly"), "{refused}");
     assert_eq!(state(&bare, id).await, State::Ready);
 

@@ -20,6 +20,8 @@ use crate::time::{DELAY_MAX, Timestamp, When};
 const BYTES_MAX: usize = 1024 * 1024;
 /// What an event that may take the place of another counts for: the script reads that other one too.
 const REPLACED_BYTES: usize = 128 * 1024;
+/// What any other with a unique key counts for: so many commands of a script as it takes.
+const UNIQUE_BYTES: usize = 4 * 1024;
 /// The first wait before a push is sent again; it doubles, up to `PAUSE_MAX`.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -126,9 +128,12 @@ impl Pushes {
 
 /// What an event counts for when pushes are brought together.
 fn weight(event: &NewEvent) -> usize {
-    let replaces = event.on_taken == Unique::Replace && event.envelope.unique.is_some();
-    let other = if replaces { REPLACED_BYTES } else { 0 };
-    event.envelope.payload.len() + other
+    let more = match (event.on_taken, &event.envelope.unique) {
+        (_, None) => 0,
+        (Unique::Keep, Some(_)) => UNIQUE_BYTES,
+        (Unique::Replace, Some(_)) => REPLACED_BYTES,
+    };
+    event.envelope.payload.len() + more
 }
 
 /// Whether the server's clock decides if the event can be accepted: an instant so far away that it

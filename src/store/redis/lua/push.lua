@@ -131,8 +131,10 @@ local function taken(i, unique, replaces)
     answer[#answer + 1] = { i, 1, due_of(other, state), other }
     return true
   end
-  if not state or byte(state) ~= 76 then -- not leased: its handler has not started
-    cancel(other, state, read_body(other))
+  local waits = not state or byte(state) ~= 76 -- not leased: its handler has not started
+  local body = waits and read_body(other)
+  if body and not is_newer(body) then
+    cancel(other, state, body)
     answer[#answer + 1] = { i, 2, dues[i], other }
     look_at_forgotten()
     rereads = true
