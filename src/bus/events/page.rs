@@ -45,7 +45,7 @@ pub(super) async fn event(inner: &Arc<Inner>, id: EventId) -> Result<Option<Stor
 async fn get(inner: &Arc<Inner>, bucket: BucketKey, id: EventId) -> Result<Option<StoredEvent>> {
     match inner.apply(&bucket, StoreOp::Get { id }).await?.reply {
         Reply::Found(found) => {
-            Ok(found.map(|snapshot| StoredEvent::new(Arc::clone(inner), bucket.queue, snapshot)))
+            Ok(found.map(|snapshot| StoredEvent::new(Arc::clone(inner), bucket.queue, &snapshot)))
         }
         reply => Err(unexpected(&reply)),
     }
@@ -140,7 +140,7 @@ impl Events {
         let events = events.into_iter().filter(is_it);
         items.extend(
             events.map(|event| {
-                StoredEvent::new(Arc::clone(&self.inner), bucket.queue.clone(), event)
+                StoredEvent::new(Arc::clone(&self.inner), bucket.queue.clone(), &event)
             }),
         );
     }

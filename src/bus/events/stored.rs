@@ -48,7 +48,7 @@ pub struct StoredEvent {
 }
 
 impl StoredEvent {
-    pub(super) fn new(inner: Arc<Inner>, queue: QueueName, snapshot: Snapshot) -> Self {
+    pub(super) fn new(inner: Arc<Inner>, queue: QueueName, snapshot: &Snapshot) -> Self {
         let body = snapshot.body.as_deref();
         Self {
             id: snapshot.id,
