@@ -383,7 +383,6 @@ impl Context {
     /// # Panics
     ///
     /// Never in a handler that a bus runs: the bus is always there.
-    #[must_use]
     pub fn bus(&self) -> &Bus {
         self.state()
     }
