@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every test of the project: unit, integration and documentation tests, then the models and
-# the power cuts.
+# Runs every test of the project: unit, integration and documentation tests, power cuts among them,
+# then worlds from seeds and the models.
 #
 # Needs a Rust toolchain, and the right to mount by FUSE: in a container that is
 # `--device /dev/fuse --cap-add SYS_ADMIN`. What else is missing it installs with apt, as root or
@@ -118,9 +118,10 @@ for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it
 need postgres postgresql
 need prometheus prometheus # with promtool: reads the metrics, the board and the alerts
 need strace strace # stops a child at each of its system calls
+[ "$(id -u)" = 0 ] || need fusermount3 fuse3 # lets a user mount; root needs no help
 
 step "building the tests"
-if ! logged cargo test --workspace --all-features --no-run; then
+if ! logged cargo test --locked --workspace --all-features --no-run; then
     cat "$log"
     echo "0 passed, 1 failed"
     exit 1
@@ -143,13 +144,7 @@ tests "worlds from seeds" \
 
 if [ -f tests/loom/Cargo.toml ]; then
     tests "models, under every interleaving" \
-        cargo test --manifest-path tests/loom/Cargo.toml --release --target-dir "$target/loom"
-fi
-
-if [ -f tests/power/Cargo.toml ]; then
-    [ "$(id -u)" = 0 ] || need fusermount3 fuse3 # lets a user mount; root needs no help
-    tests "power cuts, and disks that fail" \
-        cargo test --manifest-path tests/power/Cargo.toml --target-dir "$target/power"
+        cargo test --locked --manifest-path tests/loom/Cargo.toml --release --target-dir "$target/loom"
 fi
 
 echo "$passed passed, $failed failed"
