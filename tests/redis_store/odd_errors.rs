@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use duly::ErrorKind;
 use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
 
 use crate::kit::{Read, fresh, pusher, stop, until};
 use crate::servers::{Address, Fault, Proxy, Redis, RedisOptions};
@@ -92,7 +93,13 @@ async fn goes_on_after(server: &Address, error: &'static str, at_greeting: bool)
     until(error, async || said.load(Ordering::Relaxed) >= 10).await;
     proxy.heal();
 
-    until(error, async || read.seen().contains_key(&delayed)).await;
+    // A bucket that is refused for long rests for up to half a minute.
+    let began = Instant::now();
+    while !read.seen().contains_key(&delayed) {
+        let waited = began.elapsed();
+        assert!(waited < Duration::from_secs(60), "{error}: {waited:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
     let again = async || push().await.is_ok();
     until(error, again).await;
     let last = push().await.expect("a push").id();
