@@ -392,3 +392,53 @@ fn a_head_is_earlier_when_something_is_ready_or_due_sooner() {
         assert!(!this.is_earlier_than(that), "{this:?} {that:?}");
     }
 }
+
+/// A bucket that was closed by an id from the future, before such ids were refused, heals.
+#[test]
+fn a_watermark_from_the_future_closes_the_bucket_to_nobody() {
+    let mut side = Side::new();
+    side.bucket
+        .forgotten_before(Timestamp::from_millis(106_000_000_000_000));
+    let now_ms = side.now_us / 1_000;
+    let before = side.push(event(id(now_ms - 1, 1), When::Now));
+    assert_eq!(before, PushVerdict::TooOld, "nobody can know");
+    let now = side.push(event(id(now_ms, 2), When::Now));
+    assert_eq!(now, PushVerdict::Accepted);
+    // Within the minute it is honest.
+    side.bucket
+        .forgotten_before(Timestamp::from_millis(now_ms + 60_000));
+    let soon = side.push(event(id(now_ms + 60_000, 3), When::Now));
+    assert_eq!(soon, PushVerdict::TooOld);
+}
+
+/// No operation forgets more than a bounded number, and a surplus shrinks all the same.
+#[test]
+fn a_large_surplus_is_forgotten_in_parts() {
+    let mut side = Side::new();
+    side.bucket.set_window(DedupWindow::default());
+    for number in 0..5_000 {
+        let over = Finished {
+            id: id(1, number),
+            state: State::Done,
+            fingerprint: None,
+            due: Timestamp::EPOCH,
+            tries: 0,
+            haunted: false,
+        };
+        side.bucket.restore_finished(over, 1_000);
+    }
+    side.bucket.set_window(DedupWindow {
+        cap: 10,
+        ..DedupWindow::default()
+    });
+    let look = || StoreOp::Reap {
+        silent: Vec::new(),
+        limit: 1,
+    };
+    let mut left = Vec::new();
+    for _ in 0..4 {
+        side.op(look());
+        left.push(side.bucket.remembered());
+    }
+    assert_eq!(left, [3_000, 1_000, 10, 10]);
+}

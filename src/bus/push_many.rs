@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use tracing::{Instrument, Span};
 
@@ -16,6 +16,9 @@ use crate::trace;
 
 /// The most events of one [`push_many`](Queue::push_many).
 pub const PUSH_MANY_MAX: usize = 100_000;
+/// How many batches of a push are on their way at once: enough that none waits for another, few
+/// enough that a large push leaves room for others.
+pub(super) const BATCHES_AT_ONCE: usize = 8;
 /// Events of one bucket.
 type Batch = (BucketId, Vec<NewEvent>);
 
@@ -38,7 +41,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         let refused = |error: &Error| self.pushes.rejected(error.kind(), 1);
         let (span, batches) = self.batches(payloads, when).inspect_err(refused)?;
         let pushed = batches.into_iter().map(|batch| self.push_counted(batch));
-        let pushed = try_join_all(pushed).instrument(span.clone()).await;
+        let pushed = stream::iter(pushed).buffered(BATCHES_AT_ONCE).try_collect();
+        let pushed: Result<Vec<_>> = pushed.instrument(span.clone()).await;
         let pushed = pushed.and_then(|pushed| pushed.into_iter().flatten().collect());
         trace::pushed_many(&span, pushed.as_ref().err());
         pushed

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use tracing::Instrument;
 
 use crate::bus::prepared::Prepared;
 use crate::bus::push::{count, lost};
+use crate::bus::push_many::BATCHES_AT_ONCE;
 use crate::bus::{EventBuilder, PUSH_MANY_MAX, Queue, Receipt};
 use crate::core::op::{BATCH_BYTES, BATCH_MAX};
 use crate::error::{Error, ErrorKind, Result};
@@ -63,8 +64,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         let (many, span) = (prepared.len(), trace::push_many(&self.name, prepared.len()));
         span.in_scope(|| prepared.iter_mut().for_each(Prepared::stamp));
         let batches = batches(prepared).into_iter();
-        let pushed = try_join_all(batches.map(|batch| self.send_batch(batch)));
-        let pushed = pushed.instrument(span.clone()).await;
+        let pushed = stream::iter(batches.map(|batch| self.send_batch(batch)));
+        let pushed = pushed.buffered(BATCHES_AT_ONCE).try_collect();
+        let pushed: Result<Vec<_>> = pushed.instrument(span.clone()).await;
         let pushed = pushed.and_then(|pushed| in_order(many, pushed));
         trace::pushed_many(&span, pushed.as_ref().err());
         pushed

@@ -3,17 +3,20 @@
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 
+use duly::core::op::StoreOp;
 use duly::handler::Annotation;
 use duly::prelude::*;
 use duly::testing::{Probe, TestBus};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use crate::faulty::{Fault, Faulty};
 use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {
     a_hung_queue_delays_no_other,
     a_failing_queue_delays_no_other,
     a_paused_queue_delays_no_other,
+    a_bucket_that_does_not_answer_leaves_room_to_the_others,
 }
 
 const BESIDE: Annotation = Annotation::new("beside").ring(64).workers(2);
@@ -46,6 +49,27 @@ async fn a_hung_queue_delays_no_other(world: World) {
     bus.settle().await;
     assert_eq!(hung.running_now(), 2);
     expect_punctual(&bus, &probe).await;
+}
+
+/// A fetch that is not answered keeps what it asked for; it asks for a part of its queue's room.
+async fn a_bucket_that_does_not_answer_leaves_room_to_the_others(world: World) {
+    let way = Faulty::to(&world.store);
+    way.meets(|bucket, op| match op {
+        StoreOp::Fetch(_) if bucket.bucket == duly::BucketId(0) => Fault::Hung,
+        _ => Fault::None,
+    });
+    let probe = Probe::new();
+    let orders = ORDERS.buckets(2).ring(4).workers(2);
+    let (bus, queue) = world.serve_by(way, orders, &probe).await;
+    for number in 0..20_u64 {
+        for bucket in [0, 1] {
+            let id = EventId::from_parts(bus.now(), duly::BucketId(bucket), number);
+            queue.event(number).id(id).send().await.unwrap();
+        }
+        bus.advance(ms(200)).await;
+    }
+    let expected: Vec<_> = (0..20).collect();
+    assert_eq!(probe.payloads(), expected);
 }
 
 async fn a_failing_queue_delays_no_other(world: World) {

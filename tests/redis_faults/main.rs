@@ -17,6 +17,7 @@ mod kills;
 #[path = "../nodes/mod.rs"]
 mod nodes;
 mod pair;
+mod pushes;
 mod scripts;
 #[path = "../servers/mod.rs"]
 mod servers;

@@ -14,6 +14,7 @@ mod durable;
 mod failover;
 mod format;
 mod full;
+mod healed;
 mod idle;
 mod kit;
 mod lost_tail;

@@ -15,6 +15,7 @@ pub struct RedisOptions {
     pub(super) records_max: usize,
     pub(super) records_total: usize,
     pub(super) retry_for: Duration,
+    pub(super) pending_max: usize,
     pub(super) clock: Option<Arc<dyn Clock>>,
 }
 
@@ -25,6 +26,7 @@ impl fmt::Debug for RedisOptions {
             .field("records_max", &self.records_max)
             .field("records_total", &self.records_total)
             .field("retry_for", &self.retry_for)
+            .field("pending_max", &self.pending_max)
             .finish_non_exhaustive()
     }
 }
@@ -46,6 +48,7 @@ impl RedisOptions {
             records_max: 25_000,
             records_total: 5_000_000,
             retry_for: Duration::from_secs(2),
+            pending_max: 64 << 20,
             clock: None,
         }
     }
@@ -95,6 +98,15 @@ impl RedisOptions {
     /// that is safe. Default: 2 s.
     pub fn retry_for(mut self, span: Duration) -> Self {
         self.retry_for = span;
+        self
+    }
+
+    /// How many bytes of events may be on their way to the servers; beyond that, and beyond 131,072
+    /// events, a push answers [`Full`](crate::ErrorKind::Full) at once. A bucket may take as much as
+    /// it leaves free, so that one whose server has stopped does not keep others out. Default: 64
+    /// MiB.
+    pub fn pending_max(mut self, bytes: usize) -> Self {
+        self.pending_max = bytes;
         self
     }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::core::op::{Answer, NewEvent, Reply};
 use crate::core::push::Attempts;
 use crate::error::{Error, ErrorKind, Result};
@@ -12,14 +14,15 @@ use crate::store::redis::admit::check_push;
 use crate::store::redis::answer::Parts;
 use crate::store::redis::check::Found;
 use crate::store::redis::durable::{Reached, Wait};
+use crate::store::redis::link::Noted;
 use crate::store::redis::push;
-use crate::store::redis::registry;
 use crate::store::redis::shared::Shared;
 
 /// How long replicas and disks are waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Pushes, and waits until the events are as durable as `wanted`.
+/// Pushes, and waits until the events are as durable as `wanted`; the same again while the servers
+/// do not answer.
 pub(super) async fn push(
     shared: &Arc<Shared>,
     found: &Found,
@@ -29,23 +32,48 @@ pub(super) async fn push(
 ) -> Result<Answer> {
     let wait = wait(found, wanted)?;
     check_push(bucket, events)?;
-    let until = tokio::time::Instant::now() + shared.options.retry_for;
-    registry::ensure(shared, bucket, until).await?;
+    let _reserved = shared.capacity.reserve(bucket, events)?;
+    let now = Instant::now();
+    let (deadline, until) = (now + shared.push_timeout(), now + shared.options.retry_for);
+    let (mut pause, mut attempts) = (push::PAUSE_MIN, Attempts::default());
+    loop {
+        let times = (wait, until, deadline);
+        let tried = attempt(shared, bucket, events, times, &mut attempts);
+        let error = match tried.await {
+            Ok((answer, reached)) => return is_reached(wanted, &reached).map(|()| answer),
+            Err(error) => Arc::new(error),
+        };
+        if !attempts.failed(error.kind()) || Instant::now() + pause > until {
+            return Err(push::given_up(&attempts, &error));
+        }
+        pause = push::rest(pause).await;
+    }
+}
+
+async fn attempt(
+    shared: &Arc<Shared>,
+    bucket: &BucketKey,
+    events: &[NewEvent],
+    (wait, until, deadline): (Wait, Instant, Instant),
+    attempts: &mut Attempts,
+) -> Result<(Answer, Reached)> {
+    push::register(shared, bucket, until).await?;
     let call = shared.terms().push(&shared.keys(bucket), events.iter());
     let link = shared.links.for_pushes(bucket);
-    let (value, reached) = link.run_durably(call.script, &call.command, wait).await?;
+    let carried = link.run_durably(call.script, &call.command, wait, deadline);
+    let (Noted { value, is_repeat }, reached) = carried.await?;
+    if is_repeat {
+        attempts.may_have_happened();
+    }
     let parts = Parts::of(call.script.name, value)?;
-    let (now_us, is_earlier, pushed) = push::read(parts, events.iter(), &Attempts::default())?;
+    let (now_us, is_earlier, pushed) = push::read(parts, events.iter(), attempts)?;
     shared.learn(now_us);
     if is_earlier {
         shared.tell(bucket);
     }
     push::tell_of_replaced(shared, bucket, &pushed);
-    is_reached(wanted, &reached)?;
-    Ok(Answer {
-        now_us,
-        reply: Reply::Pushed(pushed),
-    })
+    let reply = Reply::Pushed(pushed);
+    Ok((Answer { now_us, reply }, reached))
 }
 
 /// What has to be waited for.

@@ -5,15 +5,16 @@
 //! calls that come while one group waits form the next group and share its wait. A server that
 //! syncs once a second so confirms any number of calls a second later, instead of one a second.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::cluster_routing::Slot;
 use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
-use super::link::{Link, with_text};
+use super::lanes::{Driver, Lanes};
+use super::link::{Link, Noted, doubted, with_text};
 use super::topology::accepted;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -69,16 +70,24 @@ impl Wait {
 struct Call {
     command: Cmd,
     text: Arc<str>,
-    answer: oneshot::Sender<Result<(Value, Reached)>>,
+    answer: oneshot::Sender<Result<(Noted, Reached)>>,
 }
 
 /// What shares a group: the wait, and in a cluster the slot, so the node.
 type Lot = (Option<Slot>, Wait);
 
+/// The answers of a group.
+struct Answers {
+    calls: Vec<Value>,
+    confirmed: Value,
+    /// Whether the calls may have been made more than once.
+    is_repeat: bool,
+}
+
 /// The calls that wait for their group, and the link that carries them.
 pub(super) struct Durable {
     link: Link,
-    waiting: Mutex<HashMap<Lot, Vec<Call>>>,
+    waiting: Arc<Lanes<Lot, Call>>,
 }
 
 impl Durable {
@@ -86,17 +95,19 @@ impl Durable {
     pub(super) fn new(link: Link) -> Arc<Self> {
         Arc::new(Self {
             link,
-            waiting: Mutex::new(HashMap::new()),
+            waiting: Arc::default(),
         })
     }
 
-    /// Carries out one call with whichever others come at the same time.
+    /// Carries out one call with whichever others come at the same time. One whose turn has not
+    /// come by `deadline` is not made, nor is one that nobody waits for any more.
     pub(super) async fn run(
         self: &Arc<Self>,
         text: &str,
         call: &Cmd,
         wait: Wait,
-    ) -> Result<(Value, Reached)> {
+        deadline: Instant,
+    ) -> Result<(Noted, Reached)> {
         let lot = (self.link.slot_of(call), wait);
         let (answer, answered) = oneshot::channel();
         let call = Call {
@@ -104,24 +115,28 @@ impl Durable {
             text: text.into(),
             answer,
         };
-        let is_first = {
-            let mut waiting = self.waiting();
-            let is_first = !waiting.contains_key(&lot);
-            waiting.entry(lot).or_default().push(call);
-            is_first
-        };
+        let (mut place, is_first) = self.waiting.join(&lot, call);
         if is_first {
-            let carrier = Carrier {
-                durable: Arc::clone(self),
-                lot,
-                is_done: false,
-            };
-            tokio::spawn(carrier.carry());
+            tokio::spawn(carry(Arc::clone(self), self.waiting.drive(lot)));
         }
-        answered.await.unwrap_or_else(|_| {
-            let words = "the call was given up before its answer";
-            Err(Error::new(ErrorKind::Unknown, words))
-        })
+        match timeout_at(deadline, answered).await {
+            Ok(Ok(answer)) => {
+                place.is_answered();
+                answer
+            }
+            Ok(Err(_)) => {
+                let words = "the call was given up before its answer";
+                Err(Error::new(ErrorKind::Unknown, words))
+            }
+            Err(_) if place.leave().is_some() => Err(Error::new(
+                ErrorKind::Unavailable,
+                "the call could not be made in its time, as others before it waited for the servers",
+            )),
+            Err(_) => Err(Error::new(
+                ErrorKind::Unknown,
+                "the call was not answered in its time",
+            )),
+        }
     }
 
     /// Lets go of the connection.
@@ -129,28 +144,23 @@ impl Durable {
         self.link.close();
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Lot, Vec<Call>>> {
-        // Every change under the lock is one step.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sends one group, and its wait behind it.
-    async fn send(&self, (slot, wait): Lot, calls: &[Call]) -> Result<(Vec<Value>, Value)> {
-        let mut answers = self
-            .exchange(slot, wait, calls.iter().map(|call| call.command.clone()))
-            .await?;
+    async fn send(&self, (slot, wait): Lot, calls: &[Call]) -> Result<Answers> {
+        let commands = calls.iter().map(|call| call.command.clone());
+        let mut answers = self.exchange(slot, wait, commands).await?;
         let unknown: Vec<usize> = (0..calls.len())
-            .filter(|call| is_noscript(&answers.0[*call]))
+            .filter(|call| is_noscript(&answers.calls[*call]))
             .collect();
         if !unknown.is_empty() {
             let texts = unknown.iter().map(|call| &calls[*call]);
             let texts = texts.map(|call| with_text(&call.text, &call.command));
             // The second wait confirms what the first group wrote as well.
-            let (again, confirmed) = self.exchange(slot, wait, texts).await?;
-            for (call, answer) in unknown.into_iter().zip(again) {
-                answers.0[call] = answer;
+            let again = self.exchange(slot, wait, texts).await?;
+            for (call, answer) in unknown.into_iter().zip(again.calls) {
+                answers.calls[call] = answer;
             }
-            answers.1 = confirmed;
+            answers.confirmed = again.confirmed;
+            answers.is_repeat |= again.is_repeat;
         }
         Ok(answers)
     }
@@ -160,54 +170,32 @@ impl Durable {
         slot: Option<Slot>,
         wait: Wait,
         commands: impl Iterator<Item = Cmd>,
-    ) -> Result<(Vec<Value>, Value)> {
+    ) -> Result<Answers> {
         let mut pipeline = Pipeline::new();
         for command in commands {
             pipeline.add_command(command);
         }
         pipeline.add_command(wait.command());
-        let mut answers = self.link.send_all(&pipeline, slot, wait.timeout).await?;
-        match answers.pop() {
-            Some(confirmed) if answers.len() + 1 == pipeline.len() => Ok((answers, confirmed)),
+        let (mut calls, is_repeat) = self.link.send_all(&pipeline, slot, wait.timeout).await?;
+        match calls.pop() {
+            Some(confirmed) if calls.len() + 1 == pipeline.len() => Ok(Answers {
+                calls,
+                confirmed,
+                is_repeat,
+            }),
             _ => Err(Error::new(
                 ErrorKind::Unknown,
                 "the server sent fewer answers than it was sent calls",
             )),
         }
     }
-}
 
-/// Carries one lot, group after group, until nobody waits.
-struct Carrier {
-    durable: Arc<Durable>,
-    lot: Lot,
-    is_done: bool,
-}
-
-impl Carrier {
-    async fn carry(mut self) {
-        while let Some(calls) = self.next_group() {
-            let outcome = self.durable.send(self.lot, &calls).await;
-            self.answer(calls, outcome);
-        }
-        self.is_done = true;
-    }
-
-    /// The next calls; where there are none the lot is gone, and the next call brings it back.
-    fn next_group(&self) -> Option<Vec<Call>> {
-        let mut waiting = self.durable.waiting();
-        let calls = waiting.get_mut(&self.lot)?;
-        if calls.is_empty() {
-            waiting.remove(&self.lot);
-            return None;
-        }
-        let rest = calls.split_off(calls.len().min(GROUP_MAX));
-        Some(std::mem::replace(calls, rest))
-    }
-
-    fn answer(&self, calls: Vec<Call>, outcome: Result<(Vec<Value>, Value)>) {
-        let link = &self.durable.link;
-        let (answers, confirmed) = match outcome {
+    fn answer(&self, wait: Wait, calls: Vec<Call>, outcome: Result<Answers>) {
+        let Answers {
+            calls: answers,
+            confirmed,
+            is_repeat,
+        } = match outcome {
             Ok(answers) => answers,
             Err(error) => {
                 for call in calls {
@@ -217,11 +205,11 @@ impl Carrier {
                 return;
             }
         };
-        let reached = self.lot.1.reached(confirmed);
+        let reached = wait.reached(confirmed);
         for (call, answer) in calls.into_iter().zip(answers) {
             let outcome = match (accepted(answer), &reached) {
-                (Err(refused), _) => Err(link.refused(refused)),
-                (Ok(answer), Ok(reached)) => Ok((answer, *reached)),
+                (Err(refused), _) => Err(doubted(self.link.refused(refused), is_repeat)),
+                (Ok(value), Ok(reached)) => Ok((Noted { value, is_repeat }, *reached)),
                 (Ok(_), Err(error)) => Err(unconfirmed(error)),
             };
             // Whoever does not wait any more does not want to know.
@@ -230,11 +218,22 @@ impl Carrier {
     }
 }
 
-/// A runtime that stops takes the carrier with it; those who wait are told.
-impl Drop for Carrier {
-    fn drop(&mut self) {
-        if !self.is_done {
-            self.durable.waiting().remove(&self.lot);
+/// Carries one lot, group after group, until nobody waits.
+async fn carry(durable: Arc<Durable>, mut lane: Driver<Lot, Call>) {
+    let (slot, wait) = *lane.key();
+    loop {
+        let mut many = 0;
+        let group = lane.take(|_| {
+            many += 1;
+            many <= GROUP_MAX
+        });
+        let Some(mut calls) = group else {
+            return;
+        };
+        calls.retain(|call| !call.answer.is_closed());
+        if !calls.is_empty() {
+            let outcome = durable.send((slot, wait), &calls).await;
+            durable.answer(wait, calls, outcome);
         }
     }
 }

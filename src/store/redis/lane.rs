@@ -86,6 +86,16 @@ impl Lane {
 
     /// Sends one command and waits for its answer until `deadline`.
     pub(super) async fn ask(&self, command: &Cmd, deadline: Instant) -> Result<Value, Failure> {
+        self.ask_noted(command, deadline).await.0
+    }
+
+    /// The same; says as well whether the command may have been sent more than once, so that the
+    /// answer is to a repeat.
+    pub(super) async fn ask_noted(
+        &self,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> (Result<Value, Failure>, bool) {
         let mut connection = self.connection.clone();
         self.wait(deadline, connection.ask(command)).await
     }
@@ -99,45 +109,48 @@ impl Lane {
         let mut connection = self.connection.clone();
         self.wait(deadline, connection.ask_everywhere(command))
             .await
+            .0
     }
 
-    /// Sends several commands in one piece; one that is refused has its error for an answer.
+    /// Sends several commands in one piece; one that is refused has its error for an answer. Says as
+    /// well whether they may have been sent more than once.
     pub(super) async fn ask_all(
         &self,
         commands: &Pipeline,
         slot: Option<Slot>,
         deadline: Instant,
-    ) -> Result<Vec<Value>, Failure> {
+    ) -> (Result<Vec<Value>, Failure>, bool) {
         let mut connection = self.connection.clone();
-        let answers = self
-            .wait(deadline, connection.ask_all(commands, slot))
-            .await?;
-        for answer in &answers {
+        let asking = connection.ask_all(commands, slot);
+        let (answers, is_repeat) = self.wait(deadline, asking).await;
+        for answer in answers.iter().flatten() {
             if let Value::ServerError(error) = answer {
                 self.note(&fault::of(&error.clone().into(), Stage::Sent));
             }
         }
-        Ok(answers)
+        (answers, is_repeat)
     }
 
-    /// Waits for an answer, and notes what the answer says of the connection.
+    /// Waits for an answer, and notes what the answer says of the connection. Says as well whether
+    /// a cluster's client may have sent the question more than once.
     async fn wait<T>(
         &self,
         deadline: Instant,
         answer: impl Future<Output = RedisResult<T>>,
-    ) -> Result<T, Failure> {
+    ) -> (Result<T, Failure>, bool) {
         let (began, losses) = (Instant::now(), self.losses());
         let answer = timeout_at(deadline, answer).await;
+        let is_repeat = self.is_cluster()
+            && (self.losses() != losses || began.elapsed() >= self.attempt_timeout);
         let cause = match answer.unwrap_or_else(|_| Err(topology::late())) {
             Ok(answer) => {
                 self.unanswered.store(0, Ordering::Relaxed);
-                return Ok(answer);
+                return (Ok(answer), is_repeat);
             }
             Err(cause) => cause,
         };
         let mut fault = fault::of(&cause, Stage::Sent);
-        let repeated = self.losses() != losses || began.elapsed() >= self.attempt_timeout;
-        if self.is_cluster() && fault.effect == Effect::None && repeated {
+        if fault.effect == Effect::None && is_repeat {
             fault = fault.doubted();
         }
         if fault.is_silence {
@@ -149,7 +162,7 @@ impl Lane {
             self.unanswered.store(0, Ordering::Relaxed);
         }
         self.note(&fault);
-        Err(Failure { fault, cause })
+        (Err(Failure { fault, cause }), is_repeat)
     }
 
     fn note(&self, fault: &Fault) {

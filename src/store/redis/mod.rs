@@ -10,6 +10,7 @@ mod ask_settle;
 mod backoff;
 mod body;
 mod by_hand;
+mod capacity;
 mod check;
 mod choices;
 mod confirmed;
@@ -21,6 +22,7 @@ mod hub;
 mod in_parts;
 mod keys;
 mod lane;
+mod lanes;
 mod leases;
 mod link;
 mod news;
@@ -179,6 +181,7 @@ impl RedisStore {
         let prefix = prefix.unwrap_or_else(|| PREFIX.to_owned());
         let found = check::check(&links.work, &target, &prefix, &SystemClock::new()).await?;
         let shared = Shared::new(prefix, target, links, options);
+        shared.check_times()?;
         shared.set_offset(found.offset_us);
         shared.hub.claim_at_start(&shared).await?;
         Ok(Self {
@@ -238,9 +241,7 @@ impl Store for RedisStore {
         match op {
             StoreOp::Push(events) => {
                 let pushes = Arc::clone(&self.pushes);
-                StoreFuture::new(
-                    async move { Pushes::push(&pushes, &shared, bucket, events).await },
-                )
+                StoreFuture::new(async move { push::push(&pushes, &shared, bucket, events).await })
             }
             StoreOp::Update {
                 id,
@@ -355,7 +356,7 @@ impl Store for RedisStore {
     fn close(&self) -> StoreFuture<()> {
         let (shared, pushes) = (Arc::clone(&self.shared), Arc::clone(&self.pushes));
         StoreFuture::new(async move {
-            pushes.ended().await;
+            pushes.idle().await;
             shared.close();
             Ok(())
         })

@@ -1,10 +1,13 @@
 //! Pushes that meet go together: one call for all that came while the one before was on its way.
+//!
+//! The time of a push counts from its call. One that nobody waits for any more, and one whose time
+//! is over, is dropped before it is sent; what was sent is tried again for those who still wait.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
 use crate::core::op::{Answer, BATCH_MAX, NewEvent, PushVerdict, Pushed, Reply, Unique};
 use crate::core::push::Attempts;
@@ -12,6 +15,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 use crate::store::redis::admit::check_push;
 use crate::store::redis::answer::{Parts, unreadable};
+use crate::store::redis::capacity::Reserved;
+use crate::store::redis::lanes::{Driver, Lanes};
+use crate::store::redis::link::Noted;
 use crate::store::redis::registry;
 use crate::store::redis::shared::Shared;
 use crate::time::{DELAY_MAX, Timestamp, When};
@@ -23,106 +29,78 @@ const REPLACED_BYTES: usize = 128 * 1024;
 /// What any other with a unique key counts for: so many commands of a script as it takes.
 const UNIQUE_BYTES: usize = 4 * 1024;
 /// The first wait before a push is sent again; it doubles, up to `PAUSE_MAX`.
-const PAUSE_MIN: Duration = Duration::from_millis(10);
+pub(super) const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The pushes on their way, by bucket.
-#[derive(Default)]
-pub(super) struct Pushes {
-    lanes: Mutex<HashMap<BucketKey, Lane>>,
-    /// A lane has ended.
-    ended: Notify,
-}
+pub(super) type Pushes = Lanes<BucketKey, Waiting>;
 
-/// The pushes to one bucket. It exists while a call is on its way, and one is at a time.
-type Lane = Vec<Waiting>;
-
-struct Waiting {
+/// A push that waits for its answer.
+pub(super) struct Waiting {
     events: Vec<NewEvent>,
     bytes: usize,
     /// It must not share its fate with others.
     alone: bool,
+    /// Until when it is tried again.
+    until: Instant,
     answer: oneshot::Sender<Result<Answer>>,
+    _reserved: Reserved,
 }
 
-impl Pushes {
-    /// Pushes, together with whoever else pushes to this bucket.
-    pub(super) async fn push(
-        this: &Arc<Self>,
-        shared: &Arc<Shared>,
-        bucket: BucketKey,
-        events: Vec<NewEvent>,
-    ) -> Result<Answer> {
-        check_push(&bucket, &events)?;
-        let until = tokio::time::Instant::now() + shared.options.retry_for;
-        registry::ensure(shared, &bucket, until).await?;
-        let (answer, answered) = oneshot::channel();
-        let waiting = Waiting {
-            bytes: events.iter().map(weight).sum(),
-            alone: events
-                .iter()
-                .any(|event| may_be_refused(event, shared.now_us())),
-            events,
-            answer,
-        };
-        let is_first = {
-            let mut lanes = this.lanes();
-            match lanes.get_mut(&bucket) {
-                Some(lane) => {
-                    lane.push(waiting);
-                    false
-                }
-                None => {
-                    lanes.insert(bucket.clone(), vec![waiting]);
-                    true
-                }
-            }
-        };
-        if is_first {
-            // A task of its own: the pusher may go away, and others rely on it.
-            tokio::spawn(drive(Arc::clone(this), Arc::clone(shared), bucket));
-        }
-        answered.await.unwrap_or_else(|_| {
-            Err(Error::new(
-                ErrorKind::Unknown,
-                "the runtime stopped while the push was on its way",
-            ))
-        })
+/// Pushes, together with whoever else pushes to this bucket.
+pub(super) async fn push(
+    pushes: &Arc<Pushes>,
+    shared: &Arc<Shared>,
+    bucket: BucketKey,
+    events: Vec<NewEvent>,
+) -> Result<Answer> {
+    check_push(&bucket, &events)?;
+    let reserved = shared.capacity.reserve(&bucket, &events)?;
+    let now = Instant::now();
+    let deadline = now + shared.push_timeout();
+    let (answer, answered) = oneshot::channel();
+    let waiting = Waiting {
+        bytes: events.iter().map(weight).sum(),
+        alone: events
+            .iter()
+            .any(|event| may_be_refused(event, shared.now_us())),
+        events,
+        until: now + shared.options.retry_for,
+        answer,
+        _reserved: reserved,
+    };
+    let (mut place, is_first) = pushes.join(&bucket, waiting);
+    if is_first {
+        // A task of its own: the pusher may go away, and others rely on it.
+        tokio::spawn(drive(Arc::clone(shared), pushes.drive(bucket)));
     }
-
-    /// Waits until nothing is on its way.
-    pub(super) async fn ended(&self) {
-        loop {
-            let ended = self.ended.notified();
-            if self.lanes().is_empty() {
-                return;
-            }
-            ended.await;
+    match timeout_at(deadline, answered).await {
+        Ok(Ok(answer)) => {
+            place.is_answered();
+            answer
         }
+        Ok(Err(_)) => Err(Error::new(
+            ErrorKind::Unknown,
+            "the runtime stopped while the push was on its way",
+        )),
+        Err(_) => Err(late(place.leave().is_some(), shared.push_timeout())),
     }
+}
 
-    fn lanes(&self) -> MutexGuard<'_, HashMap<BucketKey, Lane>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What goes with the next call; `None` ends the lane.
-    fn take(&self, bucket: &BucketKey) -> Option<Vec<Waiting>> {
-        let mut lanes = self.lanes();
-        let lane = lanes.get_mut(bucket)?;
-        if lane.is_empty() {
-            lanes.remove(bucket);
-            self.ended.notify_waiters();
-            return None;
-        }
-        let (mut many, mut bytes) = (0, 0);
-        let fits = lane.iter().enumerate().take_while(|(at, waiting)| {
-            many += waiting.events.len();
-            bytes += waiting.bytes;
-            let meets = many <= BATCH_MAX && bytes <= BYTES_MAX && !waiting.alone;
-            *at == 0 || (meets && !lane[0].alone)
-        });
-        let fits = fits.count();
-        Some(lane.drain(..fits).collect())
+/// The error of a push whose time is over, while it waited to be sent or after it was.
+fn late(is_unsent: bool, timeout: Duration) -> Error {
+    match is_unsent {
+        true => Error::new(
+            ErrorKind::Unavailable,
+            format!("the push could not be sent within {timeout:?}; nothing was pushed"),
+        ),
+        false => Error::new(
+            ErrorKind::Unknown,
+            format!(
+                "the push was not answered within {timeout:?}; it may have happened, and pushing \
+                 the same id again is safe"
+            ),
+        ),
     }
 }
 
@@ -144,15 +122,37 @@ fn may_be_refused(event: &NewEvent, now_us: u64) -> bool {
 }
 
 /// Sends what waits in a lane, batch by batch, until nothing does.
-async fn drive(pushes: Arc<Pushes>, shared: Arc<Shared>, bucket: BucketKey) {
-    let mut lane = Driven {
-        pushes: &pushes,
-        bucket: &bucket,
-        is_over: false,
-    };
-    while let Some(batch) = lane.take() {
-        let events = || batch.iter().flat_map(|waiting| &waiting.events);
-        match send(&shared, &bucket, events).await {
+async fn drive(shared: Arc<Shared>, mut lane: Driver<BucketKey, Waiting>) {
+    loop {
+        let (mut many, mut bytes, mut is_alone) = (0, 0, false);
+        let batch = lane.take(|waiting| {
+            let is_first = many == 0;
+            many += waiting.events.len();
+            bytes += waiting.bytes;
+            let meets = many <= BATCH_MAX && bytes <= BYTES_MAX && !waiting.alone && !is_alone;
+            is_alone |= waiting.alone;
+            is_first || meets
+        });
+        let Some(batch) = batch else {
+            return;
+        };
+        deliver(&shared, lane.key(), batch).await;
+    }
+}
+
+/// Sends a batch, and again for those who still wait, while the servers do not answer: the ids make
+/// that safe.
+async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<Waiting>) {
+    let (mut pause, mut attempts) = (PAUSE_MIN, Attempts::default());
+    loop {
+        batch.retain(|waiting| !waiting.answer.is_closed());
+        if batch.is_empty() {
+            return;
+        }
+        let until = batch.iter().map(|waiting| waiting.until).max();
+        let until = until.unwrap_or_else(Instant::now); // it is not empty
+        let events = batch.iter().flat_map(|waiting| &waiting.events);
+        let error = match attempt(shared, bucket, until, events, &mut attempts).await {
             Ok((now_us, pushed)) => {
                 let mut pushed = pushed.into_iter();
                 for waiting in batch {
@@ -160,80 +160,87 @@ async fn drive(pushes: Arc<Pushes>, shared: Arc<Shared>, bucket: BucketKey) {
                     let reply = Reply::Pushed(own);
                     let _ = waiting.answer.send(Ok(Answer { now_us, reply })); // or it went away
                 }
-            }
-            Err(error) => {
-                let error = Arc::new(error);
-                for waiting in batch {
-                    let own = Error::new(error.kind(), error.to_string());
-                    let _ = waiting.answer.send(Err(own.because(Arc::clone(&error))));
-                }
-            }
-        }
-    }
-}
-
-/// A lane under way. Where its task is dropped, as with its runtime, the lane goes with it: whoever
-/// waits in it hears that nobody knows, and the next push to the bucket begins another.
-struct Driven<'a> {
-    pushes: &'a Pushes,
-    bucket: &'a BucketKey,
-    is_over: bool,
-}
-
-impl Driven<'_> {
-    fn take(&mut self) -> Option<Vec<Waiting>> {
-        let batch = self.pushes.take(self.bucket);
-        self.is_over = batch.is_none();
-        batch
-    }
-}
-
-impl Drop for Driven<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.pushes.lanes().remove(self.bucket);
-            self.pushes.ended.notify_waiters();
-        }
-    }
-}
-
-/// Calls the script, and again while the servers do not answer: the ids make that safe.
-async fn send<'e, I: Iterator<Item = &'e NewEvent> + Clone>(
-    shared: &Shared,
-    bucket: &BucketKey,
-    events: impl Fn() -> I,
-) -> Result<(u64, Vec<Pushed>)> {
-    let keys = shared.keys(bucket);
-    let until = tokio::time::Instant::now() + shared.options.retry_for;
-    let (mut pause, mut attempts) = (PAUSE_MIN, Attempts::default());
-    loop {
-        let call = shared.terms().push(&keys, events());
-        let error = match shared.call(shared.links.for_pushes(bucket), &call).await {
-            Ok(parts) => {
-                let (now_us, is_earlier, pushed) = read(parts, events(), &attempts)?;
-                shared.learn(now_us);
-                if is_earlier {
-                    shared.tell(bucket);
-                }
-                tell_of_replaced(shared, bucket, &pushed);
-                return Ok((now_us, pushed));
+                return;
             }
             Err(error) => error,
         };
         let may_pass = attempts.failed(error.kind());
-        if !may_pass || tokio::time::Instant::now() + pause > until {
-            return Err(match attempts.given_up(error.kind()) {
-                kind if kind == error.kind() => error,
-                kind => Error::new(
-                    kind,
-                    "the push may have happened; pushing the same id again is safe",
-                )
-                .because(error),
-            });
+        let error = Arc::new(error);
+        let next = Instant::now() + pause;
+        let (again, over): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .partition(|waiting| may_pass && next <= waiting.until);
+        for waiting in over {
+            let _ = waiting.answer.send(Err(given_up(&attempts, &error)));
         }
-        tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        batch = again;
+        if batch.is_empty() {
+            return;
+        }
+        pause = rest(pause).await;
     }
+}
+
+/// Rests before a push is sent again. Returns how long it rests the next time.
+pub(super) async fn rest(pause: Duration) -> Duration {
+    tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+    (pause * 2).min(PAUSE_MAX)
+}
+
+/// The error of a push that is not tried again after `last`.
+pub(super) fn given_up(attempts: &Attempts, last: &Arc<Error>) -> Error {
+    let kind = attempts.given_up(last.kind());
+    let own = match kind == last.kind() {
+        true => Error::new(kind, last.to_string()),
+        // An earlier attempt may have happened, whatever became of the last one.
+        false => Error::new(
+            kind,
+            "the push may have happened; pushing the same id again is safe",
+        ),
+    };
+    own.because(Arc::clone(last))
+}
+
+/// One attempt: registers the bucket where that is not done yet, and calls the script.
+async fn attempt<'e>(
+    shared: &Arc<Shared>,
+    bucket: &BucketKey,
+    until: Instant,
+    events: impl Iterator<Item = &'e NewEvent> + Clone,
+    attempts: &mut Attempts,
+) -> Result<(u64, Vec<Pushed>)> {
+    register(shared, bucket, until).await?;
+    let call = shared.terms().push(&shared.keys(bucket), events.clone());
+    let link = shared.links.for_pushes(bucket);
+    let Noted { value, is_repeat } = shared.run_noted(link, &call).await?;
+    if is_repeat {
+        attempts.may_have_happened();
+    }
+    let parts = Parts::of(call.script.name, value)?;
+    let (now_us, is_earlier, pushed) = read(parts, events, attempts)?;
+    shared.learn(now_us);
+    if is_earlier {
+        shared.tell(bucket);
+    }
+    tell_of_replaced(shared, bucket, &pushed);
+    Ok((now_us, pushed))
+}
+
+/// Has the bucket in the registry; where that fails, nothing of the push has happened.
+pub(super) async fn register(
+    shared: &Arc<Shared>,
+    bucket: &BucketKey,
+    until: Instant,
+) -> Result<()> {
+    registry::ensure(shared, bucket, until)
+        .await
+        .map_err(|error| match error.kind() {
+            ErrorKind::Unknown => {
+                let words = format!("bucket {bucket} could not be registered; nothing was pushed");
+                Error::new(ErrorKind::Unavailable, words).because(error)
+            }
+            _ => error,
+        })
 }
 
 /// What was replaced has left records.

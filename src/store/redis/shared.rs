@@ -3,19 +3,22 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use crate::core::op::{Answer, Failing, Settlement, StoreOp, Verdict};
+use crate::core::reference::KEEP_FOR;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId};
 use crate::store::Watcher;
 use crate::store::redis::answer::{self, Parts};
 use crate::store::redis::ask::{Call, Terms};
+use crate::store::redis::capacity::Capacity;
 use crate::store::redis::choices::RedisOptions;
 use crate::store::redis::hub::Hub;
 use crate::store::redis::in_parts;
 use crate::store::redis::keys::BucketKeys;
-use crate::store::redis::link::Link;
+use crate::store::redis::link::{Link, Noted};
 use crate::store::redis::news::{News, Told};
 use crate::store::redis::options::LinkOptions;
 use crate::store::redis::outbox::Outboxes;
@@ -37,6 +40,8 @@ pub(super) struct Shared {
     pub(super) hub: Hub,
     pub(super) registry: Registry,
     pub(super) outboxes: Outboxes,
+    /// What pushes may have on their way.
+    pub(super) capacity: Arc<Capacity>,
     target: Target,
     /// The subscription, from the first bucket that a node of this process looks at on.
     news: OnceLock<News>,
@@ -109,6 +114,7 @@ impl Shared {
         Self {
             prefix,
             outboxes: Outboxes::new(options.records_max as u64),
+            capacity: Capacity::new(options.pending_max),
             options,
             origin: format!("{:016x}", fastrand::u64(..)),
             links,
@@ -169,6 +175,34 @@ impl Shared {
     /// Calls a script on a bucket.
     pub(super) async fn call(&self, link: &Link, call: &Call) -> Result<Parts> {
         Parts::of(call.script.name, self.run(link, call).await?)
+    }
+
+    /// Calls a script; says as well whether it may have been called more than once.
+    pub(super) async fn run_noted(&self, link: &Link, call: &Call) -> Result<Noted> {
+        self.check_open()?;
+        link.run_noted(call.script, &call.command).await
+    }
+
+    /// How long a push takes at most, from its call on: it is tried again for a while, and waits for
+    /// the answer to its last attempt.
+    pub(super) fn push_timeout(&self) -> Duration {
+        self.options.retry_for + LinkOptions::of(&self.target).timeout
+    }
+
+    /// Refuses times in which a retry of a push could come when the store has forgotten what became
+    /// of the first attempt.
+    pub(super) fn check_times(&self) -> Result<()> {
+        let longest = self.push_timeout();
+        if longest < KEEP_FOR {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "a push is tried for {:?} and its last attempt waits for {:?}: together {longest:?}, and \
+             what became of a push is remembered for {KEEP_FOR:?}; set `retry_for` or the `timeout` \
+             of the URL so that they stay below that",
+            self.options.retry_for,
+            longest.saturating_sub(self.options.retry_for),
+        )))
     }
 
     /// Calls a script.

@@ -105,4 +105,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: test("lib", "one_job_that_suspends_holds_up_no_other_one"),
         masked_by: None,
     },
+    Mutant {
+        name: "bucket-takes-all-room",
+        breaks: Apart,
+        bug: "a fetch of one bucket asks for all the room of its queue",
+        edits: &[edit(
+            "src/core/queue_care.rs",
+            "_ => self.room().div_ceil(2),",
+            "_ => self.room(),",
+        )],
+        caught_by: delivery("a_bucket_that_does_not_answer_leaves_room_to_the_others"),
+        masked_by: None,
+    },
 ];

@@ -1,5 +1,7 @@
 //! A connection to the servers that comes back by itself.
 
+mod runs;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -9,12 +11,12 @@ use redis::{Arg, Cmd, Pipeline, RedisError, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+pub(super) use self::runs::{Noted, doubted, with_text};
 use super::backoff;
-use super::durable::{Durable, Reached, Wait};
+use super::durable::Durable;
 use super::fault::{Failure, Stage};
 use super::lane::Lane;
 use super::options::LinkOptions;
-use super::scripts::Script;
 use super::url::{Place, Target};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -138,75 +140,20 @@ impl Link {
         self.judge(&lane, answers)
     }
 
-    /// Runs a script. A server that does not know it is given its text, with the same keys, so
-    /// that in a cluster it reaches the very node that answers for them.
-    ///
-    /// # Errors
-    ///
-    /// As [`send`](Self::send).
-    pub(super) async fn run(&self, script: &Script, call: &Cmd) -> Result<Value> {
-        self.run_text(script.text(), call).await
-    }
-
-    /// Runs a script by its text.
-    pub(super) async fn run_text(&self, text: &str, call: &Cmd) -> Result<Value> {
-        let deadline = self.deadline();
-        let lane = self.lane(deadline).await?;
-        let mut answer = lane.ask(call, deadline).await;
-        if answer.as_ref().is_err_and(Failure::is_noscript) {
-            answer = lane.ask(&with_text(text, call), deadline).await;
-        }
-        self.judge(&lane, answer)
-    }
-
-    /// Runs a script, and answers when it is as durable as `wait` asks, or when the wait is over:
-    /// then how far it has come is in the answer. A group that is under way is waited for, so it
-    /// may take twice as long as the wait and the time for an answer.
-    ///
-    /// # Errors
-    ///
-    /// As [`send`](Self::send); [`Unknown`](ErrorKind::Unknown) also when it has happened and
-    /// nobody can say how durably, for instance because the server is too old for `WAITAOF`.
-    pub(super) async fn run_durably(
-        &self,
-        script: &Script,
-        call: &Cmd,
-        wait: Wait,
-    ) -> Result<(Value, Reached)> {
-        self.run_text_durably(script.text(), call, wait).await
-    }
-
-    /// Runs a script by its text, durably.
-    pub(super) async fn run_text_durably(
-        &self,
-        text: &str,
-        call: &Cmd,
-        wait: Wait,
-    ) -> Result<(Value, Reached)> {
-        let shared = &self.shared;
-        if matches!(*shared.state(), State::Closed) {
-            return Err(closed());
-        }
-        let durable = shared.durable.get_or_init(|| {
-            let name = format!("{}-durable", shared.options.name);
-            let options = shared.options.clone().named(&name);
-            Durable::new(Self::new(&shared.target, options))
-        });
-        durable.run(text, call, wait).await
-    }
-
     /// Sends several commands in one piece; their answers, errors among them, come in order.
     /// In a cluster all go to the node that has `slot`. `more` is time that they take on purpose.
+    /// Says as well whether they may have been sent more than once.
     pub(super) async fn send_all(
         &self,
         commands: &Pipeline,
         slot: Option<Slot>,
         more: Duration,
-    ) -> Result<Vec<Value>> {
+    ) -> Result<(Vec<Value>, bool)> {
         let deadline = self.deadline();
         let lane = self.lane(deadline).await?;
-        let answers = lane.ask_all(commands, slot, deadline + more).await;
+        let (answers, is_repeat) = lane.ask_all(commands, slot, deadline + more).await;
         self.judge(&lane, answers)
+            .map(|answers| (answers, is_repeat))
     }
 
     /// The error for a call that was refused among several.
@@ -379,16 +326,4 @@ fn next_attempt(lane: &Lane) -> (u32, Instant) {
 
 fn closed() -> Error {
     Error::closed("the link to redis was closed")
-}
-
-/// The same call with the script's text in the place of its hash.
-pub(super) fn with_text(text: &str, call: &Cmd) -> Cmd {
-    let mut whole = redis::cmd("EVAL");
-    whole.arg(text);
-    for argument in call.args_iter().skip(2) {
-        if let Arg::Simple(bytes) = argument {
-            whole.arg(bytes);
-        }
-    }
-    whole
 }

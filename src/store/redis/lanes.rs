@@ -1,0 +1,207 @@
+//! Calls that wait for the one under way before them: one lane for each key, in order of arrival.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// Lanes by their keys. A lane exists while a call of it is under way, and one is at a time.
+pub(super) struct Lanes<K, T> {
+    state: Mutex<State<K, T>>,
+    /// A lane has ended.
+    ended: Notify,
+}
+
+struct State<K, T> {
+    lanes: HashMap<K, BTreeMap<u64, T>>,
+    next: u64,
+}
+
+impl<K, T> Default for Lanes<K, T> {
+    fn default() -> Self {
+        Self {
+            state: Mutex::new(State {
+                lanes: HashMap::new(),
+                next: 0,
+            }),
+            ended: Notify::new(),
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash, T> Lanes<K, T> {
+    /// Waits in a lane. Returns the place in it, and whether the lane is new, so that somebody has
+    /// to drive it.
+    pub(super) fn join(self: &Arc<Self>, key: &K, item: T) -> (Place<K, T>, bool) {
+        let mut state = self.state();
+        let number = state.next;
+        state.next += 1;
+        let is_new = match state.lanes.get_mut(key) {
+            Some(lane) => {
+                lane.insert(number, item);
+                false
+            }
+            None => {
+                let lane = BTreeMap::from([(number, item)]);
+                state.lanes.insert(key.clone(), lane);
+                true
+            }
+        };
+        drop(state);
+        let place = Place {
+            lanes: Arc::clone(self),
+            key: key.clone(),
+            number,
+            is_left: false,
+        };
+        (place, is_new)
+    }
+
+    /// Drives a lane: calls [`Driver::take`] until it returns `None`.
+    pub(super) fn drive(self: &Arc<Self>, key: K) -> Driver<K, T> {
+        Driver {
+            lanes: Arc::clone(self),
+            key,
+            is_over: false,
+        }
+    }
+
+    /// Waits until no lane is under way.
+    pub(super) async fn idle(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.state().lanes.is_empty() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<K, T>> {
+        // Every change under the lock is one step.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place in a lane. Whoever lets go of it before its turn has never been there.
+pub(super) struct Place<K: Clone + Eq + Hash, T> {
+    lanes: Arc<Lanes<K, T>>,
+    key: K,
+    number: u64,
+    is_left: bool,
+}
+
+impl<K: Clone + Eq + Hash, T> Place<K, T> {
+    /// Its turn has come, and it was answered.
+    pub(super) fn is_answered(mut self) {
+        self.is_left = true;
+    }
+
+    /// Leaves the lane. Returns what waited, unless its turn has come already.
+    pub(super) fn leave(&mut self) -> Option<T> {
+        self.is_left = true;
+        let mut state = self.lanes.state();
+        state.lanes.get_mut(&self.key)?.remove(&self.number)
+    }
+}
+
+impl<K: Clone + Eq + Hash, T> Drop for Place<K, T> {
+    fn drop(&mut self) {
+        if !self.is_left {
+            self.leave();
+        }
+    }
+}
+
+/// Who drives a lane. Where its task is dropped, as with its runtime, the lane goes with it, and
+/// the next call begins another.
+pub(super) struct Driver<K: Clone + Eq + Hash, T> {
+    lanes: Arc<Lanes<K, T>>,
+    key: K,
+    is_over: bool,
+}
+
+impl<K: Clone + Eq + Hash, T> Driver<K, T> {
+    pub(super) fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// The first of those that wait, and those after it for as long as they are `wanted`; `None`
+    /// ends the lane.
+    pub(super) fn take(&mut self, mut wanted: impl FnMut(&T) -> bool) -> Option<Vec<T>> {
+        let mut state = self.lanes.state();
+        let lane = state.lanes.get_mut(&self.key)?;
+        let mut taken = Vec::new();
+        while let Some(first) = lane.first_entry()
+            && wanted(first.get())
+        {
+            taken.push(first.remove());
+        }
+        if taken.is_empty()
+            && let Some((_, first)) = lane.pop_first()
+        {
+            taken.push(first);
+        }
+        if taken.is_empty() {
+            state.lanes.remove(&self.key);
+            self.is_over = true;
+            self.lanes.ended.notify_waiters();
+            return None;
+        }
+        Some(taken)
+    }
+}
+
+impl<K: Clone + Eq + Hash, T> Drop for Driver<K, T> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.lanes.state().lanes.remove(&self.key);
+            self.lanes.ended.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_leaves_before_its_turn_was_never_there() {
+        let lanes = Arc::new(Lanes::default());
+        let (first, is_new) = lanes.join(&"a", 1);
+        assert!(is_new);
+        let (mut second, is_new) = lanes.join(&"a", 2);
+        assert!(!is_new);
+        let (third, _) = lanes.join(&"a", 3);
+        let (mut fourth, _) = lanes.join(&"a", 4);
+        drop(third);
+        assert_eq!(second.leave(), Some(2));
+        let mut driver = lanes.drive("a");
+        assert_eq!(driver.take(|_| true), Some(vec![1, 4]));
+        assert_eq!(fourth.leave(), None, "its turn has come");
+        assert_eq!(driver.take(|_| true), None);
+        first.is_answered();
+        assert!(lanes.join(&"a", 5).1, "the lane has ended");
+    }
+
+    #[test]
+    fn a_lane_hands_out_one_at_least() {
+        let lanes = Arc::new(Lanes::default());
+        let places: Vec<_> = (0..3).map(|number| lanes.join(&(), number).0).collect();
+        let mut driver = lanes.drive(());
+        assert_eq!(driver.take(|number| *number > 0), Some(vec![0]));
+        assert_eq!(driver.take(|number| *number < 2), Some(vec![1]));
+        drop(places);
+        assert_eq!(driver.take(|_| false), None, "the last one has left");
+    }
+
+    #[tokio::test]
+    async fn a_driver_that_is_dropped_takes_its_lane_with_it() {
+        let lanes = Arc::new(Lanes::<_, u8>::default());
+        let (_place, _) = lanes.join(&1, 1);
+        drop(lanes.drive(1));
+        lanes.idle().await;
+        assert!(lanes.join(&1, 2).1);
+    }
+}

@@ -1,0 +1,135 @@
+//! Running scripts over a link: by their hash, durably, and what is known of repeats.
+
+use redis::{Arg, Cmd, Value};
+use tokio::time::Instant;
+
+use super::{Link, State, closed};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::redis::durable::{Durable, Reached, Wait};
+use crate::store::redis::fault::Failure;
+use crate::store::redis::scripts::Script;
+
+/// An answer, and whether its call may have been made more than once.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::store::redis) struct Noted {
+    pub(in crate::store::redis) value: Value,
+    pub(in crate::store::redis) is_repeat: bool,
+}
+
+impl Link {
+    /// Runs a script. A server that does not know it is given its text, with the same keys, so
+    /// that in a cluster it reaches the very node that answers for them.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub(in crate::store::redis) async fn run(&self, script: &Script, call: &Cmd) -> Result<Value> {
+        self.run_text(script.text(), call).await
+    }
+
+    /// Runs a script by its text.
+    pub(in crate::store::redis) async fn run_text(&self, text: &str, call: &Cmd) -> Result<Value> {
+        let deadline = self.deadline();
+        let lane = self.lane(deadline).await?;
+        let mut answer = lane.ask(call, deadline).await;
+        if answer.as_ref().is_err_and(Failure::is_noscript) {
+            answer = lane.ask(&with_text(text, call), deadline).await;
+        }
+        self.judge(&lane, answer)
+    }
+
+    /// The same; says as well whether the call may have been made more than once, so that what the
+    /// answer finds may be what an earlier one did.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub(in crate::store::redis) async fn run_noted(
+        &self,
+        script: &Script,
+        call: &Cmd,
+    ) -> Result<Noted> {
+        let deadline = self.deadline();
+        let lane = self.lane(deadline).await?;
+        let (mut answer, mut is_repeat) = lane.ask_noted(call, deadline).await;
+        if answer.as_ref().is_err_and(Failure::is_noscript) {
+            let whole = with_text(script.text(), call);
+            let (again, repeats) = lane.ask_noted(&whole, deadline).await;
+            (answer, is_repeat) = (again, is_repeat || repeats);
+        }
+        match self.judge(&lane, answer) {
+            Ok(value) => Ok(Noted { value, is_repeat }),
+            Err(error) => Err(doubted(error, is_repeat)),
+        }
+    }
+
+    /// Runs a script, and answers when it is as durable as `wait` asks, or when the wait is over:
+    /// then how far it has come is in the answer. A group that is under way is waited for, but not
+    /// beyond `deadline`: a call whose turn has not come by then is not made.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send); [`Unknown`](ErrorKind::Unknown) also when it has happened and
+    /// nobody can say how durably, for instance because the server is too old for `WAITAOF`.
+    pub(in crate::store::redis) async fn run_durably(
+        &self,
+        script: &Script,
+        call: &Cmd,
+        wait: Wait,
+        deadline: Instant,
+    ) -> Result<(Noted, Reached)> {
+        self.durably(script.text(), call, wait, deadline).await
+    }
+
+    /// Runs a script by its text, durably.
+    #[cfg(test)]
+    pub(in crate::store::redis) async fn run_text_durably(
+        &self,
+        text: &str,
+        call: &Cmd,
+        wait: Wait,
+    ) -> Result<(Value, Reached)> {
+        let deadline = Instant::now() + (self.shared.options.timeout + wait.timeout) * 2;
+        let (noted, reached) = self.durably(text, call, wait, deadline).await?;
+        Ok((noted.value, reached))
+    }
+
+    async fn durably(
+        &self,
+        text: &str,
+        call: &Cmd,
+        wait: Wait,
+        deadline: Instant,
+    ) -> Result<(Noted, Reached)> {
+        let shared = &self.shared;
+        if matches!(*shared.state(), State::Closed) {
+            return Err(closed());
+        }
+        let durable = shared.durable.get_or_init(|| {
+            let name = format!("{}-durable", shared.options.name);
+            let options = shared.options.clone().named(&name);
+            Durable::new(Self::new(&shared.target, options))
+        });
+        durable.run(text, call, wait, deadline).await
+    }
+}
+
+/// An error of a call of which an earlier one may have got through.
+pub(in crate::store::redis) fn doubted(error: Error, is_repeat: bool) -> Error {
+    match is_repeat && error.kind() != ErrorKind::Unknown {
+        true => Error::new(ErrorKind::Unknown, error.to_string()).because(error),
+        false => error,
+    }
+}
+
+/// The same call with the script's text in the place of its hash.
+pub(in crate::store::redis) fn with_text(text: &str, call: &Cmd) -> Cmd {
+    let mut whole = redis::cmd("EVAL");
+    whole.arg(text);
+    for argument in call.args_iter().skip(2) {
+        if let Arg::Simple(bytes) = argument {
+            whole.arg(bytes);
+        }
+    }
+    whole
+}
