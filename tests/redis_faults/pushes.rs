@@ -1,5 +1,7 @@
 //! Pushes whose answer is lost, whose server has stopped or is gone, and whose caller goes away.
 
+#![allow(clippy::disallowed_methods)] // real time: this is about real processes
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -30,7 +32,6 @@ async fn pusher(store: RedisStore, buckets: u16) -> (Bus, Queue<String>) {
     (bus, queue)
 }
 
-#[allow(clippy::disallowed_methods)] // real time: this is about real processes
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let gives_up = Instant::now() + Duration::from_secs(60);
     while !holds().await {
@@ -183,7 +184,6 @@ async fn hasty_store(redis: &Redis) -> RedisStore {
 /// A server that has stopped answers nothing: pushes fail in their time, those whose callers go
 /// away are never stored, and beyond a bound they are refused at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[allow(clippy::disallowed_methods)] // real time: this is about real processes
 async fn pushes_to_a_server_that_has_stopped_end_in_their_time() {
     const CALLERS: usize = 50_000;
     let redis = server();
@@ -256,7 +256,6 @@ async fn pushes_to_a_server_that_has_stopped_end_in_their_time() {
 /// A server that is gone: each push, the first to its bucket as well, is tried for as long as was
 /// promised, whatever durability it asks for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[allow(clippy::disallowed_methods)] // real time: this is about real processes
 async fn pushes_to_a_server_that_is_gone_are_tried_for_their_time() {
     let mut redis = server();
     let (bus, queue) = pusher(hasty_store(&redis).await, 64).await;
