@@ -142,8 +142,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: a push that was to reach replicas is answered without them",
         edits: &[edit(
             "src/store/redis/confirmed.rs",
-            "    is_reached(wanted, &reached)?;\n",
-            "    let _ = is_reached(wanted, &reached);\n",
+            "return is_reached(wanted, &reached).map(|()| answer),",
+            "return is_reached(wanted, &reached).map_or(Ok(answer.clone()), |()| Ok(answer)),",
         )],
         caught_by: test(
             "redis_store",

@@ -159,9 +159,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "Redis: a script that the server has forgotten is not given to it again",
         edits: &[edit(
-            "src/store/redis/link.rs",
-            "if answer.as_ref().is_err_and(Failure::is_noscript) {",
-            "if false && answer.as_ref().is_err_and(Failure::is_noscript) {",
+            "src/store/redis/link/runs.rs",
+            "let mut answer = lane.ask(call, deadline).await;\n        if answer",
+            "let mut answer = lane.ask(call, deadline).await;\n        if false && answer",
         )],
         caught_by: test(
             "lib",
