@@ -214,10 +214,8 @@ impl Shared {
         });
         drop(cache);
         let Ok(reply) = known;
-        let answer = Answer {
-            now_us: answer.now_us,
-            reply,
-        };
+        let now_us = answer.now_us;
+        let answer = Answer { now_us, reply };
         if !whole {
             return Err(Box::new(answer));
         }
