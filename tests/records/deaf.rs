@@ -100,6 +100,7 @@ impl Store for Deaf {
         let page = OutboxPage {
             last: number(some.last()).unwrap_or(after),
             damaged: 0,
+            newer: false,
             first: number(records.first()).unwrap_or(after + 1),
             next: number(records.last()).unwrap_or(after) + 1,
             records: some,
