@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::entry::{Entry, What};
 use super::promise::{Broken, Promise};
 use crate::event::{BucketId, EventId};
+use crate::record::Outcome;
 
 /// What pushers were told about unique keys, and when the events ended.
 ///
@@ -15,6 +16,9 @@ pub(super) struct Claims {
     keys: BTreeMap<(BucketId, u64), Vec<Claim>>,
     asked_us: BTreeMap<EventId, u64>,
     ended_us: BTreeMap<EventId, u64>,
+    /// When events became dead letters for the first time: their keys were free from then on, and
+    /// one that is revived has its key again only where nobody has it.
+    buried_us: BTreeMap<EventId, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +36,16 @@ impl Claims {
                 self.asked_us.entry(id).or_insert(entry.store_us);
             }
             // The last one is the event's end.
-            What::Recorded { .. } => {
-                self.ended_us.insert(id, entry.store_us);
+            What::Recorded { outcome, .. } => {
+                let before = self.ended_us.insert(id, entry.store_us);
+                let buried_us = match outcome {
+                    Outcome::Buried => Some(entry.store_us),
+                    Outcome::Revived => before,
+                    _ => None,
+                };
+                if let Some(buried_us) = buried_us {
+                    self.buried_us.entry(id).or_insert(buried_us);
+                }
             }
             What::UniqueAsked {
                 key,
@@ -84,7 +96,8 @@ impl Claims {
     /// Whether each of two accepted events ended only after the other was answered to be there.
     fn overlap(&self, one: &Claim, other: &Claim) -> bool {
         let outlives = |one: &Claim, other: &Claim| {
-            let ended = self.ended_us.get(&one.id);
+            let buried = self.buried_us.get(&one.id);
+            let ended = buried.or_else(|| self.ended_us.get(&one.id));
             ended.is_some_and(|ended| *ended > other.answered_us)
         };
         let is_other = one.id != other.id && other.taken_by.is_none();
