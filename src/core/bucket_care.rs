@@ -220,7 +220,11 @@ impl<B> BucketCare<B> {
     ) {
         if let Some(through) = self.leases.lapsed(now) {
             queue.ahead -= self.release_held(now, through);
-            out.push(Action::Lost { bucket, through });
+            out.push(Action::Lost {
+                bucket,
+                through,
+                is_certain: false,
+            });
         }
         let until = self.leases.renew(sent, options);
         out.push(Action::Fresh { bucket, until });

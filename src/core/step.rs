@@ -99,12 +99,15 @@ pub enum Action<B> {
         /// The end.
         until: Mono,
     },
-    /// Leases of this bucket from fetches up to `through` are lost: nothing may start on them.
+    /// Leases of this bucket from fetches up to `through` may be lost: nothing may start on them.
     Lost {
         /// The bucket's place in the node.
         bucket: usize,
         /// The last fetch concerned.
         through: RequestId,
+        /// Whether the store has said that others took them. Otherwise they were only not renewed in
+        /// time, or all of them had ended when a heartbeat came.
+        is_certain: bool,
     },
     /// So many settles came after their lease was lost; the loss is on record.
     Refused {

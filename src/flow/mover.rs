@@ -197,9 +197,20 @@ impl Mover {
             }
             Action::Publish { queue, jobs } => self.lanes[queue].publish_jobs(jobs),
             Action::Fresh { bucket, until } => self.gates.of(bucket).fresh(until.as_nanos()),
-            Action::Lost { bucket, through } => {
+            Action::Lost {
+                bucket,
+                through,
+                is_certain,
+            } => {
                 let bucket_key = self.node.bucket(bucket);
-                tracing::warn!(bucket = %bucket_key, through, "leases were lost to another node");
+                if is_certain {
+                    tracing::warn!(bucket = %bucket_key, through, "leases were lost to another node");
+                } else {
+                    tracing::debug!(
+                        bucket = %bucket_key, through,
+                        "leases were not renewed in time: what has not started is handed back"
+                    );
+                }
                 self.gates.of(bucket).lost(through);
             }
             Action::Refused { bucket, lost } => {

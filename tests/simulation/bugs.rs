@@ -45,6 +45,8 @@ pub enum Bug {
     NoHeartbeat,
     /// A node says what it holds, and nothing is handed back by it.
     OrphansKept,
+    /// A lease that was not renewed in time is said to be lost.
+    LapseIsCalledLoss,
     /// A settle is answered before it is applied, and may get lost after.
     SettleAnsweredEarly,
     /// The store forgets its last second when it dies.
@@ -120,7 +122,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Self; 55] = [
+    pub const ALL: [Self; 56] = [
         Self::DueByNodeClock,
         Self::SettleWithoutToken,
         Self::FetchNotRepeated,
@@ -140,6 +142,7 @@ impl Bug {
         Self::AttemptTooMany,
         Self::NoHeartbeat,
         Self::OrphansKept,
+        Self::LapseIsCalledLoss,
         Self::SettleAnsweredEarly,
         Self::StoreForgets,
         Self::WakesIgnored,

@@ -319,9 +319,20 @@ impl World {
                 let gate = &mut self.nodes[at].gates[bucket];
                 gate.fresh_until = gate.fresh_until.max(until);
             }
-            Action::Lost { bucket, through } => {
+            Action::Lost {
+                bucket,
+                through,
+                is_certain,
+            } => {
+                let is_certain = is_certain || self.bug == Some(Bug::LapseIsCalledLoss);
+                let was_any = self.checker.leases_lost() > 0 || self.plan.failovers > 0;
+                let node = &mut self.nodes[at];
                 let gate = &mut node.gates[bucket];
                 gate.lost_through = gate.lost_through.max(through);
+                if is_certain && !was_any {
+                    let text = "a node says that it has lost leases, and nobody took any";
+                    self.break_off(Promise::LostWorkers, None, text);
+                }
             }
             Action::Refused { lost, .. } => {
                 if self.plan.expect().exact {

@@ -45,6 +45,7 @@ impl<B> Node<B> {
                         out.push(Action::Lost {
                             bucket: call.bucket,
                             through: request,
+                            is_certain: true,
                         });
                     }
                     CallKind::Fetch { .. } => care.looking = false,
@@ -152,7 +153,11 @@ impl<B> Node<B> {
                     // What was fetched before this heartbeat was sent is another node's now.
                     let through = held.last;
                     queue.ahead -= care.release_held(now, through);
-                    out.push(Action::Lost { bucket, through });
+                    out.push(Action::Lost {
+                        bucket,
+                        through,
+                        is_certain: holding.leases > 0, // they are being taken
+                    });
                 }
             }
             (CallKind::Reconcile { from, through }, Reply::Reaped(reaped)) => {
