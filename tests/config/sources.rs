@@ -73,6 +73,7 @@ fn variables_alone_say_what_a_file_can() {
             ("DULY__RECORDS__KEEP", "90d"),
             ("DULY__RECORDS__KEEP_MAX", "5000"),
             ("DULY__RECORDS__KEEP_MINUTES", "7d"),
+            ("DULY__RECORDS__PRUNE_AT_ONCE", "true"),
             ("DULY__RECORDS__OUTBOX_MAX", "1000"),
             ("DULY__RECORDS__WHEN_FULL", "refuse_pushes"),
             ("DULY__QUEUE_DEFAULTS__WORKERS", "8"),

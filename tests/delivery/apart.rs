@@ -59,7 +59,7 @@ async fn a_bucket_that_does_not_answer_leaves_room_to_the_others(world: World) {
         _ => Fault::None,
     });
     let probe = Probe::new();
-    let orders = ORDERS.buckets(2).ring(4).workers(2);
+    let orders = ORDERS.buckets(2).ring(64).workers(2);
     let (bus, queue) = world.serve_by(way, orders, &probe).await;
     for number in 0..20_u64 {
         for bucket in [0, 1] {

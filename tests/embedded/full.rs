@@ -166,19 +166,24 @@ async fn space_is_given_back_when_nothing_else_is_to_do() {
     let place = Place::new();
     let options = EmbeddedOptions::new().reserve_bytes(4_096);
     let store = EmbeddedStore::open_with(place.path(), options).expect("a store");
-    let batch = (1..=300).map(big).collect();
-    let push = duly::core::op::StoreOp::Push(batch);
-    store.apply(&key(), push).await.expect("a push");
-    let answer = store.apply(&key(), fetch_op(1)).await.expect("a fetch");
-    let duly::core::op::Reply::Fetched { deliveries, .. } = answer.reply else {
-        panic!("no fetch")
-    };
-    let settlements = deliveries.iter().map(|d| settlement(d, Verdict::Ack));
-    let settle = duly::core::op::StoreOp::Settle {
-        node: NODE,
-        settlements: settlements.collect(),
-    };
-    store.apply(&key(), settle).await.expect("a settle");
+    for numbers in [1..=150, 151..=300] {
+        let push = duly::core::op::StoreOp::Push(numbers.map(big).collect());
+        store.apply(&key(), push).await.expect("a push");
+    }
+    // A call carries some 4 MiB.
+    for request in 1..=2 {
+        let answer = store.apply(&key(), fetch_op(request)).await;
+        let duly::core::op::Reply::Fetched { deliveries, .. } = answer.expect("a fetch").reply
+        else {
+            panic!("no fetch")
+        };
+        let settlements = deliveries.iter().map(|d| settlement(d, Verdict::Ack));
+        let settle = duly::core::op::StoreOp::Settle {
+            node: NODE,
+            settlements: settlements.collect(),
+        };
+        store.apply(&key(), settle).await.expect("a settle");
+    }
     let len = || std::fs::metadata(place.path()).expect("the file").len();
     assert!(len() > 6_000_000, "{}", len());
     let mut waits = 0;

@@ -291,9 +291,9 @@ fn what_no_script_answers_is_damage() {
     let outbox = |first: u64, next: u64, last: u64, entries: &[u64]| {
         let entries = entries.iter().map(|it| format!(":{it}\r\n$5\r\nbytes\r\n"));
         let entries: Vec<_> = entries.collect();
-        let parts = 4 + 2 * entries.len();
+        let parts = 5 + 2 * entries.len();
         format!(
-            "*{parts}\r\n:1\r\n:{first}\r\n:{next}\r\n:{last}\r\n{}",
+            "*{parts}\r\n:1\r\n:{first}\r\n:{next}\r\n:{last}\r\n:0\r\n{}",
             entries.concat()
         )
     };

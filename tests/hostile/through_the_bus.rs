@@ -194,7 +194,7 @@ async fn what_is_too_large_is_refused_and_its_neighbours_are_delivered(world: Wo
 
 async fn texts_of_any_kind_come_back_as_they_were(world: World) {
     let texts = [
-        "",
+        " ",
         "\0",
         "{hub}:0",
         "a\r\nb",

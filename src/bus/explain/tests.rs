@@ -15,7 +15,8 @@ async fn cancelled() -> (Arc<MemoryStore>, EventId) {
     let builder = Bus::builder().only_registered().publish_only();
     let builder = builder.settings(crate::config::Settings::default());
     let bus = builder.shared_store(Arc::clone(&store) as _).start().await;
-    let queue: Queue<u64> = bus.unwrap().queue_named("orders").unwrap();
+    let bus = bus.unwrap();
+    let queue: Queue<u64> = bus.queue_named("orders").unwrap();
     let sent = queue.push(1, Duration::from_secs(60)).await.unwrap();
     let _ = queue.cancel(sent.id()).await.unwrap();
     (store, sent.id())

@@ -14,6 +14,7 @@ mod capacity;
 mod check;
 mod choices;
 mod confirmed;
+mod connections;
 #[cfg(feature = "testing")]
 pub mod doors;
 mod durable;
@@ -48,8 +49,9 @@ use tokio::time::Instant;
 
 use self::check::Found;
 pub use self::choices::RedisOptions;
+use self::connections::Links;
 use self::push::Pushes;
-use self::shared::{Links, Shared};
+use self::shared::Shared;
 use self::url::Target;
 use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::{ErrorKind, Result};

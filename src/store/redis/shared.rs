@@ -15,6 +15,7 @@ use crate::store::redis::answer::{self, Parts};
 use crate::store::redis::ask::{Call, Terms};
 use crate::store::redis::capacity::Capacity;
 use crate::store::redis::choices::RedisOptions;
+use crate::store::redis::connections::Links;
 use crate::store::redis::hub::Hub;
 use crate::store::redis::in_parts;
 use crate::store::redis::keys::BucketKeys;
@@ -57,56 +58,6 @@ pub(super) struct Shared {
     fenced: OnceLock<String>,
     /// Whether it has said that it met events of a newer duly.
     met_newer: AtomicBool,
-}
-
-/// The connections of a store, apart so that nothing waits behind what may take long.
-pub(super) struct Links {
-    /// For pushes and changes by hand.
-    pushes: Vec<Link>,
-    /// For what nodes fetch and settle.
-    pub(super) work: Link,
-    /// For heartbeats, and for looking at those of others.
-    pub(super) pulse: Link,
-    /// For what concerns all nodes: one server of a cluster has it, and while that is away nothing
-    /// else must wait.
-    pub(super) hub: Link,
-}
-
-impl Links {
-    /// Connects.
-    pub(super) async fn open(target: &Target) -> Result<Self> {
-        let options = LinkOptions::of(target);
-        let link = |name: &str| {
-            let options = options.clone().named(name);
-            async move { Link::open(target, &options).await }
-        };
-        let mut pushes = Vec::new();
-        for _ in 0..target.asked.connections.unwrap_or(1) {
-            pushes.push(link("duly-push").await?);
-        }
-        Ok(Self {
-            pushes,
-            work: link("duly-work").await?,
-            pulse: link("duly-pulse").await?,
-            hub: Link::new(target, options.clone().named("duly-hub")),
-        })
-    }
-
-    /// The connection that carries pushes to a bucket.
-    pub(super) fn for_pushes(&self, bucket: &BucketKey) -> &Link {
-        let at = usize::from(bucket.bucket.0) % self.pushes.len().max(1);
-        self.pushes.get(at).unwrap_or(&self.work)
-    }
-
-    fn close(&self) {
-        for link in self
-            .pushes
-            .iter()
-            .chain([&self.work, &self.pulse, &self.hub])
-        {
-            link.close();
-        }
-    }
 }
 
 impl Shared {
