@@ -17,6 +17,7 @@ mod full;
 mod healed;
 mod idle;
 mod kit;
+mod large;
 mod lost_tail;
 mod midway;
 mod newer;

@@ -185,7 +185,10 @@ pub async fn a_push_of_too_many_bytes_is_refused_and_all_of_it(harness: &dyn Sto
     let drafts = [world.large(BATCH_BYTES), world.large(1)];
     let events = drafts.iter().map(|draft| draft.0.clone()).collect();
     let refused = world.try_op(StoreOp::Push(events)).await;
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(
+        refused.expect_err("too many bytes").kind(),
+        ErrorKind::Invalid
+    );
     for draft in &drafts {
         assert_eq!(world.state(draft.id()).await, None);
         world.add(draft.clone()).await;
@@ -208,7 +211,10 @@ pub async fn a_rewrite_of_large_events_does_them_all(harness: &dyn StoreHarness)
         rewritings.push(Rewriting { payload, ..small });
     }
     let refused = world.try_op(StoreOp::Rewrite(rewritings)).await;
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(
+        refused.expect_err("too many bytes").kind(),
+        ErrorKind::Invalid
+    );
     world.advance(secs(6));
     world.move_due().await;
     let (fetched, ..) = world.fetch_some(&world.fetching(A, BATCH_MAX)).await;
