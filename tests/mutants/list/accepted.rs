@@ -32,11 +32,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "redis-unlisted-before-leased",
         breaks: Accepted,
         bug: "Redis: the fetch script takes events out of the publish list before they are leased",
-        edits: &[edit(
-            "src/store/redis/lua/fetch.lua",
-            "  write()\n  stale = math.max(stale - (passed_over - passed_before), 0)\n  call(\"LTRIM\", READY, looked, -1)\n",
-            "  call(\"LTRIM\", READY, looked, -1)\n  write()\n  stale = math.max(stale - (passed_over - passed_before), 0)\n",
-        )],
+        edits: &[
+            edit(
+                "src/store/redis/lua/fetch.lua",
+                "  write()\n  stale = math.max(stale - (passed_over - passed_before), 0)\n",
+                "  call(\"LTRIM\", READY, looked, -1)\n  write()\n  stale = math.max(stale - (passed_over - passed_before), 0)\n",
+            ),
+            edit(
+                "src/store/redis/lua/fetch.lua",
+                "  unseen = unseen - looked\n  call(\"LTRIM\", READY, looked, -1)\n",
+                "  unseen = unseen - looked\n",
+            ),
+        ],
         caught_by: test("redis_store", "held"),
         masked_by: None,
     },

@@ -253,7 +253,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "newer-is-damage",
         breaks: Doubt,
-        bug: "redis: what a newer version has written is taken for damage",
+        bug: "Redis: what a newer version has written is taken for damage",
         edits: &[edit(
             "src/store/redis/lua/body.lua",
             "  return (byte(body) or 0) >= 240 and",
