@@ -30,6 +30,9 @@ const OF_A_CLUSTER: &[&[&str]] = &[&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"]];
 /// What it asks of a server that has it.
 const WAITAOF: &[&str] = &["WAITAOF", "0", "0", "1"];
 
+/// What it sends on a key that no script calls.
+const ON_KEYS: &[&str] = &["HSETNX"];
+
 /// Commands about a channel.
 const OF_CHANNELS: &[&str] = &["SPUBLISH", "SSUBSCRIBE"];
 
@@ -106,7 +109,8 @@ impl Question {
         }
     }
 
-    /// A command on a key, which stands first; more words than that it does not look at.
+    /// A command on a key, which stands first; more words than that it does not look at. So no
+    /// script may call one that takes several keys, such as `EXISTS`: those words would be keys.
     fn on_key(command: &str, key: &str) -> Self {
         Self {
             about: About::Key(key.to_owned()),
@@ -156,7 +160,8 @@ fn questions(target: &Target, prefix: &str) -> Vec<Question> {
         );
     }
     let texts = scripts::all().map(|script| called(script.text()));
-    let commands: BTreeSet<String> = texts.flatten().collect();
+    let mut commands: BTreeSet<String> = texts.flatten().collect();
+    commands.extend(ON_KEYS.iter().map(|command| (*command).to_owned()));
     for key in [bucket("meta"), keys::hub(prefix, "members")] {
         let on_keys = commands.iter().filter(|command| takes_key(command));
         questions.extend(on_keys.map(|command| Question::on_key(command, &key)));

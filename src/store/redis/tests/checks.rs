@@ -114,8 +114,8 @@ async fn everything_that_a_user_lacks_is_said_at_once() {
 
     for (rules, lacks) in [
         (
-            &["~duly:*", "&duly:*", "+@all", "-hset", "-zadd"][..],
-            "the commands HSET, ZADD;",
+            &["~duly:*", "&duly:*", "+@all", "-hset", "-hsetnx", "-zadd"][..],
+            "the commands HSET, HSETNX, ZADD;",
         ),
         (
             &["~other:*", "&duly:*", "+@all"],
