@@ -76,10 +76,9 @@ impl Capacity {
         let fits =
             |own: usize, new: usize, all: usize, max: usize| own + new <= max.saturating_sub(all);
         let is_first = used.all == Size::default();
-        if !is_first
-            && !(fits(own.events, size.events, used.all.events, self.max.events)
-                && fits(own.bytes, size.bytes, used.all.bytes, self.max.bytes))
-        {
+        let has_room = fits(own.events, size.events, used.all.events, self.max.events)
+            && fits(own.bytes, size.bytes, used.all.bytes, self.max.bytes);
+        if !is_first && !has_room {
             return Err(self.full(bucket, own, used.all));
         }
         used.all += size;

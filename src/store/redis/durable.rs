@@ -121,7 +121,7 @@ impl Durable {
         }
         match timeout_at(deadline, answered).await {
             Ok(Ok(answer)) => {
-                place.is_answered();
+                place.answered();
                 answer
             }
             Ok(Err(_)) => {

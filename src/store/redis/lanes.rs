@@ -94,7 +94,7 @@ pub(super) struct Place<K: Clone + Eq + Hash, T> {
 
 impl<K: Clone + Eq + Hash, T> Place<K, T> {
     /// Its turn has come, and it was answered.
-    pub(super) fn is_answered(mut self) {
+    pub(super) fn answered(mut self) {
         self.is_left = true;
     }
 
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(driver.take(|_| true), Some(vec![1, 4]));
         assert_eq!(fourth.leave(), None, "its turn has come");
         assert_eq!(driver.take(|_| true), None);
-        first.is_answered();
+        first.answered();
         assert!(lanes.join(&"a", 5).1, "the lane has ended");
     }
 

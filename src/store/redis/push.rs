@@ -76,7 +76,7 @@ pub(super) async fn push(
     }
     match timeout_at(deadline, answered).await {
         Ok(Ok(answer)) => {
-            place.is_answered();
+            place.answered();
             answer
         }
         Ok(Err(_)) => Err(Error::new(
