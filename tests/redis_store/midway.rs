@@ -55,8 +55,8 @@ async fn loses_no_lease(part: &str) {
         let fetched = bare.apply(StoreOp::Fetch(fetch(request, hold))).await;
         assert!(fetched.is_ok(), "{part}: {fetched:?}");
     }
-    let reap = |silent| StoreOp::Reap { silent, limit: 5 };
-    let seen = bare.apply(reap(Vec::new())).await.unwrap();
+    let reap = |silent, limit| StoreOp::Reap { silent, limit };
+    let seen = bare.apply(reap(Vec::new(), 0)).await.unwrap();
     let Reply::Reaped(seen) = seen else {
         panic!("{part}: {seen:?}");
     };
@@ -67,12 +67,13 @@ async fn loses_no_lease(part: &str) {
     .await;
 
     let overwritten = Overwritten::new(server, &prefix, part);
-    let failed = bare.apply(reap(seen.holders.clone())).await;
+    let failed = bare.apply(reap(seen.holders.clone(), 100)).await;
     assert!(failed.is_err(), "{part}: nobody noticed");
     overwritten.put_right();
 
     for pass in 0.. {
-        match bare.apply(reap(seen.holders.clone())).await.expect(part) {
+        let silent = seen.holders.clone();
+        match bare.apply(reap(silent, 5)).await.expect(part) {
             Reply::Reaped(reaped) if !reaped.more => break,
             other => assert!(pass < 20, "{part}: it comes to no end: {other:?}"),
         }
