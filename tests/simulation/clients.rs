@@ -74,13 +74,22 @@ impl Clients {
         self.ops[at].push = Some(push);
     }
 
-    /// A push through the bus is tried under a new id.
-    pub fn renew(&mut self, at: usize, push: BusPush, now: Timestamp) {
+    /// A push through the bus is tried under a new id. That is another operation, so that what
+    /// still comes of the first one, a copy of its answer above all, is not taken for the answer to
+    /// this one.
+    pub fn renew(&mut self, at: usize, push: BusPush, now: Timestamp) -> usize {
         let bucket = self.ops[at].bucket;
         let (id, op) = renewed(&self.event_of(at), now);
         self.buckets.insert(id, bucket);
-        let of = &mut self.ops[at];
-        (of.id, of.op, of.push) = (id, op, Some(push));
+        self.is_answered(at);
+        self.ops.push(ClientOp {
+            bucket,
+            id,
+            op,
+            is_answered: false,
+            push: Some(push),
+        });
+        self.ops.len() - 1
     }
 }
 

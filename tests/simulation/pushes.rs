@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use duly::ErrorKind;
-use duly::core::op::{Answer, NewEvent, Pushed, Reply, StoreOp};
+use duly::core::op::{Answer, NewEvent, PushVerdict, Pushed, Reply, StoreOp};
 use duly::core::push::{Attempts, NextPush, PushedId};
 use duly::event::{Envelope, EventId};
 use duly::history::{Told, What};
@@ -59,12 +59,18 @@ impl World {
     }
 
     /// The store has decided.
-    pub fn bus_push_answered(&mut self, at: usize, push: BusPush, answer: &Answer<Body>) {
+    pub fn bus_push_answered(&mut self, at: usize, mut push: BusPush, answer: &Answer<Body>) {
         let Reply::Pushed(pushed) = &answer.reply else {
             return;
         };
         let (Pushed { due, verdict }, event) = (pushed[0], self.clients.event_of(at));
         let id = event.envelope.id;
+        let is_refused = matches!(verdict, PushVerdict::TooOld | PushVerdict::TooNew);
+        if is_refused && self.plan.duplicate > 0 {
+            // Of two copies the other may be over and forgotten, or come when the id is not too new
+            // any more.
+            push.attempts.may_have_happened();
+        }
         let verdict = match self.bug {
             Some(Bug::RenewsAfterUnknown) => verdict,
             _ => push.attempts.verdict(id, verdict),
@@ -87,7 +93,7 @@ impl World {
                 made: PushedId::Renewed,
                 ..push
             };
-            self.clients.renew(at, renewed, now);
+            let at = self.clients.renew(at, renewed, now);
             return self.client_asks(at);
         }
         self.clients.is_answered(at);
