@@ -15,7 +15,7 @@ use duly::record::{Cursor, NodeId, Numbered, Query};
 use duly::store::{EmbeddedStore, Outbox, RedisStore, Store};
 
 use crate::deaf::Deaf;
-use crate::nodes::{Memory, Node, Role, Site, account, starts};
+use crate::nodes::{Memory, Node, Role, Site, account, starts, starts_of};
 use crate::servers::{Aof, Postgres, PostgresOptions, Redis, RedisOptions};
 
 /// How many kills each case has when nobody says otherwise.
@@ -100,6 +100,11 @@ fn on_redis(case: &str, journal: &str, mut fault: impl FnMut(&mut fastrand::Rng)
         let_it_run(&mut random);
         match kill % 3 {
             2 => {
+                // A node that has not opened its store yet would end with the server.
+                site.wait_until("each node handles", |entries| {
+                    let handles = |node: &Node| starts_of(entries, node.id()) > 0;
+                    nodes.iter().all(handles)
+                });
                 redis.kill();
                 let_it_run(&mut random);
                 redis.restart();
