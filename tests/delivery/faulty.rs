@@ -103,7 +103,8 @@ impl Faulty {
     ) -> StoreFuture<T> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         match fault {
-            Fault::None => answer(&self.near),
+            // Only a push can be twice, or judged.
+            Fault::None | Fault::Twice | Fault::Judged(_) => answer(&self.near),
             Fault::Late(by) => {
                 let near = Arc::clone(&self.near);
                 StoreFuture::new(async move {
@@ -116,8 +117,6 @@ impl Faulty {
                 drop(answer(&self.near));
                 failed(ErrorKind::Unknown)
             }
-            // Only a push can be so.
-            Fault::Twice | Fault::Judged(_) => answer(&self.near),
             Fault::Hung => StoreFuture::new(std::future::pending()),
         }
     }
