@@ -65,6 +65,7 @@ async fn a_handler_cannot_shut_down_the_bus_that_waits_for_it(world: World) {
 
 /// On real time: the store's thread writes what is left and lets go of the file.
 #[tokio::test]
+#[allow(clippy::disallowed_methods)] // real time: this waits for a thread
 async fn the_file_is_free_although_a_queue_outlives_its_bus() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("duly.db").display());

@@ -8,6 +8,8 @@
 //! `DULY_BUSY_EVENTS` takes more small events than 20,000, and as many large ones as have that many
 //! KiB together; 1,000,000 take a GiB of memory.
 
+#![allow(clippy::print_stdout)] // figures that are not printed show nothing
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -209,7 +211,7 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
 
     // Batches of a thousand, of events that came by several fetches where they are large.
     let mut request = 0;
-    let mut verdicts = [
+    let verdicts = [
         Verdict::Bury(Failing {
             cause: Cause::Failed,
             error: Some("e".repeat(2_048)),
@@ -226,7 +228,7 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
         Verdict::Ack,
     ]
     .into_iter();
-    while let Some(verdict) = verdicts.next() {
+    for verdict in verdicts {
         let hold = matches!(verdict, Verdict::Release).then_some(Duration::from_secs(60));
         let mut held = Vec::new();
         while held.len() < BATCH_MAX {

@@ -36,7 +36,7 @@ impl<'a> Tail<'a> {
         tail
     }
 
-    fn is_lost(self) {
+    fn lose(self) {
         for key in self.keys() {
             self.server.cli(&["DEL", &key]);
             self.server
@@ -110,7 +110,7 @@ async fn a_version_never_comes_again_after_the_last_writes_were_lost() {
     push(&writer, &letters(1)).await;
     writer.set(&queue, Setting::Paused(false)).await.unwrap();
     let second = versions(&writer).await;
-    tail.is_lost();
+    tail.lose();
     assert_eq!(versions(&writer).await, first, "equal content");
     let other = RedisStore::open(&url).await.unwrap();
     push(&other, &letters(2)).await;
@@ -135,7 +135,7 @@ async fn what_a_failover_took_from_the_registry_is_read_anew_and_written_again()
     }
     let all: Vec<_> = (0..4).map(letters).collect();
     assert_eq!(two.buckets().await.unwrap(), all);
-    tail.is_lost();
+    tail.lose();
     push(&one, &letters(1)).await; // it stands as known
     for bucket in 7..10 {
         let third = RedisStore::open(&url).await.unwrap();
@@ -153,6 +153,7 @@ async fn what_a_failover_took_from_the_registry_is_read_anew_and_written_again()
 
 /// As many writes are made after the failover as it took, so that a counter would say the same.
 #[tokio::test]
+#[allow(clippy::disallowed_methods)] // real time: ids are made by it, as a user's are
 async fn a_new_bucket_and_a_resume_reach_every_node_after_a_failover() {
     let server = Redis::plain();
     let (url, prefix) = fresh(&server.url());
@@ -188,7 +189,7 @@ async fn a_new_bucket_and_a_resume_reach_every_node_after_a_failover() {
     })
     .await;
     stop(&old).await;
-    tail.is_lost();
+    tail.lose();
     let (new, queue) = pushers().await;
     new.set_rate("letters", Some(1e6)).await.unwrap();
     handled(&queue, 2).await;
