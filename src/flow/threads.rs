@@ -172,6 +172,7 @@ mod tests {
     }
 
     /// Waits until `done`, which other threads bring about.
+    #[allow(clippy::disallowed_methods)] // real time: this waits for threads
     fn until(done: impl Fn() -> bool) {
         let began = Instant::now();
         while !done() {
