@@ -165,8 +165,7 @@ fn a_prefix_is_never_the_same_twice() {
 fn a_sentinel_names_another_master_after_a_kill() {
     let mut sentinels = Sentinels::start();
     let old = sentinels.master();
-    sentinels.cli(&["SET", "key", "value"]);
-    sentinels.cli(&["WAIT", "2", "5000"]);
+    set_on_replicas(old, "key", 2);
     sentinels.failover();
     assert_ne!(sentinels.master(), old);
     assert_eq!(sentinels.cli(&["GET", "key"]), "value");
@@ -186,7 +185,8 @@ fn a_slot_moves_and_a_replica_takes_over() {
     assert_eq!(cluster.node(to).cli(&["GET", "{a}"]), "value");
     assert_eq!(cluster.master_of(slot), to);
 
-    cluster.node(to).cli(&["WAIT", "1", "5000"]);
+    let port = cluster.ports().nth(to).expect("its port");
+    set_on_replicas(port, "{a}", 1);
     assert_eq!(cluster.kill_master_of(slot), to);
     cluster.wait_for_another_master(slot, to);
     let new = cluster.master_of(slot);
@@ -194,6 +194,17 @@ fn a_slot_moves_and_a_replica_takes_over() {
     assert_eq!(cluster.node(new).cli(&["GET", "{a}"]), "value");
     cluster.restart(to);
     cluster.wait_until_served();
+}
+
+/// Sets a key to `value`, and returns when so many replicas have it. By one connection: `WAIT` waits
+/// for what its own connection wrote.
+fn set_on_replicas(master: u16, key: &str, replicas: usize) {
+    let mut master = TcpStream::connect(("127.0.0.1", master)).expect("a master");
+    write!(master, "SET {key} value\r\nWAIT {replicas} 20000\r\n").expect("it is sent");
+    let expected = format!("+OK\r\n:{replicas}\r\n");
+    let mut answer = vec![0; expected.len()];
+    master.read_exact(&mut answer).expect("an answer");
+    assert_eq!(String::from_utf8_lossy(&answer), expected);
 }
 
 #[test]
