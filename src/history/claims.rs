@@ -35,7 +35,11 @@ impl Claims {
             What::PushAsked { .. } => {
                 self.asked_us.entry(id).or_insert(entry.store_us);
             }
-            // The last one is the event's end.
+            // The last one is the event's end, but for an edit, which ends nothing.
+            What::Recorded {
+                outcome: Outcome::Edited,
+                ..
+            } => {}
             What::Recorded { outcome, .. } => {
                 let before = self.ended_us.insert(id, entry.store_us);
                 let buried_us = match outcome {
