@@ -101,7 +101,10 @@ impl Side {
 
     fn fetch(&mut self) -> Vec<Delivery<u64>> {
         self.request += 1;
-        self.op(StoreOp::MoveDue { limit: 10 });
+        self.op(StoreOp::MoveDue {
+            limit: 10,
+            calls: false,
+        });
         let fetch = Fetch {
             node: NodeId(1),
             request: self.request,

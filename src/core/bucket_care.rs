@@ -11,6 +11,7 @@ use crate::core::options::NodeOptions;
 use crate::core::queue_care::QueueCare;
 use crate::core::reaper::Reaper;
 use crate::core::settle::{Pace, Settler};
+use crate::core::standby::Standby;
 use crate::core::step::{Action, Job};
 use crate::error::ErrorKind;
 use crate::event::BucketKey;
@@ -22,8 +23,10 @@ pub(crate) struct BucketCare<B> {
     pub(crate) key: BucketKey,
     /// Its queue's place in the node.
     pub(crate) queue: usize,
-    /// Whether this node looks first at it. Others do so a little later, and read nothing ahead.
-    pub(crate) is_mine: bool,
+    /// This node's place among those that may look at it; only the first reads ahead.
+    pub(crate) standby: Standby,
+    /// When what is due is moved again while there is no room for it.
+    pub(crate) crowded_until: Mono,
     pub(crate) clock: StoreClock,
     pub(crate) mover: Mover,
     pub(crate) leases: Leases,
@@ -50,17 +53,23 @@ pub(crate) enum Look {
     FetchAgain(Fetch),
     /// Ready events, and those due soon.
     Fetch { limit: usize, ahead_limit: usize },
-    /// Whether something is due.
-    MoveDue,
+    /// Whether something is due; where it `is_crowded` this node has no room for it.
+    MoveDue { is_crowded: bool },
 }
 
 impl<B> BucketCare<B> {
-    pub(crate) fn new(key: BucketKey, queue: usize, drift_ppm: u32) -> Self {
+    pub(crate) fn new(
+        key: BucketKey,
+        queue: usize,
+        standby: Standby,
+        options: &NodeOptions,
+    ) -> Self {
         Self {
             key,
             queue,
-            is_mine: true,
-            clock: StoreClock::new(drift_ppm),
+            standby,
+            crowded_until: Mono::default(),
+            clock: StoreClock::new(options.drift_ppm),
             mover: Mover::new(),
             leases: Leases::default(),
             settler: Settler::default(),
@@ -92,10 +101,7 @@ impl<B> BucketCare<B> {
         if stopping {
             return None;
         }
-        let later = match self.is_mine {
-            true => Duration::ZERO,
-            false => options.other_delay,
-        };
+        let (is_mine, later) = (self.standby.is_owner(), self.standby.later());
         // Where starts are paced, what is due waits here for its turn.
         let is_stuck = queue.rate.is_none() && self.is_overdue(now);
         let held_up = self.settler.len() >= options.unsettled_max || is_stuck;
@@ -104,20 +110,22 @@ impl<B> BucketCare<B> {
         } else {
             queue.share().min(options.batch)
         };
-        let reads_ahead =
-            self.is_mine && !held_up && !options.ahead.is_zero() && !queue.is_paused();
+        let reads_ahead = is_mine && !held_up && !options.ahead.is_zero() && !queue.is_paused();
         let ahead_limit = match reads_ahead {
             true => queue.may_hold(limit, options.ahead_max).min(options.batch),
             false => 0,
         };
+        let is_crowded = limit + ahead_limit == 0;
+        if is_crowded && !is_mine {
+            return None;
+        }
         let fetch = || Look::Fetch { limit, ahead_limit };
         // A fetch that reads nothing ahead leaves what is due where it is: a move is needed anyway,
         // and leads to a fetch that finds all there is.
         let is_due = ahead_limit == 0 && self.mover.must_move() + later <= now;
-        let look = if limit + ahead_limit > 0 && !is_due {
-            fetch()
-        } else {
-            Look::MoveDue
+        let look = match is_crowded || is_due {
+            true => Look::MoveDue { is_crowded },
+            false => fetch(),
         };
 
         let mut wanted = (self.mover.must_look() + later, look);
@@ -133,8 +141,12 @@ impl<B> BucketCare<B> {
             let at = self.mover.reads_ahead(options.ahead, self.last_fetch);
             or(at, fetch());
         }
-        or(self.mover.must_move() + later, Look::MoveDue);
-        Some((wanted.0.max(self.rest.until), wanted.1))
+        or(self.mover.must_move() + later, Look::MoveDue { is_crowded });
+        let may = match is_crowded {
+            true => self.crowded_until.max(self.rest.until),
+            false => self.rest.until,
+        };
+        Some((wanted.0.max(may), wanted.1))
     }
 
     /// The fetch on its way is over: gives back the room that was kept for it.

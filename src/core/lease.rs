@@ -55,9 +55,7 @@ impl Leases {
 
     /// A fetch that was sent then gave something.
     pub(crate) fn fetched(&mut self, sent: Mono, options: &NodeOptions) {
-        if self.holdings.len() == 0 {
-            self.next = sent + options.heartbeat;
-        }
+        self.next = self.next.max(sent + options.heartbeat); // for the store it is a heartbeat
         self.heard = self.heard.max(sent);
     }
 

@@ -169,13 +169,13 @@ impl Members {
         !self.is_blind && self.others.get(&node).is_some_and(present)
     }
 
-    /// Whether this node looks first at a bucket: among those that consume its queue the one with
-    /// the highest number does, drawn from node and bucket (rendezvous hashing), so that whoever
-    /// comes or goes changes the owner of his share of the buckets and of no other.
-    pub(crate) fn is_mine(&self, key: &BucketKey) -> bool {
+    /// How many nodes look at a bucket before this one: among those that consume its queue the one
+    /// with the highest number is the first, drawn from node and bucket (rendezvous hashing), so that
+    /// whoever comes or goes changes the owner of his share of the buckets and of no other.
+    pub(crate) fn rank(&self, key: &BucketKey) -> usize {
         let mine = number(key, self.me);
-        let mut others = self.consumers(&key.queue);
-        others.all(|other| number(key, other) < mine)
+        let others = self.consumers(&key.queue);
+        others.filter(|other| number(key, *other) > mine).count()
     }
 
     /// Who takes part, this node with `queues` among them; `None` while nothing is known of
@@ -244,7 +244,7 @@ mod tests {
 
     fn owned(members: &Members) -> Vec<u16> {
         let all = 0..64;
-        all.filter(|bucket| members.is_mine(&BucketKey::new(queue(), BucketId(*bucket))))
+        all.filter(|bucket| members.rank(&BucketKey::new(queue(), BucketId(*bucket))) == 0)
             .collect()
     }
 
@@ -310,7 +310,7 @@ mod tests {
                 assert_eq!(attendance.consumers(), 3);
                 let keys = (0..64).map(|bucket| BucketKey::new(queue.clone(), BucketId(bucket)));
                 for key in keys.filter(|key| attendance.answers_for(key)) {
-                    assert!(members.is_mine(&key) || !attendance.is_consumed(&queue));
+                    assert!(members.rank(&key) == 0 || !attendance.is_consumed(&queue));
                     all.push(key.bucket.0);
                 }
                 assert!(members.unanswered(at(9_000), &options));

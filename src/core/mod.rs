@@ -23,4 +23,5 @@ mod reaper;
 pub mod reference;
 pub mod roll;
 mod settle;
+mod standby;
 pub mod step;

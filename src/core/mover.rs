@@ -42,23 +42,20 @@ impl Mover {
         self.unknown = Some(self.unknown.map_or(now, |since| since.min(now)));
     }
 
+    /// The node that looks first has no room for what is there.
+    pub(crate) fn called(&mut self, now: Mono) {
+        self.unknown = Some(now);
+    }
+
     /// Something came that nobody else may know of.
     pub(crate) fn found(&mut self) {
         self.unknown = Some(Mono::default());
     }
 
-    /// A fetch is sent; whatever wakes the mover from now on may be news to its answer.
-    pub(crate) fn fetches(&mut self) {
+    /// A look is sent; whatever wakes the mover from now on may be news to its answer.
+    pub(crate) fn looks(&mut self) {
         self.unknown = None;
         self.net = Mono::MAX;
-    }
-
-    /// A move is sent. It does not say whether something was ready before, so where that is what
-    /// must be known it may be so; and what was due by now may have been moved by another node,
-    /// who need not take it.
-    pub(crate) fn moves(&mut self, now: Mono) {
-        self.ready |= self.must_look().min(self.must_move()) <= now;
-        self.fetches();
     }
 
     /// Learns from an answer; looks again at `net`, even if nothing wakes it.

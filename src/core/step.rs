@@ -17,6 +17,11 @@ pub enum Input<B> {
         /// The bucket's place in the node.
         bucket: usize,
     },
+    /// The node that looks first at a bucket has no room for what is ready there.
+    Called {
+        /// The bucket's place in the node.
+        bucket: usize,
+    },
     /// A call was answered, or it is clear that it will not be.
     Answered {
         /// Which call.

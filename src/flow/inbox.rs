@@ -105,6 +105,12 @@ impl Inbox {
 }
 
 impl Watcher for Inbox {
+    fn called(&self, bucket: &BucketKey) {
+        if let Some(bucket) = self.place(bucket) {
+            self.add(Input::Called { bucket });
+        }
+    }
+
     fn earlier(&self, bucket: &BucketKey) {
         if let Some(news) = self.census.get() {
             news.note(bucket);

@@ -245,8 +245,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn close(&self) -> StoreFuture<()>;
 }
 
-/// Told by a store that there is work sooner than was thought.
+/// Told by a store that there is work.
 pub trait Watcher: Send + Sync {
     /// `bucket` has ready events where it had none, or an earlier next due time.
     fn earlier(&self, bucket: &BucketKey);
+
+    /// `bucket` has ready events, and the node of another process that looks first has no room for
+    /// them.
+    fn called(&self, bucket: &BucketKey);
 }

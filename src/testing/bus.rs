@@ -203,7 +203,13 @@ impl TestBus {
             if !self.bus.serves(&bucket.queue) {
                 continue;
             }
-            for op in [StoreOp::Stats, StoreOp::MoveDue { limit: 0 }] {
+            for op in [
+                StoreOp::Stats,
+                StoreOp::MoveDue {
+                    limit: 0,
+                    calls: false,
+                },
+            ] {
                 match store.apply(&bucket, op).await? {
                     Answer {
                         reply: Reply::Stats(stats),

@@ -163,7 +163,13 @@ pub(crate) fn fetch(store: &EmbeddedStore, request: u64) -> Vec<Delivery> {
 }
 
 pub(crate) fn try_fetch(store: &EmbeddedStore, request: u64) -> Result<Vec<Delivery>> {
-    ask(store, StoreOp::MoveDue { limit: 1_000 })?;
+    ask(
+        store,
+        StoreOp::MoveDue {
+            limit: 1_000,
+            calls: false,
+        },
+    )?;
     match ask(store, fetch_op(request))? {
         Reply::Fetched { deliveries, .. } => Ok(deliveries),
         other => panic!("a fetch was answered with {other:?}"),

@@ -306,7 +306,12 @@ async fn an_attempt_stays_noted_while_the_outcome_of_the_one_before_is_written()
         .await
         .expect("a push");
     let begin = |request| async move {
-        ask(StoreOp::MoveDue { limit: 10 }).await.expect("a move");
+        ask(StoreOp::MoveDue {
+            limit: 10,
+            calls: false,
+        })
+        .await
+        .expect("a move");
         match ask(fetch_op(request)).await.expect("a fetch").reply {
             Reply::Fetched { deliveries, .. } => deliveries,
             other => panic!("a fetch was answered with {other:?}"),

@@ -170,7 +170,10 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
     for op in [
         StoreOp::Stats,
         StoreOp::Forecast { within },
-        StoreOp::MoveDue { limit: BATCH_MAX },
+        StoreOp::MoveDue {
+            limit: BATCH_MAX,
+            calls: false,
+        },
         StoreOp::Get { id: ids[0] },
         StoreOp::Heartbeat {
             node: NODE,

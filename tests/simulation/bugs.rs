@@ -51,6 +51,8 @@ pub enum Bug {
     SettleAnsweredEarly,
     /// The store forgets its last second when it dies.
     StoreForgets,
+    /// The word that a node has no room is not heard.
+    CallsUnheard,
     /// The word that there is earlier work is ignored.
     WakesIgnored,
     /// A stop forgets what is in the ring.
@@ -122,7 +124,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Self; 56] = [
+    pub const ALL: [Self; 57] = [
         Self::DueByNodeClock,
         Self::SettleWithoutToken,
         Self::FetchNotRepeated,
@@ -145,6 +147,7 @@ impl Bug {
         Self::LapseIsCalledLoss,
         Self::SettleAnsweredEarly,
         Self::StoreForgets,
+        Self::CallsUnheard,
         Self::WakesIgnored,
         Self::StopForgetsRing,
         Self::PublishedTwice,

@@ -1,7 +1,7 @@
 //! What lies between nodes, clients and the store: delays, losses, repeats and cuts.
 
 use duly::ErrorKind;
-use duly::core::op::{Answer, StoreOp};
+use duly::core::op::{Answer, Reply, StoreOp};
 use duly::core::step::CallId;
 use duly::history::{Promise, What};
 
@@ -193,6 +193,7 @@ impl World {
     /// Applies an operation and writes down what happened.
     pub fn apply_plainly(&mut self, bucket: usize, op: StoreOp) -> Result<Answer<Body>, ErrorKind> {
         self.remember_store();
+        let calls = matches!(op, StoreOp::MoveDue { calls: true, .. });
         let before = self.store.buckets[bucket].head();
         let (answer, happened) = self.store.apply(self.now_us, bucket, op);
         let store_us = self.store.buckets[bucket].now_us();
@@ -216,14 +217,29 @@ impl World {
         if self.store.buckets[bucket].head().is_earlier_than(before) {
             self.wake_all(bucket);
         }
+        let moved = answer.as_ref().map(|answer| &answer.reply);
+        if calls && matches!(moved, Ok(Reply::Moved { ready: 1.., .. })) {
+            self.call_all(bucket);
+        }
         answer
     }
 
     pub fn wake_all(&mut self, bucket: usize) {
+        self.tell_all(|node, life| Happening::Woken { node, life, bucket });
+    }
+
+    /// A node has no room for what is ready in a bucket.
+    fn call_all(&mut self, bucket: usize) {
+        if self.bug != Some(Bug::CallsUnheard) {
+            self.tell_all(|node, life| Happening::Called { node, life, bucket });
+        }
+    }
+
+    fn tell_all(&mut self, what: impl Fn(usize, u32) -> Happening) {
         for node in 0..self.nodes.len() {
             if self.network.cuts[node] == Cut::Nothing && !self.happens(self.plan.wakes_lost) {
                 let (life, delay) = (self.nodes[node].life, self.delay_us());
-                self.after(delay, Happening::Woken { node, life, bucket });
+                self.after(delay, what(node, life));
             }
         }
     }

@@ -175,6 +175,7 @@ impl World {
             Happening::Answered(Caller::Node { node, life, .. }, _)
             | Happening::GivenUp(Caller::Node { node, life, .. })
             | Happening::Woken { node, life, .. }
+            | Happening::Called { node, life, .. }
             | Happening::Turn { node, life }
             | Happening::HandlerEnds { node, life, .. }
             | Happening::RollAnswered(RollCall { node, life, .. }, _)
@@ -216,6 +217,12 @@ impl World {
                 match self.nodes[at].places.iter().position(|of| *of == bucket) {
                     Some(bucket) => Input::Woken { bucket },
                     None => return self.serve(at, bucket),
+                }
+            }
+            Happening::Called { bucket, .. } => {
+                match self.nodes[at].places.iter().position(|of| *of == bucket) {
+                    Some(bucket) => Input::Called { bucket },
+                    None => return,
                 }
             }
             Happening::RollAnswered(roll, called) => {

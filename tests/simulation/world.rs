@@ -43,6 +43,12 @@ pub enum Happening {
         life: u32,
         bucket: usize,
     },
+    /// The store's word that another node has no room for what is ready in a bucket.
+    Called {
+        node: usize,
+        life: u32,
+        bucket: usize,
+    },
     /// A node's timer.
     Turn { node: usize, life: u32 },
     /// A handler ends.

@@ -128,7 +128,10 @@ impl Machine {
                 }
                 StoreOp::Push(vec![new])
             }
-            Step::MoveDue(limit) => StoreOp::MoveDue { limit: *limit },
+            Step::MoveDue(limit) => StoreOp::MoveDue {
+                limit: *limit,
+                calls: true,
+            },
             Step::Fetch {
                 node,
                 back,
@@ -288,7 +291,7 @@ impl Machine {
         model.now_us = model.now_us.max(self.wall_us);
         let reply = match op {
             StoreOp::Push(events) => model.push(events),
-            StoreOp::MoveDue { limit } => model.move_due(*limit),
+            StoreOp::MoveDue { limit, .. } => model.move_due(*limit),
             StoreOp::Fetch(fetch) => model.fetch(fetch)?,
             StoreOp::Settle { node, settlements } => model.settle(*node, settlements),
             StoreOp::Heartbeat { node, .. } => model.heartbeat(*node),

@@ -83,6 +83,10 @@ impl<B> Node<B> {
         let care = &mut self.buckets[bucket];
         let queue = &mut self.queues[care.queue];
         let options = &self.options;
+        let net = match self.members.is_blind() {
+            true => options.blind_every,
+            false => options.sleep_max,
+        };
         // When that is, counted from this answer.
         let reckon = |due: Option<Timestamp>| {
             due.map_or(Mono::MAX, |due| {
@@ -90,12 +94,22 @@ impl<B> Node<B> {
             })
         };
         match (&call.kind, reply) {
-            (CallKind::Move { limit }, Reply::Moved { moved, next_due }) => {
+            (
+                CallKind::Move { limit },
+                Reply::Moved {
+                    moved,
+                    ready,
+                    next_due,
+                },
+            ) => {
                 care.looking = false;
-                let ready = care.mover.has_ready() || moved > 0;
-                let net = now + options.sleep_max;
+                let next = now + options.sleep_max;
                 care.mover
-                    .looked(reckon(next_due), ready, moved == *limit, net);
+                    .looked(reckon(next_due), ready > 0, moved == *limit, next);
+                match ready {
+                    0 => care.standby.looked(false, options, net),
+                    _ => care.crowded_until = now + options.other_delay,
+                }
             }
             (
                 CallKind::Fetch {
@@ -118,8 +132,9 @@ impl<B> Node<B> {
                 queue.ahead += deliveries.len();
                 care.last_fetch = call.sent;
                 let full = full || deliveries.len() >= (*full_at).max(1);
-                let net = now + options.sleep_max;
-                care.mover.looked(reckon(next_due), ready > 0, full, net);
+                let next = now + options.sleep_max;
+                care.mover.looked(reckon(next_due), ready > 0, full, next);
+                care.standby.looked(!deliveries.is_empty(), options, net);
                 if !deliveries.is_empty() {
                     care.renew(bucket, (now, call.sent), queue, options, out);
                     care.leases.fetched(call.sent, options);

@@ -81,20 +81,23 @@ impl<B> Node<B> {
             id,
             buckets,
             queues,
+            members,
             options,
             ..
         } = self;
         let care = &mut buckets[bucket];
         care.looking = true;
         let fetch = match look {
-            Look::MoveDue => {
-                care.mover.moves(now);
+            Look::MoveDue { is_crowded } => {
+                care.mover.looks();
+                let is_shared = members.count(&queues[care.queue].name) > 1;
+                let calls = is_crowded && is_shared;
                 let limit = options.batch;
-                return (CallKind::Move { limit }, StoreOp::MoveDue { limit });
+                return (CallKind::Move { limit }, StoreOp::MoveDue { limit, calls });
             }
             Look::FetchAgain(fetch) => fetch,
             Look::Fetch { limit, ahead_limit } => {
-                care.mover.fetches();
+                care.mover.looks();
                 queues[care.queue].reserved += limit;
                 queues[care.queue].ahead += ahead_limit;
                 self.next_request += 1;

@@ -14,6 +14,7 @@ use crate::core::options::NodeOptions;
 use crate::core::queue_care::QueueCare;
 use crate::core::rate::Rate;
 use crate::core::settle::Pace;
+use crate::core::standby::Standby;
 use crate::core::step::{Action, CallId, Input};
 use crate::event::{BucketKey, EventId, QueueName};
 use crate::record::NodeId;
@@ -136,9 +137,9 @@ impl<B> Node<B> {
         }
         let bucket = self.buckets.len();
         self.places.insert(key.clone(), bucket);
-        let mut care = BucketCare::new(key, queue, self.options.drift_ppm);
-        care.is_mine = self.members.is_mine(&care.key);
-        self.buckets.push(care);
+        let standby = Standby::new(self.members.rank(&key), &self.options);
+        self.buckets
+            .push(BucketCare::new(key, queue, standby, &self.options));
         self.queues[queue].buckets.push(bucket);
         self.timer_of.push(Mono::MAX);
         self.touched.insert(bucket);
@@ -212,6 +213,13 @@ impl<B> Node<B> {
             Input::Woken { bucket } => {
                 self.buckets[bucket].mover.woken(now);
                 self.touched.insert(bucket);
+            }
+            Input::Called { bucket } => {
+                let care = &mut self.buckets[bucket];
+                if care.standby.called(now, &self.options) {
+                    care.mover.called(now);
+                    self.touched.insert(bucket);
+                }
             }
             Input::Answered { call, answer } => {
                 let call = self.calls.remove(&call);

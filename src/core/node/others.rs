@@ -5,6 +5,7 @@ use crate::core::bucket_care::BucketCare;
 use crate::core::node::Node;
 use crate::core::rate::Rate;
 use crate::core::roll::Member;
+use crate::core::standby::Standby;
 use crate::core::step::Action;
 use crate::time::Mono;
 
@@ -60,6 +61,7 @@ impl<B> Node<B> {
     pub(super) fn suspect(&mut self) {
         for (at, care) in self.buckets.iter_mut().enumerate() {
             care.reaper.suspects();
+            care.standby.suspects(&self.options);
             self.touched.insert(at);
         }
     }
@@ -68,9 +70,12 @@ impl<B> Node<B> {
     /// held of a bucket that goes to another stays here.
     fn assign(&mut self) {
         for (at, care) in self.buckets.iter_mut().enumerate() {
-            let is_mine = self.members.is_mine(&care.key);
-            if care.is_mine != is_mine {
-                care.is_mine = is_mine;
+            let rank = self.members.rank(&care.key);
+            if care.standby.rank() != rank {
+                care.standby = Standby::new(rank, &self.options);
+                if rank == 0 {
+                    care.mover.found(); // whoever was the owner may have left something
+                }
                 self.touched.insert(at);
             }
         }

@@ -57,6 +57,8 @@ pub enum StoreOp {
     MoveDue {
         /// At most so many.
         limit: usize,
+        /// Whether to call the other nodes if something is ready then: who asks has no room for it.
+        calls: bool,
     },
     /// Leases events to a node.
     Fetch(Fetch),

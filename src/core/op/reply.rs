@@ -64,6 +64,8 @@ pub enum Reply<B = Arc<Envelope>> {
     Moved {
         /// How many; as many as the limit means: call again.
         moved: usize,
+        /// How many are ready now.
+        ready: usize,
         /// When the next scheduled event is due.
         next_due: Option<Timestamp>,
     },
@@ -305,7 +307,15 @@ impl<B> Reply<B> {
                 next,
             },
             Self::Pushed(pushed) => Reply::Pushed(pushed),
-            Self::Moved { moved, next_due } => Reply::Moved { moved, next_due },
+            Self::Moved {
+                moved,
+                ready,
+                next_due,
+            } => Reply::Moved {
+                moved,
+                ready,
+                next_due,
+            },
             Self::Settled(settled) => Reply::Settled(settled),
             Self::Kept { stands, holding } => Reply::Kept { stands, holding },
             Self::Extended(extended) => Reply::Extended(extended),

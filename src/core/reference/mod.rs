@@ -171,7 +171,7 @@ impl<B: Clone> Bucket<B> {
         let is_look = matches!(op, StoreOp::Reap { .. });
         let reply = match op {
             StoreOp::Push(events) => Reply::Pushed(self.push(&events, ledger)?),
-            StoreOp::MoveDue { limit } => self.move_due(limit),
+            StoreOp::MoveDue { limit, .. } => self.move_due(limit),
             StoreOp::Fetch(fetch) => self.fetch(&fetch, ledger)?,
             StoreOp::Settle { node, settlements } => {
                 Reply::Settled(self.settle(node, settlements, ledger)?)
@@ -254,6 +254,7 @@ impl<B: Clone> Bucket<B> {
         }
         Reply::Moved {
             moved,
+            ready: self.waiting.ready_len(),
             next_due: self.waiting.next_due(),
         }
     }

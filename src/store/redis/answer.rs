@@ -148,6 +148,7 @@ pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<
     let reply = match op {
         StoreOp::MoveDue { .. } => Reply::Moved {
             moved: parts.count()?,
+            ready: parts.count()?,
             next_due: parts.time()?,
         },
         StoreOp::Fetch(fetch) => {

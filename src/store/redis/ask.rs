@@ -150,9 +150,10 @@ impl Terms<'_> {
     /// Every other operation: one call of one script.
     pub(super) fn operation(&self, keys: &BucketKeys, op: &StoreOp) -> Result<Call> {
         Ok(match op {
-            StoreOp::MoveDue { limit } => {
+            StoreOp::MoveDue { limit, calls } => {
                 let mut call = self.call(&scripts::MOVE_DUE, keys);
                 call.command.arg((*limit).min(BATCH_MAX));
+                call.command.arg(if *calls { self.origin } else { "" });
                 call
             }
             StoreOp::Fetch(fetch) => self.fetch(keys, fetch),

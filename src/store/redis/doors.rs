@@ -86,7 +86,13 @@ pub type Reader = fn(Value) -> Result<Box<dyn fmt::Debug>>;
 /// Everything that reads an answer.
 pub const READERS: [(&str, Reader); 24] = [
     ("move_due", |value| {
-        operation(StoreOp::MoveDue { limit: 10 }, value)
+        operation(
+            StoreOp::MoveDue {
+                limit: 10,
+                calls: false,
+            },
+            value,
+        )
     }),
     ("fetch", |value| operation(StoreOp::Fetch(fetch()), value)),
     ("settle", |value| {

@@ -278,14 +278,18 @@ impl Shared {
             listened.insert(bucket.clone());
         }
         let open = || {
-            let shared = Arc::downgrade(self);
-            let earlier = move |bucket: &BucketKey| {
-                if let Some(shared) = shared.upgrade() {
-                    shared.tell(bucket);
-                }
+            let tell = |how: fn(&dyn Watcher, &BucketKey)| {
+                let shared = Arc::downgrade(self);
+                let tell = move |bucket: &BucketKey| {
+                    if let Some(shared) = shared.upgrade() {
+                        shared.tell_as(bucket, how);
+                    }
+                };
+                Box::new(tell)
             };
             let told = Told {
-                earlier: Box::new(earlier),
+                earlier: tell(|watcher, bucket| watcher.earlier(bucket)),
+                called: tell(|watcher, bucket| watcher.called(bucket)),
                 hub: Box::new(|| {}), // every roll call says it as well
             };
             let options = LinkOptions::of(&self.target);
@@ -321,12 +325,16 @@ impl Shared {
 
     /// Tells the watchers that a bucket has earlier work.
     pub(super) fn tell(&self, bucket: &BucketKey) {
+        self.tell_as(bucket, |watcher, bucket| watcher.earlier(bucket));
+    }
+
+    fn tell_as(&self, bucket: &BucketKey, how: fn(&dyn Watcher, &BucketKey)) {
         let watchers = {
             let watchers = self.watchers.read().unwrap_or_else(PoisonError::into_inner);
             watchers.clone()
         };
         for watcher in watchers {
-            watcher.earlier(bucket);
+            how(&*watcher, bucket);
         }
     }
 

@@ -32,7 +32,13 @@ impl World {
     }
 
     pub(super) async fn move_due(&self) -> usize {
-        match self.op(StoreOp::MoveDue { limit: BATCH_MAX }).await {
+        match self
+            .op(StoreOp::MoveDue {
+                limit: BATCH_MAX,
+                calls: false,
+            })
+            .await
+        {
             Reply::Moved { moved, .. } => moved,
             other => panic!("move due answered {other:?}"),
         }

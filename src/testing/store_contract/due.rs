@@ -9,8 +9,16 @@ use crate::testing::store_contract::world::{A, B, World, ms, retry, secs};
 use crate::time::{Clock, Timestamp};
 
 async fn moved(world: &World, limit: usize) -> (usize, Option<Timestamp>) {
-    match world.op(StoreOp::MoveDue { limit }).await {
-        Reply::Moved { moved, next_due } => (moved, next_due),
+    match world
+        .op(StoreOp::MoveDue {
+            limit,
+            calls: false,
+        })
+        .await
+    {
+        Reply::Moved {
+            moved, next_due, ..
+        } => (moved, next_due),
         other => panic!("move due answered {other:?}"),
     }
 }
@@ -151,7 +159,13 @@ pub async fn every_answer_tells_the_time_of_the_store(harness: &dyn StoreHarness
         world.advance(Duration::from_micros(1_234));
         let answer = world
             .store()
-            .apply(&world.bucket, StoreOp::MoveDue { limit: 1 })
+            .apply(
+                &world.bucket,
+                StoreOp::MoveDue {
+                    limit: 1,
+                    calls: false,
+                },
+            )
             .await;
         assert_eq!(
             answer.expect("it can be moved").now_us,

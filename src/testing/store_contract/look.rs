@@ -224,6 +224,10 @@ impl Watcher for Told {
         assert_eq!(bucket.bucket.0, 3);
         self.0.fetch_add(1, Ordering::SeqCst);
     }
+
+    fn called(&self, bucket: &BucketKey) {
+        panic!("nobody has called for {bucket}");
+    }
 }
 
 impl Told {

@@ -189,7 +189,13 @@ impl Look<'_> {
             .collect();
         for queue in 0..kit::QUEUES {
             for request in 1.. {
-                self.ask(queue, StoreOp::MoveDue { limit: 1_000 })?;
+                self.ask(
+                    queue,
+                    StoreOp::MoveDue {
+                        limit: 1_000,
+                        calls: false,
+                    },
+                )?;
                 let Reply::Fetched { deliveries, .. } =
                     self.ask(queue, kit::fetch(request, 500))?
                 else {

@@ -72,7 +72,13 @@ impl<'a> Script<'a> {
     fn fetch(&mut self, n: u64) -> Result<Vec<Delivery>, Refused> {
         self.requests += 1;
         let bucket = kit::bucket(n);
-        self.ask(&bucket, StoreOp::MoveDue { limit: 100 })?;
+        self.ask(
+            &bucket,
+            StoreOp::MoveDue {
+                limit: 100,
+                calls: false,
+            },
+        )?;
         match self.ask(&bucket, kit::fetch(self.requests, 100))? {
             Reply::Fetched { deliveries, .. } => Ok(deliveries),
             other => panic!("a fetch was answered with {other:?}"),

@@ -70,7 +70,14 @@ pub(crate) fn fill(folder: &Path) {
 fn drain(store: &EmbeddedStore) -> duly::Result<()> {
     let bucket = kit::bucket(0);
     for request in 1.. {
-        ask(store, &bucket, StoreOp::MoveDue { limit: 1_000 })?;
+        ask(
+            store,
+            &bucket,
+            StoreOp::MoveDue {
+                limit: 1_000,
+                calls: false,
+            },
+        )?;
         let Reply::Fetched { deliveries, .. } = ask(store, &bucket, kit::fetch(request, 20))?
         else {
             panic!("a fetch was answered with something else");

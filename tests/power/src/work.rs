@@ -163,7 +163,14 @@ impl Client {
         let bucket = kit::bucket(queue);
         for request in 1.. {
             let last = pushing.load(Ordering::Acquire) == 0;
-            self.ask(&bucket, StoreOp::MoveDue { limit: 1_000 }).await?;
+            self.ask(
+                &bucket,
+                StoreOp::MoveDue {
+                    limit: 1_000,
+                    calls: false,
+                },
+            )
+            .await?;
             let fetch = kit::fetch(request, self.random.usize(1..30));
             let Reply::Fetched { deliveries, .. } = self.ask(&bucket, fetch).await? else {
                 return Err(Ended("a fetch was answered with something else".to_owned()));

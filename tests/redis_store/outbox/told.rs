@@ -37,7 +37,12 @@ async fn watchers_are_told_of_what_wrote_records_and_of_nothing_else() {
     told("push", 0);
     let when = When::Now;
     bare.apply(StoreOp::Reschedule { id, when }).await.unwrap();
-    bare.apply(StoreOp::MoveDue { limit: 10 }).await.unwrap();
+    bare.apply(StoreOp::MoveDue {
+        limit: 10,
+        calls: false,
+    })
+    .await
+    .unwrap();
     bare.fetch(1, 10).await.unwrap();
     bare.fetch(2, 10).await.unwrap();
     bare.apply(StoreOp::Heartbeat {

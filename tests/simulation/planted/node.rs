@@ -95,6 +95,7 @@ impl World {
         }
         if self.bug == Some(Bug::OwnerAloneReads) {
             options.other_delay = Duration::from_secs(86_400);
+            options.other_max = options.other_delay;
         }
         options
     }

@@ -327,6 +327,7 @@ impl Model {
         }
         Reply::Moved {
             moved: moved.len(),
+            ready: self.ids(|event| event.state == State::Ready).len(),
             next_due: self.next_due(),
         }
     }

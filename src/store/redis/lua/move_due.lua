@@ -1,8 +1,10 @@
 -- Moves due events to the publish list.
 --
 -- ARGV[2]  most events to move, at most 1000
+-- ARGV[3]  "", or who has no room for them and calls the others, if something is ready then
 --
--- Returns {now, moved, next due time or false}; as many moved as the most means "call again".
+-- Returns {now, moved, ready events, next due time or false}; as many moved as the most means "call
+-- again".
 local due = call("ZRANGE", DELAY, "-inf", now_ms, "BYSCORE", "LIMIT", 0, ARGV[2], "WITHSCORES")
 local count = #due / 2
 if count > 0 then
@@ -27,5 +29,9 @@ if count > 0 then
   call("RPUSH", READY, unpack(entries))
   call("ZREMRANGEBYRANK", DELAY, 0, count - 1)
 end
+local ready = ready_len()
+if ARGV[3] ~= "" and ready > 0 then
+  call("SPUBLISH", WAKE, "!" .. ARGV[3])
+end
 leave()
-return { now, count, next_due() or false }
+return { now, count, ready, next_due() or false }

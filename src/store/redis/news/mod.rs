@@ -28,6 +28,8 @@ use crate::event::BucketKey;
 pub(super) struct Told {
     /// A bucket has earlier work, or may have.
     pub(super) earlier: Box<dyn Fn(&BucketKey) + Send + Sync>,
+    /// A bucket has ready events for which another process has no room.
+    pub(super) called: Box<dyn Fn(&BucketKey) + Send + Sync>,
     /// Something of the hub has changed, or may have.
     pub(super) hub: Box<dyn Fn() + Send + Sync>,
 }
@@ -144,18 +146,26 @@ impl Heard {
         let [Value::BulkString(channel), Value::BulkString(said)] = push.data.as_slice() else {
             return;
         };
-        if *said != self.origin {
-            self.look(channel);
+        match said.strip_prefix(b"!") {
+            Some(caller) if caller == self.origin => {}
+            Some(_) => {
+                if let Some(Topic::Bucket(bucket)) = self.topic(channel) {
+                    (self.told.called)(&bucket);
+                }
+            }
+            None if *said == self.origin => {}
+            None => self.look(channel),
         }
+    }
+
+    fn topic(&self, channel: &[u8]) -> Option<Topic> {
+        let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
+        channels.get(channel).cloned()
     }
 
     /// Somebody has to look at what a channel is about.
     fn look(&self, channel: &[u8]) {
-        let topic = {
-            let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
-            channels.get(channel).cloned()
-        };
-        match topic {
+        match self.topic(channel) {
             Some(Topic::Bucket(bucket)) => (self.told.earlier)(&bucket),
             Some(Topic::Hub) => (self.told.hub)(),
             None => {}
@@ -189,7 +199,7 @@ pub(super) fn told_of(prefix: &str, bucket: &BucketKey, push: &PushInfo) -> usiz
         count.fetch_add(1, Ordering::Relaxed);
     };
     let count = Arc::new(AtomicUsize::new(0));
-    let (earlier, hub) = (Arc::clone(&count), Arc::clone(&count));
+    let [earlier, called, hub] = [(); 3].map(|()| Arc::clone(&count));
     let channel = keys::part(prefix, bucket, "wake").into_bytes();
     let topics = [
         (channel, Topic::Bucket(bucket.clone())),
@@ -200,6 +210,7 @@ pub(super) fn told_of(prefix: &str, bucket: &BucketKey, push: &PushInfo) -> usiz
         origin: b"me".to_vec(),
         told: Told {
             earlier: Box::new(move |_| count_one(&earlier)),
+            called: Box::new(move |_| count_one(&called)),
             hub: Box::new(move || count_one(&hub)),
         },
         channels: RwLock::new(HashMap::from(topics)),

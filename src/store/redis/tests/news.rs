@@ -44,6 +44,7 @@ fn listen_with(url: &str, options: &LinkOptions) -> (News, Arc<Counts>) {
             let mut buckets = earlier.buckets.lock().expect("nobody panicked");
             *buckets.entry(bucket.clone()).or_default() += 1;
         }),
+        called: Box::new(|bucket| panic!("nobody has called for {bucket}")),
         hub: Box::new(move || {
             hub.hub.fetch_add(1, Ordering::Relaxed);
         }),
