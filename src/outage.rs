@@ -166,6 +166,9 @@ mod tests {
 
     fn told(does: impl FnOnce()) -> Vec<String> {
         let lines = Lines::default();
+        // Where there is one subscriber only, a line that another thread reaches first, which has
+        // none, is off for everybody.
+        let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
         tracing::subscriber::with_default(lines.clone(), does);
         let told = lines.0.lock().unwrap().clone();
         told.iter().map(|line| line.trim().to_owned()).collect()

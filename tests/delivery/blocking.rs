@@ -1,16 +1,17 @@
 //! Promise 7: handlers that block their threads, on the threads of their queue and on the runtime.
 //!
-//! On real time, since time that is virtual stands still while a thread is blocked.
+//! Most on real time, since time that is virtual stands still while a thread is blocked.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use duly::handler::Annotation;
 use duly::prelude::*;
 use duly::record::Cause;
-use duly::testing::Probe;
+use duly::testing::{Probe, TestBus};
+use futures_util::FutureExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::advance;
 
 use crate::world::{ORDERS, ms, secs};
 
@@ -140,31 +141,25 @@ async fn a_queue_without_a_free_thread_hands_back_what_waits_for_one() {
 }
 
 /// Nothing can end it while it blocks; when it returns, its attempt is over all the same.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_blocks_its_thread_beyond_its_timeout_has_timed_out() {
     const BLOCKS: Annotation = ORDERS.backoff(RetryPolicy::fixed(ms(0)));
     let probe = Probe::<u64>::answering(|event, _cx| {
         if event.attempt() == 1 {
-            thread::sleep(ms(400));
+            // Time passes while the thread is not given back.
+            let _ = advance(ms(400)).now_or_never();
         }
         Ok(())
     });
-    let builder = Bus::builder().only_registered().store_url("memory:");
+    let builder = Bus::builder().only_registered();
     let builder = builder.register_as(BLOCKS, probe.clone());
     let builder = builder.queue("orders", choices(1, 200));
-    let bus = builder.start().await.unwrap();
+    let bus = TestBus::start(builder).await.unwrap();
     let queue = bus.queue_named("orders").unwrap();
     let id = queue.push_now(1_u64).await.unwrap().id();
-    let records = loop {
-        let page = bus.records().id(id).page().await.unwrap();
-        if page.items.len() >= 2 {
-            break page.items;
-        }
-        tokio::task::yield_now().await;
-    };
-    let mut how: Vec<_> = records.iter().map(|r| (r.outcome, r.cause)).collect();
-    how.sort_by_key(|(outcome, _)| *outcome == Outcome::Acked);
+    bus.run_until_idle(secs(5)).await.unwrap();
+    let records = bus.history(id).await.unwrap();
+    let how: Vec<_> = records.iter().map(|r| (r.outcome, r.cause)).collect();
     let timed_out = (Outcome::Retried, Some(Cause::TimedOut));
     assert_eq!(how, [timed_out, (Outcome::Acked, None)]);
-    bus.shutdown(secs(5)).await.unwrap();
 }

@@ -12,6 +12,7 @@ use duly::record::Numbered;
 use duly::store::{MemoryStore, Store};
 use duly::testing::{Probe, TestBus, VirtualClock};
 use duly::{BusBuilder, EventId};
+use tracing::subscriber::NoSubscriber;
 
 use crate::bad::Bad;
 
@@ -120,6 +121,9 @@ pub(crate) fn ids(records: &[Numbered]) -> Vec<EventId> {
 pub(crate) struct Said {
     text: Arc<Mutex<Vec<u8>>>,
     _guard: tracing::subscriber::DefaultGuard,
+    /// Where there is one subscriber only, a line that another thread reaches first, which has
+    /// none, is off for everybody.
+    _second: tracing::Dispatch,
 }
 
 impl Said {
@@ -133,6 +137,7 @@ impl Said {
             .finish();
         Self {
             text,
+            _second: tracing::Dispatch::new(NoSubscriber::default()),
             _guard: tracing::subscriber::set_default(subscriber),
         }
     }

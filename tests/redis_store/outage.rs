@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tracing::field::{Field, Visit};
-use tracing::{Event as Line, Level, Subscriber};
+use tracing::subscriber::NoSubscriber;
+use tracing::{Dispatch, Event as Line, Level, Subscriber};
 use tracing_subscriber::layer::{Context as Within, SubscriberExt};
 use tracing_subscriber::{Layer, Registry};
 
@@ -39,7 +40,10 @@ impl<S: Subscriber> Layer<S> for Lines {
 #[tokio::test]
 async fn a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
     let lines = Lines::default();
-    let dispatch = tracing::Dispatch::new(Registry::default().with(lines.clone()));
+    // Where there is one subscriber only, a line that another thread reaches first, which has none,
+    // is off for everybody.
+    let _second = Dispatch::new(NoSubscriber::default());
+    let dispatch = Dispatch::new(Registry::default().with(lines.clone()));
     let _heard_here = tracing::dispatcher::set_default(&dispatch);
     let mut server = Redis::plain();
     let (url, _) = fresh(&server.url());
@@ -89,5 +93,7 @@ async fn a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
     stop(&pushing).await;
     stop(&bus).await;
     let all = lines.0.lock().unwrap().clone();
-    assert!(all.len() <= 48, "{}: {all:#?}", all.len());
+    // On a slow machine the membership may come and go: ten times a minute that is logged.
+    let minutes = began.elapsed().as_secs() as usize / 60 + 1;
+    assert!(all.len() <= 48 * minutes, "{}: {all:#?}", all.len());
 }

@@ -210,6 +210,8 @@ fn pass_requests(
         return false;
     };
     let mut piece = vec![0; 256 * 1024];
+    // The beginning of a command whose rest has not come yet, where commands are answered here.
+    let mut begun = Vec::new();
     while let Ok(length @ 1..) = client.read(&mut piece) {
         shared.requests.fetch_add(1, Ordering::Relaxed);
         if *lock(answers) == Answers::Swallow {
@@ -226,7 +228,10 @@ fn pass_requests(
                 continue;
             }
             Some(Fault::Say(answer)) => {
-                let answers = answer.repeat(commands(&piece[..length]));
+                begun.extend_from_slice(&piece[..length]);
+                let (many, used) = commands(&begun);
+                begun.drain(..used);
+                let answers = answer.repeat(many);
                 if client.write_all(answers.as_bytes()).is_err() {
                     return false;
                 }
@@ -237,9 +242,11 @@ fn pass_requests(
             Some(Fault::CutWithin) => *lock(answers) = Answers::Halve,
             None => {}
         }
-        if server.write_all(&piece[..length]).is_err() {
+        begun.extend_from_slice(&piece[..length]);
+        if server.write_all(&begun).is_err() {
             return false;
         }
+        begun.clear();
         if matches!(fault, Some(Fault::CutAfter | Fault::CutWithin)) {
             // A server carries out all that was sent before it sees the end.
             server.shutdown(Shutdown::Write);
@@ -249,23 +256,32 @@ fn pass_requests(
     false
 }
 
-/// How many commands a piece holds, of which none is cut.
-fn commands(piece: &[u8]) -> usize {
-    let line = |rest: &mut &[u8]| {
-        let end = rest.windows(2).position(|two| two == b"\r\n")?;
-        let number = std::str::from_utf8(rest.get(1..end)?).ok()?.parse().ok()?;
-        *rest = &rest[end + 2..];
-        Some(number)
-    };
-    let (mut rest, mut many) = (piece, 0);
-    while let Some(parts) = line(&mut rest) {
-        for _ in 0..parts {
-            let length: usize = line(&mut rest).unwrap_or(0);
-            rest = rest.get(length + 2..).unwrap_or_default();
-        }
-        many += 1;
+/// How many whole commands the bytes begin with, and how long those are.
+fn commands(bytes: &[u8]) -> (usize, usize) {
+    let (mut many, mut used) = (0, 0);
+    while let Some(length) = command(&bytes[used..]) {
+        (many, used) = (many + 1, used + length);
     }
-    many
+    (many, used)
+}
+
+/// How long the command is that the bytes begin with, if it is whole.
+fn command(bytes: &[u8]) -> Option<usize> {
+    let line = |from: usize| {
+        let end = from
+            + bytes
+                .get(from..)?
+                .windows(2)
+                .position(|two| two == b"\r\n")?;
+        let number = std::str::from_utf8(bytes.get(from + 1..end)?).ok()?;
+        Some((number.parse::<usize>().ok()?, end + 2))
+    };
+    let (parts, mut at) = line(0)?;
+    for _ in 0..parts {
+        let (length, begins) = line(at)?;
+        at = begins + length + 2;
+    }
+    (at <= bytes.len()).then_some(at)
 }
 
 /// Passes on what the server answers, or less, until it ends.

@@ -73,6 +73,27 @@ impl Sentinels {
         old
     }
 
+    /// Lets no sentinel notice that a master is gone, until one is told to
+    /// [take over](Self::take_over).
+    pub(crate) fn notice_nothing(&self) {
+        for sentinel in &self.sentinels {
+            let words = [
+                "SENTINEL",
+                "SET",
+                NAME,
+                "down-after-milliseconds",
+                "3600000",
+            ];
+            assert_eq!(cli(sentinel.port, &words).trim(), "OK");
+        }
+    }
+
+    /// The first sentinel makes another server the master, without asking the others.
+    pub(crate) fn take_over(&self) {
+        let words = ["SENTINEL", "FAILOVER", NAME];
+        assert_eq!(cli(self.sentinels[0].port, &words).trim(), "OK");
+    }
+
     /// Kills the master and the replicas, so that nobody can take over.
     pub(crate) fn kill_servers(&mut self) {
         for server in &mut self.servers {
@@ -84,6 +105,11 @@ impl Sentinels {
     /// takes writes.
     pub(crate) fn failover(&mut self) {
         let old = self.kill_master();
+        self.wait_for_another_than(old);
+    }
+
+    /// Returns when every sentinel names another master than `old`, which takes writes.
+    pub(crate) fn wait_for_another_than(&self, old: u16) {
         for sentinel in &self.sentinels {
             wait_until("a replica is master", || {
                 let new = self.master_for(sentinel);

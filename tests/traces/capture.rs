@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::{DefaultGuard, Interest};
+use tracing::subscriber::{DefaultGuard, Interest, NoSubscriber};
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
@@ -44,6 +44,9 @@ pub(crate) struct Capture {
     book: Arc<Mutex<Book>>,
     pub(crate) dispatch: Dispatch,
     _heard_here: DefaultGuard,
+    /// Where there is one subscriber only, what another thread reaches first, which has none, is
+    /// off for everybody.
+    _second: Dispatch,
 }
 
 impl Capture {
@@ -51,10 +54,12 @@ impl Capture {
     pub(crate) fn at(level: Level) -> Self {
         let book = Arc::<Mutex<Book>>::default();
         let listener = Listener(Arc::clone(&book), level);
+        let second = Dispatch::new(NoSubscriber::default());
         let dispatch = Dispatch::new(Registry::default().with(listener));
         Self {
             book,
             _heard_here: tracing::dispatcher::set_default(&dispatch),
+            _second: second,
             dispatch,
         }
     }

@@ -6,8 +6,8 @@ use duly::testing::Probe;
 use duly::trace::names;
 use opentelemetry::trace::{SpanKind, Status, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
-use tracing::Instrument;
-use tracing::subscriber::DefaultGuard;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Instrument};
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -19,6 +19,8 @@ struct Exported {
     spans: InMemorySpanExporter,
     _provider: SdkTracerProvider,
     _heard_here: DefaultGuard,
+    /// As in a [`Capture`].
+    _second: Dispatch,
 }
 
 impl Exported {
@@ -31,6 +33,7 @@ impl Exported {
         Self {
             spans,
             _provider: provider,
+            _second: Dispatch::new(NoSubscriber::default()),
             _heard_here: tracing::subscriber::set_default(subscriber),
         }
     }
@@ -177,6 +180,7 @@ async fn without_spans_of_the_bus_an_event_carries_its_pushers() {
     let provider = provider.build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
     let subscriber = Registry::default().with(LevelFilter::INFO).with(layer);
+    let _second = Dispatch::new(NoSubscriber::default());
     let _heard_here = tracing::subscriber::set_default(subscriber);
 
     let (bus, queue) = orders(ORDERS, Probe::new()).await;
