@@ -8,10 +8,10 @@ use duly::BusBuilder;
 use duly::core::op::{
     Answer, Failing, Fetch, NewEvent, Reply, Settlement, StoreOp, Unique, Verdict,
 };
-use duly::event::{BucketKey, Envelope, Payload};
+use duly::event::{BucketKey, Envelope, Payload, State};
 use duly::handler::Annotation;
 use duly::prelude::*;
-use duly::record::{Cause, NodeId};
+use duly::record::{Cause, NodeId, Query, Record};
 use duly::store::{RedisStore, Store};
 use duly::{BucketId, QueueName, Result as Answered, Timestamp, When};
 
@@ -167,6 +167,23 @@ impl Bare {
         match self.apply(settle).await? {
             Reply::Settled(settled) => Ok(settled),
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// All records of an event.
+    pub(crate) async fn records(&self, id: EventId) -> Vec<Record> {
+        let query = Query {
+            id: Some(id),
+            ..Query::default()
+        };
+        let page = duly::testing::records(&self.store, query).await;
+        page.expect("records can be read").items
+    }
+
+    pub(crate) async fn state(&self, id: EventId) -> State {
+        match self.apply(StoreOp::Get { id }).await.expect("a look") {
+            Reply::Found(Some(found)) => found.state,
+            other => panic!("{id} is {other:?}"),
         }
     }
 

@@ -24,6 +24,7 @@ mod newer;
 mod odd_errors;
 mod outage;
 mod outbox;
+mod overwritten;
 mod pass;
 mod rate;
 mod registry;

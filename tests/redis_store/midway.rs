@@ -6,35 +6,16 @@ use std::time::Duration;
 
 use duly::When;
 use duly::core::op::{Fetch, Reply, StoreOp};
-use duly::event::{EventId, State};
-use duly::record::{Outcome, Query, Record};
+use duly::event::State;
+use duly::record::{Outcome, Record};
 use duly::store::Store;
 
-use crate::kit::{Bare, NODE, fresh, until};
-use crate::servers::shared;
-use crate::wrong_type::Overwritten;
-
-async fn records(bare: &Bare, id: EventId) -> Vec<Record> {
-    let query = Query {
-        id: Some(id),
-        ..Query::default()
-    };
-    let page = duly::testing::records(&bare.store, query).await;
-    page.expect("records can be read").items
-}
-
-async fn state(bare: &Bare, id: EventId) -> State {
-    match bare.apply(StoreOp::Get { id }).await.expect("a look") {
-        Reply::Found(Some(found)) => found.state,
-        other => panic!("{id} is {other:?}"),
-    }
-}
+use crate::kit::{NODE, until};
+use crate::overwritten::{Overwritten, opened};
 
 /// What a silent node held, with and without deadlines, with and without attempts left.
 async fn loses_no_lease(part: &str) {
-    let server = shared();
-    let (url, prefix) = fresh(&server.url());
-    let bare = Bare::open(&url).await;
+    let (server, prefix, bare) = opened().await;
     let mut ids = BTreeSet::new();
     for number in 0..12 {
         let id = bare.push_with(|event| {
@@ -79,9 +60,9 @@ async fn loses_no_lease(part: &str) {
         }
     }
     for id in &ids {
-        let now = state(&bare, *id).await;
+        let now = bare.state(*id).await;
         assert!(matches!(now, State::Ready | State::Dead), "{part}: {now:?}");
-        let records = records(&bare, *id).await;
+        let records = bare.records(*id).await;
         let lost = |it: &Record| it.outcome == Outcome::LeaseLost && it.attempt == 1;
         assert!(records.iter().any(lost), "{part}: {records:?}");
     }
@@ -90,9 +71,7 @@ async fn loses_no_lease(part: &str) {
 
 /// Events that are cancelled, replaced and past their expiry.
 async fn ends_nothing_without_a_record(part: &str) {
-    let server = shared();
-    let (url, prefix) = fresh(&server.url());
-    let bare = Bare::open(&url).await;
+    let (server, prefix, bare) = opened().await;
     let cancelled = bare.new_id();
     let delay = When::from(Duration::from_secs(60));
     bare.push(cancelled, delay).await.unwrap();
@@ -123,31 +102,25 @@ async fn ends_nothing_without_a_record(part: &str) {
         (replaced, Outcome::Cancelled, State::Cancelled),
         (expired, Outcome::Expired, State::Expired),
     ] {
-        assert_eq!(state(&bare, id).await, end, "{part}: {outcome:?}");
-        let records = records(&bare, id).await;
+        assert_eq!(bare.state(id).await, end, "{part}: {outcome:?}");
+        let records = bare.records(id).await;
         let is_told = records.iter().any(|it| it.outcome == outcome);
         assert!(is_told, "{part}: {outcome:?} in {records:?}");
     }
     assert_eq!(bare.store.audit().await.unwrap(), [""; 0], "{part}");
 }
 
-/// A test for each key that a script of these uses.
-macro_rules! of_each {
-    ($of:ident: $($part:ident),+ $(,)?) => {
-        $(#[tokio::test]
-        async fn $part() {
-            super::$of(stringify!($part)).await;
-        })+
-    };
-}
-
 mod of_leases {
+    use crate::overwritten::of_each;
+
     of_each!(
         loses_no_lease: meta, body, delay, ready, state, lease, held, nodes, dead, unique, outbox,
     );
 }
 
 mod of_ends {
+    use crate::overwritten::of_each;
+
     of_each!(
         ends_nothing_without_a_record: meta, body, delay, ready, state, unique, past, outbox,
     );

@@ -4,42 +4,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use duly::When;
-use duly::core::op::{Reply, StoreOp};
+use duly::core::op::StoreOp;
 use duly::event::{Envelope, Payload, State};
 use duly::record::{Outcome, Query, Record};
 use duly::store::Store;
 
-use crate::kit::{Bare, fresh, until};
-use crate::servers::{Redis, shared};
-
-pub(crate) struct Overwritten<'a> {
-    server: &'a Redis,
-    key: String,
-    aside: String,
-}
-
-impl<'a> Overwritten<'a> {
-    pub(crate) fn new(server: &'a Redis, prefix: &str, part: &str) -> Self {
-        let key = format!("{prefix}:{{letters:0}}:{part}");
-        let aside = format!("{key}:aside");
-        server.cli(&["RENAME", &key, &aside]); // where it is there
-        assert_eq!(server.cli(&["SET", &key, "somebody's"]), "OK");
-        Self { server, key, aside }
-    }
-
-    /// As it was before.
-    pub(crate) fn put_right(self) {
-        self.server.cli(&["DEL", &self.key]);
-        self.server.cli(&["RENAME", &self.aside, &self.key]);
-        assert_ne!(self.server.cli(&["TYPE", &self.key]), "string");
-    }
-}
+use crate::kit::until;
+use crate::overwritten::{Overwritten, opened};
 
 /// Events are pushed, moved, fetched and settled before, while and after a key is not ours.
 async fn loses_nothing(part: &str) {
-    let server = shared();
-    let (url, prefix) = fresh(&server.url());
-    let bare = Bare::open(&url).await;
+    let (server, prefix, bare) = opened().await;
     let mut ids = BTreeSet::new();
     for number in 0..30 {
         let id = bare.new_id();
@@ -122,9 +97,7 @@ async fn loses_nothing(part: &str) {
 /// Dead letters are revived, dropped and edited while and after a key is not ours: each of it
 /// happens, and is on record.
 async fn loses_no_dead_letter(part: &str) {
-    let server = shared();
-    let (url, prefix) = fresh(&server.url());
-    let bare = Bare::open(&url).await;
+    let (server, prefix, bare) = opened().await;
     let mut ids = Vec::new();
     for number in 0..9 {
         let keys = |event: &mut Envelope| {
@@ -179,42 +152,27 @@ async fn loses_no_dead_letter(part: &str) {
         (edited, Outcome::Edited),
     ] {
         for id in ids {
-            let found = bare.apply(StoreOp::Get { id: *id }).await.unwrap();
-            let Reply::Found(Some(found)) = found else {
-                panic!("{part}: {id} is {found:?}");
-            };
             let state = match outcome {
                 Outcome::Revived => State::Leased,
                 Outcome::Dropped => State::Cancelled,
                 _ => State::Dead,
             };
-            assert_eq!(found.state, state, "{part}");
-            let query = Query {
-                id: Some(*id),
-                ..Query::default()
-            };
-            let page = duly::testing::records(&bare.store, query).await.unwrap();
-            let mut records = page.items.iter();
+            assert_eq!(bare.state(*id).await, state, "{part}");
+            let records = bare.records(*id).await;
             let is_told = |it: &Record| it.outcome == outcome && it.by == by();
-            assert!(records.any(is_told), "{part}: {:?}", page.items);
+            assert!(records.iter().any(is_told), "{part}: {records:?}");
         }
     }
 }
 
-/// A test for each key that an event passes on its way.
-macro_rules! of_each {
-    ($of:ident: $($part:ident),+ $(,)?) => {
-        $(#[tokio::test]
-        async fn $part() {
-            super::$of(stringify!($part)).await;
-        })+
-    };
-}
-
 mod on_its_way {
+    use crate::overwritten::of_each;
+
     of_each!(loses_nothing: meta, body, delay, ready, state, held, nodes, past, outbox);
 }
 
 mod of_dead_letters {
+    use crate::overwritten::of_each;
+
     of_each!(loses_no_dead_letter: meta, body, delay, ready, state, dead, unique, keys, past, outbox);
 }
