@@ -228,13 +228,9 @@ impl Terms<'_> {
         ids: &[EventId],
         by: Option<&str>,
     ) -> Result<Call> {
-        bounded("ids", ids.len())?;
-        check_by(by)?;
         let mut call = self.ending(&scripts::REVIVE, keys);
         call.command.arg(self.origin);
-        add_text(&mut call.command, by);
-        add_ids(&mut call.command, ids);
-        Ok(call)
+        of_dead(call, ids, by)
     }
 
     /// Removes dead events.
@@ -244,13 +240,17 @@ impl Terms<'_> {
         ids: &[EventId],
         by: Option<&str>,
     ) -> Result<Call> {
-        bounded("ids", ids.len())?;
-        check_by(by)?;
-        let mut call = self.ending(&scripts::DROP, keys);
-        add_text(&mut call.command, by);
-        add_ids(&mut call.command, ids);
-        Ok(call)
+        of_dead(self.ending(&scripts::DROP, keys), ids, by)
     }
+}
+
+/// A call of dead events, with who does it.
+fn of_dead(mut call: Call, ids: &[EventId], by: Option<&str>) -> Result<Call> {
+    bounded("ids", ids.len())?;
+    check_by(by)?;
+    add_text(&mut call.command, by);
+    add_ids(&mut call.command, ids);
+    Ok(call)
 }
 
 /// A text that there may be.
