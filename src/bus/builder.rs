@@ -309,6 +309,7 @@ impl BusBuilder {
             false => NodeOptions {
                 drift_ppm: 0,
                 roll_every: Duration::ZERO,
+                settle_apart: Duration::ZERO,
                 ..node
             },
         };

@@ -48,6 +48,10 @@ pub struct NodeOptions {
     pub batch: usize,
     /// How long a finished attempt may wait for others to be settled with. Default: 500 µs.
     pub settle_linger: Duration,
+    /// How far apart the settles of a bucket are at least, unless one is full: the first goes soon, and
+    /// what ends meanwhile goes with the next. Default: 5 ms, and zero for a store that no other
+    /// process uses, of which a call costs little.
+    pub settle_apart: Duration,
     /// How long finished attempts may wait while events that are due wait to be started.
     /// Default: 20 ms.
     pub settle_wait: Duration,
@@ -87,6 +91,7 @@ impl Default for NodeOptions {
             ahead_max: 65_536,
             batch: 500,
             settle_linger: Duration::from_micros(500),
+            settle_apart: Duration::from_millis(5),
             settle_wait: Duration::from_millis(20),
             unsettled_max: 16_384,
             sleep_max: Duration::from_secs(30),

@@ -26,6 +26,8 @@ pub(crate) struct Settler {
     waiting: VecDeque<Settlement>,
     /// When the oldest of `waiting` came.
     since: Mono,
+    /// When the last batch was sent.
+    last: Mono,
     sent: Vec<Settlement>,
     in_flight: bool,
 }
@@ -52,7 +54,10 @@ impl Settler {
         match pace {
             Pace::AtOnce => Mono::default(),
             Pace::Steady if is_full || !self.sent.is_empty() => Mono::default(),
-            Pace::Steady => self.since + options.settle_linger,
+            Pace::Steady => {
+                let soon = self.since + options.settle_linger;
+                soon.max(self.last + options.settle_apart)
+            }
             Pace::StartsFirst if self.len() >= options.unsettled_max / 2 => Mono::default(),
             Pace::StartsFirst => self.since + options.settle_wait,
         }
@@ -63,7 +68,7 @@ impl Settler {
         if self.sent.is_empty() {
             let many = self.waiting.len().min(options.batch);
             self.sent.extend(self.waiting.drain(..many));
-            self.since = now;
+            (self.since, self.last) = (now, now);
         }
         self.in_flight = true;
         self.sent.clone()

@@ -9,6 +9,7 @@ mod apart;
 mod away;
 mod busy;
 mod bytes;
+mod called;
 mod damage;
 mod durable;
 mod failover;

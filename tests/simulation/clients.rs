@@ -128,6 +128,23 @@ impl World {
         }
     }
 
+    /// So many events within a span, every second one of them delayed, and nothing else.
+    pub fn plan_steady(&mut self, events: u64, span_us: u64) {
+        for value in 1..=events {
+            let at_us = self.rng.within(0..span_us);
+            let bucket = self.some_bucket(at_us);
+            let id = self.new_id(bucket, value, at_us);
+            let queue: QueueName = self.keys[bucket].1.queue.clone();
+            let delay_us = (value % 2) * self.rng.within(200_000..span_us);
+            let push = NewEvent {
+                envelope: Arc::new(Envelope::new(id, queue, payload_of(value << 16))),
+                when: When::from(Duration::from_micros(delay_us)),
+                on_taken: Unique::Keep,
+            };
+            self.plan_op(at_us, bucket, id, StoreOp::Push(vec![push]));
+        }
+    }
+
     /// A bucket of those that are pushed to at that time.
     fn some_bucket(&mut self, at_us: u64) -> usize {
         let queue = self.rng.within(0..self.plan.queues as u64);

@@ -13,8 +13,9 @@ pub struct Hunt {
 }
 
 impl Hunt {
-    /// Runs at most so many worlds with the bug.
+    /// Runs at most so many worlds with the bug; a third of them where nothing is to be found.
     pub fn new(bug: Bug, most: u64) -> Self {
+        let most = bug.masked_by().map_or(most, |_| most / 3);
         let found = (0..most).find_map(|seed| {
             let broken = World::new(seed, Some(bug)).run()?;
             Some((seed, broken))

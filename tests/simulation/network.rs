@@ -89,6 +89,7 @@ impl World {
     /// Sends an operation to the store.
     pub fn send(&mut self, from: Caller, bucket: usize, op: StoreOp) {
         self.calls += 1;
+        self.node_calls += u64::from(matches!(from, Caller::Node { .. }));
         if self.calls > 400_000 {
             self.break_off(Promise::Full, None, "the store is asked without end");
         }

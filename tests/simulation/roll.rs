@@ -117,6 +117,7 @@ impl World {
 
     /// A node calls the roll.
     pub fn call_roll(&mut self, at: usize) {
+        self.node_calls += 1;
         let roll = RollCall {
             node: at,
             life: self.nodes[at].life,

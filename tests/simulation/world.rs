@@ -105,6 +105,8 @@ pub struct World {
     pub starts: Vec<VecDeque<u64>>,
     pub steps: u64,
     pub calls: u64,
+    /// The calls of nodes, roll calls among them.
+    pub node_calls: u64,
     agenda: Agenda<Happening>,
     broken: Option<Broken>,
 }
@@ -120,6 +122,11 @@ impl World {
     pub fn new(seed: u64, bug: Option<Bug>) -> Self {
         let mut rng = Rng::new(seed);
         let plan = Plan::draw(&mut rng);
+        Self::of(rng, plan, bug)
+    }
+
+    /// The world of a plan.
+    pub fn of(rng: Rng, plan: Plan, bug: Option<Bug>) -> Self {
         let mut keys = Vec::new();
         let name = |queue| QueueName::new(&format!("q{queue}")).expect("a legal name");
         let queues: Vec<_> = (0..plan.queues).map(name).collect();
@@ -151,6 +158,7 @@ impl World {
             is_healed: false,
             steps: 0,
             calls: 0,
+            node_calls: 0,
             agenda: Agenda::default(),
             planted: Planted::default(),
             starts: vec![VecDeque::new(); plan.queues],

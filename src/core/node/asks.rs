@@ -56,7 +56,7 @@ impl<B> Node<B> {
             ));
         }
         match care.look(now, &queues[care.queue], options, self.stopping) {
-            Some((at, look)) if at <= now => asks.push(self.ask_look(now, bucket, look)),
+            Some((at, look)) if at <= now => asks.push(self.ask_look(bucket, look)),
             _ => {}
         }
         let Self {
@@ -76,7 +76,7 @@ impl<B> Node<B> {
         asks
     }
 
-    fn ask_look(&mut self, now: Mono, bucket: usize, look: Look) -> (CallKind, StoreOp) {
+    fn ask_look(&mut self, bucket: usize, look: Look) -> (CallKind, StoreOp) {
         let Self {
             id,
             buckets,

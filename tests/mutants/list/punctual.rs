@@ -9,13 +9,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "src/core/node/answers.rs",
-                ".looked(reckon(next_due), ready, moved == *limit, net);",
-                ".looked(reckon(next_due.filter(|_| false)), ready, moved == *limit, net);",
+                ".looked(reckon(next_due), ready > 0, moved == *limit, next);",
+                ".looked(reckon(next_due.filter(|_| false)), ready > 0, moved == *limit, next);",
             ),
             edit(
                 "src/core/node/answers.rs",
-                "care.mover.looked(reckon(next_due), ready > 0, full, net);",
-                "care.mover.looked(reckon(next_due.filter(|_| false)), ready > 0, full, net);",
+                "care.mover.looked(reckon(next_due), ready > 0, full, next);",
+                "care.mover.looked(reckon(next_due.filter(|_| false)), ready > 0, full, next);",
             ),
         ],
         caught_by: delivery("nothing_starts_before_its_due_time_nor_much_later"),
@@ -46,6 +46,33 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "redis_faults",
             "a_node_at_rest_is_woken_after_the_server_was_killed",
         ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "redis-full-node-calls-nobody",
+        breaks: Punctual,
+        bug: "Redis: a node that has no room for what is ready does not say so",
+        edits: &[edit(
+            "src/store/redis/lua/move_due.lua",
+            "  call(\"SPUBLISH\", WAKE, \"!\" .. ARGV[3])\n",
+            "",
+        )],
+        caught_by: test(
+            "redis_store",
+            "whoever_has_no_room_calls_the_others_and_not_itself",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "everybody-is-next-in-line",
+        breaks: Punctual,
+        bug: "every node that is no owner looks at every bucket a tenth of a second after each wake-up",
+        edits: &[edit(
+            "src/core/standby.rs",
+            "            self.wait = net;\n",
+            "            self.wait = options.other_delay;\n",
+        )],
+        caught_by: test("simulation", "many_nodes_ask_hardly_more_than_one"),
         masked_by: None,
     },
     Mutant {
