@@ -1,15 +1,14 @@
 //! What an operator asks and does: counts, pauses, dead letters.
 
-use std::collections::BTreeSet;
-
 use futures_util::future::try_join_all;
 use serde::Serialize;
 
+use crate::bus::names::Doubt;
 use crate::bus::queue::unexpected;
 use crate::bus::{Bus, Inner, Queue};
-use crate::config::{queue_meant, spelled_otherwise};
+use crate::config::queue_meant;
 use crate::core::op::{Answer, BATCH_BYTES, BATCH_MAX, Reply, Snapshot, Stats, StoreOp};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, EventId, QueueName};
 use crate::record::Page;
 
@@ -152,46 +151,7 @@ fn bytes_of(events: &[Snapshot]) -> usize {
     bodies.map(|body| body.payload.len()).sum()
 }
 
-/// Which unknown names are taken for slips.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doubt {
-    /// Those that are a known name spelled otherwise.
-    Spelling,
-    /// Those, and those that are a letter or two away from a known one.
-    Slips,
-}
-
 impl Inner {
-    /// Refuses a queue that neither this program nor the store knows, and that is probably meant to
-    /// be one that they do.
-    ///
-    /// A name that is like no other is let through: a queue has no first event before its first.
-    pub(super) async fn check_known(&self, queue: &QueueName, doubt: Doubt) -> Result<()> {
-        if self.queues.contains_key(queue) {
-            return Ok(());
-        }
-        let buckets = self.open()?.buckets().await?;
-        let stored: BTreeSet<QueueName> = buckets.into_iter().map(|key| key.queue).collect();
-        if stored.contains(queue) {
-            return Ok(());
-        }
-        let known: Vec<&QueueName> = self.queues.keys().chain(&stored).collect();
-        let meant = match doubt {
-            Doubt::Spelling => spelled_otherwise(queue, known),
-            Doubt::Slips => queue_meant(queue, known),
-        };
-        match meant {
-            None => Ok(()),
-            Some(meant) => Err(Error::new(
-                ErrorKind::NotFound,
-                format!(
-                    "queue {queue} is not known, neither to this program nor to its store, did you \
-                     mean {meant}?"
-                ),
-            )),
-        }
-    }
-
     /// Every bucket of a queue, those of earlier bucket counts too.
     pub(super) async fn buckets_of(&self, queue: &QueueName) -> Result<Vec<BucketKey>> {
         let mut buckets = self.open()?.buckets().await?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::bus::Bus;
-use crate::bus::admin::Doubt;
+use crate::bus::names::Doubt;
 use crate::error::{Error, Result};
 use crate::event::{BUCKETS_MAX, QueueName};
 use crate::store::{Control, RATES, Setting};

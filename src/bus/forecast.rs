@@ -6,6 +6,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::bus::Bus;
+use crate::bus::names::Doubt;
 use crate::bus::queue::unexpected;
 use crate::core::op::{Reply, StoreOp};
 use crate::error::{Error, Result};
@@ -51,7 +52,9 @@ impl Bus {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a `step` of zero, or more than
-    /// [`FORECAST_STEPS_MAX`] steps, or a name that is not legal; or what the store answers.
+    /// [`FORECAST_STEPS_MAX`] steps, or a name that is not legal;
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for one that is unknown and a known one
+    /// spelled otherwise; or what the store answers.
     ///
     /// # Examples
     ///
@@ -82,6 +85,9 @@ impl Bus {
         let queue = QueueName::new(queue)?;
         let within = steps(horizon, step)?;
         let buckets = self.inner.buckets_of(&queue).await?;
+        if buckets.is_empty() {
+            self.inner.check_known(&queue, Doubt::Spelling).await?;
+        }
         let steps = within.len().saturating_mul(buckets.len());
         self.inner.forecasts.wait_for(steps).await;
         let now = self.inner.now();

@@ -10,6 +10,7 @@ mod events;
 mod explain;
 mod forecast;
 mod journal;
+mod names;
 mod open;
 mod owner;
 mod payloads;
@@ -41,6 +42,7 @@ pub use explain::{Attempts, Explanation, Reason, Spread, Standing};
 use forecast::Pace;
 pub use forecast::{Coming, FORECAST_STEPS_MAX};
 use journal::Recorded;
+use names::Judged;
 use owner::Owner;
 pub use publish::Publisher;
 pub use push::EventBuilder;
@@ -130,6 +132,8 @@ pub(crate) struct Inner {
     durability: Option<Durability>,
     /// How fast forecasts are counted.
     forecasts: Pace,
+    /// The unknown names that were pushed to.
+    judged: Judged,
     /// Held while the bus stops, so that nobody closes the store before everything is settled.
     stopping: tokio::sync::Mutex<()>,
     /// Nothing is asked of the store any more.
@@ -268,6 +272,9 @@ impl Bus {
 
     /// A queue by its name and the type of its payload, to push to.
     ///
+    /// It may be one of another program. Where this one has no handler and no settings for it, but
+    /// for one whose name is nearly the same (`order_close` for `order-close`), the log warns once.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`] when the name is not legal.
@@ -275,7 +282,9 @@ impl Bus {
     where
         T: Serialize + Send + Sync + 'static,
     {
-        Ok(Queue::new(Arc::clone(&self.inner), QueueName::new(name)?))
+        let name = QueueName::new(name)?;
+        self.inner.warn_of_slip(&name);
+        Ok(Queue::new(Arc::clone(&self.inner), name))
     }
 
     /// What an accepted push survives.

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::core::attendance::Attendance;
 use crate::core::step::Input;
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::QueueName;
 use crate::flow::controls::Controls;
 use crate::flow::inbox::Inbox;
 use crate::flow::lanes::Lanes;
@@ -99,6 +100,8 @@ pub(crate) struct RollCall {
     attendance: std::sync::Mutex<Option<Attendance>>,
     /// Whether this node answers for what nobody else does.
     stands_in: AtomicBool,
+    /// The queues that each member consumes, by the last answer.
+    consumed: std::sync::Mutex<Vec<Arc<[QueueName]>>>,
     outage: Outage,
 }
 
@@ -122,6 +125,7 @@ impl RollCall {
             was_away: AtomicBool::default(),
             attendance: std::sync::Mutex::default(),
             stands_in: AtomicBool::default(),
+            consumed: std::sync::Mutex::default(),
             outage: Outage::of("membership"),
         }
     }
@@ -144,6 +148,18 @@ impl RollCall {
         }
     }
 
+    /// Whether a member consumes `queue`, by the last answer.
+    pub(crate) fn is_consumed(&self, queue: &QueueName) -> bool {
+        let consumed = self.consumed();
+        consumed.iter().any(|queues| queues.contains(queue))
+    }
+
+    fn consumed(&self) -> std::sync::MutexGuard<'_, Vec<Arc<[QueueName]>>> {
+        // Every change under the lock is one assignment.
+        let consumed = self.consumed.lock();
+        consumed.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Calls once, and reads the orders that have changed.
     ///
     /// # Errors
@@ -164,6 +180,7 @@ impl RollCall {
         };
         self.stands_in.store(roll.stands_in, Ordering::Relaxed);
         let members = roll.members;
+        *self.consumed() = members.iter().map(|it| Arc::clone(&it.queues)).collect();
         self.inbox.add(Input::Rolled { members });
         // Where they are being read, the next call looks again.
         if let Ok(mut read) = self.read.try_lock() {

@@ -253,6 +253,12 @@ impl Flow {
         self.lanes.get(queue).is_some()
     }
 
+    /// Whether a process that shares the store has a handler for `queue`, as far as it was heard.
+    pub(crate) fn is_consumed(&self, queue: &QueueName) -> bool {
+        let roll = self.roll.as_ref();
+        roll.is_some_and(|roll| roll.is_consumed(queue))
+    }
+
     /// Whether a handler runs that blocks its thread.
     #[cfg(feature = "testing")]
     pub(crate) fn is_blocking(&self) -> bool {

@@ -61,14 +61,62 @@ async fn an_operator_who_misspells_a_queue_is_told_which_was_meant() {
     }
     told(bus.stats("order_close").await.map(drop));
     told(bus.bucket_stats("Order-Close").await.map(drop));
+    told(
+        bus.forecast("order_close", secs(60), secs(60))
+            .await
+            .map(drop),
+    );
+    let records = || bus.records().queue("order_close");
+    told(records().page().await.map(drop));
+    told(records().stream().next().await.unwrap().map(drop));
+    let mut file = Vec::new();
+    let exported = records().export(duly::record::Format::Csv, &mut file);
+    told(exported.await.map(drop));
+    told(records().minutes().page().await.map(drop));
+    let letters = || bus.dead_letters().queue("order-close").queue("order_close");
+    told(letters().page().await.map(drop));
+    told(letters().revive_all().await.unwrap().finished().map(drop));
+    let dropped = letters().dry_run().drop_all().await.unwrap();
+    told(dropped.finished().map(drop));
 
     // A queue has no first event before its first.
     assert_eq!(bus.stats("reports").await.unwrap().ready, 0);
+    has_nothing_of(&bus, "reports").await;
     bus.pause("reports").await.unwrap();
     let queue = bus.queue_named::<u64>("order_close").unwrap();
     queue.push(1, secs(60)).await.unwrap();
     assert_eq!(bus.stats("order_close").await.unwrap().scheduled, 1);
     bus.pause("order_close").await.unwrap();
+    has_nothing_of(&bus, "order_close").await;
+}
+
+/// Nothing is found of a queue, and that is no error.
+async fn has_nothing_of(bus: &Bus, queue: &str) {
+    let coming = bus.forecast(queue, secs(1), secs(1)).await.unwrap();
+    assert_eq!(coming[0].events, 0);
+    let records = bus.records().queue(queue);
+    assert_eq!(records.clone().page().await.unwrap().items, []);
+    assert_eq!(records.minutes().page().await.unwrap().items, []);
+    let letters = bus.dead_letters().queue(queue).page().await.unwrap();
+    assert!(letters.items.is_empty());
+}
+
+/// One program's queue is named nearly as another's, which has not pushed anything yet.
+#[tokio::test(start_paused = true)]
+async fn a_queue_of_another_program_is_no_slip() {
+    let world = World::shared();
+    let closes = duly::handler::Annotation::new("order_close");
+    let (_theirs, _queue) = world.serve(closes, &Probe::<u64>::new()).await;
+    let (bus, _queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
+    let here = duly::handler::Annotation::new("order-close");
+    let (ours, _queue) = world.serve(here, &Probe::<u64>::new()).await;
+    bus.advance(secs(1)).await; // they have heard of each other
+    for bus in [&bus, &ours] {
+        has_nothing_of(bus, "order_close").await;
+        assert_eq!(bus.stats("order_close").await.unwrap().ready, 0);
+    }
+    let queue = ours.queue_named::<u64>("order_close").unwrap();
+    queue.push_now(1).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

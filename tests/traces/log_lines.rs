@@ -173,3 +173,22 @@ async fn a_handler_that_blocks_its_thread_is_named() {
     assert_eq!((lines.len(), lines[0].field("queue")), (1, "orders"));
     bus.shutdown(secs(5)).await.unwrap();
 }
+
+/// It may be the queue of another program, so it is taken as it is.
+#[tokio::test(start_paused = true)]
+async fn a_queue_whose_name_is_nearly_a_known_one_is_warned_of_once() {
+    let capture = Capture::at(Level::INFO);
+    let (bus, _queue) = orders(Annotation::new("order-close"), Probe::new()).await;
+    for _ in 0..3 {
+        for name in ["order_close", "oder-close", "order-close", "reports"] {
+            bus.queue_named::<u64>(name).unwrap();
+        }
+    }
+    let lines = capture.lines("duly::bus::names");
+    let told: Vec<_> = lines
+        .iter()
+        .map(|line| (line.level, line.field("queue"), line.field("meant")))
+        .collect();
+    let warned = |queue| (Level::WARN, queue, "order-close");
+    assert_eq!(told, [warned("order_close"), warned("oder-close")]);
+}

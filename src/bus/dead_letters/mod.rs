@@ -109,7 +109,9 @@ impl DeadLetters {
         }
     }
 
-    /// Only of this queue; called again, of that one as well.
+    /// Only of this queue; called again, of that one as well. The last step fails with
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for a name that is unknown and a known
+    /// one spelled otherwise (`order_close` for `order-close`).
     pub fn queue(mut self, name: &str) -> Self {
         match QueueName::new(name) {
             Ok(name) => drop(self.filter.queues.insert(name)),

@@ -5,6 +5,7 @@ use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use crate::bus::Inner;
 use crate::bus::dead_letters::filter::Filter;
 use crate::bus::dead_letters::{DeadLetters, LetterCursor};
+use crate::bus::names::Doubt;
 use crate::bus::queue::unexpected;
 use crate::core::op::{Answer, BATCH_MAX, Reply, Snapshot, StoreOp};
 use crate::error::Result;
@@ -45,6 +46,12 @@ impl<'a> Walk<'a> {
             ..
         } = asked;
         let mut buckets = inner.open()?.buckets().await?;
+        if !filter.queues.is_empty() {
+            let stored = buckets.iter().map(|bucket| bucket.queue.clone()).collect();
+            for queue in &filter.queues {
+                inner.check_known_among(queue, Doubt::Spelling, &stored)?;
+            }
+        }
         buckets.retain(|bucket| filter.may_be_in(bucket));
         let mut from = None;
         if let Some(cursor) = after {

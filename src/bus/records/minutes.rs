@@ -1,7 +1,10 @@
 //! Asking for counts and lateness by minute.
 
+use std::fmt;
 use std::sync::Arc;
 
+use crate::bus::Inner;
+use crate::bus::names::Doubt;
 use crate::bus::records::Records;
 use crate::error::{Error, Result};
 use crate::event::QueueName;
@@ -11,13 +14,14 @@ use crate::store::Store;
 use crate::time::Timestamp;
 
 /// A question about what happened in each minute, put together step by step.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "nothing is asked before `page` is called"]
 pub struct Minutes {
     store: Arc<dyn Store>,
     journal: Option<Arc<dyn Journal>>,
     query: MinuteQuery,
     wrong: Option<String>,
+    inner: Arc<Inner>,
 }
 
 impl Records {
@@ -89,6 +93,7 @@ impl Records {
                 limit,
             },
             wrong,
+            inner: self.inner,
         }
     }
 }
@@ -115,7 +120,7 @@ impl Minutes {
     /// the journal answers.
     pub async fn page(self) -> Result<Page<Minute, (Timestamp, QueueName)>> {
         let max = MinuteQuery::LIMIT_MAX;
-        let wrong = self.wrong.or_else(|| {
+        let wrong = self.wrong.clone().or_else(|| {
             let limit = self
                 .query
                 .limit
@@ -124,10 +129,27 @@ impl Minutes {
                 "the limit of a page of minutes is {limit}, it is 1 to {max}"
             ))
         });
-        match wrong {
-            Some(wrong) => Err(Error::invalid(wrong)),
-            None => counting::minutes(&*self.store, self.journal.as_deref(), self.query).await,
+        if let Some(wrong) = wrong {
+            return Err(Error::invalid(wrong));
         }
+        let Self { store, journal, .. } = &self;
+        let query = self.query.clone();
+        let page = counting::minutes(&**store, journal.as_deref(), query).await?;
+        let has_none = page.items.is_empty() && page.next.is_none() && self.query.after.is_none();
+        if let Some(queue) = self.query.queue.as_ref().filter(|_| has_none) {
+            self.inner.check_known(queue, Doubt::Spelling).await?;
+        }
+        Ok(page)
+    }
+}
+
+impl fmt::Debug for Minutes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Minutes")
+            .field("store", &self.store)
+            .field("journal", &self.journal)
+            .field("query", &self.query)
+            .finish_non_exhaustive()
     }
 }
 

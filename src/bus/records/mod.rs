@@ -3,10 +3,12 @@
 mod minutes;
 mod stream;
 
+use std::fmt;
 use std::sync::Arc;
 
 pub use self::minutes::Minutes;
 pub use self::stream::RecordStream;
+use crate::bus::names::Doubt;
 use crate::bus::{Bus, Inner};
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName, TEXT_BYTES_MAX, TraceId};
@@ -49,13 +51,14 @@ use crate::time::Timestamp;
 /// # bus.shutdown(Duration::from_secs(1)).await
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "nothing is asked before `page`, `stream`, `minutes` or `export` is called"]
 pub struct Records {
     store: Arc<dyn Store>,
     journal: Option<Arc<dyn Journal>>,
     query: Query,
     wrong: Option<String>,
+    inner: Arc<Inner>,
 }
 
 impl Bus {
@@ -84,13 +87,14 @@ impl Bus {
 }
 
 impl Records {
-    fn new(inner: &Inner) -> Self {
+    fn new(inner: &Arc<Inner>) -> Self {
         let journal = inner.recorded.as_ref();
         Self {
             store: Arc::clone(&inner.store),
             journal: journal.map(|it| Arc::clone(&it.journal)),
             query: Query::default(),
             wrong: None,
+            inner: Arc::clone(inner),
         }
     }
 
@@ -204,12 +208,24 @@ impl Records {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a question that makes no sense: a queue
     /// name that is not legal, a limit out of its bounds, a time range that ends before it begins, a
     /// text that is empty or longer than what is looked for can be.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) where nothing was found of a queue that is
+    /// unknown, and its name is a known one spelled otherwise (`order_close` for `order-close`).
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) while the journal is away, also when
     /// it has not answered for 30 seconds: a page without what it holds would look like all there is.
     /// Then [`only_waiting`](Self::only_waiting) reads the rest. Or what the store answers.
     pub async fn page(self) -> Result<Page<Record>> {
-        let asked = self.checked()?;
-        Ok(reading::page(&*asked.store, asked.journal.as_deref(), asked.query).await?)
+        self.checked()?.read().await
+    }
+
+    /// Reads a page of what is known to make sense.
+    async fn read(&self) -> Result<Page<Record>> {
+        let Self { store, journal, .. } = self;
+        let page = reading::page(&**store, journal.as_deref(), self.query.clone()).await?;
+        let has_none = page.items.is_empty() && page.next.is_none() && self.query.after.is_none();
+        if let Some(queue) = self.query.queue.as_ref().filter(|_| has_none) {
+            self.inner.check_known(queue, Doubt::Spelling).await?;
+        }
+        Ok(page)
     }
 
     /// The same, once it is known to make sense.
@@ -218,6 +234,16 @@ impl Records {
             Some(wrong) => Err(Error::invalid(wrong)),
             None => Ok(self),
         }
+    }
+}
+
+impl fmt::Debug for Records {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Records")
+            .field("store", &self.store)
+            .field("journal", &self.journal)
+            .field("query", &self.query)
+            .finish_non_exhaustive()
     }
 }
 

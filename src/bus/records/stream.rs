@@ -11,7 +11,6 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::bus::records::Records;
 use crate::error::{Error, ErrorKind, Result};
-use crate::journal::reading;
 use crate::record::{Format, Query, Record};
 
 /// Every record of a question, read page by page as they are asked for.
@@ -80,8 +79,7 @@ impl Records {
                 return Ok(None);
             };
             let asked = asked.checked()?;
-            let Self { store, journal, .. } = &asked;
-            let page = reading::page(&**store, journal.as_deref(), asked.query.clone()).await?;
+            let page = asked.read().await?;
             let records = stream::iter(page.items.into_iter().map(Ok));
             let next = page.next.map(|next| asked.after(next));
             Ok::<_, Error>(Some((records, next)))
@@ -132,8 +130,7 @@ impl Records {
         let mut bytes = format.head();
         let mut many = 0;
         loop {
-            let query = asked.query.clone();
-            let page = reading::page(&*asked.store, asked.journal.as_deref(), query).await?;
+            let page = asked.read().await?;
             for record in &page.items {
                 format.write(record, &mut bytes);
             }
