@@ -1,13 +1,13 @@
 //! The one server of a cluster that has the registry is away, and the others are not.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use duly::ErrorKind;
 use duly::handler::Annotation;
 use duly::prelude::*;
-use duly::{BucketId, ErrorKind, QueueChoices, Timestamp};
 use tokio::time::Instant;
 
-use crate::kit::{Read, builder, fresh, stop, until};
+use crate::kit::{Read, builder, fresh, push_to, pusher_to, stop, until};
 use crate::servers::Cluster;
 
 /// What the settings say.
@@ -31,33 +31,10 @@ async fn consumer(url: &str) -> (Read, Bus) {
     (read, builder.start().await.expect("a start"))
 }
 
-async fn pusher(url: &str) -> (Bus, Queue<String>) {
-    let choices = QueueChoices {
-        buckets: Some(BUCKETS),
-        ..Default::default()
-    };
-    let builder = builder(url).publish_only().queue("letters", choices);
-    let bus = builder.start().await.expect("a start");
-    let queue = bus.queue_named("letters").unwrap();
-    (bus, queue)
-}
-
-#[allow(clippy::disallowed_methods)] // real time: ids are made by it, as a user's are
-async fn push(queue: &Queue<String>, bucket: u16) -> duly::Result<EventId> {
-    let now = Timestamp::from(SystemTime::now());
-    let id = EventId::from_parts(now, BucketId(bucket), fastrand::u64(..));
-    queue
-        .event("a letter".into())
-        .id(id)
-        .send()
-        .await
-        .map(|sent| sent.id())
-}
-
 /// Pushes to each of these buckets, and waits until all of it is handled.
 async fn goes_on(queue: &Queue<String>, read: &Read, buckets: &[u16]) {
     for bucket in buckets {
-        let id = push(queue, *bucket).await;
+        let id = push_to(queue, *bucket).await;
         let id = id.unwrap_or_else(|error| panic!("bucket {bucket}: {error}"));
         until("it is handled", async || read.seen().contains_key(&id)).await;
     }
@@ -71,7 +48,7 @@ async fn pushes_starts_and_nodes_go_on_while_the_registry_is_away() {
     let beyond = living(&cluster, &prefix, BUCKETS..1_024)[0];
     let (known, new) = buckets.split_at(buckets.len() / 2);
     let (old, old_bus) = consumer(&url).await;
-    let (old_pusher, old_queue) = pusher(&url).await;
+    let (old_pusher, old_queue) = pusher_to(&url, BUCKETS).await;
     goes_on(&old_queue, &old, known).await;
 
     let slot = cluster.slot_of(&format!("{prefix}:{{hub}}:members"));
@@ -83,14 +60,14 @@ async fn pushes_starts_and_nodes_go_on_while_the_registry_is_away() {
     while began.elapsed() < Duration::from_secs(4) {
         goes_on(&old_queue, &old, &buckets).await;
     }
-    let refused = push(&old_queue, beyond)
+    let refused = push_to(&old_queue, beyond)
         .await
         .expect_err("nobody might serve it");
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
     assert!(refused.to_string().contains("registry"), "{refused}");
 
     let (fresh_one, fresh_bus) = consumer(&url).await;
-    let (new_pusher, new_queue) = pusher(&url).await;
+    let (new_pusher, new_queue) = pusher_to(&url, BUCKETS).await;
     // What was asked of the server that is away has no answer yet.
     let _ = old_bus.shutdown(Duration::from_secs(2)).await;
     goes_on(&new_queue, &fresh_one, &buckets).await;
@@ -98,7 +75,7 @@ async fn pushes_starts_and_nodes_go_on_while_the_registry_is_away() {
 
     cluster.restart(killed);
     cluster.wait_until_served();
-    let pushed = async || push(&old_queue, beyond).await.is_ok();
+    let pushed = async || push_to(&old_queue, beyond).await.is_ok();
     until("it is registered", pushed).await;
     goes_on(&old_queue, &fresh_one, &[beyond]).await;
     // What was pushed meanwhile is registered, and settings reach every node.

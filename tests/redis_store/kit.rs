@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use duly::BusBuilder;
 use duly::core::op::{
@@ -34,16 +34,30 @@ pub(crate) fn builder(url: &str) -> BusBuilder {
     builder.settings(Default::default()).store_url(url)
 }
 
-/// A bus that only pushes.
+/// A bus that only pushes, to one bucket.
 pub(crate) async fn pusher(url: &str) -> (Bus, Queue<String>) {
+    pusher_to(url, 1).await
+}
+
+/// A bus that only pushes, to so many buckets.
+pub(crate) async fn pusher_to(url: &str, buckets: u16) -> (Bus, Queue<String>) {
     let choices = duly::QueueChoices {
-        buckets: Some(1),
+        buckets: Some(buckets),
         ..Default::default()
     };
     let builder = builder(url).publish_only().queue("letters", choices);
     let bus = builder.start().await.expect("a start");
     let queue = bus.queue_named("letters").expect("a legal name");
     (bus, queue)
+}
+
+/// Pushes to a bucket.
+#[allow(clippy::disallowed_methods)] // real time: ids are made by it, as a user's are
+pub(crate) async fn push_to(queue: &Queue<String>, bucket: u16) -> Answered<EventId> {
+    let now = Timestamp::from(SystemTime::now());
+    let id = EventId::from_parts(now, BucketId(bucket), fastrand::u64(..));
+    let sent = queue.event("a letter".into()).id(id).send().await;
+    sent.map(|sent| sent.id())
 }
 
 /// How often each event was handled.

@@ -2,9 +2,8 @@
 //! failover that loses the last writes.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use duly::QueueChoices;
 use duly::core::op::{NewEvent, StoreOp, Unique};
 use duly::core::roll::Presence;
 use duly::event::{BucketKey, Envelope, Payload};
@@ -14,7 +13,7 @@ use duly::store::{RedisStore, Setting, Store};
 use duly::{BucketId, QueueName, Timestamp, When};
 use futures_util::future::join_all;
 
-use crate::kit::{Read, builder, fresh, stop, until};
+use crate::kit::{Read, fresh, push_to, pusher, stop, until};
 use crate::servers::Redis;
 
 const PARTS: [&str; 4] = ["registered", "registry", "members", "control"];
@@ -153,33 +152,15 @@ async fn what_a_failover_took_from_the_registry_is_read_anew_and_written_again()
 
 /// As many writes are made after the failover as it took, so that a counter would say the same.
 #[tokio::test]
-#[allow(clippy::disallowed_methods)] // real time: ids are made by it, as a user's are
 async fn a_new_bucket_and_a_resume_reach_every_node_after_a_failover() {
     let server = Redis::plain();
     let (url, prefix) = fresh(&server.url());
     let (read, bus) = Read::start(&url).await; // its settings name one bucket
-    let pushers = async || {
-        let choices = QueueChoices {
-            buckets: Some(1),
-            ..Default::default()
-        };
-        let builder = builder(&url).publish_only().queue("letters", choices);
-        let bus = builder.start().await.expect("a start");
-        let queue: Queue<String> = bus.queue_named("letters").unwrap();
-        (bus, queue)
-    };
     let handled = async |queue: &Queue<String>, bucket: u16| {
-        let now = Timestamp::from(SystemTime::now());
-        let id = EventId::from_parts(now, BucketId(bucket), fastrand::u64(..));
-        queue
-            .event("a letter".into())
-            .id(id)
-            .send()
-            .await
-            .expect("a push");
+        let id = push_to(queue, bucket).await.expect("a push");
         until("it is handled", async || read.seen().contains_key(&id)).await;
     };
-    let (old, queue) = pushers().await;
+    let (old, queue) = pusher(&url).await;
     handled(&queue, 0).await;
     let tail = Tail::begins(&server, &prefix);
     handled(&queue, 1).await;
@@ -190,7 +171,7 @@ async fn a_new_bucket_and_a_resume_reach_every_node_after_a_failover() {
     .await;
     stop(&old).await;
     tail.lose();
-    let (new, queue) = pushers().await;
+    let (new, queue) = pusher(&url).await;
     new.set_rate("letters", Some(1e6)).await.unwrap();
     handled(&queue, 2).await;
     handled(&queue, 1).await;
