@@ -176,7 +176,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         let limit = limit.clamp(1, BATCH_MAX);
         let (mut items, mut is_cut) = (Vec::new(), false);
         let from = after.map_or(BucketId(0), EventId::bucket);
-        for bucket in self.inner.buckets_of(&self.name).await? {
+        let mut buckets = self.inner.reach(|it| it.queue == self.name).await?.buckets;
+        buckets.sort_unstable();
+        for bucket in buckets {
             if bucket.bucket < from || items.len() == limit || is_cut {
                 continue;
             }

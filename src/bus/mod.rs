@@ -21,6 +21,7 @@ mod push_batch;
 mod push_many;
 mod queue;
 mod queues;
+mod reach;
 mod receipt;
 mod records;
 mod reencrypt;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::EventId;
+use crate::event::{BucketKey, EventId};
 use crate::journal::recorder::answered;
 use crate::journal::{Found, Journal};
 use crate::record::{Cursor, Numbered, Order, Page, Query, Record};
@@ -102,12 +102,24 @@ pub(crate) async fn waiting<T: Send>(
     keep: impl Fn(Numbered) -> Option<T> + Copy + Send,
     less: impl Fn(&mut Vec<T>) + Copy + Send,
 ) -> Result<Vec<T>> {
+    waiting_in(store, |_| true, query, keep, less).await
+}
+
+/// The same of some buckets alone.
+pub(crate) async fn waiting_in<T: Send>(
+    store: &dyn Store,
+    is_in: impl Fn(&BucketKey) -> bool,
+    query: &Query,
+    keep: impl Fn(Numbered) -> Option<T> + Copy + Send,
+    less: impl Fn(&mut Vec<T>) + Copy + Send,
+) -> Result<Vec<T>> {
     let mut outboxes = store.outboxes().await?;
     outboxes.retain(|outbox| match outbox {
         Outbox::Store => true,
         Outbox::Bucket(bucket) => {
             let is_of = |id: EventId| id.bucket() == bucket.bucket;
-            query.queue.as_ref().is_none_or(|it| *it == bucket.queue) && query.id.is_none_or(is_of)
+            let is_its = query.queue.as_ref().is_none_or(|it| *it == bucket.queue);
+            is_its && query.id.is_none_or(is_of) && is_in(bucket)
         }
     });
     let share = (WAITING_MAX / outboxes.len().max(1) as u64).max(1_000);

@@ -15,7 +15,7 @@ use crate::metrics::{Calls, SHARDS, Shard};
 use crate::store::control::{Control, Setting};
 use crate::store::durability::Durability;
 use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
-use crate::store::{Store, StoreFuture, Watcher};
+use crate::store::{KnownBuckets, Store, StoreFuture, Watcher};
 use crate::time::{Clock, Mono};
 
 /// What a store is asked, as metrics name it.
@@ -250,6 +250,10 @@ impl Store for Metered {
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
         self.timed(Op::Buckets, |near| near.buckets())
+    }
+
+    fn known_buckets(&self) -> StoreFuture<KnownBuckets> {
+        self.timed(Op::Buckets, |near| near.known_buckets())
     }
 
     fn configured(&self, queues: &BTreeMap<QueueName, u16>, others: u16) {

@@ -168,6 +168,18 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// When the store cannot be read.
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>>;
 
+    /// The same for what an operator asks, to whom a part helps more than nothing: where a shared store
+    /// cannot tell all of them now, those that it knows of, and why there may be others. Default:
+    /// all of them.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read, and nothing is known.
+    fn known_buckets(&self) -> StoreFuture<KnownBuckets> {
+        let all = self.buckets();
+        StoreFuture::new(async move { Ok(KnownBuckets::all(all.await?)) })
+    }
+
     /// Notes how many buckets the settings give to each queue, and to any other: whoever consumes a
     /// queue serves so many of its buckets in any case. A store that registers buckets can take in
     /// a push to one of them while its registry is away. Default: it is of no use.
@@ -243,6 +255,30 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// When something on its way could not be written.
     fn close(&self) -> StoreFuture<()>;
+}
+
+/// Buckets that may hold events.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct KnownBuckets {
+    /// Those that are known.
+    pub buckets: Vec<BucketKey>,
+    /// Why there may be others.
+    pub away: Option<Error>,
+}
+
+impl KnownBuckets {
+    /// These are all.
+    pub fn all(buckets: Vec<BucketKey>) -> Self {
+        let away = None;
+        Self { buckets, away }
+    }
+
+    /// These are known, and there may be others, for this reason.
+    pub fn some(buckets: Vec<BucketKey>, away: Error) -> Self {
+        let away = Some(away);
+        Self { buckets, away }
+    }
 }
 
 /// Told by a store that there is work.

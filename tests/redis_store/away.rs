@@ -31,6 +31,16 @@ async fn consumer(url: &str) -> (Read, Bus) {
     (read, builder.start().await.expect("a start"))
 }
 
+/// Pushes to the buckets that lie on the server that is away.
+async fn push_in_vain(queue: Queue<String>, living: Vec<u16>) {
+    loop {
+        let others = (0..BUCKETS).filter(|bucket| !living.contains(bucket));
+        let pushes = others.map(|bucket| push_to(&queue, bucket));
+        futures_util::future::join_all(pushes).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 /// Pushes to each of these buckets, and waits until all of it is handled.
 async fn goes_on(queue: &Queue<String>, read: &Read, buckets: &[u16]) {
     for bucket in buckets {
@@ -40,8 +50,26 @@ async fn goes_on(queue: &Queue<String>, read: &Read, buckets: &[u16]) {
     }
 }
 
+/// How the server goes away.
+#[derive(Clone, Copy, Debug)]
+enum Away {
+    /// Nobody listens at its place any more.
+    Dead,
+    /// It takes connections, and answers nothing.
+    Hung,
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pushes_starts_and_nodes_go_on_while_the_registry_is_away() {
+async fn pushes_starts_and_nodes_go_on_while_the_server_of_the_registry_is_dead() {
+    goes_on_without_the_registry(Away::Dead).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pushes_starts_and_nodes_go_on_while_the_server_of_the_registry_hangs() {
+    goes_on_without_the_registry(Away::Hung).await;
+}
+
+async fn goes_on_without_the_registry(how: Away) {
     let mut cluster = Cluster::masters(3);
     let (url, prefix) = fresh(&cluster.url());
     let buckets = living(&cluster, &prefix, 0..BUCKETS);
@@ -52,12 +80,17 @@ async fn pushes_starts_and_nodes_go_on_while_the_registry_is_away() {
     goes_on(&old_queue, &old, known).await;
 
     let slot = cluster.slot_of(&format!("{prefix}:{{hub}}:members"));
-    let killed = cluster.kill_master_of(slot);
+    let gone = match how {
+        Away::Dead => cluster.kill_master_of(slot),
+        Away::Hung => cluster.stop_master_of(slot),
+    };
+    // Others push to the buckets that lie there, on the same connections.
+    let pushed_there = tokio::spawn(push_in_vain(old_queue.clone(), buckets.clone()));
     let began = Instant::now();
     goes_on(&old_queue, &old, known).await;
     goes_on(&old_queue, &old, new).await;
     // For longer than nodes take until they know nothing of each other.
-    while began.elapsed() < Duration::from_secs(4) {
+    while began.elapsed() < Duration::from_secs(8) {
         goes_on(&old_queue, &old, &buckets).await;
     }
     let refused = push_to(&old_queue, beyond)
@@ -73,7 +106,11 @@ async fn pushes_starts_and_nodes_go_on_while_the_registry_is_away() {
     goes_on(&new_queue, &fresh_one, &buckets).await;
     goes_on(&old_queue, &fresh_one, &buckets).await;
 
-    cluster.restart(killed);
+    pushed_there.abort();
+    match how {
+        Away::Dead => cluster.restart(gone),
+        Away::Hung => cluster.cont(gone),
+    }
     cluster.wait_until_served();
     let pushed = async || push_to(&old_queue, beyond).await.is_ok();
     until("it is registered", pushed).await;
@@ -100,4 +137,90 @@ async fn pushes_starts_and_nodes_go_on_while_the_registry_is_away() {
     for bus in [&new_pusher, &old_pusher, &fresh_bus] {
         stop(bus).await;
     }
+}
+
+/// A bus whose letters all become dead letters.
+struct Refuse;
+
+impl Handler for Refuse {
+    type Payload = String;
+
+    async fn handle(&self, _event: Event<String>, _cx: &Context) -> Result<(), Failure> {
+        Err(Failure::permanent("no letters today"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_are_answered_while_the_server_of_the_registry_is_dead() {
+    operators_are_answered_without_the_registry(Away::Dead).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_are_answered_while_the_server_of_the_registry_hangs() {
+    operators_are_answered_without_the_registry(Away::Hung).await;
+}
+
+async fn operators_are_answered_without_the_registry(how: Away) {
+    let mut cluster = Cluster::masters(3);
+    let (url, prefix) = fresh(&cluster.url());
+    let refusing = async || {
+        let builder = builder(&url).register_as(WIDE, Refuse);
+        builder.start().await.expect("a start")
+    };
+    let bus = refusing().await;
+    let queue: Queue<String> = bus.queue_named("letters").unwrap();
+    let buckets = living(&cluster, &prefix, 0..BUCKETS);
+    let mut dead = Vec::new();
+    for bucket in 0..BUCKETS {
+        let id = push_to(&queue, bucket).await.expect("a push");
+        if buckets.contains(&bucket) {
+            dead.push(id);
+        }
+    }
+    until("all are dead letters", async || {
+        bus.stats("letters").await.unwrap().dead == usize::from(BUCKETS)
+    })
+    .await;
+    let slot = cluster.slot_of(&format!("{prefix}:{{hub}}:members"));
+    match how {
+        Away::Dead => cluster.kill_master_of(slot),
+        Away::Hung => cluster.stop_master_of(slot),
+    };
+    // One that knows the buckets, and one that knows what its settings say.
+    for bus in [bus, refusing().await] {
+        let letters = bus.dead_letters().queue("letters");
+        let page = letters.clone().page().await.expect("what is known");
+        let listed: Vec<_> = page.items.iter().map(|letter| letter.id).collect();
+        assert_eq!(listed, dead, "what does not lie on the server that is away");
+        let revived = bus.dead_letters().revive([dead[0]]).await.unwrap();
+        assert_eq!(revived.done, 1, "{revived:?}");
+        let all = letters.dry_run().revive_all().await.unwrap();
+        assert!(all.matched >= dead.len() as u64 - 1, "{all:?}");
+        let left_out = all.stopped.expect("some do not answer").to_string();
+        assert!(
+            left_out.contains("registry of buckets is away"),
+            "{left_out}"
+        );
+        let found = bus.event(dead[1]).await.expect("its bucket answers");
+        assert_eq!(found.expect("it is there").id, dead[1]);
+        let explained = bus.explain(dead[1]).await.unwrap();
+        assert_eq!(explained.queue.as_ref().unwrap().as_str(), "letters");
+        let words = explained.to_string();
+        assert!(words.contains("no letters today"), "{words}");
+        assert!(words.contains("registry of buckets is away"), "{words}");
+        until("it is dead again", async || {
+            let found = bus.event(dead[0]).await.ok().flatten();
+            found.is_some_and(|event| event.state == duly::event::State::Dead)
+        })
+        .await;
+        let _ = bus.shutdown(Duration::from_secs(2)).await;
+    }
+    let nothing_known = builder(&url).publish_only().start().await.expect("a start");
+    let letters = nothing_known.dead_letters().page().await;
+    let error = letters.expect_err("nothing is known");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(
+        error.to_string().contains("registry of buckets is away"),
+        "{error}"
+    );
 }

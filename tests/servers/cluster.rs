@@ -22,6 +22,8 @@ pub(crate) struct Cluster {
 pub(crate) struct Node {
     pub(crate) port: u16,
     process: Process,
+    /// Whether it is stopped: nobody can be asked there, and whoever asks waits for ever.
+    is_stopped: bool,
 }
 
 impl Cluster {
@@ -144,6 +146,21 @@ impl Cluster {
         number
     }
 
+    /// `SIGSTOP` of the master of a slot: its connections stay, and nothing is answered. Answers its
+    /// number.
+    pub(crate) fn stop_master_of(&mut self, slot: u16) -> usize {
+        let number = self.master_of(slot);
+        self.nodes[number].process.signal("STOP");
+        self.nodes[number].is_stopped = true;
+        number
+    }
+
+    /// `SIGCONT` of a node that was stopped.
+    pub(crate) fn cont(&mut self, number: usize) {
+        self.nodes[number].process.signal("CONT");
+        self.nodes[number].is_stopped = false;
+    }
+
     /// Starts a node that was killed again, on its folder and its port.
     pub(crate) fn restart(&mut self, number: usize) {
         let port = self.nodes[number].port;
@@ -196,7 +213,7 @@ impl Node {
     }
 
     fn is_alive(&self) -> bool {
-        Address::Tcp(self.port).answers()
+        !self.is_stopped && Address::Tcp(self.port).answers()
     }
 }
 
@@ -216,7 +233,11 @@ fn launch(home: &Home, needs_all: bool) -> Node {
             has_ended || Address::Tcp(port).answers()
         });
         if !has_ended {
-            return Node { port, process };
+            return Node {
+                port,
+                process,
+                is_stopped: false,
+            };
         }
         let log = home.path().join(format!("{port}.log"));
         let log = std::fs::read_to_string(log).unwrap_or_default();

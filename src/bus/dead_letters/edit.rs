@@ -8,7 +8,7 @@ use crate::bus::payloads::encode_for;
 use crate::bus::queue::unexpected;
 use crate::core::op::{Changed, Reply, StoreOp};
 use crate::error::Result;
-use crate::event::{EventId, Payload, QueueName, State};
+use crate::event::{BucketKey, EventId, Payload, QueueName, State};
 use crate::flow::QueueOptions;
 
 /// The truth about an edit.
@@ -60,12 +60,12 @@ impl DeadLetters {
     ) -> Result<Edited> {
         self.check()?;
         let mut answer = Edited::NotFound;
-        for bucket in self.inner.open()?.buckets().await? {
-            let is_asked =
-                self.filter.queues.is_empty() || self.filter.queues.contains(&bucket.queue);
-            if bucket.bucket != id.bucket() || !is_asked {
-                continue;
-            }
+        let queues = &self.filter.queues;
+        let is_asked = |bucket: &BucketKey| {
+            bucket.bucket == id.bucket() && (queues.is_empty() || queues.contains(&bucket.queue))
+        };
+        let reach = self.inner.reach(is_asked).await?;
+        for bucket in reach.buckets {
             // Only the queue that has it says how its payload is encoded.
             if get(&self.inner, &bucket, id).await?.is_none() {
                 continue;
@@ -90,6 +90,9 @@ impl DeadLetters {
                 reply => return Err(unexpected(&reply)),
             }
         }
-        Ok(answer)
+        match (answer, reach.left_out) {
+            (Edited::NotFound, Some(error)) => Err(error),
+            (answer, _) => Ok(answer),
+        }
     }
 }

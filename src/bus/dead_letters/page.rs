@@ -10,7 +10,7 @@ use crate::bus::dead_letters::walk::{Step, Walk};
 use crate::bus::dead_letters::{DeadLetters, LetterCursor};
 use crate::core::op::{BATCH_MAX, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::EventId;
+use crate::event::{BucketKey, EventId};
 use crate::journal::{Journal, reading};
 use crate::record::{Cursor, Numbered, Order, Outcome, Page, Query, Record};
 use crate::store::Store;
@@ -30,7 +30,8 @@ const PAGES_MAX: usize = 4;
 
 impl DeadLetters {
     /// Reads a page. It looks at a bounded number of letters, so it may have fewer than were asked
-    /// for, or none, and there are more all the same.
+    /// for, or none, and there are more all the same. While the registry of a shared store is away
+    /// it has what lies in the buckets that are known here and answer; the log says how many do not.
     ///
     /// # Errors
     ///
@@ -110,7 +111,9 @@ pub(super) async fn last_of(
     };
     let wanted: HashSet<EventId> = letters.iter().map(|letter| letter.id).collect();
     let of_them = |it: Numbered| wanted.contains(&it.1.id).then_some(it);
-    let mut waiting = match reading::waiting(store, &query, of_them, |_| {}).await {
+    let is_in = |bucket: &BucketKey| wanted.iter().any(|id| id.bucket() == bucket.bucket);
+    let waiting = reading::waiting_in(store, is_in, &query, of_them, |_| {});
+    let mut waiting = match waiting.await {
         Ok(waiting) => waiting,
         Err(error) => {
             let why = error.to_string();

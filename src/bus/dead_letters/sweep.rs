@@ -30,7 +30,9 @@ pub struct Sweep {
     /// [`limit`](DeadLetters::limit) ended it.
     pub next: Option<LetterCursor>,
     /// What ended it before its end; what was done until then is counted. Where that is
-    /// [`Unknown`](crate::ErrorKind::Unknown), up to a batch more may have been done.
+    /// [`Unknown`](crate::ErrorKind::Unknown), up to a batch more may have been done. Where
+    /// [`next`](Self::next) is empty beside it, it was done to all that answered, and what did not
+    /// answer is left for a call when the store is whole again.
     pub stopped: Option<Error>,
 }
 
@@ -169,7 +171,7 @@ impl DeadLetters {
             sweep.next = Some(end);
         }
         sweep.next = None;
-        Ok(())
+        walk.left_out.take().map_or(Ok(()), Err)
     }
 
     /// The ids of what of a step is asked for, at most so many; a dry run shows the first of them.

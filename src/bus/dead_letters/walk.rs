@@ -8,7 +8,7 @@ use crate::bus::dead_letters::{DeadLetters, LetterCursor};
 use crate::bus::names::Doubt;
 use crate::bus::queue::unexpected;
 use crate::core::op::{Answer, BATCH_MAX, Reply, Snapshot, StoreOp};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, EventId};
 use crate::time::Timestamp;
 
@@ -23,6 +23,8 @@ pub(super) struct Walk<'a> {
     buckets: Vec<BucketKey>,
     /// The letter of the next bucket that was looked at last.
     after: Option<EventId>,
+    /// That buckets were left out, and why.
+    pub(super) left_out: Option<Error>,
 }
 
 /// A part of the way.
@@ -45,14 +47,13 @@ impl<'a> Walk<'a> {
             after,
             ..
         } = asked;
-        let mut buckets = inner.open()?.buckets().await?;
-        if !filter.queues.is_empty() {
-            let stored = buckets.iter().map(|bucket| bucket.queue.clone()).collect();
+        let reach = inner.reach(|bucket| filter.may_be_in(bucket)).await?;
+        if reach.left_out.is_none() {
             for queue in &filter.queues {
-                inner.check_known_among(queue, Doubt::Spelling, &stored)?;
+                inner.check_known_among(queue, Doubt::Spelling, &reach.queues)?;
             }
         }
-        buckets.retain(|bucket| filter.may_be_in(bucket));
+        let mut buckets = reach.buckets;
         let mut from = None;
         if let Some(cursor) = after {
             let at = BucketKey::new(cursor.queue.clone(), cursor.id.bucket());
@@ -65,6 +66,7 @@ impl<'a> Walk<'a> {
             filter,
             buckets,
             after: from,
+            left_out: reach.left_out,
         })
     }
 

@@ -21,12 +21,13 @@ const LOOKED_MAX: usize = 10_000;
 
 /// Asks the bucket that the id names of every queue that the store knows.
 pub(super) async fn event(inner: &Arc<Inner>, id: EventId) -> Result<Option<StoredEvent>> {
-    let mut buckets = inner.open()?.buckets().await?;
+    let known = inner.open()?.known_buckets().await?;
+    let mut buckets = known.buckets;
     buckets.retain(|key| key.bucket == id.bucket());
     let asked = buckets.into_iter().map(|key| get(inner, key, id).boxed());
     let asked: Vec<_> = asked.collect();
     let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
-    let (mut best, mut failed): (Option<StoredEvent>, _) = (None, None);
+    let (mut best, mut failed): (Option<StoredEvent>, _) = (None, known.away);
     while let Some(answer) = answers.next().await {
         match answer {
             Ok(None) => {}

@@ -112,8 +112,7 @@ async fn conclude(inner: &Inner, id: EventId, facts: Facts) -> Explanation {
 
 /// Asks the bucket that the id names of every queue that the store knows.
 async fn find(inner: &Inner, id: EventId, facts: &mut Facts) -> Option<Found> {
-    let buckets = in_time(inner.store.buckets()).await;
-    let mut buckets = facts.miss(buckets)?;
+    let mut buckets = known_buckets(inner, facts).await?;
     buckets.retain(|key| key.bucket == id.bucket());
     facts.asked = buckets.len();
     let asked = buckets.into_iter().map(|key| get(inner, key, id).boxed());
@@ -133,6 +132,16 @@ async fn find(inner: &Inner, id: EventId, facts: &mut Facts) -> Option<Found> {
         }
     }
     best
+}
+
+/// The buckets that are known; that there may be others is noted.
+async fn known_buckets(inner: &Inner, facts: &mut Facts) -> Option<Vec<BucketKey>> {
+    let known = in_time(inner.store.known_buckets()).await;
+    let known = facts.miss(known)?;
+    if let Some(away) = known.away {
+        facts.away.get_or_insert(away);
+    }
+    Some(known.buckets)
 }
 
 async fn get(inner: &Inner, bucket: BucketKey, id: EventId) -> Result<Option<Found>> {
@@ -218,8 +227,8 @@ fn this_node(inner: &Inner) -> Option<Node> {
 
 /// How many events of a queue stand where, as far as its buckets answer.
 async fn count(inner: &Inner, queue: &QueueName, facts: &mut Facts) -> Stats {
-    let buckets = in_time(inner.buckets_of(queue)).await;
-    let buckets = facts.miss(buckets).unwrap_or_default();
+    let mut buckets = known_buckets(inner, facts).await.unwrap_or_default();
+    buckets.retain(|key| key.queue == *queue);
     let asked = buckets.into_iter().map(|key| stats(inner, key).boxed());
     let asked: Vec<_> = asked.collect();
     let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);

@@ -1,14 +1,13 @@
 //! One connection, from the time that it came up until it is given up.
 
-use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use redis::cluster_routing::Slot;
 use redis::{Cmd, Pipeline, PushKind, RedisResult, Value};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::fault::{self, Effect, Failure, Fault, Stage};
 use super::options::LinkOptions;
@@ -24,10 +23,8 @@ const YOUNG: Duration = Duration::from_secs(2);
 
 /// One connection.
 ///
-/// In a cluster it stands for one to each node, and the package puts another one into the place
-/// of one that ends. There a call that failed may have been sent more than once, so that a refusal
-/// of the last attempt says nothing about the first: it counts only if no node was lost and no
-/// attempt can have run out of time since the call began.
+/// In a cluster it stands for one to each node, which come back by themselves. There a call may have
+/// been sent more than once, so that a refusal of the last attempt says nothing about the first.
 #[derive(Debug)]
 pub(super) struct Lane {
     connection: Connection,
@@ -35,8 +32,6 @@ pub(super) struct Lane {
     /// Calls since the last answer of any kind.
     unanswered: AtomicU32,
     born: Instant,
-    /// After this time a cluster's client may have sent a call once more.
-    attempt_timeout: Duration,
     /// The failed attempts in a row before this one.
     pub(super) failures: u32,
 }
@@ -45,8 +40,6 @@ pub(super) struct Lane {
 #[derive(Debug, Default)]
 struct Signs {
     is_broken: AtomicBool,
-    /// How often a node of a cluster was lost.
-    losses: AtomicU64,
 }
 
 impl Lane {
@@ -67,7 +60,6 @@ impl Lane {
                     return;
                 }
                 if is_cluster {
-                    signs.losses.fetch_add(1, Ordering::Release);
                     made.send_modify(|made| *made += 1);
                 } else {
                     signs.is_broken.store(true, Ordering::Relaxed);
@@ -79,7 +71,6 @@ impl Lane {
             signs,
             unanswered: AtomicU32::new(0),
             born: Instant::now(),
-            attempt_timeout: options.attempt_timeout(),
             failures,
         })
     }
@@ -97,7 +88,8 @@ impl Lane {
         deadline: Instant,
     ) -> (Result<Value, Failure>, bool) {
         let mut connection = self.connection.clone();
-        self.wait(deadline, connection.ask(command)).await
+        let (answer, is_repeat) = connection.ask(command, deadline).await;
+        (self.judge(answer, is_repeat), is_repeat)
     }
 
     /// Sends one command to every server there is.
@@ -107,9 +99,8 @@ impl Lane {
         deadline: Instant,
     ) -> Result<Vec<Value>, Failure> {
         let mut connection = self.connection.clone();
-        self.wait(deadline, connection.ask_everywhere(command))
-            .await
-            .0
+        let answers = connection.ask_everywhere(command, deadline).await;
+        self.judge(answers, false)
     }
 
     /// Sends several commands in one piece; one that is refused has its error for an answer. Says as
@@ -121,8 +112,8 @@ impl Lane {
         deadline: Instant,
     ) -> (Result<Vec<Value>, Failure>, bool) {
         let mut connection = self.connection.clone();
-        let asking = connection.ask_all(commands, slot);
-        let (answers, is_repeat) = self.wait(deadline, asking).await;
+        let (answers, is_repeat) = connection.ask_all(commands, slot, deadline).await;
+        let answers = self.judge(answers, is_repeat);
         for answer in answers.iter().flatten() {
             if let Value::ServerError(error) = answer {
                 self.note(&fault::of(&error.clone().into(), Stage::Sent));
@@ -131,21 +122,12 @@ impl Lane {
         (answers, is_repeat)
     }
 
-    /// Waits for an answer, and notes what the answer says of the connection. Says as well whether
-    /// a cluster's client may have sent the question more than once.
-    async fn wait<T>(
-        &self,
-        deadline: Instant,
-        answer: impl Future<Output = RedisResult<T>>,
-    ) -> (Result<T, Failure>, bool) {
-        let (began, losses) = (Instant::now(), self.losses());
-        let answer = timeout_at(deadline, answer).await;
-        let is_repeat = self.is_cluster()
-            && (self.losses() != losses || began.elapsed() >= self.attempt_timeout);
-        let cause = match answer.unwrap_or_else(|_| Err(topology::late())) {
+    /// Notes what the answer says of the connection.
+    fn judge<T>(&self, answer: RedisResult<T>, is_repeat: bool) -> Result<T, Failure> {
+        let cause = match answer {
             Ok(answer) => {
                 self.unanswered.store(0, Ordering::Relaxed);
-                return (Ok(answer), is_repeat);
+                return Ok(answer);
             }
             Err(cause) => cause,
         };
@@ -155,14 +137,14 @@ impl Lane {
         }
         if fault.is_silence {
             let unanswered = self.unanswered.fetch_add(1, Ordering::Relaxed) + 1;
-            if unanswered >= UNANSWERED_MAX {
+            if unanswered >= UNANSWERED_MAX && !self.is_cluster() {
                 self.break_off();
             }
         } else {
             self.unanswered.store(0, Ordering::Relaxed);
         }
         self.note(&fault);
-        (Err(Failure { fault, cause }), is_repeat)
+        Err(Failure { fault, cause })
     }
 
     fn note(&self, fault: &Fault) {
@@ -187,9 +169,5 @@ impl Lane {
 
     fn is_cluster(&self) -> bool {
         matches!(self.connection, Connection::Cluster(_))
-    }
-
-    fn losses(&self) -> u64 {
-        self.signs.losses.load(Ordering::Acquire)
     }
 }

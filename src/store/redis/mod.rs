@@ -57,8 +57,8 @@ use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::{ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::store::{
-    Control, Durability, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Presence, Roll, Setting,
-    Store, StoreFuture, Watcher,
+    Control, Durability, KnownBuckets, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Presence,
+    Roll, Setting, Store, StoreFuture, Watcher,
 };
 use crate::time::SystemClock;
 
@@ -300,6 +300,11 @@ impl Store for RedisStore {
         StoreFuture::new(async move { registry::read(&shared).await })
     }
 
+    fn known_buckets(&self) -> StoreFuture<KnownBuckets> {
+        let shared = Arc::clone(&self.shared);
+        StoreFuture::new(async move { registry::known(&shared).await })
+    }
+
     fn configured(&self, queues: &BTreeMap<QueueName, u16>, others: u16) {
         self.shared.registry.configure(queues, others);
     }
@@ -326,7 +331,7 @@ impl Store for RedisStore {
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
         let shared = Arc::clone(&self.shared);
         StoreFuture::new(async move {
-            let buckets = registry::read_or_known(&shared).await?;
+            let buckets = registry::known(&shared).await?.buckets;
             Ok(buckets.into_iter().map(Outbox::Bucket).collect())
         })
     }

@@ -9,20 +9,27 @@ mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 use redis::Value;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 pub(super) use self::writer::ensure;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
 use crate::outage::Outage;
+use crate::store::KnownBuckets;
 use crate::store::redis::answer::{Parts, unreadable};
 use crate::store::redis::hub;
 use crate::store::redis::shared::Shared;
 
 /// How many entries are read at once.
 const PAGE: usize = 1_000;
+/// How long is waited for the list where what is known will do.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+/// For how long it is not asked again where it did not answer.
+const RESTS: Duration = Duration::from_secs(5);
 /// The length of a token.
 const TOKEN: usize = 8;
 
@@ -38,6 +45,10 @@ pub(super) struct Registry {
     /// Counts attempts to write.
     attempts: watch::Sender<u64>,
     outage: Outage,
+    /// The same of reading all of it.
+    asked: Outage,
+    /// Until when what is known will do where it does: the list did not answer just now.
+    rests_until: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -77,6 +88,8 @@ impl Default for Registry {
             writing: Mutex::default(),
             attempts: watch::Sender::new(0),
             outage: Outage::of("registry of buckets"),
+            asked: Outage::of("list of buckets"),
+            rests_until: Mutex::default(),
         }
     }
 }
@@ -116,6 +129,29 @@ impl Registry {
         known
     }
 
+    /// These and those that the settings name, sorted.
+    fn known_or_configured(&self) -> Vec<BucketKey> {
+        let mut buckets = BTreeSet::from_iter(self.known());
+        let configured = self.configured.read();
+        let configured = configured.unwrap_or_else(PoisonError::into_inner);
+        for (queue, many) in &configured.queues {
+            let named = (0..*many).map(|bucket| BucketKey::new(queue.clone(), BucketId(bucket)));
+            buckets.extend(named);
+        }
+        buckets.into_iter().collect()
+    }
+
+    /// Whether the list did not answer just now.
+    fn rests(&self) -> bool {
+        self.rests_until()
+            .is_some_and(|until| Instant::now() < until)
+    }
+
+    fn rests_until(&self) -> MutexGuard<'_, Option<Instant>> {
+        let until = self.rests_until.lock();
+        until.unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn writing(&self) -> MutexGuard<'_, Writing> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,19 +179,41 @@ pub(super) async fn read(shared: &Arc<Shared>) -> Result<Vec<BucketKey>> {
     Ok(buckets)
 }
 
-/// Every bucket in the list, or those that are known while the server is away.
+/// Every bucket in the list; while the server is away those that are known or that the settings name.
 ///
 /// # Errors
 ///
 /// When the server cannot be read, and nothing is known.
-pub(super) async fn read_or_known(shared: &Arc<Shared>) -> Result<Vec<BucketKey>> {
-    match read(shared).await {
-        Err(error) if hub::is_away(&error) => match shared.registry.known() {
-            known if known.is_empty() => Err(error),
-            known => Ok(known),
-        },
-        read => read,
+pub(super) async fn known(shared: &Arc<Shared>) -> Result<KnownBuckets> {
+    let registry = &shared.registry;
+    let late = || Error::new(ErrorKind::Unavailable, "the server does not answer");
+    let patience = match registry.rests() {
+        true => Duration::ZERO,
+        false => PATIENCE,
+    };
+    let read = tokio::time::timeout(patience, read(shared)).await;
+    let error = match read.unwrap_or_else(|_| Err(late())) {
+        Ok(buckets) => {
+            registry.asked.succeeded(&());
+            return Ok(KnownBuckets::all(buckets));
+        }
+        Err(error) if !hub::is_away(&error) => return Err(error),
+        Err(error) => error,
+    };
+    if !patience.is_zero() {
+        *registry.rests_until() = Some(Instant::now() + RESTS);
     }
+    let known = registry.known_or_configured();
+    let words = format!(
+        "the registry of buckets is away: {} of them are known here, and there may be others",
+        known.len()
+    );
+    let away = Error::new(ErrorKind::Unavailable, words).because(error);
+    if known.is_empty() {
+        return Err(away);
+    }
+    registry.asked.failed((), &away);
+    Ok(KnownBuckets::some(known, away))
 }
 
 async fn read_new(shared: &Shared, listed: &mut Listed) -> Result<()> {

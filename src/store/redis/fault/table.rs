@@ -265,10 +265,14 @@ pub(super) const CUT: Rule = Rule::lost("the connection ended before the answer"
 /// The answer is not in the protocol.
 pub(super) const GARBLED: Rule = Rule::lost("the answer could not be read");
 
-/// No node of the cluster can be reached.
+/// The node of the cluster that the call is for cannot be reached, and nothing was sent.
 pub(super) const NO_NODE: Rule = Rule {
     is_silence: true,
-    ..Rule::refused("", Unavailable, "no node of the cluster can be reached")
+    ..Rule::refused(
+        "",
+        Unavailable,
+        "the node of the cluster that has it cannot be reached",
+    )
 };
 
 /// The server did not accept the login, without saying which part.

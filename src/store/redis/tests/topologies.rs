@@ -1,5 +1,9 @@
 //! A link to every kind of server.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::super::link::Link;
 use super::super::options::LinkOptions;
 use super::super::url::Target;
@@ -216,4 +220,57 @@ async fn a_slot_that_moves_costs_no_call() {
         count(&link, key).await.expect("it runs"),
         redis::Value::Int(302)
     );
+}
+
+#[tokio::test]
+async fn a_node_that_hangs_holds_up_nobody_but_its_own_calls() {
+    let mut cluster = Cluster::masters(3);
+    let link = open(&cluster.url()).await;
+    let keys: Vec<_> = (0..30).map(|number| format!("{{{number}}}")).collect();
+    let hung = cluster.slot_of(&keys[0]);
+    let node = cluster.master_of(hung);
+    let (there, elsewhere): (Vec<_>, Vec<_>) = keys
+        .iter()
+        .partition(|key| cluster.master_of(cluster.slot_of(key)) == node);
+    cluster.stop_master_of(hung);
+    let mut in_vain = tokio::task::JoinSet::new();
+    for key in there {
+        let (link, key) = (link.clone(), key.clone());
+        in_vain.spawn(async move { count(&link, &key).await });
+    }
+    let began = Instant::now();
+    let mut calls = 0;
+    // A new connection as well as one that was there before.
+    while !in_vain.is_empty() || calls < 100 {
+        for key in &elsewhere {
+            let asked = Instant::now();
+            count(&link, key).await.expect("its node answers");
+            assert!(
+                asked.elapsed() < Duration::from_secs(2),
+                "{:?}",
+                asked.elapsed()
+            );
+            calls += 1;
+        }
+        let opened = Instant::now();
+        count(&open(&cluster.url()).await, elsewhere[0])
+            .await
+            .expect("it opens");
+        assert!(
+            opened.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            opened.elapsed()
+        );
+        while let Some(answered) = in_vain.try_join_next() {
+            let error = answered.expect("no panic").expect_err("nobody answers");
+            assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+        }
+    }
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
+    cluster.cont(node);
+    until_answered(&link, &keys[0]).await;
 }

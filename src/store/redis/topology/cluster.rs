@@ -1,82 +1,385 @@
-//! A connection to every node of a cluster, as the package keeps it.
+//! A connection to every node of a cluster, each on its own.
+//!
+//! A call goes to the node that has its slot, so one that hangs or is gone holds up only the calls
+//! that are for it. What nodes say of moved slots is followed, and the slots are read anew whenever a
+//! node does not answer.
 
-use redis::cluster::{ClusterClient, ClusterClientBuilder};
-use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::{MultipleNodeRoutingInfo, ResponsePolicy, RoutingInfo};
-use redis::io::tcp::TcpSettings;
-use redis::{Cmd, IntoConnectionInfo, RedisResult, Value};
-use tokio::time::timeout;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
-use super::{Pushes, certificates, late, name, settings, tcp};
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use redis::cluster_routing::Slot;
+use redis::{Arg, Cmd, ErrorKind as Theirs, Pipeline, RedisError, RedisResult, Value};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::node::{Calls, Node, send};
+use super::slots::{Slots, ask_slots};
+use super::{Pushes, late};
 use crate::store::redis::options::LinkOptions;
 use crate::store::redis::url::{Address, Target};
 
-/// How often a cluster's client follows redirections and waits for one call. Together the waits
-/// stay below half a second, so an answer is known long before a call's time is over.
-const CLUSTER_RETRIES: u32 = 6;
-const CLUSTER_WAIT_MS: std::ops::RangeInclusive<u64> = 10..=200;
+/// How often a call that did not happen is made again. The waits between stay below half a second
+/// together, so an answer is known long before the call's time is over.
+const RETRIES: u32 = 6;
+const WAIT: Duration = Duration::from_millis(10);
+const WAIT_MAX: Duration = Duration::from_millis(200);
+/// Slots that are younger than this are not read again.
+const FRESH: Duration = Duration::from_millis(50);
+/// After how long another node is asked as well for the slots.
+const HEDGE: Duration = Duration::from_millis(100);
 
-/// Connects to as many nodes as there are, of which `nodes` are known.
+/// A connection to every node of a cluster; its clones share it.
+#[derive(Clone)]
+pub(in crate::store::redis) struct Cluster(Arc<Inner>);
+
+struct Inner {
+    target: Target,
+    options: LinkOptions,
+    pushes: Pushes,
+    /// The nodes that the URL names.
+    named: Vec<Address>,
+    nodes: Mutex<HashMap<Address, Arc<Node>>>,
+    slots: RwLock<Arc<Slots>>,
+    /// When the slots were read last; locked while they are.
+    read_at: tokio::sync::Mutex<Option<Instant>>,
+}
+
+/// Where a call goes next.
+struct Redirect {
+    address: Address,
+    asking: bool,
+}
+
+/// Connects to a cluster of which `named` are known; one node that answers is enough.
 pub(super) async fn connect(
     target: &Target,
     options: &LinkOptions,
-    nodes: &[Address],
+    named: &[Address],
     pushes: Pushes,
-) -> RedisResult<ClusterConnection> {
-    let connecting = async {
-        let client = client(target, options, nodes, pushes)?;
-        let mut connection = client.get_async_connection().await?;
-        // Only a help for operators, and a user may be allowed everything but this.
-        let _ = ask_everywhere(&mut connection, name(options)).await;
-        Ok(connection)
-    };
-    // Several nodes may have to be tried before one answers.
-    let patience = options.connect_timeout * 2;
-    timeout(patience, connecting)
-        .await
-        .unwrap_or_else(|_| Err(late()))
+) -> RedisResult<Cluster> {
+    let cluster = Cluster(Arc::new(Inner {
+        target: target.clone(),
+        options: options.clone(),
+        pushes,
+        named: named.to_vec(),
+        nodes: Mutex::default(),
+        slots: RwLock::default(),
+        read_at: tokio::sync::Mutex::default(),
+    }));
+    cluster.read_slots(Instant::now()).await?;
+    Ok(cluster)
 }
 
-/// Sends a command to every node; the answers, errors among them, are in no order.
-pub(super) async fn ask_everywhere(
-    connection: &mut ClusterConnection,
-    command: Cmd,
-) -> RedisResult<Vec<Value>> {
-    let everywhere = RoutingInfo::MultiNode((
-        MultipleNodeRoutingInfo::AllNodes,
-        Some(ResponsePolicy::Special),
-    ));
-    match connection.route_command(command, everywhere).await? {
-        Value::Map(answers) => Ok(answers.into_iter().map(|(_, answer)| answer).collect()),
-        answer => Ok(vec![answer]),
+impl Cluster {
+    /// Sends one command to the node that has the slot of its key, or to any. Says as well whether it
+    /// may have been carried out by an attempt before the last.
+    pub(super) async fn ask(&self, command: &Cmd, deadline: Instant) -> (RedisResult<Value>, bool) {
+        let (values, is_repeat) = self
+            .carry(slot_of(command), Calls::One(command), deadline)
+            .await;
+        let value = values.map(|values| values.into_iter().next().unwrap_or(Value::Nil));
+        (value, is_repeat)
     }
-}
 
-fn client(
-    target: &Target,
-    options: &LinkOptions,
-    nodes: &[Address],
-    pushes: Pushes,
-) -> RedisResult<ClusterClient> {
-    let infos = nodes
-        .iter()
-        .map(|node| {
-            let info = tcp(target, node).into_connection_info()?;
-            Ok(info.set_redis_settings(settings(&target.login, 0)))
+    /// Sends several commands in one piece to the node that has `slot`.
+    pub(super) async fn ask_all(
+        &self,
+        commands: &Pipeline,
+        slot: Option<Slot>,
+        deadline: Instant,
+    ) -> (RedisResult<Vec<Value>>, bool) {
+        self.carry(slot, Calls::Many(commands), deadline).await
+    }
+
+    /// Sends one command to every node; the answers of those that are there, in no order.
+    pub(super) async fn ask_everywhere(
+        &self,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> RedisResult<Vec<Value>> {
+        let everywhere = self.slots().everywhere();
+        let asked = everywhere.into_iter().map(|address| async move {
+            let node = self.node(&address);
+            let asking = async { send(node.connection().await?, Calls::One(command), false).await };
+            let patience = deadline.min(Instant::now() + self.0.options.attempt_timeout());
+            timeout_at(patience, asking)
+                .await
+                .unwrap_or_else(|_| Err(late()))
+        });
+        let (mut values, mut away) = (Vec::new(), None);
+        for answer in join_all(asked).await {
+            match answer {
+                Ok(answer) => values.extend(answer),
+                Err(error) if is_of_the_connection(&error) => away = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        match away {
+            Some(error) if values.is_empty() => Err(error),
+            Some(error) => {
+                tracing::debug!(%error, "a node of the cluster does not answer");
+                Ok(values)
+            }
+            None => Ok(values),
+        }
+    }
+
+    async fn carry(
+        &self,
+        slot: Option<Slot>,
+        calls: Calls<'_>,
+        deadline: Instant,
+    ) -> (RedisResult<Vec<Value>>, bool) {
+        let (mut may_have_happened, mut redirect, mut pause) = (false, None, WAIT);
+        for attempt in 0.. {
+            let began = Instant::now();
+            let to = redirect.take();
+            let outcome = self.attempt(slot, to, calls, deadline).await;
+            let error = match &outcome {
+                Ok(values) => match values.first() {
+                    Some(Value::ServerError(error)) => RedisError::from(error.clone()),
+                    _ => return (outcome, may_have_happened),
+                },
+                Err(error) => error.clone(),
+            };
+            let again = Again::after(&error);
+            let is_over = again == Again::Never || attempt == RETRIES || Instant::now() >= deadline;
+            if is_over {
+                return (outcome, may_have_happened);
+            }
+            may_have_happened |= again == Again::Doubted || outcome.is_ok_and(is_done_in_part);
+            redirect = self.redirect(&error);
+            if again != Again::AtOnce {
+                // What fails says itself why; the slots as they were are the best guess then.
+                let _ = timeout_at(deadline, self.read_slots(began)).await;
+            }
+            if redirect.is_none() {
+                sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+                pause = (pause * 2).min(WAIT_MAX);
+            }
+        }
+        (Err(late()), may_have_happened) // never, as the attempts are counted
+    }
+
+    /// One attempt. One that is not answered in half of a call's time waits on only while its node
+    /// still has the slot.
+    async fn attempt(
+        &self,
+        slot: Option<Slot>,
+        to: Option<Redirect>,
+        calls: Calls<'_>,
+        deadline: Instant,
+    ) -> RedisResult<Vec<Value>> {
+        let began = Instant::now();
+        let asking = to.as_ref().is_some_and(|to| to.asking);
+        let address = to.map(|to| to.address).or_else(|| self.owner(slot));
+        let Some(address) = address else {
+            let words = "the cluster names no node for the slot";
+            return Err(RedisError::from((Theirs::ClusterConnectionNotFound, words)));
+        };
+        let node = self.node(&address);
+        let connected = timeout_at(deadline, node.connection()).await;
+        let no_time = || {
+            let words = "a node did not take the connection in time";
+            RedisError::from((Theirs::ClusterConnectionNotFound, words))
+        };
+        let connection = connected.unwrap_or_else(|_| Err(no_time()))?;
+        let answer = send(connection, calls, asking);
+        tokio::pin!(answer);
+        let half = deadline.min(began + self.0.options.attempt_timeout());
+        let mut answered = timeout_at(half, &mut answer).await;
+        if answered.is_err() && half < deadline {
+            let _ = timeout_at(deadline, self.read_slots(began)).await;
+            let is_owner = slot.is_some() && self.owner(slot).as_ref() == Some(&address);
+            if is_owner {
+                answered = timeout_at(deadline, &mut answer).await;
+            }
+        }
+        match answered {
+            Ok(answered) => {
+                node.answered();
+                answered
+            }
+            Err(_) => {
+                node.unanswered().await;
+                Err(late())
+            }
+        }
+    }
+
+    /// Where the answer sends the call.
+    fn redirect(&self, error: &RedisError) -> Option<Redirect> {
+        let (place, _) = error.redirect_node()?;
+        let (host, port) = place.rsplit_once(':')?;
+        let port = port.parse().ok()?;
+        let host = match host {
+            // A node that does not know its own address means the one that was asked.
+            "" | "?" => return None,
+            host => host.trim_matches(['[', ']']).to_owned(),
+        };
+        Some(Redirect {
+            address: Address { host, port },
+            asking: error.code() == Some("ASK"),
         })
-        .collect::<RedisResult<Vec<_>>>()?;
-    let mut builder = ClusterClientBuilder::new(infos)
-        .retries(CLUSTER_RETRIES)
-        .min_retry_wait(*CLUSTER_WAIT_MS.start())
-        .max_retry_wait(*CLUSTER_WAIT_MS.end())
-        .connection_timeout(options.connect_timeout)
-        // One node that hangs is noticed while the call still has time for another.
-        .response_timeout(options.attempt_timeout())
-        .overall_response_timeout(None)
-        .tcp_settings(TcpSettings::default().set_nodelay(true))
-        .push_sender(pushes);
-    if let Some(certificates) = certificates(target)? {
-        builder = builder.certs(certificates);
     }
-    builder.build()
+
+    /// The node that has a slot; without one any, rather one that is connected.
+    fn owner(&self, slot: Option<Slot>) -> Option<Address> {
+        let slots = self.slots();
+        match slot {
+            Some(slot) => slots.owner_of(slot).cloned(),
+            None => self.by_nearness().into_iter().next(),
+        }
+    }
+
+    /// Every node that is known, those that are connected first.
+    fn by_nearness(&self) -> Vec<Address> {
+        let mut known = self.slots().masters();
+        known.extend(self.0.named.iter().cloned());
+        fastrand::shuffle(&mut known);
+        let mut seen = std::collections::HashSet::new();
+        known.retain(|address| seen.insert(address.clone()));
+        known.sort_by_cached_key(|address| !self.node(address).is_up());
+        known
+    }
+
+    fn node(&self, address: &Address) -> Arc<Node> {
+        let Inner {
+            target,
+            options,
+            pushes,
+            ..
+        } = &*self.0;
+        let mut nodes = self.nodes();
+        let made = || Arc::new(Node::new(address.clone(), target, options, pushes.clone()));
+        Arc::clone(nodes.entry(address.clone()).or_insert_with(made))
+    }
+
+    /// Reads the slots, unless somebody has since `since`: from the first node that answers.
+    async fn read_slots(&self, since: Instant) -> RedisResult<()> {
+        let mut read_at = self.0.read_at.lock().await;
+        if read_at.is_some_and(|at| at >= since || at.elapsed() < FRESH) {
+            return Ok(());
+        }
+        let patience = self.0.options.connect_timeout;
+        let asked = self
+            .by_nearness()
+            .into_iter()
+            .zip(0..)
+            .map(|(address, place)| {
+                let node = self.node(&address);
+                async move {
+                    sleep(HEDGE * place).await;
+                    let connection = node.connection().await?;
+                    let asking = timeout(patience, ask_slots(connection, &address));
+                    asking.await.unwrap_or_else(|_| Err(late()))
+                }
+                .boxed()
+            });
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let mut last = Err(late());
+        while let Some(answer) = asked.next().await {
+            match answer {
+                // One that was taken out of its cluster knows of none.
+                Ok(slots) if slots.is_empty() => last = Ok(()),
+                Ok(slots) => {
+                    self.replace(slots);
+                    last = Ok(());
+                    break;
+                }
+                Err(error) if last.is_err() => last = Err(error),
+                Err(_) => {}
+            }
+        }
+        if last.is_ok() {
+            *read_at = Some(Instant::now());
+        }
+        last
+    }
+
+    /// Forgets nodes that are not in the cluster any more, unless the URL names them.
+    fn replace(&self, slots: Slots) {
+        let (known, named) = (slots.everywhere(), &self.0.named);
+        self.nodes()
+            .retain(|address, _| known.contains(address) || named.contains(address));
+        *self.0.slots.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(slots);
+    }
+
+    fn slots(&self) -> Arc<Slots> {
+        let slots = self.0.slots.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&slots)
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, HashMap<Address, Arc<Node>>> {
+        // Every change under the lock is one step.
+        self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a call is made again after an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    Never,
+    /// It did not happen, and the answer says where it goes.
+    AtOnce,
+    /// It did not happen, and may be possible soon or elsewhere.
+    Refused,
+    /// It may have happened.
+    Doubted,
+}
+
+impl Again {
+    fn after(error: &RedisError) -> Self {
+        match error.code() {
+            Some("ASK") => Self::AtOnce,
+            // A script that began may have written: whoever called decides.
+            Some(_) if is_from_within(error) => Self::Never,
+            Some("MOVED" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "READONLY" | "MASTERDOWN") => {
+                Self::Refused
+            }
+            Some(_) => Self::Never,
+            None if error.kind() == Theirs::ClusterConnectionNotFound => Self::Refused,
+            None if error.kind() == Theirs::Io => Self::Doubted,
+            None => Self::Never,
+        }
+    }
+}
+
+/// Whether one of the calls before the last, which only waits, was carried out.
+fn is_done_in_part(values: Vec<Value>) -> bool {
+    let mut calls = values.iter().rev().skip(1);
+    calls.any(|value| !matches!(value, Value::ServerError(_)))
+}
+
+fn is_from_within(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    detail.contains(" script: ") || detail.contains("user_script")
+}
+
+/// Whether the error says that a node is not there, rather than what it thinks.
+fn is_of_the_connection(error: &RedisError) -> bool {
+    matches!(
+        error.kind(),
+        Theirs::Io | Theirs::ClusterConnectionNotFound | Theirs::Parse
+    )
+}
+
+/// The slot of a command's first key, if it has one.
+fn slot_of(command: &Cmd) -> Option<Slot> {
+    let words = |at: usize| match command.args_iter().nth(at) {
+        Some(Arg::Simple(word)) => Some(word),
+        _ => None,
+    };
+    let name = words(0)?.to_ascii_uppercase();
+    let at = match &name[..] {
+        b"EVAL" | b"EVALSHA" if words(2)? == b"0" => return None,
+        b"EVAL" | b"EVALSHA" => 3,
+        b"CLIENT" | b"CLUSTER" | b"CONFIG" | b"INFO" | b"PING" | b"SCRIPT" | b"TIME" | b"WAIT"
+        | b"WAITAOF" => return None,
+        _ => 1,
+    };
+    words(at).map(Slot::for_key)
 }

@@ -1,23 +1,24 @@
 //! From a target to a live connection.
 
 mod cluster;
+mod node;
 mod sentinel;
 mod slots;
 
 use std::fmt;
 use std::sync::Arc;
 
-use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection, SendError};
-use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::{Route, Slot, SlotAddr};
+use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
+use redis::cluster_routing::Slot;
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind as Theirs,
-    IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError,
-    RedisResult, TlsCertificates, Value, cmd,
+    IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
+    RedisError, RedisResult, TlsCertificates, Value, cmd,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
+use self::cluster::Cluster;
 use self::sentinel::Named;
 pub(super) use self::slots::{SLOTS, Slots};
 use super::fault::{Failure, Stage};
@@ -32,47 +33,64 @@ const CALLS_QUEUED: usize = 1024;
 #[derive(Clone)]
 pub(super) enum Connection {
     Single(MultiplexedConnection),
-    Cluster(ClusterConnection),
+    Cluster(Cluster),
 }
 
 impl Connection {
     /// Sends one command. What the server refused is an error, what it answered is not looked
-    /// into.
-    pub(super) async fn ask(&mut self, command: &Cmd) -> RedisResult<Value> {
-        let answer = match self {
-            Self::Single(connection) => connection.send_packed_command(command).await?,
-            Self::Cluster(connection) => connection.req_packed_command(command).await?,
-        };
-        accepted(answer)
+    /// into. Says as well whether an attempt before the last may have been carried out.
+    pub(super) async fn ask(
+        &mut self,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> (RedisResult<Value>, bool) {
+        match self {
+            Self::Single(connection) => {
+                let answer = in_time(deadline, connection.send_packed_command(command)).await;
+                (answer.and_then(accepted), false)
+            }
+            Self::Cluster(cluster) => cluster.ask(command, deadline).await,
+        }
     }
 
-    /// Sends one command to every node there is.
-    pub(super) async fn ask_everywhere(&mut self, command: &Cmd) -> RedisResult<Vec<Value>> {
-        let Self::Cluster(connection) = self else {
-            return Ok(vec![self.ask(command).await?]);
-        };
-        let answers = cluster::ask_everywhere(connection, command.clone()).await?;
-        answers.into_iter().map(accepted).collect()
+    /// Sends one command to every node that is there.
+    pub(super) async fn ask_everywhere(
+        &mut self,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> RedisResult<Vec<Value>> {
+        match self {
+            Self::Single(_) => Ok(vec![self.ask(command, deadline).await.0?]),
+            Self::Cluster(cluster) => cluster.ask_everywhere(command, deadline).await,
+        }
     }
 
     /// Sends several commands in one piece, in a cluster to the node that has `slot`. One that is
-    /// refused has its error for an answer.
+    /// refused has its error for an answer. Says as well whether an attempt before the last may have
+    /// been carried out.
     pub(super) async fn ask_all(
         &mut self,
         commands: &Pipeline,
         slot: Option<Slot>,
-    ) -> RedisResult<Vec<Value>> {
-        let count = commands.len();
+        deadline: Instant,
+    ) -> (RedisResult<Vec<Value>>, bool) {
         match self {
-            Self::Single(connection) => connection.send_packed_commands(commands, 0, count).await,
-            Self::Cluster(connection) => {
-                let route = slot.map(|slot| Route::with_slot(slot, SlotAddr::Master));
-                connection
-                    .route_pipeline(commands.clone(), 0, count, route.into())
-                    .await
+            Self::Single(connection) => {
+                let asking = connection.send_packed_commands(commands, 0, commands.len());
+                (in_time(deadline, asking).await, false)
             }
+            Self::Cluster(cluster) => cluster.ask_all(commands, slot, deadline).await,
         }
     }
+}
+
+async fn in_time<T>(
+    deadline: Instant,
+    answer: impl Future<Output = RedisResult<T>>,
+) -> RedisResult<T> {
+    timeout_at(deadline, answer)
+        .await
+        .unwrap_or_else(|_| Err(late()))
 }
 
 impl fmt::Debug for Connection {
@@ -101,6 +119,18 @@ pub(super) struct Pushes(Arc<dyn Fn(PushInfo) + Send + Sync>);
 impl Pushes {
     pub(super) fn new(told: impl Fn(PushInfo) + Send + Sync + 'static) -> Self {
         Self(Arc::new(told))
+    }
+
+    fn tell(&self, push: PushInfo) {
+        (self.0)(push);
+    }
+
+    /// Tells of the end of a connection that was given up here.
+    fn disconnected(&self) {
+        self.tell(PushInfo {
+            kind: PushKind::Disconnection,
+            data: Vec::new(),
+        });
     }
 }
 

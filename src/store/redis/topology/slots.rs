@@ -1,5 +1,8 @@
 //! Which node of a cluster has which slots.
 
+use std::collections::HashSet;
+
+use redis::aio::MultiplexedConnection;
 use redis::cluster_routing::Slot;
 use redis::{ErrorKind as Theirs, RedisError, RedisResult, Value};
 
@@ -14,6 +17,18 @@ pub(in crate::store::redis) struct Slots {
     /// The place of each slot's node in `nodes`; `Slot` itself does not say its number.
     owners: std::collections::HashMap<Slot, usize>,
     nodes: Vec<Address>,
+    replicas: HashSet<Address>,
+}
+
+/// Asks a node for the slots.
+pub(super) async fn ask_slots(
+    mut connection: MultiplexedConnection,
+    address: &Address,
+) -> RedisResult<Slots> {
+    let mut question = redis::cmd("CLUSTER");
+    question.arg("SLOTS");
+    let answer = connection.send_packed_command(&question).await?;
+    Slots::read(super::accepted(answer)?, address)
 }
 
 impl Slots {
@@ -26,9 +41,11 @@ impl Slots {
                 "CLUSTER SLOTS was not understood",
             ))
         };
-        let ranges: Vec<(u16, u16, Value)> = ranges(answer).ok_or_else(wrong)?;
+        let ranges = ranges(answer).ok_or_else(wrong)?;
         let mut slots = Self::default();
-        for (first, last, node) in ranges {
+        for (first, last, node, replicas) in ranges {
+            let replicas = replicas.into_iter().filter_map(|it| address(it, asked));
+            slots.replicas.extend(replicas);
             let address = address(node, asked).ok_or_else(wrong)?;
             let place = slots.place(address);
             for slot in (first..=last).filter_map(Slot::new) {
@@ -40,8 +57,27 @@ impl Slots {
 
     /// The node that has the slot of a key.
     pub(in crate::store::redis) fn owner(&self, key: &[u8]) -> Option<&Address> {
-        let place = self.owners.get(&Slot::for_key(key))?;
+        self.owner_of(Slot::for_key(key))
+    }
+
+    /// The node that has a slot.
+    pub(super) fn owner_of(&self, slot: Slot) -> Option<&Address> {
+        let place = self.owners.get(&slot)?;
         self.nodes.get(*place)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The nodes that have slots.
+    pub(super) fn masters(&self) -> Vec<Address> {
+        self.nodes.clone()
+    }
+
+    /// These, and their replicas.
+    pub(super) fn everywhere(&self) -> HashSet<Address> {
+        self.nodes.iter().chain(&self.replicas).cloned().collect()
     }
 
     fn place(&mut self, address: Address) -> usize {
@@ -53,8 +89,8 @@ impl Slots {
     }
 }
 
-/// First slot, last slot and master of each range.
-fn ranges(answer: Value) -> Option<Vec<(u16, u16, Value)>> {
+/// First slot, last slot, master and replicas of each range.
+fn ranges(answer: Value) -> Option<Vec<(u16, u16, Value, Vec<Value>)>> {
     let Value::Array(ranges) = answer else {
         return None;
     };
@@ -65,7 +101,7 @@ fn ranges(answer: Value) -> Option<Vec<(u16, u16, Value)>> {
         let mut parts = parts.into_iter();
         let first = number(&parts.next()?)?;
         let last = number(&parts.next()?)?;
-        Some((first, last, parts.next()?))
+        Some((first, last, parts.next()?, parts.collect()))
     };
     ranges.into_iter().map(range).collect()
 }

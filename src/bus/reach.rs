@@ -1,0 +1,79 @@
+//! The buckets that an operator's question goes to, also while the registry of buckets is away.
+
+use std::collections::BTreeSet;
+
+use futures_util::{FutureExt, StreamExt, stream};
+
+use crate::bus::Inner;
+use crate::core::op::StoreOp;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketKey, QueueName};
+
+/// How many buckets are asked at once whether they answer.
+const AT_ONCE: usize = 256;
+/// For how long each is waited for.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// Buckets that can be asked.
+pub(super) struct Reach {
+    pub(super) buckets: Vec<BucketKey>,
+    /// Every queue that the store knows, wanted or not.
+    pub(super) queues: BTreeSet<QueueName>,
+    /// That some were left out, or that there may be others, and why.
+    pub(super) left_out: Option<Error>,
+}
+
+impl Inner {
+    /// Every wanted bucket; while the registry is away those that are known here and answer, and a
+    /// line in the log says how many do not.
+    ///
+    /// # Errors
+    ///
+    /// When nothing is known, or nothing of it answers.
+    pub(super) async fn reach(&self, wanted: impl Fn(&BucketKey) -> bool) -> Result<Reach> {
+        let known = self.open()?.known_buckets().await?;
+        let mut buckets = known.buckets;
+        let queues = buckets.iter().map(|bucket| bucket.queue.clone()).collect();
+        buckets.retain(wanted);
+        let Some(away) = known.away else {
+            return Ok(Reach {
+                buckets,
+                queues,
+                left_out: None,
+            });
+        };
+        let all = buckets.len();
+        let asked = buckets
+            .into_iter()
+            .map(|bucket| self.answers(bucket).boxed());
+        let asked: Vec<_> = asked.collect();
+        let answers: Vec<_> = stream::iter(asked).buffered(AT_ONCE).collect().await;
+        let buckets: Vec<BucketKey> = answers.into_iter().flatten().collect();
+        let silent = all - buckets.len();
+        let words = format!(
+            "{away}; of {all} that are asked about {silent} do not answer and were left out"
+        );
+        if buckets.is_empty() && all > 0 {
+            return Err(Error::new(away.kind(), words).because(away));
+        }
+        if silent > 0 {
+            tracing::warn!(
+                asked = all,
+                silent,
+                "some buckets are left out, they do not answer"
+            );
+        }
+        let left_out = Error::new(ErrorKind::Unavailable, words).because(away);
+        Ok(Reach {
+            buckets,
+            queues,
+            left_out: Some(left_out),
+        })
+    }
+
+    async fn answers(&self, bucket: BucketKey) -> Option<BucketKey> {
+        let asked = self.apply(&bucket, StoreOp::Stats);
+        let answered = tokio::time::timeout(PATIENCE, asked).await;
+        answered.is_ok_and(|it| it.is_ok()).then_some(bucket)
+    }
+}

@@ -1,0 +1,219 @@
+//! What the log says of a server that hangs, goes away or does neither: a bounded number of lines,
+//! however many queues and buckets there are, and of no loss that did not happen.
+
+#![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
+
+#[path = "../servers/mod.rs"]
+mod servers;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use duly::QueueChoices;
+use duly::handler::Annotation;
+use duly::prelude::*;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::field::{Field, Visit};
+use tracing::{Event as Line, Level, Subscriber};
+use tracing_subscriber::layer::{Context as Within, SubscriberExt};
+use tracing_subscriber::{Layer, Registry};
+
+use crate::servers::Redis;
+
+const QUEUES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+const BUCKETS: u16 = 16;
+/// For how long the server is away: longer than leases last, and than a call may take.
+const AWAY: Duration = Duration::from_secs(8);
+/// The most lines of a server that was away once: each part of the bus that asks the store for
+/// itself tells when it goes, when the reason changes and when it comes back.
+const LINES_MAX: usize = 40;
+
+/// The lines of this process that are no `debug`: the mover has a thread of its own.
+static LINES: LazyLock<Lines> = LazyLock::new(|| {
+    let lines = Lines::default();
+    let subscriber = Registry::default().with(lines.clone());
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    lines
+});
+/// One test at a time, since they share the lines.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl Lines {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+struct Words(String);
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0 += &format!(" {}={value:?}", field.name());
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, line: &Line<'_>, _: Within<'_, S>) {
+        if *line.metadata().level() <= Level::INFO {
+            let mut words = Words(line.metadata().target().to_owned());
+            line.record(&mut words);
+            self.0.lock().unwrap().push(words.0);
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct Count(Arc<AtomicUsize>);
+
+impl Handler for Count {
+    type Payload = u32;
+
+    async fn handle(&self, _event: Event<u32>, _cx: &Context) -> Result<(), Failure> {
+        sleep(Duration::from_millis(5)).await;
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// A process that handles many queues, and another that pushes to them all the time.
+struct Load {
+    bus: Bus,
+    pusher: Bus,
+    queues: Vec<Queue<u32>>,
+    handled: Count,
+}
+
+impl Load {
+    async fn start(url: &str) -> Self {
+        let builder = || {
+            let builder = Bus::builder().only_registered();
+            builder.settings(Default::default()).store_url(url)
+        };
+        let handled = Count::default();
+        let (mut bus, mut pusher) = (builder(), builder().publish_only());
+        for name in QUEUES {
+            let annotation = Annotation::new(name).buckets(BUCKETS);
+            bus = bus.register_as(annotation, handled.clone());
+            let choices = QueueChoices {
+                buckets: Some(BUCKETS),
+                ..Default::default()
+            };
+            pusher = pusher.queue(name, choices);
+        }
+        let (bus, pusher) = (bus.start().await.unwrap(), pusher.start().await.unwrap());
+        let queues = QUEUES.map(|name| pusher.queue_named(name).unwrap()).into();
+        let load = Self {
+            bus,
+            pusher,
+            queues,
+            handled,
+        };
+        load.goes_on(Duration::from_secs(1)).await;
+        load
+    }
+
+    /// Pushes for so long, whatever becomes of it.
+    async fn goes_on(&self, time: Duration) {
+        let began = Instant::now();
+        while began.elapsed() < time {
+            let pushes = (0..60).map(|number| self.queues[number % QUEUES.len()].push_now(7));
+            let all = futures_util::future::join_all(pushes);
+            let left = time.saturating_sub(began.elapsed());
+            let _ = timeout(left, all).await;
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Pushes until as many more are handled.
+    async fn is_well(&self) {
+        let before = self.handled.0.load(Ordering::Relaxed);
+        let began = Instant::now();
+        while self.handled.0.load(Ordering::Relaxed) < before + 500 {
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "nothing is handled"
+            );
+            self.goes_on(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn stop(self) {
+        self.pusher.shutdown(Duration::from_secs(20)).await.unwrap();
+        self.bus.shutdown(Duration::from_secs(20)).await.unwrap();
+    }
+}
+
+fn losses(lines: &[String]) -> usize {
+    let of = |line: &&String| line.contains("lost to another node");
+    lines.iter().filter(of).count()
+}
+
+/// What is told of a server that was away.
+fn check(lines: &[String]) {
+    assert!(lines.len() <= LINES_MAX, "{}: {lines:#?}", lines.len());
+    let told = |phrase: &str| lines.iter().filter(|line| line.contains(phrase)).count();
+    assert!(
+        told("store outage\"") + told("store outage ") > 0,
+        "{lines:#?}"
+    );
+    assert!(told("store outage ended") > 0, "{lines:#?}");
+    assert!(
+        lines.iter().any(|line| line.contains("failures=")),
+        "{lines:#?}"
+    );
+    assert_eq!(losses(lines), 0, "nobody else was there: {lines:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_is_told_of_in_a_bounded_number_of_lines() {
+    let _turn = TURN.lock().await;
+    let server = Redis::plain();
+    let url = format!("{}?prefix=stopped", server.url());
+    let load = Load::start(&url).await;
+    LINES.take();
+    server.stop_process();
+    load.goes_on(AWAY).await;
+    server.cont();
+    load.is_well().await;
+    load.stop().await;
+    check(&LINES.take());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_gone_is_told_of_in_a_bounded_number_of_lines() {
+    let _turn = TURN.lock().await;
+    let mut server = Redis::plain();
+    let url = format!("{}?prefix=gone", server.url());
+    let load = Load::start(&url).await;
+    LINES.take();
+    server.kill();
+    load.goes_on(AWAY).await;
+    server.restart();
+    load.is_well().await;
+    load.stop().await;
+    check(&LINES.take());
+}
+
+/// With another node beside it that comes and goes in good order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_in_which_nobody_dies_tells_of_no_lost_lease() {
+    let _turn = TURN.lock().await;
+    let server = Redis::plain();
+    let url = format!("{}?prefix=well", server.url());
+    let load = Load::start(&url).await;
+    LINES.take();
+    load.goes_on(Duration::from_secs(3)).await;
+    let other = Load::start(&url).await;
+    load.goes_on(Duration::from_secs(3)).await;
+    other.stop().await;
+    load.is_well().await;
+    load.stop().await;
+    let lines = LINES.take();
+    assert_eq!(losses(&lines), 0, "{lines:#?}");
+    let outages = lines.iter().filter(|line| line.contains("store outage"));
+    assert_eq!(outages.count(), 0, "{lines:#?}");
+}
