@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use duly::journal::{Journal, SqliteJournal};
+use duly::journal::{Journal, Keep, SqliteJournal};
 use duly::record::{Numbered, Query};
+use duly::{ErrorKind, Timestamp};
 use rusqlite::Connection;
 
 use crate::harness::play;
 use crate::postgres::{Schema, connect};
-use crate::sample::{counted, everything, load, many, minutes, numbers, trace};
+use crate::sample::{batch, counted, everything, load, many, minutes, numbers, trace};
 
 /// Makes tables of format 2 out of the newest.
 const TO_FORMAT_2: &str = "
@@ -155,4 +156,54 @@ fn tables_of_an_older_version_are_upgraded_with_all_they_have() {
             is_whole(&journal).await;
         });
     }
+}
+
+/// A journal that runs refuses to write and to remove, in words that say why.
+async fn refuses(journal: &Arc<dyn Journal>) {
+    let loaded = journal.load(vec![batch(&many(5))]).await;
+    let keep = Keep {
+        age: None,
+        count: Some(1),
+        minutes: None,
+        at_once: true,
+    };
+    let pruned = journal.prune(keep, Timestamp::MAX).await.map(drop);
+    for refused in [loaded, pruned] {
+        let error = refused.expect_err("it is a newer duly's");
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(error.to_string().contains("newer duly"), "{error}");
+        assert!(error.to_string().contains("start the newer one"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_that_a_newer_duly_has_upgraded_is_left_alone_by_an_older_one_that_runs() {
+    play(async {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("journal.db");
+        let journal = open(&path);
+        load(&journal, &many(3)).await;
+        let file = Connection::open(&path).expect("the file");
+        file.execute_batch("PRAGMA user_version = 99")
+            .expect("a format");
+        refuses(&journal).await;
+        file.execute_batch("PRAGMA user_version = 5")
+            .expect("a format");
+        assert_eq!(everything(&journal).await, many(3));
+        load(&journal, &many(5)).await;
+    });
+}
+
+#[test]
+fn tables_that_a_newer_duly_has_upgraded_are_left_alone_by_an_older_one_that_runs() {
+    play(async {
+        let schema = Schema::new();
+        let journal: Arc<dyn Journal> = Arc::new(connect(&schema.url()).await);
+        load(&journal, &many(3)).await;
+        schema.sql("INSERT INTO versions (version) VALUES (99)");
+        refuses(&journal).await;
+        schema.sql("DELETE FROM versions WHERE version = 99");
+        assert_eq!(everything(&journal).await, many(3));
+        load(&journal, &many(5)).await;
+    });
 }

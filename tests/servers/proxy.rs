@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     /// The server never sees the request; the client gets this for each command in it. Nothing of
     /// the connection must be on its way.
     Say(&'static str),
+    /// The piece waits, and it is asked again what shall happen to it; others are passed on.
+    Wait,
 }
 
 /// What a proxy has seen and done.
@@ -217,7 +219,11 @@ fn pass_requests(
         if *lock(answers) == Answers::Swallow {
             continue; // it hangs
         }
-        let fault = lock(&shared.choose)(&piece[..length]);
+        let mut fault = lock(&shared.choose)(&piece[..length]);
+        while matches!(fault, Some(Fault::Wait)) {
+            thread::sleep(Duration::from_millis(1));
+            fault = lock(&shared.choose)(&piece[..length]);
+        }
         match fault {
             Some(Fault::CutBefore) => {
                 server.shutdown(Shutdown::Both);
@@ -240,7 +246,7 @@ fn pass_requests(
             Some(Fault::Delay(time)) => thread::sleep(time),
             Some(Fault::CutAfter) => *lock(answers) = Answers::Swallow,
             Some(Fault::CutWithin) => *lock(answers) = Answers::Halve,
-            None => {}
+            Some(Fault::Wait) | None => {}
         }
         begun.extend_from_slice(&piece[..length]);
         if server.write_all(&begun).is_err() {

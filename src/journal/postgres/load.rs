@@ -15,6 +15,7 @@ use super::copy::{COLUMNS, copy, ordered};
 use super::counts::Tally;
 use super::fault::{self, Fault, Spot};
 use super::row::Columns;
+use super::schema;
 use super::weeks;
 use crate::error::Result;
 use crate::journal::Batch;
@@ -61,6 +62,8 @@ enum Stop {
     Doubt(Fault),
     /// There are outboxes without a row.
     NewOutboxes,
+    /// A newer duly has upgraded the tables to this version.
+    Newer(usize),
 }
 
 impl From<Fault> for Stop {
@@ -98,8 +101,9 @@ pub(super) async fn load(
             made.map_err(|fault| spot.error(fault))?;
             known.add(&missing);
         }
-        let fault = match attempt(client, batches, way).await {
+        let fault = match attempt(client, schema, batches, way).await {
             Ok(()) => return Ok(()),
+            Err(Stop::Newer(version)) => return Err(schema::newer(version, spot)),
             Err(Stop::Doubt(fault)) => return Err(spot.in_doubt(fault)),
             Err(Stop::NewOutboxes) => {
                 let added = add_outboxes(client, batches).await;
@@ -142,8 +146,16 @@ async fn add_outboxes(client: &Client, batches: &[Batch]) -> Result<(), Fault> {
     client.execute_typed(sql, &params).await.map(drop)
 }
 
-async fn attempt(client: &mut Client, batches: &[Batch], way: Way) -> Result<(), Stop> {
+async fn attempt(
+    client: &mut Client,
+    schema: &str,
+    batches: &[Batch],
+    way: Way,
+) -> Result<(), Stop> {
     let step = client.transaction().await?;
+    if let Some(version) = schema::upgraded(&step, schema).await? {
+        return Err(Stop::Newer(version));
+    }
     let tops = tops(batches);
     let marks = lock_outboxes(&step, &tops).await?;
     if marks.len() < tops.len() {

@@ -54,7 +54,8 @@ pub(super) async fn prune(
     spot: Spot<'_>,
 ) -> Result<Pruned> {
     match step(client, schema, keep, now).await {
-        Ok(pruned) => Ok(pruned),
+        Ok(Ok(pruned)) => Ok(pruned),
+        Ok(Err(version)) => Err(schema::newer(version, spot)),
         Err(fault) if fault::is_locked(&fault) => {
             tracing::debug!("the journal is in use, pruning comes later");
             Ok(Pruned::default())
@@ -63,13 +64,17 @@ pub(super) async fn prune(
     }
 }
 
+/// One step, under the lock of who upgrades the tables; their version, where a newer duly has.
 async fn step(
     client: &mut Client,
     schema: &str,
     keep: Keep,
     now: Timestamp,
-) -> Result<Pruned, Fault> {
+) -> Result<Result<Pruned, usize>, Fault> {
     let step = begin(client, schema).await?;
+    if let Some(version) = schema::upgraded(&step, schema).await? {
+        return Ok(Err(version));
+    }
     let mut pruned = Pruned::default();
     if let Some(age) = keep.minutes {
         let allowed = pace::allowed(&step, Kind::Minutes, age, keep.at_once, now).await?;
@@ -112,7 +117,7 @@ async fn step(
     if let Some(week) = emptied {
         drop_emptied(client, schema, week).await?;
     }
-    Ok(pruned)
+    Ok(Ok(pruned))
 }
 
 async fn begin<'a>(client: &'a mut Client, schema: &str) -> Result<Transaction<'a>, Fault> {

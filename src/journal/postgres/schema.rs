@@ -111,18 +111,38 @@ async fn version(client: &impl GenericClient, schema: &str, spot: Spot<'_>) -> R
     if !exists(client, schema, "versions").await.map_err(fault)? {
         return Ok(0);
     }
-    let sql = format!("SELECT coalesce(max(version), 0) FROM \"{schema}\".versions");
-    let found = client.query_typed_one(&sql, &[]).await.map_err(fault)?;
-    let version = usize::try_from(read::<i32>(&found, 0, spot)?).unwrap_or(usize::MAX);
-    let newest = VERSIONS.len();
-    if version > newest {
-        let what = format!(
-            "the tables were written by a newer duly (version {version}), this one reads up to \
-             {newest}; start the newer one"
-        );
-        return Err(spot.because(ErrorKind::Corrupt, &what));
+    let version = noted(client, schema).await.map_err(fault)?;
+    if version > VERSIONS.len() {
+        return Err(newer(version, spot));
     }
     Ok(version)
+}
+
+/// The version that is noted.
+async fn noted(client: &impl GenericClient, schema: &str) -> Result<usize, Fault> {
+    let sql = format!("SELECT coalesce(max(version), 0) FROM \"{schema}\".versions");
+    let found = client.query_typed_one(&sql, &[]).await?;
+    Ok(usize::try_from(found.try_get::<_, i32>(0)?).unwrap_or(usize::MAX))
+}
+
+/// The version of the tables, if a newer duly has upgraded them since this one has found them as it
+/// knows them: what it does not know of them it would neither write nor keep.
+pub(super) async fn upgraded(
+    client: &impl GenericClient,
+    schema: &str,
+) -> Result<Option<usize>, Fault> {
+    let version = noted(client, schema).await?;
+    Ok(Some(version).filter(|version| *version > VERSIONS.len()))
+}
+
+/// The error of a call on tables of a newer duly.
+pub(super) fn newer(version: usize, spot: Spot<'_>) -> Error {
+    let what = format!(
+        "the tables were written by a newer duly (version {version}), this one knows up to {}: it \
+         writes and removes nothing there; start the newer one in its place",
+        VERSIONS.len()
+    );
+    spot.because(ErrorKind::Corrupt, &what)
 }
 
 fn read<'a, T: tokio_postgres::types::FromSql<'a>>(

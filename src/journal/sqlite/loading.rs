@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 
 use crate::error::Result;
 use crate::event::QueueName;
 use crate::journal::Batch;
 use crate::journal::sqlite::paging::number_of;
 use crate::journal::sqlite::rows::{self, INSERT};
-use crate::journal::sqlite::{fault, parts, words};
+use crate::journal::sqlite::{fault, parts, schema, words};
 use crate::record::{Lateness, Minute, Record};
 
 /// The connection that writes.
@@ -37,7 +37,8 @@ impl Writer {
             return Ok(());
         }
         let Self { connection, queues } = self;
-        let loaded = load(connection, queues, batches);
+        let step = schema::begin(connection)?;
+        let loaded = load(step, queues, batches);
         if loaded.is_err() {
             // It may hold numbers that were given and taken back.
             queues.clear();
@@ -47,13 +48,10 @@ impl Writer {
 }
 
 fn load(
-    connection: &mut Connection,
+    load: Transaction<'_>,
     queues: &mut HashMap<QueueName, i64>,
     batches: &[Batch],
 ) -> rusqlite::Result<()> {
-    // At once, not at the first write: another process may hold the file, and one that waits for
-    // it with a read behind it would be refused.
-    let load = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let part = parts::growing(&load)?;
     let mut new = 0_i64;
     let (mut outcomes, mut late) = (Counts::new(), Counts::new());

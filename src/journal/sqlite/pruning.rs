@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{OptionalExtension, Transaction, params};
 
 use crate::error::Result;
 use crate::journal::retention::{self, Allowed, Pace, Times};
 use crate::journal::sqlite::loading::Writer;
 use crate::journal::sqlite::paging::Place;
 use crate::journal::sqlite::rows::comparable;
-use crate::journal::sqlite::{fault, parts};
+use crate::journal::sqlite::{fault, parts, schema};
 use crate::journal::{Keep, Pruned};
 use crate::time::Timestamp;
 
@@ -22,8 +22,7 @@ const COUNTS_MAX: i64 = 2_000;
 impl Writer {
     /// Removes some of what is beyond `keep` at `now`, in one transaction.
     pub(super) fn prune(&mut self, keep: Keep, now: Timestamp) -> Result<Pruned> {
-        let connection = &mut self.connection;
-        let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let step = schema::begin(&mut self.connection)?;
         let prune = |step: Transaction<'_>| -> rusqlite::Result<Pruned> {
             let mut pruned = Pruned::default();
             if let Some(age) = keep.minutes {
@@ -45,7 +44,7 @@ impl Writer {
             pruned.more |= more;
             Ok(pruned)
         };
-        begun.and_then(prune).map_err(fault::at_write)
+        prune(step).map_err(fault::at_write)
     }
 }
 

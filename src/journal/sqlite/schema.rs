@@ -11,10 +11,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
-use crate::error::Result;
-use crate::journal::sqlite::{views, words};
+use crate::error::{Error, Result};
+use crate::journal::sqlite::{fault, views, words};
 use crate::record::{Cause, Outcome};
 use crate::sqlite::{Kind, checkpoint_on_close};
 
@@ -142,6 +142,25 @@ pub(super) fn open_reader(path: &Path, cache_bytes: usize) -> Result<Connection>
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     cache(&connection, cache_bytes).map_err(|error| KIND.at_open(path, error))?;
     Ok(connection)
+}
+
+/// Begins a transaction that writes, unless a newer duly has upgraded the file meanwhile: what this one
+/// does not know of it would neither write nor keep.
+///
+/// At once, not at the first write: another process may have the file, and one that waits for it with a
+/// read behind it would be refused.
+pub(super) fn begin(connection: &mut Connection) -> Result<Transaction<'_>> {
+    let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
+    let step = begun.map_err(fault::at_write)?;
+    let format = step.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0));
+    let format = format.map_err(fault::at_write)?;
+    if format > FORMAT {
+        return Err(Error::corrupt(format!(
+            "the journal's file was upgraded by a newer duly (format {format}), this one knows up to \
+             {FORMAT}: it writes and removes nothing there any more; start the newer one in its place"
+        )));
+    }
+    Ok(step)
 }
 
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection> {

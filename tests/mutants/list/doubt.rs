@@ -265,4 +265,92 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ),
         masked_by: None,
     },
+    Mutant {
+        name: "outage-told-of-each-bucket",
+        breaks: Doubt,
+        bug: "a store that is away is logged once for each bucket",
+        edits: &[edit(
+            "src/outage.rs",
+            "        state.failing.insert(part, (kind, error.to_string()));\n",
+            "        if state.failing.insert(part, (kind, error.to_string())).is_none() {\n\
+             \u{20}           tracing::warn!(what, %error, \"store outage\");\n        }\n",
+        )],
+        caught_by: test(
+            "outages",
+            "a_server_that_is_gone_is_told_of_in_a_bounded_number_of_lines",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "late-heartbeat-told-as-a-loss",
+        breaks: Doubt,
+        bug: "leases that were not renewed in time are logged as lost to another node",
+        edits: &[edit(
+            "src/flow/mover.rs",
+            "                if is_certain {\n",
+            "                if is_certain || through > 0 {\n",
+        )],
+        caught_by: test(
+            "outages",
+            "a_server_that_hangs_is_told_of_in_a_bounded_number_of_lines",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "hung-node-holds-up-the-slots",
+        breaks: Doubt,
+        bug: "Redis Cluster: the slots are asked of one node, and nobody else while it hangs",
+        edits: &[edit(
+            "src/store/redis/topology/cluster.rs",
+            "sleep(HEDGE * place).await;",
+            "sleep(HEDGE * place * 100).await;",
+        )],
+        caught_by: test("lib", "a_node_that_hangs_holds_up_nobody_but_its_own_calls"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "operators-need-the-registry",
+        breaks: Doubt,
+        bug: "Redis Cluster: operators are not answered while the registry is away",
+        edits: &[edit(
+            "src/store/redis/registry.rs",
+            "    if known.is_empty() {\n        return Err(away);",
+            "    if known.len() < 1_000 {\n        return Err(away);",
+        )],
+        caught_by: test(
+            "redis_store",
+            "operators_are_answered_while_the_server_of_the_registry_is_dead",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "older-loads-into-a-newer-journal",
+        breaks: Doubt,
+        bug: "a journal's file that a newer version has upgraded is written by one that runs",
+        edits: &[edit(
+            "src/journal/sqlite/schema.rs",
+            "    if format > FORMAT {\n        return Err(Error::corrupt(",
+            "    if format > FORMAT + 100 {\n        return Err(Error::corrupt(",
+        )],
+        caught_by: test(
+            "journal",
+            "a_file_that_a_newer_duly_has_upgraded_is_left_alone_by_an_older_one_that_runs",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "older-prunes-newer-tables",
+        breaks: Doubt,
+        bug: "PostgreSQL: tables that a newer version has upgraded are pruned by one that runs",
+        edits: &[edit(
+            "src/journal/postgres/prune.rs",
+            "        return Ok(Err(version));\n",
+            "        tracing::debug!(version);\n",
+        )],
+        caught_by: test(
+            "journal",
+            "tables_that_a_newer_duly_has_upgraded_are_left_alone_by_an_older_one_that_runs",
+        ),
+        masked_by: None,
+    },
 ];
