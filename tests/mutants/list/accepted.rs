@@ -169,7 +169,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         )],
         caught_by: test(
             "redis_store",
-            "pushes_starts_and_nodes_go_on_while_the_registry_is_away",
+            "pushes_starts_and_nodes_go_on_while_the_server_of_the_registry_is_dead",
         ),
         masked_by: None,
     },
