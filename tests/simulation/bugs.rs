@@ -121,10 +121,12 @@ pub enum Bug {
     DueRoundedDown,
     /// Handlers start while the node stops.
     StartsWhileStopping,
+    /// A node that is refused something never asks that bucket again.
+    RefusalsAreForEver,
 }
 
 impl Bug {
-    pub const ALL: [Self; 57] = [
+    pub const ALL: [Self; 58] = [
         Self::DueByNodeClock,
         Self::SettleWithoutToken,
         Self::FetchNotRepeated,
@@ -182,6 +184,7 @@ impl Bug {
         Self::RecordTwice,
         Self::DueRoundedDown,
         Self::StartsWhileStopping,
+        Self::RefusalsAreForEver,
     ];
 
     /// What keeps a bug from breaking anything, where there is a second defence.

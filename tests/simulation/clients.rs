@@ -38,6 +38,9 @@ struct ClientOp {
     id: EventId,
     op: StoreOp,
     is_answered: bool,
+    /// The network has made a copy of a request for it, which may come after the other was
+    /// answered, or of an answer, which is then taken for that to a later attempt.
+    is_copied: bool,
     /// Through the bus, if it is a push of one who does not repeat it himself.
     push: Option<BusPush>,
 }
@@ -69,6 +72,16 @@ impl Clients {
         self.answered += 1;
     }
 
+    /// The network makes a copy of a request for it, or of an answer.
+    pub fn is_copied(&mut self, at: usize) {
+        self.ops[at].is_copied = true;
+    }
+
+    /// Whether it may happen after it was refused.
+    pub fn was_copied(&self, at: usize) -> bool {
+        self.ops[at].is_copied
+    }
+
     /// A push through the bus is tried again.
     pub fn go_on(&mut self, at: usize, push: BusPush) {
         self.ops[at].push = Some(push);
@@ -87,6 +100,7 @@ impl Clients {
             id,
             op,
             is_answered: false,
+            is_copied: false,
             push: Some(push),
         });
         self.ops.len() - 1
@@ -255,6 +269,7 @@ impl World {
             id,
             op,
             is_answered: false,
+            is_copied: false,
             push: None,
         });
     }
@@ -266,7 +281,7 @@ impl World {
             op,
             id,
             is_answered,
-            push: _,
+            ..
         } = &self.clients.ops[at];
         if *is_answered {
             return; // by an answer to an earlier question
@@ -302,8 +317,7 @@ impl World {
     fn client_refused(&mut self, at: usize, kind: ErrorKind) {
         let op = &self.clients.ops[at];
         let (id, is_push) = (op.id, matches!(op.op, StoreOp::Push(_)));
-        // Where the network makes copies, one may come after the other was refused.
-        let is_sure = self.plan.duplicate == 0 && kind != ErrorKind::Unavailable;
+        let is_sure = !op.is_copied && kind != ErrorKind::Unavailable;
         if is_push && is_sure {
             self.note(Some(id), What::PushRefused);
             if self.rng.chance(400) {

@@ -223,6 +223,8 @@ fn options(rng: &mut Rng, roomy: bool) -> NodeOptions {
             rng.pick(&[1, 4, 16_384])
         },
         sleep_max: Duration::from_secs(rng.pick(&[2, 2, 10, 30])),
+        // Worlds do not live for half a minute after the last fault.
+        refused_max: Duration::from_secs(5),
         ..NodeOptions::default()
     };
     options.check().expect("a drawn plan is possible");

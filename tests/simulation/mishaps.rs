@@ -1,5 +1,7 @@
 //! What is going to break, and when.
 
+use duly::ErrorKind;
+
 use crate::faults::Fault;
 use crate::network::Cut;
 use crate::plan::Class;
@@ -73,6 +75,7 @@ impl World {
         }
         self.plan_controls();
         self.plan_lost_tails();
+        self.plan_refusals();
         for _ in 0..self.plan.resizes {
             let node = self.some_node();
             let queue = usize::try_from(self.rng.within(0..self.plan.queues as u64)).unwrap_or(0);
@@ -120,6 +123,30 @@ impl World {
             );
             self.after(at, Happening::Breaks(Fault::RollReplica));
             self.after(at + for_us, Happening::Breaks(Fault::RollTailLost));
+        }
+    }
+
+    /// One node alone is refused for a while, as by a proxy or a rule of its own. Drawn apart, too.
+    fn plan_refusals(&mut self) {
+        let mut rng = Rng::new(mix(self.rng.clone().next() + 1));
+        if self.plan.class != Class::Chaos || rng.chance(500) {
+            return;
+        }
+        for _ in 0..rng.within(1..4) {
+            let node = usize::try_from(rng.within(0..self.plan.nodes as u64)).unwrap_or(0);
+            let kind = rng.pick(&[
+                ErrorKind::Unavailable,
+                ErrorKind::Unknown,
+                ErrorKind::Invalid,
+                ErrorKind::Corrupt,
+            ]);
+            let (at, for_us) = (
+                rng.within(0..self.plan.heal_us),
+                rng.within(50_000..8_000_000),
+            );
+            for (at, cut) in [(at, Cut::Refused(kind)), (at + for_us, Cut::Nothing)] {
+                self.after(at, Happening::Breaks(Fault::Cut { node, cut }));
+            }
         }
     }
 

@@ -53,6 +53,8 @@ pub enum Cut {
     Roll,
     /// Everything else.
     AllButRoll,
+    /// All comes through, and every operation on a bucket is answered with such an error.
+    Refused(ErrorKind),
 }
 
 #[derive(Debug)]
@@ -68,6 +70,17 @@ impl Network {
         }
     }
 
+    /// How what this caller asks is refused.
+    fn refuses(&self, from: Caller) -> Option<ErrorKind> {
+        match from {
+            Caller::Node { node, .. } => match self.cuts[node] {
+                Cut::Refused(kind) => Some(kind),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     fn carries(&self, request: &Request) -> bool {
         let Caller::Node { node, .. } = request.from else {
             return true;
@@ -77,7 +90,7 @@ impl Network {
             StoreOp::Heartbeat { .. } | StoreOp::Reconcile { .. }
         );
         match self.cuts[node] {
-            Cut::Nothing | Cut::Answers | Cut::Roll => true,
+            Cut::Nothing | Cut::Answers | Cut::Roll | Cut::Refused(_) => true,
             Cut::All | Cut::Requests | Cut::AllButRoll => false,
             Cut::Heartbeats => !beats,
             Cut::AllButHeartbeats => beats,
@@ -109,6 +122,7 @@ impl World {
                 ..request.clone()
             };
             self.after(delay, Happening::Arrives(again));
+            self.is_copied(from);
         }
         let delay = self.delay_us() + self.clogged_us(bucket) + self.in_line_us(&request);
         if delay >= self.plan.patience_us {
@@ -150,6 +164,9 @@ impl World {
         let is_push = matches!(op, StoreOp::Push(_));
         let answer = if self.store.is_down || self.is_refused(bucket) {
             Err(ErrorKind::Unavailable)
+        } else if let Some(kind) = self.network.refuses(from) {
+            self.is_refused_for_ever(from, bucket);
+            Err(kind)
         } else if self.store.health != Health::Well {
             self.in_doubt(from, bucket, op)
         } else if self.store.is_full && is_push {
@@ -274,8 +291,16 @@ impl World {
         if self.happens(self.plan.duplicate) {
             let delay = self.delay_us();
             self.after(delay, Happening::Answered(to, answer.clone()));
+            self.is_copied(to);
         }
         self.after(delay, Happening::Answered(to, answer));
+    }
+
+    /// Two of a message are on their way.
+    fn is_copied(&mut self, caller: Caller) {
+        if let Caller::Client(at) = caller {
+            self.clients.is_copied(at);
+        }
     }
 
     /// How long the next message takes.

@@ -48,7 +48,7 @@ impl World {
         }
         let is_sure = push.attempts.given_up(kind) != ErrorKind::Unknown
             // One of two copies may come after the other was refused.
-            && self.plan.duplicate == 0;
+            && !self.clients.was_copied(at);
         let what = match is_sure {
             true => What::PushRefused,
             false => What::Unknown,
@@ -66,9 +66,9 @@ impl World {
         let (Pushed { due, verdict }, event) = (pushed[0], self.clients.event_of(at));
         let id = event.envelope.id;
         let is_refused = matches!(verdict, PushVerdict::TooOld | PushVerdict::TooNew);
-        if is_refused && self.plan.duplicate > 0 {
+        if is_refused && self.clients.was_copied(at) {
             // Of two copies the other may be over and forgotten, or come when the id is not too new
-            // any more.
+            // any more. A store that is reached over a network knows of its own repeats, too.
             push.attempts.may_have_happened();
         }
         let verdict = match self.bug {

@@ -126,7 +126,7 @@ impl World {
         };
         let comes_through = matches!(
             self.network.cuts[at],
-            Cut::Nothing | Cut::Heartbeats | Cut::Answers | Cut::AllButRoll
+            Cut::Nothing | Cut::Heartbeats | Cut::Answers | Cut::AllButRoll | Cut::Refused(_)
         );
         if comes_through && !self.happens(self.plan.lose) {
             let delay = self.delay_us();

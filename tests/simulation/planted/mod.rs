@@ -18,6 +18,8 @@ pub struct Planted {
     fetches: BTreeSet<(NodeId, usize, u64)>,
     calls: Vec<Caller>,
     number: u64,
+    /// Which bucket was refused to which node, in which of its lives.
+    refused: BTreeSet<(usize, u32, usize)>,
     written: Option<Vec<Bucket<Body>>>,
     /// For each node until when its one line to the store is taken.
     lines: Vec<u64>,

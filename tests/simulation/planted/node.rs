@@ -19,6 +19,11 @@ use crate::world::{Happening, World};
 impl World {
     /// The seam between a node and the network.
     pub fn send_from_node(&mut self, from: Caller, bucket: usize, mut op: StoreOp) {
+        if let Caller::Node { node, life, .. } = from
+            && self.planted.refused.contains(&(node, life, bucket))
+        {
+            return self.after(self.plan.patience_us, Happening::GivenUp(from));
+        }
         match (&mut op, self.bug) {
             (StoreOp::Heartbeat { .. }, Some(Bug::NoHeartbeat)) => {
                 return self.after(self.plan.patience_us, Happening::GivenUp(from));
@@ -55,6 +60,13 @@ impl World {
             _ => {}
         }
         self.send(from, bucket, op);
+    }
+
+    /// The seam between a refusal and the node that it is told.
+    pub fn is_refused_for_ever(&mut self, from: Caller, bucket: usize) {
+        if let (Caller::Node { node, life, .. }, Some(Bug::RefusalsAreForEver)) = (from, self.bug) {
+            self.planted.refused.insert((node, life, bucket));
+        }
     }
 
     /// The seam between a client and the network.
