@@ -68,7 +68,7 @@ fn read(site: &Site) -> Account {
 async fn audit(url: &str) {
     if url.starts_with("redis") {
         let store = RedisStore::open(url).await.expect("the store opens");
-        let wrong = store.audit().await.expect("the store answers");
+        let wrong = store.audit_whole().await.expect("the store answers");
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
 }

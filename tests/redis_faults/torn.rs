@@ -68,7 +68,7 @@ async fn work(redis: &Redis) -> Vec<EventId> {
 /// The store is of one piece, and knows each event that it has answered for.
 async fn is_sound(redis: &Redis, pusher: &Pusher, answered: &[EventId]) {
     let store = RedisStore::open(&redis.url()).await;
-    let wrong = store.expect("the store opens").audit().await;
+    let wrong = store.expect("the store opens").audit_whole().await;
     assert_eq!(wrong.expect("the store answers"), Vec::<String>::new());
     for id in answered {
         let found = pusher.queue.get(*id).await.expect("the store answers");

@@ -25,6 +25,7 @@ use duly::record::{Cause, NodeId};
 use duly::store::__doors::redis;
 use duly::store::{Outbox, Store};
 
+use crate::busy_more::more_scripts;
 use crate::kit::{Bare, NODE, fresh};
 use crate::servers::Redis;
 
@@ -35,9 +36,9 @@ const TIMES_MAX: f64 = 4.0;
 const FREE_US: f64 = 20_000.0;
 
 /// So many pushes with unique keys meet in one call, see `src/store/redis/push.rs`.
-const MET_MAX: usize = 256;
+pub(crate) const MET_MAX: usize = 256;
 
-struct Meter<'a> {
+pub(crate) struct Meter<'a> {
     server: &'a Redis,
     names: BTreeMap<String, &'static str>,
     /// Of each script: calls, the longest by processor and by slow log.
@@ -84,7 +85,7 @@ impl<'a> Meter<'a> {
     }
 
     /// Does something, and notes what each script took for it.
-    async fn step<T>(&mut self, what: impl Future<Output = T>) -> T {
+    pub(crate) async fn step<T>(&mut self, what: impl Future<Output = T>) -> T {
         self.server.cli(&["SLOWLOG", "RESET"]);
         let before = self.processor_us();
         let done = what.await;
@@ -121,7 +122,7 @@ impl<'a> Meter<'a> {
 }
 
 /// Events with everything that makes work: a unique key, a trace, a payload that records keep.
-fn event(bare: &Bare, bytes: usize, number: usize, when: When) -> NewEvent {
+pub(crate) fn event(bare: &Bare, bytes: usize, number: usize, when: When) -> NewEvent {
     let id = bare.new_id();
     let payload = Payload::from(vec![b'x'; bytes]);
     let trace = "00-0102030405060708090a0b0c0d0e0f10-00f067aa0ba902b7-01";
@@ -369,6 +370,7 @@ async fn no_script_keeps_a_server_for_long() {
         let bare = Bare::open(&url).await;
         // The first call of a script sends its text, and is not looked at.
         every_script(&mut meter, &bare, events, bytes).await;
+        more_scripts(&mut meter, &bare, events, bytes).await;
         server.cli(&["FLUSHALL"]);
     }
     let most = FREE_US.max(known_us * TIMES_MAX);

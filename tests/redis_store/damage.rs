@@ -99,14 +99,14 @@ async fn without(command: &str, part: &str, delayed: bool) -> (EventId, Vec<Stri
     }
     let gone = ids[if delayed { 2 } else { 7 }];
     let bare = Bare::open(&url).await;
-    assert_eq!(bare.store.audit().await.unwrap(), [""; 0]);
+    assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
     delete(
         server,
         command,
         &format!("{prefix}:{{letters:0}}:{part}"),
         gone,
     );
-    let wrong = bare.store.audit().await.unwrap();
+    let wrong = bare.store.audit_whole().await.unwrap();
     let (read, worker) = Read::start(&url).await;
     let others: Vec<_> = ids.into_iter().filter(|id| *id != gone).collect();
     until("the others are handled", async || {

@@ -40,5 +40,5 @@ async fn a_full_server_refuses_pushes_and_all_else_goes_on() {
 
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
     bare.push(refused, When::Now).await.unwrap();
-    assert_eq!(bare.store.audit().await.unwrap(), [""; 0]);
+    assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
 }

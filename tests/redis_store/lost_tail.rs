@@ -91,7 +91,7 @@ async fn what_a_failover_has_made_a_lease_again(beats: bool) {
         stats.leased + stats.ready == 0
     })
     .await;
-    assert_eq!(store.audit().await.unwrap(), [""; 0]);
+    assert_eq!(store.audit_whole().await.unwrap(), [""; 0]);
     let lost = Query {
         outcomes: vec![Outcome::LeaseLost],
         ..Query::default()
@@ -127,7 +127,7 @@ async fn the_audit_finds_leases_that_their_node_does_not_know_of() {
         let holds = Holding { leases, last };
         let beat = StoreOp::Heartbeat { node: NODE, holds };
         bare.apply(beat).await.unwrap();
-        let wrong = bare.store.audit().await.unwrap();
+        let wrong = bare.store.audit_whole().await.unwrap();
         assert_eq!(wrong.is_empty(), is_right, "{wrong:?}");
         if !is_right {
             assert!(

@@ -8,9 +8,11 @@
 mod apart;
 mod away;
 mod busy;
+mod busy_more;
 mod bytes;
 mod called;
 mod damage;
+mod database;
 mod durable;
 mod failover;
 mod format;

@@ -66,7 +66,7 @@ async fn loses_no_lease(part: &str) {
         let lost = |it: &Record| it.outcome == Outcome::LeaseLost && it.attempt == 1;
         assert!(records.iter().any(lost), "{part}: {records:?}");
     }
-    assert_eq!(bare.store.audit().await.unwrap(), [""; 0], "{part}");
+    assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0], "{part}");
 }
 
 /// Events that are cancelled, replaced and past their expiry.
@@ -107,7 +107,7 @@ async fn ends_nothing_without_a_record(part: &str) {
         let is_told = records.iter().any(|it| it.outcome == outcome);
         assert!(is_told, "{part}: {outcome:?} in {records:?}");
     }
-    assert_eq!(bare.store.audit().await.unwrap(), [""; 0], "{part}");
+    assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0], "{part}");
 }
 
 mod of_leases {

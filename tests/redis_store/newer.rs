@@ -105,7 +105,7 @@ async fn a_body_of_a_newer_form_is_left_to_its_duly_and_costs_no_attempt() {
             "and not asked for without end"
         );
     }
-    assert_eq!(bare.store.audit().await.unwrap(), [""; 0]);
+    assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
 
     change_form(server, &prefix, id, 1, second);
     change_form(server, &prefix, later, 1, second_later);
@@ -116,7 +116,7 @@ async fn a_body_of_a_newer_form_is_left_to_its_duly_and_costs_no_attempt() {
         panic!("{found:?}");
     };
     assert_eq!((found.state, found.tries), (State::Leased, 0));
-    assert_eq!(bare.store.audit().await.unwrap(), [""; 0]);
+    assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
 }
 
 #[tokio::test]
@@ -208,7 +208,7 @@ async fn nobody_but_its_duly_ends_an_event_of_a_newer_form() {
         assert_eq!(bare.apply(op).await.unwrap(), Reply::Counted(0));
     }
     assert_eq!(state(&bare, id).await, State::Dead);
-    assert_eq!(bare.store.audit().await.unwrap(), [""; 0]);
+    assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
 }
 
 async fn page(bare: &Bare, after: u64) -> OutboxPage {

@@ -46,7 +46,7 @@ impl Subject for RedisSubject {
     fn check(&self) -> Harnessed<Result<(), String>> {
         let store = Arc::clone(&self.store);
         Box::pin(async move {
-            match store.audit().await.expect("an audit") {
+            match store.audit_whole().await.expect("an audit") {
                 wrong if wrong.is_empty() => Ok(()),
                 wrong => Err(wrong.join("; ")),
             }

@@ -137,12 +137,16 @@ impl Terms<'_> {
         call
     }
 
-    /// Checks a bucket.
-    pub(super) fn audit(&self, keys: &BucketKeys) -> Call {
+    /// Checks a bucket, if it has so many entries at most.
+    pub(super) fn audit(&self, keys: &BucketKeys, entries_max: Option<usize>) -> Call {
         let mut call = self.call(&scripts::AUDIT, keys);
         match self.now_us {
             Some(_) => call.command.arg(""), // time that jumps says nothing of anybody
             None => call.command.arg(us(UNHEARD_MAX)),
+        };
+        match entries_max {
+            Some(most) => call.command.arg(most),
+            None => call.command.arg(""),
         };
         call
     }

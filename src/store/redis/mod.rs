@@ -200,6 +200,10 @@ const FAILOVER_MAX: Duration = Duration::from_secs(10);
 /// After how long they are asked again.
 const FAILOVER_PAUSE: Duration = Duration::from_millis(250);
 
+/// How many entries of a bucket an audit looks at in one step: some milliseconds. An event has two to
+/// four and one more for each KiB of the longest body, an id that is remembered one.
+const AUDITED_MAX: usize = 2_000;
+
 /// What keys begin with when nobody says otherwise.
 const PREFIX: &str = "duly";
 
@@ -207,16 +211,31 @@ impl RedisStore {
     /// Checks every bucket: that each event is in exactly one place, and every counter right.
     /// Answers what is not so, in words, at most 100 of each bucket; an empty list is good news.
     ///
-    /// It looks at every event, bucket by bucket, and a server does nothing else while it looks at
-    /// one: some seconds for a million events.
+    /// A bucket is looked at in one step, in which its server does nothing else; so one with more than
+    /// some hundred events, or with large ones, is named and not looked at, see [`audit_whole`](Self::audit_whole).
     ///
     /// # Errors
     ///
     /// When the servers cannot be reached.
     pub async fn audit(&self) -> Result<Vec<String>> {
+        self.audit_buckets(Some(AUDITED_MAX)).await
+    }
+
+    /// The same of buckets of any size, for a store that is at rest: a server serves nobody while it
+    /// looks at a bucket, some seconds for a million events.
+    ///
+    /// # Errors
+    ///
+    /// When the servers cannot be reached.
+    pub async fn audit_whole(&self) -> Result<Vec<String>> {
+        self.audit_buckets(None).await
+    }
+
+    async fn audit_buckets(&self, entries_max: Option<usize>) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         for bucket in registry::read(&self.shared).await? {
-            let call = self.shared.terms().audit(&self.shared.keys(&bucket));
+            let keys = self.shared.keys(&bucket);
+            let call = self.shared.terms().audit(&keys, entries_max);
             let mut parts = self.shared.call(&self.shared.links.work, &call).await?;
             parts.number()?;
             while !parts.is_empty() {

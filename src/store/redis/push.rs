@@ -47,7 +47,12 @@ pub(super) struct Waiting {
     _reserved: Reserved,
 }
 
-/// Pushes, together with whoever else pushes to this bucket.
+/// Pushes, together with whoever else pushes to this bucket; in several calls where one would keep
+/// the server too long.
+///
+/// What becomes of each event is decided for it alone and in their order, so nobody can tell the parts
+/// from the whole. A part that fails after another was done leaves the whole unknown; the same ids
+/// again do the rest.
 pub(super) async fn push(
     pushes: &Arc<Pushes>,
     shared: &Arc<Shared>,
@@ -55,6 +60,48 @@ pub(super) async fn push(
     events: Vec<NewEvent>,
 ) -> Result<Answer> {
     check_push(&bucket, &events)?;
+    let (mut parts, mut bytes) = (vec![Vec::new()], 0);
+    for event in events {
+        bytes += weight(&event);
+        let is_full = bytes > BYTES_MAX && event.envelope.unique.is_some();
+        if is_full && parts.last().is_some_and(|part| !part.is_empty()) {
+            bytes = weight(&event);
+            parts.push(Vec::new());
+        }
+        if let Some(part) = parts.last_mut() {
+            part.push(event);
+        }
+    }
+    let (mut whole, mut now_us) = (Vec::new(), 0);
+    for part in parts {
+        let is_begun = !whole.is_empty();
+        let answer = push_part(pushes, shared, bucket.clone(), part).await;
+        let answer = answer.map_err(|error| match is_begun {
+            true => Error::new(
+                ErrorKind::Unknown,
+                "a part of the events was pushed and the rest may not be; pushing the same ids again \
+                 is safe",
+            )
+            .because(error),
+            false => error,
+        })?;
+        let Reply::Pushed(pushed) = answer.reply else {
+            return Err(unreadable("push"));
+        };
+        whole.extend(pushed);
+        now_us = answer.now_us.max(now_us);
+    }
+    let reply = Reply::Pushed(whole);
+    Ok(Answer { now_us, reply })
+}
+
+/// Pushes what one call may carry.
+async fn push_part(
+    pushes: &Arc<Pushes>,
+    shared: &Arc<Shared>,
+    bucket: BucketKey,
+    events: Vec<NewEvent>,
+) -> Result<Answer> {
     let reserved = shared.capacity.reserve(&bucket, &events)?;
     let now = Instant::now();
     let deadline = now + shared.push_timeout();

@@ -117,4 +117,28 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: delivery("a_bucket_that_does_not_answer_leaves_room_to_the_others"),
         masked_by: None,
     },
+    Mutant {
+        name: "replacing-pushes-in-one-call",
+        breaks: Apart,
+        bug: "Redis: a thousand events that replace others, and their records, are pushed in one call",
+        edits: &[edit(
+            "src/store/redis/push.rs",
+            "let is_full = bytes > BYTES_MAX &&",
+            "let is_full = bytes > BYTES_MAX * 1_000 &&",
+        )],
+        caught_by: test("redis_store", "no_script_keeps_a_server_for_long"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "audit-of-any-size",
+        breaks: Apart,
+        bug: "Redis: an audit looks at a bucket of any size in one step",
+        edits: &[edit(
+            "src/store/redis/mod.rs",
+            "self.audit_buckets(Some(AUDITED_MAX)).await",
+            "self.audit_buckets(None.or(Some(AUDITED_MAX * 100_000))).await",
+        )],
+        caught_by: test("redis_store", "no_script_keeps_a_server_for_long"),
+        masked_by: None,
+    },
 ];

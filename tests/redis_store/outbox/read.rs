@@ -72,7 +72,7 @@ async fn what_is_trimmed_is_read_no_more_and_what_is_not_stays() {
     assert_eq!(entries(server, &prefix), 0);
     bare.handle(5, 1).await;
     assert_eq!(numbers(&bare.rest(0, 10).await), [11]);
-    assert_eq!(bare.store.audit().await.unwrap(), [""; 0]);
+    assert_eq!(bare.store.audit_whole().await.unwrap(), [""; 0]);
 }
 
 #[tokio::test]

@@ -2,9 +2,17 @@
 -- counter right. Looks at every event, and nobody else is served meanwhile. Changes nothing.
 --
 -- ARGV[2]  for how long, us, a node that holds something need not have been heard of, or "" for ever
+-- ARGV[3]  how many entries it may look at, or "" for any number: a bucket with more is only named;
+--          each KiB of bodies counts as one more
 --
 -- Returns {now, then what is not so, in words, at most 100 of them}.
 local wrong = { now }
+local entries_all = call("HLEN", STATE) + call("HLEN", UNIQUE) + call("LLEN", READY)
+  + math.floor(call("HLEN", BODY) * (1 + longest / 1024))
+if ARGV[3] ~= "" and entries_all > tonumber(ARGV[3]) then
+  return { now, "it has " .. entries_all .. " entries, more than the " .. ARGV[3] .. " of one look, and was "
+    .. "not looked at: `audit_whole` does, and nobody else is served meanwhile" }
+end
 
 local function expect(so, words)
   if not so and #wrong < 101 then

@@ -214,7 +214,15 @@ async fn one(
     let dialled = dial(target, options, address, pushes).await;
     dialled
         .map(Connection::Single)
-        .map_err(|error| unreachable(&target.to_string(), error))
+        .map_err(|error| unreachable(&place_of(target), error))
+}
+
+/// What `target` names, with its database where it asks for one.
+fn place_of(target: &Target) -> String {
+    match target.database {
+        0 => target.to_string(),
+        database => format!("{target}, database {database}"),
+    }
 }
 
 /// What is said where one connection was wanted and a cluster is there.

@@ -1,0 +1,85 @@
+//! The scripts of questions by key, of changes by hand, of reconciling, and of pushes that replace.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::When;
+use duly::core::op::{BATCH_BYTES, BATCH_MAX, Fetch, PeekBy, Reply, StoreOp, Unique};
+use duly::event::Payload;
+
+use crate::busy::{MET_MAX, Meter, event};
+use crate::kit::{Bare, NODE};
+
+/// Numbers of events that nobody else has.
+const FIRST: usize = 10_000_000;
+
+/// Each with the most that it takes.
+pub(crate) async fn more_scripts(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: usize) {
+    let many = events.min(BATCH_MAX);
+    let at_once = (BATCH_BYTES / bytes.max(1)).clamp(1, MET_MAX);
+    let mut ids = Vec::new();
+    for from in (0..many).step_by(at_once) {
+        let numbers = from..many.min(from + at_once);
+        let batch = numbers.map(|number| {
+            let mut event = event(bare, bytes, FIRST + number, When::Now);
+            Arc::make_mut(&mut event.envelope).key = Some("one for all".to_owned());
+            event
+        });
+        let batch: Vec<_> = batch.collect();
+        ids.extend(batch.iter().map(|event| event.envelope.id));
+        bare.apply(StoreOp::Push(batch)).await.unwrap();
+    }
+
+    for by in [
+        PeekBy::Key("one for all".to_owned()),
+        PeekBy::Unique(format!("unique {FIRST}")),
+    ] {
+        let (from, limit) = (None, BATCH_MAX);
+        let find = StoreOp::Peek { by, from, limit };
+        meter.step(bare.apply(find)).await.unwrap();
+    }
+    let update = StoreOp::Update {
+        id: ids[0],
+        payload: Payload::from(vec![b'z'; bytes]),
+        by: Some("ann".to_owned()),
+        dead_only: false,
+    };
+    meter.step(bare.apply(update)).await.unwrap();
+    meter.step(bare.store.audit()).await.unwrap();
+
+    // Each takes the place of one that waits, whose record keeps its payload.
+    let replacing = (0..many).map(|number| {
+        let mut event = event(bare, 64, FIRST + number, When::Now);
+        event.on_taken = Unique::Replace;
+        event
+    });
+    let replacing = StoreOp::Push(replacing.collect());
+    meter.step(bare.apply(replacing)).await.unwrap();
+
+    // A node has taken what it does not know of any more.
+    let requests = FIRST as u64..FIRST as u64 + 20;
+    for request in requests.clone() {
+        let fetch = Fetch {
+            node: NODE,
+            request,
+            limit: BATCH_MAX,
+            ahead: Duration::ZERO,
+            ahead_limit: 0,
+            hold: None,
+        };
+        bare.apply(StoreOp::Fetch(fetch)).await.unwrap();
+    }
+    for _ in 0..1_000 {
+        let reconcile = StoreOp::Reconcile {
+            node: NODE,
+            from: requests.start,
+            through: requests.end,
+            held: Vec::new(),
+            limit: BATCH_MAX,
+        };
+        match meter.step(bare.apply(reconcile)).await.unwrap() {
+            Reply::Reaped(reaped) if reaped.more => {}
+            _ => break,
+        }
+    }
+}
