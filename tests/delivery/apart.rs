@@ -1,7 +1,7 @@
 //! Promise 7: one queue never delays another.
 
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 
 use duly::core::op::StoreOp;
 use duly::handler::Annotation;
@@ -54,19 +54,20 @@ async fn a_hung_queue_delays_no_other(world: World) {
 /// A fetch that is not answered keeps what it asked for; it asks for a part of its queue's room.
 async fn a_bucket_that_does_not_answer_leaves_room_to_the_others(world: World) {
     let way = Faulty::to(&world.store);
+    let probe = Probe::new();
+    let orders = ORDERS.buckets(2).ring(64).workers(2);
+    let (bus, queue) = world.serve_by(Arc::clone(&way) as _, orders, &probe).await;
+    // Both have been looked at, and all the room is free.
     way.meets(|bucket, op| match op {
         StoreOp::Fetch(_) if bucket.bucket == duly::BucketId(0) => Fault::Hung,
         _ => Fault::None,
     });
-    let probe = Probe::new();
-    let orders = ORDERS.buckets(2).ring(64).workers(2);
-    let (bus, queue) = world.serve_by(way, orders, &probe).await;
     for number in 0..20_u64 {
         for bucket in [0, 1] {
             let id = EventId::from_parts(bus.now(), duly::BucketId(bucket), number);
             queue.event(number).id(id).send().await.unwrap();
+            bus.advance(ms(100)).await;
         }
-        bus.advance(ms(200)).await;
     }
     let expected: Vec<_> = (0..20).collect();
     assert_eq!(probe.payloads(), expected);

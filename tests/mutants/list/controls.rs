@@ -155,4 +155,28 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ),
         masked_by: None,
     },
+    Mutant {
+        name: "queue-of-another-program-unknown",
+        breaks: Controls,
+        bug: "what other programs consume is not known, and taken for a slip",
+        edits: &[edit(
+            "src/flow/start.rs",
+            "roll.is_some_and(|roll| roll.is_consumed(queue))",
+            "roll.is_some_and(|roll| roll.is_consumed(queue) && queue.is_empty())",
+        )],
+        caught_by: delivery("a_queue_of_another_program_is_no_slip"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "slip-in-a-question-for-records",
+        breaks: Controls,
+        bug: "records of a queue whose name is misspelled are none, and that is no error",
+        edits: &[edit(
+            "src/bus/records/mod.rs",
+            "let has_none = page.items.is_empty()",
+            "let has_none = !page.items.is_empty()",
+        )],
+        caught_by: delivery("an_operator_who_misspells_a_queue_is_told_which_was_meant"),
+        masked_by: None,
+    },
 ];
