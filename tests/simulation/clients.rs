@@ -13,7 +13,7 @@ use duly::{ErrorKind, QueueName};
 use crate::bugs::Bug;
 use crate::network::Caller;
 use crate::pushes::{BusPush, renewed};
-use crate::store::{Body, value_of};
+use crate::store::{Body, payload_of, value_of};
 use crate::world::{Happening, World};
 
 /// So many events are pushed when everything is well again.
@@ -151,7 +151,11 @@ impl World {
             let queue: QueueName = self.keys[bucket].1.queue.clone();
             let delay_us = (value % 2) * self.rng.within(200_000..span_us);
             let push = NewEvent {
-                envelope: Arc::new(Envelope::new(id, queue, payload_of(value << 16))),
+                envelope: Arc::new(Envelope::new(
+                    id,
+                    queue,
+                    payload_of(value << 16, self.plan.payload_bytes),
+                )),
                 when: When::from(Duration::from_micros(delay_us)),
                 on_taken: Unique::Keep,
             };
@@ -213,7 +217,7 @@ impl World {
         }
         if self.rng.chance(120) {
             let (at_us, version) = (later(self), self.rng.within(1..CONFLICT));
-            let payload = payload_of(value | version);
+            let payload = payload_of(value | version, self.plan.payload_bytes);
             let update = StoreOp::Update {
                 id,
                 payload,
@@ -226,7 +230,7 @@ impl World {
 
     fn new_push(&mut self, bucket: usize, id: EventId, value: u64, at_us: u64) -> NewEvent {
         let queue: QueueName = self.keys[bucket].1.queue.clone();
-        let mut envelope = Envelope::new(id, queue, payload_of(value));
+        let mut envelope = Envelope::new(id, queue, payload_of(value, self.plan.payload_bytes));
         envelope.attempts = u16::try_from(self.rng.within(1..6)).unwrap_or(1);
         if self.rng.chance(50) {
             let lives_us = self.rng.within(100_000..4_000_000);
@@ -393,8 +397,4 @@ impl World {
             self.note(Some(id), what);
         }
     }
-}
-
-fn payload_of(value: u64) -> Payload {
-    Payload::from(value.to_be_bytes().to_vec())
 }

@@ -7,7 +7,7 @@ use duly::core::reference::DedupWindow;
 
 use crate::network::Cut;
 use crate::plan::{Class, Clog, Handlers, Plan};
-use crate::rng::Rng;
+use crate::rng::{Rng, mix};
 
 const CUTS: [Cut; 7] = [
     Cut::All,
@@ -87,10 +87,17 @@ impl Plan {
             goes_on: false,
             heal_us,
             check_every: rng.pick(&[1, 8, 64]),
+            payload_bytes: 8,
         };
         plan.draw_faults(rng);
         plan.draw_shares(rng);
         plan.goes_on = plan.options.sleep_max < Duration::from_secs(10) && rng.chance(500);
+        // Drawn apart, so that seeds mean what they meant, and seldom: it takes long. An answer
+        // brings four of them, which is late where there is room for everything at once.
+        let mut apart = Rng::new(mix(rng.clone().next() + 2));
+        if !roomy && apart.chance(20) {
+            plan.payload_bytes = 1 << 20;
+        }
         plan
     }
 

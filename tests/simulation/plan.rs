@@ -40,6 +40,8 @@ pub struct Plan {
     /// Which finished ids a bucket remembers.
     pub remembers: DedupWindow,
     pub events: usize,
+    /// How long payloads are.
+    pub payload_bytes: usize,
     /// Credits and workers of a queue on one node.
     pub capacity: usize,
     pub workers: usize,

@@ -30,6 +30,13 @@ pub fn value_of(payload: &Payload) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
+/// A payload of so many bytes that says which value was pushed, in which version.
+pub fn payload_of(value: u64, bytes: usize) -> Payload {
+    let mut payload = value.to_be_bytes().to_vec();
+    payload.resize(bytes, 0);
+    Payload::from(payload)
+}
+
 /// The store: buckets, and what they said while an operation was applied.
 #[derive(Debug)]
 pub struct SimStore {
