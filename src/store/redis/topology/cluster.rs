@@ -150,7 +150,8 @@ impl Cluster {
             if is_over {
                 return (outcome, may_have_happened);
             }
-            may_have_happened |= again == Again::Doubted || outcome.is_ok_and(is_done_in_part);
+            may_have_happened |=
+                again == Again::Doubted || outcome.is_ok_and(|it| is_done_in_part(&it));
             redirect = self.redirect(&error);
             if again != Again::AtOnce {
                 // What fails says itself why; the slots as they were are the best guess then.
@@ -333,23 +334,34 @@ enum Again {
 
 impl Again {
     fn after(error: &RedisError) -> Self {
-        match error.code() {
-            Some("ASK") => Self::AtOnce,
-            // A script that began may have written: whoever called decides.
-            Some(_) if is_from_within(error) => Self::Never,
-            Some("MOVED" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "READONLY" | "MASTERDOWN") => {
-                Self::Refused
-            }
-            Some(_) => Self::Never,
-            None if error.kind() == Theirs::ClusterConnectionNotFound => Self::Refused,
-            None if error.kind() == Theirs::Io => Self::Doubted,
-            None => Self::Never,
+        let code = error.code().unwrap_or_default();
+        let is_away = error.kind() == Theirs::ClusterConnectionNotFound;
+        // A script that began may have written: whoever called decides.
+        let is_refused = REFUSALS.contains(&code) && !is_from_within(error);
+        if code == "ASK" {
+            Self::AtOnce
+        } else if is_refused || is_away {
+            Self::Refused
+        } else if code.is_empty() && error.kind() == Theirs::Io {
+            Self::Doubted
+        } else {
+            Self::Never
         }
     }
 }
 
+/// What a node says that does not take a call now, and perhaps never.
+const REFUSALS: &[&str] = &[
+    "MOVED",
+    "TRYAGAIN",
+    "CLUSTERDOWN",
+    "LOADING",
+    "READONLY",
+    "MASTERDOWN",
+];
+
 /// Whether one of the calls before the last, which only waits, was carried out.
-fn is_done_in_part(values: Vec<Value>) -> bool {
+fn is_done_in_part(values: &[Value]) -> bool {
     let mut calls = values.iter().rev().skip(1);
     calls.any(|value| !matches!(value, Value::ServerError(_)))
 }

@@ -89,8 +89,10 @@ impl Slots {
     }
 }
 
-/// First slot, last slot, master and replicas of each range.
-fn ranges(answer: Value) -> Option<Vec<(u16, u16, Value, Vec<Value>)>> {
+/// First slot, last slot, master and replicas of a range.
+type Range = (u16, u16, Value, Vec<Value>);
+
+fn ranges(answer: Value) -> Option<Vec<Range>> {
     let Value::Array(ranges) = answer else {
         return None;
     };
