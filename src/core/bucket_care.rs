@@ -137,6 +137,9 @@ impl<B> BucketCare<B> {
         if self.mover.has_ready() && limit > 0 {
             or(Mono::default(), fetch());
         }
+        if self.mover.has_ready() && is_crowded && queue.nodes > 1 {
+            or(Mono::default(), Look::MoveDue { is_crowded }); // others may have room for it
+        }
         if ahead_limit > 0 {
             let at = self.mover.reads_ahead(options.ahead, self.last_fetch);
             or(at, fetch());

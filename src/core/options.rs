@@ -36,9 +36,9 @@ pub struct NodeOptions {
     /// How much later than a bucket's owner the next in line looks at it: long enough that an owner
     /// with room is there first. A full owner calls the others. Default: 100 ms.
     pub other_delay: Duration,
-    /// How much later the next in line looks at most: the delay doubles with each look that finds
-    /// nothing. Default: 1 s.
-    pub other_max: Duration,
+    /// For how long at most a node further back in the line does not hear the calls of a full owner,
+    /// when the last ones brought it nothing: that doubles from `other_delay` on. Default: 1 s.
+    pub deaf_max: Duration,
     /// How long before its due time an event may be leased. Zero reads nothing ahead.
     /// Default: 100 ms.
     pub ahead: Duration,
@@ -86,7 +86,7 @@ impl Default for NodeOptions {
             suspect_after: Duration::from_millis(450),
             absent_after: Duration::from_millis(1_500),
             other_delay: Duration::from_millis(100),
-            other_max: Duration::from_secs(1),
+            deaf_max: Duration::from_secs(1),
             ahead: Duration::from_millis(100),
             ahead_max: 65_536,
             batch: 500,
@@ -123,12 +123,6 @@ impl NodeOptions {
                 "with a roll call every {:?} a member cannot be suspected after {:?} and be absent \
                  after {:?}; each must be longer than the one before",
                 self.roll_every, self.suspect_after, self.absent_after
-            )));
-        }
-        if self.other_delay > self.other_max {
-            return Err(Error::invalid(format!(
-                "the next in line cannot look {:?} later at least and {:?} later at most",
-                self.other_delay, self.other_max
             )));
         }
         if self.batch == 0 || self.batch > crate::core::op::BATCH_MAX {

@@ -20,6 +20,8 @@ pub(crate) struct QueueCare {
     pub(crate) ahead: usize,
     /// How fast its handlers may start, where that is limited.
     pub(crate) rate: Option<Rate>,
+    /// How many nodes consume it, this one among them.
+    pub(crate) nodes: usize,
     /// Buckets, by their place in the node.
     pub(crate) buckets: Vec<usize>,
 }
@@ -33,6 +35,7 @@ impl QueueCare {
             reserved: 0,
             ahead: 0,
             rate: None,
+            nodes: 1,
             buckets: Vec::new(),
         }
     }

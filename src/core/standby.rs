@@ -8,9 +8,9 @@ use crate::time::Mono;
 /// A node's place in the line of those that may look at a bucket.
 ///
 /// The first, its owner, looks at once. The second looks a little later, and takes what the owner
-/// has left; while it finds nothing it looks more and more rarely. All others leave the bucket to
-/// these two, so that what a bucket costs does not grow with the number of nodes. They look when the
-/// owner calls them because it has no room, when some node is suspected to be dead, and now and then.
+/// has left. All others leave the bucket to these two, so that what a bucket costs does not grow with
+/// the number of nodes. They look when the owner calls them because it has no room, when some node is
+/// suspected to be dead, and now and then.
 #[derive(Debug)]
 pub(crate) struct Standby {
     rank: usize,
@@ -60,7 +60,7 @@ impl Standby {
             if self.rank > 1 {
                 self.deaf_for = (self.deaf_for * 2)
                     .max(options.other_delay)
-                    .min(options.other_max);
+                    .min(options.deaf_max);
                 self.deaf_until = now + self.deaf_for;
             }
         }
@@ -75,14 +75,12 @@ impl Standby {
     /// A look has `found` something that those before this node had left, or nothing; without
     /// anything to find, a node that is not the next in line looks every `net`.
     pub(crate) fn looked(&mut self, found: bool, options: &NodeOptions, net: Duration) {
+        self.wait = match found || self.rank == 1 {
+            true => options.other_delay,
+            false => net,
+        };
         if found {
-            self.wait = options.other_delay;
             (self.deaf_until, self.deaf_for) = (Mono::default(), Duration::ZERO);
-        } else if self.rank > 1 {
-            self.wait = net;
-        } else {
-            let longer = self.wait * 2;
-            self.wait = longer.max(options.other_delay).min(options.other_max);
         }
     }
 }

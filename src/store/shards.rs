@@ -44,12 +44,15 @@ pub(crate) enum News {
     Tell,
     /// It is the mover's own doing, who sees the answer.
     Known,
+    /// It as well, and the mover has no room: all others are called if something is ready after it.
+    Called,
 }
 
 impl News {
     /// What `op` is.
     pub(crate) fn of(op: &StoreOp) -> Self {
         match op {
+            StoreOp::MoveDue { calls: true, .. } => Self::Called,
             StoreOp::MoveDue { .. } | StoreOp::Fetch(_) => Self::Known,
             _ => Self::Tell,
         }
@@ -107,13 +110,17 @@ impl<B: Clone> Shards<B> {
         let answer = change(&mut bucket);
         self.count(remembered, bucket.remembered());
         let is_earlier = bucket.head().is_earlier_than(before);
+        let is_ready = bucket.head().ready;
         if !bucket.is_empty() && !shard.is_used.swap(true, Ordering::Relaxed) {
             // Before anybody hears of the event, so that whoever reads the number later sees it.
             self.used.fetch_add(1, Ordering::Release);
         }
         drop(bucket);
         if is_earlier && news == News::Tell {
-            self.tell(key);
+            self.tell(|watcher| watcher.earlier(key));
+        }
+        if is_ready && news == News::Called {
+            self.tell(|watcher| watcher.called(key));
         }
         answer
     }
@@ -199,13 +206,13 @@ impl<B: Clone> Shards<B> {
         })
     }
 
-    fn tell(&self, key: &BucketKey) {
+    fn tell(&self, what: impl Fn(&dyn Watcher)) {
         let watchers = {
             let watchers = self.watchers.read().unwrap_or_else(PoisonError::into_inner);
             watchers.clone()
         };
         for watcher in watchers {
-            watcher.earlier(key);
+            what(&*watcher);
         }
     }
 }

@@ -81,7 +81,6 @@ impl<B> Node<B> {
             id,
             buckets,
             queues,
-            members,
             options,
             ..
         } = self;
@@ -90,8 +89,7 @@ impl<B> Node<B> {
         let fetch = match look {
             Look::MoveDue { is_crowded } => {
                 care.mover.looks();
-                let is_shared = members.count(&queues[care.queue].name) > 1;
-                let calls = is_crowded && is_shared;
+                let calls = is_crowded && queues[care.queue].nodes > 1;
                 let limit = options.batch;
                 return (CallKind::Move { limit }, StoreOp::MoveDue { limit, calls });
             }

@@ -126,7 +126,9 @@ impl<B> Node<B> {
 
     /// Serves a queue that takes `capacity` events at once; answers its place.
     pub fn add_queue(&mut self, name: QueueName, capacity: usize) -> usize {
-        self.queues.push(QueueCare::new(name, capacity));
+        let mut queue = QueueCare::new(name, capacity);
+        queue.nodes = self.members.count(&queue.name);
+        self.queues.push(queue);
         self.queues.len() - 1
     }
 

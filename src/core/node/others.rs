@@ -80,8 +80,9 @@ impl<B> Node<B> {
             }
         }
         for queue in &mut self.queues {
+            queue.nodes = self.members.count(&queue.name);
             if let Some(rate) = &mut queue.rate {
-                rate.share_among(self.members.count(&queue.name));
+                rate.share_among(queue.nodes);
             }
         }
     }

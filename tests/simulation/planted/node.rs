@@ -107,7 +107,6 @@ impl World {
         }
         if self.bug == Some(Bug::OwnerAloneReads) {
             options.other_delay = Duration::from_secs(86_400);
-            options.other_max = options.other_delay;
         }
         options
     }
