@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::core::op::{Answer, NewEvent, Reply, StoreOp, Unique};
-use duly::event::{Envelope, EventId, Late, Payload};
+use duly::event::{Envelope, EventId, Late};
 use duly::history::{Promise, Told, What};
 use duly::time::{Timestamp, When};
 use duly::{ErrorKind, QueueName};

@@ -1,7 +1,5 @@
 //! What nodes ask of the store for each event, by how many nodes there are.
 
-use std::time::Duration;
-
 use duly::core::options::NodeOptions;
 
 use crate::plan::{Class, Handlers, Plan};
