@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use duly::bus::Reencrypted;
 use duly::codec::{Key, KeyRing};
-use duly::core::op::{Fetch, NewEvent, Reply, Settlement, StoreOp, Unique, Verdict};
+use duly::core::op::{Fetch, NewEvent, Reply, Settlement, StartMark, StoreOp, Unique, Verdict};
 use duly::event::{BucketId, BucketKey, Envelope, EventId, Payload};
 use duly::prelude::*;
 use duly::record::NodeId;
@@ -174,6 +174,7 @@ impl Bench {
                 ahead: Duration::ZERO,
                 ahead_limit: 0,
                 hold: None,
+                starts: usize::MAX,
             });
             let answer = store.apply(&key(), fetch).await.expect("a fetch");
             let Reply::Fetched { deliveries, .. } = answer.reply else {
@@ -195,7 +196,14 @@ impl Bench {
         stream::iter(settles)
             .map(|settlements| {
                 let node = NODE;
-                store.apply(&key(), StoreOp::Settle { node, settlements })
+                store.apply(
+                    &key(),
+                    StoreOp::Settle {
+                        node,
+                        settlements,
+                        started: StartMark::default(),
+                    },
+                )
             })
             .buffer_unordered(8)
             .for_each(|settled| async { drop(settled.expect("a settle")) })

@@ -77,7 +77,9 @@ use crate::event::{BucketKey, QueueName};
 /// what is still held under that number.
 ///
 /// **Attempts count once.** A retry, a bury and a reap count the attempt; a release and a snooze do
-/// not. An event whose attempts are used up becomes a dead letter, whoever asks for a retry.
+/// not. Neither does a reap of a lease on which its node had announced no start: the event is handed
+/// back, without a record. An event whose attempts are used up becomes a dead letter, whoever asks
+/// for a retry.
 ///
 /// **Everything is bounded.** No operation carries or returns more than
 /// [`BATCH_MAX`](crate::core::op::BATCH_MAX) events, nor much more than

@@ -246,6 +246,7 @@ fn trust_in_a_lease_counts_from_when_it_was_asked_for() {
         due,
         attempt: 1,
         request,
+        place: 0,
         moved_us: 0,
     };
     let reply = Reply::Fetched {

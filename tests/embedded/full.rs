@@ -118,6 +118,7 @@ async fn fills_its_disk() {
             let op = duly::core::op::StoreOp::Settle {
                 node: NODE,
                 settlements: vec![settlement(&delivery, Verdict::Ack)],
+                started: duly::core::op::StartMark::default(),
             };
             store
                 .apply(&key(), op)
@@ -181,6 +182,7 @@ async fn space_is_given_back_when_nothing_else_is_to_do() {
         let settle = duly::core::op::StoreOp::Settle {
             node: NODE,
             settlements: settlements.collect(),
+            started: duly::core::op::StartMark::default(),
         };
         store.apply(&key(), settle).await.expect("a settle");
     }

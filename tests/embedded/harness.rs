@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use duly::core::op::{
-    Delivery, Fetch, NewEvent, PushVerdict, Pushed, Reply, Settlement, Snapshot, Stats, StoreOp,
-    Unique, Verdict,
+    Delivery, Fetch, NewEvent, PushVerdict, Pushed, Reply, Settlement, Snapshot, StartMark, Stats,
+    StoreOp, Unique, Verdict,
 };
 use duly::event::{BucketId, BucketKey, Envelope, EventId, Payload, TRACE_HEADER, UNIQUE_HEADER};
 use duly::record::NodeId;
@@ -154,6 +154,7 @@ pub(crate) fn fetch_op(request: u64) -> StoreOp {
         ahead: Duration::ZERO,
         ahead_limit: 0,
         hold: None,
+        starts: usize::MAX,
     })
 }
 
@@ -193,6 +194,7 @@ pub(crate) fn settle(store: &EmbeddedStore, delivery: &Delivery, verdict: Verdic
         StoreOp::Settle {
             node: NODE,
             settlements,
+            started: StartMark::default(),
         },
     )? {
         Reply::Settled(settled) => Ok(settled[0]),

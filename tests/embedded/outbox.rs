@@ -1,7 +1,7 @@
 //! Records that wait for the journal: which they are, what they tell, and how long they stay.
 
 use duly::ErrorKind;
-use duly::core::op::{PushVerdict, StoreOp, Verdict};
+use duly::core::op::{PushVerdict, StartMark, StoreOp, Verdict};
 use duly::record::Record;
 use duly::store::{
     EmbeddedOptions, EmbeddedStore, OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, Store,
@@ -76,7 +76,15 @@ fn a_page_of_damaged_records_alone_hides_none_of_the_others() {
         let settlements = deliveries.iter();
         let settlements = settlements.map(|delivery| settlement(delivery, Verdict::Ack));
         let (node, settlements) = (NODE, settlements.collect());
-        ask(&store, StoreOp::Settle { node, settlements }).expect("a settle");
+        ask(
+            &store,
+            StoreOp::Settle {
+                node,
+                settlements,
+                started: StartMark::default(),
+            },
+        )
+        .expect("a settle");
     }
     push_now(&store, 99_999);
     let delivery = fetch(&store, 99).remove(0);
@@ -327,6 +335,7 @@ async fn a_record_tells_the_payload_of_its_time() {
     let mut answers = vec![ask(StoreOp::Settle {
         node: NODE,
         settlements,
+        started: StartMark::default(),
     })];
     for n in 2..=3 {
         answers.push(ask(StoreOp::Update {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{Delivery, Failing, Reply, StoreOp, Verdict};
+use duly::core::op::{Delivery, Failing, Reply, StartMark, StoreOp, Verdict};
 use duly::event::State;
 use duly::record::{Cause, Outcome, Query, Record};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
@@ -278,6 +278,7 @@ fn the_notes_do_not_grow_with_what_is_over() {
             duly::core::op::StoreOp::Settle {
                 node: NODE,
                 settlements,
+                started: StartMark::default(),
             },
         )
         .expect("a settle");
@@ -329,6 +330,7 @@ async fn an_attempt_stays_noted_while_the_outcome_of_the_one_before_is_written()
             &first[0],
             Verdict::Retry(Duration::ZERO, failing),
         )],
+        started: StartMark::default(),
     });
     // Decided, and not yet on disk.
     let second = begin(2).await;

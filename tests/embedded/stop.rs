@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{Delivery, Failing, NewEvent, StoreOp, Verdict};
+use duly::core::op::{Delivery, Failing, NewEvent, StartMark, StoreOp, Verdict};
 use duly::event::{Envelope, Payload};
 use duly::record::Cause;
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
@@ -49,6 +49,7 @@ fn no_change_is_answered_that_could_not_be_written() {
         |leased| StoreOp::Settle {
             node: NODE,
             settlements: vec![settlement(&leased[0], Verdict::Ack)],
+            started: StartMark::default(),
         },
         |leased| StoreOp::Revive {
             ids: vec![leased[1].id],
@@ -147,6 +148,7 @@ async fn is_stopped(store: &EmbeddedStore, why: &str) {
         due: START,
         attempt: 1,
         request: 1,
+        place: 0,
         moved_us: 0,
     };
     for _ in 0..3 {

@@ -162,6 +162,7 @@ async fn a_lease_with_a_deadline_says_until_when() {
         ahead: Duration::ZERO,
         ahead_limit: 0,
         hold: Some(secs(30)),
+        starts: usize::MAX,
     });
     let bucket = BucketKey::new(queue.name().clone(), id.bucket());
     world.store.apply(&bucket, fetch).await.unwrap();

@@ -17,7 +17,7 @@ use std::time::Duration;
 use duly::When;
 use duly::core::op::{
     BATCH_BYTES, BATCH_MAX, Failing, Fetch, Holding, NewEvent, PeekBy, Reply, Rewriting,
-    Settlement, StoreOp, Unique, Verdict,
+    Settlement, StartMark, StoreOp, Unique, Verdict,
 };
 use duly::event::{Envelope, Payload, TRACE_HEADER};
 use duly::prelude::*;
@@ -179,6 +179,7 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
         StoreOp::Heartbeat {
             node: NODE,
             holds: Holding::default(),
+            started: StartMark::default(),
         },
     ] {
         meter.step(bare.apply(op)).await.unwrap();
@@ -244,6 +245,7 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
                 ahead: Duration::from_millis(5),
                 ahead_limit: BATCH_MAX - held.len(),
                 hold,
+                starts: usize::MAX,
             };
             let fetched = meter.step(bare.apply(StoreOp::Fetch(fetch))).await;
             let Reply::Fetched { deliveries, .. } = fetched.unwrap() else {
@@ -262,7 +264,11 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
         }
         let settlements = settlements(&held, &verdict);
         let node = NODE;
-        let settle = StoreOp::Settle { node, settlements };
+        let settle = StoreOp::Settle {
+            node,
+            settlements,
+            started: StartMark::default(),
+        };
         meter.step(bare.apply(settle)).await.unwrap();
     }
 
@@ -296,6 +302,7 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
             ahead: Duration::ZERO,
             ahead_limit: 0,
             hold: None,
+            starts: usize::MAX,
         };
         meter.step(bare.apply(StoreOp::Fetch(fetch))).await.unwrap();
     }

@@ -1,6 +1,6 @@
 //! A server whose memory is full.
 
-use duly::core::op::{Cancelled, Holding, Reply, StoreOp};
+use duly::core::op::{Cancelled, Holding, Reply, StartMark, StoreOp};
 use duly::{ErrorKind, When};
 
 use crate::kit::{Bare, NODE, fresh};
@@ -28,6 +28,7 @@ async fn a_full_server_refuses_pushes_and_all_else_goes_on() {
         .apply(StoreOp::Heartbeat {
             node: NODE,
             holds: Holding::default(),
+            started: StartMark::default(),
         })
         .await;
     assert!(matches!(beat.unwrap(), Reply::Kept { stands: true, .. }));

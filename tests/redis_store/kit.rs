@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use duly::BusBuilder;
 use duly::core::op::{
-    Answer, Failing, Fetch, NewEvent, Reply, Settlement, StoreOp, Unique, Verdict,
+    Answer, Failing, Fetch, NewEvent, Reply, Settlement, StartMark, StoreOp, Unique, Verdict,
 };
 use duly::event::{BucketKey, Envelope, Payload, State};
 use duly::handler::Annotation;
@@ -159,6 +159,7 @@ impl Bare {
             ahead: Duration::ZERO,
             ahead_limit: 0,
             hold: None,
+            starts: usize::MAX,
         };
         match self.apply(StoreOp::Fetch(fetch)).await? {
             Reply::Fetched { deliveries, .. } => Ok(deliveries.iter().map(|d| d.id).collect()),
@@ -177,6 +178,7 @@ impl Bare {
         let settle = StoreOp::Settle {
             node: NODE,
             settlements: settlements.collect(),
+            started: StartMark::default(),
         };
         match self.apply(settle).await? {
             Reply::Settled(settled) => Ok(settled),
@@ -243,7 +245,11 @@ impl Bare {
         });
         let settlements: Vec<_> = settlements.collect();
         let node = NODE;
-        let settle = StoreOp::Settle { node, settlements };
+        let settle = StoreOp::Settle {
+            node,
+            settlements,
+            started: StartMark::default(),
+        };
         self.apply(settle).await.expect("a settle");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use duly::core::op::{Holding, StoreOp};
+use duly::core::op::{Holding, StartMark, StoreOp};
 use duly::prelude::*;
 use duly::record::{Outcome, Query};
 use duly::store::RedisStore;
@@ -125,7 +125,11 @@ async fn the_audit_finds_leases_that_their_node_does_not_know_of() {
     assert_eq!(bare.fetch(5, 10).await.unwrap().len(), 3);
     for (leases, last, is_right) in [(3, 5, true), (1, 4, true), (1, 5, false)] {
         let holds = Holding { leases, last };
-        let beat = StoreOp::Heartbeat { node: NODE, holds };
+        let beat = StoreOp::Heartbeat {
+            node: NODE,
+            holds,
+            started: StartMark::default(),
+        };
         bare.apply(beat).await.unwrap();
         let wrong = bare.store.audit_whole().await.unwrap();
         assert_eq!(wrong.is_empty(), is_right, "{wrong:?}");

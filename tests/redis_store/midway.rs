@@ -31,6 +31,7 @@ async fn loses_no_lease(part: &str) {
         ahead: Duration::ZERO,
         ahead_limit: 0,
         hold,
+        starts: usize::MAX,
     };
     for (request, hold) in [(1, None), (2, Some(Duration::from_millis(1)))] {
         let fetched = bare.apply(StoreOp::Fetch(fetch(request, hold))).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duly::core::op::{Failing, Fetch, Reply, Settlement, StoreOp, Verdict};
+use duly::core::op::{Failing, Fetch, Reply, Settlement, StartMark, StoreOp, Verdict};
 use duly::event::State;
 use duly::prelude::*;
 use duly::record::Cause;
@@ -66,6 +66,7 @@ async fn fetched(bare: &Bare, request: u64) -> (Vec<EventId>, usize, bool) {
         ahead: Duration::from_secs(1),
         ahead_limit: 10,
         hold: None,
+        starts: usize::MAX,
     };
     match bare.apply(StoreOp::Fetch(fetch)).await.unwrap() {
         Reply::Fetched {
@@ -191,9 +192,13 @@ async fn nobody_but_its_duly_ends_an_event_of_a_newer_form() {
         fetched_us: 1,
     }];
     let node = NODE;
-    bare.apply(StoreOp::Settle { node, settlements })
-        .await
-        .unwrap();
+    bare.apply(StoreOp::Settle {
+        node,
+        settlements,
+        started: StartMark::default(),
+    })
+    .await
+    .unwrap();
     change_form(server, &prefix, id, 15, 2);
     for op in [
         StoreOp::Revive {

@@ -109,6 +109,7 @@ impl Side {
             ahead: Duration::ZERO,
             ahead_limit: 0,
             hold: None,
+            starts: usize::MAX,
         };
         match self.op(StoreOp::Fetch(fetch)) {
             Reply::Fetched { deliveries, .. } => deliveries,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duly::ErrorKind;
 use duly::core::op::{
-    Answer, Delivery, Failing, Fetch, Reply, RequestId, Settlement, StoreOp, Verdict,
+    Answer, Delivery, Failing, Fetch, Reply, RequestId, Settlement, StartMark, StoreOp, Verdict,
 };
 use duly::event::EventId;
 use duly::history::{Lease, What};
@@ -106,6 +106,7 @@ impl World {
             ahead: Duration::ZERO,
             ahead_limit: 0,
             hold: Some(Duration::from_millis(hold_ms)),
+            starts: usize::MAX,
         };
         self.manual_asks(at, bucket, StoreOp::Fetch(fetch), 0);
     }
@@ -305,5 +306,6 @@ fn settle(lease: Lease, id: EventId, verdict: Verdict, fetched_us: u64) -> Store
     StoreOp::Settle {
         node: lease.node,
         settlements: vec![settlement],
+        started: StartMark::default(),
     }
 }

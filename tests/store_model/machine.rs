@@ -139,6 +139,7 @@ impl Machine {
                 ahead_ms,
                 ahead_limit,
                 hold_ms,
+                starts,
             } => {
                 let last = &mut self.requests[usize::try_from(*node).expect("small")];
                 if *back == 0 {
@@ -151,9 +152,10 @@ impl Machine {
                     ahead: Duration::from_millis(*ahead_ms),
                     ahead_limit: *ahead_limit,
                     hold: hold_ms.map(Duration::from_millis),
+                    starts: *starts,
                 })
             }
-            Step::Settle(ends, swap) => {
+            Step::Settle(ends, swap, mark) => {
                 let recent = self.leases.len().saturating_sub(8);
                 let recent = &self.leases[recent..];
                 let pick = |of: &Index| recent.get(of.index(recent.len().max(1)));
@@ -168,6 +170,7 @@ impl Machine {
                         fetched_us: self.wall_us - 7,
                     })
                 });
+                let started = mark.of(&self.requests, node);
                 let node = if *swap && ends.len() == 1 {
                     NodeId(9)
                 } else {
@@ -176,13 +179,15 @@ impl Machine {
                 StoreOp::Settle {
                     node,
                     settlements: settlements.collect(),
+                    started,
                 }
             }
-            Step::Heartbeat(node) => StoreOp::Heartbeat {
+            Step::Heartbeat(node, mark) => StoreOp::Heartbeat {
                 node: NodeId(node + 1),
                 holds: Holding::default(),
+                started: mark.of(&self.requests, NodeId(node + 1)),
             },
-            Step::Reconcile(node, of, back, limit) => {
+            Step::Reconcile(node, of, back, limit, mark) => {
                 let node = NodeId(node + 1);
                 let leases = self.leases.iter().filter(|lease| lease.0 == node);
                 let leases: Vec<_> = leases.collect();
@@ -200,6 +205,7 @@ impl Machine {
                     through: last,
                     held: held.into_iter().collect(),
                     limit: *limit,
+                    started: mark.of(&self.requests, node),
                 }
             }
             Step::Extend(of, ms) => {
@@ -293,15 +299,23 @@ impl Machine {
             StoreOp::Push(events) => model.push(events),
             StoreOp::MoveDue { limit, .. } => model.move_due(*limit),
             StoreOp::Fetch(fetch) => model.fetch(fetch)?,
-            StoreOp::Settle { node, settlements } => model.settle(*node, settlements),
-            StoreOp::Heartbeat { node, .. } => model.heartbeat(*node),
+            StoreOp::Settle {
+                node,
+                settlements,
+                started,
+            } => model.settle(*node, settlements, *started),
+            StoreOp::Heartbeat { node, started, .. } => model.heartbeat(*node, *started),
             StoreOp::Reconcile {
                 node,
                 from,
                 through,
                 held,
+                started,
                 limit,
-            } => model.reconcile(*node, *from..=*through, held, *limit),
+            } => {
+                model.announce(*node, *started);
+                model.reconcile(*node, *from..=*through, held, *limit)
+            }
             StoreOp::Extend { node, leases, hold } => model.extend(*node, leases, *hold),
             StoreOp::Reap { silent, limit } => model.reap(silent, *limit),
             StoreOp::Cancel { id } => model.cancel(*id),

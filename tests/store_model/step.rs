@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use duly::core::op::{Failing, Verdict};
+use duly::core::op::{Failing, RequestId, StartMark, Verdict};
 use duly::event::Late;
-use duly::record::Cause;
+use duly::record::{Cause, NodeId};
 use duly::time::{Timestamp, When};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -43,11 +43,12 @@ pub(crate) enum Step {
         ahead_ms: u64,
         ahead_limit: usize,
         hold_ms: Option<u64>,
+        starts: usize,
     },
-    Settle(Vec<(Index, Verdict)>, bool),
-    Heartbeat(u64),
+    Settle(Vec<(Index, Verdict)>, bool, Mark),
+    Heartbeat(u64, Mark),
     /// What a node says that it holds of its last fetches, and how many it may hand back.
-    Reconcile(u64, Vec<Index>, u64, usize),
+    Reconcile(u64, Vec<Index>, u64, usize, Mark),
     Extend(Vec<Index>, u64),
     Reap(Option<Index>, usize),
     ReapAll,
@@ -68,6 +69,25 @@ pub(crate) enum Step {
     Forecast(Vec<u64>),
     /// The process ends and comes back; only for stores that survive it.
     Reopen,
+}
+
+/// How far the handlers of a node may have started: in how old a fetch, and how many of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark(u64, usize);
+
+impl Mark {
+    /// That, where these are the last requests of the nodes.
+    pub(crate) fn of(self, requests: &[RequestId; 2], node: NodeId) -> StartMark {
+        let last = requests[usize::try_from(node.0 - 1).expect("small")];
+        StartMark {
+            request: last.saturating_sub(self.0),
+            leases: self.1,
+        }
+    }
+}
+
+fn marks() -> impl Strategy<Value = Mark> {
+    (0..3_u64, 0..4_usize).prop_map(|(back, leases)| Mark(back, leases))
 }
 
 fn delays() -> impl Strategy<Value = u64> {
@@ -135,15 +155,16 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
         8 => prop::collection::vec(drafts(), 1..4).prop_map(Step::Push),
         2 => (index(), any::<bool>()).prop_map(|(of, same)| Step::PushAgain(of, same)),
         4 => (0..5_usize).prop_map(Step::MoveDue),
-        10 => (0..2_u64, prop_oneof![5 => Just(0), 1 => 1..4_u64], 0..5_usize, 0..40_u64, 0..3_usize, holds)
-            .prop_map(|(node, back, limit, ahead_ms, ahead_limit, hold_ms)| Step::Fetch {
-                node, back, limit, ahead_ms, ahead_limit, hold_ms,
+        10 => (0..2_u64, prop_oneof![5 => Just(0), 1 => 1..4_u64], 0..5_usize, 0..40_u64, 0..3_usize, holds,
+                prop_oneof![0..4_usize, Just(usize::MAX)])
+            .prop_map(|(node, back, limit, ahead_ms, ahead_limit, hold_ms, starts)| Step::Fetch {
+                node, back, limit, ahead_ms, ahead_limit, hold_ms, starts,
             }),
-        10 => (prop::collection::vec((index(), verdicts()), 1..5), any::<bool>())
-            .prop_map(|(ends, swap)| Step::Settle(ends, swap)),
-        2 => (0..2_u64).prop_map(Step::Heartbeat),
-        2 => (0..2_u64, some(), 0..4_u64, 0..4_usize)
-            .prop_map(|(node, of, back, limit)| Step::Reconcile(node, of, back, limit)),
+        10 => (prop::collection::vec((index(), verdicts()), 1..5), any::<bool>(), marks())
+            .prop_map(|(ends, swap, mark)| Step::Settle(ends, swap, mark)),
+        2 => (0..2_u64, marks()).prop_map(|(node, mark)| Step::Heartbeat(node, mark)),
+        2 => (0..2_u64, some(), 0..4_u64, 0..4_usize, marks())
+            .prop_map(|(node, of, back, limit, mark)| Step::Reconcile(node, of, back, limit, mark)),
         1 => (some(), 1..40_u64).prop_map(|(of, ms)| Step::Extend(of, ms)),
         3 => (prop::option::of(index()), 0..3_usize).prop_map(|(of, limit)| Step::Reap(of, limit)),
         2 => Just(Step::ReapAll),

@@ -86,6 +86,7 @@ impl Script {
             due: Timestamp::EPOCH,
             attempt: 1,
             request: 1,
+            place: 0,
             moved_us: 0,
         };
         for _ in 0..=(1 << 20) / (32 * NOTES) {

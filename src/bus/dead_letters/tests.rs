@@ -6,7 +6,8 @@ use crate::bus::dead_letters::letter::Last;
 use crate::bus::dead_letters::page::last_of;
 use crate::bus::dead_letters::shown;
 use crate::core::op::{
-    Answer, Failing, Fetch, NewEvent, Reply, Settlement, Snapshot, StoreOp, Unique, Verdict,
+    Answer, Failing, Fetch, NewEvent, Reply, Settlement, Snapshot, StartMark, StoreOp, Unique,
+    Verdict,
 };
 use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::journal::{Batch, Journal, MemoryJournal};
@@ -55,6 +56,7 @@ async fn bury(store: &MemoryStore, id: EventId, request: u64) {
         ahead: std::time::Duration::ZERO,
         ahead_limit: 0,
         hold: None,
+        starts: usize::MAX,
     };
     apply(store, StoreOp::Fetch(fetch)).await;
     let failing = Failing {
@@ -68,7 +70,15 @@ async fn bury(store: &MemoryStore, id: EventId, request: u64) {
         started_us: 1,
         fetched_us: 1,
     }];
-    apply(store, StoreOp::Settle { node, settlements }).await;
+    apply(
+        store,
+        StoreOp::Settle {
+            node,
+            settlements,
+            started: StartMark::default(),
+        },
+    )
+    .await;
 }
 
 /// Carries the records with numbers up to `through` to a journal.

@@ -3,7 +3,7 @@
 use crate::core::bucket_care::Look;
 use crate::core::holdings::Statement;
 use crate::core::node::{CallKind, Node};
-use crate::core::op::{Fetch, StoreOp};
+use crate::core::op::{Fetch, StartMark, StoreOp};
 use crate::time::Mono;
 
 impl<B> Node<B> {
@@ -22,10 +22,13 @@ impl<B> Node<B> {
         let mut asks = Vec::new();
         if care.leases.wakes() <= now {
             let held = care.leases.beat(now, options);
-            let (node, holds) = (*id, held);
             asks.push((
                 CallKind::Heartbeat { held },
-                StoreOp::Heartbeat { node, holds },
+                StoreOp::Heartbeat {
+                    node: *id,
+                    holds: held,
+                    started: StartMark::default(),
+                },
             ));
         }
         if care.leases.states() <= now && !resting {
@@ -41,6 +44,7 @@ impl<B> Node<B> {
                     from,
                     through,
                     held,
+                    started: StartMark::default(),
                     limit: options.batch,
                 },
             ));
@@ -52,6 +56,7 @@ impl<B> Node<B> {
                 StoreOp::Settle {
                     node: *id,
                     settlements,
+                    started: StartMark::default(),
                 },
             ));
         }
@@ -107,6 +112,7 @@ impl<B> Node<B> {
                     ahead: options.ahead,
                     ahead_limit,
                     hold: None,
+                    starts: usize::MAX,
                 }
             }
         };

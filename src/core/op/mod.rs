@@ -66,8 +66,10 @@ pub enum StoreOp {
     Settle {
         /// The node that held them.
         node: NodeId,
-        /// How each ended.
+        /// How each ended. There may be none, where only a start is announced.
         settlements: Vec<Settlement>,
+        /// On which leases of the node handlers may start from the answer on.
+        started: StartMark,
     },
     /// Says that `node` is alive, and so keeps everything that it holds in the bucket.
     Heartbeat {
@@ -76,6 +78,8 @@ pub enum StoreOp {
         /// What the node knows that it holds. A store keeps it for its audit and decides nothing
         /// by it: the node compares its own account with the store's.
         holds: Holding,
+        /// On which leases of the node handlers may have started, for a store that has forgotten it.
+        started: StartMark,
     },
     /// Says exactly what a node holds of some of its fetches. Whatever else the store has leased
     /// to it by them is handed back, at most `limit` events: after a failover that lost the last
@@ -90,6 +94,8 @@ pub enum StoreOp {
         /// What the node holds, by fetch, in ascending order; at most [`BATCH_MAX`] events. Leases
         /// with deadlines of their own are not concerned.
         held: Vec<(RequestId, Vec<EventId>)>,
+        /// On which leases of the node handlers may have started, for a store that has forgotten it.
+        started: StartMark,
         /// At most so many events.
         limit: usize,
     },
@@ -224,6 +230,33 @@ pub struct Holding {
     pub last: RequestId,
 }
 
+/// How far the handlers of a node may have started in a bucket: on every lease of its fetches before
+/// `request`, and on the first `leases` of that one.
+///
+/// A node announces a start before it happens, and starts nothing beyond what the store has
+/// acknowledged. So when it dies, the store knows of every other lease that its handler never
+/// started, and hands the event back without an attempt. The mark is one number for each node, it
+/// only grows, and an operation that carries a smaller one changes nothing: to announce costs the
+/// same however many events it is about. Leases with deadlines of their own are not concerned, they
+/// count as started.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct StartMark {
+    /// The fetch.
+    pub request: RequestId,
+    /// How many of its leases, from the first one.
+    pub leases: usize,
+}
+
+impl StartMark {
+    /// Whether a handler may have started on the lease at `place` of the fetch `request`.
+    #[must_use]
+    pub fn covers(self, request: RequestId, place: usize) -> bool {
+        (request, place) < (self.request, self.leases)
+    }
+}
+
 /// What tells one lease of an event from all others: who fetched it, and by which fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Lease {
@@ -270,6 +303,9 @@ pub struct Fetch {
     pub ahead_limit: usize,
     /// `None`: for as long as the node's heartbeat lasts. Otherwise until this long from now.
     pub hold: Option<Duration>,
+    /// On the first so many of what it leases handlers may start, and on every earlier lease of the
+    /// node. 0 announces nothing, and neither does a fetch that leases nothing.
+    pub starts: usize,
 }
 
 /// How one attempt ended.

@@ -20,6 +20,8 @@ pub struct Delivery<B = Arc<Envelope>> {
     pub attempt: u16,
     /// The fetch that leased it; with the node it is the token of the lease.
     pub request: RequestId,
+    /// Its place among what that fetch leased, from 0.
+    pub place: usize,
     /// When it was moved to the publish list, in microseconds since the epoch.
     pub moved_us: u64,
 }
@@ -33,6 +35,7 @@ impl<B> Delivery<B> {
             due,
             attempt,
             request,
+            place,
             moved_us,
         } = self;
         Ok(Delivery {
@@ -41,6 +44,7 @@ impl<B> Delivery<B> {
             due,
             attempt,
             request,
+            place,
             moved_us,
         })
     }

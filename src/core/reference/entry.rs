@@ -45,6 +45,8 @@ pub(super) enum Place {
 pub(super) struct Lease {
     pub(super) node: NodeId,
     pub(super) request: RequestId,
+    /// Its place among what that fetch leased.
+    pub(super) place: usize,
     pub(super) moved_us: u64,
     pub(super) fetched_us: u64,
     /// Its own deadline; without one it lasts as long as the node's heartbeat.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::core::op::{BATCH_MAX, Delivery, Fetch, Holding, Ledger, Reply, RequestId};
+use crate::core::op::{BATCH_MAX, Delivery, Fetch, Holding, Ledger, Reply, RequestId, StartMark};
 use crate::core::reference::entry::{Budget, Ending, Entry, Lease, Place, Stale};
 use crate::core::reference::{Bucket, bounded};
 use crate::error::{Error, ErrorKind, Result};
@@ -126,6 +126,13 @@ impl<B: Clone> Bucket<B> {
         }
         let ids = batch.deliveries.iter().map(|delivery| delivery.id);
         let ids: VecDeque<EventId> = ids.collect();
+        let mark = StartMark {
+            request: fetch.request,
+            leases: fetch.starts,
+        };
+        if !ids.is_empty() && fetch.starts > 0 {
+            self.nodes.announce(fetch.node, mark);
+        }
         self.nodes.lease(fetch.node, fetch.request, hold, ids);
         (batch.deliveries, batch.budget.is_spent())
     }
@@ -152,6 +159,7 @@ impl<B: Clone> Bucket<B> {
         let lease = Lease {
             node: fetch.node,
             request: fetch.request,
+            place: batch.deliveries.len(),
             moved_us,
             fetched_us: self.now_us,
             deadline: batch.deadline,
@@ -183,7 +191,16 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
-    pub(super) fn heartbeat(&mut self, node: NodeId) -> bool {
+    /// Keeps what a node holds, on which handlers may have started so far.
+    pub(super) fn keep(&mut self, node: NodeId, started: StartMark) -> Reply<B> {
+        self.nodes.announce(node, started);
+        Reply::Kept {
+            stands: self.heartbeat(node),
+            holding: self.nodes.holding(node),
+        }
+    }
+
+    fn heartbeat(&mut self, node: NodeId) -> bool {
         let stands = !self.nodes.is_reaping(node);
         match self.nodes.get_mut(node) {
             Some(node) if stands && node.is_holder() => {
@@ -233,6 +250,7 @@ fn delivery<B: Clone>(id: EventId, entry: &Entry<B>, lease: &Lease) -> Delivery<
         due: entry.due,
         attempt: entry.tries.saturating_add(1),
         request: lease.request,
+        place: lease.place,
         moved_us: lease.moved_us,
     }
 }

@@ -173,20 +173,20 @@ impl<B: Clone> Bucket<B> {
             StoreOp::Push(events) => Reply::Pushed(self.push(&events, ledger)?),
             StoreOp::MoveDue { limit, .. } => self.move_due(limit),
             StoreOp::Fetch(fetch) => self.fetch(&fetch, ledger)?,
-            StoreOp::Settle { node, settlements } => {
-                Reply::Settled(self.settle(node, settlements, ledger)?)
-            }
-            StoreOp::Heartbeat { node, holds: _ } => Reply::Kept {
-                stands: self.heartbeat(node),
-                holding: self.nodes.holding(node),
-            },
+            StoreOp::Settle {
+                node,
+                settlements,
+                started,
+            } => Reply::Settled(self.settle(node, settlements, started, ledger)?),
+            StoreOp::Heartbeat { node, started, .. } => self.keep(node, started),
             StoreOp::Reconcile {
                 node,
                 from,
                 through,
                 held,
+                started,
                 limit,
-            } => Reply::Reaped(self.reconcile(node, from..=through, &held, limit, ledger)?),
+            } => self.reconcile(node, (from..=through, started), &held, limit, ledger)?,
             StoreOp::Extend { node, leases, hold } => {
                 Reply::Extended(self.extend(node, &leases, hold)?)
             }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
-use crate::core::op::{Holding, RequestId};
+use crate::core::op::{Holding, RequestId, StartMark};
 use crate::core::reference::entry::Lease;
 use crate::event::EventId;
 use crate::record::NodeId;
@@ -37,6 +37,8 @@ pub(super) struct Node {
     pub(super) lost: bool,
     /// The fetch that told it; repeats of it tell it again.
     pub(super) refused: Option<RequestId>,
+    /// On which of its leases handlers may have started.
+    started: StartMark,
     /// What lasts as long as its heartbeat.
     kept: Batches,
     /// What has deadlines of its own.
@@ -115,6 +117,20 @@ impl Nodes {
         let known = self.nodes.entry(node).or_default();
         known.last_fetch = self.fetches;
         known
+    }
+
+    /// Handlers of a node may have started so far; of one that is not known it means nothing.
+    pub(super) fn announce(&mut self, node: NodeId, mark: StartMark) {
+        if let Some(known) = self.nodes.get_mut(&node) {
+            known.started = known.started.max(mark);
+        }
+    }
+
+    /// Whether a handler may have started on a lease.
+    pub(super) fn may_have_started(&self, lease: &Lease) -> bool {
+        let node = self.nodes.get(&lease.node);
+        let started = node.is_none_or(|node| node.started.covers(lease.request, lease.place));
+        started || lease.deadline.is_some()
     }
 
     /// Notes that `node` got `ids` by `request`.

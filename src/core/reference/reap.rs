@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use crate::core::op::{BATCH_MAX, Ledger, Reaped, RequestId};
-use crate::core::reference::entry::Ending;
+use crate::core::op::{BATCH_MAX, Ledger, Reaped, Reply, RequestId, StartMark};
+use crate::core::reference::entry::{Ending, Lease};
 use crate::core::reference::{Bucket, bounded};
 use crate::error::Result;
 use crate::event::EventId;
@@ -26,20 +26,21 @@ impl<B: Clone> Bucket<B> {
             self.nodes.give_up(*node, *beat);
         }
         let limit = limit.min(BATCH_MAX);
-        let mut reaped = Reaped::default();
+        let (mut reaped, mut unstarted) = (Reaped::default(), Vec::new());
         while reaped.ready + reaped.dead < limit
             && let Some((node, request, id)) = self.nodes.pop_reaping()
         {
             let entry = self.entries.get(&id);
             if entry.is_some_and(|entry| entry.lease_under(node, request).is_some()) {
-                self.take_back(id, &mut reaped, ledger);
+                self.take_back(id, &mut reaped, &mut unstarted, ledger);
             }
         }
         while reaped.ready + reaped.dead < limit
             && let Some(id) = self.next_overdue()
         {
-            self.take_back(id, &mut reaped, ledger);
+            self.take_back(id, &mut reaped, &mut unstarted, ledger);
         }
+        self.release_all(unstarted);
         reaped.more = self.nodes.has_reaping() || self.next_overdue().is_some();
         reaped.holders = self.nodes.holders();
         reaped.next_deadline = self.nodes.next_deadline().map(|(deadline, _)| deadline);
@@ -50,20 +51,21 @@ impl<B: Clone> Bucket<B> {
     pub(super) fn reconcile<L: Ledger<Body = B>>(
         &mut self,
         node: NodeId,
-        requests: RangeInclusive<RequestId>,
+        (requests, started): (RangeInclusive<RequestId>, StartMark),
         held: &[(RequestId, Vec<EventId>)],
         limit: usize,
         ledger: &mut L,
-    ) -> Result<Reaped> {
+    ) -> Result<Reply<B>> {
         bounded("fetches", held.len())?;
         bounded("events", held.iter().map(|(_, ids)| ids.len()).sum())?;
         let pairs = held.iter();
         let pairs = pairs.flat_map(|(request, ids)| ids.iter().map(|id| (*request, *id)));
         let held: BTreeSet<_> = pairs.collect();
+        self.nodes.announce(node, started);
         let limit = limit.min(BATCH_MAX);
-        let mut reaped = Reaped::default();
+        let (mut reaped, mut unstarted) = (Reaped::default(), Vec::new());
         if requests.is_empty() {
-            return Ok(reaped);
+            return Ok(Reply::Reaped(reaped));
         }
         for (request, id) in self.nodes.kept_by(node, requests) {
             let entry = self.entries.get(&id);
@@ -76,9 +78,10 @@ impl<B: Clone> Bucket<B> {
                 reaped.more = true;
                 break;
             }
-            self.take_back(id, &mut reaped, ledger);
+            self.take_back(id, &mut reaped, &mut unstarted, ledger);
         }
-        Ok(reaped)
+        self.release_all(unstarted);
+        Ok(Reply::Reaped(reaped))
     }
 
     /// The next event whose lease is past its own deadline.
@@ -88,9 +91,23 @@ impl<B: Clone> Bucket<B> {
         Some(id)
     }
 
+    /// Hands back what never started, in its order, as its holder would have done.
+    fn release_all(&mut self, unstarted: Vec<(EventId, Lease)>) {
+        let mut front = self.waiting.make_room(unstarted.len());
+        for (id, lease) in unstarted {
+            self.release(id, &lease, &mut front);
+        }
+    }
+
     /// Ends a lease against its holder's will. The attempt counts, as nobody can know whether its
-    /// handler had started.
-    fn take_back<L: Ledger<Body = B>>(&mut self, id: EventId, reaped: &mut Reaped, ledger: &mut L) {
+    /// handler had started; unless its holder never announced it: then it never has.
+    fn take_back<L: Ledger<Body = B>>(
+        &mut self,
+        id: EventId,
+        reaped: &mut Reaped,
+        unstarted: &mut Vec<(EventId, Lease)>,
+        ledger: &mut L,
+    ) {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
@@ -98,6 +115,11 @@ impl<B: Clone> Bucket<B> {
             return;
         };
         self.nodes.end(id, &lease);
+        if !self.nodes.may_have_started(&lease) {
+            unstarted.push((id, lease));
+            reaped.ready += 1;
+            return;
+        }
         entry.haunted = true;
         entry.tries = entry.tries.saturating_add(1);
         let tries = entry.tries;

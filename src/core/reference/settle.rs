@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::op::{Failing, Ledger, Settlement, Verdict};
+use crate::core::op::{Failing, Ledger, Settlement, StartMark, Verdict};
 use crate::core::reference::entry::{Ending, Lease, Place, Settled};
 use crate::core::reference::{Bucket, bounded};
 use crate::error::Result;
@@ -15,9 +15,11 @@ impl<B: Clone> Bucket<B> {
         &mut self,
         node: NodeId,
         settlements: Vec<Settlement>,
+        started: StartMark,
         ledger: &mut L,
     ) -> Result<Vec<bool>> {
         bounded("settlements", settlements.len())?;
+        self.nodes.announce(node, started);
         let releases = settlements.iter();
         let releases = releases.filter(|settlement| settlement.verdict == Verdict::Release);
         // What is handed back keeps its order, so it takes its places from the first one on.
@@ -45,7 +47,7 @@ impl<B: Clone> Bucket<B> {
 
     /// Hands back an event whose handler never started. One that was read ahead waits on for its
     /// due time.
-    fn release(&mut self, id: EventId, lease: &Lease, front: &mut i64) {
+    pub(super) fn release(&mut self, id: EventId, lease: &Lease, front: &mut i64) {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };

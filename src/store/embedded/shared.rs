@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::core::op::{Answer, Delivery, Reply, Settlement, StoreOp, Verdict};
+use crate::core::op::{Answer, Delivery, Reply, Settlement, StartMark, StoreOp, Verdict};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope, Payload, QueueName};
 use crate::record::NodeId;
@@ -263,6 +263,7 @@ impl Shared {
         let op = StoreOp::Settle {
             node,
             settlements: vec![settlement],
+            started: StartMark::default(),
         };
         let mut scribe = Scribe::new(&self.cache);
         scribe.changes.list.push(Change::Damaged {

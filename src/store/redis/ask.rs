@@ -222,6 +222,7 @@ impl Terms<'_> {
             Some(hold) => call.command.arg(us(hold)),
             None => call.command.arg(""),
         };
+        call.command.arg(fetch.starts.min(BATCH_MAX));
         call
     }
 

@@ -2,12 +2,13 @@
 
 use redis::Cmd;
 
-use crate::core::op::{Settlement, Verdict};
+use crate::core::op::{Settlement, StartMark, Verdict};
 use crate::core::reference::bounded;
 use crate::error::Result;
 use crate::record::{NodeId, cut_error};
 use crate::store::redis::ask::{Call, Terms, add_text, us};
 use crate::store::redis::keys::BucketKeys;
+use crate::store::redis::leases::add_mark;
 use crate::store::redis::record;
 use crate::store::redis::scripts;
 use crate::time::DELAY_MAX;
@@ -20,6 +21,7 @@ impl Terms<'_> {
         keys: &BucketKeys,
         node: NodeId,
         settlements: &[Settlement],
+        started: StartMark,
         damaged: u8,
     ) -> Result<Call> {
         bounded("settlements", settlements.len())?;
@@ -28,6 +30,7 @@ impl Terms<'_> {
             .arg(&node.0.to_be_bytes())
             .arg(self.origin)
             .arg(us(DELAY_MAX));
+        add_mark(&mut call.command, started);
         let (command, has_twins) = (&mut call.command, has_twins(settlements));
         for run in runs(settlements) {
             let first = &run[0]; // a run is never empty

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{PushInfo, Value};
 
-use crate::core::op::{Fetch, Holding, NewEvent, PeekBy, StoreOp, Unique};
+use crate::core::op::{Fetch, Holding, NewEvent, PeekBy, StartMark, StoreOp, Unique};
 use crate::core::push::Attempts;
 use crate::error::Result;
 use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
@@ -99,8 +99,12 @@ pub const READERS: [(&str, Reader); 24] = [
         shown(in_parts::read_settled(parts(value)?, 2))
     }),
     ("heartbeat", |value| {
-        let (node, holds) = (NodeId(1), Holding::default());
-        operation(StoreOp::Heartbeat { node, holds }, value)
+        let heartbeat = StoreOp::Heartbeat {
+            node: NodeId(1),
+            holds: Holding::default(),
+            started: StartMark::default(),
+        };
+        operation(heartbeat, value)
     }),
     ("reconcile", |value| {
         let reconcile = StoreOp::Reconcile {
@@ -108,6 +112,7 @@ pub const READERS: [(&str, Reader); 24] = [
             from: 0,
             through: 1,
             held: Vec::new(),
+            started: StartMark::default(),
             limit: 10,
         };
         operation(reconcile, value)
@@ -207,6 +212,7 @@ fn fetch() -> Fetch {
         ahead: Duration::ZERO,
         ahead_limit: 10,
         hold: None,
+        starts: 0,
     }
 }
 

@@ -3,7 +3,7 @@
 //! What they do to each event they do to it alone, so nobody can tell a part from the whole. A call
 //! that fails after another has done its part leaves the whole unknown: sent again it does the rest.
 
-use crate::core::op::{Answer, Reply, Settlement, StoreOp};
+use crate::core::op::{Answer, Reply, Settlement, StartMark, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId};
 use crate::record::NodeId;
@@ -18,12 +18,13 @@ pub(super) async fn settle(
     bucket: &BucketKey,
     node: NodeId,
     settlements: &[Settlement],
+    started: StartMark,
     damaged: u8,
 ) -> Result<Answer> {
     let (keys, mut accepted, mut now_us) = (shared.keys(bucket), Vec::new(), 0);
     loop {
         let rest = &settlements[accepted.len()..];
-        let call = shared.terms().settle(&keys, node, rest, damaged)?;
+        let call = shared.terms().settle(&keys, node, rest, started, damaged)?;
         let parts = call_part(shared, &shared.links.work, &call, !accepted.is_empty()).await;
         let (now, is_earlier, some) = read_settled(parts?, rest.len())?;
         now_us = now.max(now_us);

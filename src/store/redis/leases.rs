@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::core::op::{BATCH_MAX, Delivery, Fetch, Holding, Reaped, Reply, StoreOp};
+use redis::Cmd;
+
+use crate::core::op::{BATCH_MAX, Delivery, Fetch, Holding, Reaped, Reply, StartMark, StoreOp};
 use crate::core::reference::bounded;
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName};
@@ -17,13 +19,18 @@ impl Terms<'_> {
     /// One of these operations.
     pub(super) fn leases(&self, keys: &BucketKeys, op: &StoreOp) -> Result<Call> {
         Ok(match op {
-            StoreOp::Heartbeat { node, holds } => {
+            StoreOp::Heartbeat {
+                node,
+                holds,
+                started,
+            } => {
                 let mut call = self.call(&scripts::HEARTBEAT, keys);
                 let leases = u32::try_from(holds.leases).unwrap_or(u32::MAX);
                 call.command
                     .arg(&node.0.to_be_bytes())
                     .arg(leases)
                     .arg(holds.last.min(EXACT_MAX));
+                add_mark(&mut call.command, *started);
                 call
             }
             StoreOp::Reconcile {
@@ -31,6 +38,7 @@ impl Terms<'_> {
                 from,
                 through,
                 held,
+                started,
                 limit,
             } => {
                 bounded("fetches", held.len())?;
@@ -42,6 +50,7 @@ impl Terms<'_> {
                     .arg(&node.0.to_be_bytes())
                     .arg(&from.to_be_bytes())
                     .arg(&through.to_be_bytes());
+                add_mark(&mut call.command, *started);
                 for (request, ids) in held {
                     let ids: Vec<u8> = ids.iter().flat_map(|id| id.to_bytes()).collect();
                     call.command.arg(&request.to_be_bytes()).arg(ids);
@@ -71,6 +80,13 @@ impl Terms<'_> {
     }
 }
 
+/// On which leases of a node handlers may have started.
+pub(super) fn add_mark(command: &mut Cmd, mark: StartMark) {
+    command
+        .arg(mark.request.min(EXACT_MAX))
+        .arg(mark.leases.min(BATCH_MAX));
+}
+
 pub(super) fn fetched(
     queue: &QueueName,
     fetch: &Fetch,
@@ -80,9 +96,17 @@ pub(super) fn fetched(
     let (ready, next_due, full) = (parts.count()?, parts.time()?, parts.is_so()?);
     let holding = holding(parts)?;
     *newer = parts.count()?;
+    let places = parts.bytes()?;
+    let place_of = |at: usize| match places.get(2 * at..2 * at + 2) {
+        Some(place) => usize::from(u16::from_be_bytes([place[0], place[1]])),
+        None => at,
+    };
     let mut deliveries = Vec::with_capacity(parts.len() / 3);
     // Three for each, and perhaps one more behind them.
-    while parts.len() > 1 {
+    for at in 0.. {
+        if parts.len() <= 1 {
+            break;
+        }
         let (id, state, bytes) = (parts.id()?, parts.bytes()?, parts.bytes()?);
         if state.len() < STATE_LEN {
             return Err(unreadable("fetch"));
@@ -100,6 +124,7 @@ pub(super) fn fetched(
             due: Timestamp::from_millis(number_at(&state, 4)),
             attempt: u16::from_be_bytes([state[2], state[3]]),
             request: fetch.request,
+            place: place_of(at),
             moved_us: number_at(&state, 12),
         });
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::core::op::{Answer, Failing, Settlement, StoreOp, Verdict};
+use crate::core::op::{Answer, Failing, Settlement, StartMark, StoreOp, Verdict};
 use crate::core::reference::KEEP_FOR;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
@@ -175,8 +175,12 @@ impl Shared {
         op: StoreOp,
     ) -> Result<Answer> {
         match &op {
-            StoreOp::Settle { node, settlements } => {
-                return in_parts::settle(self, bucket, *node, settlements, 0).await;
+            StoreOp::Settle {
+                node,
+                settlements,
+                started,
+            } => {
+                return in_parts::settle(self, bucket, *node, settlements, *started, 0).await;
             }
             StoreOp::Revive { .. } | StoreOp::Drop { .. } => {
                 return in_parts::revive_or_drop(self, bucket, &op).await;
@@ -243,7 +247,8 @@ impl Shared {
             }
         });
         let settlements: Vec<_> = settlements.collect();
-        in_parts::settle(self, bucket, node, &settlements, DAMAGED).await?;
+        let none = StartMark::default();
+        in_parts::settle(self, bucket, node, &settlements, none, DAMAGED).await?;
         Ok(())
     }
 

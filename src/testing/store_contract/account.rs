@@ -1,6 +1,6 @@
 //! The account of leases: the store tells its own, and hands back what a node does not hold.
 
-use crate::core::op::{Fetch, Holding, Reply, StoreOp, Verdict};
+use crate::core::op::{Fetch, Holding, Reply, StartMark, StoreOp, Verdict};
 use crate::event::State;
 use crate::record::{Cause, Outcome};
 use crate::testing::store_contract::harness::StoreHarness;
@@ -94,6 +94,7 @@ pub async fn a_reconcile_hands_back_only_what_it_is_about(harness: &dyn StoreHar
         through: taken[1].request,
         held: Vec::new(),
         limit: 10,
+        started: StartMark::default(),
     };
     for ready in [1, 0] {
         match world.op(middle.clone()).await {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::core::op::{
     BATCH_MAX, Cancelled, Changed, Delivery, Fetch, Holding, PeekBy, PeekCursor, PushVerdict,
-    Pushed, Reaped, Reply, RequestId, Rewriting, Settlement, Snapshot, Stats, StoreOp, Verdict,
+    Pushed, Reaped, Reply, RequestId, Rewriting, Settlement, Snapshot, StartMark, Stats, StoreOp,
+    Verdict,
 };
 use crate::event::{EventId, Payload, State};
 use crate::record::{NodeId, Query, Record};
@@ -74,7 +75,14 @@ impl World {
     }
 
     pub(super) async fn settle_all(&self, node: NodeId, settlements: Vec<Settlement>) -> Vec<bool> {
-        match self.op(StoreOp::Settle { node, settlements }).await {
+        match self
+            .op(StoreOp::Settle {
+                node,
+                settlements,
+                started: StartMark::default(),
+            })
+            .await
+        {
             Reply::Settled(settled) => settled,
             other => panic!("a settle answered {other:?}"),
         }
@@ -91,7 +99,14 @@ impl World {
     /// Whether its leases stand, and what it holds.
     pub(super) async fn beat(&self, node: NodeId) -> (bool, Holding) {
         let holds = Holding::default();
-        match self.op(StoreOp::Heartbeat { node, holds }).await {
+        match self
+            .op(StoreOp::Heartbeat {
+                node,
+                holds,
+                started: StartMark::default(),
+            })
+            .await
+        {
             Reply::Kept { stands, holding } => (stands, holding),
             other => panic!("a heartbeat answered {other:?}"),
         }
@@ -116,6 +131,7 @@ impl World {
             through,
             held: by_request.into_iter().collect(),
             limit,
+            started: StartMark::default(),
         };
         match self.op(reconcile).await {
             Reply::Reaped(reaped) => reaped,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::core::op::{Stats, StoreOp, Verdict};
+use crate::core::op::{StartMark, Stats, StoreOp, Verdict};
 use crate::error::ErrorKind;
 use crate::event::{BucketKey, State};
 use crate::store::Watcher;
@@ -178,6 +178,7 @@ pub async fn a_list_beyond_the_bound_is_refused(harness: &dyn StoreHarness) {
         StoreOp::Settle {
             node: A,
             settlements: vec![settlement; 1_001],
+            started: StartMark::default(),
         },
         StoreOp::Extend {
             node: A,
@@ -190,6 +191,7 @@ pub async fn a_list_beyond_the_bound_is_refused(harness: &dyn StoreHarness) {
             through: delivery.request,
             held: vec![(delivery.request, vec![delivery.id; 1_001])],
             limit: 1,
+            started: StartMark::default(),
         },
         StoreOp::Reap {
             silent: vec![(A, 1); 1_001],

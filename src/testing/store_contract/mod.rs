@@ -54,6 +54,8 @@ pub mod settle;
 #[allow(missing_docs)] // each name is a promise
 pub mod stale;
 #[allow(missing_docs)] // each name is a promise
+pub mod starts;
+#[allow(missing_docs)] // each name is a promise
 pub mod unique;
 
 use std::future::Future;
@@ -206,6 +208,18 @@ macro_rules! store_contract_tests {
                 a_reconcile_hands_back_only_what_it_is_about
                 a_limited_reconcile_says_that_there_is_more
                 an_old_reconcile_takes_nothing_that_is_held
+            }
+            starts {
+                what_never_started_is_handed_back_without_an_attempt
+                what_never_started_is_not_on_record_as_lost
+                a_settle_announces_starts
+                a_heartbeat_announces_starts
+                an_announcement_covers_every_earlier_fetch
+                an_announcement_never_shrinks
+                a_fetch_that_leases_nothing_announces_nothing
+                a_repeated_fetch_tells_the_places_of_what_is_held
+                a_lease_with_a_deadline_counts_as_started
+                a_reconcile_counts_what_had_been_announced
             }
             change {
                 a_cancelled_event_is_never_started

@@ -191,6 +191,7 @@ impl World {
             ahead: Duration::ZERO,
             ahead_limit: 0,
             hold: None,
+            starts: usize::MAX,
         }
     }
 }

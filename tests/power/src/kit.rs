@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::Timestamp;
-use duly::core::op::{Delivery, Fetch, NewEvent, Settlement, StoreOp, Unique, Verdict};
+use duly::core::op::{Delivery, Fetch, NewEvent, Settlement, StartMark, StoreOp, Unique, Verdict};
 use duly::event::{BucketId, BucketKey, Envelope, EventId, Payload};
 use duly::record::NodeId;
 use duly::store::EmbeddedOptions;
@@ -70,6 +70,7 @@ pub(crate) fn fetch(request: u64, limit: usize) -> StoreOp {
         ahead: Duration::ZERO,
         ahead_limit: 0,
         hold: None,
+        starts: usize::MAX,
     })
 }
 
@@ -87,6 +88,7 @@ pub(crate) fn settle(settlements: Vec<Settlement>) -> StoreOp {
     StoreOp::Settle {
         node: NODE,
         settlements,
+        started: StartMark::default(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use duly::When;
-use duly::core::op::{Holding, Reply, StoreOp};
+use duly::core::op::{Holding, Reply, StartMark, StoreOp};
 use duly::event::Payload;
 use duly::store::{Outbox, OutboxWatcher, Store};
 
@@ -48,6 +48,7 @@ async fn watchers_are_told_of_what_wrote_records_and_of_nothing_else() {
     bare.apply(StoreOp::Heartbeat {
         node: NODE,
         holds: Holding::default(),
+        started: StartMark::default(),
     })
     .await
     .unwrap();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use duly::ErrorKind;
 use duly::core::op::{
-    Answer, BATCH_MAX, Cancelled, Changed, PeekBy, PushVerdict, Pushed, Reaped, Reply, StoreOp,
-    Unique,
+    Answer, BATCH_MAX, Cancelled, Changed, PeekBy, PushVerdict, Pushed, Reaped, Reply, StartMark,
+    StoreOp, Unique,
 };
 use duly::core::reference::DedupWindow;
 use duly::event::{EventId, State};
@@ -99,6 +99,7 @@ impl World {
                     op = StoreOp::Settle {
                         node: token.node,
                         settlements,
+                        started: StartMark::default(),
                     };
                 }
             }

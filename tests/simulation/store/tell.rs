@@ -41,7 +41,9 @@ impl Asked {
                 node: fetch.node,
                 hold: fetch.hold,
             },
-            StoreOp::Settle { node, settlements } => {
+            StoreOp::Settle {
+                node, settlements, ..
+            } => {
                 let settled = settlements.iter().map(|settlement| {
                     let ending = ending_of(&settlement.verdict);
                     (settlement.id, lease(node, settlement.request), ending)

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::ErrorKind;
-use duly::core::op::{Delivery, Fetch, Holding, Reaped, Reply, RequestId, Settlement, Verdict};
+use duly::core::op::{
+    Delivery, Fetch, Holding, Reaped, Reply, RequestId, Settlement, StartMark, Verdict,
+};
 use duly::event::{EventId, State};
 use duly::record::{Cause, NodeId, Outcome};
 
@@ -41,6 +43,7 @@ impl Model {
             due: event.due,
             attempt: event.tries + 1,
             request: fetch.request,
+            place: event.lease.as_ref().map_or(0, |lease| lease.place),
             moved_us: event.moved_us,
         });
         let deliveries = deliveries.collect();
@@ -86,6 +89,10 @@ impl Model {
                 }
             }
         }
+        if place > 0 && fetch.starts > 0 {
+            let (request, leases) = (fetch.request, fetch.starts);
+            self.announce(fetch.node, StartMark { request, leases });
+        }
         if place > 0 && fetch.hold.is_none() {
             self.node(fetch.node).beat += 1;
         }
@@ -103,7 +110,13 @@ impl Model {
         (event.state, event.lease) = (State::Leased, Some(lease));
     }
 
-    pub(crate) fn settle(&mut self, node: NodeId, settlements: &[Settlement]) -> Reply {
+    pub(crate) fn settle(
+        &mut self,
+        node: NodeId,
+        settlements: &[Settlement],
+        started: StartMark,
+    ) -> Reply {
+        self.announce(node, started);
         let is_release = |settlement: &&Settlement| settlement.verdict == Verdict::Release;
         let releases = settlements.iter().filter(is_release).count();
         self.first -= i64::try_from(releases).expect("few");
@@ -186,7 +199,8 @@ impl Model {
         self.end(id, state);
     }
 
-    pub(crate) fn heartbeat(&mut self, node: NodeId) -> Reply {
+    pub(crate) fn heartbeat(&mut self, node: NodeId, started: StartMark) -> Reply {
+        self.announce(node, started);
         let holds = self.holds(node);
         let known = self.node(node);
         let kept = holds && !known.reaping;
@@ -230,13 +244,37 @@ impl Model {
             more: orphans.len() > limit,
             ..Reaped::default()
         };
+        let mut unstarted = Vec::new();
         for (_, _, id) in orphans.into_iter().take(limit) {
-            self.take_back(id, &mut reaped);
+            self.take_back(id, &mut reaped, &mut unstarted);
         }
+        self.put_first(&unstarted);
         Reply::Reaped(reaped)
     }
 
-    fn take_back(&mut self, id: EventId, reaped: &mut Reaped) {
+    /// What was taken back without having started, in its order before all others.
+    fn put_first(&mut self, unstarted: &[(EventId, u64)]) {
+        self.first -= i64::try_from(unstarted.len()).expect("few");
+        for (position, (id, moved_us)) in (self.first..).zip(unstarted) {
+            let event = self.event(*id).expect("just taken back");
+            if event.state == State::Ready {
+                (event.position, event.moved_us) = (position, *moved_us);
+            }
+        }
+    }
+
+    fn take_back(&mut self, id: EventId, reaped: &mut Reaped, unstarted: &mut Vec<(EventId, u64)>) {
+        let event = self.event(id).expect("just found").clone();
+        let lease = event.lease.expect("it was leased");
+        let started = self.node(lease.node).started;
+        if lease.deadline.is_none()
+            && (lease.request, lease.place) >= (started.request, started.leases)
+        {
+            self.wait(id, event.due);
+            unstarted.push((id, event.moved_us));
+            reaped.ready += 1;
+            return;
+        }
         let event = self.event(id).expect("just found");
         (event.tries, event.haunted) = (event.tries + 1, true);
         let (tries, attempts, due) = (event.tries, event.envelope.attempts, event.due);
@@ -301,12 +339,13 @@ impl Model {
                 (node.reaping, node.lost) = (true, true);
             }
         }
-        let mut reaped = Reaped::default();
+        let (mut reaped, mut unstarted) = (Reaped::default(), Vec::new());
         while reaped.ready + reaped.dead < limit
             && let Some(id) = self.next_lost()
         {
-            self.take_back(id, &mut reaped);
+            self.take_back(id, &mut reaped, &mut unstarted);
         }
+        self.put_first(&unstarted);
         self.end_reaps();
         reaped.more = self.next_lost().is_some();
         reaped.holders = self.holders();

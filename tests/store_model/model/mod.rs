@@ -8,7 +8,7 @@ mod reopen;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{NewEvent, PushVerdict, Pushed, Reply, RequestId, Unique, Verdict};
+use duly::core::op::{NewEvent, PushVerdict, Pushed, Reply, RequestId, StartMark, Unique, Verdict};
 use duly::core::reference::DedupWindow;
 use duly::event::{Envelope, EventId, Late, State};
 use duly::record::{Cause, NodeId, Outcome, Record, Stages};
@@ -57,6 +57,7 @@ struct Node {
     id: NodeId,
     last: RequestId,
     refused: RequestId,
+    started: StartMark,
     beat: u64,
     lost: bool,
     reaping: bool,
@@ -96,6 +97,13 @@ impl Model {
             ..Node::default()
         });
         self.nodes.last_mut().expect("just pushed")
+    }
+
+    /// Handlers of a node may have started so far.
+    pub(crate) fn announce(&mut self, node: NodeId, mark: StartMark) {
+        if let Some(node) = self.nodes.iter_mut().find(|known| known.id == node) {
+            node.started = node.started.max(mark);
+        }
     }
 
     fn holds(&self, node: NodeId) -> bool {

@@ -6,10 +6,12 @@
 -- ARGV[7]  most ready events
 -- ARGV[8]  how long before its due time an event may be leased, us, and ARGV[9] most of those
 -- ARGV[10] for how long, us, or "" for as long as the node's heartbeat lasts
+-- ARGV[11] on how many of what it leases, from the first one, handlers may start
 --
 -- Returns {now, ready events left, next due time or false, 1 if it ended before it had looked at all
 -- that it might, how many leases the node has that last as long as its heartbeat, its last request
--- before this one, how many events it left to a newer duly, then three for each delivery: id; its
+-- before this one, how many events it left to a newer duly, the places of the deliveries in their
+-- batch, two bytes each, or "" where they are 0 and so on, then three for each delivery: id; its
 -- state, of which the bytes 3 to 20 are those of its lease; body; and at the end a 1 if records were
 -- written}. A node that was believed dead is
 -- refused.
@@ -19,7 +21,7 @@ local REST = 1000 -- after so many ms it looks again whether it is alone with wh
 local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local node = node_of(me) or new_node()
 node.seen = now
-local answer, len, recorded = { now, 0, false, 0, 0, node.last, 0 }, 7, false
+local answer, len, recorded = { now, 0, false, 0, 0, node.last, 0, "" }, 8, false
 local count, newer = 0, 0
 
 local function done()
@@ -55,15 +57,17 @@ if request <= node.last then
   for at = 1, #(batch or ""), 16 do
     ids[#ids + 1] = sub(batch, at, at + 15)
   end
-  local states = #ids > 0 and call("HMGET", STATE, unpack(ids)) or {}
+  local states, places = #ids > 0 and call("HMGET", STATE, unpack(ids)) or {}, {}
   for i, id in ipairs(ids) do
     local state = states[i]
     if state and byte(state) == 76 and sub(state, 46, 61) == me .. token then
       answer[len + 1], answer[len + 2], answer[len + 3] = id, state, call("HGET", BODY, id)
       len = len + 3
+      places[#places + 1] = u16(i - 1)
     end
   end
-  if len > 7 and node.kept > 0 and not node.reaping then
+  answer[8] = table.concat(places)
+  if len > 8 and node.kept > 0 and not node.reaping then
     node.beat = node.beat + 1
   end
   return done()
@@ -273,6 +277,10 @@ answer[4] = may_look() and 0 or 1
 
 if count > 0 then
   leased = leased + count
+  local starts = tonumber(ARGV[11])
+  if starts > 0 then
+    announce(node, request, starts)
+  end
   if deadline then
     node.timed = node.timed + count
   else

@@ -8,17 +8,29 @@
 --   lost     it was reaped and has not been told by a refused fetch
 --   reaping  it was given up, and still holds something
 --   seen     when it was heard of last, us
+--   started  the last fetch on whose leases handlers may have started, and `first` on how many of
+--            them, from the first one; on all of those before it they may have
 --   says     how many leases it said it has by its requests up to `to`, in its last heartbeat; for
 --            the audit alone
 local NODES_MAX = 256 -- nodes that hold nothing are forgotten beyond this, the quietest first
 
 local function read_node(packed)
-  local beat, last, refused, kept, timed, lost, reaping, seen, says, to =
-    unpack_from(">I8I8I8I4I4BBI8I4I8", packed)
+  local beat, last, refused, kept, timed, lost, reaping, seen, says, to, started, first =
+    unpack_from(">I8I8I8I4I4BBI8I4I8I8I4", packed)
   return {
     beat = beat, last = last, refused = refused, kept = kept, timed = timed,
     lost = lost == 1, reaping = reaping == 1, seen = seen, says = says, to = to,
+    started = started, first = first,
   }
+end
+
+-- Handlers of a node may have started so far. Returns whether that is news.
+local function announce(node, request, first)
+  if request > node.started or (request == node.started and first > node.first) then
+    node.started, node.first = request, first
+    return true
+  end
+  return false
 end
 
 local function node_of(id)
@@ -27,8 +39,9 @@ local function node_of(id)
 end
 
 local function keep_node(id, node)
-  call("HSET", NODES, id, pack(">I8I8I8I4I4BBI8I4I8", node.beat, node.last, node.refused, node.kept,
-    node.timed, node.lost and 1 or 0, node.reaping and 1 or 0, node.seen, node.says, node.to))
+  call("HSET", NODES, id, pack(">I8I8I8I4I4BBI8I4I8I8I4", node.beat, node.last, node.refused, node.kept,
+    node.timed, node.lost and 1 or 0, node.reaping and 1 or 0, node.seen, node.says, node.to,
+    node.started, node.first))
 end
 
 -- Every node, in the order of their ids.
@@ -58,7 +71,8 @@ local function new_node()
       call("HDEL", NODES, quietest.id)
     end
   end
-  return { beat = 0, last = 0, refused = 0, kept = 0, timed = 0, seen = now, says = 0, to = 0 }
+  return { beat = 0, last = 0, refused = 0, kept = 0, timed = 0, seen = now, says = 0, to = 0,
+    started = 0, first = 0 }
 end
 
 -- So many leases of a batch have ended.

@@ -40,7 +40,7 @@ local function reap_node(node)
         return
       end
       if is_kept(state, batch) then
-        take_back(ids[i], state)
+        take_back(ids[i], state, not may_have_started(node, sub(batch, 9), i))
         end_lease(state, false)
       end
     end

@@ -5,12 +5,14 @@
 -- ARGV[5]  most events to take back, at most 1000
 -- ARGV[6]  node
 -- ARGV[7]  the first request that this is about, and ARGV[8] the last one, in bytes
--- ARGV[9..] two for each request of which the node holds something: request, in bytes; ids
+-- ARGV[9]  the last fetch on whose leases handlers of the node may have started, and ARGV[10] on how
+--          many of them, from the first one
+-- ARGV[11..] two for each request of which the node holds something: request, in bytes; ids
 --
 -- Returns {now, 1 if there is earlier work, ready again, dead, 1 if there is more to take back}.
 local me, from, to = ARGV[6], number_at(ARGV[7], 1), number_at(ARGV[8], 1)
 local stated = {}
-for i = 9, #ARGV, 2 do
+for i = 11, #ARGV, 2 do
   local ids = {}
   for at = 1, #ARGV[i + 1], 16 do
     ids[ARGV[i + 1]:sub(at, at + 15)] = true
@@ -19,6 +21,9 @@ for i = 9, #ARGV, 2 do
 end
 
 local node, more = node_of(me), 0
+if node and announce(node, tonumber(ARGV[9]), tonumber(ARGV[10])) then
+  keep_node(me, node)
+end
 for _, batch in ipairs(node and batches_of(me) or {}) do
   local request = sub(batch, 9)
   local ids, holds = {}, stated[request] or {}
@@ -31,7 +36,7 @@ for _, batch in ipairs(node and batches_of(me) or {}) do
         more = 1
         break
       end
-      take_back(ids[i], state)
+      take_back(ids[i], state, not may_have_started(node, request, i))
       end_lease(state, false)
     end
   end

@@ -3,7 +3,9 @@
 -- ARGV[4]  node
 -- ARGV[5]  whom not to wake: the process that asks
 -- ARGV[6]  the longest delay, us
--- ARGV[7..] the settlements in their order, in runs. A run begins with a number. Of more than 0: so
+-- ARGV[7]  the last fetch on whose leases handlers of the node may start from now on, and ARGV[8] on
+--          how many of them, from the first one
+-- ARGV[9..] the settlements in their order, in runs. A run begins with a number. Of more than 0: so
 --          many acks under one request, which follows in bytes, and then two for each: id; fetched
 --          and started, us, in bytes. No id may come twice then. A 0: one settlement of any kind:
 --          id; verdict (a ack, t retry, z snooze, b bury, x discard, e expire, r release), request,
@@ -15,7 +17,7 @@
 -- and remove it settles only those, and the text ends with them.
 local FREED_PER_READ = 4 -- to remove a body takes a server a quarter of the time at most
 local me = ARGV[4]
-local runs, at, count = {}, 7, 0
+local runs, at, count = {}, 9, 0
 local ids = {}
 while at <= #ARGV do
   local acks = tonumber(ARGV[at])
@@ -33,7 +35,15 @@ while at <= #ARGV do
     at = at + 4
   end
 end
+local function announce_starts(node)
+  return node and announce(node, tonumber(ARGV[7]), tonumber(ARGV[8]))
+end
+
 if count == 0 then
+  local node = node_of(me)
+  if announce_starts(node) then
+    keep_node(me, node)
+  end
   leave()
   return { now, 0, "" }
 end
@@ -213,6 +223,8 @@ end
 
 -- Redis does not roll a script back. So an event is put where it goes before its state says that it
 -- is there: what is left half done is still leased, and the settle that comes again does all of it.
+local node = node_of(me)
+local is_news = announce_starts(node)
 if changes_len > 0 then
   write_records()
   if #back > 0 then
@@ -242,10 +254,11 @@ if changes_len > 0 then
   if #deadlines > 0 then
     call("ZREM", LEASE, unpack(deadlines))
   end
-  local node = node_of(me)
   if node then
     end_leases(me, node, ended, timed)
   end
+elseif is_news then
+  keep_node(me, node)
 end
 local earlier = 0
 if #back + #front + #delayed > 0 then

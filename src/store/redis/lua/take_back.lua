@@ -4,7 +4,7 @@
 local limit = math.min(tonumber(ARGV[5]), 1000)
 check_keys()
 call("ZCARD", LEASE)
-local back, dead, delayed, changes, uniques = {}, {}, {}, {}, {}
+local back, front, dead, delayed, changes, uniques = {}, {}, {}, {}, {}, {}
 local deadlines, ended = {}, {} -- leases that end: ids; node -> what `end_leases` takes
 local taken, ready = 0, 0
 
@@ -12,9 +12,33 @@ local function is_full()
   return taken >= limit or is_spent()
 end
 
+-- Whether a handler of a node may have started on the lease that stands at `place` of a batch, from
+-- 1; `request` is in its bytes.
+local function may_have_started(node, request, place)
+  local number = number_at(request, 1)
+  return number < node.started or (number == node.started and place <= node.first)
+end
+
+-- Hands an event back whose handler never started, as its holder would have done.
+local function hand_back(id, state)
+  local head, rest = char(byte(state, 2) % 2) .. sub(state, 3, 4), sub(state, 21, 45)
+  taken, ready = taken + 1, ready + 1
+  changes[2 * taken - 1] = id
+  if number_at(state, 5) <= now_ms then
+    front[#front + 1] = id .. number
+    changes[2 * taken] = "R" .. head .. sub(state, 5, 20) .. rest .. number
+  else
+    delayed[#delayed + 1], delayed[#delayed + 2] = number_at(state, 5), id
+    changes[2 * taken] = "S" .. head .. sub(state, 5, 12) .. ZERO .. rest
+  end
+end
+
 -- Ends a lease against its holder's will. The attempt counts, as nobody can know whether its
--- handler had started.
-local function take_back(id, state)
+-- handler had started; unless its holder never announced it: then it never has.
+local function take_back(id, state, is_unstarted)
+  if is_unstarted then
+    return hand_back(id, state)
+  end
   local attempt = attempt_of(state)
   local allowed = byte(state, 70) * 256 + byte(state, 71)
   local head = "\1" .. u16(math.min(attempt + 1, 65535))
@@ -101,6 +125,13 @@ local function write_taken()
   end
   if #back > 0 then
     call("RPUSH", READY, unpack(back))
+  end
+  if #front > 0 then -- what is handed back comes first, in its order
+    local reversed = {}
+    for i = #front, 1, -1 do
+      reversed[#reversed + 1] = front[i]
+    end
+    call("LPUSH", READY, unpack(reversed))
   end
   if taken > 0 then
     call("HSET", STATE, unpack(changes))
