@@ -1,9 +1,9 @@
 //! Everything a node knows and wants of one bucket.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::core::clock::StoreClock;
+use crate::core::held::Held;
 use crate::core::lease::Leases;
 use crate::core::mover::Mover;
 use crate::core::op::{Delivery, Fetch, RequestId};
@@ -32,10 +32,10 @@ pub(crate) struct BucketCare<B> {
     pub(crate) leases: Leases,
     pub(crate) settler: Settler,
     pub(crate) reaper: Reaper,
-    /// Leased events that wait for their due time or for room, in due order.
-    held: BTreeMap<(Timestamp, u64), Job<B>>,
-    /// Tells apart what is due at one instant, in the order in which it was leased.
-    next_held: u64,
+    /// Leased events that wait for their due time, for room, or for the store's word.
+    pub(crate) held: Held<B>,
+    /// What the queue accounts for of it.
+    pub(crate) counted: (usize, usize),
     /// A fetch that was sent and not answered. Its repeat answers the same batch.
     pub(crate) fetching: Option<Fetch>,
     /// A move or a fetch is on its way.
@@ -74,8 +74,8 @@ impl<B> BucketCare<B> {
             leases: Leases::default(),
             settler: Settler::default(),
             reaper: Reaper::default(),
-            held: BTreeMap::new(),
-            next_held: 0,
+            held: Held::new(!options.roll_every.is_zero()),
+            counted: (0, 0),
             fetching: None,
             looking: false,
             last_fetch: Mono::default(),
@@ -103,7 +103,8 @@ impl<B> BucketCare<B> {
         }
         let (is_mine, later) = (self.standby.is_owner(), self.standby.later());
         // Where starts are paced, what is due waits here for its turn.
-        let is_stuck = queue.rate.is_none() && self.is_overdue(now);
+        let has_no_room = self.is_overdue(now) || (self.held.is_due() && queue.is_full());
+        let is_stuck = queue.rate.is_none() && has_no_room;
         let held_up = self.settler.len() >= options.unsettled_max || is_stuck;
         let limit = if held_up {
             0
@@ -158,59 +159,46 @@ impl<B> BucketCare<B> {
         if let Some(fetch) = self.fetching.take() {
             queue.reserved -= fetch.limit;
             queue.ahead -= fetch.ahead_limit;
+            if self.held.announces() {
+                queue.fetched_starts -= fetch.starts;
+            }
         }
     }
 
     /// The store has stopped for ever: what is held is left to it.
     pub(crate) fn doubt(&mut self, queue: &mut QueueCare) {
         self.fetch_over(queue);
-        queue.ahead -= self.held.len();
-        self.held.clear();
+        queue.ahead -= self.held.take_through(RequestId::MAX).len();
+        self.count_held(queue);
         self.doubted = true;
     }
 
     /// Takes in what a fetch gave.
     pub(crate) fn hold(&mut self, bucket: usize, fetched_us: u64, deliveries: Vec<Delivery<B>>) {
         for delivery in deliveries {
-            self.next_held += 1;
-            let place = (delivery.due, self.next_held);
-            self.held.insert(
-                place,
-                Job {
-                    bucket,
-                    fetched_us,
-                    delivery,
-                },
-            );
+            self.held.add(Job {
+                bucket,
+                fetched_us,
+                delivery,
+            });
         }
     }
 
-    /// The due time of the first of what is held, if that has been reached.
+    /// The due time of the first of what can be published, if that has been reached.
     pub(crate) fn first_due(&self, now: Mono) -> Option<Timestamp> {
-        let ((due, _), _) = self.held.first_key_value()?;
-        self.clock.has_reached(now, *due).then_some(*due)
+        let due = self.held.first_open()?;
+        self.clock.has_reached(now, due).then_some(due)
     }
 
     /// Takes out at most `limit` of what is due.
     pub(crate) fn take_due(&mut self, now: Mono, limit: usize) -> Vec<Job<B>> {
-        let mut due = Vec::new();
-        while due.len() < limit {
-            let Some(first) = self.held.first_entry() else {
-                break;
-            };
-            if !self.clock.has_reached(now, first.key().0) {
-                break;
-            }
-            due.push(first.remove());
-        }
-        due
+        self.held.take_due(now, &self.clock, limit)
     }
 
-    /// When the first of what is held is due.
+    /// When the first of what can be published is due.
     pub(crate) fn next_held_due(&self) -> Mono {
-        self.held
-            .first_key_value()
-            .map_or(Mono::MAX, |((due, _), _)| self.clock.mono_at(*due))
+        let first = self.held.first_open();
+        first.map_or(Mono::MAX, |due| self.clock.mono_at(due))
     }
 
     /// When finished attempts have to be settled.
@@ -234,7 +222,7 @@ impl<B> BucketCare<B> {
         out: &mut Vec<Action<B>>,
     ) {
         if let Some(through) = self.leases.lapsed(now) {
-            queue.ahead -= self.release_held(now, through);
+            self.release_held(now, through, queue);
             out.push(Action::Lost {
                 bucket,
                 through,
@@ -245,18 +233,13 @@ impl<B> BucketCare<B> {
         out.push(Action::Fresh { bucket, until });
     }
 
-    /// Hands back what is held and was fetched by `through` or before; answers how many that were.
-    pub(crate) fn release_held(&mut self, now: Mono, through: RequestId) -> usize {
-        let before = self.held.len();
-        let keep = self.held.split_off(&(Timestamp::EPOCH, 0));
-        for (place, job) in keep {
-            if job.delivery.request <= through {
-                self.settler.add(now, job.release());
-            } else {
-                self.held.insert(place, job);
-            }
+    /// Hands back what is held and was fetched by `through` or before.
+    pub(crate) fn release_held(&mut self, now: Mono, through: RequestId, queue: &mut QueueCare) {
+        for job in self.held.take_through(through) {
+            self.settler.add(now, job.release());
+            queue.ahead -= 1;
         }
-        before - self.held.len()
+        self.count_held(queue);
     }
 }
 

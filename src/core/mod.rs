@@ -9,6 +9,7 @@
 pub(crate) mod attendance;
 mod bucket_care;
 mod clock;
+mod held;
 mod holdings;
 mod lease;
 mod members;
@@ -24,4 +25,5 @@ pub mod reference;
 pub mod roll;
 mod settle;
 mod standby;
+mod starts;
 pub mod step;

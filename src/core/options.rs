@@ -58,6 +58,10 @@ pub struct NodeOptions {
     /// The most finished attempts of a bucket that wait to be settled; beyond it the bucket
     /// fetches nothing. Default: 16,384.
     pub unsettled_max: usize,
+    /// How many events of a queue may be announced to start and have not ended, while workers never
+    /// wait for it; at least four for each worker. On a store that several processes share so many
+    /// events lose an attempt when a node dies, whether they had started or not. Default: 64.
+    pub starts_min: usize,
     /// The longest sleep without a look at a bucket: the net under lost wake-ups. Default: 30 s.
     pub sleep_max: Duration,
     /// By how much this node's clock may run faster than the store's, in parts per million: quartz
@@ -94,6 +98,7 @@ impl Default for NodeOptions {
             settle_apart: Duration::from_millis(5),
             settle_wait: Duration::from_millis(20),
             unsettled_max: 16_384,
+            starts_min: 64,
             sleep_max: Duration::from_secs(30),
             drift_ppm: 1_000,
             retry_min: Duration::from_millis(20),
@@ -124,6 +129,11 @@ impl NodeOptions {
                  after {:?}; each must be longer than the one before",
                 self.roll_every, self.suspect_after, self.absent_after
             )));
+        }
+        if self.starts_min == 0 {
+            return Err(Error::invalid(
+                "nothing can start where no start may be announced; starts_min must be 1 or more",
+            ));
         }
         if self.batch == 0 || self.batch > crate::core::op::BATCH_MAX {
             return Err(Error::invalid(format!(

@@ -1,6 +1,7 @@
 //! How much one queue can take.
 
 use crate::core::rate::Rate;
+use crate::core::starts::StartWindow;
 use crate::event::QueueName;
 
 /// The credits of one queue: they bound what is in its ring, its stash and its handlers together.
@@ -18,6 +19,15 @@ pub(crate) struct QueueCare {
     pub(crate) reserved: usize,
     /// Held read ahead.
     pub(crate) ahead: usize,
+    /// How many handlers run at once.
+    pub(crate) workers: usize,
+    /// Held, and handlers may start on it, or may as soon as the store has acknowledged it.
+    pub(crate) pledged: usize,
+    /// Held and due, or about to be, and waits for the store to acknowledge the start.
+    pub(crate) waiting: usize,
+    /// On so many of what fetches on their way bring handlers may start.
+    pub(crate) fetched_starts: usize,
+    pub(crate) window: StartWindow,
     /// How fast its handlers may start, where that is limited.
     pub(crate) rate: Option<Rate>,
     /// How many nodes consume it, this one among them.
@@ -27,13 +37,18 @@ pub(crate) struct QueueCare {
 }
 
 impl QueueCare {
-    pub(crate) fn new(name: QueueName, capacity: usize) -> Self {
+    pub(crate) fn new(name: QueueName, capacity: usize, starts_min: usize) -> Self {
         Self {
             name,
             capacity,
             outstanding: 0,
             reserved: 0,
             ahead: 0,
+            workers: 0,
+            pledged: 0,
+            waiting: 0,
+            fetched_starts: 0,
+            window: StartWindow::new(starts_min),
             rate: None,
             nodes: 1,
             buckets: Vec::new(),
@@ -48,7 +63,7 @@ impl QueueCare {
             Some(_) => self.soon(),
             None => self
                 .capacity
-                .saturating_sub(self.outstanding + self.reserved),
+                .saturating_sub(self.outstanding + self.reserved + self.waiting),
         }
     }
 
@@ -77,6 +92,17 @@ impl QueueCare {
     /// How many events that are held already can be published.
     pub(crate) fn free(&self) -> usize {
         self.capacity.saturating_sub(self.outstanding)
+    }
+
+    /// Whether there is no credit for more than what is published or waits for the store's word.
+    pub(crate) fn is_full(&self) -> bool {
+        self.outstanding + self.waiting >= self.capacity
+    }
+
+    /// It takes so many events from now on, and runs so many handlers at once.
+    pub(crate) fn resize(&mut self, capacity: usize, workers: usize) {
+        (self.capacity, self.workers) = (capacity, workers);
+        self.window.resize(workers);
     }
 
     pub(crate) fn is_paused(&self) -> bool {

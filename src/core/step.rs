@@ -42,6 +42,8 @@ pub enum Input<B> {
         queue: usize,
         /// Its new capacity.
         capacity: usize,
+        /// How many of its handlers run at once.
+        workers: usize,
     },
     /// Handlers of a queue start at most so often from now on.
     Rated {

@@ -170,7 +170,11 @@ impl Lanes {
             let queue = served.place;
             let rate = terms.rate;
             self.inbox.add(Input::Rated { queue, rate });
-            self.inbox.add(Input::Resized { queue, capacity });
+            self.inbox.add(Input::Resized {
+                queue,
+                capacity,
+                workers,
+            });
         }
         if is_stuck {
             served.lane.withdraw();

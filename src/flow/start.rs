@@ -115,7 +115,7 @@ impl Flow {
         let gates = Arc::new(Gates::default());
         let mut places = HashMap::new();
         for (queue, options, _) in &handlers {
-            let place = node.add_queue(queue.clone(), options.ring);
+            let place = node.add_queue(queue.clone(), options.ring, options.workers);
             places.insert(queue.clone(), place);
         }
         inbox.consumes(places);

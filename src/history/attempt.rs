@@ -173,6 +173,24 @@ impl Life {
         Ok(())
     }
 
+    pub(super) fn handed_back(&mut self, entry: &Entry, expect: &Expect, lease: Lease) -> Verdict {
+        if self.lease.take() != Some(lease) || self.until.is_some() || expect.leases_stand {
+            return broken(
+                Promise::LostWorkers,
+                "a lease was taken back, and nothing explains it",
+            );
+        }
+        if self.started.contains(&lease) {
+            return broken(
+                Promise::Attempts,
+                "a handler had started, and its attempt does not count",
+            );
+        }
+        self.closed.insert(lease);
+        self.due_is_known(entry);
+        Ok(())
+    }
+
     pub(super) fn recorded(
         &mut self,
         entry: &Entry,

@@ -175,6 +175,12 @@ pub enum What {
         /// Whether it did.
         accepted: bool,
     },
+    /// The store took an event back from a node that fell silent and had announced no start: no
+    /// attempt counts.
+    HandedBack {
+        /// The lease that ended.
+        lease: Lease,
+    },
     /// The event became a dead letter.
     Buried,
     /// A dead letter is ready again.

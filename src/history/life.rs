@@ -194,6 +194,7 @@ impl Life {
                 self.due_is_known(entry);
                 self.recorded(entry, expect, node, attempt, outcome)
             }
+            What::HandedBack { lease } => self.handed_back(entry, expect, lease),
             What::Buried => {
                 self.is_dead = true;
                 self.orphaned_us = None;

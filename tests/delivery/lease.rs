@@ -224,7 +224,7 @@ async fn what_a_node_has_lost_is_not_started_when_it_is_back() {
 fn trust_in_a_lease_counts_from_when_it_was_asked_for() {
     let options = NodeOptions::default();
     let mut node = Node::<()>::new(NodeId(1), options.clone());
-    let queue = node.add_queue(QueueName::new("orders").unwrap(), 64);
+    let queue = node.add_queue(QueueName::new("orders").unwrap(), 64, 4);
     let key = BucketKey::new(QueueName::new("orders").unwrap(), BucketId(0));
     let bucket = node.add_bucket(queue, key);
     let mut actions = Vec::new();

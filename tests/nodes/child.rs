@@ -42,6 +42,8 @@ pub(crate) struct Role {
     pub(crate) holds: bool,
     pub(crate) workers: usize,
     pub(crate) buckets: u16,
+    /// The slots of its ring, where they are not 64.
+    pub(crate) ring: Option<usize>,
     pub(crate) timeout: Duration,
     /// By how many seconds its wall clock is wrong.
     pub(crate) clock_s: i64,
@@ -63,6 +65,7 @@ impl Default for Role {
             holds: false,
             workers: 8,
             buckets: 8,
+            ring: None,
             timeout: Duration::from_millis(200),
             clock_s: 0,
             format: None,
@@ -144,6 +147,7 @@ pub(crate) async fn bus(url: &str, log: &Arc<Log>, role: &Role) -> duly::Result<
     let choices = QueueChoices {
         buckets: Some(role.buckets),
         workers: Some(role.workers),
+        ring: role.ring,
         timeout: Some(role.timeout),
         ..QueueChoices::default()
     };

@@ -21,6 +21,7 @@ mod pushes;
 mod scripts;
 #[path = "../servers/mod.rs"]
 mod servers;
+mod starts;
 mod torn;
 mod upgrade;
 mod waking;

@@ -43,6 +43,10 @@ pub enum Bug {
     AttemptTooMany,
     /// No heartbeats are sent.
     NoHeartbeat,
+    /// A node starts what it has not announced: what it says of starts is never sent.
+    StartsUnannounced,
+    /// The store forgets on how many leases of a fetch handlers may start.
+    FetchedStartsForgotten,
     /// A node says what it holds, and nothing is handed back by it.
     OrphansKept,
     /// A lease that was not renewed in time is said to be lost.
@@ -126,7 +130,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Self; 58] = [
+    pub const ALL: [Self; 60] = [
         Self::DueByNodeClock,
         Self::SettleWithoutToken,
         Self::FetchNotRepeated,
@@ -145,6 +149,8 @@ impl Bug {
         Self::RetryLosesDelay,
         Self::AttemptTooMany,
         Self::NoHeartbeat,
+        Self::StartsUnannounced,
+        Self::FetchedStartsForgotten,
         Self::OrphansKept,
         Self::LapseIsCalledLoss,
         Self::SettleAnsweredEarly,

@@ -232,6 +232,7 @@ fn options(rng: &mut Rng, roomy: bool) -> NodeOptions {
         sleep_max: Duration::from_secs(rng.pick(&[2, 2, 10, 30])),
         // Worlds do not live for half a minute after the last fault.
         refused_max: Duration::from_secs(5),
+        starts_min: if roomy { 64 } else { rng.pick(&[1, 2, 64]) },
         ..NodeOptions::default()
     };
     options.check().expect("a drawn plan is possible");

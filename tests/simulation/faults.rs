@@ -222,7 +222,12 @@ impl World {
             (false, false) => capacity,
         };
         if self.nodes[node].core.is_some() && self.nodes[node].paused_until_us <= self.now_us {
-            self.drive(node, Some(Input::Resized { queue, capacity }));
+            let resized = Input::Resized {
+                queue,
+                capacity,
+                workers: self.plan.workers_of(queue),
+            };
+            self.drive(node, Some(resized));
         }
     }
 

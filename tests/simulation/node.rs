@@ -120,7 +120,8 @@ impl World {
         let mut places = Vec::new();
         let plan = &self.plan;
         for queue in 0..plan.queues {
-            core.add_queue(self.queues[queue].clone(), plan.capacity_of(queue));
+            let (capacity, workers) = (plan.capacity_of(queue), plan.workers_of(queue));
+            core.add_queue(self.queues[queue].clone(), capacity, workers);
         }
         let (buckets, buckets_max) = (plan.buckets_at(self.now_us), plan.buckets_max());
         for (place, (queue, key)) in self.keys.iter().enumerate() {

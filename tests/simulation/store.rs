@@ -9,7 +9,7 @@ use duly::ErrorKind;
 use duly::core::op::{Answer, Ledger, StoreOp};
 use duly::core::reference::{Bucket, DedupWindow};
 use duly::event::{BucketKey, Envelope, EventId, Payload};
-use duly::history::What;
+use duly::history::{Lease, What};
 use duly::record::Record;
 use duly::time::Timestamp;
 
@@ -115,6 +115,10 @@ impl Ledger for Notes {
 
     fn removed(&mut self, body: &Body) {
         self.0.push((body.id, What::Removed));
+    }
+
+    fn handed_back(&mut self, body: &Body, lease: Lease) {
+        self.0.push((body.id, What::HandedBack { lease }));
     }
 
     fn recorded(&mut self, record: Record, _telling: Option<&Self::Body>) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::core::node::{Call, CallKind, Node};
-use crate::core::op::{Answer, Reply, RequestId, Settlement};
+use crate::core::op::{Answer, Reply, RequestId, Settlement, StartMark};
 use crate::core::step::Action;
 use crate::error::ErrorKind;
 use crate::time::{Mono, Timestamp};
@@ -41,7 +41,7 @@ impl<B> Node<B> {
                         care.fetch_over(queue);
                         care.mover.woken(now);
                         self.roomy.insert(care.queue);
-                        queue.ahead -= care.release_held(now, request);
+                        care.release_held(now, request, queue);
                         out.push(Action::Lost {
                             bucket: call.bucket,
                             through: request,
@@ -49,13 +49,19 @@ impl<B> Node<B> {
                         });
                     }
                     CallKind::Fetch { .. } => care.looking = false,
-                    CallKind::Settle => care.settler.unanswered(),
+                    CallKind::Settle { .. } => care.settler.unanswered(),
+                    CallKind::Announce { .. } => {}
                     CallKind::Heartbeat { .. } => care.leases.unanswered(now, &self.options),
                     CallKind::Reconcile { from, .. } => {
                         care.leases.unstated(now, from, &self.options);
                     }
                     CallKind::Reap => care.reaper.unanswered(now, &self.options),
                 }
+                if let CallKind::Settle { started } | CallKind::Announce { started } = call.kind {
+                    self.announced(call.bucket, started, false);
+                }
+                let care = &mut self.buckets[call.bucket];
+                let queue = &mut self.queues[care.queue];
                 // Only this is said for ever; any other error may be over soon.
                 if kind == ErrorKind::Closed {
                     care.doubt(queue);
@@ -116,6 +122,7 @@ impl<B> Node<B> {
                     request,
                     full_at,
                     held,
+                    starts,
                 },
                 Reply::Fetched {
                     deliveries,
@@ -125,7 +132,7 @@ impl<B> Node<B> {
                     holding,
                 },
             ) => {
-                if queue.room() == 0 {
+                if queue.room() == 0 || queue.window.room(queue.startable()) == 0 {
                     self.roomy.insert(care.queue); // the other buckets waited for this answer
                 }
                 care.fetch_over(queue);
@@ -139,16 +146,27 @@ impl<B> Node<B> {
                     care.renew(bucket, (now, call.sent), queue, options, out);
                     care.leases.fetched(call.sent, options);
                 }
+                if !deliveries.is_empty() && *starts > 0 && care.held.announces() {
+                    care.held.acknowledge(StartMark {
+                        request: *request,
+                        leases: *starts,
+                    });
+                    queue.window.acknowledged();
+                }
                 let brought = deliveries.len();
                 let ids = deliveries.iter().map(|delivery| delivery.id).collect();
                 care.leases.compare_fetched(now, *held, holding, brought);
                 care.leases.holdings.fetched(*request, ids);
                 care.hold(bucket, now_us, deliveries);
+                care.count_held(queue);
                 if self.stopping || queue.is_paused() {
-                    queue.ahead -= care.release_held(now, RequestId::MAX);
+                    care.release_held(now, RequestId::MAX, queue);
                 }
             }
-            (CallKind::Settle, Reply::Settled(accepted)) => {
+            (CallKind::Announce { started }, Reply::Settled(_)) => {
+                self.announced(bucket, *started, true);
+            }
+            (CallKind::Settle { started }, Reply::Settled(accepted)) => {
                 for settlement in care.settler.settled() {
                     let Settlement { id, request, .. } = settlement;
                     care.leases.holdings.ended(request, id);
@@ -158,6 +176,7 @@ impl<B> Node<B> {
                 if lost > 0 {
                     out.push(Action::Refused { bucket, lost });
                 }
+                self.announced(bucket, *started, true);
             }
             (CallKind::Heartbeat { held }, Reply::Kept { stands, holding }) => {
                 care.leases.beaten(call.sent);
@@ -167,7 +186,7 @@ impl<B> Node<B> {
                 } else {
                     // What was fetched before this heartbeat was sent is another node's now.
                     let through = held.last;
-                    queue.ahead -= care.release_held(now, through);
+                    care.release_held(now, through, queue);
                     out.push(Action::Lost {
                         bucket,
                         through,
@@ -204,7 +223,10 @@ impl CallKind {
             (self, reply),
             (Self::Move { .. }, Reply::Moved { .. })
                 | (Self::Fetch { .. }, Reply::Fetched { .. })
-                | (Self::Settle, Reply::Settled(_))
+                | (
+                    Self::Settle { .. } | Self::Announce { .. },
+                    Reply::Settled(_)
+                )
                 | (Self::Heartbeat { .. }, Reply::Kept { .. })
                 | (Self::Reap | Self::Reconcile { .. }, Reply::Reaped(_))
         )

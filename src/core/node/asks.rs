@@ -3,7 +3,7 @@
 use crate::core::bucket_care::Look;
 use crate::core::holdings::Statement;
 use crate::core::node::{CallKind, Node};
-use crate::core::op::{Fetch, StartMark, StoreOp};
+use crate::core::op::{Fetch, StoreOp};
 use crate::time::Mono;
 
 impl<B> Node<B> {
@@ -27,7 +27,7 @@ impl<B> Node<B> {
                 StoreOp::Heartbeat {
                     node: *id,
                     holds: held,
-                    started: StartMark::default(),
+                    started: care.held.acknowledged(),
                 },
             ));
         }
@@ -44,19 +44,21 @@ impl<B> Node<B> {
                     from,
                     through,
                     held,
-                    started: StartMark::default(),
+                    started: care.held.acknowledged(),
                     limit: options.batch,
                 },
             ));
         }
         if care.settles(options, pace) <= now {
             let settlements = care.settler.send(now, options);
+            let announced = care.announce(now, &mut queues[care.queue], true);
+            let started = announced.unwrap_or_default().max(care.held.acknowledged());
             asks.push((
-                CallKind::Settle,
+                CallKind::Settle { started },
                 StoreOp::Settle {
                     node: *id,
                     settlements,
-                    started: StartMark::default(),
+                    started,
                 },
             ));
         }
@@ -65,9 +67,23 @@ impl<B> Node<B> {
             _ => {}
         }
         let Self {
-            buckets, options, ..
+            id,
+            buckets,
+            queues,
+            options,
+            ..
         } = self;
         let care = &mut buckets[bucket];
+        if !resting && let Some(started) = care.announce(now, &mut queues[care.queue], false) {
+            asks.push((
+                CallKind::Announce { started },
+                StoreOp::Settle {
+                    node: *id,
+                    settlements: Vec::new(),
+                    started,
+                },
+            ));
+        }
         if care.reaper.wakes() <= now && !resting && !self.stopping {
             let silent = care.reaper.send(now, options);
             asks.push((
@@ -101,8 +117,13 @@ impl<B> Node<B> {
             Look::FetchAgain(fetch) => fetch,
             Look::Fetch { limit, ahead_limit } => {
                 care.mover.looks();
-                queues[care.queue].reserved += limit;
-                queues[care.queue].ahead += ahead_limit;
+                let queue = &mut queues[care.queue];
+                let starts = care.starts(queue, limit + ahead_limit);
+                queue.reserved += limit;
+                queue.ahead += ahead_limit;
+                if care.held.announces() {
+                    queue.fetched_starts += starts;
+                }
                 self.next_request += 1;
                 let request = self.next_request;
                 Fetch {
@@ -112,7 +133,7 @@ impl<B> Node<B> {
                     ahead: options.ahead,
                     ahead_limit,
                     hold: None,
-                    starts: usize::MAX,
+                    starts,
                 }
             }
         };
@@ -124,6 +145,7 @@ impl<B> Node<B> {
                 ahead_limit => ahead_limit,
             },
             held: care.leases.holdings.total(),
+            starts: fetch.starts,
         };
         (kind, StoreOp::Fetch(fetch))
     }

@@ -4,12 +4,13 @@ mod answers;
 mod asks;
 mod others;
 mod publish;
+mod starts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::core::bucket_care::BucketCare;
 use crate::core::members::Members;
-use crate::core::op::{Holding, RequestId};
+use crate::core::op::{Holding, RequestId, StartMark};
 use crate::core::options::NodeOptions;
 use crate::core::queue_care::QueueCare;
 use crate::core::rate::Rate;
@@ -87,8 +88,16 @@ enum CallKind {
         full_at: usize,
         /// What was held before.
         held: Holding,
+        /// On so many of what it brings handlers may start.
+        starts: usize,
     },
-    Settle,
+    Settle {
+        started: StartMark,
+    },
+    /// A settle of nothing, by which starts are announced.
+    Announce {
+        started: StartMark,
+    },
     Heartbeat {
         held: Holding,
     },
@@ -124,9 +133,11 @@ impl<B> Node<B> {
         }
     }
 
-    /// Serves a queue that takes `capacity` events at once; answers its place.
-    pub fn add_queue(&mut self, name: QueueName, capacity: usize) -> usize {
-        let mut queue = QueueCare::new(name, capacity);
+    /// Serves a queue that takes `capacity` events at once and runs so many handlers; answers its
+    /// place.
+    pub fn add_queue(&mut self, name: QueueName, capacity: usize, workers: usize) -> usize {
+        let mut queue = QueueCare::new(name, capacity, self.options.starts_min);
+        queue.resize(capacity, workers);
         queue.nodes = self.members.count(&queue.name);
         self.queues.push(queue);
         self.queues.len() - 1
@@ -238,8 +249,12 @@ impl<B> Node<B> {
                 self.roomy.insert(care.queue);
                 self.touched.insert(bucket);
             }
-            Input::Resized { queue, capacity } => {
-                self.queues[queue].capacity = capacity;
+            Input::Resized {
+                queue,
+                capacity,
+                workers,
+            } => {
+                self.queues[queue].resize(capacity, workers);
                 self.roomy.insert(queue);
                 if capacity == 0 {
                     // Others may take what this node will not start.
@@ -301,7 +316,7 @@ impl<B> Node<B> {
             .enumerate()
             .filter(|(_, care)| which(care))
         {
-            self.queues[care.queue].ahead -= care.release_held(now, RequestId::MAX);
+            care.release_held(now, RequestId::MAX, &mut self.queues[care.queue]);
             self.touched.insert(at);
         }
     }
@@ -360,6 +375,7 @@ impl<B> Node<B> {
             let paced = queue.rate.as_ref().map_or(Mono::default(), Rate::wakes);
             at = at.min(care.next_held_due().max(paced));
         }
+        at = at.min(care.announces_at(now, queue).max(care.rest.until));
         if let Some((look, _)) = care.look(now, queue, &self.options, self.stopping) {
             at = at.min(look);
         }

@@ -28,6 +28,7 @@ impl<B> Node<B> {
             if queue.rate.is_none() && !care.doubted {
                 let jobs = care.take_due(now, queue.free().min(self.options.batch));
                 queue.publish(care.queue, jobs, out);
+                care.look_at_window(now, queue);
                 if care.is_overdue(now) {
                     self.starved = now;
                 }
@@ -54,6 +55,9 @@ impl<B> Node<B> {
                     break;
                 };
                 jobs.extend(self.buckets[at].take_due(now, 1));
+            }
+            for at in queue.buckets.clone() {
+                self.buckets[at].look_at_window(now, queue);
             }
             if jobs.is_empty() {
                 continue;

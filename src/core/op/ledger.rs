@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::core::op::Lease;
 use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::Record;
 use crate::time::Timestamp;
@@ -42,6 +43,11 @@ pub trait Ledger {
     /// A unique key stays taken by an event that is done, until then; or not any more.
     fn unique_held(&mut self, bucket: &BucketKey, key: &str, held: Option<(EventId, Timestamp)>) {
         let _ = (bucket, key, held);
+    }
+
+    /// A silent node's lease ended on which it had announced no start: there is nothing to remember.
+    fn handed_back(&mut self, body: &Self::Body, lease: Lease) {
+        let _ = (body, lease);
     }
 
     /// An attempt, or an event, ended, or something was done to it by hand; written in the same step

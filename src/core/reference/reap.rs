@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use crate::core::op::{BATCH_MAX, Ledger, Reaped, Reply, RequestId, StartMark};
+use crate::core::op::{self, BATCH_MAX, Ledger, Reaped, Reply, RequestId, StartMark};
 use crate::core::reference::entry::{Ending, Lease};
 use crate::core::reference::{Bucket, bounded};
 use crate::error::Result;
@@ -40,7 +40,7 @@ impl<B: Clone> Bucket<B> {
         {
             self.take_back(id, &mut reaped, &mut unstarted, ledger);
         }
-        self.release_all(unstarted);
+        self.release_all(unstarted, ledger);
         reaped.more = self.nodes.has_reaping() || self.next_overdue().is_some();
         reaped.holders = self.nodes.holders();
         reaped.next_deadline = self.nodes.next_deadline().map(|(deadline, _)| deadline);
@@ -80,7 +80,7 @@ impl<B: Clone> Bucket<B> {
             }
             self.take_back(id, &mut reaped, &mut unstarted, ledger);
         }
-        self.release_all(unstarted);
+        self.release_all(unstarted, ledger);
         Ok(Reply::Reaped(reaped))
     }
 
@@ -92,9 +92,17 @@ impl<B: Clone> Bucket<B> {
     }
 
     /// Hands back what never started, in its order, as its holder would have done.
-    fn release_all(&mut self, unstarted: Vec<(EventId, Lease)>) {
+    fn release_all<L: Ledger<Body = B>>(
+        &mut self,
+        unstarted: Vec<(EventId, Lease)>,
+        ledger: &mut L,
+    ) {
         let mut front = self.waiting.make_room(unstarted.len());
         for (id, lease) in unstarted {
+            if let Some(entry) = self.entries.get(&id) {
+                let (node, request) = (lease.node, lease.request);
+                ledger.handed_back(&entry.body, op::Lease { node, request });
+            }
             self.release(id, &lease, &mut front);
         }
     }

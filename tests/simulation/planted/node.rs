@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use duly::ErrorKind;
-use duly::core::op::{Answer, Holding, NewEvent, Reply, StoreOp, Verdict};
+use duly::core::op::{Answer, Holding, NewEvent, Reply, StartMark, StoreOp, Verdict};
 use duly::core::options::NodeOptions;
 use duly::core::step::Job;
 use duly::event::Envelope;
@@ -38,6 +38,15 @@ impl World {
                     fetch.request += self.planted.number << 32;
                 }
             }
+            (StoreOp::Fetch(fetch), Some(Bug::FetchedStartsForgotten | Bug::StartsUnannounced)) => {
+                fetch.starts = 0
+            }
+            (
+                StoreOp::Settle { started, .. }
+                | StoreOp::Heartbeat { started, .. }
+                | StoreOp::Reconcile { started, .. },
+                Some(Bug::StartsUnannounced),
+            ) => *started = StartMark::default(),
             (StoreOp::Fetch(_), Some(Bug::FetchNotRepeated)) => self.planted.calls.push(from),
             (StoreOp::Settle { settlements, .. }, Some(bug)) => {
                 for settlement in settlements.iter_mut() {

@@ -1,0 +1,129 @@
+//! What a node announces before it starts it.
+
+use crate::core::bucket_care::BucketCare;
+use crate::core::held::ANNOUNCE_AHEAD;
+use crate::core::node::Node;
+use crate::core::op::StartMark;
+use crate::core::queue_care::QueueCare;
+use crate::time::Mono;
+
+impl QueueCare {
+    /// Events on whose leases handlers may start and have not ended.
+    pub(super) fn startable(&self) -> usize {
+        self.outstanding + self.pledged + self.fetched_starts
+    }
+
+    /// How many more a bucket may announce: half of them where there are other buckets.
+    fn announceable(&self) -> usize {
+        let room = self.window.room(self.startable());
+        match self.buckets.len() {
+            0 | 1 => room,
+            _ => room.div_ceil(2),
+        }
+    }
+
+    /// How many workers have nothing to do.
+    fn idle(&self) -> usize {
+        self.workers.saturating_sub(self.outstanding)
+    }
+}
+
+impl<B> BucketCare<B> {
+    /// On how many of what a fetch of at most `wanted` brings handlers may start without another
+    /// word.
+    pub(super) fn starts(&self, queue: &QueueCare, wanted: usize) -> usize {
+        /// A fetch of one of many buckets seldom brings more.
+        const FEW: usize = 2;
+        if !self.held.announces() {
+            return usize::MAX;
+        }
+        let few = match queue.window.room(queue.outstanding + queue.pledged) {
+            0 => 0,
+            _ => FEW,
+        };
+        let idle = queue.idle().saturating_sub(queue.fetched_starts);
+        let most = queue.announceable().max(idle).max(few);
+        wanted.min(most.saturating_sub(self.held.closed()))
+    }
+
+    /// Announces starts with a call that is made anyway, or because it is time for it; returns how
+    /// far they are announced then.
+    pub(super) fn announce(
+        &mut self,
+        now: Mono,
+        queue: &mut QueueCare,
+        is_called_anyway: bool,
+    ) -> Option<StartMark> {
+        queue.window.decay(now);
+        if !is_called_anyway && self.announces_at(now, queue) > now {
+            return None;
+        }
+        let most = match self.wait_idly(now, queue) {
+            true => queue.announceable().max(queue.idle()),
+            false => queue.announceable(),
+        };
+        let mark = self.held.announce(now, &self.clock, most);
+        self.count_held(queue);
+        mark
+    }
+
+    /// When starts have to be announced, if nothing changes before.
+    pub(super) fn announces_at(&self, now: Mono, queue: &QueueCare) -> Mono {
+        let first = match self.held.is_announcing() {
+            true => None,
+            false => self.held.first_closed(),
+        };
+        let Some(due) = first.map(|due| self.clock.mono_at(due)) else {
+            return Mono::MAX;
+        };
+        let is_time = queue.window.is_low(queue.startable()) || self.held.pledged() == 0;
+        if is_time && queue.announceable() > 0 {
+            due - ANNOUNCE_AHEAD
+        } else if queue.idle() > 0 && !self.is_overdue(now) {
+            due
+        } else {
+            Mono::MAX
+        }
+    }
+
+    /// Whether due events and workers wait for each other.
+    fn wait_idly(&self, now: Mono, queue: &QueueCare) -> bool {
+        self.held.is_due() && queue.idle() > 0 && !self.is_overdue(now)
+    }
+
+    /// Looks whether the window is too small.
+    pub(super) fn look_at_window(&mut self, now: Mono, queue: &mut QueueCare) {
+        self.held.ripen(now, &self.clock);
+        self.count_held(queue);
+        let may = queue.rate.as_ref().is_none_or(|rate| rate.allows(now) > 0);
+        let waits = may && self.held.has_closed_due(now, &self.clock);
+        if waits && queue.idle() > 0 && !self.is_overdue(now) {
+            queue.window.ran_dry(now);
+        }
+    }
+
+    /// Accounts in the queue for what is held here now.
+    pub(crate) fn count_held(&mut self, queue: &mut QueueCare) {
+        let (pledged, waiting) = (self.held.pledged(), self.held.waiting());
+        queue.pledged = queue.pledged + pledged - self.counted.0;
+        queue.waiting = queue.waiting + waiting - self.counted.1;
+        self.counted = (pledged, waiting);
+    }
+}
+
+impl<B> Node<B> {
+    /// The store knows, or does not, what was announced by a call.
+    pub(super) fn announced(&mut self, bucket: usize, mark: StartMark, is_known: bool) {
+        let care = &mut self.buckets[bucket];
+        let queue = &mut self.queues[care.queue];
+        if is_known {
+            if mark > care.held.acknowledged() {
+                queue.window.acknowledged();
+            }
+            care.held.acknowledge(mark);
+        } else {
+            care.held.unacknowledged();
+        }
+        care.count_held(queue);
+    }
+}
