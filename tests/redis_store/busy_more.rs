@@ -66,6 +66,7 @@ pub(crate) async fn more_scripts(meter: &mut Meter<'_>, bare: &Bare, events: usi
             ahead: Duration::ZERO,
             ahead_limit: 0,
             hold: None,
+            starts: usize::MAX,
         };
         bare.apply(StoreOp::Fetch(fetch)).await.unwrap();
     }
@@ -76,6 +77,7 @@ pub(crate) async fn more_scripts(meter: &mut Meter<'_>, bare: &Bare, events: usi
             through: requests.end,
             held: Vec::new(),
             limit: BATCH_MAX,
+            started: duly::core::op::StartMark::default(),
         };
         match meter.step(bare.apply(reconcile)).await.unwrap() {
             Reply::Reaped(reaped) if reaped.more => {}
