@@ -158,16 +158,20 @@ fn tables_of_an_older_version_are_upgraded_with_all_they_have() {
     }
 }
 
+/// So many records, however old.
+fn keep(count: u64) -> Keep {
+    Keep {
+        age: None,
+        count: Some(count),
+        minutes: None,
+        at_once: true,
+    }
+}
+
 /// A journal that runs refuses to write and to remove, in words that say why.
 async fn refuses(journal: &Arc<dyn Journal>) {
     let loaded = journal.load(vec![batch(&many(5))]).await;
-    let keep = Keep {
-        age: None,
-        count: Some(1),
-        minutes: None,
-        at_once: true,
-    };
-    let pruned = journal.prune(keep, Timestamp::MAX).await.map(drop);
+    let pruned = journal.prune(keep(1), Timestamp::MAX).await.map(drop);
     for refused in [loaded, pruned] {
         let error = refused.expect_err("it is a newer duly's");
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
@@ -200,6 +204,9 @@ fn tables_that_a_newer_duly_has_upgraded_are_left_alone_by_an_older_one_that_run
         let schema = Schema::new();
         let journal: Arc<dyn Journal> = Arc::new(connect(&schema.url()).await);
         load(&journal, &many(3)).await;
+        // A connection for this too: a new one would be refused as such.
+        let keep = keep(1_000);
+        journal.prune(keep, Timestamp::MAX).await.expect("a step");
         schema.sql("INSERT INTO versions (version) VALUES (99)");
         refuses(&journal).await;
         schema.sql("DELETE FROM versions WHERE version = 99");
