@@ -32,8 +32,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "events are fetched without credits",
         edits: &[edit(
             "src/core/queue_care.rs",
-            ".saturating_sub(self.outstanding + self.reserved),",
-            ".saturating_sub((self.outstanding + self.reserved) * 0),",
+            ".saturating_sub(self.outstanding + self.reserved + self.waiting),",
+            ".saturating_sub((self.outstanding + self.reserved + self.waiting) * 0),",
         )],
         caught_by: delivery("a_full_ring_stops_fetching_and_nothing_is_dropped"),
         masked_by: None,

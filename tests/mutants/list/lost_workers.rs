@@ -10,10 +10,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "src/core/node/asks.rs",
             "            asks.push((
                 CallKind::Heartbeat { held },
-                StoreOp::Heartbeat { node, holds },
+                StoreOp::Heartbeat {
+                    node: *id,
+                    holds: held,
+                    started: care.held.acknowledged(),
+                },
             ));
 ",
-            "            let _ = (CallKind::Heartbeat { held }, node, holds);
+            "            let _ = held;
 ",
         )],
         caught_by: delivery("a_handler_that_runs_for_an_hour_keeps_its_event"),

@@ -55,9 +55,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: NeverEarly,
         bug: "what was read ahead is published as soon as it is there",
         edits: &[edit(
-            "src/core/bucket_care.rs",
-            "if !self.clock.has_reached(now, first.key().0) {",
-            "if false && !self.clock.has_reached(now, first.key().0) {",
+            "src/core/held.rs",
+            "if !clock.has_reached(now, first.key().0) {",
+            "if false && !clock.has_reached(now, first.key().0) {",
         )],
         caught_by: delivery("what_is_read_ahead_is_held_until_its_time"),
         masked_by: None,
@@ -78,11 +78,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "redis-read-ahead-reaped-as-ready",
         breaks: NeverEarly,
         bug: "Redis: what a dead node had read ahead counts as due",
-        edits: &[edit(
-            "src/store/redis/lua/take_back.lua",
-            "if number_at(state, 5) <= now_ms then",
-            "if true then",
-        )],
+        edits: &[
+            edit(
+                "src/store/redis/lua/take_back.lua",
+                "if number_at(state, 5) <= now_ms then\n    front",
+                "if true then\n    front",
+            ),
+            edit(
+                "src/store/redis/lua/take_back.lua",
+                "if number_at(state, 5) <= now_ms then\n      back",
+                "if true then\n      back",
+            ),
+        ],
         caught_by: contract("what_was_read_ahead_and_lost_waits_for_its_due_time"),
         masked_by: None,
     },

@@ -69,8 +69,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "every node that is no owner looks at every bucket a tenth of a second after each wake-up",
         edits: &[edit(
             "src/core/standby.rs",
-            "            self.wait = net;\n",
-            "            self.wait = options.other_delay;\n",
+            "            false => net,\n",
+            "            false => options.other_delay,\n",
         )],
         caught_by: test("simulation", "many_nodes_ask_hardly_more_than_one"),
         masked_by: None,

@@ -39,7 +39,7 @@ impl World {
                 }
             }
             (StoreOp::Fetch(fetch), Some(Bug::FetchedStartsForgotten | Bug::StartsUnannounced)) => {
-                fetch.starts = 0
+                fetch.starts = 0;
             }
             (
                 StoreOp::Settle { started, .. }
