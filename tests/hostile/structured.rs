@@ -299,7 +299,7 @@ fn what_no_script_answers_is_damage() {
     };
     let end = 1 << 40;
     assert!(answered("outbox", &outbox(1, end, end - 1, &[end - 1])).is_ok());
-    let next_due = |text: &str| format!("*3\r\n:1\r\n:0\r\n${}\r\n{text}\r\n", text.len());
+    let next_due = |text: &str| format!("*4\r\n:1\r\n:0\r\n:0\r\n${}\r\n{text}\r\n", text.len());
     assert!(answered("move_due", &next_due("1700000000000")).is_ok());
     let refused = [
         ("outbox", outbox(1, end + 1, end, &[end])),
