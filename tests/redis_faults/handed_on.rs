@@ -14,8 +14,10 @@ use crate::{finish, let_it_run};
 /// How many nodes are killed, in two rounds.
 const ROUNDS: u64 = 2;
 const VICTIMS: u64 = 16;
-/// So many that each of them owns some: one that owns none works only where others have no room.
-const BUCKETS: u16 = 256;
+/// One that owns no bucket works only where others have no room, so not all of them hold something.
+const BUCKETS: u16 = 48;
+/// So many do at least.
+const HOLDERS: usize = 12;
 /// What is promised is three seconds for 99 of 100; a busy machine is given more.
 const BOUND: Duration = Duration::from_secs(10);
 
@@ -27,9 +29,9 @@ fn the_work_of_a_killed_node_is_handed_on() {
     }
     times.sort_unstable();
     let at = |part: f64| times[((times.len() - 1) as f64 * part).round() as usize] as f64 / 1e3;
-    let kills = ROUNDS * VICTIMS;
+    let kills = ROUNDS * HOLDERS as u64;
     println!(
-        "handed on after {kills} kills, {} attempts: p50 {:.0} ms, p99 {:.0} ms, max {:.0} ms",
+        "handed on after {kills} kills and more, {} attempts: p50 {:.0} ms, p99 {:.0} ms, max {:.0} ms",
         times.len(),
         at(0.5),
         at(0.99),
@@ -61,8 +63,9 @@ fn one_round(round: u64, times: &mut Vec<u64>) {
         ..Role::default()
     });
     let ids: Vec<u32> = victims.iter().map(Node::id).collect();
-    site.wait_until("each victim holds something", |entries| {
-        ids.iter().all(|id| starts_of(entries, *id) > 0)
+    let holds = |entries: &[Entry], id: u32| starts_of(entries, id) > 0;
+    site.wait_until("most victims hold something", |entries| {
+        ids.iter().filter(|id| holds(entries, **id)).count() >= HOLDERS
     });
     let heir = site.spawn(&Role {
         buckets: BUCKETS,
@@ -76,7 +79,10 @@ fn one_round(round: u64, times: &mut Vec<u64>) {
     let mut killed = BTreeMap::new();
     for victim in victims {
         let node = node_of(&site.entries(), victim.id());
-        killed.insert(node.expect("it has started something"), victim.kill());
+        let died_us = victim.kill();
+        if let Some(node) = node {
+            killed.insert(node, died_us);
+        }
         let_it_run(Duration::from_millis(120));
     }
     site.wait_until("everything is handed on", |entries| {
