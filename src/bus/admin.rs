@@ -44,8 +44,8 @@ impl Bus {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] for a name that is not legal;
-    /// [`ErrorKind::NotFound`] for one that is unknown and a known one
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a name that is not legal;
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for one that is unknown and a known one
     /// spelled otherwise (`order_close` for `order-close`); or what the store answers.
     pub async fn stats(&self, queue: &str) -> Result<QueueStats> {
         let mut sum = Stats::default();
@@ -122,8 +122,8 @@ impl Bus {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] when the queue has no handler here;
-    /// [`ErrorKind::Invalid`] for more than 65,536.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) when the queue has no handler here;
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for more than 65,536.
     pub fn set_workers(&self, queue: &str, workers: usize) -> Result<()> {
         let queue = QueueName::new(queue)?;
         if workers > 65_536 {
