@@ -129,7 +129,7 @@ impl<B> BucketCare<B> {
             false => fetch(),
         };
 
-        let mut wanted = (self.mover.must_look() + later, look);
+        let mut wanted = (self.mover.must_look(later), look);
         let mut or = |at: Mono, look: Look| {
             if at < wanted.0 {
                 wanted = (at, look);

@@ -74,10 +74,14 @@ impl Mover {
         self.ready
     }
 
-    /// Since when, or from when on, the bucket must be looked at although nothing is known to be
-    /// due.
-    pub(crate) fn must_look(&self) -> Mono {
-        self.unknown.unwrap_or(self.net)
+    /// From when on the bucket must be looked at although nothing is known to be due: so much later
+    /// than there was news, unless nobody else may know of it.
+    pub(crate) fn must_look(&self, later: Duration) -> Mono {
+        match self.unknown {
+            Some(since) if since == Mono::default() => since,
+            Some(since) => since + later,
+            None => self.net + later,
+        }
     }
 
     /// When scheduled events are due and have to be moved.
