@@ -17,6 +17,8 @@ pub(crate) struct Mover {
     /// Since when nobody knows what is in the bucket: it was never looked at, or something came
     /// earlier.
     unknown: Option<Mono>,
+    /// Something is there that nobody else may know of.
+    at_once: bool,
     /// Ready events wait in the publish list, as far as is known.
     ready: bool,
     /// When to look again all the same.
@@ -31,6 +33,7 @@ impl Mover {
         Self {
             next_due: Mono::MAX,
             unknown: Some(Mono::default()),
+            at_once: false,
             ready: false,
             net: Mono::MAX,
             full: false,
@@ -49,12 +52,12 @@ impl Mover {
 
     /// Something came that nobody else may know of.
     pub(crate) fn found(&mut self) {
-        self.unknown = Some(Mono::default());
+        self.at_once = true;
     }
 
     /// A look is sent; whatever wakes the mover from now on may be news to its answer.
     pub(crate) fn looks(&mut self) {
-        self.unknown = None;
+        (self.unknown, self.at_once) = (None, false);
         self.net = Mono::MAX;
     }
 
@@ -63,6 +66,7 @@ impl Mover {
         *self = Self {
             next_due,
             unknown: self.unknown,
+            at_once: self.at_once,
             ready,
             net,
             full,
@@ -77,10 +81,9 @@ impl Mover {
     /// From when on the bucket must be looked at although nothing is known to be due: so much later
     /// than there was news, unless nobody else may know of it.
     pub(crate) fn must_look(&self, later: Duration) -> Mono {
-        match self.unknown {
-            Some(since) if since == Mono::default() => since,
-            Some(since) => since + later,
-            None => self.net + later,
+        match self.at_once {
+            true => Mono::default(),
+            false => self.unknown.unwrap_or(self.net) + later,
         }
     }
 
