@@ -149,12 +149,11 @@ fn after_any_call_that_fails_nothing_is_acknowledged_any_more() {
 #[test]
 fn a_disk_that_is_full_at_any_call_loses_nothing_that_was_acknowledged() {
     let template = closed_store();
-    let calls = script(template.path());
-    let points = writing(&calls);
     for (name, part, deed, every) in [
         ("enospc", SCRIPT, Deed::Fail("ENOSPC"), 4),
         ("enospc-on", IN_HASTE, Deed::FailOn("ENOSPC"), 24),
     ] {
+        let points = writing(&calls_of(template.path(), part));
         let mut sweep = Sweep::of(name, template.path(), part, deed);
         sweep.every = every;
         sweep.covers(&points);
@@ -244,8 +243,19 @@ fn killed(template: &Path, file: &str, call: &str, mut nth: usize) -> TempDir {
 
 /// The calls of a script that comes to its end.
 fn script(template: &Path) -> Vec<Call> {
+    calls_of(template, SCRIPT)
+}
+
+/// The calls of the shortest of some runs: what is asked at the same time is written together, so
+/// one run makes fewer of them than another.
+fn calls_of(template: &Path, part: &str) -> Vec<Call> {
+    let runs = (0..3).map(|_| one_run(template, part));
+    runs.min_by_key(Vec::len).expect("three runs")
+}
+
+fn one_run(template: &Path, part: &str) -> Vec<Call> {
     let folder = copy(template);
-    let calls = watch(folder.path(), SCRIPT);
+    let calls = watch(folder.path(), part);
     let last = Diary::read(folder.path()).pop();
     assert!(matches!(last, Some(Line::Ended(None))), "it ends: {last:?}");
     calls
