@@ -67,8 +67,11 @@ fn one_round(round: u64, times: &mut Vec<u64>) {
     site.wait_until("most victims hold something", |entries| {
         ids.iter().filter(|id| holds(entries, **id)).count() >= HOLDERS
     });
+    // It has room for all of it: what is measured is when it comes, not how fast it is worked off.
     let heir = site.spawn(&Role {
         buckets: BUCKETS,
+        workers: 512,
+        ring: Some(1_024),
         ..Role::worker()
     });
     let heir_id = heir.id();
