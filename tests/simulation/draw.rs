@@ -111,6 +111,10 @@ impl Plan {
             Class::Crashes => {
                 self.nodes = self.nodes.max(2);
                 self.crashes = rng.within(1..4);
+                if rng.chance(300) {
+                    // Most of a line dies, one after the other, and who was far back is left.
+                    (self.nodes, self.crashes) = (rng.within(4..9) as usize, rng.within(3..8));
+                }
                 self.latency_us.1 = self.latency_us.1.min(2_000);
             }
             Class::Outages => self.outages = rng.within(1..4),

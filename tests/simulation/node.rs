@@ -70,7 +70,7 @@ impl SimNode {
             backlog: Vec::new(),
             holds_on: false,
             born_us: 0,
-            base_ns: 1_000_000 * at as u64,
+            base_ns: 60_000_000_000 + 1_000_000 * at as u64,
             drift_ppm: 0,
             turn_at_us: u64::MAX,
             handlers: 0,
