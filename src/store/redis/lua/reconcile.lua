@@ -25,6 +25,9 @@ if node and announce(node, tonumber(ARGV[9]), tonumber(ARGV[10])) then
   keep_node(me, node)
 end
 for _, batch in ipairs(node and batches_of(me) or {}) do
+  if more == 1 then -- the rest is looked at by whoever comes for it
+    break
+  end
   local request = sub(batch, 9)
   local ids, holds = {}, stated[request] or {}
   if number_at(request, 1) >= from and number_at(request, 1) <= to then
