@@ -3,22 +3,23 @@
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 
+#[path = "../servers/lines.rs"]
+mod lines;
 #[path = "../servers/mod.rs"]
 mod servers;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use duly::QueueChoices;
 use duly::handler::Annotation;
 use duly::prelude::*;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::field::{Field, Visit};
-use tracing::{Event as Line, Level, Subscriber};
-use tracing_subscriber::layer::{Context as Within, SubscriberExt};
-use tracing_subscriber::{Layer, Registry};
+use tracing_subscriber::Registry;
+use tracing_subscriber::layer::SubscriberExt;
 
+use crate::lines::Lines;
 use crate::servers::Redis;
 
 const QUEUES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -38,33 +39,6 @@ static LINES: LazyLock<Lines> = LazyLock::new(|| {
 });
 /// One test at a time, since they share the lines.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
-
-impl Lines {
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
-    }
-}
-
-struct Words(String);
-
-impl Visit for Words {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0 += &format!(" {}={value:?}", field.name());
-    }
-}
-
-impl<S: Subscriber> Layer<S> for Lines {
-    fn on_event(&self, line: &Line<'_>, _: Within<'_, S>) {
-        if *line.metadata().level() <= Level::INFO {
-            let mut words = Words(line.metadata().target().to_owned());
-            line.record(&mut words);
-            self.0.lock().unwrap().push(words.0);
-        }
-    }
-}
 
 #[derive(Clone, Default)]
 struct Count(Arc<AtomicUsize>);
@@ -180,7 +154,7 @@ async fn a_server_that_hangs_is_told_of_in_a_bounded_number_of_lines() {
     server.cont();
     load.is_well().await;
     load.stop().await;
-    check(&LINES.take());
+    check(&LINES.all());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -195,7 +169,7 @@ async fn a_server_that_is_gone_is_told_of_in_a_bounded_number_of_lines() {
     server.restart();
     load.is_well().await;
     load.stop().await;
-    check(&LINES.take());
+    check(&LINES.all());
 }
 
 /// With another node beside it that comes and goes in good order.
@@ -212,7 +186,7 @@ async fn a_run_in_which_nobody_dies_tells_of_no_lost_lease() {
     other.stop().await;
     load.is_well().await;
     load.stop().await;
-    let lines = LINES.take();
+    let lines = LINES.all();
     assert_eq!(losses(&lines), 0, "{lines:#?}");
     let outages = lines.iter().filter(|line| line.contains("store outage"));
     assert_eq!(outages.count(), 0, "{lines:#?}");

@@ -1,14 +1,15 @@
 //! The scripts of questions by key, of changes by hand, of reconciling, and of pushes that replace.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use duly::When;
-use duly::core::op::{BATCH_BYTES, BATCH_MAX, Fetch, PeekBy, Reply, StoreOp, Unique};
+use duly::core::op::{BATCH_BYTES, BATCH_MAX, PeekBy, Reply, StoreOp, Unique};
 use duly::event::Payload;
+use duly::store::{Durability, Store};
+use duly::{ErrorKind, When};
 
-use crate::busy::{MET_MAX, Meter, event};
+use crate::busy::{MET_MAX, event, fetch_of};
 use crate::kit::{Bare, NODE};
+use crate::meter::Meter;
 
 /// Numbers of events that nobody else has.
 const FIRST: usize = 10_000_000;
@@ -48,27 +49,27 @@ pub(crate) async fn more_scripts(meter: &mut Meter<'_>, bare: &Bare, events: usi
     meter.step(bare.store.audit()).await.unwrap();
 
     // Each takes the place of one that waits, whose record keeps its payload.
-    let replacing = (0..many).map(|number| {
-        let mut event = event(bare, 64, FIRST + number, When::Now);
-        event.on_taken = Unique::Replace;
-        event
-    });
-    let replacing = StoreOp::Push(replacing.collect());
-    meter.step(bare.apply(replacing)).await.unwrap();
+    let replacing = || {
+        let numbers = FIRST..FIRST + many;
+        let events = numbers.map(|number| {
+            let mut event = event(bare, 64, number, When::Now);
+            event.on_taken = Unique::Replace;
+            event
+        });
+        events.collect()
+    };
+    let replaces = StoreOp::Push(replacing());
+    meter.step(bare.apply(replaces)).await.unwrap();
+    // There is no replica, which is known only when it was waited for.
+    let wanted = Durability::Replicated(1);
+    let confirmed = bare.store.push_durably(&bare.bucket, replacing(), wanted);
+    let error = meter.step(confirmed).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
 
     // A node has taken what it does not know of any more.
     let requests = FIRST as u64..FIRST as u64 + 20;
     for request in requests.clone() {
-        let fetch = Fetch {
-            node: NODE,
-            request,
-            limit: BATCH_MAX,
-            ahead: Duration::ZERO,
-            ahead_limit: 0,
-            hold: None,
-            starts: usize::MAX,
-        };
-        bare.apply(StoreOp::Fetch(fetch)).await.unwrap();
+        bare.apply(fetch_of(NODE, request)).await.unwrap();
     }
     for _ in 0..1_000 {
         let reconcile = StoreOp::Reconcile {

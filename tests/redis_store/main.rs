@@ -21,7 +21,10 @@ mod healed;
 mod idle;
 mod kit;
 mod large;
+#[path = "../servers/lines.rs"]
+mod lines;
 mod lost_tail;
+mod meter;
 mod midway;
 mod newer;
 mod odd_errors;

@@ -1,40 +1,17 @@
 //! What the log says while the server is away.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tracing::field::{Field, Visit};
+use tracing::Dispatch;
 use tracing::subscriber::NoSubscriber;
-use tracing::{Dispatch, Event as Line, Level, Subscriber};
-use tracing_subscriber::layer::{Context as Within, SubscriberExt};
-use tracing_subscriber::{Layer, Registry};
+use tracing_subscriber::Registry;
+use tracing_subscriber::layer::SubscriberExt;
 
 use crate::kit::{Read, fresh, pusher, stop, until};
+use crate::lines::Lines;
 use crate::servers::Redis;
-
-/// Writes down the lines that are no `debug`.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
-
-struct Words(String);
-
-impl Visit for Words {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0 += &format!(" {}={value:?}", field.name());
-    }
-}
-
-impl<S: Subscriber> Layer<S> for Lines {
-    fn on_event(&self, line: &Line<'_>, _: Within<'_, S>) {
-        if *line.metadata().level() <= Level::INFO {
-            let mut words = Words(line.metadata().target().to_owned());
-            line.record(&mut words);
-            self.0.lock().unwrap().push(words.0);
-        }
-    }
-}
 
 /// All on one thread, so that this thread's log is that of the bus.
 #[tokio::test]
@@ -51,7 +28,7 @@ async fn a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
     let (pushing, queue) = pusher(&url).await;
     let first = queue.push_now("a letter".to_owned()).await.unwrap().id();
     until("it is handled", async || read.seen().contains_key(&first)).await;
-    lines.0.lock().unwrap().clear();
+    lines.take();
 
     server.kill();
     let began = Instant::now();
@@ -60,7 +37,7 @@ async fn a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
         futures_util::future::join_all(pushes).await;
         sleep(Duration::from_millis(10)).await;
     }
-    let away = lines.0.lock().unwrap().clone();
+    let away = lines.all();
     assert!((1..=24).contains(&away.len()), "{}: {away:#?}", away.len());
     let begins = |line: &&String| line.contains("store outage");
     assert!(away.iter().any(|line| begins(&line)), "{away:#?}");
@@ -80,7 +57,7 @@ async fn a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
     until("it is handled", async || read.seen().contains_key(&id)).await;
     // Whatever began has ended; an idle node need not have asked for anything.
     let ended = async || {
-        let lines = lines.0.lock().unwrap();
+        let lines = lines.all();
         let of = |phrase: &str| -> BTreeSet<String> {
             let these = lines.iter().filter(|line| line.contains(phrase));
             let what = these.filter_map(|line| line.split("what=").nth(1)?.split('"').nth(1));
@@ -92,7 +69,7 @@ async fn a_server_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
     until("the end is logged, with a count", ended).await;
     stop(&pushing).await;
     stop(&bus).await;
-    let all = lines.0.lock().unwrap().clone();
+    let all = lines.all();
     // On a slow machine the membership may come and go: ten times a minute that is logged.
     let minutes = began.elapsed().as_secs() as usize / 60 + 1;
     assert!(all.len() <= 48 * minutes, "{}: {all:#?}", all.len());

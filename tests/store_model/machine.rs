@@ -50,9 +50,7 @@ impl Machine {
     pub(crate) fn now_us(&self) -> u64 {
         self.model.now_us
     }
-}
 
-impl Machine {
     /// One of the ids ever pushed, or one that never was.
     fn id(&self, of: &Index) -> EventId {
         let at = of.index(self.pushed.len() + 1);

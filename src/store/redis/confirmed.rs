@@ -21,17 +21,30 @@ use crate::store::redis::shared::Shared;
 /// How long replicas and disks are waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Pushes, and waits until the events are as durable as `wanted`; the same again while the servers
-/// do not answer.
+/// Pushes, and waits until the events are as durable as `wanted`; in the same parts as any push.
 pub(super) async fn push(
     shared: &Arc<Shared>,
     found: &Found,
     bucket: &BucketKey,
-    events: &[NewEvent],
+    events: Vec<NewEvent>,
     wanted: Durability,
 ) -> Result<Answer> {
     let wait = wait(found, wanted)?;
-    check_push(bucket, events)?;
+    check_push(bucket, &events)?;
+    let mut whole = push::Whole::default();
+    for part in push::parts_of(events) {
+        whole.add(push_part(shared, bucket, &part, (wanted, wait)).await)?;
+    }
+    Ok(whole.answer())
+}
+
+/// Pushes what one call may carry; the same again while the servers do not answer.
+async fn push_part(
+    shared: &Arc<Shared>,
+    bucket: &BucketKey,
+    events: &[NewEvent],
+    (wanted, wait): (Durability, Wait),
+) -> Result<Answer> {
     let _reserved = shared.capacity.reserve(bucket, events)?;
     let now = Instant::now();
     let (deadline, until) = (now + shared.push_timeout(), now + shared.options.retry_for);

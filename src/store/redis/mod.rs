@@ -297,7 +297,7 @@ impl Store for RedisStore {
         let (shared, found) = (Arc::clone(&self.shared), self.found.clone());
         let bucket = bucket.clone();
         StoreFuture::new(
-            async move { confirmed::push(&shared, &found, &bucket, &events, wanted).await },
+            async move { confirmed::push(&shared, &found, &bucket, events, wanted).await },
         )
     }
 

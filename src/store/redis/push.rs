@@ -60,6 +60,15 @@ pub(super) async fn push(
     events: Vec<NewEvent>,
 ) -> Result<Answer> {
     check_push(&bucket, &events)?;
+    let mut whole = Whole::default();
+    for part in parts_of(events) {
+        whole.add(push_part(pushes, shared, bucket.clone(), part).await)?;
+    }
+    Ok(whole.answer())
+}
+
+/// Events that one call may carry each.
+pub(super) fn parts_of(events: Vec<NewEvent>) -> Vec<Vec<NewEvent>> {
     let (mut parts, mut bytes) = (vec![Vec::new()], 0);
     for event in events {
         bytes += weight(&event);
@@ -72,27 +81,42 @@ pub(super) async fn push(
             part.push(event);
         }
     }
-    let (mut whole, mut now_us) = (Vec::new(), 0);
-    for part in parts {
-        let is_begun = !whole.is_empty();
-        let answer = push_part(pushes, shared, bucket.clone(), part).await;
-        let answer = answer.map_err(|error| match is_begun {
-            true => Error::new(
+    parts
+}
+
+/// What became of the parts of a push, in their order.
+#[derive(Default)]
+pub(super) struct Whole {
+    pushed: Vec<Pushed>,
+    now_us: u64,
+}
+
+impl Whole {
+    /// Takes in the answer to the next part.
+    pub(super) fn add(&mut self, answer: Result<Answer>) -> Result<()> {
+        let answer = answer.map_err(|error| match self.pushed.is_empty() {
+            true => error,
+            false => Error::new(
                 ErrorKind::Unknown,
                 "a part of the events was pushed and the rest may not be; pushing the same ids again \
                  is safe",
             )
             .because(error),
-            false => error,
         })?;
         let Reply::Pushed(pushed) = answer.reply else {
             return Err(unreadable("push"));
         };
-        whole.extend(pushed);
-        now_us = answer.now_us.max(now_us);
+        self.pushed.extend(pushed);
+        self.now_us = answer.now_us.max(self.now_us);
+        Ok(())
     }
-    let reply = Reply::Pushed(whole);
-    Ok(Answer { now_us, reply })
+
+    pub(super) fn answer(self) -> Answer {
+        Answer {
+            now_us: self.now_us,
+            reply: Reply::Pushed(self.pushed),
+        }
+    }
 }
 
 /// Pushes what one call may carry.

@@ -230,13 +230,7 @@ if changes_len > 0 then
   if #back > 0 then
     call("RPUSH", READY, unpack(back))
   end
-  if #front > 0 then -- what is handed back comes first, in its order
-    local reversed = {}
-    for i = #front, 1, -1 do
-      reversed[#reversed + 1] = front[i]
-    end
-    call("LPUSH", READY, unpack(reversed))
-  end
+  put_first(front)
   if #delayed > 0 then
     call("ZADD", DELAY, unpack(delayed))
   end

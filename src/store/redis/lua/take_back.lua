@@ -126,13 +126,7 @@ local function write_taken()
   if #back > 0 then
     call("RPUSH", READY, unpack(back))
   end
-  if #front > 0 then -- what is handed back comes first, in its order
-    local reversed = {}
-    for i = #front, 1, -1 do
-      reversed[#reversed + 1] = front[i]
-    end
-    call("LPUSH", READY, unpack(reversed))
-  end
+  put_first(front)
   if taken > 0 then
     call("HSET", STATE, unpack(changes))
   end

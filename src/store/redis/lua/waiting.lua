@@ -1,4 +1,4 @@
--- Who is told when an event waits for less time than was thought.
+-- What waits comes first or earlier, and who is told of it.
 
 -- Before the change: is anything ready, and what is due next.
 local was_ready, was_due = ready_len() > 0, next_due()
@@ -12,4 +12,15 @@ local function wake(origin)
     return 1
   end
   return 0
+end
+
+-- Puts what is handed back before all that waits, in its order.
+local function put_first(entries)
+  if #entries > 0 then
+    local reversed = {}
+    for i = #entries, 1, -1 do
+      reversed[#reversed + 1] = entries[i]
+    end
+    call("LPUSH", READY, unpack(reversed))
+  end
 end
