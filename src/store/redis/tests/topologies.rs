@@ -263,7 +263,9 @@ async fn a_node_that_hangs_holds_up_nobody_but_its_own_calls() {
         );
         while let Some(answered) = in_vain.try_join_next() {
             let error = answered.expect("no panic").expect_err("nobody answers");
-            assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+            // A call that found no connection any more was not sent.
+            let kinds = [ErrorKind::Unknown, ErrorKind::Unavailable];
+            assert!(kinds.contains(&error.kind()), "{:?}: {error}", error.kind());
         }
     }
     assert!(
