@@ -49,7 +49,7 @@ pub struct NodeOptions {
     /// How long a finished attempt may wait for others to be settled with. Default: 500 µs.
     pub settle_linger: Duration,
     /// How far apart the settles of a bucket are at least, unless one is full: the first goes soon, and
-    /// what ends meanwhile goes with the next. Default: 5 ms, and zero for a store that no other
+    /// what ends meanwhile goes with the next. Default: 8 ms, and zero for a store that no other
     /// process uses, of which a call costs little.
     pub settle_apart: Duration,
     /// How long finished attempts may wait while events that are due wait to be started.
@@ -95,7 +95,7 @@ impl Default for NodeOptions {
             ahead_max: 65_536,
             batch: 500,
             settle_linger: Duration::from_micros(500),
-            settle_apart: Duration::from_millis(5),
+            settle_apart: Duration::from_millis(8),
             settle_wait: Duration::from_millis(20),
             unsettled_max: 16_384,
             starts_min: 64,
