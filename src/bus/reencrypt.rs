@@ -210,7 +210,7 @@ impl Reencrypt {
                     counts.malformed += 1;
                     continue;
                 };
-                match Frame::read(body.payload.as_bytes()).map(|frame| frame.key_id()) {
+                match Frame::read(body.payload.as_bytes()).map(|frame| frame.key_id) {
                     Ok(Some(key)) => *counts.keys.entry(key.to_owned()).or_default() += 1,
                     Ok(None) => counts.plain += 1,
                     Err(_) => counts.malformed += 1,
@@ -250,7 +250,7 @@ impl Reencrypt {
                 done.fail(event.id, DAMAGED.to_owned());
                 continue;
             };
-            match Frame::read(body.payload.as_bytes()).map(|frame| frame.key_id()) {
+            match Frame::read(body.payload.as_bytes()).map(|frame| frame.key_id) {
                 Ok(Some(key)) if key == used => done.current += 1,
                 Ok(None) if !encrypts => done.plain += 1,
                 Ok(_) if event.state == State::Leased => done.passed_over += 1,

@@ -1,43 +1,37 @@
-//! AES-256-GCM under one key, with a nonce that is made of the content.
+//! AES-256-GCM-SIV (RFC 8452) under one key.
 
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use ring::{hkdf, hmac};
+use aes_gcm_siv::aead::{Aead, KeyInit, Payload};
+use aes_gcm_siv::{Aes256GcmSiv, Nonce};
 
-use crate::codec::frame::{Form, Frame, NONCE_LEN};
+use crate::codec::frame::{Form, Frame};
 use crate::event::{EventId, QueueName};
 
-/// Separates what is derived here from whatever else a key may be used for.
-const SALT: &[u8] = b"duly payload 1";
-
-/// What is derived from one key.
+/// The cipher of one key.
 ///
-/// The nonce is a keyed hash of the event, its queue, the frame's head and the value: the same
-/// payload of the same event is the same bytes again, so that a push can be repeated, and two that
-/// differ in anything have nonces that differ.
+/// The nonce is taken from the event's id: the same payload of the same event is the same bytes
+/// again, so that a push can be repeated. A payload that is changed meets its nonce a second time,
+/// which this cipher is made for: who sees both learns whether they are equal, and nothing else.
 pub(super) struct Cipher {
-    aead: LessSafeKey,
-    nonces: hmac::Key,
+    aead: Aes256GcmSiv,
     /// Tells two keys apart without keeping either.
-    mark: hmac::Tag,
+    mark: Vec<u8>,
 }
 
 impl Cipher {
     pub(super) fn new(key: &[u8; 32]) -> Self {
-        let derived = hkdf::Salt::new(hkdf::HKDF_SHA256, SALT).extract(key);
-        let too_long = "HKDF makes up to 8,160 bytes, and 32 are asked for";
-        let cipher = derived.expand(&[b"cipher"], &AES_256_GCM).expect(too_long);
-        let nonces = derived.expand(&[b"nonce"], hmac::HMAC_SHA256);
-        let nonces = hmac::Key::from(nonces.expect(too_long));
-        Self {
-            aead: LessSafeKey::new(UnboundKey::from(cipher)),
-            mark: hmac::sign(&nonces, b"which key this is"),
-            nonces,
-        }
+        let aead = Aes256GcmSiv::new(key.into());
+        let nothing = Payload {
+            msg: &[],
+            aad: b"duly: which key this is",
+        };
+        let mark = aead.encrypt(&Nonce::default(), nothing);
+        let mark = mark.expect("only a text of 64 GiB or more is refused");
+        Self { aead, mark }
     }
 
     /// Whether both are of the same key.
     pub(super) fn is_of_key(&self, other: &Self) -> bool {
-        self.mark.as_ref() == other.mark.as_ref()
+        self.mark == other.mark
     }
 
     /// The stored bytes of a value.
@@ -49,16 +43,9 @@ impl Cipher {
         value: &[u8],
     ) -> Option<Vec<u8>> {
         let mut bytes = form.head(Some(key));
-        let bound = bound(id, queue, &bytes);
-        let nonce = self.nonce(&bound, value);
-        bytes.extend_from_slice(&nonce);
-        let at = bytes.len();
-        bytes.extend_from_slice(value);
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let tag = self
-            .aead
-            .seal_in_place_separate_tag(nonce, Aad::from(&bound), &mut bytes[at..]);
-        bytes.extend_from_slice(tag.ok()?.as_ref());
+        let aad = &bound(id, queue, &bytes);
+        let sealed = self.aead.encrypt(&nonce(id), Payload { msg: value, aad });
+        bytes.extend_from_slice(&sealed.ok()?);
         Some(bytes)
     }
 
@@ -69,27 +56,15 @@ impl Cipher {
         (id, queue): (EventId, &QueueName),
         frame: &Frame<'_>,
     ) -> Option<Vec<u8>> {
-        let sealed = frame.sealed?;
-        let bound = bound(id, queue, frame.head);
-        let nonce = Nonce::assume_unique_for_key(sealed.nonce);
-        let mut bytes = frame.rest.to_vec();
-        let opened = self
-            .aead
-            .open_in_place(nonce, Aad::from(&bound), &mut bytes);
-        let len = opened.ok()?.len();
-        bytes.truncate(len);
-        Some(bytes)
+        let (msg, aad) = (frame.rest, &bound(id, queue, frame.head));
+        self.aead.decrypt(&nonce(id), Payload { msg, aad }).ok()
     }
+}
 
-    fn nonce(&self, bound: &[u8], value: &[u8]) -> [u8; NONCE_LEN] {
-        let mut hash = hmac::Context::with_key(&self.nonces);
-        hash.update(&(bound.len() as u64).to_le_bytes());
-        hash.update(bound);
-        hash.update(value);
-        let mut nonce = [0; NONCE_LEN];
-        nonce.copy_from_slice(&hash.sign().as_ref()[..NONCE_LEN]); // of 32 bytes
-        nonce
-    }
+/// The end of an event's id, where ids that are made at the same time differ.
+fn nonce(id: EventId) -> Nonce {
+    let [_, _, _, _, nonce @ ..] = id.to_bytes();
+    Nonce::from(nonce)
 }
 
 /// What a ciphertext is bound to, so that it opens nowhere else: its event, its queue, its head.

@@ -1,13 +1,13 @@
 //! What stands before a payload that is not plain JSON.
 //!
 //! ```text
-//! FA | form | cipher | version: 4 bytes | key id: length and text | nonce: 12 bytes | the rest
+//! FA | form | cipher | version: 4 bytes | key id: length and text | the rest
 //! ```
 //!
 //! `form` has the codec in its lower four bits (0 JSON, 1 MessagePack, 2 raw) and 80 where a
-//! version follows, little-endian. `cipher` is 0, and then there is no key id and no nonce and the
-//! rest is the value, or 1 for AES-256-GCM, and then the rest is the ciphertext and its tag of 16
-//! bytes. Everything before the nonce is the head, which the cipher also vouches for.
+//! version follows, little-endian. `cipher` is 0, and then there is no key id and the rest is the
+//! value, or 1 for AES-256-GCM-SIV, and then the rest is the ciphertext and its tag of 16 bytes.
+//! Everything before it is the head, which the cipher also vouches for.
 
 use crate::codec::form::Codec;
 use crate::codec::keys::KEY_ID_BYTES_MAX;
@@ -18,9 +18,8 @@ pub const MARK: u8 = 0xFA;
 
 /// In the byte of the form: a version follows.
 const VERSIONED: u8 = 0x80;
-/// The number of AES-256-GCM.
-const AES_256_GCM: u8 = 1;
-pub(super) const NONCE_LEN: usize = 12;
+/// The number of AES-256-GCM-SIV.
+const AES_256_GCM_SIV: u8 = 1;
 
 /// How a payload is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +64,7 @@ impl Form {
 /// use duly::codec::{Codec, Frame};
 ///
 /// let plain = Frame::read(br#"{"order":7}"#).unwrap();
-/// assert_eq!((plain.codec, plain.key_id()), (Codec::Json, None));
+/// assert_eq!((plain.codec, plain.key_id), (Codec::Json, None));
 ///
 /// let raw = Frame::read(b"\xFA\x02\x00any bytes").unwrap();
 /// assert_eq!((raw.codec, raw.rest), (Codec::Raw, &b"any bytes"[..]));
@@ -77,22 +76,12 @@ pub struct Frame<'a> {
     pub codec: Codec,
     /// The version of its value's type; `None` where that is as its envelope says.
     pub version: Option<u32>,
-    /// How it is encrypted; `None` where it is not.
-    pub sealed: Option<Sealed<'a>>,
-    /// What stands before the nonce or the value.
+    /// Under which key it is encrypted; `None` where it is not.
+    pub key_id: Option<&'a str>,
+    /// What stands before the value.
     pub(super) head: &'a [u8],
     /// The encoded value; where it is encrypted its ciphertext and tag.
     pub rest: &'a [u8],
-}
-
-/// How a payload is encrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Sealed<'a> {
-    /// Under which key.
-    pub key: &'a str,
-    /// Its nonce.
-    pub nonce: [u8; NONCE_LEN],
 }
 
 impl<'a> Frame<'a> {
@@ -108,7 +97,7 @@ impl<'a> Frame<'a> {
             return Ok(Self {
                 codec: Codec::Json,
                 version: None,
-                sealed: None,
+                key_id: None,
                 head: &[],
                 rest: bytes,
             });
@@ -121,34 +110,26 @@ impl<'a> Frame<'a> {
             version = Some(u32::from_le_bytes(*number));
             rest = after;
         }
-        let mut key = None;
+        let mut key_id = None;
         match cipher {
             0 => {}
-            AES_256_GCM => {
+            AES_256_GCM_SIV => {
                 let (&len, after) = rest.split_first().ok_or(SHORT)?;
                 if !(1..=KEY_ID_BYTES_MAX).contains(&usize::from(len)) {
                     return Err("its frame has a key id of a length that none has");
                 }
                 let (id, after) = after.split_at_checked(usize::from(len)).ok_or(SHORT)?;
                 let id = std::str::from_utf8(id);
-                key = Some(id.map_err(|_| "its frame has a key id that is no text")?);
+                key_id = Some(id.map_err(|_| "its frame has a key id that is no text")?);
                 rest = after;
             }
             _ => return Err("its frame names no known cipher"),
         }
         let head = &bytes[..bytes.len() - rest.len()];
-        let sealed = match key {
-            None => None,
-            Some(key) => {
-                let (nonce, after) = rest.split_first_chunk::<NONCE_LEN>().ok_or(SHORT)?;
-                rest = after;
-                Some(Sealed { key, nonce: *nonce })
-            }
-        };
         Ok(Self {
             codec,
             version,
-            sealed,
+            key_id,
             head,
             rest,
         })
@@ -156,16 +137,10 @@ impl<'a> Frame<'a> {
 
     /// The value as the text of JSON, where it is in clear and can be said so.
     pub(crate) fn to_json(self) -> Option<String> {
-        let value = match self.sealed {
+        let value = match self.key_id {
             None => decode::<serde_json::Value>(self.codec, self.rest).ok()?,
             Some(_) => return None,
         };
         Some(value.to_string())
-    }
-
-    /// The id of the key under which it is encrypted, if it is.
-    #[must_use]
-    pub fn key_id(&self) -> Option<&'a str> {
-        self.sealed.map(|sealed| sealed.key)
     }
 }

@@ -211,7 +211,7 @@ impl KeyRing {
         payload: &'a Payload,
     ) -> Result<Opened<'a>, Unopened> {
         let frame = Frame::read(payload.as_bytes()).map_err(Unopened::Malformed)?;
-        let value = match frame.key_id() {
+        let value = match frame.key_id {
             None => Cow::Borrowed(frame.rest),
             Some(key) => {
                 let cipher = self.read().by_id.get(key).map(Arc::clone);

@@ -15,7 +15,7 @@ pub mod wire;
 
 pub use self::form::Codec;
 pub(crate) use self::frame::Form;
-pub use self::frame::{Frame, MARK, Sealed};
+pub use self::frame::{Frame, MARK};
 pub use self::keys::{KEY_ID_BYTES_MAX, KEYS_MAX, Key, KeyRing};
 pub(crate) use self::opened::UNTOLD;
 pub use self::opened::{Opened, Unopened};

@@ -1,7 +1,7 @@
 //! The key ring, and keys in settings: what they allow, and that they show nothing.
 
 use duly::codec::{KEYS_MAX, Key, KeyRing};
-use duly::config::{Format, Settings};
+use duly::config::Settings;
 
 const OLD: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 const NEW: &str = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA";
@@ -69,7 +69,7 @@ fn settings_make_a_ring_from_every_source() {
         "[encryption]\nkeys = {{ \"2026-10\" = \"{OLD}\" }}\nkeys_file = \"{}\"\nuse = \"file-2\"\n",
         path.display()
     );
-    let settings = Settings::from_text(&file, Format::Toml).unwrap();
+    let settings = Settings::from_toml(&file).unwrap();
     let ring = settings.encryption.ring().unwrap();
     assert_eq!(ring.ids(), ["2026-10", "file-1", "file-2"]);
     assert_eq!(ring.used().as_deref(), Some("file-2"));
@@ -91,19 +91,19 @@ fn nothing_that_is_wrong_with_keys_shows_one() {
     let path = folder.path().join("keys");
     std::fs::write(&path, format!("{secret} = x\n")).unwrap();
     for (at, file) in [
-        format!("encryption: {{ keys: {{ a: {secret} }} }}"),
-        format!("encryption: {{ keys: {{ {secret}=: {OLD} }} }}"),
-        format!("encryption: {{ keys: {secret} }}"),
-        format!("encryption: {{ keys: [ {secret} ] }}"),
-        format!("encryption: {{ keys: {{ a: [{secret}] }} }}"),
-        format!("encryption: {{ key: {secret} }}"),
-        format!("encryption: {{ keys: 'a={OLD} a={secret}' }}"),
-        format!("encryption: {{ keys_file: {} }}", path.display()),
+        format!("[encryption]\nkeys = {{ a = \"{secret}\" }}"),
+        format!("[encryption]\nkeys = {{ \"{secret}=\" = \"{OLD}\" }}"),
+        format!("[encryption]\nkeys = \"{secret}\""),
+        format!("[encryption]\nkeys = [\"{secret}\"]"),
+        format!("[encryption]\nkeys = {{ a = [\"{secret}\"] }}"),
+        format!("[encryption]\nkey = \"{secret}\""),
+        format!("[encryption]\nkeys = \"a={OLD} a={secret}\""),
+        format!("[encryption]\nkeys_file = \"{}\"", path.display()),
     ]
     .into_iter()
     .enumerate()
     {
-        let settings = Settings::from_text(&file, Format::Yaml);
+        let settings = Settings::from_toml(&file);
         let error = match settings {
             Ok(settings) => {
                 assert!(
@@ -120,10 +120,7 @@ fn nothing_that_is_wrong_with_keys_shows_one() {
             "{at}: {shown}"
         );
     }
-    let settings = Settings::from_text(
-        &format!("[encryption]\nkeys = {{ a = \"{OLD}\" }}\n"),
-        Format::Toml,
-    );
+    let settings = Settings::from_toml(&format!("[encryption]\nkeys = {{ a = \"{OLD}\" }}\n"));
     let shown = format!("{:?}", settings.unwrap());
     assert!(shown.contains("\"a\"") && !shown.contains(OLD), "{shown}");
 }

@@ -18,7 +18,7 @@ pub(super) fn payload(stored: &[u8]) -> String {
     let Ok(frame) = Frame::read(stored) else {
         return hex(stored);
     };
-    match (frame.codec, frame.key_id()) {
+    match (frame.codec, frame.key_id) {
         (_, Some(key)) => format!(
             "encrypted under key {}, {} bytes in all",
             crate::error::shown(key),

@@ -16,13 +16,9 @@ pub(crate) fn payload(data: &[u8]) {
     match Frame::read(data) {
         Ok(frame) => {
             assert!(frame.rest.len() <= data.len());
-            assert!(
-                frame
-                    .key_id()
-                    .is_none_or(|key| (1..=64).contains(&key.len()))
-            );
+            assert!(frame.key_id.is_none_or(|key| (1..=64).contains(&key.len())));
             assert_eq!(
-                frame.key_id().is_none(),
+                frame.key_id.is_none(),
                 opened.is_ok_and(|it| !it.is_sealed())
             );
         }

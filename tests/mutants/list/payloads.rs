@@ -7,14 +7,21 @@ const fn payloads(name: &'static str) -> Test {
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
-        name: "nonce-is-constant",
+        name: "same-value-same-bytes",
         breaks: Payloads,
-        bug: "every encrypted payload has the same nonce",
-        edits: &[edit(
-            "src/codec/cipher.rs",
-            "        nonce.copy_from_slice(&hash.sign().as_ref()[..NONCE_LEN]); // of 32 bytes\n",
-            "        let _ = hash.sign();\n",
-        )],
+        bug: "a value is encrypted to the same bytes in every event of a queue",
+        edits: &[
+            edit(
+                "src/codec/cipher.rs",
+                "    let [_, _, _, _, nonce @ ..] = id.to_bytes();\n",
+                "    let (nonce, _) = ([0; 12], id);\n",
+            ),
+            edit(
+                "src/codec/cipher.rs",
+                "    let mut bound = id.to_bytes().to_vec();\n",
+                "    let (mut bound, _) = (Vec::new(), id);\n",
+            ),
+        ],
         caught_by: payloads("what_is_encrypted_shows_nothing_of_its_value"),
         masked_by: None,
     },
@@ -22,11 +29,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "ciphertext-bound-to-nothing",
         breaks: Payloads,
         bug: "a ciphertext opens as that of another event or queue",
-        edits: &[edit(
-            "src/codec/cipher.rs",
-            "    bound.extend_from_slice(head);\n    bound\n",
-            "    bound.extend_from_slice(head);\n    bound.clear();\n    bound\n",
-        )],
+        edits: &[
+            edit(
+                "src/codec/cipher.rs",
+                "    bound.extend_from_slice(head);\n    bound\n",
+                "    bound.extend_from_slice(head);\n    bound.clear();\n    bound\n",
+            ),
+            edit(
+                "src/codec/cipher.rs",
+                "    let [_, _, _, _, nonce @ ..] = id.to_bytes();\n",
+                "    let (nonce, _) = ([0; 12], id);\n",
+            ),
+        ],
         caught_by: payloads("a_payload_that_was_encrypted_elsewhere_is_opened"),
         masked_by: None,
     },
