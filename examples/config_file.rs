@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use duly::config::{Format, Settings};
+use duly::config::Settings;
 use duly::prelude::*;
 
 /// What `duly.toml` says; a bus reads it by itself where it lies in the working directory.
@@ -70,7 +70,7 @@ async fn main() -> duly::Result<()> {
 
     // Nothing that is misspelt is passed over.
     let misspelt = FILE.replace("attempts", "atempts");
-    let error = Settings::from_text(&misspelt, Format::Toml).expect_err("it is misspelt");
+    let error = Settings::from_toml(&misspelt).expect_err("it is misspelt");
     println!("a slip of the pen: {error}");
     assert!(error.to_string().contains("atempts"));
     Ok(())

@@ -1,7 +1,6 @@
 //! The settings file: where it is looked for, and how its text becomes settings.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -11,12 +10,11 @@ use ::config::{FileFormat, Format as _, Map, Value, ValueKind};
 use crate::config::Settings;
 use crate::config::found::Found;
 use crate::config::keys::Section;
-use crate::config::yaml;
 use crate::error::{Error, Result, shown};
 use crate::event::QueueName;
 
-/// The names under which a settings file is looked for; a directory holds at most one of them.
-const NAMES: [&str; 3] = ["duly.toml", "duly.yaml", "duly.yml"];
+/// The name under which a settings file is looked for.
+const NAME: &str = "duly.toml";
 
 /// The largest settings file, so that a mistaken path does not fill the memory.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -24,55 +22,23 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// The most mistakes that one error names.
 const MISTAKES_MAX: usize = 10;
 
-/// The language of a settings file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Format {
-    /// TOML: `.toml`.
-    Toml,
-    /// YAML: `.yaml` and `.yml`.
-    Yaml,
-}
-
-impl Format {
-    /// The language that a file's extension tells.
-    pub(super) fn of(path: &Path) -> Result<Self> {
-        let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
-        match extension.to_ascii_lowercase().as_str() {
-            "toml" => Ok(Self::Toml),
-            "yaml" | "yml" => Ok(Self::Yaml),
-            _ => Err(Error::invalid(format!(
-                "settings file {} is of no known format; its name ends in .toml, .yaml or .yml",
-                path.display()
-            ))),
-        }
-    }
-}
-
 /// The settings file in `directory`, if there is one.
 pub(super) fn find(directory: &Path) -> Result<Option<PathBuf>> {
-    let mut found = Vec::new();
-    for name in NAMES {
-        let path = directory.join(name);
-        let there = path
-            .try_exists()
-            .map_err(|error| unreadable(&path, error))?;
-        if there {
-            found.push(path);
-        }
-    }
-    if let [first, second, ..] = found.as_slice() {
-        return Err(Error::invalid(format!(
-            "there are two settings files, {} and {}; keep one, or name one in DULY_CONFIG",
-            first.display(),
-            second.display()
-        )));
-    }
-    Ok(found.pop())
+    let path = directory.join(NAME);
+    let there = path.try_exists();
+    let there = there.map_err(|error| unreadable(&path, error))?;
+    Ok(there.then_some(path))
 }
 
 /// The text of a file.
 pub(super) fn read(path: &Path) -> Result<String> {
+    let extension = path.extension().unwrap_or_default();
+    if !extension.eq_ignore_ascii_case("toml") {
+        return Err(Error::invalid(format!(
+            "settings file {} is of no known format; it is TOML, and its name ends in .toml",
+            path.display()
+        )));
+    }
     let mut text = String::new();
     File::open(path)
         .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
@@ -96,8 +62,8 @@ fn unreadable(path: &Path, error: std::io::Error) -> Error {
 }
 
 /// The settings that `text` holds; `source` is what messages call it.
-pub(super) fn parse(text: &str, format: Format, source: &str) -> Result<Settings> {
-    let tree = tree(text, format, source)?;
+pub(super) fn parse(text: &str, source: &str) -> Result<Settings> {
+    let tree = tree(text, source)?;
     let mut reader = Reader::default();
     for (name, value) in sorted(tree) {
         match name.as_str() {
@@ -169,8 +135,6 @@ impl Reader {
     fn table(&mut self, path: &str, value: Value) -> Vec<(String, Value)> {
         match value.kind {
             ValueKind::Table(table) => sorted(table),
-            // What YAML makes of a section whose every key is commented out.
-            ValueKind::Nil => Vec::new(),
             other => {
                 let found = found(other);
                 self.mistaken(format!(
@@ -198,27 +162,12 @@ impl Reader {
 ///
 /// The tree is taken from the format itself and not from a `config::Config`, which would split
 /// quoted keys at their dots and turn `1.6` workers into two.
-fn tree(text: &str, format: Format, source: &str) -> Result<Map<String, Value>> {
-    let (name, parser) = match format {
-        Format::Toml => ("TOML", FileFormat::Toml),
-        Format::Yaml => ("YAML", FileFormat::Yaml),
-    };
-    // Not kept as the cause: it quotes the line, and a line may hold a password.
-    let wrong = |why: &str| Error::invalid(format!("{source} is not valid {name}: {}", shown(why)));
-    if format == Format::Yaml {
-        yaml::check(text).map_err(|why| wrong(&why))?;
-    }
-    match parser.parse(None, text) {
-        Ok(tree) => Ok(tree),
-        Err(error) if is_blank(error.as_ref()) => Ok(Map::new()),
-        Err(error) => Err(wrong(&in_one_line(&error.to_string()))),
-    }
-}
-
-/// Whether the document is a YAML of comments alone.
-fn is_blank(error: &(dyn std::error::Error + 'static)) -> bool {
-    use ::config::ConfigError::Type;
-    matches!(error.downcast_ref(), Some(Type { unexpected, .. }) if unexpected.to_string() == "unit value")
+fn tree(text: &str, source: &str) -> Result<Map<String, Value>> {
+    FileFormat::Toml.parse(None, text).map_err(|error| {
+        // Not kept as the cause: it quotes the line, and a line may hold a password.
+        let why = in_one_line(&error.to_string());
+        Error::invalid(format!("{source} is not valid TOML: {}", shown(&why)))
+    })
 }
 
 /// The place and the reason, without the lines in between, which quote the text.
@@ -237,7 +186,6 @@ fn found(kind: ValueKind) -> Found {
         ValueKind::Boolean(boolean) => Found::Boolean(boolean),
         ValueKind::I64(number) => Found::Number(number),
         ValueKind::String(text) => Found::Text(text),
-        ValueKind::Nil => Found::Other("left empty".to_owned()),
         ValueKind::Table(table) => match texts(table) {
             Some(table) => Found::Table(table),
             None => Found::Other("a section".to_owned()),

@@ -58,9 +58,8 @@
 //!
 //! # The file
 //!
-//! `duly.toml`, `duly.yaml` or `duly.yml` in the working directory, at most one of them; or the
-//! file that `DULY_CONFIG` names. It need not exist, unless it is named. YAML is read without
-//! aliases (`*name`), and with at most 16 sections or lists in each other.
+//! `duly.toml` in the working directory, or the file that `DULY_CONFIG` names. It need not exist,
+//! unless it is named.
 //!
 //! ```toml
 #![doc = include_str!("../../duly.example.toml")]
@@ -96,7 +95,6 @@ mod file;
 mod found;
 mod keys;
 mod near;
-mod yaml;
 
 use std::collections::BTreeMap;
 use std::env;
@@ -106,7 +104,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::encryption::EncryptionChoices;
-pub use self::file::Format;
 pub use self::keys::known_keys;
 pub(crate) use self::near::{queue_meant, spelled_otherwise};
 use crate::error::{Error, Result, shown_url};
@@ -121,14 +118,14 @@ use crate::store::Durability;
 /// # Examples
 ///
 /// ```
-/// use duly::config::{Format, Settings};
+/// use duly::config::Settings;
 ///
 /// let file = "
 ///     [queues.order-close]
 ///     workers = 4
 ///     timeout = '5s'
 /// ";
-/// let settings = Settings::from_text(file, Format::Toml)?
+/// let settings = Settings::from_toml(file)?
 ///     .with_environment([("DULY__QUEUES__ORDER_CLOSE__WORKERS", "32")])?;
 ///
 /// let queue = &settings.queues["order-close"];
@@ -236,39 +233,38 @@ impl Settings {
         settings.overlaid(variables, queues)
     }
 
-    /// Reads one file, TOML or YAML by its extension.
+    /// Reads one file of TOML, whose name ends in `.toml`.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) and the file's path: it is missing,
     /// unreadable, larger than 1 MiB, of another extension, or refused by
-    /// [`from_text`](Self::from_text).
+    /// [`from_toml`](Self::from_toml).
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let format = Format::of(path)?;
-        file::parse(&file::read(path)?, format, &path.display().to_string())
+        file::parse(&file::read(path)?, &path.display().to_string())
     }
 
     /// Reads settings from the text of a file.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid): the text is not in `format`, and then
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid): the text is not TOML, and then
     /// the message has the line; or it holds unknown keys, or values that the keys do not take,
     /// and then the message names up to ten of them.
     ///
     /// # Examples
     ///
     /// ```
-    /// use duly::config::{Format, Settings};
+    /// use duly::config::Settings;
     ///
-    /// let error = Settings::from_text("queue_defaults: { worker: 8 }", Format::Yaml).unwrap_err();
+    /// let error = Settings::from_toml("queue_defaults.worker = 8").unwrap_err();
     /// assert!(error.to_string().starts_with(
     ///     "settings: unknown key queue_defaults.worker, did you mean queue_defaults.workers?"
     /// ));
     /// ```
-    pub fn from_text(text: &str, format: Format) -> Result<Self> {
-        file::parse(text, format, "settings")
+    pub fn from_toml(text: &str) -> Result<Self> {
+        file::parse(text, "settings")
     }
 
     /// Puts over these settings what `variables` say; names that are no setting's are passed over.

@@ -10,7 +10,7 @@ mod wrong_values;
 
 use std::fs;
 
-use duly::config::{Format, Settings};
+use duly::config::Settings;
 use duly::{ErrorKind, Event, Failure, QueueName, delay_event};
 use tempfile::TempDir;
 
@@ -66,49 +66,8 @@ encrypt = true
 workers = 1
 "#;
 
-const YAML: &str = "
-payload_bytes_max: 2048
-read_ahead: 50ms
-store:
-  url: sqlite:/var/lib/duly.db
-records:
-  journal: sqlite:/var/lib/records.db
-  keep: 90d
-  keep_max: 5000
-  keep_minutes: 7d
-  prune_at_once: true
-  outbox_max: 1000
-  when_full: refuse_pushes
-encryption:
-  keys:
-    a: MDEy
-    b: MTIz
-  keys_file: /run/keys
-  use: b
-queue_defaults:
-  workers: 8
-queues:
-  order-close:
-    buckets: 4
-    workers: 0
-    timeout: 1m30s
-    attempts: 3
-    backoff: fixed(5s)
-    late: bury(1h)
-    spread: 10s
-    ring: 64
-    linger: 0s
-    dedicated: true
-    consume: false
-    keep_payload: true
-    codec: raw
-    encrypt: true
-  mail.out:
-    workers: 1
-";
-
 fn toml(text: &str) -> Settings {
-    Settings::from_text(text, Format::Toml).expect("the text is legal")
+    Settings::from_toml(text).expect("the text is legal")
 }
 
 fn queue(name: &str) -> QueueName {
@@ -123,7 +82,7 @@ fn refusal(result: duly::Result<Settings>) -> String {
 }
 
 fn refused_toml(text: &str) -> String {
-    refusal(Settings::from_text(text, Format::Toml))
+    refusal(Settings::from_toml(text))
 }
 
 fn refused_variable(settings: Settings, name: &str, value: &str) -> String {

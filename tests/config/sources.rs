@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use duly::codec::Codec;
-use duly::config::{Format, Settings};
+use duly::config::Settings;
 use duly::flow::QueueChoices;
 use duly::journal::RecordChoices;
 use duly::store::WhenFull;
 use duly::{Late, RetryPolicy};
 
-use crate::{NO_VARIABLES, TOML, YAML, toml};
+use crate::{NO_VARIABLES, TOML, toml};
 
 #[test]
 fn every_key_of_a_file_becomes_a_choice() {
@@ -55,11 +55,6 @@ fn every_key_of_a_file_becomes_a_choice() {
         }
     );
     assert_eq!(settings.queues["mail.out"].workers, Some(1));
-}
-
-#[test]
-fn yaml_and_toml_say_the_same() {
-    assert_eq!(Settings::from_text(YAML, Format::Yaml).unwrap(), toml(TOML));
 }
 
 #[test]
@@ -121,11 +116,7 @@ fn the_environment_is_stronger_than_the_file_and_leaves_the_rest_alone() {
 fn nothing_said_is_nothing_chosen() {
     for text in ["", "# a comment\n"] {
         assert_eq!(toml(text), Settings::default());
-        let yaml = Settings::from_text(text, Format::Yaml).unwrap();
-        assert_eq!(yaml, Settings::default());
     }
-    let yaml = Settings::from_text("store:\n  # url: memory:\nqueues:\n", Format::Yaml);
-    assert_eq!(yaml.unwrap(), Settings::default());
     let bare = Settings::default().with_environment(NO_VARIABLES);
     assert_eq!(bare.unwrap(), Settings::default());
 }

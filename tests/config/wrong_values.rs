@@ -1,6 +1,6 @@
 //! What is said of values that a key does not take.
 
-use duly::config::{Format, Settings};
+use duly::config::Settings;
 
 use crate::{refusal, refused_toml, refused_variable};
 
@@ -100,12 +100,6 @@ fn are_named_with_key_value_and_what_would_be_right() {
         let said = refused_toml(text);
         assert!(said.starts_with(&format!("settings: {words}")), "{said}");
     }
-}
-
-#[test]
-fn a_key_left_empty_in_yaml_is_refused() {
-    let words = refusal(Settings::from_text("read_ahead:", Format::Yaml));
-    assert!(words.contains("read_ahead is left empty"), "{words}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Names and addresses that are not quite right: understood, or refused in words that help.
 
 use duly::BusBuilder;
-use duly::config::{Format, Settings};
+use duly::config::Settings;
 use duly::prelude::*;
 use duly::store::Durability;
 use duly::testing::{Probe, TestBus};
@@ -26,8 +26,8 @@ async fn refused(builder: BusBuilder, words: &[&str]) {
 #[tokio::test(start_paused = true)]
 async fn settings_for_a_handlers_queue_spelled_otherwise_are_refused() {
     for name in ["order_close", "Order-Close", "order.close"] {
-        let text = format!("queues:\n  \"{name}\": {{ workers: 4 }}");
-        let settings = Settings::from_text(&text, Format::Yaml).unwrap();
+        let text = format!("[queues.\"{name}\"]\nworkers = 4");
+        let settings = Settings::from_toml(&text).unwrap();
         let words = [name, "did you mean order-close?"];
         refused(builder().settings(settings), &words).await;
         let choices = QueueChoices {
@@ -37,7 +37,7 @@ async fn settings_for_a_handlers_queue_spelled_otherwise_are_refused() {
         refused(builder().queue(name, choices), &words).await;
     }
     let text = "[queues.order-close]\nworkers = 4\n[queues.reports]\nworkers = 1";
-    let settings = Settings::from_text(text, Format::Toml).unwrap();
+    let settings = Settings::from_toml(text).unwrap();
     let bus = TestBus::start(builder().settings(settings)).await.unwrap();
     assert_eq!(bus.load()[0].workers, 4);
 }
@@ -139,7 +139,7 @@ async fn an_empty_key_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_can_never_be_so_durable_fails_the_start() {
     let settings = "[store]\nurl = 'memory:'\ndurability = 'disk'";
-    let settings = Settings::from_text(settings, Format::Toml).unwrap();
+    let settings = Settings::from_toml(settings).unwrap();
     let words = ["Disk", "Memory", "store.durability"];
     refused(builder().settings(settings), &words).await;
     let builder = builder().store_url("memory:");

@@ -41,7 +41,6 @@ targets! {
     words,
     json,
     settings_toml,
-    settings_yaml,
     environment,
     store_url,
     redis_body,

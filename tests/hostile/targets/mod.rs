@@ -29,7 +29,7 @@ pub(crate) use self::{
         comes_back_out_of_its_body, entry_of, redis_answer, redis_body, redis_news, redis_outbox,
         sealed_body, store_url,
     },
-    settings::{environment, settings_toml, settings_yaml},
+    settings::{environment, settings_toml},
     values::{backoff, duration, json, words},
 };
 

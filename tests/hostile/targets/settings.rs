@@ -3,24 +3,15 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use duly::config::{Format, Settings};
+use duly::config::Settings;
 use duly::{ErrorKind, QueueChoices, duration};
 
 use super::{TIMES, bounded, in_words};
 
-/// A settings file in TOML.
+/// A settings file.
 pub(crate) fn settings_toml(data: &[u8]) {
-    settings(data, Format::Toml);
-}
-
-/// A settings file in YAML.
-pub(crate) fn settings_yaml(data: &[u8]) {
-    settings(data, Format::Yaml);
-}
-
-fn settings(data: &[u8], format: Format) {
     let text = String::from_utf8_lossy(data);
-    match bounded(data.len(), 4 * TIMES, || Settings::from_text(&text, format)) {
+    match bounded(data.len(), 4 * TIMES, || Settings::from_toml(&text)) {
         Ok(settings) => can_be_written_again(&settings),
         Err(error) => in_words(&error, &[ErrorKind::Invalid]),
     }
@@ -36,8 +27,9 @@ pub(crate) fn environment(data: &[u8]) {
             Some((os(&line[..at]), os(&line[at + 1..])))
         })
         .collect();
-    let file = "queues: { order-close: {}, order.close: {}, a__b: {}, mails: { workers: 2 } }";
-    let file = Settings::from_text(file, Format::Yaml).expect("settings");
+    let file =
+        "queues = { order-close = {}, \"order.close\" = {}, a__b = {}, mails = { workers = 2 } }";
+    let file = Settings::from_toml(file).expect("settings");
     let reversed = variables.iter().cloned().rev().collect::<Vec<_>>();
     let read = |variables| {
         file.clone()
@@ -82,7 +74,7 @@ fn can_be_written_again(settings: &Settings) {
     for (section, choices) in sections.into_iter().chain(queues) {
         text.push_str(&format!("[{section}]\n{}", choices_in_toml(choices)));
     }
-    let again = Settings::from_text(&text, Format::Toml).expect(&text);
+    let again = Settings::from_toml(&text).expect(&text);
     assert!(again == *settings, "{again:?} is not {settings:?}");
 }
 

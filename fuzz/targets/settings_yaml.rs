@@ -1,8 +1,0 @@
-//! The target `settings_yaml` of `tests/hostile/targets`, for cargo-fuzz.
-
-#![no_main]
-
-#[path = "../../tests/hostile/targets/mod.rs"]
-mod targets;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::settings_yaml(data));
