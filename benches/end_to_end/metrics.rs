@@ -2,11 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Duration;
 
 use duly::BusBuilder;
 use duly::metrics::Prometheus;
 use duly::prelude::*;
+use metrics_exporter_prometheus::{PrometheusHandle, PrometheusRecorder};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
@@ -21,7 +23,7 @@ use crate::scene::{Counts, Kept, Plan, QUEUES, Tally, bare_builder, queues, star
 use crate::table::Pairs;
 use crate::watch::{Stopwatch, Took};
 
-static RECORDER: OnceLock<Prometheus> = OnceLock::new();
+static RECORDER: OnceLock<PrometheusRecorder> = OnceLock::new();
 /// Whether metrics are taken of a bus that is started now.
 static METRICS: AtomicBool = AtomicBool::new(false);
 /// Whether spans and events of `INFO` and above are taken.
@@ -175,10 +177,18 @@ impl Crew {
 }
 
 /// A recorder that no bus has yet, and a subscriber that can be turned off.
-fn install() -> Result<Prometheus> {
-    let prometheus = Prometheus::new()?;
+fn install() -> Result<PrometheusHandle> {
+    let recorder = Prometheus::builder().build_recorder();
+    let (handle, upkeep) = (recorder.handle(), recorder.handle());
+    thread::spawn(move || {
+        loop {
+            thread::sleep(Duration::from_secs(5)); // as often as the exporter of a bus
+            upkeep.run_upkeep();
+        }
+    });
     tracing::subscriber::set_global_default(Dropped::default())?;
-    Ok(RECORDER.get_or_init(|| prometheus).clone())
+    RECORDER.get_or_init(|| recorder);
+    Ok(handle)
 }
 
 /// Starts a bus that tells the recorder what it does, if metrics are on, and else tells nobody.

@@ -9,9 +9,9 @@ mod choices;
 mod journal;
 mod meters;
 mod node;
+#[cfg(feature = "prometheus")]
 mod prometheus;
 mod queues;
-mod shard;
 mod shares;
 mod stages;
 
@@ -26,13 +26,21 @@ pub(crate) use self::journal::{
 };
 pub(crate) use self::meters::{Doing, Gauges, Moves, PushMeters, Pushes, Runs, Settled, Sleep};
 pub(crate) use self::node::{clock_skew, live_nodes};
+#[cfg(feature = "prometheus")]
 pub use self::prometheus::Prometheus;
+#[cfg(feature = "prometheus")]
 pub(crate) use self::prometheus::listen;
 pub use self::queues::OTHER;
 pub(crate) use self::queues::Queues;
-pub(crate) use self::shard::{SHARDS, Shard};
 pub(crate) use self::shares::{Share, Shares, WITHIN, tell_shares};
 pub use self::stages::Stages;
+
+/// There is no exporter to listen.
+#[cfg(not(feature = "prometheus"))]
+pub(crate) fn listen(address: std::net::SocketAddr) -> crate::Result<()> {
+    let what = format!("the exporter, for metrics.listen {address},");
+    Err(crate::Error::not_built(&what, "prometheus"))
+}
 
 /// Tells the installed recorder the unit and the meaning of each metric. A bus does so when it
 /// starts; a recorder that is installed later is told by calling this.

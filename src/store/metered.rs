@@ -5,13 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_utils::CachePadded;
-
 use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
 use crate::core::roll::{Presence, Roll};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
-use crate::metrics::{Calls, SHARDS, Shard};
+use crate::metrics::Calls;
 use crate::store::control::{Control, Setting};
 use crate::store::durability::Durability;
 use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
@@ -110,8 +108,7 @@ impl Op {
 /// A store whose calls are timed and counted; it does nothing else.
 pub(crate) struct Metered {
     near: Arc<dyn Store>,
-    /// The same several times, since each call counts its use of one: threads have their own.
-    meters: [CachePadded<Arc<Meter>>; SHARDS],
+    meter: Arc<Meter>,
 }
 
 struct Meter {
@@ -136,16 +133,11 @@ struct Call {
 impl Metered {
     /// `near`, with handles of the recorder that is installed now.
     pub(crate) fn new(near: Arc<dyn Store>, clock: &Arc<dyn Clock>) -> Self {
-        let meter = || Meter {
+        let meter = Arc::new(Meter {
             clock: Arc::clone(clock),
             calls: Op::NAMES.map(Calls::new),
-        };
-        let meters = std::array::from_fn(|_| CachePadded::new(Arc::new(meter())));
-        Self { near, meters }
-    }
-
-    fn meter(&self) -> &Arc<Meter> {
-        &self.meters[Shard::mine().at()]
+        });
+        Self { near, meter }
     }
 
     /// Times a call from before it is made.
@@ -154,7 +146,7 @@ impl Metered {
         op: Op,
         call: impl FnOnce(&dyn Store) -> StoreFuture<T>,
     ) -> StoreFuture<T> {
-        let meter = self.meter();
+        let meter = &self.meter;
         let since = meter.clock.mono();
         let answer = call(&*self.near);
         if let Some(answered) = answer.peek() {
@@ -271,7 +263,7 @@ impl Store for Metered {
     /// Only what fails is counted: it is called for each attempt, and writes to memory at most.
     fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {
         let count = |error: Error| {
-            self.meter().calls[Op::Starting as usize].failed(error.kind(), 1);
+            self.meter.calls[Op::Starting as usize].failed(error.kind(), 1);
             error
         };
         self.near.starting(queue, deliveries).map_err(count)

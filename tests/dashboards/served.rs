@@ -23,33 +23,14 @@ fn asked(method: &str, path: &str) -> (String, String) {
 fn the_page_says_what_format_it_has() {
     let (head, body) = asked("GET", "/metrics");
     assert!(head.starts_with("http/1.0 200 "), "{head}");
-    let format = "content-type: text/plain; version=0.0.4; charset=utf-8";
-    assert!(head.contains(format), "{head}");
+    assert!(head.contains("content-type: text/plain"), "{head}");
     assert!(body.contains("# TYPE duly_lateness_seconds histogram\n"));
-    let (head, body) = asked("HEAD", "/metrics");
-    assert!(head.starts_with("http/1.0 200 "), "{head}");
-    assert_eq!(body, "");
 }
 
 #[test]
-fn whoever_asks_for_something_else_is_told_where_the_page_is() {
-    let (status, body) = get(PROGRAM.address, "/metric").unwrap();
-    assert_eq!(status, 404);
-    assert!(body.contains("the metrics are at /metrics"), "{body}");
-    assert_eq!(
-        get(PROGRAM.address, "/health").unwrap(),
-        (200, "OK\n".to_owned())
-    );
-}
-
-#[test]
-fn the_page_can_only_be_read() {
-    for method in ["POST", "DELETE", "PUT"] {
-        let (head, body) = asked(method, "/metrics");
-        assert!(head.starts_with("http/1.0 405 "), "{head}");
-        assert!(head.contains("allow: get, head"), "{head}");
-        assert!(body.contains("GET"), "{body}");
-    }
+fn a_check_of_health_costs_no_page() {
+    let (status, body) = get(PROGRAM.address, "/health").unwrap();
+    assert_eq!((status, body.trim_end()), (200, "OK"));
 }
 
 #[test]

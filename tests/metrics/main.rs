@@ -14,7 +14,6 @@ mod faulty;
 mod calls;
 mod catalogue;
 mod counters;
-mod exporter;
 mod gauges;
 mod labels;
 mod seen;

@@ -8,7 +8,6 @@
 mod crowd;
 mod gate;
 mod mailbox;
-mod shard;
 mod ticking;
 mod wake;
 
@@ -21,10 +20,4 @@ mod flow {
     pub(crate) mod mailbox;
     pub(crate) mod ticking;
     pub(crate) mod wake;
-}
-
-#[path = "../../../src/metrics"]
-#[allow(dead_code, reason = "the crate calls more of it than the model does")]
-mod metrics {
-    pub(crate) mod shard;
 }

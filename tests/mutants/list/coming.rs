@@ -198,41 +198,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Metrics,
         bug: "the exporter has no buckets for histograms, and renders summaries",
         edits: &[edit(
-            "src/metrics/prometheus/mod.rs",
-            "        if !self.0.histograms.have(key.name()) {\n",
-            "        if true {\n",
+            "src/metrics/prometheus.rs",
+            "        for metric in CATALOGUE {\n",
+            "        for metric in CATALOGUE.iter().take(0) {\n",
         )],
         caught_by: dashboards("the_page_holds_every_row_of_the_catalogue_and_nothing_else_of_duly"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "buckets-without-their-bounds",
-        breaks: Metrics,
-        bug: "a value that is a bound is counted in the next bucket",
-        edits: &[edit(
-            "src/metrics/prometheus/buckets.rs",
-            "|bound| value <= *bound",
-            "|bound| value < *bound",
-        )],
-        caught_by: test(
-            "metrics",
-            "histograms_are_on_the_page_as_the_package_would_have_them",
-        ),
-        masked_by: None,
-    },
-    Mutant {
-        name: "counters-of-one-thread",
-        breaks: Metrics,
-        bug: "of what several threads have counted the page has what one has",
-        edits: &[edit(
-            "src/metrics/prometheus/count.rs",
-            "self.0.iter().map(",
-            "self.0.iter().take(1).map(",
-        )],
-        caught_by: test(
-            "metrics",
-            "counters_are_on_the_page_as_the_package_would_have_them",
-        ),
         masked_by: None,
     },
     Mutant {
@@ -240,7 +210,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Metrics,
         bug: "a start fails where the settings say to listen and the program has its own recorder",
         edits: &[edit(
-            "src/metrics/prometheus/mod.rs",
+            "src/metrics/prometheus.rs",
             "    if super::is_heard() {\n",
             "    if false {\n",
         )],

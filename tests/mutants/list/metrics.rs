@@ -107,18 +107,4 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         caught_by: metrics("a_call_that_is_given_up_is_timed_and_is_no_error_before_ten_seconds"),
         masked_by: None,
     },
-    Mutant {
-        name: "answers-not-taken-are-waited-for",
-        breaks: Metrics,
-        bug: "a connection whose answer nobody takes is kept",
-        edits: &[edit(
-            "src/metrics/prometheus/guest.rs",
-            "ready!(alarm.as_mut().poll(cx));",
-            "if alarm.deadline() < Instant::now() + MAX_ANSWER * 1_000 {
-                return written;
-            }",
-        )],
-        caught_by: test("lib", "an_answer_that_is_not_taken_ends_the_connection"),
-        masked_by: None,
-    },
 ];

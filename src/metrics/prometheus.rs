@@ -1,0 +1,189 @@
+//! The exporter: the page that Prometheus reads.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{ExporterFuture, Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::metrics::catalogue::{CATALOGUE, Kind};
+
+/// How often what histograms have taken in is put into their buckets.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// The exporter of a process: it takes in every metric, and renders the page for Prometheus.
+///
+/// A bus starts one by itself where the settings have a `metrics.listen`. This is for a program
+/// that has a web server already and serves the page there.
+///
+/// It is the recorder of the whole process, that of the package
+/// [`metrics-exporter-prometheus`](metrics_exporter_prometheus): metrics of the program itself,
+/// counted with the crate `metrics`, are on the page as well. Histograms of the
+/// [catalogue](crate::metrics::CATALOGUE) have buckets, so those of several processes can be added.
+///
+/// # Examples
+///
+/// ```
+/// use duly::prelude::*;
+/// use duly::metrics::Prometheus;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> duly::Result<()> {
+/// let prometheus = Prometheus::install()?; // before the bus starts
+/// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+/// bus.queue_named::<u64>("orders")?.push_now(7).await?;
+///
+/// let page = prometheus.render(); // what `GET /metrics` returns, as `text/plain`
+/// # assert!(page.contains("duly_pushed_total{queue=\"orders\"} 1"));
+/// # bus.shutdown(std::time::Duration::from_secs(1)).await
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Prometheus(PrometheusHandle);
+
+impl Prometheus {
+    /// The package's builder with the buckets of the catalogue, for a program that wants more of it:
+    /// labels, a push gateway, layers around the recorder. What it builds is not installed.
+    #[must_use]
+    pub fn builder() -> PrometheusBuilder {
+        let mut builder = PrometheusBuilder::new();
+        for metric in CATALOGUE {
+            if let Kind::Histogram(bounds) = metric.kind {
+                let name = Matcher::Full(metric.name.to_owned());
+                builder = builder
+                    .set_buckets_for_metric(name, bounds)
+                    .expect("only a histogram without buckets is refused, and each has some");
+            }
+        }
+        builder
+    }
+
+    /// Makes a new exporter the recorder of this process. A thread of its own does its upkeep.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Conflict`] when the process has a recorder already: another one of these, or
+    /// one of the program's own, which stays. [`ErrorKind::Unavailable`] when the system has no
+    /// thread to give.
+    pub fn install() -> Result<Self> {
+        let handle = Self::builder().install_recorder().map_err(taken)?;
+        super::describe();
+        let upkeep = handle.clone();
+        spawn(move || {
+            loop {
+                thread::sleep(UPKEEP_EVERY);
+                upkeep.run_upkeep();
+            }
+        })?;
+        Ok(Self(handle))
+    }
+
+    /// The page, in the text format of Prometheus.
+    #[must_use]
+    pub fn render(&self) -> String {
+        self.0.render()
+    }
+}
+
+impl fmt::Debug for Prometheus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prometheus").finish_non_exhaustive()
+    }
+}
+
+/// Where this process listens; once it does, it does so until it ends.
+static LISTENS: Mutex<Option<SocketAddr>> = Mutex::new(None);
+
+/// Makes an exporter the recorder of this process, and serves its page at `address`, on a thread
+/// of its own, for as long as the process runs. Asking for the same address again changes nothing.
+///
+/// A program that has installed a recorder of its own keeps it: nothing listens then, and a
+/// warning says so.
+///
+/// # Errors
+///
+/// [`ErrorKind::Unavailable`] when the address cannot be had, and [`ErrorKind::Conflict`] when the
+/// process listens at another one already. Both name the address and the setting.
+pub(crate) fn listen(address: SocketAddr) -> Result<()> {
+    let mut listens = LISTENS.lock().unwrap_or_else(PoisonError::into_inner);
+    match *listens {
+        Some(other) if other == address => return Ok(()),
+        Some(other) => {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!(
+                    "metrics.listen is {address}, and this process serves its metrics at {other} \
+                     already: a process has one page"
+                ),
+            ));
+        }
+        None => {}
+    }
+    if super::is_heard() {
+        tracing::warn!(
+            %address,
+            "metrics.listen is set, and the program has a metrics recorder of its own: it keeps \
+             that, and nothing listens at the address"
+        );
+        return Ok(());
+    }
+    let (started, start) = mpsc::channel();
+    spawn(move || match bound(address) {
+        Ok((runtime, exporter)) => {
+            let _ = started.send(Ok(())); // who asked waits for it
+            let ended = runtime.block_on(exporter);
+            tracing::error!(?ended, "the metrics are served no more");
+        }
+        Err(error) => drop(started.send(Err(error))),
+    })?;
+    let context = "the thread that serves metrics has ended";
+    start
+        .recv()
+        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, context)))?;
+    *listens = Some(address);
+    tracing::info!(%address, "metrics are served");
+    Ok(())
+}
+
+/// Binds to `address` and makes an exporter the recorder, on a runtime of its own: the page can be
+/// read, too, while handlers keep the other one busy.
+fn bound(address: SocketAddr) -> Result<(Runtime, ExporterFuture)> {
+    let unavailable = |why: String| {
+        Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "metrics.listen is {address}, and nothing can listen there: {why}; choose another \
+                 port, or leave the setting out"
+            ),
+        )
+    };
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| unavailable(error.to_string()))?;
+    let entered = runtime.enter();
+    let built = Prometheus::builder().with_http_listener(address).build();
+    drop(entered);
+    let (recorder, exporter) = built.map_err(|error| unavailable(error.to_string()))?;
+    ::metrics::set_global_recorder(recorder).map_err(taken)?;
+    super::describe();
+    Ok((runtime, exporter))
+}
+
+fn taken(_: impl fmt::Debug) -> Error {
+    let context = "this process has a metrics recorder already, and keeps it";
+    Error::new(ErrorKind::Conflict, context)
+}
+
+fn spawn(run: impl FnOnce() + Send + 'static) -> Result<()> {
+    let thread = thread::Builder::new().name("duly-metrics".into());
+    match thread.spawn(run) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let context = "metrics have no thread";
+            Err(Error::new(ErrorKind::Unavailable, context).because(error))
+        }
+    }
+}
