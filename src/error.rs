@@ -112,6 +112,14 @@ impl Error {
         Self::new(ErrorKind::Invalid, context)
     }
 
+    /// A URL or a setting names what is not compiled in.
+    #[allow(dead_code)] // with all features nothing is missing
+    pub(crate) fn not_built(what: &str, feature: &str) -> Self {
+        Self::invalid(format!(
+            "{what} is not compiled in: give duly the feature `{feature}` in Cargo.toml"
+        ))
+    }
+
     pub(crate) fn corrupt(context: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Corrupt, context)
     }

@@ -142,10 +142,10 @@ tests "documentation tests" cargo test --workspace --all-features --no-fail-fast
 tests "worlds from seeds" \
     cargo test --profile quick --all-features --no-fail-fast --test simulation
 
-if [ -f tests/loom/Cargo.toml ]; then
-    tests "models, under every interleaving" \
-        cargo test --locked --manifest-path tests/loom/Cargo.toml --release --target-dir "$target/loom"
-fi
+tests "without features" \
+    cargo test --locked --manifest-path tests/lean/Cargo.toml --lib --target-dir "$target/lean"
+tests "models, under every interleaving" \
+    cargo test --locked --manifest-path tests/loom/Cargo.toml --release --target-dir "$target/loom"
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

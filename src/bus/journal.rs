@@ -8,11 +8,11 @@ use tokio::sync::Notify;
 
 use crate::bus::open::sqlite_path;
 use crate::bus::{Bus, BusBuilder, Inner};
-use crate::error::{Error, ErrorKind, Result, shown, shown_url};
+#[cfg(feature = "postgres")]
+use crate::error::ErrorKind;
+use crate::error::{Error, Result, shown, shown_url};
 use crate::journal::recorder::{Recorder, Setup};
-use crate::journal::{
-    Journal, JournalStatus, PostgresJournal, RecordChoices, RecorderOptions, SqliteJournal,
-};
+use crate::journal::{Journal, JournalStatus, RecordChoices, RecorderOptions};
 use crate::metrics;
 use crate::store::{Store, WhenFull};
 
@@ -20,6 +20,7 @@ use crate::store::{Store, WhenFull};
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long a start waits for a database.
+#[cfg(feature = "postgres")]
 const REACHED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A journal that was given by hand.
@@ -235,28 +236,10 @@ fn name_of(store_url: &str) -> String {
 }
 
 /// Opens the journal that a url names.
-///
-/// A database that is only out of reach is connected to later: the bus does not need it to start.
 async fn open(url: &str) -> Result<Given> {
-    let journal: Arc<dyn Journal> = match url.split_once(':') {
-        Some(("sqlite", rest)) => Arc::new(SqliteJournal::open(sqlite_path(rest)?)?),
-        Some(("postgres" | "postgresql", _)) => {
-            let journal = PostgresJournal::new(url)?;
-            match tokio::time::timeout(REACHED_WITHIN, PostgresJournal::connect(url)).await {
-                Ok(Ok(journal)) => Arc::new(journal),
-                Ok(Err(error)) if !is_out_of_reach(&error) => return Err(error),
-                unreached => {
-                    let error = unreached.map(Result::err).ok().flatten();
-                    let error = error.map_or_else(|| "no answer".to_owned(), |it| it.to_string());
-                    tracing::warn!(
-                        error,
-                        "the journal cannot be reached; records wait in the store, and it is tried \
-                         again"
-                    );
-                    Arc::new(journal)
-                }
-            }
-        }
+    let journal = match url.split_once(':') {
+        Some(("sqlite", rest)) => open_sqlite(sqlite_path(rest)?)?,
+        Some(("postgres" | "postgresql", _)) => open_postgres(url).await?,
         // Only the scheme is named: what follows may hold a password.
         other => {
             return Err(Error::invalid(format!(
@@ -272,6 +255,47 @@ async fn open(url: &str) -> Result<Given> {
     })
 }
 
+#[cfg(feature = "embedded")]
+fn open_sqlite(path: &str) -> Result<Arc<dyn Journal>> {
+    Ok(Arc::new(crate::journal::SqliteJournal::open(path)?))
+}
+
+#[cfg(not(feature = "embedded"))]
+fn open_sqlite(_: &str) -> Result<Arc<dyn Journal>> {
+    Err(Error::not_built(
+        "a journal in a file, `sqlite:`",
+        "embedded",
+    ))
+}
+
+/// A database that is only out of reach is connected to later: the bus does not need it to start.
+#[cfg(feature = "postgres")]
+async fn open_postgres(url: &str) -> Result<Arc<dyn Journal>> {
+    use crate::journal::PostgresJournal;
+
+    let journal = PostgresJournal::new(url)?;
+    match tokio::time::timeout(REACHED_WITHIN, PostgresJournal::connect(url)).await {
+        Ok(Ok(journal)) => Ok(Arc::new(journal)),
+        Ok(Err(error)) if !is_out_of_reach(&error) => Err(error),
+        unreached => {
+            let error = unreached.map(Result::err).ok().flatten();
+            let error = error.map_or_else(|| "no answer".to_owned(), |it| it.to_string());
+            tracing::warn!(
+                error,
+                "the journal cannot be reached; records wait in the store, and it is tried again"
+            );
+            Ok(Arc::new(journal))
+        }
+    }
+}
+
+#[cfg(not(feature = "postgres"))]
+#[allow(clippy::unused_async)] // opening one takes time
+async fn open_postgres(_: &str) -> Result<Arc<dyn Journal>> {
+    Err(Error::not_built("a journal in PostgreSQL", "postgres"))
+}
+
+#[cfg(feature = "postgres")]
 fn is_out_of_reach(error: &Error) -> bool {
     matches!(
         error.kind(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result, shown};
-use crate::store::{Durability, EmbeddedOptions, EmbeddedStore, MemoryStore, RedisStore, Store};
+use crate::store::{Durability, MemoryStore, Store};
 use crate::time::Clock;
 
 /// The schemes of the URLs of Redis stores.
@@ -26,16 +26,8 @@ pub(super) async fn open_store(
 ) -> Result<Arc<dyn Store>> {
     match url.split_once(':') {
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::with_clock(Arc::clone(clock)))),
-        Some(("sqlite", rest)) => {
-            let path = sqlite_path(rest)?;
-            let options = match virtual_time {
-                true => EmbeddedOptions::inline(),
-                false => EmbeddedOptions::new(),
-            };
-            let options = options.clock(Arc::clone(clock));
-            Ok(Arc::new(EmbeddedStore::open_with(path, options)?))
-        }
-        Some((scheme, _)) if REDIS.contains(&scheme) => Ok(Arc::new(RedisStore::open(url).await?)),
+        Some(("sqlite", rest)) => open_embedded(sqlite_path(rest)?, clock, virtual_time),
+        Some((scheme, _)) if REDIS.contains(&scheme) => open_redis(url).await,
         // Only the scheme is named: what follows may hold a password.
         other => Err(Error::invalid(format!(
             "a store url of scheme \"{}\" is not known; it is `memory:` alone, `sqlite:` and the \
@@ -44,6 +36,34 @@ pub(super) async fn open_store(
             REDIS.join(", ")
         ))),
     }
+}
+
+#[cfg(feature = "embedded")]
+fn open_embedded(path: &str, clock: &Arc<dyn Clock>, virtual_time: bool) -> Result<Arc<dyn Store>> {
+    use crate::store::{EmbeddedOptions, EmbeddedStore};
+
+    let options = match virtual_time {
+        true => EmbeddedOptions::inline(),
+        false => EmbeddedOptions::new(),
+    };
+    let options = options.clock(Arc::clone(clock));
+    Ok(Arc::new(EmbeddedStore::open_with(path, options)?))
+}
+
+#[cfg(not(feature = "embedded"))]
+fn open_embedded(_: &str, _: &Arc<dyn Clock>, _: bool) -> Result<Arc<dyn Store>> {
+    Err(Error::not_built("a store in a file, `sqlite:`", "embedded"))
+}
+
+#[cfg(feature = "redis")]
+async fn open_redis(url: &str) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(crate::store::RedisStore::open(url).await?))
+}
+
+#[cfg(not(feature = "redis"))]
+#[allow(clippy::unused_async)] // opening one takes time
+async fn open_redis(_: &str) -> Result<Arc<dyn Store>> {
+    Err(Error::not_built("a store in Redis", "redis"))
 }
 
 /// Refuses a store that can never be as durable as every push of a bus shall be.

@@ -14,10 +14,12 @@
 mod choices;
 pub(crate) mod counting;
 mod memory;
+#[cfg(feature = "postgres")]
 mod postgres;
 pub(crate) mod reading;
 pub(crate) mod recorder;
 mod retention;
+#[cfg(feature = "embedded")]
 mod sqlite;
 
 use std::fmt;
@@ -27,8 +29,10 @@ use std::time::Duration;
 
 pub use self::choices::RecordChoices;
 pub use self::memory::MemoryJournal;
+#[cfg(feature = "postgres")]
 pub use self::postgres::PostgresJournal;
 pub use self::recorder::{JournalStatus, RecorderOptions};
+#[cfg(feature = "embedded")]
 pub use self::sqlite::{SqliteJournal, SqliteOptions};
 use crate::error::Result;
 use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Query};

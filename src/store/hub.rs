@@ -49,6 +49,7 @@ impl State {
 
 impl Hub {
     /// A hub in which this was set before.
+    #[cfg(feature = "embedded")]
     pub(crate) fn with(controls: BTreeMap<QueueName, Control>) -> Self {
         Self(Mutex::new(State {
             controls,

@@ -2,12 +2,14 @@
 
 mod control;
 mod durability;
+#[cfg(feature = "embedded")]
 mod embedded;
 mod future;
 mod hub;
 mod memory;
 mod metered;
 mod outbox;
+#[cfg(feature = "redis")]
 mod redis;
 mod shards;
 
@@ -15,7 +17,9 @@ mod shards;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod __doors {
+    #[cfg(feature = "embedded")]
     pub use crate::store::embedded::doors as embedded;
+    #[cfg(feature = "redis")]
     pub use crate::store::redis::doors as redis;
 }
 
@@ -27,6 +31,7 @@ use std::time::Duration;
 pub(crate) use self::control::RATES;
 pub use self::control::{Control, Setting};
 pub use self::durability::Durability;
+#[cfg(feature = "embedded")]
 pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
 pub use self::future::StoreFuture;
 pub use self::memory::{MemoryStore, RECORDS_MAX};
@@ -35,6 +40,7 @@ pub(crate) use self::outbox::OutboxWatchers;
 pub use self::outbox::{
     OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, WhenFull,
 };
+#[cfg(feature = "redis")]
 pub use self::redis::{RedisOptions, RedisStore};
 use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
 pub use crate::core::roll::{Member, Presence, Roll};

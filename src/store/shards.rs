@@ -87,6 +87,7 @@ impl<B: Clone> Shards<B> {
     }
 
     /// Every bucket, known and to come, may have forgotten finished ids created until `created`.
+    #[cfg(feature = "embedded")]
     pub(crate) fn forgotten_before(&mut self, created: Timestamp) {
         self.forgotten = Some(created);
         let buckets = self.buckets.get_mut();

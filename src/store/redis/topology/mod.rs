@@ -4,6 +4,8 @@ mod cluster;
 mod node;
 mod sentinel;
 mod slots;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +14,9 @@ use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
 use redis::cluster_routing::Slot;
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind as Theirs,
-    IntoConnectionInfo, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
-    RedisError, RedisResult, TlsCertificates, Value, cmd,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult,
+    Value, cmd,
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -277,9 +279,10 @@ async fn dial(
 
 fn client(target: &Target, info: ConnectionInfo) -> RedisResult<Client> {
     let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
-    match certificates(target)? {
-        Some(certificates) => Client::build_with_tls(info, certificates),
-        None => Client::open(info),
+    match &target.tls {
+        #[cfg(feature = "tls")]
+        Some(tls) => tls::client(info, tls),
+        _ => Client::open(info), // a URL that asks for TLS is refused without it
     }
 }
 
@@ -301,34 +304,6 @@ fn name(options: &LinkOptions) -> Cmd {
     let mut name = cmd("CLIENT");
     name.arg("SETNAME").arg(&options.name);
     name
-}
-
-/// What TLS needs, where it is wanted.
-///
-/// The package takes the process's default cipher provider, and panics where there is none or
-/// several could be meant, so one is installed unless the program has chosen its own.
-fn certificates(target: &Target) -> RedisResult<Option<TlsCertificates>> {
-    let Some(tls) = &target.tls else {
-        return Ok(None);
-    };
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Fails only if another thread was faster, and then there is one as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-    let read = |path: &std::path::PathBuf| {
-        std::fs::read(path).map_err(|error| {
-            let file = format!("{}: {error}", path.display());
-            RedisError::from((
-                Theirs::InvalidClientConfig,
-                "the file of root certificates cannot be read",
-                file,
-            ))
-        })
-    };
-    Ok(Some(TlsCertificates {
-        client_tls: None,
-        root_cert: tls.ca.as_ref().map(read).transpose()?,
-    }))
 }
 
 /// Nothing was answered in time.

@@ -189,6 +189,12 @@ impl Form {
             // What stands before the first colon may be a password, if the scheme was forgotten.
             _ => return Err(Error::invalid(format!("a store's URL begins with {FORMS}"))),
         };
+        if is_tls && cfg!(not(feature = "tls")) {
+            return Err(Error::not_built(
+                &format!("`{scheme}`, Redis over TLS,"),
+                "tls",
+            ));
+        }
         Ok(Self { kind, is_tls })
     }
 }
