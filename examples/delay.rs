@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use duly::State;
 use duly::prelude::*;
 use tokio::sync::mpsc;
 

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use duly::State;
 use duly::prelude::*;
 use tokio::sync::mpsc;
 use tokio::time::Instant;

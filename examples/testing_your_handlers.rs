@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use duly::State;
 use duly::prelude::*;
 use duly::testing::TestBus;
 

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use duly::State;
 use duly::event::TraceContext;
 use duly::prelude::*;
 use duly::trace::names;

@@ -1,4 +1,4 @@
-//! An event bus that delivers on time, can prove it, and can explain itself.
+//! A delayed job queue and event bus that delivers on time, can prove it, and can explain itself.
 //!
 //! A program pushes a value, now or for later; a handler in this program or another one receives it
 //! when it is due, again and again until it succeeds. Under it lies a durable store, in front of
@@ -58,12 +58,31 @@
 //! - Settings: [`config`]. A store of your own: [`store::Store`]. Tests without waiting: `testing`,
 //!   with the feature of that name.
 //!
-//! The guides: [what is promised](_docs::delivery), [running it](_docs::operations),
+//! [The guide](_docs::guide) goes from the first handler to operation. The other pages:
+//! [what is promised](_docs::delivery), [running it](_docs::operations),
 //! [codecs, encryption and versions of payloads](_docs::payloads),
 //! [what lies in the file](_docs::storage), [what is kept of every attempt](_docs::journal),
 //! [what `tracing` and the log hear](_docs::tracing),
 //! [what it tells while it runs](_docs::metrics), [board and alerts](_docs::dashboards),
-//! [how it is built](_docs::architecture), [how it is proven](_docs::proof).
+//! [how it is built](_docs::architecture), [how it is proven](_docs::proof),
+//! [what it costs](_docs::performance).
+//!
+//! # Features
+//!
+//! | feature | default | brings |
+//! |---|---|---|
+//! | `embedded` | yes | the store in an SQLite file, and journals in such files |
+//! | `redis` | yes | the store in Redis, with Sentinel and Cluster |
+//! | `prometheus` | yes | the exporter |
+//! | `tls` | | `rediss://` |
+//! | `postgres` | | the journal in PostgreSQL |
+//! | `msgpack` | | payloads as MessagePack |
+//! | `opentelemetry` | | the trace that an event carries |
+//! | `testing` | | the bus on a virtual clock |
+//!
+//! A URL of what is not compiled in is refused, and the error names the feature.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "testing")]
 #[doc(hidden)]
@@ -86,6 +105,7 @@ pub mod metrics;
 mod outage;
 pub mod record;
 pub mod retry;
+#[cfg(feature = "embedded")]
 mod sqlite;
 pub mod store;
 #[cfg(feature = "testing")]
@@ -113,7 +133,7 @@ pub mod prelude {
     pub use crate::{
         BlockingHandler, Bus, Cancelled, Changed, Context, Error, ErrorKind, Event, EventId,
         Failure, FailureExt, Handler, Late, Outcome, Queue, QueueChoices, Receipt, RetryPolicy,
-        State, Unique, delay_event,
+        Unique, delay_event,
     };
 }
 
@@ -125,6 +145,8 @@ pub mod _docs {
     pub mod dashboards {}
     #[doc = include_str!("docs/delivery.md")]
     pub mod delivery {}
+    #[doc = include_str!("docs/guide.md")]
+    pub mod guide {}
     #[doc = include_str!("docs/journal.md")]
     pub mod journal {}
     #[doc = include_str!("docs/metrics.md")]
@@ -133,6 +155,8 @@ pub mod _docs {
     pub mod operations {}
     #[doc = include_str!("docs/payloads.md")]
     pub mod payloads {}
+    #[doc = include_str!("docs/performance.md")]
+    pub mod performance {}
     #[doc = include_str!("docs/proof.md")]
     pub mod proof {}
     #[doc = include_str!("docs/storage.md")]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use duly::BusBuilder;
+use duly::State;
 use duly::core::options::NodeOptions;
 use duly::handler::{Annotation, StateNeed};
 use duly::prelude::*;
