@@ -193,9 +193,11 @@ impl Checker {
             (true, false) => self.restless += 1,
             _ => {}
         }
-        if let What::Recorded { outcome, .. } = entry.what {
-            self.leases_lost += u64::from(outcome == Outcome::LeaseLost);
-        }
+        self.leases_lost += u64::from(match entry.what {
+            What::Recorded { outcome, .. } => outcome == Outcome::LeaseLost,
+            What::HandedBack { .. } => true,
+            _ => false,
+        });
         if life.owes_record() {
             self.owed.push(id);
         }
@@ -375,7 +377,7 @@ impl Checker {
         self.starts
     }
 
-    /// How many leases were lost.
+    /// How many leases were taken from their holders, whether their handlers had started or not.
     #[must_use]
     pub fn leases_lost(&self) -> u64 {
         self.leases_lost
