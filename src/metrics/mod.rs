@@ -37,9 +37,9 @@ pub use self::stages::Stages;
 
 /// There is no exporter to listen.
 #[cfg(not(feature = "prometheus"))]
-pub(crate) fn listen(address: std::net::SocketAddr) -> crate::Result<()> {
+pub(crate) fn listen(address: std::net::SocketAddr) -> crate::error::Result<()> {
     let what = format!("the exporter, for metrics.listen {address},");
-    Err(crate::Error::not_built(&what, "prometheus"))
+    Err(crate::error::Error::not_built(&what, "prometheus"))
 }
 
 /// Tells the installed recorder the unit and the meaning of each metric. A bus does so when it
