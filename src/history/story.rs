@@ -1,5 +1,7 @@
 //! What clients and records say of one event, and whether it fits together.
 
+use std::collections::BTreeMap;
+
 use super::entry::{Ending, Entry, Told, Truth, What};
 use super::promise::{Fault, Promise};
 use super::report::Report;
@@ -25,8 +27,8 @@ pub(super) struct Story {
     is_cancelled: bool,
     /// It started after it was said to be cancelled.
     is_undead: bool,
-    /// The due time of the last receipt.
-    due: Timestamp,
+    /// The due time of the last receipt of each payload.
+    dues: BTreeMap<u64, Timestamp>,
     /// Somebody changed the due time, and receipts say nothing any more.
     is_moved: bool,
     starts: Vec<Start>,
@@ -72,10 +74,14 @@ impl Story {
                 self.attempts = self.attempts.max(attempts);
                 self.is_asked = true;
             }
-            What::PushAnswered { verdict, due, .. } => match verdict {
+            What::PushAnswered {
+                verdict,
+                payload,
+                due,
+            } => match verdict {
                 Told::Accepted | Told::Duplicate => {
                     self.is_accepted = true;
-                    self.due = due.unwrap_or(Timestamp::EPOCH);
+                    self.dues.insert(payload, due.unwrap_or(Timestamp::EPOCH));
                 }
                 Told::Conflict => {}
                 Told::Taken | Told::TooOld | Told::TooNew => self.is_turned_down = true,
@@ -93,13 +99,14 @@ impl Story {
                 lease,
                 attempt,
                 due,
-                ..
+                payload,
             } => {
                 self.is_undead |= self.is_cancelled;
                 // A repeated push is answered with the due time of now, so only what starts after
-                // an answer is held against it.
-                let told = if self.is_moved { due } else { self.due };
-                let due = due.max(told);
+                // an answer is held against it; and of a store that has forgotten the event and has
+                // accepted its id again, each payload has its own.
+                let told = self.dues.get(&payload).filter(|_| !self.is_moved);
+                let due = told.map_or(due, |told| due.max(*told));
                 self.early +=
                     u64::from(due.as_micros() > entry.store_us.saturating_add(early_us_max));
                 self.starts.push(Start { lease, attempt });
