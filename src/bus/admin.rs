@@ -90,13 +90,8 @@ impl Bus {
         }
         let mut found = Vec::new();
         for bucket in buckets {
-            match self.inner.apply(&bucket, StoreOp::Stats).await? {
-                Answer {
-                    reply: Reply::Stats(stats),
-                    ..
-                } => found.push((bucket.bucket, stats)),
-                Answer { reply, .. } => return Err(unexpected(&reply)),
-            }
+            let stats = self.inner.apply(&bucket, StoreOp::stats()).await?;
+            found.push((bucket.bucket, stats));
         }
         Ok(found)
     }

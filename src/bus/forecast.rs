@@ -94,15 +94,10 @@ impl Bus {
         let mut sums = vec![0; within.len()];
         for key in buckets {
             let within = within.clone();
-            let answer = self.inner.apply(&key, StoreOp::Forecast { within });
-            match answer.await?.reply {
-                Reply::Forecast(counts) => {
-                    sums.iter_mut()
-                        .zip(counts)
-                        .for_each(|(sum, count)| *sum += count);
-                }
-                reply => return Err(unexpected(&reply)),
-            }
+            let counts = self.inner.apply(&key, StoreOp::forecast(within)).await?;
+            sums.iter_mut()
+                .zip(counts)
+                .for_each(|(sum, count)| *sum += count);
         }
         let before = std::iter::once(0).chain(sums.iter().copied());
         let steps = within.iter().zip(&sums).zip(before);

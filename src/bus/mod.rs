@@ -161,12 +161,9 @@ impl Inner {
         self.flow.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the store, for as long as the bus is open.
-    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
-        match self.open() {
-            Ok(store) => store.apply(bucket, op),
-            Err(error) => StoreFuture::ready(Err(error)),
-        }
+    /// Applies an operation to a bucket, for as long as the bus is open.
+    async fn apply<R>(&self, bucket: &BucketKey, operation: Operation<R>) -> Result<R> {
+        operation.apply(&**self.open()?, bucket).await
     }
 
     /// Pushes, so that it survives what is `wanted`.

@@ -127,7 +127,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 reply: Reply::Pushed(pushed),
                 now_us,
             } if pushed.len() == many => Ok((pushed, now_us)),
-            Answer { reply, .. } => Err(unexpected(&reply)),
+            _ => Err(unexpected()),
         }
     }
 }

@@ -128,10 +128,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// When the store does not answer; [`ErrorKind::Unknown`]: calling again is safe.
     pub async fn cancel(&self, id: EventId) -> Result<Cancelled> {
-        match self.apply(id, StoreOp::Cancel { id }).await? {
-            Reply::Cancelled(cancelled) => Ok(cancelled),
-            other => Err(unexpected(&other)),
-        }
+        self.apply(id, StoreOp::cancel(id)).await
     }
 
     /// Gives an event that waits another due time, and tells the truth about it.
@@ -141,10 +138,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`] for a delay that is too long.
     pub async fn reschedule(&self, id: EventId, when: impl Into<When>) -> Result<Changed> {
         let when = when.into().checked(self.inner.now())?;
-        match self.apply(id, StoreOp::Reschedule { id, when }).await? {
-            Reply::Rescheduled(changed) => Ok(changed),
-            other => Err(unexpected(&other)),
-        }
+        self.apply(id, StoreOp::reschedule(id, when)).await
     }
 
     /// Gives an event that waits another payload, and tells the truth about it.
@@ -155,16 +149,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// too large.
     pub async fn update(&self, id: EventId, payload: &T) -> Result<Changed> {
         let payload = self.stored_as_update(id, payload)?;
-        let update = StoreOp::Update {
-            id,
-            payload,
-            by: None,
-            dead_only: false,
-        };
-        match self.apply(id, update).await? {
-            Reply::Updated(changed) => Ok(changed),
-            other => Err(unexpected(&other)),
-        }
+        self.apply(id, StoreOp::update(id, payload)).await
     }
 
     /// Looks an event up; `None` when the store does not know it, or not any more.
@@ -173,25 +158,13 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// When the store does not answer.
     pub async fn get(&self, id: EventId) -> Result<Option<Snapshot>> {
-        match self.apply(id, StoreOp::Get { id }).await? {
-            Reply::Found(found) => Ok(found),
-            other => Err(unexpected(&other)),
-        }
+        self.apply(id, StoreOp::get(id)).await
     }
 
-    async fn apply(&self, id: EventId, op: StoreOp) -> Result<Reply> {
+    async fn apply<R>(&self, id: EventId, operation: Operation<R>) -> Result<R> {
         let bucket = BucketKey::new(self.name.clone(), id.bucket());
-        let Answer { reply, .. } = self.inner.apply(&bucket, op).await?;
-        Ok(reply)
+        self.inner.apply(&bucket, operation).await
     }
-}
-
-/// A store answered something that does not belong to what it was asked.
-pub(super) fn unexpected(reply: &Reply) -> Error {
-    Error::new(
-        ErrorKind::Corrupt,
-        format!("the store answered something that it was not asked: {reply:?}"),
-    )
 }
 
 /// How long a call waits at most when nobody says otherwise.

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::bus::dead_letters::pace::Pace;
-use crate::bus::queue::unexpected;
 use crate::bus::waiting::{PAGE, Part, Waiting, WaitingCursor};
 use crate::bus::{Bus, Inner};
 use crate::codec::Frame;
-use crate::core::op::{Reply, Rewriting, StoreOp, fitting};
+use crate::core::op::{Rewriting, StoreOp, fitting};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName, State};
 use crate::store::RATES;
@@ -288,11 +287,8 @@ impl Reencrypt {
         while !rest.is_empty() {
             let (some, others) = rest.split_at(fitting(rest, |one| one.payload.len()));
             rest = others;
-            let rewrite = StoreOp::Rewrite(some.to_vec());
-            let reply = self.inner.apply(bucket, rewrite).await?.reply;
-            let Reply::Counted(counted) = reply else {
-                return Err(unexpected(&reply));
-            };
+            let rewrite = StoreOp::rewrite(some.to_vec());
+            let counted = self.inner.apply(bucket, rewrite).await?;
             done.rewritten += counted as u64;
             done.passed_over += some.len().saturating_sub(counted) as u64;
         }

@@ -1,8 +1,7 @@
 //! A way through everything that waits: bucket by bucket, page by page.
 
 use crate::bus::Inner;
-use crate::bus::queue::unexpected;
-use crate::core::op::{PeekBy, PeekCursor, Reply, Snapshot, StoreOp};
+use crate::core::op::{PeekBy, PeekCursor, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 
@@ -28,20 +27,6 @@ pub(super) struct Waiting<'a> {
 pub(super) struct Part {
     pub(super) bucket: BucketKey,
     pub(super) events: Vec<Snapshot>,
-}
-
-impl Inner {
-    /// A page of a bucket, and where the next one begins.
-    pub(super) async fn peek(
-        &self,
-        bucket: &BucketKey,
-        peek: StoreOp,
-    ) -> Result<(Vec<Snapshot>, Option<PeekCursor>)> {
-        match self.apply(bucket, peek).await?.reply {
-            Reply::Peeked { events, next } => Ok((events, next)),
-            reply => Err(unexpected(&reply)),
-        }
-    }
 }
 
 impl<'a> Waiting<'a> {
@@ -73,12 +58,8 @@ impl<'a> Waiting<'a> {
         let Some(bucket) = self.buckets.last().cloned() else {
             return Ok(None);
         };
-        let peek = StoreOp::Peek {
-            by: PeekBy::All,
-            from: self.from.clone(),
-            limit: limit.clamp(1, PAGE),
-        };
-        let (events, next) = self.inner.peek(&bucket, peek).await?;
+        let peek = StoreOp::peek(PeekBy::All, self.from.clone(), limit.clamp(1, PAGE));
+        let (events, next) = self.inner.apply(&bucket, peek).await?;
         if next.is_none() {
             self.buckets.pop();
         }

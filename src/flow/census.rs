@@ -130,15 +130,9 @@ impl Census {
     /// Counts one bucket, and sees how far the clocks are apart.
     async fn ask(&self, key: &BucketKey) -> Result<(Counted, Skew)> {
         let sent_us = self.clock.wall_us();
-        let answer = in_time(self.store.apply(key, StoreOp::Stats)).await?;
+        let stats = StoreOp::stats().apply_timed(&*self.store, key);
+        let (stats, now_us) = in_time(stats).await?;
         let arrived_us = self.clock.wall_us();
-        let Answer {
-            now_us,
-            reply: Reply::Stats(stats),
-        } = answer
-        else {
-            return Err(unexpected());
-        };
         let mut counted = Counted {
             stats,
             ..Counted::default()
@@ -147,10 +141,7 @@ impl Census {
             let within = WITHIN
                 .map(|(_, seconds)| Duration::from_secs(seconds))
                 .to_vec();
-            let answer = in_time(self.store.apply(key, StoreOp::Forecast { within })).await?;
-            let Reply::Forecast(due) = answer.reply else {
-                return Err(unexpected());
-            };
+            let due = in_time(StoreOp::forecast(within).apply(&*self.store, key)).await?;
             counted.due = due.try_into().map_err(|_| unexpected())?;
         }
         // The answer was given some time between the two.
@@ -254,11 +245,7 @@ fn difference(this_us: u64, that_us: u64) -> i64 {
     if this_us < that_us { -apart } else { apart }
 }
 
-fn unexpected() -> Error {
-    Error::corrupt("the store answered the census with something else")
-}
-
-async fn in_time<T>(answer: StoreFuture<T>) -> Result<T> {
+async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
     let late = |_elapsed| Error::new(ErrorKind::Unknown, "the store did not answer in time");
     tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
 }

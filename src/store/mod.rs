@@ -8,6 +8,7 @@ mod future;
 mod hub;
 mod memory;
 mod metered;
+mod operation;
 mod outbox;
 #[cfg(feature = "redis")]
 mod redis;
@@ -36,6 +37,7 @@ pub use self::embedded::{Damaged, EmbeddedOptions, EmbeddedStore};
 pub use self::future::StoreFuture;
 pub use self::memory::{MemoryStore, RECORDS_MAX};
 pub(crate) use self::metered::Metered;
+pub(crate) use self::operation::{Operation, unexpected};
 pub(crate) use self::outbox::OutboxWatchers;
 pub use self::outbox::{
     OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, WhenFull,

@@ -3,10 +3,8 @@
 use serde::Serialize;
 
 use crate::bus::dead_letters::DeadLetters;
-use crate::bus::dead_letters::walk::get;
 use crate::bus::payloads::encode_for;
-use crate::bus::queue::unexpected;
-use crate::core::op::{Changed, Reply, StoreOp};
+use crate::core::op::{Changed, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, Payload, QueueName, State};
 use crate::flow::QueueOptions;
@@ -67,7 +65,7 @@ impl DeadLetters {
         let reach = self.inner.reach(is_asked).await?;
         for bucket in reach.buckets {
             // Only the queue that has it says how its payload is encoded.
-            if get(&self.inner, &bucket, id).await?.is_none() {
+            if self.inner.apply(&bucket, StoreOp::get(id)).await?.is_none() {
                 continue;
             }
             let (queue, options) = (&bucket.queue, self.inner.options(&bucket.queue));
@@ -75,19 +73,11 @@ impl DeadLetters {
             // The envelope tells the version of what is replaced.
             let version = Some(options.version).filter(|version| *version > 0);
             let payload = self.inner.stored((id, queue), &options, version, value)?;
-            let update = StoreOp::Update {
-                id,
-                payload,
-                by: self.by.clone(),
-                dead_only: true,
-            };
-            match self.inner.apply(&bucket, update).await?.reply {
-                Reply::Updated(Changed::Changed(_) | Changed::ChangedAfterAttempt(_)) => {
-                    return Ok(Edited::Edited);
-                }
-                Reply::Updated(Changed::TooLate(state)) => answer = Edited::NotDead(state),
-                Reply::Updated(Changed::NotFound) => {}
-                reply => return Err(unexpected(&reply)),
+            let edit = StoreOp::edit(id, payload, self.by.clone());
+            match self.inner.apply(&bucket, edit).await? {
+                Changed::Changed(_) | Changed::ChangedAfterAttempt(_) => return Ok(Edited::Edited),
+                Changed::TooLate(state) => answer = Edited::NotDead(state),
+                Changed::NotFound => {}
             }
         }
         match (answer, reach.left_out) {

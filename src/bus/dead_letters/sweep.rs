@@ -4,8 +4,7 @@ use crate::bus::dead_letters::letter::DeadLetter;
 use crate::bus::dead_letters::pace::Pace;
 use crate::bus::dead_letters::walk::{Step, Walk};
 use crate::bus::dead_letters::{DeadLetters, LetterCursor};
-use crate::bus::queue::unexpected;
-use crate::core::op::{BATCH_MAX, Reply, StoreOp};
+use crate::core::op::{BATCH_MAX, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
 
@@ -193,13 +192,10 @@ impl DeadLetters {
     /// Does it to some letters of a bucket; answers to how many.
     async fn act(&self, act: Act, bucket: &BucketKey, ids: Vec<EventId>) -> Result<u64> {
         let by = self.by.clone();
-        let op = match act {
-            Act::Revive => StoreOp::Revive { ids, by },
-            Act::Drop => StoreOp::Drop { ids, by },
+        let operation = match act {
+            Act::Revive => StoreOp::revive(ids, by),
+            Act::Drop => StoreOp::drop_dead(ids, by),
         };
-        match self.inner.apply(bucket, op).await?.reply {
-            Reply::Counted(counted) => Ok(counted as u64),
-            reply => Err(unexpected(&reply)),
-        }
+        Ok(self.inner.apply(bucket, operation).await? as u64)
     }
 }

@@ -6,8 +6,7 @@ use crate::bus::Inner;
 use crate::bus::dead_letters::filter::Filter;
 use crate::bus::dead_letters::{DeadLetters, LetterCursor};
 use crate::bus::names::Doubt;
-use crate::bus::queue::unexpected;
-use crate::core::op::{Answer, BATCH_MAX, Reply, Snapshot, StoreOp};
+use crate::core::op::{BATCH_MAX, Snapshot, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, EventId};
 use crate::time::Timestamp;
@@ -78,7 +77,8 @@ impl<'a> Walk<'a> {
         let limit = limit.clamp(1, BATCH_MAX);
         let (found, last, is_last) = match &self.filter.ids {
             None => {
-                let (found, next) = self.read(&bucket, limit).await?;
+                let read = StoreOp::read_dead(self.after, limit);
+                let (found, next) = self.inner.apply(&bucket, read).await?;
                 (found, next, next.is_none())
             }
             Some(ids) => {
@@ -109,26 +109,8 @@ impl<'a> Walk<'a> {
         }))
     }
 
-    async fn read(
-        &self,
-        bucket: &BucketKey,
-        limit: usize,
-    ) -> Result<(Vec<Snapshot>, Option<EventId>)> {
-        let read = StoreOp::ReadDead {
-            after: self.after,
-            limit,
-        };
-        match self.inner.apply(bucket, read).await? {
-            Answer {
-                reply: Reply::Dead { letters, next },
-                ..
-            } => Ok((letters, next)),
-            Answer { reply, .. } => Err(unexpected(&reply)),
-        }
-    }
-
     async fn look_up(&self, bucket: &BucketKey, ids: &[EventId]) -> Result<Vec<Snapshot>> {
-        let asked = ids.iter().map(|id| get(self.inner, bucket, *id).boxed());
+        let asked = ids.iter().map(|id| self.inner.apply(bucket, StoreOp::get(*id)).boxed());
         let asked: Vec<_> = asked.collect();
         let found: Vec<_> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
         Ok(found.into_iter().flatten().collect())
@@ -138,17 +120,4 @@ impl<'a> Walk<'a> {
 /// The last id that a bucket can have.
 fn last_id(bucket: BucketId) -> EventId {
     EventId::from_parts(Timestamp::MAX, bucket, u64::MAX)
-}
-
-/// Looks an event up.
-pub(super) async fn get(
-    inner: &Inner,
-    bucket: &BucketKey,
-    id: EventId,
-) -> Result<Option<Snapshot>> {
-    let Answer { reply, .. } = inner.apply(bucket, StoreOp::Get { id }).await?;
-    match reply {
-        Reply::Found(found) => Ok(found),
-        reply => Err(unexpected(&reply)),
-    }
 }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use futures_util::{FutureExt, StreamExt, stream};
 
 use crate::bus::events::{AT_ONCE, Events, StoredEvent};
-use crate::bus::queue::unexpected;
 use crate::bus::waiting::Waiting;
 use crate::bus::{Inner, WaitingCursor};
-use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor, Reply, Snapshot, StoreOp};
+use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};
 use crate::record::Page;
@@ -44,12 +43,8 @@ pub(super) async fn event(inner: &Arc<Inner>, id: EventId) -> Result<Option<Stor
 }
 
 async fn get(inner: &Arc<Inner>, bucket: BucketKey, id: EventId) -> Result<Option<StoredEvent>> {
-    match inner.apply(&bucket, StoreOp::Get { id }).await?.reply {
-        Reply::Found(found) => {
-            Ok(found.map(|snapshot| StoredEvent::new(Arc::clone(inner), bucket.queue, &snapshot)))
-        }
-        reply => Err(unexpected(&reply)),
-    }
+    let found = inner.apply(&bucket, StoreOp::get(id)).await?;
+    Ok(found.map(|snapshot| StoredEvent::new(Arc::clone(inner), bucket.queue, &snapshot)))
 }
 
 impl Events {
@@ -131,9 +126,8 @@ impl Events {
         from: Option<PeekCursor>,
         limit: usize,
     ) -> Result<(Vec<Snapshot>, Option<PeekCursor>)> {
-        let by = self.by.clone();
-        let peek = StoreOp::Peek { by, from, limit };
-        self.inner.peek(bucket, peek).await
+        let peek = StoreOp::peek(self.by.clone(), from, limit);
+        self.inner.apply(bucket, peek).await
     }
 
     fn take(&self, bucket: &BucketKey, events: Vec<Snapshot>, items: &mut Vec<StoredEvent>) {

@@ -93,10 +93,7 @@ impl StoredEvent {
     ///
     /// As [`Queue::cancel`](crate::Queue::cancel).
     pub async fn cancel(&self) -> Result<Cancelled> {
-        match self.apply(StoreOp::Cancel { id: self.id }).await? {
-            Reply::Cancelled(cancelled) => Ok(cancelled),
-            reply => Err(unexpected(&reply)),
-        }
+        self.apply(StoreOp::cancel(self.id)).await
     }
 
     /// Gives it another due time, and tells the truth about it, as it is now.
@@ -106,16 +103,12 @@ impl StoredEvent {
     /// As [`Queue::reschedule`](crate::Queue::reschedule).
     pub async fn reschedule(&self, when: impl Into<When>) -> Result<Changed> {
         let when = when.into().checked(self.inner.now())?;
-        let id = self.id;
-        match self.apply(StoreOp::Reschedule { id, when }).await? {
-            Reply::Rescheduled(changed) => Ok(changed),
-            reply => Err(unexpected(&reply)),
-        }
+        self.apply(StoreOp::reschedule(self.id, when)).await
     }
 
-    async fn apply(&self, op: StoreOp) -> Result<Reply> {
+    async fn apply<R>(&self, operation: Operation<R>) -> Result<R> {
         let bucket = BucketKey::new(self.queue.clone(), self.id.bucket());
-        Ok(self.inner.apply(&bucket, op).await?.reply)
+        self.inner.apply(&bucket, operation).await
     }
 }
 

@@ -145,16 +145,13 @@ async fn known_buckets(inner: &Inner, facts: &mut Facts) -> Option<Vec<BucketKey
 }
 
 async fn get(inner: &Inner, bucket: BucketKey, id: EventId) -> Result<Option<Found>> {
-    let Answer { now_us, reply } = in_time(inner.store.apply(&bucket, StoreOp::Get { id })).await?;
-    match reply {
-        Reply::Found(Some(snapshot)) => Ok(Some(Found {
-            bucket,
-            now: Timestamp::from_millis(now_us / 1_000),
-            snapshot,
-        })),
-        Reply::Found(None) => Ok(None),
-        reply => Err(unexpected(&reply)),
-    }
+    let get = StoreOp::get(id).apply_timed(&*inner.store, &bucket);
+    let (found, now_us) = in_time(get).await?;
+    Ok(found.map(|snapshot| Found {
+        bucket,
+        now: Timestamp::from_millis(now_us / 1_000),
+        snapshot,
+    }))
 }
 
 /// Who is on the roll; whoever asks so is no member of it.
@@ -242,11 +239,7 @@ async fn count(inner: &Inner, queue: &QueueName, facts: &mut Facts) -> Stats {
 }
 
 async fn stats(inner: &Inner, bucket: BucketKey) -> Result<Stats> {
-    let answer = in_time(inner.store.apply(&bucket, StoreOp::Stats)).await?;
-    match answer.reply {
-        Reply::Stats(stats) => Ok(stats),
-        reply => Err(unexpected(&reply)),
-    }
+    in_time(StoreOp::stats().apply(&*inner.store, &bucket)).await
 }
 
 async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {

@@ -1,0 +1,162 @@
+//! Operations of a store, each of a type that names its reply.
+
+use std::time::Duration;
+
+use crate::core::op::{
+    Answer, Cancelled, Changed, PeekBy, PeekCursor, Reply, Rewriting, Snapshot, Stats, StoreOp,
+};
+use crate::error::{Error, Result};
+use crate::event::{BucketKey, EventId, Payload};
+use crate::store::Store;
+use crate::time::When;
+
+/// An operation, and how its reply `R` is taken out of the store's.
+pub(crate) struct Operation<R> {
+    op: StoreOp,
+    reply: fn(Reply) -> Option<R>,
+}
+
+impl<R> Operation<R> {
+    /// Applies it to a bucket.
+    ///
+    /// # Errors
+    ///
+    /// The store's, and [`Corrupt`](crate::ErrorKind::Corrupt) when it replies to something else.
+    pub(crate) async fn apply(self, store: &dyn Store, bucket: &BucketKey) -> Result<R> {
+        Ok(self.apply_timed(store, bucket).await?.0)
+    }
+
+    /// The same, with the time of the store in microseconds.
+    pub(crate) async fn apply_timed(
+        self,
+        store: &dyn Store,
+        bucket: &BucketKey,
+    ) -> Result<(R, u64)> {
+        let Answer { now_us, reply } = store.apply(bucket, self.op).await?;
+        let reply = (self.reply)(reply).ok_or_else(unexpected)?;
+        Ok((reply, now_us))
+    }
+}
+
+/// A store replied with something that does not belong to the operation.
+pub(crate) fn unexpected() -> Error {
+    Error::corrupt("the store replied to another operation than it was asked for")
+}
+
+/// The reply of one variant.
+macro_rules! replies {
+    ($variant:pat => $reply:expr) => {
+        |reply| match reply {
+            $variant => Some($reply),
+            _ => None,
+        }
+    };
+}
+
+impl StoreOp {
+    pub(crate) fn cancel(id: EventId) -> Operation<Cancelled> {
+        Operation {
+            op: Self::Cancel { id },
+            reply: replies!(Reply::Cancelled(cancelled) => cancelled),
+        }
+    }
+
+    pub(crate) fn reschedule(id: EventId, when: When) -> Operation<Changed> {
+        Operation {
+            op: Self::Reschedule { id, when },
+            reply: replies!(Reply::Rescheduled(changed) => changed),
+        }
+    }
+
+    /// Of an event that waits.
+    pub(crate) fn update(id: EventId, payload: Payload) -> Operation<Changed> {
+        Operation {
+            op: Self::Update {
+                id,
+                payload,
+                by: None,
+                dead_only: false,
+            },
+            reply: replies!(Reply::Updated(changed) => changed),
+        }
+    }
+
+    /// Of a dead letter.
+    pub(crate) fn edit(id: EventId, payload: Payload, by: Option<String>) -> Operation<Changed> {
+        Operation {
+            op: Self::Update {
+                id,
+                payload,
+                by,
+                dead_only: true,
+            },
+            reply: replies!(Reply::Updated(changed) => changed),
+        }
+    }
+
+    pub(crate) fn rewrite(rewritings: Vec<Rewriting>) -> Operation<usize> {
+        Operation {
+            op: Self::Rewrite(rewritings),
+            reply: replies!(Reply::Counted(count) => count),
+        }
+    }
+
+    pub(crate) fn get(id: EventId) -> Operation<Option<Snapshot>> {
+        Operation {
+            op: Self::Get { id },
+            reply: replies!(Reply::Found(found) => found),
+        }
+    }
+
+    /// A page, and where the next one begins.
+    pub(crate) fn peek(
+        by: PeekBy,
+        from: Option<PeekCursor>,
+        limit: usize,
+    ) -> Operation<(Vec<Snapshot>, Option<PeekCursor>)> {
+        Operation {
+            op: Self::Peek { by, from, limit },
+            reply: replies!(Reply::Peeked { events, next } => (events, next)),
+        }
+    }
+
+    /// A page, and the dead letter after which the next one begins.
+    pub(crate) fn read_dead(
+        after: Option<EventId>,
+        limit: usize,
+    ) -> Operation<(Vec<Snapshot>, Option<EventId>)> {
+        Operation {
+            op: Self::ReadDead { after, limit },
+            reply: replies!(Reply::Dead { letters, next } => (letters, next)),
+        }
+    }
+
+    pub(crate) fn revive(ids: Vec<EventId>, by: Option<String>) -> Operation<usize> {
+        Operation {
+            op: Self::Revive { ids, by },
+            reply: replies!(Reply::Counted(count) => count),
+        }
+    }
+
+    pub(crate) fn drop_dead(ids: Vec<EventId>, by: Option<String>) -> Operation<usize> {
+        Operation {
+            op: Self::Drop { ids, by },
+            reply: replies!(Reply::Counted(count) => count),
+        }
+    }
+
+    pub(crate) fn stats() -> Operation<Stats> {
+        Operation {
+            op: Self::Stats,
+            reply: replies!(Reply::Stats(stats) => stats),
+        }
+    }
+
+    /// How many are due within each of these spans.
+    pub(crate) fn forecast(within: Vec<Duration>) -> Operation<Vec<usize>> {
+        Operation {
+            op: Self::Forecast { within },
+            reply: replies!(Reply::Forecast(counts) => counts),
+        }
+    }
+}
