@@ -44,10 +44,10 @@ async fn main() -> duly::Result<()> {
 
     let queue = bus.queue::<close>();
     queue.push_now(7).await?;
-    while queue.dead_letters(None, 1).await?.items.is_empty() {
+    while bus.stats("order-close").await?.dead == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let tries = queue.dead_letters(None, 1).await?.items[0].tries;
+    let tries = bus.dead_letters().page().await?.items[0].tries;
     println!("an event was tried {tries} times, as the file says");
     assert_eq!(tries, 2);
     bus.shutdown(Duration::from_secs(1)).await?;

@@ -72,7 +72,7 @@ async fn run(file: &Path) -> Result<(), Box<dyn Error>> {
     tokio::time::timeout(PATIENCE, until_all_is_over(&bus)).await??;
 
     let account = Account::of(&sold, account::read(&bus).await?);
-    let dead = queue.dead_letters(None, 1_000).await?.items.len();
+    let dead = bus.dead_letters().limit(1_000).page().await?.items.len();
     bus.shutdown(Duration::from_secs(5)).await?;
     report::print(&account, dead);
     Ok(account.verdict()?)

@@ -1,16 +1,11 @@
-//! What an operator asks and does: counts, pauses, dead letters.
-
-use futures_util::future::try_join_all;
-use serde::Serialize;
+//! Administrative operations: statistics, and how many workers a queue has.
 
 use crate::bus::names::Doubt;
-use crate::bus::queue::unexpected;
-use crate::bus::{Bus, Inner, Queue};
+use crate::bus::{Bus, Inner};
 use crate::config::queue_meant;
-use crate::core::op::{Answer, BATCH_BYTES, BATCH_MAX, Reply, Snapshot, Stats, StoreOp};
+use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
-use crate::event::{BucketId, BucketKey, EventId, QueueName};
-use crate::record::Page;
+use crate::event::{BucketId, BucketKey, QueueName};
 
 /// How many events of a queue stand where, in all of its buckets.
 pub type QueueStats = Stats;
@@ -140,12 +135,6 @@ impl Bus {
     }
 }
 
-/// How many bytes the payloads of some events have.
-fn bytes_of(events: &[Snapshot]) -> usize {
-    let bodies = events.iter().filter_map(|event| event.body.as_ref());
-    bodies.map(|body| body.payload.len()).sum()
-}
-
 impl Inner {
     /// Every bucket of a queue, those of earlier bucket counts too.
     pub(super) async fn buckets_of(&self, queue: &QueueName) -> Result<Vec<BucketKey>> {
@@ -153,94 +142,5 @@ impl Inner {
         buckets.retain(|key| key.queue == *queue);
         buckets.sort_unstable();
         Ok(buckets)
-    }
-}
-
-impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// Dead letters, bucket by bucket in the order of their ids; `after` is [`Page::next`] of the
-    /// page before. At most 1,000 a page, and fewer where their payloads have several MiB.
-    ///
-    /// # Errors
-    ///
-    /// What the store answers.
-    pub async fn dead_letters(
-        &self,
-        after: Option<EventId>,
-        limit: usize,
-    ) -> Result<Page<Snapshot, EventId>> {
-        let limit = limit.clamp(1, BATCH_MAX);
-        let (mut items, mut is_cut) = (Vec::new(), false);
-        let from = after.map_or(BucketId(0), EventId::bucket);
-        let mut buckets = self.inner.reach(|it| it.queue == self.name).await?.buckets;
-        buckets.sort_unstable();
-        for bucket in buckets {
-            if bucket.bucket < from || items.len() == limit || is_cut {
-                continue;
-            }
-            let after = after.filter(|id| id.bucket() == bucket.bucket);
-            let read = StoreOp::ReadDead {
-                after,
-                limit: limit - items.len(),
-            };
-            match self.inner.apply(&bucket, read).await? {
-                Answer {
-                    reply: Reply::Dead { letters, next },
-                    ..
-                } => {
-                    items.extend(letters);
-                    is_cut = next.is_some() || bytes_of(&items) >= BATCH_BYTES;
-                }
-                Answer { reply, .. } => return Err(unexpected(&reply)),
-            }
-        }
-        let next = items
-            .last()
-            .filter(|_| items.len() == limit || is_cut)
-            .map(|last| last.id);
-        Ok(Page { items, next })
-    }
-
-    /// Makes dead letters ready again, with all their attempts; answers how many that were.
-    ///
-    /// # Errors
-    ///
-    /// What the store answers.
-    pub async fn revive(&self, ids: &[EventId]) -> Result<usize> {
-        self.by_bucket(ids, |ids| StoreOp::Revive { ids, by: None })
-            .await
-    }
-
-    /// Removes dead letters for good; answers how many that were.
-    ///
-    /// # Errors
-    ///
-    /// What the store answers.
-    pub async fn drop_dead(&self, ids: &[EventId]) -> Result<usize> {
-        self.by_bucket(ids, |ids| StoreOp::Drop { ids, by: None })
-            .await
-    }
-
-    async fn by_bucket(
-        &self,
-        ids: &[EventId],
-        op: impl Fn(Vec<EventId>) -> StoreOp,
-    ) -> Result<usize> {
-        let mut sorted = ids.to_vec();
-        sorted.sort_unstable_by_key(|id| id.bucket());
-        let batches = sorted
-            .chunk_by(|a, b| a.bucket() == b.bucket())
-            .flat_map(|ids| ids.chunks(BATCH_MAX))
-            .map(|ids| {
-                let bucket = BucketKey::new(self.name.clone(), ids[0].bucket()); // never empty
-                self.inner.apply(&bucket, op(ids.to_vec()))
-            });
-        let mut sum = 0;
-        for Answer { reply, .. } in try_join_all(batches).await? {
-            match reply {
-                Reply::Counted(counted) => sum += counted,
-                reply => return Err(unexpected(&reply)),
-            }
-        }
-        Ok(sum)
     }
 }

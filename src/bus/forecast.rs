@@ -7,8 +7,7 @@ use tokio::time::Instant;
 
 use crate::bus::Bus;
 use crate::bus::names::Doubt;
-use crate::bus::queue::unexpected;
-use crate::core::op::{Reply, StoreOp};
+use crate::core::op::StoreOp;
 use crate::error::{Error, Result};
 use crate::event::QueueName;
 use crate::time::Timestamp;

@@ -64,7 +64,7 @@ use crate::flow::{Check, Controls, Flow, QueueOptions, Replies};
 use crate::handler::{Annotated, Context};
 use crate::metrics::PushMeters;
 use crate::record::NodeId;
-use crate::store::{Durability, Store, StoreFuture};
+use crate::store::{Durability, Operation, Store, StoreFuture};
 use crate::time::Timestamp;
 
 /// A running event bus.

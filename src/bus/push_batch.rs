@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::bus::Receipt;
-use crate::bus::queue::{Queue, unexpected};
+use crate::bus::queue::Queue;
 use crate::bus::receipt::receipt;
 use crate::core::op::{Answer, NewEvent, Pushed, Reply};
 use crate::core::push::{NextPush, PushedId};
 use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, EventId};
-use crate::store::Durability;
+use crate::store::{Durability, unexpected};
 use crate::time::Timestamp;
 
 /// What the store says of each event of a batch, and what time it was then for the store.

@@ -9,11 +9,12 @@ use serde::Serialize;
 
 use crate::bus::push::EventBuilder;
 use crate::bus::{Inner, Receipt};
-use crate::core::op::{Answer, Cancelled, Changed, Reply, Snapshot, StoreOp};
-use crate::error::{Error, ErrorKind, Result};
+use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
+use crate::error::Result;
 use crate::event::{BucketKey, EventId, QueueName};
 use crate::flow::{Port, QueueOptions};
 use crate::metrics::Pushes;
+use crate::store::Operation;
 use crate::time::{Timestamp, When};
 
 /// The typed handle that an application pushes to. Cloning is cheap.
@@ -90,9 +91,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] when the payload cannot be encoded or is too large, or the delay is
-    /// longer than [`DELAY_MAX`](crate::time::DELAY_MAX); [`ErrorKind::Full`] when the store has no
-    /// room: nothing happened; [`ErrorKind::Unknown`] when the answer was lost. To be able to push
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the payload cannot be encoded or is too large, or the delay is
+    /// longer than [`DELAY_MAX`](crate::time::DELAY_MAX); [`ErrorKind::Full`](crate::ErrorKind::Full) when the store has no
+    /// room: nothing happened; [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) when the answer was lost. To be able to push
     /// again safely then, choose the id before: [`event`](Self::event) and
     /// [`id`](EventBuilder::id).
     pub async fn push(&self, payload: T, when: impl Into<When>) -> Result<Receipt> {
@@ -126,7 +127,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// When the store does not answer; [`ErrorKind::Unknown`]: calling again is safe.
+    /// When the store does not answer; [`ErrorKind::Unknown`](crate::ErrorKind::Unknown): calling again is safe.
     pub async fn cancel(&self, id: EventId) -> Result<Cancelled> {
         self.apply(id, StoreOp::cancel(id)).await
     }
@@ -135,7 +136,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`] for a delay that is too long.
+    /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a delay that is too long.
     pub async fn reschedule(&self, id: EventId, when: impl Into<When>) -> Result<Changed> {
         let when = when.into().checked(self.inner.now())?;
         self.apply(id, StoreOp::reschedule(id, when)).await
@@ -145,7 +146,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`] when the payload cannot be encoded or is
+    /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the payload cannot be encoded or is
     /// too large.
     pub async fn update(&self, id: EventId, payload: &T) -> Result<Changed> {
         let payload = self.stored_as_update(id, payload)?;

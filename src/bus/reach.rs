@@ -72,7 +72,7 @@ impl Inner {
     }
 
     async fn answers(&self, bucket: BucketKey) -> Option<BucketKey> {
-        let asked = self.apply(&bucket, StoreOp::Stats);
+        let asked = self.apply(&bucket, StoreOp::stats());
         let answered = tokio::time::timeout(PATIENCE, asked).await;
         answered.is_ok_and(|it| it.is_ok()).then_some(bucket)
     }

@@ -8,14 +8,14 @@ use futures_util::stream::{self, StreamExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::core::attendance::Attendance;
-use crate::core::op::{Answer, Reply, Stats, StoreOp};
+use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::flow::inbox::Inbox;
 use crate::flow::roll::RollCall;
 use crate::metrics::{self, Pace, Queues, Share, Shares, WITHIN};
 use crate::record::NodeId;
-use crate::store::{Store, StoreFuture};
+use crate::store::{Store, unexpected};
 use crate::time::Clock;
 
 /// The first one comes after so long, when the roll has been called.

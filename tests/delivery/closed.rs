@@ -24,7 +24,7 @@ async fn a_queue_of_a_bus_that_is_gone_accepts_nothing(world: World) {
         queue.get(before.id()).await.map(drop),
         queue.call::<()>(6, secs(1)).await,
         queue.publish(7).await,
-        queue.dead_letters(None, 1).await.map(drop),
+        queue.reschedule(before.id(), secs(1)).await.map(drop),
     ];
     for refused in refused {
         let error = refused.unwrap_err();

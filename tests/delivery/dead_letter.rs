@@ -1,6 +1,5 @@
 //! Promise 4, its end: a dead letter is kept, listed, and can be revived or dropped.
 
-use duly::EventState;
 use duly::prelude::*;
 use duly::testing::Probe;
 
@@ -25,9 +24,14 @@ async fn dead_letters_are_kept_and_listed_page_by_page(world: World) {
 
     let (mut listed, mut after) = (Vec::new(), None);
     loop {
-        let page = queue.dead_letters(after, 7).await.unwrap();
+        let page = bus
+            .dead_letters()
+            .after(after)
+            .limit(7)
+            .page()
+            .await
+            .unwrap();
         assert!(page.items.len() <= 7);
-        assert!(page.items.iter().all(|dead| dead.state == EventState::Dead));
         listed.extend(page.items.iter().map(|dead| dead.id));
         after = page.next;
         if after.is_none() {
@@ -45,13 +49,20 @@ async fn a_revived_event_has_all_its_attempts_again(world: World) {
     let (bus, queue) = world.serve(ORDERS.attempts(3), &probe).await;
     let id = queue.push_now(1).await.unwrap().id();
     bus.advance(secs(100)).await;
-    assert_eq!(queue.revive(&[id, queue.new_id()]).await.unwrap(), 1);
+    assert_eq!(
+        bus.dead_letters()
+            .revive([id, queue.new_id()])
+            .await
+            .unwrap()
+            .done,
+        1
+    );
     bus.advance(secs(100)).await;
 
     assert_eq!(probe.times(), [0, 1, 2, 100, 101, 102].map(secs));
     let attempts: Vec<_> = probe.seen().iter().map(|seen| seen.attempt).collect();
     assert_eq!(attempts, [1, 2, 3, 1, 2, 3]);
-    assert_eq!(queue.revive(&[]).await.unwrap(), 0);
+    assert_eq!(bus.dead_letters().revive([]).await.unwrap().done, 0);
 }
 
 async fn a_dead_letter_can_be_mended_and_revived(world: World) {
@@ -63,7 +74,7 @@ async fn a_dead_letter_can_be_mended_and_revived(world: World) {
     let id = queue.push_now(1).await.unwrap().id();
     bus.advance(secs(1)).await;
     let _ = queue.update(id, &2).await.unwrap();
-    queue.revive(&[id]).await.unwrap();
+    assert_eq!(bus.dead_letters().revive([id]).await.unwrap().done, 1);
     bus.advance(secs(1)).await;
     let outcomes = bus.outcomes(id).await.unwrap();
     use Outcome::{Acked, Buried, Edited, Revived};
@@ -74,9 +85,10 @@ async fn a_dropped_dead_letter_is_gone_and_on_record(world: World) {
     let (bus, queue) = world.serve(ORDERS.attempts(1), &failing()).await;
     let id = queue.push_now(1).await.unwrap().id();
     bus.advance(secs(1)).await;
-    assert_eq!(queue.drop_dead(&[id]).await.unwrap(), 1);
-    assert_eq!(queue.drop_dead(&[id]).await.unwrap(), 0);
-    assert_eq!(queue.revive(&[id]).await.unwrap(), 0);
+    let letters = || bus.dead_letters();
+    assert_eq!(letters().drop([id]).await.unwrap().done, 1);
+    assert_eq!(letters().drop([id]).await.unwrap().done, 0);
+    assert_eq!(letters().revive([id]).await.unwrap().done, 0);
     let outcomes = bus.outcomes(id).await.unwrap();
     assert_eq!(outcomes, [Outcome::Buried, Outcome::Dropped]);
     assert_eq!(bus.stats("orders").await.unwrap().dead, 0);
@@ -92,9 +104,9 @@ async fn dead_letters_survive_a_restart(world: World) {
     let world = world.restart();
     let probe = Probe::<u64>::new();
     let (bus, queue) = world.serve(ORDERS, &probe).await;
-    let dead = queue.dead_letters(None, 10).await.unwrap();
+    let dead = bus.dead_letters().page().await.unwrap();
     assert_eq!(dead.items[0].id, id);
-    queue.revive(&[id]).await.unwrap();
+    assert_eq!(bus.dead_letters().revive([id]).await.unwrap().done, 1);
     bus.advance(secs(1)).await;
     assert_eq!(probe.attempts(), [(id, 1)]);
 }

@@ -92,7 +92,7 @@ async fn a_late_event_is_buried_where_asked(world: World) {
     let history = bus.history(id).await.unwrap();
     assert_eq!(history[0].outcome, Outcome::Buried);
     assert_eq!(history[0].cause, Some(Cause::TooLate));
-    let dead = queue.dead_letters(None, 10).await.unwrap();
+    let dead = bus.dead_letters().page().await.unwrap();
     assert_eq!(dead.items[0].id, id);
 }
 

@@ -327,7 +327,7 @@ async fn a_cancel_says_when_a_lost_attempt_may_still_run() {
 #[tokio::test(start_paused = true)]
 async fn an_event_that_kills_each_of_its_nodes_is_a_dead_letter() {
     let world = World::shared();
-    let (_bus, queue) = world.push_only("orders").await;
+    let (pusher, queue) = world.push_only("orders").await;
     let id = queue.event(1_u64).attempts(3).send().await.unwrap().id();
     let mut started = 0;
     for _ in 0..5 {
@@ -338,6 +338,6 @@ async fn an_event_that_kills_each_of_its_nodes_is_a_dead_letter() {
         drop(node);
     }
     assert_eq!(started, 3);
-    let dead = queue.dead_letters(None, 10).await.unwrap();
+    let dead = pusher.dead_letters().page().await.unwrap();
     assert_eq!(dead.items[0].id, id);
 }

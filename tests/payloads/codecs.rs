@@ -97,7 +97,7 @@ async fn an_update_and_an_edit_are_written_by_the_queue_s_codec(world: World) {
         .await
         .unwrap();
     assert_eq!(stored(&queue, dead).await.as_bytes(), b"\xFA\x02\0\xFAz");
-    queue.revive(&[dead]).await.unwrap();
+    assert_eq!(bus.dead_letters().revive([dead]).await.unwrap().done, 1);
     bus.advance(secs(100)).await;
     assert_eq!(probe.payloads().pop(), Some(Raw(b"b".to_vec())));
 }

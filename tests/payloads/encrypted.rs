@@ -172,7 +172,7 @@ async fn a_missing_key_makes_a_dead_letter_that_lives_again_once_the_key_is_ther
     assert_eq!((probe.count(), dead.tries), (0, 1));
 
     keys.add("old", key("old")).unwrap();
-    assert_eq!(queue.revive(&[id]).await.unwrap(), 1);
+    assert_eq!(bus.dead_letters().revive([id]).await.unwrap().done, 1);
     bus.advance(secs(1)).await;
     assert_eq!(probe.payloads(), [7]);
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use duly::bus::Sweep;
 use duly::core::op::Delivery;
 use duly::event::{Envelope, Payload};
 use duly::prelude::*;
@@ -148,8 +149,8 @@ impl Script {
                 let load = Load::new(Task::Succeeds);
                 answered(self.queue.update(id, &load).await.map(changed))
             }
-            Ask::Revive => answered(self.queue.revive(&[id]).await.map(one)),
-            Ask::Drop => answered(self.queue.drop_dead(&[id]).await.map(one)),
+            Ask::Revive => answered(swept(self.bus.dead_letters().revive([id]).await)),
+            Ask::Drop => answered(swept(self.bus.dead_letters().drop([id]).await)),
             Ask::Push => unreachable!("a push is no question about an event"),
         };
         self.add(&Line::Answered { id, ask, answer });
@@ -197,9 +198,9 @@ fn changed(answer: Changed) -> Result<Option<u64>, String> {
     }
 }
 
-fn one(count: usize) -> Result<Option<u64>, String> {
-    match count {
+fn swept(sweep: duly::Result<Sweep>) -> duly::Result<Result<Option<u64>, String>> {
+    Ok(match sweep?.finished()?.done {
         1 => Ok(None),
-        _ => Err(format!("{count} events")),
-    }
+        count => Err(format!("{count} events")),
+    })
 }

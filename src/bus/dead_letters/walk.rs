@@ -110,7 +110,9 @@ impl<'a> Walk<'a> {
     }
 
     async fn look_up(&self, bucket: &BucketKey, ids: &[EventId]) -> Result<Vec<Snapshot>> {
-        let asked = ids.iter().map(|id| self.inner.apply(bucket, StoreOp::get(*id)).boxed());
+        let asked = ids
+            .iter()
+            .map(|id| self.inner.apply(bucket, StoreOp::get(*id)).boxed());
         let asked: Vec<_> = asked.collect();
         let found: Vec<_> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
         Ok(found.into_iter().flatten().collect())

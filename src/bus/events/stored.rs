@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 
 use crate::bus::Inner;
-use crate::bus::queue::unexpected;
-use crate::core::op::{Cancelled, Changed, Reply, Snapshot, StoreOp};
+use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Headers, Payload, QueueName, State};
+use crate::store::Operation;
 use crate::time::{Timestamp, When};
 
 /// An event as the store had it when it was asked, whatever the type of its payload is.

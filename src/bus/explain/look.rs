@@ -5,9 +5,8 @@ use std::time::Duration;
 use futures_util::{FutureExt, StreamExt, stream};
 
 use crate::bus::explain::{Explanation, judge, past};
-use crate::bus::queue::unexpected;
 use crate::bus::{Bus, Inner, QueueLoad};
-use crate::core::op::{Answer, Reply, Snapshot, Stats, StoreOp};
+use crate::core::op::{Snapshot, Stats, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::record::NodeId;
