@@ -124,7 +124,7 @@ impl Bus {
         if let Some(orders) = orders
             && let Err(error) = orders.read_controls().await
         {
-            tracing::warn!(%queue, %error, "what was set could not be read back yet");
+            tracing::warn!(%queue, %error, "failed to read back a runtime setting");
         }
         Ok(())
     }

@@ -202,8 +202,8 @@ impl Recorded {
         }
         match tokio::time::timeout(CLOSE_WITHIN, self.journal.close()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the journal did not close as it should"),
-            Err(_elapsed) => tracing::warn!("the journal did not close in time"),
+            Ok(Err(error)) => tracing::warn!(%error, "failed to close the journal"),
+            Err(_elapsed) => tracing::warn!("timed out while closing the journal"),
         }
     }
 
@@ -282,7 +282,7 @@ async fn open_postgres(url: &str) -> Result<Arc<dyn Journal>> {
             let error = error.map_or_else(|| "no answer".to_owned(), |it| it.to_string());
             tracing::warn!(
                 error,
-                "the journal cannot be reached; records wait in the store, and it is tried again"
+                "journal unavailable; records stay in the store and the connection is retried"
             );
             Ok(Arc::new(journal))
         }

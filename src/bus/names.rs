@@ -87,7 +87,7 @@ impl Inner {
         if let Some(meant) = queue_meant(queue, self.queues.keys()) {
             tracing::warn!(
                 %queue, %meant,
-                "queue has no handler and no settings in this program, is the other one meant?"
+                "queue has no handler and no settings in this program"
             );
         }
     }

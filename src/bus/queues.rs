@@ -115,7 +115,7 @@ impl BusBuilder {
                 )));
             }
             if let Some(meant) = queue_meant(&queue, handled.keys()) {
-                tracing::warn!(%queue, %meant, "settings for a queue without a handler, is it meant?");
+                tracing::warn!(%queue, %meant, "settings for a queue that has no handler");
             }
         }
         Ok(())

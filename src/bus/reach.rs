@@ -60,7 +60,7 @@ impl Inner {
             tracing::warn!(
                 asked = all,
                 silent,
-                "some buckets are left out, they do not answer"
+                "some buckets did not respond and are left out"
             );
         }
         let left_out = Error::new(ErrorKind::Unavailable, words).because(away);

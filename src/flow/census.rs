@@ -58,7 +58,7 @@ impl Census {
             }
             let count = self.count(&mut known, self.inbox.news());
             if let Some(Err(error)) = self.stop.run_until_cancelled(count).await {
-                tracing::debug!(%error, "the events could not be counted");
+                tracing::debug!(%error, "failed to sample queue depth");
             }
         }
     }
@@ -107,7 +107,9 @@ impl Census {
                         .min_by_key(|skew| skew.within_us);
                 }
                 // What was known of it is told once more.
-                Err(error) => tracing::debug!(bucket = %key, %error, "a bucket was not counted"),
+                Err(error) => {
+                    tracing::debug!(bucket = %key, %error, "failed to sample the depth of a bucket")
+                }
             }
         }
         let now_us = self.store.now_us();

@@ -132,7 +132,7 @@ where
         }
         if forgotten > 0 {
             let queue = &self.pool.work().means.surroundings.queue;
-            tracing::warn!(%queue, forgotten, "published events were not handled before the stop");
+            tracing::warn!(%queue, forgotten, "published events dropped at shutdown");
         }
     }
 }

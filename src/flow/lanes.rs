@@ -190,14 +190,14 @@ fn say_stuck(queue: &QueueName, before: usize, stuck: usize, workers: usize) {
     if all(stuck) && !all(before) {
         tracing::error!(
             %queue, stuck, workers,
-            "every worker is held by a blocking handler that runs on after its timeout"
+            "all workers held by blocking handlers that run on after their timeout"
         );
     } else if before == 0 {
         tracing::warn!(
             %queue, stuck, workers,
-            "a blocking handler runs on after its timeout and keeps its worker"
+            "blocking handler runs on after its timeout and holds its worker"
         );
     } else if stuck == 0 {
-        tracing::info!(%queue, workers, "no worker is held by a blocking handler any more");
+        tracing::info!(%queue, workers, "no worker held by a blocking handler any more");
     }
 }

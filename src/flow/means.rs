@@ -85,7 +85,7 @@ impl Means {
     pub(crate) fn note_start(&self, job: &Job<Arc<Envelope>>, started_us: u64) -> bool {
         let (delivery, queue) = (&job.delivery, &self.surroundings.queue);
         if let Err(error) = self.store.starting(queue, &[delivery]) {
-            tracing::error!(%queue, id = %delivery.id, %error, "the handler is not started");
+            tracing::error!(%queue, id = %delivery.id, %error, "handler not started");
             return false;
         }
         let due_us = delivery.due.as_micros();

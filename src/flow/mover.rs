@@ -204,22 +204,22 @@ impl Mover {
             } => {
                 let bucket_key = self.node.bucket(bucket);
                 if is_certain {
-                    tracing::warn!(bucket = %bucket_key, through, "leases were lost to another node");
+                    tracing::warn!(bucket = %bucket_key, through, "leases lost to another node");
                 } else {
                     tracing::debug!(
                         bucket = %bucket_key, through,
-                        "leases were not renewed in time: what has not started is handed back"
+                        "leases not renewed in time; events that have not started are handed back"
                     );
                 }
                 self.gates.of(bucket).lost(through);
             }
             Action::Refused { bucket, lost } => {
                 let bucket = self.node.bucket(bucket);
-                tracing::warn!(%bucket, lost, "outcomes came after their lease was lost");
+                tracing::warn!(%bucket, lost, "outcomes arrived after their lease was lost");
             }
             Action::Doubt { bucket, kind } => {
                 let bucket = self.node.bucket(bucket);
-                tracing::error!(%bucket, ?kind, "the store has stopped: the bucket is left alone");
+                tracing::error!(%bucket, ?kind, "store stopped; bucket no longer polled");
             }
             Action::Stopped => self.stopped.cancel(),
         }

@@ -53,7 +53,7 @@ impl Orders {
         }
         tracing::warn!(
             %error,
-            "what was set of queues cannot be read: the settings go until the store answers"
+            "failed to read runtime settings; configured settings apply until the store responds"
         );
         self.lanes.follow();
         Ok(())
@@ -229,7 +229,7 @@ impl RollCall {
             ..self.me.clone()
         };
         if let Err(error) = in_time(self.orders.store.roll_call(me)).await {
-            tracing::debug!(%error, "nobody heard that this node has left");
+            tracing::debug!(%error, "failed to leave the membership");
         }
     }
 }

@@ -136,7 +136,7 @@ pub(crate) fn listen(address: SocketAddr) -> Result<()> {
         Ok((runtime, exporter)) => {
             let _ = started.send(Ok(())); // who asked waits for it
             let ended = runtime.block_on(exporter);
-            tracing::error!(?ended, "the metrics are served no more");
+            tracing::error!(?ended, "metrics listener stopped");
         }
         Err(error) => drop(started.send(Err(error))),
     })?;
@@ -145,7 +145,7 @@ pub(crate) fn listen(address: SocketAddr) -> Result<()> {
         .recv()
         .unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, context)))?;
     *listens = Some(address);
-    tracing::info!(%address, "metrics are served");
+    tracing::info!(%address, "metrics listener started");
     Ok(())
 }
 

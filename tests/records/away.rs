@@ -53,7 +53,7 @@ async fn away_and_back(mode: Mode) {
         1,
         "said once, not each time"
     );
-    let words = "the journal takes in records again";
+    let words = "journal available again";
     assert_eq!(said.lines("INFO", words).len(), 1);
     assert_eq!(said.lines("ERROR", ""), [""; 0]);
 }

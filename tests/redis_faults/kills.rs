@@ -71,7 +71,7 @@ fn a_node_stopped_beyond_its_lease_costs_no_event_and_its_late_settle_is_refused
     });
     let nodes = vec![stopped, other];
     let sum = finish("stopped beyond its lease", &site, nodes, 0, Memory::Keeps);
-    let said = "outcomes came after their lease was lost";
+    let said = "outcomes arrived after their lease was lost";
     assert!(
         site.said().contains(said),
         "no settle was late: {}",

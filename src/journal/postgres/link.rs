@@ -104,7 +104,7 @@ impl Link {
     ) -> Self {
         let driver = tokio::spawn(async move {
             if let Err(fault) = connection.await {
-                tracing::debug!(%fault, "a connection of the journal ended");
+                tracing::debug!(%fault, "journal connection closed");
             }
         });
         Self {

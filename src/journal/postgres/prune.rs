@@ -57,7 +57,7 @@ pub(super) async fn prune(
         Ok(Ok(pruned)) => Ok(pruned),
         Ok(Err(version)) => Err(schema::newer(version, spot)),
         Err(fault) if fault::is_locked(&fault) => {
-            tracing::debug!("the journal is in use, pruning comes later");
+            tracing::debug!("pruning deferred, the journal is in use");
             Ok(Pruned::default())
         }
         Err(fault) => Err(spot.error(fault)),

@@ -38,7 +38,7 @@ pub(super) async fn run(
                 has_failed = false;
                 if pruned.records > 0 {
                     let records = pruned.records;
-                    tracing::debug!(records, "the journal let go of old records");
+                    tracing::debug!(records, "pruned old records");
                 }
                 if pruned.is_held_back && !is_held_back {
                     tracing::warn!(
@@ -58,7 +58,7 @@ pub(super) async fn run(
             }
             Err(error) => {
                 if !std::mem::replace(&mut has_failed, true) {
-                    tracing::warn!(%error, "old records could not be removed from the journal");
+                    tracing::warn!(%error, "failed to prune the journal");
                 }
                 sleep(EVERY).await;
             }

@@ -57,7 +57,7 @@ impl Board {
     pub(super) fn damaged(&self, outbox: &Outbox, records: u64) {
         if records > 0 {
             self.state().status.damaged += records;
-            tracing::error!(%outbox, records, "records are damaged and were passed over");
+            tracing::error!(%outbox, records, "skipped damaged records");
         }
     }
 
@@ -86,7 +86,7 @@ impl Board {
         if let Some(since) = state.status.away_since.take() {
             let waiting = state.status.waiting;
             let away_for = now.since(since);
-            tracing::info!(?away_for, waiting, "the journal takes in records again");
+            tracing::info!(?away_for, waiting, "journal available again");
             metrics::journal_away(false);
         }
     }
@@ -114,7 +114,7 @@ impl Board {
             tracing::warn!(
                 %error,
                 waiting,
-                "the journal takes in no records; they wait in the store, and it is tried again"
+                "journal unavailable; records stay in the store and are retried"
             );
             metrics::journal_away(true);
         }
@@ -123,7 +123,7 @@ impl Board {
     /// The store could not be read or trimmed; it says so itself, at length.
     pub(super) fn store_failed(&self, error: &Error) {
         self.state().status.last_error = Some(error.to_string());
-        tracing::debug!(%error, "the outboxes could not be read or trimmed");
+        tracing::debug!(%error, "failed to read or trim an outbox");
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -254,7 +254,7 @@ fn look(
         found = queue.and_then(|queue| rows::read(row, queue));
         if found.is_none() {
             let cursor = cursor(place);
-            tracing::error!(%cursor, "a row of the journal that is no record was passed over");
+            tracing::error!(%cursor, "skipped a journal row that is not a record");
         }
     }
     Ok(Here { place, found })

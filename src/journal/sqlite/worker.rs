@@ -89,7 +89,7 @@ impl<T> Drop for Worker<T> {
         drop(lock(&self.calls).take());
         let thread = lock(&self.thread).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("a thread of the journal panicked");
+            tracing::error!("journal thread panicked");
         }
     }
 }

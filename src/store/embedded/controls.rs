@@ -52,7 +52,7 @@ pub(super) fn read(
         let queue = row.get_ref(0)?.as_bytes_or_null().unwrap_or_default();
         let queue = String::from_utf8_lossy(queue.unwrap_or_default()).into_owned();
         let why = format!("what was set of queue {queue:?} is damaged: nothing is set of it now");
-        tracing::error!(%why, "the embedded store is damaged");
+        tracing::error!(%why, "embedded store damaged");
         changes.list.push(Change::Lost { why });
         let control = Control::default();
         changes.list.push(Change::Controlled { queue, control });

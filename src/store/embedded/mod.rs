@@ -379,7 +379,7 @@ impl Drop for EmbeddedStore {
         if let Writing::Thread(thread) = &self.writing {
             let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
             if thread.is_some_and(|thread| thread.join().is_err()) {
-                tracing::error!("the writing thread of the embedded store panicked");
+                tracing::error!("writer thread of the embedded store panicked");
             }
         }
     }

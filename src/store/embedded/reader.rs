@@ -76,7 +76,7 @@ impl Reader {
         let page = records::page(&self.connection, span, after, limit);
         let page = page.map_err(sqlite::at_read)?;
         if page.damaged > 0 {
-            tracing::error!(page.damaged, "damaged records were passed over");
+            tracing::error!(page.damaged, "skipped damaged records");
         }
         Ok(page)
     }
@@ -172,7 +172,7 @@ impl Reading {
                 if let Some((jobs, thread)) = thread {
                     drop(jobs);
                     if thread.join().is_err() {
-                        tracing::error!("the reading thread of the embedded store panicked");
+                        tracing::error!("reader thread of the embedded store panicked");
                     }
                 }
             }

@@ -137,7 +137,7 @@ impl Scan {
             self.counts.events += 1;
             self.counts.rows ^= sums::of_row(number);
             if let Err(error) = self.read_event(number, found) {
-                tracing::error!(row = number, %error, "a damaged event was set aside");
+                tracing::error!(row = number, %error, "damaged event moved to the dead letters");
                 let why = error.to_string();
                 let row = Row { number, tag: 0 };
                 self.changes.list.push(Change::Damaged { row, why });
@@ -247,7 +247,7 @@ impl Scan {
             ),
             None => "the tally of the events is damaged: nobody knows whether some are lost".into(),
         };
-        tracing::error!(%why, "the embedded store is damaged");
+        tracing::error!(%why, "embedded store damaged");
         self.changes.list.push(Change::Lost { why });
     }
 
@@ -259,7 +259,7 @@ impl Scan {
             return Ok(());
         }
         let why = "nobody knows which records are in the journal: all wait for it again".to_owned();
-        tracing::error!(%why, "the embedded store is damaged");
+        tracing::error!(%why, "embedded store damaged");
         self.changes.list.push(Change::Lost { why });
         self.changes.list.push(Change::Trimmed { through: 0 });
         Ok(())

@@ -274,7 +274,7 @@ impl Shared {
             let settled = shard.apply(now_us, op, &mut scribe);
             // Refused: somebody else has settled it, and its row is gone for that reason.
             if settled.is_ok_and(|answer| answer.reply == Reply::Settled(vec![true])) {
-                tracing::error!(event = %delivery.id, %why, "a damaged event was set aside");
+                tracing::error!(event = %delivery.id, %why, "damaged event moved to the dead letters");
                 self.pending.submit(Chunk {
                     bucket: Some(bucket.clone()),
                     changes: scribe.changes,
@@ -332,7 +332,7 @@ impl Shared {
     /// Acknowledges nothing any more, and says so to everyone who waits.
     pub(super) fn stop(&self, stop: Stop) {
         let stop = Arc::clone(self.stop.get_or_init(|| Arc::new(stop)));
-        tracing::error!(error = %stop.closed(), "the embedded store stopped itself");
+        tracing::error!(error = %stop.closed(), "embedded store stopped after a failure");
         self.pending.abandon(&Fate::Stopped(stop));
     }
 

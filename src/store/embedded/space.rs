@@ -36,7 +36,7 @@ impl Space {
     /// The disk is full: refuses pushes from now on and gives up the reserve.
     pub(super) fn release(&self) {
         if !self.full.swap(true, Ordering::AcqRel) {
-            tracing::warn!(reserve = self.bytes, "the disk is full, pushes are refused");
+            tracing::warn!(reserve = self.bytes, "disk full, pushes refused");
         }
         let _ = fs::remove_file(&self.reserve); // gone already: nothing to give
     }
@@ -50,7 +50,7 @@ impl Space {
         match self.fill() {
             Ok(()) => {
                 if self.full.swap(false, Ordering::AcqRel) {
-                    tracing::info!("there is room on the disk again, pushes are taken");
+                    tracing::info!("disk has room again, pushes accepted");
                 }
                 Ok(())
             }

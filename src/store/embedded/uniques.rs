@@ -52,7 +52,7 @@ pub(super) fn read(
             Some(key) => held.push(key),
             None => {
                 let why = "a unique key that stayed taken is damaged: it is free now".to_owned();
-                tracing::error!(%why, "the embedded store is damaged");
+                tracing::error!(%why, "embedded store damaged");
                 changes.list.push(Change::Lost { why });
                 // A damaged name may be none at all. Then its row cannot be named either, and stays.
                 if let Some((bucket, key)) = name(row) {

@@ -152,7 +152,7 @@ pub(super) async fn page(
     if page.newer && !shared.outboxes.met_newer.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             %bucket,
-            "a newer duly writes records that this one does not read; they wait for its recorder"
+            "skipped records of a newer version of duly"
         );
     }
     if let Some(seen) = seen {

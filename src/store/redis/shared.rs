@@ -209,7 +209,7 @@ impl Shared {
             tracing::warn!(
                 %bucket,
                 events = read.newer,
-                "a newer duly writes events that this one does not read; they are left to it"
+                "skipped events of a newer version of duly"
             );
         }
         if read.has_recorded {
@@ -234,7 +234,7 @@ impl Shared {
         damaged: Vec<(EventId, Error)>,
     ) -> Result<()> {
         let settlements = damaged.into_iter().map(|(id, error)| {
-            tracing::error!(%bucket, %id, %error, "a damaged event is set aside as a dead letter");
+            tracing::error!(%bucket, %id, %error, "damaged event moved to the dead letters");
             Settlement {
                 id,
                 request,
@@ -356,7 +356,7 @@ impl Shared {
     /// what it would write others could not read, nor it what they write.
     pub(super) fn fence(&self, why: Error) -> Error {
         let words = self.fenced.get_or_init(|| {
-            tracing::error!(error = %why, "the store stops: its keys have another format now");
+            tracing::error!(error = %why, "store stopped, its keys have another format now");
             format!("{why}; this process has stopped taking part, start it anew as that version")
         });
         Error::closed(words.clone()).because(why)

@@ -309,7 +309,7 @@ impl Shared {
                 not_before,
             };
             drop(state);
-            tracing::debug!(target = %self.target, "connection given up");
+            tracing::debug!(target = %self.target, "connection closed");
         }
     }
 }

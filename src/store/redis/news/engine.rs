@@ -63,7 +63,7 @@ impl Engine {
                 }
                 Err(error) => {
                     failures = failures.saturating_add(1);
-                    tracing::debug!(failures, "not every channel is listened to: {error}");
+                    tracing::debug!(failures, "failed to subscribe to every channel: {error}");
                     self.slots = None;
                     // Nobody says what is pushed meanwhile.
                     for channel in self.heard.missing(|it| !self.held.contains_key(it)) {

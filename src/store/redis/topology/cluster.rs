@@ -120,7 +120,7 @@ impl Cluster {
         match away {
             Some(error) if values.is_empty() => Err(error),
             Some(error) => {
-                tracing::debug!(%error, "a node of the cluster does not answer");
+                tracing::debug!(%error, "cluster node unavailable");
                 Ok(values)
             }
             None => Ok(values),
