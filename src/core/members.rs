@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::attendance::{Attendance, number};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
 use crate::core::options::NodeOptions;
 use crate::core::roll::Member;
 use crate::event::{BucketKey, QueueName};
@@ -178,18 +179,6 @@ impl Members {
         others.filter(|other| number(key, *other) > mine).count()
     }
 
-    /// Who takes part, this node with `queues` among them; `None` while nothing is known of
-    /// anybody.
-    pub(crate) fn attendance(&self, queues: Arc<[QueueName]>) -> Option<Attendance> {
-        if self.is_blind || self.answered.is_none() {
-            return None;
-        }
-        let others = self.others.iter();
-        let others = others.filter(|(_, other)| other.standing.counts());
-        let others = others.map(|(node, other)| (*node, Arc::clone(&other.queues)));
-        Some(Attendance::among(self.me, queues, others))
-    }
-
     /// How many nodes consume a queue, this one among them.
     pub(crate) fn count(&self, queue: &QueueName) -> usize {
         1 + self.consumers(queue).count()
@@ -202,6 +191,12 @@ impl Members {
             .filter(|(_, other)| other.queues.contains(queue))
             .map(|(node, _)| *node)
     }
+}
+
+/// What a node has drawn for a bucket; the highest number wins.
+fn number(key: &BucketKey, node: NodeId) -> (u64, NodeId) {
+    let bucket = xxh3_64_with_seed(key.queue.as_bytes(), u64::from(key.bucket.0));
+    (xxh3_64_with_seed(&bucket.to_le_bytes(), node.0), node)
 }
 
 impl Standing {
@@ -289,49 +284,6 @@ mod tests {
         assert_eq!(told, [(500, 2), (1_500, 1)]);
         let gone = members.answered(at(3_000), &roll[..1], &options);
         assert!(gone.suspicion && gone.is_new);
-    }
-
-    #[test]
-    fn each_bucket_is_answered_for_once_also_where_nobody_consumes_it() {
-        let options = NodeOptions::default();
-        let roll: Vec<_> = (1..=3).map(|node| member(node, 1)).collect();
-        let orphan = QueueName::new("orphans").unwrap();
-        for queue in [queue(), orphan] {
-            let mut all = Vec::new();
-            for me in 1..=3 {
-                let mut members = Members::new(NodeId(me));
-                let mine = Arc::clone(&roll[0].queues);
-                assert!(
-                    members.attendance(Arc::clone(&mine)).is_none(),
-                    "it has not called"
-                );
-                members.answered(at(0), &roll, &options);
-                let attendance = members.attendance(mine).unwrap();
-                assert_eq!(attendance.consumers(), 3);
-                let keys = (0..64).map(|bucket| BucketKey::new(queue.clone(), BucketId(bucket)));
-                for key in keys.filter(|key| attendance.answers_for(key)) {
-                    assert!(members.rank(&key) == 0 || !attendance.is_consumed(&queue));
-                    all.push(key.bucket.0);
-                }
-                assert!(members.unanswered(at(9_000), &options));
-                assert!(
-                    members.attendance(Arc::default()).is_none(),
-                    "it sees nobody"
-                );
-            }
-            all.sort_unstable();
-            assert!(all.into_iter().eq(0..64), "{queue}");
-        }
-    }
-
-    #[test]
-    fn a_node_that_only_pushes_answers_for_nothing_of_others() {
-        let mut members = Members::new(NodeId(9));
-        members.answered(at(0), &[member(1, 1)], &NodeOptions::default());
-        let attendance = members.attendance(Arc::default()).unwrap();
-        assert_eq!(attendance.consumers(), 1);
-        let mut keys = (0..64).map(|bucket| BucketKey::new(queue(), BucketId(bucket)));
-        assert!(!keys.any(|key| attendance.answers_for(&key)));
     }
 
     #[test]

@@ -6,7 +6,6 @@
 //! `flow` does it for real; the simulator in `tests/simulation` does it on virtual time, from a
 //! seed, with everything going wrong that can.
 
-pub(crate) mod attendance;
 mod bucket_care;
 mod clock;
 mod held;

@@ -39,10 +39,6 @@ pub struct Roll {
     pub buckets_version: u64,
     /// The same of the controls.
     pub controls_version: u64,
-    /// Whether whoever called is the one that the store has chosen of the nodes that consume
-    /// nothing: it answers for all buckets while no other node answers for any. The one that was
-    /// chosen stays it until it leaves, or has not called for ten seconds.
-    pub stands_in: bool,
 }
 
 impl Roll {
@@ -59,7 +55,6 @@ impl Roll {
             members: is_member.then_some(member).into_iter().collect(),
             buckets_version: 0,
             controls_version: 0,
-            stands_in: !me.leaves && me.queues.is_empty(),
         }
     }
 }

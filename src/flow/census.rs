@@ -1,4 +1,4 @@
-//! The census: counts the events of the buckets that this node answers for, now and then.
+//! Samples queue depth for the metrics, every few seconds.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use tokio_util::sync::CancellationToken;
 
-use crate::core::attendance::Attendance;
 use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
@@ -28,10 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// censuses: news get lost, but seldom.
 const EMPTY_EVERY: u64 = 30;
 
-/// Counts the events of the buckets that this node answers for, and tells the metrics.
+/// Counts the events of the queues that this node consumes and of those that nobody consumes, and
+/// sets the gauges.
 ///
-/// What all nodes tell can be added: each bucket is counted by one of them, but for the moments in
-/// which they do not agree on who is there.
+/// Every node reports whole queues, so that whoever reads the gauges of several takes the largest.
 pub(crate) struct Census {
     pub(crate) id: NodeId,
     pub(crate) store: Arc<dyn Store>,
@@ -71,15 +70,12 @@ impl Census {
 
     /// Counts once.
     async fn count(&self, known: &mut Known, news: &News) -> Result<()> {
-        let Some(attendance) = self.attendance() else {
-            // Others count these buckets, as far as this node knows.
-            known.buckets.clear();
-            metrics::tell_shares(self.id.0, Shares::new());
-            return Ok(());
+        let Some(members) = self.members() else {
+            return Ok(()); // who consumes what is not known yet
         };
-        metrics::live_nodes(attendance.consumers());
+        metrics::live_nodes(members);
         let mut buckets = in_time(self.store.buckets()).await?;
-        buckets.retain(|key| attendance.answers_for(key));
+        buckets.retain(|key| self.reports(&key.queue));
         known
             .buckets
             .retain(|key, _| buckets.binary_search(key).is_ok());
@@ -122,11 +118,17 @@ impl Census {
         Ok(())
     }
 
-    fn attendance(&self) -> Option<Attendance> {
+    /// How many nodes consume something; `None` while that is not known.
+    fn members(&self) -> Option<usize> {
         match &self.roll {
-            Some(roll) => roll.attendance(),
-            None => Some(Attendance::alone(self.id, Arc::clone(&self.queues))),
+            Some(roll) => roll.members(),
+            None => Some(usize::from(!self.queues.is_empty())),
         }
+    }
+
+    fn reports(&self, queue: &QueueName) -> bool {
+        let is_consumed = |roll: &Arc<RollCall>| roll.is_consumed(queue);
+        self.queues.contains(queue) || !self.roll.as_ref().is_some_and(is_consumed)
     }
 
     /// Counts one bucket, and sees how far the clocks are apart.

@@ -132,14 +132,9 @@ impl Mover {
         loop {
             self.inbox.take(&mut self.news);
             let now = self.clock.mono();
-            let mut is_rolled = false;
             for input in self.news.drain(..).chain(answers.drain(..)) {
                 ended += usize::from(matches!(input, Input::Ended { .. }));
-                is_rolled |= matches!(input, Input::Rolled { .. } | Input::NotRolled);
                 self.node.handle(now, input, &mut self.actions);
-            }
-            if let (true, Some(roll)) = (is_rolled, &self.roll) {
-                roll.attend(self.node.attendance());
             }
             self.node.turn(now, &mut self.actions);
             let mut actions = std::mem::take(&mut self.actions);

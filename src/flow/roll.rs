@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::core::attendance::Attendance;
 use crate::core::step::Input;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
@@ -96,12 +95,8 @@ pub(crate) struct RollCall {
     read: Mutex<Read>,
     /// A call was not answered since they were read: whoever answers next may be another server.
     was_away: AtomicBool,
-    /// Who takes part, as the node's machines see it.
-    attendance: std::sync::Mutex<Option<Attendance>>,
-    /// Whether this node answers for what nobody else does.
-    stands_in: AtomicBool,
-    /// The queues that each member consumes, by the last answer.
-    consumed: std::sync::Mutex<Vec<Arc<[QueueName]>>>,
+    /// The queues that each member consumes, by the last answer; nothing before the first.
+    consumed: std::sync::Mutex<Option<Vec<Arc<[QueueName]>>>>,
     outage: Outage,
 }
 
@@ -123,38 +118,24 @@ impl RollCall {
             calls: Mutex::default(),
             read: Mutex::default(),
             was_away: AtomicBool::default(),
-            attendance: std::sync::Mutex::default(),
-            stands_in: AtomicBool::default(),
             consumed: std::sync::Mutex::default(),
             outage: Outage::of("membership"),
-        }
-    }
-
-    /// Who takes part from now on; `None` while the node does not know.
-    pub(crate) fn attend(&self, attendance: Option<Attendance>) {
-        *self
-            .attendance
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = attendance;
-    }
-
-    /// Who takes part.
-    pub(crate) fn attendance(&self) -> Option<Attendance> {
-        let attendance = self.attendance.lock();
-        let attendance = attendance.unwrap_or_else(PoisonError::into_inner).clone();
-        match self.stands_in.load(Ordering::Relaxed) {
-            true => attendance.map(Attendance::standing_in),
-            false => attendance,
         }
     }
 
     /// Whether a member consumes `queue`, by the last answer.
     pub(crate) fn is_consumed(&self, queue: &QueueName) -> bool {
         let consumed = self.consumed();
-        consumed.iter().any(|queues| queues.contains(queue))
+        let mut members = consumed.iter().flatten();
+        members.any(|queues| queues.contains(queue))
     }
 
-    fn consumed(&self) -> std::sync::MutexGuard<'_, Vec<Arc<[QueueName]>>> {
+    /// How many members there are, by the last answer; `None` before the first.
+    pub(crate) fn members(&self) -> Option<usize> {
+        self.consumed().as_ref().map(Vec::len)
+    }
+
+    fn consumed(&self) -> std::sync::MutexGuard<'_, Option<Vec<Arc<[QueueName]>>>> {
         // Every change under the lock is one assignment.
         let consumed = self.consumed.lock();
         consumed.unwrap_or_else(PoisonError::into_inner)
@@ -178,9 +159,9 @@ impl RollCall {
                 return Err(error);
             }
         };
-        self.stands_in.store(roll.stands_in, Ordering::Relaxed);
         let members = roll.members;
-        *self.consumed() = members.iter().map(|it| Arc::clone(&it.queues)).collect();
+        let consumed = members.iter().map(|it| Arc::clone(&it.queues));
+        *self.consumed() = Some(consumed.collect());
         self.inbox.add(Input::Rolled { members });
         // Where they are being read, the next call looks again.
         if let Ok(mut read) = self.read.try_lock() {

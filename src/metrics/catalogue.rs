@@ -222,22 +222,22 @@ pub const CATALOGUE: &[Metric] = &[
         GAUGE,
         Unit::Count,
         &["queue", "state"],
-        "Events by where they stand, in the buckets that this process answers for.",
+        "Events by state, of the whole queue: every node reports it, take the largest.",
     ),
     metric(
         OLDEST_READY,
         GAUGE,
         Unit::Seconds,
         &["queue"],
-        "How long the oldest ready event waits, in the buckets that this process answers for.",
+        "How long the oldest ready event of the queue waits.",
     ),
     metric(
         DUE,
         GAUGE,
         Unit::Count,
         &["queue", "within"],
-        "Scheduled events that fall due within 10s, 1m, 10m and 1h, in the buckets that this \
-         process answers for.",
+        "Scheduled events that fall due within 10s, 1m, 10m and 1h, of the whole queue: every node \
+         reports it, take the largest.",
     ),
     metric(
         RING_USED,

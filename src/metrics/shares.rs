@@ -1,4 +1,4 @@
-//! What the buses of a process tell of the queues whose buckets they answer for.
+//! Gauges of queue depth, of all buses of a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -36,6 +36,18 @@ impl Share {
         self.oldest_ready = self.oldest_ready.max(other.oldest_ready);
     }
 
+    /// The larger of each number: two buses of one store report the same events.
+    fn max(&mut self, other: &Self) {
+        self.scheduled = self.scheduled.max(other.scheduled);
+        self.ready = self.ready.max(other.ready);
+        self.leased = self.leased.max(other.leased);
+        self.dead = self.dead.max(other.dead);
+        for (due, other) in self.due.iter_mut().zip(other.due) {
+            *due = (*due).max(other);
+        }
+        self.oldest_ready = self.oldest_ready.max(other.oldest_ready);
+    }
+
     fn tell(&self, queue: &SharedString) {
         let states = [
             ("scheduled", self.scheduled),
@@ -69,9 +81,9 @@ pub(crate) fn tell_shares(node: u64, shares: Shares) {
     };
     let before = before.into_iter().flat_map(Shares::into_keys);
     for label in labels.into_iter().chain(before).collect::<BTreeSet<_>>() {
-        let mut sum = Share::default();
+        let mut most = Share::default();
         let told = all.values().filter_map(|shares| shares.get(&label));
-        told.for_each(|share| sum.add(share));
-        sum.tell(&label);
+        told.for_each(|share| most.max(share));
+        most.tell(&label);
     }
 }

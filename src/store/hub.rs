@@ -11,8 +11,6 @@ use crate::store::control::{Control, Setting};
 
 /// A member that has not called for so long, by the store's clock, is taken off the roll.
 const FORGOTTEN_AFTER_US: u64 = 60_000_000;
-/// A stand-in that has not called for so long is one no more.
-const CHOSEN_FOR_US: u64 = 10_000_000;
 /// Of how many queues something may be set.
 const CONTROLS_MAX: usize = 10_000;
 
@@ -24,27 +22,9 @@ pub(crate) struct Hub(Mutex<State>);
 struct State {
     /// With each member when it called last.
     members: BTreeMap<NodeId, (Member, u64)>,
-    /// The one that was chosen of the nodes that consume nothing, and when it called last.
-    stand_in: Option<(NodeId, u64)>,
     controls: BTreeMap<QueueName, Control>,
     /// Counts what was set.
     version: u64,
-}
-
-impl State {
-    /// Whether this node is the stand-in from now on.
-    fn stands_in(&mut self, me: &Presence, now_us: u64) -> bool {
-        let silent_us = |(_, last_us)| now_us.saturating_sub(last_us);
-        let chosen = self.stand_in.take();
-        let chosen = chosen.filter(|it| silent_us(*it) <= CHOSEN_FOR_US);
-        let is_free = chosen.is_none_or(|(node, _)| node == me.node);
-        let stays = me.queues.is_empty() && !me.leaves;
-        self.stand_in = match is_free {
-            true => stays.then_some((me.node, now_us)),
-            false => chosen,
-        };
-        is_free && stays
-    }
 }
 
 impl Hub {
@@ -60,7 +40,6 @@ impl Hub {
     /// A call by `me`; `listed` is the number of buckets that were ever used.
     pub(crate) fn call(&self, me: Presence, now_us: u64, listed: u64) -> Roll {
         let mut state = self.lock();
-        let stands_in = state.stands_in(&me, now_us);
         let members = &mut state.members;
         members.retain(|_, (_, last_us)| now_us.saturating_sub(*last_us) < FORGOTTEN_AFTER_US);
         if me.leaves || me.queues.is_empty() {
@@ -78,7 +57,6 @@ impl Hub {
             members: members.values().map(|(member, _)| member.clone()).collect(),
             buckets_version: listed,
             controls_version: state.version,
-            stands_in,
         }
     }
 

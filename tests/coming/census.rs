@@ -1,4 +1,4 @@
-//! What nodes tell of the buckets that they answer for.
+//! What nodes report of queue depth.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn fresh() -> String {
 }
 
 #[tokio::test]
-async fn what_the_nodes_of_a_store_tell_adds_up_to_what_is_there() {
+async fn each_node_of_a_store_reports_all_that_is_in_its_queues() {
     let _alone = ALONE.lock().await;
     let url = fresh();
     let mut nodes = Vec::new();
@@ -29,7 +29,7 @@ async fn what_the_nodes_of_a_store_tell_adds_up_to_what_is_there() {
     let tells = |ready: f64, scheduled: f64| {
         depth("sums", "ready") == Some(ready) && depth("sums", "scheduled") == Some(scheduled)
     };
-    // Nothing is counted twice, whoever counts it.
+    // Nothing is counted twice, however many report it.
     let all_live = || gauge("duly_live_nodes", "") == Some(3.0);
     settled("all is told of", || tells(100.0, 200.0) && all_live()).await;
     // What a node has told goes away with it, and the others tell it.
@@ -45,7 +45,7 @@ async fn what_the_nodes_of_a_store_tell_adds_up_to_what_is_there() {
 }
 
 #[tokio::test]
-async fn a_queue_that_nobody_consumes_is_told_of_once() {
+async fn a_queue_that_nobody_consumes_is_reported_by_all() {
     let _alone = ALONE.lock().await;
     let url = fresh();
     let nodes = [
@@ -62,7 +62,7 @@ async fn a_queue_that_nobody_consumes_is_told_of_once() {
 }
 
 #[tokio::test]
-async fn where_nobody_consumes_one_of_those_who_push_tells_what_waits() {
+async fn where_nobody_consumes_those_who_push_report_what_waits() {
     let _alone = ALONE.lock().await;
     let url = fresh();
     let mut pushers = Vec::new();
@@ -75,14 +75,12 @@ async fn where_nobody_consumes_one_of_those_who_push_tells_what_waits() {
     }
     let tells = |state| depth("given-up", state) == Some(512.0);
     let tells = || tells("ready") && tells("scheduled");
-    settled("one tells it", tells).await;
-    // Whichever it is that stops, another one goes on.
+    settled("they report it", tells).await;
     stop(&pushers.remove(0)).await;
     stop(&pushers.remove(0)).await;
-    settled("another one tells it", tells).await;
-    // Who consumes something answers for it, and nobody else does any more.
+    settled("the last one reports it", tells).await;
     let consumer = paused(&url, "something").await;
-    settled("it is told once", tells).await;
+    settled("it is reported once", tells).await;
     stop(&pushers.remove(0)).await;
     settled("the consumer tells it", tells).await;
     stop(&consumer).await;

@@ -1,6 +1,5 @@
 //! What a node makes of the other nodes.
 
-use crate::core::attendance::Attendance;
 use crate::core::bucket_care::BucketCare;
 use crate::core::node::Node;
 use crate::core::rate::Rate;
@@ -49,12 +48,6 @@ impl<B> Node<B> {
                 rate.hold_until(heard);
             }
         }
-    }
-
-    /// Who takes part, as this node sees it; `None` while it does not know.
-    pub(crate) fn attendance(&self) -> Option<Attendance> {
-        let queues = self.queues.iter().map(|queue| queue.name.clone());
-        self.members.attendance(queues.collect())
     }
 
     /// Somebody may be dead: whatever he holds is looked for.

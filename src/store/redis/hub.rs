@@ -20,8 +20,6 @@ use crate::store::{Control, Member, Presence, Roll, Setting};
 
 /// For how long a member that does not answer the roll call stays listed.
 const LISTED_FOR: Duration = Duration::from_secs(60);
-/// For how long a stand-in that does not answer the roll call stays chosen.
-const CHOSEN_FOR: Duration = Duration::from_secs(10);
 
 /// Each so many roll calls the format of the keys is looked at: every two seconds.
 const FORMAT_EVERY: u32 = 8;
@@ -92,17 +90,13 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
             None => command.arg(""),
         };
         let node = me.node.0.to_be_bytes();
-        let (member, idle): (&[u8], &[u8]) = match is_member {
-            true => (&node, b""),
-            false => (b"", &node),
-        };
+        let member: &[u8] = if is_member { &node } else { b"" };
         command.arg(member).arg(act);
         match act {
             "queues" => command.arg(lines(&me.queues)),
             _ => command.arg(""),
         };
         command.arg(LISTED_FOR.as_millis());
-        command.arg(idle).arg(CHOSEN_FOR.as_millis());
         command.arg(u8::from(asks_for_format));
         let value = shared
             .run(&shared.links.hub, &Call { script, command })
@@ -110,7 +104,7 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
         let mut parts = Parts::of(script.name, value)?;
         let buckets_version = read_version(&parts.bytes()?);
         let controls_version = read_version(&parts.bytes()?);
-        let (is_known, stands_in) = (parts.is_so()?, parts.is_so()?);
+        let is_known = parts.is_so()?;
         match &parts.bytes()?[..] {
             b"" => {}
             b"none" => claim(shared).await?, // the server has forgotten it
@@ -124,7 +118,6 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
             members: with_queues(shared, read_members(parts)?).await?,
             buckets_version,
             controls_version,
-            stands_in,
         });
     }
 }

@@ -236,38 +236,6 @@ pub async fn a_member_that_calls_no_more_stays_for_a_while_with_its_number(
     assert!(member(&roll, B).is_some());
 }
 
-pub async fn of_the_nodes_that_consume_nothing_one_stands_in(harness: &dyn StoreHarness) {
-    let world = World::new(harness).await;
-    if !world.store().is_shared() {
-        return;
-    }
-    assert!(!world.call(STRANGER, &["one"]).await.stands_in);
-    assert!(world.call(A, &[]).await.stands_in);
-    assert!(!world.call(B, &[]).await.stands_in, "there is one");
-    for _ in 0..12 {
-        world.advance(secs(5));
-        assert!(world.call(A, &[]).await.stands_in, "it stays it");
-        assert!(!world.call(B, &[]).await.stands_in);
-    }
-    let leaves = |node| Presence {
-        node,
-        queues: Arc::from([]),
-        leaves: true,
-    };
-    let roll = world.store().roll_call(leaves(B)).await;
-    assert!(!roll.expect("it is answered").stands_in);
-    assert!(!world.call(B, &[]).await.stands_in, "who left was not it");
-    let roll = world.store().roll_call(leaves(A)).await;
-    assert!(!roll.expect("it is answered").stands_in);
-    assert!(world.call(B, &[]).await.stands_in);
-    for _ in 0..2 {
-        assert!(!world.call(A, &[]).await.stands_in);
-        world.advance(secs(6));
-    }
-    assert!(world.call(A, &[]).await.stands_in, "the other is silent");
-    assert!(!world.call(B, &[]).await.stands_in);
-}
-
 pub async fn a_push_reaches_what_the_store_does_by_itself(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let event = world.event();

@@ -302,7 +302,6 @@ macro_rules! store_contract_tests {
                 a_node_that_consumes_nothing_is_no_member
                 a_member_that_leaves_is_gone_at_once
                 a_member_that_calls_no_more_stays_for_a_while_with_its_number
-                of_the_nodes_that_consume_nothing_one_stands_in
                 a_push_reaches_what_the_store_does_by_itself
                 a_push_that_can_never_be_so_durable_is_refused
             }

@@ -11,15 +11,15 @@ const fn dashboards(name: &'static str) -> Test {
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
-        name: "every-node-counts-every-bucket",
+        name: "depth-added-up-in-a-process",
         breaks: Metrics,
-        bug: "a node counts the buckets of the others, too, so that sums over nodes are too large",
+        bug: "two buses of a process report a queue of their store twice",
         edits: &[edit(
-            "src/core/attendance.rs",
-            "first.is_some_and(|(_, node)| node == self.me)",
-            "first.is_some()",
+            "src/metrics/shares.rs",
+            "told.for_each(|share| most.max(share));",
+            "told.for_each(|share| most.add(share));",
         )],
-        caught_by: coming("what_the_nodes_of_a_store_tell_adds_up_to_what_is_there"),
+        caught_by: coming("each_node_of_a_store_reports_all_that_is_in_its_queues"),
         masked_by: None,
     },
     Mutant {
@@ -27,11 +27,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Metrics,
         bug: "of a queue that nobody consumes nobody tells how many events wait in it",
         edits: &[edit(
-            "src/core/attendance.rs",
-            "!is_consumed || queues.contains(&key.queue)",
-            "queues.contains(&key.queue)",
+            "src/flow/census.rs",
+            "|| !self.roll.as_ref().is_some_and(is_consumed)",
+            "|| (false && !self.roll.as_ref().is_some_and(is_consumed))",
         )],
-        caught_by: coming("a_queue_that_nobody_consumes_is_told_of_once"),
+        caught_by: coming("a_queue_that_nobody_consumes_is_reported_by_all"),
         masked_by: None,
     },
     Mutant {
@@ -43,7 +43,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "    fn drop(&mut self) {\n        metrics::tell_shares(self.id.0, Shares::new());\n",
             "    fn drop(&mut self) {\n",
         )],
-        caught_by: coming("what_the_nodes_of_a_store_tell_adds_up_to_what_is_there"),
+        caught_by: coming("each_node_of_a_store_reports_all_that_is_in_its_queues"),
         masked_by: None,
     },
     Mutant {
@@ -143,42 +143,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "let _ = steps;",
         )],
         caught_by: coming("whoever_asks_for_many_steps_waits_his_turn"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "every-pusher-stands-in",
-        breaks: Metrics,
-        bug: "Redis: where nobody consumes each of those who push counts everything",
-        edits: &[edit(
-            "src/store/redis/lua/roll.lua",
-            "local is_free = is_me or not chosen or",
-            "local is_free = true or",
-        )],
-        caught_by: contract("of_the_nodes_that_consume_nothing_one_stands_in"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "no-pusher-stands-in",
-        breaks: Metrics,
-        bug: "where all consumers are gone nobody counts what waits",
-        edits: &[edit(
-            "src/core/attendance.rs",
-            "if self.members.is_empty() {",
-            "if false {",
-        )],
-        caught_by: coming("where_nobody_consumes_one_of_those_who_push_tells_what_waits"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "stand-in-beside-consumers",
-        breaks: Metrics,
-        bug: "a node that consumes nothing counts what the consumers of other queues count, too",
-        edits: &[edit(
-            "src/core/attendance.rs",
-            "if self.members.is_empty() {",
-            "if true {",
-        )],
-        caught_by: coming("where_nobody_consumes_one_of_those_who_push_tells_what_waits"),
         masked_by: None,
     },
     Mutant {

@@ -2,21 +2,17 @@
 --
 -- KEYS[1]  hash  members: node -> number of its last call, ":", its time in ms; and "buckets" and
 --                "control" -> the token that came with the last change of each
--- KEYS[2]  hash  queues: node -> the queues that it consumes, a line for each; "stand-in" -> the
---                node that was chosen of those that consume nothing, and its time in ms
+-- KEYS[2]  hash  queues: node -> the queues that it consumes, a line for each
 -- KEYS[3]  hash  hub, for its field "format"
 -- ARGV[1]  the time in microseconds, or "" for the server's
 -- ARGV[2]  node, or "" of one that consumes nothing
 -- ARGV[3]  "stays", "leaves", or "queues" when its queues follow
 -- ARGV[4]  the queues that it consumes, a line for each
 -- ARGV[5]  how long a member that does not call stays listed, ms
--- ARGV[6]  node that consumes nothing, or "" of one that consumes something
--- ARGV[7]  how long a stand-in that does not call stays chosen, ms
--- ARGV[8]  1 to be told the format of all keys
+-- ARGV[6]  1 to be told the format of all keys
 --
 -- Returns {token of the buckets, token of the controls, each "" before the first change; 1 if its
--- queues are known, 1 if it is the stand-in, the format of all keys, "none"
--- where there is none, "" where it was not asked for, then two for each member: node, number}. It is no
+-- queues are known, the format of all keys, "none" where there is none, "" where it was not asked for, then two for each member: node, number}. It is no
 -- member before its queues are known.
 local call = redis.call
 local now = ARGV[1]
@@ -57,19 +53,5 @@ elseif me ~= "" and (mine or act == "queues") then
 elseif me ~= "" then
   is_known = 0
 end
-local stands_in, idle = 0, ARGV[6]
-if idle ~= "" then
-  local chosen = call("HGET", KEYS[2], "stand-in")
-  local is_me = chosen and chosen:sub(1, 8) == idle
-  local is_free = is_me or not chosen or now - tonumber(chosen:sub(9)) > tonumber(ARGV[7])
-  if act == "leaves" then
-    if is_me then
-      call("HDEL", KEYS[2], "stand-in")
-    end
-  elseif is_free then
-    call("HSET", KEYS[2], "stand-in", idle .. string.format("%.0f", now))
-    stands_in = 1
-  end
-end
-local format = ARGV[8] == "1" and (call("HGET", KEYS[3], "format") or "none") or ""
-return { tokens.buckets, tokens.control, is_known, stands_in, format, unpack(others) }
+local format = ARGV[6] == "1" and (call("HGET", KEYS[3], "format") or "none") or ""
+return { tokens.buckets, tokens.control, is_known, format, unpack(others) }
