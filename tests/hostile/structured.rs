@@ -186,7 +186,7 @@ proptest! {
         (one, other) in prop_oneof![(buckets(), buckets()), neighbours()],
     ) {
         let hub = [
-            "hub", "members", "queues", "registered", "registry", "control", "news",
+            "hub", "members", "queues", "registered", "registry", "control",
         ];
         let hub = hub.map(|part| redis::hub_key("duly", part));
         let keys = |bucket| redis::keys("duly", bucket);

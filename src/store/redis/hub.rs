@@ -219,7 +219,6 @@ pub(super) async fn set(shared: &Shared, queue: &QueueName, setting: Setting) ->
     command
         .arg(format!("{queue}:{name}"))
         .arg(value)
-        .arg(keys::hub(&shared.prefix, "news"))
         .arg(&registry::token());
     shared
         .run(&shared.links.hub, &Call { script, command })

@@ -295,7 +295,6 @@ impl Shared {
             let told = Told {
                 earlier: tell(|watcher, bucket| watcher.earlier(bucket)),
                 called: tell(|watcher, bucket| watcher.called(bucket)),
-                hub: Box::new(|| {}), // every roll call says it as well
             };
             let options = LinkOptions::of(&self.target);
             News::open(&self.target, &options, &self.prefix, &self.origin, told)

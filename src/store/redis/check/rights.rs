@@ -151,14 +151,9 @@ fn questions(target: &Target, prefix: &str) -> Vec<Question> {
         questions.extend(OF_A_CLUSTER.iter().map(|words| Question::plain(words)));
     }
     let bucket = |part: &str| format!("{prefix}:{{check:0}}:{part}");
-    let channels = [bucket("wake"), keys::hub(prefix, "news")];
-    for command in OF_CHANNELS {
-        questions.extend(
-            channels
-                .iter()
-                .map(|channel| Question::on_channel(command, channel)),
-        );
-    }
+    let channel = bucket("wake");
+    let on_channel = |command: &&str| Question::on_channel(command, &channel);
+    questions.extend(OF_CHANNELS.iter().map(on_channel));
     let texts = scripts::all().map(|script| called(script.text()));
     let mut commands: BTreeSet<String> = texts.flatten().collect();
     commands.extend(ON_KEYS.iter().map(|command| (*command).to_owned()));

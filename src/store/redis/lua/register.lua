@@ -5,13 +5,12 @@
 --                bytes, then queue ":" bucket
 -- KEYS[3]  hash  members, for its field "buckets": the token of the last change
 -- ARGV[1]  a random token of 8 bytes
--- ARGV[2]  the channel that announces changes
--- ARGV[3..] queue ":" bucket
+-- ARGV[2..] queue ":" bucket
 --
 -- Returns how many of them are new.
 local call = redis.call
 local new = 0
-for i = 3, #ARGV do
+for i = 2, #ARGV do
   if call("SISMEMBER", KEYS[1], ARGV[i]) == 0 then
     call("RPUSH", KEYS[2], ARGV[1] .. ARGV[i])
     call("SADD", KEYS[1], ARGV[i])
@@ -20,6 +19,5 @@ for i = 3, #ARGV do
 end
 if new > 0 then
   call("HSET", KEYS[3], "buckets", ARGV[1])
-  call("SPUBLISH", ARGV[2], "")
 end
 return new

@@ -4,8 +4,7 @@
 -- KEYS[2]  hash  members, for its field "control": the token of the last change
 -- ARGV[1]  queue ":" name
 -- ARGV[2]  value, or "" to take it back
--- ARGV[3]  the channel that says that there is news
--- ARGV[4]  a random token of 8 bytes
+-- ARGV[3]  a random token of 8 bytes
 --
 -- Returns 1.
 if ARGV[2] == "" then
@@ -13,6 +12,5 @@ if ARGV[2] == "" then
 else
   redis.call("HSET", KEYS[1], ARGV[1], ARGV[2])
 end
-redis.call("HSET", KEYS[2], "control", ARGV[4])
-redis.call("SPUBLISH", ARGV[3], "")
+redis.call("HSET", KEYS[2], "control", ARGV[3])
 return 1

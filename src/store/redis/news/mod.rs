@@ -1,4 +1,4 @@
-//! What the servers say by themselves: that a bucket has earlier work, that something was set.
+//! Pub/sub notifications from Redis: wake-ups and calls for help, by bucket.
 //!
 //! Scripts publish on a channel of the bucket that they change, sharded, so that in a cluster a
 //! message stays on the nodes that have the bucket. Messages are a hint, never the truth: one that
@@ -30,8 +30,6 @@ pub(super) struct Told {
     pub(super) earlier: Box<dyn Fn(&BucketKey) + Send + Sync>,
     /// A bucket has ready events for which another process has no room.
     pub(super) called: Box<dyn Fn(&BucketKey) + Send + Sync>,
-    /// Something of the hub has changed, or may have.
-    pub(super) hub: Box<dyn Fn() + Send + Sync>,
 }
 
 /// The subscription of one process.
@@ -40,20 +38,13 @@ pub(super) struct News {
     engine: AbortHandle,
 }
 
-/// What a channel is about.
-#[derive(Clone, Debug)]
-enum Topic {
-    Bucket(BucketKey),
-    Hub,
-}
-
 /// What the subscription and the connections that serve it share.
 struct Heard {
     prefix: String,
     /// What messages of this very process say; it knows already.
     origin: Vec<u8>,
     told: Told,
-    channels: RwLock<HashMap<Vec<u8>, Topic>>,
+    channels: RwLock<HashMap<Vec<u8>, BucketKey>>,
     /// There are more channels.
     grown: Notify,
     is_healthy: AtomicBool,
@@ -71,8 +62,7 @@ impl fmt::Debug for News {
 }
 
 impl News {
-    /// Listens to the hub, and to the buckets that are [added](Self::add), on connections of its
-    /// own. It never fails: what cannot be reached is tried again, and until then it is not
+    /// Listens to the buckets that are [added](Self::add), on connections of its own. It never fails: what cannot be reached is tried again, and until then it is not
     /// healthy.
     ///
     /// `origin` is what this process says in the messages that its own calls cause.
@@ -83,12 +73,11 @@ impl News {
         origin: &str,
         told: Told,
     ) -> Self {
-        let hub = keys::hub(prefix, "news").into_bytes();
         let heard = Arc::new(Heard {
             prefix: prefix.to_owned(),
             origin: origin.as_bytes().to_vec(),
             told,
-            channels: RwLock::new(HashMap::from([(hub, Topic::Hub)])),
+            channels: RwLock::default(),
             grown: Notify::new(),
             is_healthy: AtomicBool::new(false),
         });
@@ -108,7 +97,7 @@ impl News {
                 let channel = keys::part(&self.heard.prefix, bucket, "wake").into_bytes();
                 channels.entry(channel).or_insert_with(|| {
                     has_grown = true;
-                    Topic::Bucket(bucket.clone())
+                    bucket.clone()
                 });
             }
             if has_grown {
@@ -149,7 +138,7 @@ impl Heard {
         match said.strip_prefix(b"!") {
             Some(caller) if caller == self.origin => {}
             Some(_) => {
-                if let Some(Topic::Bucket(bucket)) = self.topic(channel) {
+                if let Some(bucket) = self.bucket(channel) {
                     (self.told.called)(&bucket);
                 }
             }
@@ -158,17 +147,15 @@ impl Heard {
         }
     }
 
-    fn topic(&self, channel: &[u8]) -> Option<Topic> {
+    fn bucket(&self, channel: &[u8]) -> Option<BucketKey> {
         let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
         channels.get(channel).cloned()
     }
 
-    /// Somebody has to look at what a channel is about.
+    /// Somebody has to look at the bucket of a channel.
     fn look(&self, channel: &[u8]) {
-        match self.topic(channel) {
-            Some(Topic::Bucket(bucket)) => (self.told.earlier)(&bucket),
-            Some(Topic::Hub) => (self.told.hub)(),
-            None => {}
+        if let Some(bucket) = self.bucket(channel) {
+            (self.told.earlier)(&bucket);
         }
     }
 
@@ -199,21 +186,16 @@ pub(super) fn told_of(prefix: &str, bucket: &BucketKey, push: &PushInfo) -> usiz
         count.fetch_add(1, Ordering::Relaxed);
     };
     let count = Arc::new(AtomicUsize::new(0));
-    let [earlier, called, hub] = [(); 3].map(|()| Arc::clone(&count));
+    let [earlier, called] = [(); 2].map(|()| Arc::clone(&count));
     let channel = keys::part(prefix, bucket, "wake").into_bytes();
-    let topics = [
-        (channel, Topic::Bucket(bucket.clone())),
-        (keys::hub(prefix, "news").into_bytes(), Topic::Hub),
-    ];
     let heard = Heard {
         prefix: prefix.to_owned(),
         origin: b"me".to_vec(),
         told: Told {
             earlier: Box::new(move |_| count_one(&earlier)),
             called: Box::new(move |_| count_one(&called)),
-            hub: Box::new(move || count_one(&hub)),
         },
-        channels: RwLock::new(HashMap::from(topics)),
+        channels: RwLock::new(HashMap::from([(channel, bucket.clone())])),
         grown: Notify::new(),
         is_healthy: AtomicBool::new(false),
     };

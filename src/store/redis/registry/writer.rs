@@ -200,7 +200,6 @@ async fn register(shared: &Shared, batch: &[BucketKey]) -> Result<()> {
     let keys = ["registered", "registry", "members"].map(|part| hub::key(shared, part));
     let mut command = script.call(&keys);
     command.arg(&super::token());
-    command.arg(keys::hub(&shared.prefix, "news"));
     for bucket in batch {
         command.arg(bucket.to_string());
     }
