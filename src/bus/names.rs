@@ -78,8 +78,8 @@ impl Inner {
         }
     }
 
-    /// Logs, once for each name, that a queue to push to is probably meant to be another one. It may
-    /// be one of another program that has not started yet, so it is not refused.
+    /// Logs, once for each name, that a queue to push to is probably meant to be another one. It
+    /// may be one of another program that has not started yet, so it is not refused.
     pub(super) fn warn_of_slip(&self, queue: &QueueName) {
         if self.queues.contains_key(queue) || !self.judged.is_first(queue) {
             return;

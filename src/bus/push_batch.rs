@@ -36,7 +36,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     }
 
     /// Pushes a batch into one bucket, under ids that were made here: one whose time the store
-    /// refuses, since its time is not what was thought here, is made anew by the store's time, once.
+    /// refuses, since its time is not what was thought here, is made anew by the store's time,
+    /// once.
     ///
     /// The new id keeps the random part of the first one: by it the event is spread, and its due
     /// time is fixed already.

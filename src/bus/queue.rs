@@ -91,10 +91,11 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the payload cannot be encoded or is too large, or the delay is
-    /// longer than [`DELAY_MAX`](crate::time::DELAY_MAX); [`ErrorKind::Full`](crate::ErrorKind::Full) when the store has no
-    /// room: nothing happened; [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) when the answer was lost. To be able to push
-    /// again safely then, choose the id before: [`event`](Self::event) and
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the payload cannot be encoded or is
+    /// too large, or the delay is longer than [`DELAY_MAX`](crate::time::DELAY_MAX);
+    /// [`ErrorKind::Full`](crate::ErrorKind::Full) when the store has no room: nothing happened;
+    /// [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) when the answer was lost. To be able to
+    /// push again safely then, choose the id before: [`event`](Self::event) and
     /// [`id`](EventBuilder::id).
     pub async fn push(&self, payload: T, when: impl Into<When>) -> Result<Receipt> {
         self.event(payload).when(when).send().await
@@ -127,7 +128,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// When the store does not answer; [`ErrorKind::Unknown`](crate::ErrorKind::Unknown): calling again is safe.
+    /// When the store does not answer; [`ErrorKind::Unknown`](crate::ErrorKind::Unknown): calling
+    /// again is safe.
     pub async fn cancel(&self, id: EventId) -> Result<Cancelled> {
         self.apply(id, StoreOp::cancel(id)).await
     }
@@ -136,7 +138,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a delay that is too long.
+    /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a delay
+    /// that is too long.
     pub async fn reschedule(&self, id: EventId, when: impl Into<When>) -> Result<Changed> {
         let when = when.into().checked(self.inner.now())?;
         self.apply(id, StoreOp::reschedule(id, when)).await
@@ -146,8 +149,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the payload cannot be encoded or is
-    /// too large.
+    /// As [`cancel`](Self::cancel); [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the
+    /// payload cannot be encoded or is too large.
     pub async fn update(&self, id: EventId, payload: &T) -> Result<Changed> {
         let payload = self.stored_as_update(id, payload)?;
         self.apply(id, StoreOp::update(id, payload)).await

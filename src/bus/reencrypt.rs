@@ -49,8 +49,8 @@ pub struct Reencrypted {
     pub failed: u64,
     /// The first hundred of those, and why.
     pub failures: Vec<(EventId, String)>,
-    /// Where to go on with [`Reencrypt::after`]: after an error, or where [`Reencrypt::limit`] ended
-    /// it.
+    /// Where to go on with [`Reencrypt::after`]: after an error, or where [`Reencrypt::limit`]
+    /// ended it.
     pub next: Option<WaitingCursor>,
     /// What ended it before its end; what was done until then is counted.
     pub stopped: Option<Error>,
@@ -95,10 +95,10 @@ impl Bus {
     /// Writes the payloads of a queue anew under the key that is used now: of everything that is
     /// scheduled or ready and of dead letters. What handlers hold is passed over.
     ///
-    /// What is there from the beginning to the end is looked at, whatever becomes of it meanwhile; on
-    /// Redis an event may be looked at twice. A page of events costs the same however many there are.
-    /// A payload that somebody changes meanwhile keeps the change. Records are not touched: a payload
-    /// that a record keeps stays under the key that it was pushed under.
+    /// What is there from the beginning to the end is looked at, whatever becomes of it meanwhile;
+    /// on Redis an event may be looked at twice. A page of events costs the same however many there
+    /// are. A payload that somebody changes meanwhile keeps the change. Records are not touched: a
+    /// payload that a record keeps stays under the key that it was pushed under.
     ///
     /// # Examples
     ///
@@ -164,13 +164,14 @@ impl Reencrypt {
         self
     }
 
-    /// Does it; goes on for as long as the future is polled. Where it was dropped or stopped, another
-    /// run does the rest.
+    /// Does it; goes on for as long as the future is polled. Where it was dropped or stopped,
+    /// another run does the rest.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when no key is used for new payloads, or for
-    /// a name or a rate that is not possible. An error of the store is in [`Reencrypted::stopped`].
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when no key is used for new payloads, or
+    /// for a name or a rate that is not possible. An error of the store is in
+    /// [`Reencrypted::stopped`].
     pub async fn run(self) -> Result<Reencrypted> {
         let queue = QueueName::new(&self.queue)?;
         let Some(used) = self.inner.keys.used() else {

@@ -171,8 +171,8 @@ impl Members {
     }
 
     /// How many nodes look at a bucket before this one: among those that consume its queue the one
-    /// with the highest number is the first, drawn from node and bucket (rendezvous hashing), so that
-    /// whoever comes or goes changes the owner of his share of the buckets and of no other.
+    /// with the highest number is the first, drawn from node and bucket (rendezvous hashing), so
+    /// that whoever comes or goes changes the owner of his share of the buckets and of no other.
     pub(crate) fn rank(&self, key: &BucketKey) -> usize {
         let mine = number(key, self.me);
         let others = self.consumers(&key.queue);

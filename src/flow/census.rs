@@ -104,7 +104,7 @@ impl Census {
                 }
                 // What was known of it is told once more.
                 Err(error) => {
-                    tracing::debug!(bucket = %key, %error, "failed to sample the depth of a bucket")
+                    tracing::debug!(bucket = %key, %error, "failed to sample the depth of a bucket");
                 }
             }
         }

@@ -124,8 +124,9 @@ impl Lanes {
         }
     }
 
-    /// Fetches nothing for a queue whose workers are all held by blocking handlers that run on after
-    /// their timeout, and hands back what waits for one; answers whether there is such a queue.
+    /// Fetches nothing for a queue whose workers are all held by blocking handlers that run on
+    /// after their timeout, and hands back what waits for one; answers whether there is such a
+    /// queue.
     pub(crate) fn follow_stuck(&self) -> bool {
         let blocking = self.lanes.iter().filter(|(_, served)| served.lane.blocks());
         blocking.fold(false, |any, (queue, served)| {

@@ -32,8 +32,8 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Reads all of it; where it cannot be reached on a shared store, what the settings say goes until
-    /// a roll call is answered.
+    /// Reads all of it; where it cannot be reached on a shared store, what the settings say goes
+    /// until a roll call is answered.
     ///
     /// # Errors
     ///

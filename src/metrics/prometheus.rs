@@ -46,8 +46,8 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 pub struct Prometheus(PrometheusHandle);
 
 impl Prometheus {
-    /// The package's builder with the buckets of the catalogue, for a program that wants more of it:
-    /// labels, a push gateway, layers around the recorder. What it builds is not installed.
+    /// The package's builder with the buckets of the catalogue, for a program that wants more of
+    /// it: labels, a push gateway, layers around the recorder. What it builds is not installed.
     #[must_use]
     pub fn builder() -> PrometheusBuilder {
         let mut builder = PrometheusBuilder::new();

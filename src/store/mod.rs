@@ -85,9 +85,9 @@ use crate::event::{BucketKey, QueueName};
 /// what is still held under that number.
 ///
 /// **Attempts count once.** A retry, a bury and a reap count the attempt; a release and a snooze do
-/// not. Neither does a reap of a lease on which its node had announced no start: the event is handed
-/// back, without a record. An event whose attempts are used up becomes a dead letter, whoever asks
-/// for a retry.
+/// not. Neither does a reap of a lease on which its node had announced no start: the event is
+/// handed back, without a record. An event whose attempts are used up becomes a dead letter,
+/// whoever asks for a retry.
 ///
 /// **Everything is bounded.** No operation carries or returns more than
 /// [`BATCH_MAX`](crate::core::op::BATCH_MAX) events, nor much more than
@@ -178,9 +178,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// When the store cannot be read.
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>>;
 
-    /// The same for what an operator asks, to whom a part helps more than nothing: where a shared store
-    /// cannot tell all of them now, those that it knows of, and why there may be others. Default:
-    /// all of them.
+    /// The same for what an operator asks, to whom a part helps more than nothing: where a shared
+    /// store cannot tell all of them now, those that it knows of, and why there may be others.
+    /// Default: all of them.
     ///
     /// # Errors
     ///

@@ -103,7 +103,7 @@ async fn dead_letters_survive_a_restart(world: World) {
 
     let world = world.restart();
     let probe = Probe::<u64>::new();
-    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let (bus, _queue) = world.serve(ORDERS, &probe).await;
     let dead = bus.dead_letters().page().await.unwrap();
     assert_eq!(dead.items[0].id, id);
     assert_eq!(bus.dead_letters().revive([id]).await.unwrap().done, 1);

@@ -86,7 +86,7 @@ async fn a_late_event_is_buried_where_asked(world: World) {
 
     let world = world.restart();
     let probe = Probe::<u64>::new();
-    let (bus, queue) = world.serve(ORDERS, &probe).await;
+    let (bus, _queue) = world.serve(ORDERS, &probe).await;
     bus.advance(secs(1)).await;
     assert_eq!(probe.count(), 0);
     let history = bus.history(id).await.unwrap();

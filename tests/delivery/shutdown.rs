@@ -221,7 +221,7 @@ async fn a_last_attempt_that_is_cut_is_a_dead_letter(world: World) {
     drop((bus, queue));
 
     let world = world.restart();
-    let (bus, queue) = world.push_only::<u64>("orders").await;
+    let (bus, _queue) = world.push_only::<u64>("orders").await;
     let dead = bus.dead_letters().page().await.unwrap();
     assert_eq!(dead.items[0].id, id);
     let history = bus.history(id).await.unwrap();

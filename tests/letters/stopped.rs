@@ -79,7 +79,7 @@ async fn a_lost_answer_is_told_and_its_repeat_does_nothing_twice(world: World) {
 
 /// Between the look and the deed somebody else was there.
 async fn a_letter_that_was_revived_meanwhile_is_passed_over(world: World) {
-    let (bus, queue, way) = distant(&world).await;
+    let (bus, _queue, way) = distant(&world).await;
     let dead = bus.dead_letters().limit(50).page().await.unwrap().items;
     let dead: Vec<_> = dead.iter().map(|letter| letter.id).collect();
     let store = Arc::clone(&world.store);

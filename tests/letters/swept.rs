@@ -28,7 +28,7 @@ async fn by_hand(bus: &TestBus, outcome: Outcome) -> Vec<Record> {
 }
 
 async fn a_revived_letter_is_handled_and_who_did_it_is_on_record(world: World) {
-    let (bus, queue, ids) = graveyard(&world).await;
+    let (bus, _queue, ids) = graveyard(&world).await;
     let sweep = bus.dead_letters().by("ann").revive([ids[1]]).await.unwrap();
     assert_eq!((sweep.matched, sweep.done, sweep.passed_over), (1, 1, 0));
     assert!(sweep.stopped.is_none() && sweep.next.is_none());
@@ -39,7 +39,8 @@ async fn a_revived_letter_is_handled_and_who_did_it_is_on_record(world: World) {
     let records = by_hand(&bus, Outcome::Revived).await;
     let told: Vec<_> = records.iter().map(|it| (it.id, it.by.as_deref())).collect();
     assert_eq!(told, [(ids[1], Some("ann"))]);
-    queue.revive(&[ids[1]]).await.unwrap();
+    let again = bus.dead_letters().revive([ids[1]]).await.unwrap();
+    assert_eq!(again.done, 1);
     assert_eq!(by_hand(&bus, Outcome::Revived).await.len(), 2);
 }
 
@@ -93,7 +94,8 @@ async fn what_is_named_and_not_dead_is_passed_over(world: World) {
     let waiting = queue.push(100, secs(60)).await.unwrap().id();
     let done = queue.push_now(100).await.unwrap().id();
     bus.advance(secs(1)).await;
-    queue.revive(&[ids[0]]).await.unwrap();
+    let revived = bus.dead_letters().revive([ids[0]]).await.unwrap();
+    assert_eq!(revived.done, 1);
     let named = [ids[0], ids[1], ids[1], waiting, done, queue.new_id()];
     // Revived meanwhile, and dead again by now or not: the first is looked at as it is.
     let sweep = bus.dead_letters().revive(named).await.unwrap();

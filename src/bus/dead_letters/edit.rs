@@ -26,8 +26,8 @@ impl DeadLetters {
     /// handler. Of what was asked for, only [`queue`](Self::queue) and [`by`](Self::by) count here.
     ///
     /// An event that waits is changed by [`Queue::update`](crate::Queue::update). One that somebody
-    /// else revives at this very moment has the new payload when it is revived, or keeps its own and
-    /// the answer is [`NotDead`](Edited::NotDead): it never changes without a record.
+    /// else revives at this very moment has the new payload when it is revived, or keeps its own
+    /// and the answer is [`NotDead`](Edited::NotDead): it never changes without a record.
     ///
     /// # Errors
     ///
@@ -39,8 +39,8 @@ impl DeadLetters {
             .await
     }
 
-    /// As [`edit`](Self::edit), with a value that is encoded already, by the codec of its queue; that
-    /// its handler can decode it is not checked. It is encrypted where the queue says so.
+    /// As [`edit`](Self::edit), with a value that is encoded already, by the codec of its queue;
+    /// that its handler can decode it is not checked. It is encrypted where the queue says so.
     ///
     /// # Errors
     ///

@@ -49,17 +49,18 @@ async fn get(inner: &Arc<Inner>, bucket: BucketKey, id: EventId) -> Result<Optio
 
 impl Events {
     /// Reads a page: of about as many events as [`limit`](Self::limit) says. It looks at a bounded
-    /// number of them, so it may have fewer than were asked for, or none, and there are more all the
-    /// same: only [`next`](Page::next) tells.
+    /// number of them, so it may have fewer than were asked for, or none, and there are more all
+    /// the same: only [`next`](Page::next) tells.
     ///
-    /// What is there from the first page to the last comes in at least one of them, whatever becomes
-    /// of it meanwhile; what comes or ends meanwhile may come. A page costs what it holds, however
-    /// many events there are; by a key, one question to each bucket of the queues that are asked for.
+    /// What is there from the first page to the last comes in at least one of them, whatever
+    /// becomes of it meanwhile; what comes or ends meanwhile may come. A page costs what it holds,
+    /// however many events there are; by a key, one question to each bucket of the queues that are
+    /// asked for.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for something that was asked for and is not
-    /// possible, or what the store answers.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for something that was asked for and is
+    /// not possible, or what the store answers.
     pub async fn page(self) -> Result<Page<StoredEvent, WaitingCursor>> {
         self.check()?;
         let limit = self.limit.unwrap_or(PAGE).clamp(1, BATCH_MAX);

@@ -68,8 +68,8 @@ impl StoredEvent {
         }
     }
 
-    /// Its payload as a value: by its own codec, and by the keys of the bus where it is encrypted. It
-    /// is not upgraded.
+    /// Its payload as a value: by its own codec, and by the keys of the bus where it is encrypted.
+    /// It is not upgraded.
     ///
     /// # Errors
     ///

@@ -26,7 +26,8 @@ const PAYLOAD_BYTES_MAX: usize = 256 << 20;
 
 /// Everything but the connection that writes.
 ///
-/// Locks are taken in this order: a bucket or the hub, then one of the others; never two of the others.
+/// Locks are taken in this order: a bucket or the hub, then one of the others; never two of the
+/// others.
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) paths: Paths,

@@ -38,7 +38,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Reads every key that stays taken. A row that is damaged says nothing; that is noted in `changes`.
+/// Reads every key that stays taken. A row that is damaged says nothing; that is noted in
+/// `changes`.
 pub(super) fn read(
     connection: &Connection,
     changes: &mut Changes,

@@ -134,8 +134,8 @@ impl Shared {
         link.run_noted(call.script, &call.command).await
     }
 
-    /// How long a push takes at most, from its call on: it is tried again for a while, and waits for
-    /// the answer to its last attempt.
+    /// How long a push takes at most, from its call on: it is tried again for a while, and waits
+    /// for the answer to its last attempt.
     pub(super) fn push_timeout(&self) -> Duration {
         self.options.retry_for + LinkOptions::of(&self.target).timeout
     }

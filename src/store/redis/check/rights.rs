@@ -10,8 +10,8 @@ use crate::store::redis::link::Link;
 use crate::store::redis::scripts;
 use crate::store::redis::url::{Place, Target};
 
-/// It writes nothing, so it runs on a server whose memory is full as well, and on a replica: without
-/// a key it may reach any node of a cluster.
+/// It writes nothing, so it runs on a server whose memory is full as well, and on a replica:
+/// without a key it may reach any node of a cluster.
 const RIGHTS: &str = concat!("#!lua flags=no-writes\n", include_str!("rights.lua"));
 
 /// What the store sends besides scripts, with all that each needs.

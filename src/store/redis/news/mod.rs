@@ -62,8 +62,8 @@ impl fmt::Debug for News {
 }
 
 impl News {
-    /// Listens to the buckets that are [added](Self::add), on connections of its own. It never fails: what cannot be reached is tried again, and until then it is not
-    /// healthy.
+    /// Listens to the buckets that are [added](Self::add), on connections of its own. It never
+    /// fails: what cannot be reached is tried again, and until then it is not healthy.
     ///
     /// `origin` is what this process says in the messages that its own calls cause.
     pub(super) fn open(

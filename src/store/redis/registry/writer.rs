@@ -11,7 +11,6 @@ use crate::event::BucketKey;
 use crate::store::redis::ask::Call;
 use crate::store::redis::backoff;
 use crate::store::redis::hub;
-use crate::store::redis::keys;
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
 

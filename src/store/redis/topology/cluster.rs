@@ -74,8 +74,8 @@ pub(super) async fn connect(
 }
 
 impl Cluster {
-    /// Sends one command to the node that has the slot of its key, or to any. Says as well whether it
-    /// may have been carried out by an attempt before the last.
+    /// Sends one command to the node that has the slot of its key, or to any. Says as well whether
+    /// it may have been carried out by an attempt before the last.
     pub(super) async fn ask(&self, command: &Cmd, deadline: Instant) -> (RedisResult<Value>, bool) {
         let (values, is_repeat) = self
             .carry(slot_of(command), Calls::One(command), deadline)
