@@ -48,7 +48,7 @@ async fn a_dropped_letter_is_gone_and_who_did_it_is_on_record(world: World) {
     let (bus, _queue, ids) = graveyard(&world).await;
     let sweep = bus.dead_letters().by("bob").drop([ids[1], ids[2]]).await;
     assert_eq!(sweep.unwrap().done, 2);
-    let left = bus.dead_letters().page().await.unwrap();
+    let left = bus.dead_letters().queue("orders").page().await.unwrap();
     assert_eq!(left.items.len(), 3);
     let records = by_hand(&bus, Outcome::Dropped).await;
     assert_eq!(records.len(), 2);

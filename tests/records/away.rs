@@ -47,7 +47,7 @@ async fn away_and_back(mode: Mode) {
     assert_eq!(world.waiting().await, 0);
     let back = status(&bus);
     assert_eq!((back.away_since, back.waiting, back.dropped), (None, 0, 0));
-    let words = "the journal takes in no records";
+    let words = "journal unavailable";
     assert_eq!(
         said.lines("WARN", words).len(),
         1,
