@@ -18,7 +18,7 @@ use duly::{BucketId, QueueName, Result as Answered, Timestamp, When};
 use crate::servers;
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One bucket, so that events lie together.
 pub(crate) const LETTERS: Annotation = Annotation::new("letters").buckets(1);
