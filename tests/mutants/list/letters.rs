@@ -71,7 +71,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Controls,
         bug: "an edit changes events that are not dead",
         edits: &[edit(
-            "src/bus/dead_letters/edit.rs",
+            "src/store/operation.rs",
             "dead_only: true",
             "dead_only: false",
         )],
