@@ -15,6 +15,8 @@ use crate::time::Mono;
 pub(crate) struct Standby {
     rank: usize,
     wait: Duration,
+    /// The owner has called since the last look was sent, which may not have seen what it is about.
+    is_called: bool,
     /// Until when it does not hear the owner's calls, of which the last ones were of no use.
     deaf_until: Mono,
     deaf_for: Duration,
@@ -29,6 +31,7 @@ impl Standby {
                 ..=1 => options.other_delay,
                 _ => options.sleep_max,
             },
+            is_called: false,
             deaf_until: Mono::default(),
             deaf_for: Duration::ZERO,
         }
@@ -57,6 +60,7 @@ impl Standby {
         if hears {
             let before = u32::try_from(self.rank - 1).unwrap_or(u32::MAX);
             self.wait = (options.other_delay / 10).saturating_mul(before);
+            self.is_called = true;
             if self.rank > 1 {
                 self.deaf_for = (self.deaf_for * 2)
                     .max(options.other_delay)
@@ -72,13 +76,21 @@ impl Standby {
         self.wait = self.wait.min(options.other_delay);
     }
 
+    /// A look is sent; a call from now on may be news to its answer.
+    pub(crate) fn looks(&mut self) {
+        self.is_called = false;
+    }
+
     /// A look has `found` something that those before this node had left, or nothing; without
     /// anything to find, a node that is not the next in line looks every `net`.
     pub(crate) fn looked(&mut self, found: bool, options: &NodeOptions, net: Duration) {
-        self.wait = match found || self.rank == 1 {
-            true => options.other_delay,
-            false => net,
-        };
+        // After a call that came meanwhile it looks again as soon as the call asked for.
+        if !self.is_called {
+            self.wait = match found || self.rank == 1 {
+                true => options.other_delay,
+                false => net,
+            };
+        }
         if found {
             (self.deaf_until, self.deaf_for) = (Mono::default(), Duration::ZERO);
         }

@@ -29,6 +29,7 @@ mod rng;
 mod roll;
 mod runs;
 mod seeds;
+mod standby;
 mod store;
 mod trace;
 mod world;

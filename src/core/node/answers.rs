@@ -93,10 +93,12 @@ impl<B> Node<B> {
             true => options.blind_every,
             false => options.sleep_max,
         };
-        // When that is, counted from this answer.
+        // When that is, or was, counted from this answer. What is overdue stays so: whoever looks
+        // later than the owner counts from the due time, and not anew from each look.
         let reckon = |due: Option<Timestamp>| {
-            due.map_or(Mono::MAX, |due| {
-                now + Duration::from_micros(due.as_micros().saturating_sub(now_us))
+            due.map_or(Mono::MAX, |due| match due.as_micros().checked_sub(now_us) {
+                Some(left_us) => now + Duration::from_micros(left_us),
+                None => now - Duration::from_micros(now_us - due.as_micros()),
             })
         };
         match (&call.kind, reply) {

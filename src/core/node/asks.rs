@@ -110,6 +110,7 @@ impl<B> Node<B> {
         let fetch = match look {
             Look::MoveDue { is_crowded } => {
                 care.mover.looks();
+                care.standby.looks();
                 let calls = is_crowded && queues[care.queue].nodes > 1;
                 let limit = options.batch;
                 return (CallKind::Move { limit }, StoreOp::MoveDue { limit, calls });
@@ -117,6 +118,7 @@ impl<B> Node<B> {
             Look::FetchAgain(fetch) => fetch,
             Look::Fetch { limit, ahead_limit } => {
                 care.mover.looks();
+                care.standby.looks();
                 let queue = &mut queues[care.queue];
                 let starts = care.starts(queue, limit + ahead_limit);
                 queue.reserved += limit;
