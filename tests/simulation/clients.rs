@@ -322,6 +322,11 @@ impl World {
         let op = &self.clients.ops[at];
         let (id, is_push) = (op.id, matches!(op.op, StoreOp::Push(_)));
         let is_sure = !op.is_copied && kind != ErrorKind::Unavailable;
+        if is_push && op.is_copied {
+            // The copy may have happened: another push of the same id that is surely refused says
+            // nothing of this one.
+            self.note(Some(id), What::Unknown);
+        }
         if is_push && is_sure {
             self.note(Some(id), What::PushRefused);
             if self.rng.chance(400) {
