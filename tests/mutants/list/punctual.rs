@@ -76,6 +76,36 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
+        name: "call-during-a-look-forgotten",
+        breaks: Punctual,
+        bug: "the owner calls while a look of the next in line is on its way, whose answer undoes that",
+        edits: &[edit(
+            "src/core/standby.rs",
+            "            self.is_called = true;\n",
+            "",
+        )],
+        caught_by: test(
+            "simulation",
+            "a_call_that_comes_during_a_look_is_heard_when_the_look_found_nothing",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "overdue-waits-anew",
+        breaks: Punctual,
+        bug: "the next in line waits for the owner anew from each look at what is overdue",
+        edits: &[edit(
+            "src/core/node/answers.rs",
+            "None => now - Duration::from_micros(now_us - due.as_micros()),",
+            "None => now,",
+        )],
+        caught_by: test(
+            "simulation",
+            "what_is_overdue_waits_from_its_due_time_and_not_anew_from_each_look",
+        ),
+        masked_by: None,
+    },
+    Mutant {
         name: "mover-not-woken",
         breaks: Punctual,
         bug: "news for the mover do not wake it",
