@@ -1,13 +1,10 @@
 //! The quickstart as a person runs it: the shipped orders, bad ones, none, and no file at all.
 
-#[path = "macros/built.rs"]
-mod built;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use built::{library, modified};
+use crate::macros::built::{library, modified};
 
 /// The example, as it was built along with this test.
 fn quickstart() -> Command {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs every test of the project: unit, integration and documentation tests, power cuts among them,
-# then worlds from seeds and the models.
+# Runs every test of the project: unit, integration and documentation tests, worlds from seeds and
+# power cuts among them, then the models. What is random or a sweep runs as a sample, other cases
+# each time; tests/long.sh runs it whole.
 #
 # Needs a Rust toolchain, and the right to mount by FUSE: in a container that is
 # `--device /dev/fuse --cap-add SYS_ADMIN`. What else is missing it installs with apt, as root or
@@ -138,9 +139,6 @@ else
         cargo test --workspace --all-features --no-fail-fast --lib --bins --tests
 fi
 tests "documentation tests" cargo test --workspace --all-features --no-fail-fast --doc
-
-tests "worlds from seeds" \
-    cargo test --profile quick --all-features --no-fail-fast --test simulation
 
 tests "without features" \
     cargo test --locked --manifest-path tests/lean/Cargo.toml --lib --target-dir "$target/lean"

@@ -1,15 +1,12 @@
 //! The servers that tests start do what tests rely on, and are gone afterwards.
 
-#[path = "servers/mod.rs"]
-mod servers;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use servers::{
+use crate::servers::{
     Address, Aof, Cluster, Fault, Postgres, PostgresOptions, Proxy, Redis, RedisOptions, Sentinels,
     prefix, shared, shared_cluster, shared_postgres,
 };
@@ -88,7 +85,7 @@ fn a_killed_process_leaves_nothing_behind() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("where");
         let status = Command::new(std::env::current_exe().expect("a path"))
-            .args(["--exact", "child"])
+            .args(["--exact", "servers_work::child"])
             .env(FOLDER, &file)
             .env(SERVER, server)
             .output()

@@ -117,14 +117,14 @@ fn comments_and_test_modules_are_no_code() {
         "src/flow/mover.rs",
         "\
 //! about `crate::bus`
-use crate::store::Store; // not crate::bus
+use crate::architecture::store::Store; // not crate::architecture::bus
 const AT: &str = \"http://here\";
 #[cfg(test)]
-use crate::testing::Clock;
+use crate::architecture::testing::Clock;
 #[cfg(test)]
 #[allow(dead_code)]
 mod tests {
-    use crate::bus::Bus;
+    use crate::architecture::bus::Bus;
     fn a() {
     }
 }
@@ -136,7 +136,7 @@ fn last() {}
     assert_eq!(
         code,
         [
-            (2, "use crate::store::Store; "),
+            (2, "use crate::architecture::store::Store; "),
             (3, "const AT: &str = \"http://here\";"),
             (13, "fn last() {}"),
         ]

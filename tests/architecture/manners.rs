@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::files::{File, is_name, words};
+use crate::architecture::files::{File, is_name, words};
 
 /// The most lines of a file that has one job.
 const LINES_MAX: usize = 400;
@@ -69,13 +69,62 @@ pub(crate) fn not_run(files: &[File], listed: &str) -> Vec<String> {
     let targets = files.iter().filter(|file| is_target(&file.path));
     let forgotten = targets.filter(|file| !listed.contains(file.path.as_str()));
     forgotten
-        .map(|file| format!("{}: is not run by .ci/run", file.path))
+        .map(|file| format!("{}: is not known to .ci/run", file.path))
         .collect()
 }
 
-/// Whether cargo makes a program of it: `tests/a.rs` and `tests/a/main.rs`, not `tests/a/b.rs`.
+/// Files and folders of tests that are no program in the manifest and no module of one: cargo looks
+/// for none by itself.
+pub(crate) fn in_no_program(files: &[File], manifest: &str) -> Vec<String> {
+    let tables = manifest.split("\n[[test]]\n").skip(1);
+    let programs: BTreeSet<_> = tables
+        .filter_map(|table| {
+            table
+                .lines()
+                .next()?
+                .strip_prefix("name = \"")?
+                .split('"')
+                .next()
+        })
+        .collect();
+    let is_part_of = |program: &File, name: &str| {
+        let line = format!("mod {name};");
+        program.text.lines().any(|is| is == line)
+    };
+    let mut lost = Vec::new();
+    for file in files {
+        let Some(path) = file.path.strip_prefix("tests/") else {
+            continue;
+        };
+        let name = path
+            .strip_suffix("/mod.rs")
+            .or(path.strip_suffix("/main.rs"));
+        let Some(name) = name
+            .or(path.strip_suffix(".rs"))
+            .filter(|name| !name.contains('/'))
+        else {
+            continue;
+        };
+        let is_part = programs.iter().any(|program| {
+            let path = format!("tests/{program}.rs");
+            files
+                .iter()
+                .any(|file| file.path == path && is_part_of(file, name))
+        });
+        if !is_part && !programs.contains(name) {
+            lost.push(format!("{}: no program of tests has it", file.path));
+        }
+    }
+    lost
+}
+
+/// Whether it is a program, or a folder of tests: `tests/a.rs`, `tests/a/main.rs` and
+/// `tests/a/mod.rs`, not `tests/a/b.rs`.
 fn is_target(path: &str) -> bool {
-    let name = path.strip_suffix("/main.rs").or(path.strip_suffix(".rs"));
+    let folder = path
+        .strip_suffix("/main.rs")
+        .or(path.strip_suffix("/mod.rs"));
+    let name = folder.or(path.strip_suffix(".rs"));
     name.is_some_and(|name| name.matches('/').count() == 1)
 }
 
@@ -164,6 +213,26 @@ mod made_up {
     }
 
     #[test]
+    fn tests_that_no_program_has_are_found() {
+        let manifest = "[package]\n\n[[test]]\nname = \"bus\"\n\n[[test]]\nname = \"coming\"\n";
+        let files = [
+            File::new("tests/bus.rs", "mod lease;\n"),
+            File::new("tests/lease/mod.rs", "mod lost;\n"),
+            File::new("tests/lease/lost.rs", ""),
+            File::new("tests/coming/main.rs", ""),
+            File::new("tests/lost/mod.rs", ""),
+            File::new("tests/wire.rs", ""),
+        ];
+        assert_eq!(
+            in_no_program(&files, manifest),
+            [
+                "tests/lost/mod.rs: no program of tests has it",
+                "tests/wire.rs: no program of tests has it",
+            ]
+        );
+    }
+
+    #[test]
     fn an_example_that_is_not_run_is_found() {
         let files = [
             File::new("examples/hello.rs", ""),
@@ -171,7 +240,7 @@ mod made_up {
         ];
         assert_eq!(
             not_run(&files, "examples/hello.rs\nbenches/ring.rs\n"),
-            ["examples/delay.rs: is not run by .ci/run"]
+            ["examples/delay.rs: is not known to .ci/run"]
         );
     }
 

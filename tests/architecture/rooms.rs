@@ -1,6 +1,6 @@
 //! Which room may know which, and which package.
 
-use crate::files::{File, is_name, words};
+use super::files::{File, is_name, words};
 
 /// Rooms from the ground up: each may name those below it, never one beside or above it.
 ///

@@ -3,7 +3,7 @@
 use duly::config::{Settings, known_keys};
 use duly::flow::QueueOptions;
 
-use crate::{queue, toml};
+use crate::config::{queue, toml};
 
 const EXAMPLE: &str = include_str!("../../duly.example.toml");
 

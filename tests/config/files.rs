@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use duly::config::Settings;
 
-use crate::{NO_VARIABLES, TOML, directory, refusal, refused_toml, toml};
+use crate::config::{NO_VARIABLES, TOML, directory, refusal, refused_toml, toml};
 
 fn load(directory: &Path) -> duly::Result<Settings> {
     Settings::load_from(directory, NO_VARIABLES)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use duly::config::Settings;
 
-use crate::{TOML, directory, queue, refusal};
+use crate::config::{TOML, directory, queue, refusal};
 
 const CHILD: &str = "DULY_TEST_CHILD";
 
@@ -25,7 +25,7 @@ fn load_reads_the_directory_and_the_environment_of_the_process() {
     let child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "process::load_reads_the_directory_and_the_environment_of_the_process",
+            "config::process::load_reads_the_directory_and_the_environment_of_the_process",
         ])
         .current_dir(&directory)
         .env(CHILD, "1")

@@ -9,7 +9,7 @@ use duly::journal::RecordChoices;
 use duly::store::WhenFull;
 use duly::{Late, RetryPolicy};
 
-use crate::{NO_VARIABLES, TOML, toml};
+use crate::config::{NO_VARIABLES, TOML, toml};
 
 #[test]
 fn every_key_of_a_file_becomes_a_choice() {

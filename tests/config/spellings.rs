@@ -4,7 +4,7 @@ use duly::QueueName;
 use duly::config::Settings;
 use duly::flow::QueueChoices;
 
-use crate::{queue, refusal, toml};
+use crate::config::{queue, refusal, toml};
 
 const TWO: &str = "[queues.order-close]\n[queues.order_close]";
 

@@ -2,7 +2,7 @@
 
 use duly::config::Settings;
 
-use crate::{refused_toml, refused_variable};
+use crate::config::{refused_toml, refused_variable};
 
 #[test]
 fn are_named_with_their_path_the_nearest_key_and_those_there_are() {

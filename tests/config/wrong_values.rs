@@ -2,7 +2,7 @@
 
 use duly::config::Settings;
 
-use crate::{refusal, refused_toml, refused_variable};
+use crate::config::{refusal, refused_toml, refused_variable};
 
 #[test]
 fn are_named_with_key_value_and_what_would_be_right() {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use duly::metrics::CATALOGUE;
 use serde_json::Value;
 
-use crate::expressions::{metric, unknown_names};
+use crate::dashboards::expressions::{metric, unknown_names};
 
 const BOARD: &str = include_str!("../../dashboards/duly.json");
 

@@ -2,7 +2,7 @@
 
 use yaml_rust2::{Yaml, YamlLoader};
 
-use crate::expressions::unknown_names;
+use crate::dashboards::expressions::unknown_names;
 use crate::servers::promtool;
 
 const ALERTS: &str = include_str!("../../dashboards/alerts.yml");

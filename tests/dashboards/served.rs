@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::load::PROGRAM;
+use crate::dashboards::load::PROGRAM;
 use crate::servers::get;
 
 /// The head and the body of the answer to one request.

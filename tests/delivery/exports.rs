@@ -6,7 +6,7 @@ use duly::record::{Format, Record};
 use duly::testing::{Probe, TestBus};
 use serde_json::Value;
 
-use crate::asking::{Kept, bus, found_by, worlds};
+use crate::delivery::asking::{Kept, bus, found_by, worlds};
 use crate::world::{World, secs};
 
 over_every_store! {

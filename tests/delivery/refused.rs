@@ -8,8 +8,8 @@ use duly::event::{BucketId, BucketKey};
 use duly::prelude::*;
 use duly::testing::Probe;
 
+use crate::delivery::nodes::node;
 use crate::faulty::Fault;
-use crate::nodes::node;
 use crate::world::{ORDERS, World, ms, secs};
 
 /// It is alive and calls the roll, but the store refuses whatever it asks of its buckets.

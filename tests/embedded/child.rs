@@ -29,7 +29,8 @@ pub(crate) fn limited(part: &str, store: &Path, blocks: u32) -> Command {
 
 fn prepared(mut command: Command, part: &str, store: &Path) -> Command {
     command
-        .args([part, "--exact", "--nocapture", "--test-threads=1"])
+        .arg(format!("embedded::{part}"))
+        .args(["--exact", "--nocapture", "--test-threads=1"])
         .env(PATH, store)
         .stdin(Stdio::null())
         .stdout(Stdio::piped());

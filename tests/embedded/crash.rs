@@ -6,8 +6,8 @@ use duly::core::op::{PushVerdict, StoreOp};
 use duly::store::{EmbeddedStore, Store};
 use duly::time::When;
 
-use crate::child::{self, Running};
-use crate::harness::*;
+use crate::embedded::child::{self, Running};
+use crate::embedded::harness::*;
 
 /// `DULY_CRASH_CASES` sets how many processes are killed.
 fn cases() -> u64 {

@@ -11,7 +11,7 @@ use duly::store::{Damaged, EmbeddedStore, Setting, Store};
 use duly::time::When;
 use futures_util::FutureExt;
 
-use crate::harness::*;
+use crate::embedded::harness::*;
 
 pub(crate) fn damaged(store: &EmbeddedStore) -> Vec<Damaged> {
     let listed = store.damaged().now_or_never();

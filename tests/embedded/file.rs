@@ -12,8 +12,8 @@ use duly::store::{Control, EmbeddedStore, Outbox, OutboxPage, Setting, Store};
 use duly::{ErrorKind, Outcome, QueueName};
 use futures_util::FutureExt;
 
-use crate::child::{self, Running};
-use crate::harness::*;
+use crate::embedded::child::{self, Running};
+use crate::embedded::harness::*;
 
 #[test]
 fn a_file_that_is_no_store_is_refused_and_left_as_it_is() {

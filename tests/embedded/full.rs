@@ -9,8 +9,8 @@ use duly::event::Payload;
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::When;
 
-use crate::child::{self, Running};
-use crate::harness::*;
+use crate::embedded::child::{self, Running};
+use crate::embedded::harness::*;
 
 /// A disk of 16 MiB in memory, on a mount of its own: the child is alone with it.
 ///

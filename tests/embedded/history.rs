@@ -6,7 +6,7 @@ use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::When;
 use futures_util::FutureExt;
 
-use crate::harness::*;
+use crate::embedded::harness::*;
 
 fn page(store: &EmbeddedStore, query: Query) -> duly::record::Page<duly::record::Record> {
     let page = duly::testing::records(store, query).now_or_never();

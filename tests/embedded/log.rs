@@ -4,8 +4,8 @@ use std::fs;
 
 use duly::store::{EmbeddedOptions, EmbeddedStore};
 
-use crate::damage::{bits_to_flip, copy_with, is_said_well};
-use crate::harness::*;
+use crate::embedded::damage::{bits_to_flip, copy_with, is_said_well};
+use crate::embedded::harness::*;
 
 /// The data file and the log of a store that pushed so many events, one a transaction, and whose
 /// power went then.

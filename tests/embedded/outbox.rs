@@ -10,8 +10,8 @@ use duly::store::{
 use duly::time::When;
 use futures_util::FutureExt;
 
-use crate::damage::{damaged, handle, history, meddle};
-use crate::harness::*;
+use crate::embedded::damage::{damaged, handle, history, meddle};
+use crate::embedded::harness::*;
 
 fn page(store: &EmbeddedStore, after: u64, limit: usize) -> OutboxPage {
     let page = store

@@ -10,8 +10,8 @@ use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::{Clock, When};
 use futures_util::FutureExt;
 
-use crate::child::{self, Running};
-use crate::harness::*;
+use crate::embedded::child::{self, Running};
+use crate::embedded::harness::*;
 
 fn note(store: &EmbeddedStore, deliveries: &[Delivery]) {
     let started: Vec<_> = deliveries.iter().collect();
@@ -168,7 +168,7 @@ fn what_started_before_a_revive_is_over_although_its_record_is_damaged() {
     place.clock.advance(Duration::from_millis(5));
     ask(&store, revive_op()).expect("a revive");
     drop(store);
-    crate::damage::meddle(&place, "UPDATE records SET due = due + 1 WHERE number = 1");
+    crate::embedded::damage::meddle(&place, "UPDATE records SET due = due + 1 WHERE number = 1");
     let store = place.open();
     assert_eq!(get(&store, 1).expect("it is there").tries, 0);
     let outcomes: Vec<_> = records(&store).iter().map(|it| it.outcome).collect();

@@ -12,8 +12,8 @@ use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::When;
 use duly::{Error, ErrorKind};
 
-use crate::child::{self, Running};
-use crate::harness::*;
+use crate::embedded::child::{self, Running};
+use crate::embedded::harness::*;
 
 /// Runs `part` under the limit; what it acknowledged must be there afterwards.
 fn stops_and_keeps_its_word(part: &str) {

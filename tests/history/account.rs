@@ -6,7 +6,9 @@ use duly::EventState;
 use duly::history::{Account, Entry, Promise, Told, What};
 use duly::record::Outcome;
 
-use crate::kit::{answered, asked, cancel_told, entry, found, good, id, recorded, report, started};
+use crate::history::kit::{
+    answered, asked, cancel_told, entry, found, good, id, recorded, report, started,
+};
 
 #[test]
 fn a_history_that_fits_is_clean_and_counted() {

@@ -3,7 +3,7 @@
 use duly::history::{Checker, Ending, Entry, Expect, Promise, What};
 use duly::record::Outcome;
 
-use crate::kit::{DUE, entry, lease, recorded, started};
+use crate::history::kit::{DUE, entry, lease, recorded, started};
 
 #[test]
 fn a_checker_names_the_step_at_fault() {

@@ -4,7 +4,7 @@ use duly::history::{Account, Checker, Entry, Expect, Promise, Told, What};
 use duly::record::{NodeId, Outcome};
 use duly::{BucketId, EventId};
 
-use crate::kit::{DUE, entry, lease};
+use crate::history::kit::{DUE, entry, lease};
 
 /// Says what a checker makes of pushes with one unique key: each its number, whether it replaces,
 /// and which one has kept it out. Those in `leased` are leased as soon as they are accepted.

@@ -2,7 +2,7 @@
 
 use duly::history::{Entry, lines};
 
-use crate::kit::good;
+use crate::history::kit::good;
 
 #[test]
 fn a_history_survives_being_written_and_read() {

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use fastrand::Rng;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::mutate::mutated;
+use crate::hostile::mutate::mutated;
 
 /// How many changed inputs each target is given.
 const CASES: u64 = 1_000;
@@ -46,7 +46,7 @@ pub(crate) fn run(name: &str, target: Target) {
             let path = keep(name, &small);
             panic!(
                 "{name} fails in case {case} of seed {seed}: {why}\n{} bytes that fail are kept in \
-                 {}; again: cargo test --test hostile {name}",
+                 {}; again: cargo test --test bus hostile::{name}",
                 small.len(),
                 path.display(),
             );

@@ -9,7 +9,9 @@ use duly::store::__doors::redis;
 use duly::{BucketId, Outcome, QueueName, Timestamp};
 use proptest::prelude::*;
 
-use crate::targets::{comes_back_out_of_its_body, entry_of, sealed_body, survives_its_keys};
+use crate::hostile::targets::{
+    comes_back_out_of_its_body, entry_of, sealed_body, survives_its_keys,
+};
 
 /// Names that are likely to run into each other.
 fn names() -> impl Strategy<Value = QueueName> {

@@ -11,8 +11,8 @@ use duly::journal::{Journal, SqliteJournal, SqliteOptions};
 use duly::record::{Numbered, Order, Query};
 use duly::store::EmbeddedStore;
 
-use crate::harness::play;
-use crate::sample::{counted, everything, load, many, minutes, page};
+use crate::journal::harness::play;
+use crate::journal::sample::{counted, everything, load, many, minutes, page};
 
 /// A place for a journal, gone with it.
 struct Place(tempfile::TempDir);
@@ -180,14 +180,14 @@ fn every_query_is_led_through_one_index_and_sorts_nothing() {
         let place = Place::new();
         let journal = SqliteJournal::open(place.path()).expect("a journal");
         let full = Query {
-            id: Some(crate::sample::id(1)),
-            trace: Some(crate::sample::trace(1)),
+            id: Some(crate::journal::sample::id(1)),
+            trace: Some(crate::journal::sample::trace(1)),
             key: Some("k".to_owned()),
             outcomes: vec![duly::Outcome::Retried, duly::Outcome::Buried],
             cause: Some(duly::record::Cause::Failed),
             error: Some("e".to_owned()),
             node: Some(duly::record::NodeId(1)),
-            queue: Some(crate::sample::queue("orders")),
+            queue: Some(crate::journal::sample::queue("orders")),
             ..Query::default()
         };
         // Each filter is taken away once it has led the way.
@@ -306,7 +306,12 @@ fn two_processes_keep_each_record_once_though_one_is_killed() {
         let place = Place::new();
         let records = shared();
         let mut child = Command::new(std::env::current_exe().expect("the test binary"))
-            .args(["file::child", "--exact", "--nocapture", "--test-threads=1"])
+            .args([
+                "journal::file::child",
+                "--exact",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(CHILD, place.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

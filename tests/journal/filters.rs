@@ -6,8 +6,8 @@ use duly::Outcome;
 use duly::journal::Journal;
 use duly::record::{Cause, NodeId, Numbered, Order, Query};
 
-use crate::harness::JournalHarness;
-use crate::sample::{START_US, id, loaded, numbers, queue, record, trace, with};
+use crate::journal::harness::JournalHarness;
+use crate::journal::sample::{START_US, id, loaded, numbers, queue, record, trace, with};
 
 const NONE: [u64; 0] = [];
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use duly::record::{Lateness, MinuteQuery, Numbered};
 use duly::{Outcome, Timestamp};
 
-use crate::harness::JournalHarness;
-use crate::sample::{
+use crate::journal::harness::JournalHarness;
+use crate::journal::sample::{
     START_US, batch_of, counted, load, loaded, many, minutes, queue, record, with,
 };
 

@@ -12,8 +12,10 @@ use proptest::sample::{Index, select};
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::harness::JournalHarness;
-use crate::sample::{START_US, all, batch_of, counted, everything, id, minutes, queue, trace};
+use crate::journal::harness::JournalHarness;
+use crate::journal::sample::{
+    START_US, all, batch_of, counted, everything, id, minutes, queue, trace,
+};
 
 const PAYLOADS: [&[u8]; 3] = [b"{}", b"\xFF\0", b""];
 const QUEUES: [&str; 3] = ["orders", "sms", "Sms"];

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use duly::Outcome;
 use duly::record::{Cursor, Numbered, Order, Query};
 
-use crate::harness::JournalHarness;
-use crate::sample::{
+use crate::journal::harness::JournalHarness;
+use crate::journal::sample::{
     START_US, all, everything, id, load, loaded, many, numbers, page, record, sorted, with,
 };
 

@@ -8,8 +8,8 @@ use duly::journal::{Journal, Keep, SqliteJournal};
 use duly::record::{Numbered, Order, Query};
 use rusqlite::Connection;
 
-use crate::harness::play;
-use crate::sample::{everything, load, numbers, record, sorted, trace, with};
+use crate::journal::harness::play;
+use crate::journal::sample::{everything, load, numbers, record, sorted, trace, with};
 
 /// How many records a part has before the next one begins.
 const FULL: u64 = 500_000;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use duly::journal::{Journal, PostgresJournal};
 
-use crate::harness::{Harnessed, JournalHarness, Subject};
+use crate::journal::harness::{Harnessed, JournalHarness, Subject};
+use crate::journal::suite::{durable_journal_tests, journal_tests};
 use crate::servers::{schema, shared_postgres};
-use crate::suite::{durable_journal_tests, journal_tests};
 
 journal_tests!(PostgresHarness);
 durable_journal_tests!(PostgresHarness);

@@ -8,9 +8,9 @@ use duly::ErrorKind;
 use duly::journal::{Journal, PostgresJournal};
 use duly::record::{Numbered, Query};
 
-use crate::harness::play;
-use crate::postgres::{Schema, connect};
-use crate::sample::{batch, counted, everything, load, many, minutes};
+use crate::journal::harness::play;
+use crate::journal::postgres::{Schema, connect};
+use crate::journal::sample::{batch, counted, everything, load, many, minutes};
 use crate::servers::{Fault, PASSWORD, Postgres, PostgresOptions, Proxy, shared_postgres};
 
 /// Loads records in parts, each again until it is taken.

@@ -8,9 +8,9 @@ use duly::journal::{Journal, Keep, PostgresJournal};
 use duly::record::Numbered;
 use duly::{ErrorKind, Outcome, Record, Timestamp};
 
-use crate::harness::play;
-use crate::postgres::{Schema, connect};
-use crate::sample::{
+use crate::journal::harness::play;
+use crate::journal::postgres::{Schema, connect};
+use crate::journal::sample::{
     START_US, batch, batch_of, counted, everything, id, load, many, minutes, record, sorted, with,
 };
 use crate::servers::shared_postgres;
@@ -388,7 +388,7 @@ fn the_examples_of_the_guide_run() {
             .load(vec![batch_of("store", &[(1, failed)])])
             .await
             .expect("a load");
-        let examples = crate::guide::examples("## The PostgreSQL journal");
+        let examples = crate::journal::guide::examples("## The PostgreSQL journal");
         assert!(!examples.is_empty());
         for sql in examples {
             let sql = sql.replace("duly.", &format!("{}.", schema.name()));

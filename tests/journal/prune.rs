@@ -8,8 +8,8 @@ use duly::Timestamp;
 use duly::journal::Keep;
 use duly::record::{Minute, Numbered};
 
-use crate::harness::JournalHarness;
-use crate::sample::{
+use crate::journal::harness::JournalHarness;
+use crate::journal::sample::{
     START_US, STEP_MAX, counted, everything, load, loaded, many, minutes, prune, queue, record,
     with,
 };

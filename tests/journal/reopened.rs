@@ -6,9 +6,9 @@ use duly::journal::Keep;
 use duly::record::{MinuteQuery, Query};
 use duly::time::{Clock, SystemClock};
 
-use crate::harness::JournalHarness;
-use crate::prune::{A_MONTH, DAY_US, at};
-use crate::sample::{
+use crate::journal::harness::JournalHarness;
+use crate::journal::prune::{A_MONTH, DAY_US, at};
+use crate::journal::sample::{
     START_US, batch, counted, everything, load, loaded, many, minutes, prune, record,
 };
 

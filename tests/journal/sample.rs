@@ -7,7 +7,7 @@ use duly::journal::{Batch, Found, Journal, Keep};
 use duly::record::{Cursor, Minute, MinuteQuery, NodeId, Numbered, Order, Query, Record, Stages};
 use duly::{BucketId, Outcome, QueueName, Timestamp};
 
-use crate::harness::{JournalHarness, Subject};
+use crate::journal::harness::{JournalHarness, Subject};
 
 /// A minute in the life of the records here, in microseconds since the epoch.
 pub(crate) const START_US: u64 = 1_700_000_040_000_000;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use duly::journal::{Journal, SqliteJournal};
 
-use crate::harness::{Harnessed, JournalHarness, Subject};
-use crate::suite::{durable_journal_tests, journal_tests};
+use crate::journal::harness::{Harnessed, JournalHarness, Subject};
+use crate::journal::suite::{durable_journal_tests, journal_tests};
 
 journal_tests!(SqliteHarness);
 durable_journal_tests!(SqliteHarness);

@@ -3,7 +3,7 @@
 /// One test for each promise of a journal, over a harness.
 macro_rules! journal_tests {
     ($harness:expr) => {
-        crate::suite::promises! { $harness;
+        crate::journal::suite::promises! { $harness;
             whole {
                 a_loaded_record_is_found_whole
                 the_largest_numbers_come_back_as_they_were
@@ -72,7 +72,7 @@ macro_rules! journal_tests {
 /// One test for each promise of a journal that outlives its process, over a harness.
 macro_rules! durable_journal_tests {
     ($harness:expr) => {
-        crate::suite::promises! { $harness;
+        crate::journal::suite::promises! { $harness;
             reopened {
                 a_reopened_journal_has_everything
                 a_reopened_journal_knows_what_it_has
@@ -93,7 +93,7 @@ macro_rules! promises {
             $(#[test]
             fn $promise() {
                 let harness = $harness;
-                crate::harness::play(crate::$room::$promise(&harness));
+                crate::journal::harness::play(crate::journal::$room::$promise(&harness));
             })*
         })*
     };

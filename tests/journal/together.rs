@@ -5,8 +5,8 @@ use std::time::Duration;
 use duly::journal::Keep;
 use duly::{Outcome, Timestamp};
 
-use crate::harness::JournalHarness;
-use crate::sample::{counted, everything, load, many, minutes, queue};
+use crate::journal::harness::JournalHarness;
+use crate::journal::sample::{counted, everything, load, many, minutes, queue};
 
 pub(crate) async fn two_loaders_at_once_keep_each_record_once(harness: &dyn JournalHarness) {
     let mut records = many(4_000);

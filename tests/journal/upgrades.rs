@@ -8,9 +8,9 @@ use duly::record::{Numbered, Query};
 use duly::{ErrorKind, Timestamp};
 use rusqlite::Connection;
 
-use crate::harness::play;
-use crate::postgres::{Schema, connect};
-use crate::sample::{batch, counted, everything, load, many, minutes, numbers, trace};
+use crate::journal::harness::play;
+use crate::journal::postgres::{Schema, connect};
+use crate::journal::sample::{batch, counted, everything, load, many, minutes, numbers, trace};
 
 /// Makes tables of format 2 out of the newest.
 const TO_FORMAT_2: &str = "

@@ -10,8 +10,8 @@ use duly::{BucketId, EventId, Outcome, Timestamp};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use crate::harness::play;
-use crate::sample::{id, load, queue, record, trace, with};
+use crate::journal::harness::play;
+use crate::journal::sample::{id, load, queue, record, trace, with};
 
 /// A journal with these records in it, opened by somebody else.
 fn read(records: &[Numbered], then: impl FnOnce(&Connection)) {
@@ -255,7 +255,7 @@ fn a_task_is_found_by_its_event_queue_and_key_through_an_index() {
 
 #[test]
 fn the_examples_of_the_guide_run() {
-    let examples = crate::guide::examples("## The SQLite journal");
+    let examples = crate::journal::guide::examples("## The SQLite journal");
     assert!(examples.len() >= 3);
     read(&[record(1, 1)], |file| {
         for sql in examples {

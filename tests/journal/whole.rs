@@ -4,8 +4,8 @@ use duly::event::Payload;
 use duly::record::{Cause, Cursor, ERROR_BYTES_MAX, NodeId, Query, Stages};
 use duly::{Outcome, Timestamp};
 
-use crate::harness::JournalHarness;
-use crate::sample::{
+use crate::journal::harness::JournalHarness;
+use crate::journal::sample::{
     START_US, batch_of, counted, everything, id, load, loaded, many, minutes, page, queue, record,
     sorted, trace, with,
 };

@@ -5,7 +5,7 @@ use duly::bus::Edited;
 use duly::prelude::*;
 use duly::testing::Probe;
 
-use crate::kit::{graveyard, picky};
+use crate::letters::kit::{graveyard, picky};
 use crate::world::{ORDERS, World, secs};
 
 over_every_store! {

@@ -9,7 +9,7 @@ use duly::record::Cause;
 use duly::testing::TestBus;
 
 use crate::bad::{Bad, Mode};
-use crate::kit::{numbers, picky};
+use crate::letters::kit::{numbers, picky};
 use crate::world::{ORDERS, World, secs};
 
 over_every_store! {

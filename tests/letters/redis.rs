@@ -9,7 +9,7 @@ use duly::prelude::*;
 use duly::record::Cause;
 use duly::testing::Probe;
 
-use crate::kit::{numbers, picky};
+use crate::letters::kit::{numbers, picky};
 use crate::servers;
 
 /// Longer than anything here takes.

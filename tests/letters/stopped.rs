@@ -8,7 +8,7 @@ use duly::prelude::*;
 use duly::testing::TestBus;
 
 use crate::faulty::{Fault, Faulty};
-use crate::kit::picky;
+use crate::letters::kit::picky;
 use crate::world::{ORDERS, World, secs};
 
 over_every_store! {

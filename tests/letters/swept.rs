@@ -5,7 +5,7 @@ use duly::prelude::*;
 use duly::record::{Cause, Record};
 use duly::testing::{Probe, TestBus};
 
-use crate::kit::{graveyard, numbers, picky};
+use crate::letters::kit::{graveyard, numbers, picky};
 use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {

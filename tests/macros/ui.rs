@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::{env, fs};
 
-use crate::built::library;
+use crate::macros::built::library;
 
 #[test]
 fn what_is_right_compiles_and_runs() {

@@ -8,7 +8,7 @@ use duly::metrics::{CATALOGUE, Kind, MetricsChoices};
 use duly::prelude::*;
 use duly::testing::Probe;
 
-use crate::seen::Seen;
+use crate::metrics::seen::Seen;
 use crate::world::{ORDERS, World, ms, secs};
 
 const PAGE: &str = include_str!("../../src/docs/metrics.md");

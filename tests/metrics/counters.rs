@@ -5,7 +5,7 @@ use duly::prelude::*;
 use duly::testing::Probe;
 
 use crate::faulty::{Fault, Faulty};
-use crate::seen::Seen;
+use crate::metrics::seen::Seen;
 use crate::world::{ORDERS, World, ms, secs};
 
 #[tokio::test(start_paused = true)]

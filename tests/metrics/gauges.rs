@@ -2,7 +2,7 @@
 
 use duly::testing::Probe;
 
-use crate::seen::Seen;
+use crate::metrics::seen::Seen;
 use crate::world::{ORDERS, World, ms, secs};
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use duly::metrics::MetricsChoices;
 use duly::prelude::*;
 use duly::testing::Probe;
 
-use crate::seen::Seen;
+use crate::metrics::seen::Seen;
 use crate::world::{World, secs};
 
 #[tokio::test(start_paused = true)]

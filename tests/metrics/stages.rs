@@ -10,7 +10,7 @@ use duly::testing::{Probe, TestBus};
 use proptest::prelude::*;
 
 use crate::faulty::{Fault, Faulty};
-use crate::seen::Seen;
+use crate::metrics::seen::Seen;
 use crate::world::{ORDERS, World, ms, secs};
 
 proptest! {

@@ -82,7 +82,7 @@ impl Site {
             file.expect("a file")
         };
         let child = Command::new(env::current_exe().expect("this program has a path"))
-            .args(["--exact", "child", "--nocapture"])
+            .args(["--exact", "nodes::child", "--nocapture"])
             .env(SITE, site)
             .envs(format)
             .stdin(Stdio::piped())

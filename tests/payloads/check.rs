@@ -5,7 +5,7 @@ use duly::handler::Annotation;
 use duly::prelude::*;
 use duly::testing::Probe;
 
-use crate::encrypted::ring;
+use crate::payloads::encrypted::ring;
 use crate::world::{ORDERS, World, secs};
 
 over_every_store! {

@@ -5,8 +5,8 @@ use duly::codec::{Codec, Raw};
 use duly::prelude::*;
 use duly::testing::Probe;
 
+use crate::payloads::{letter, stored};
 use crate::world::{ORDERS, World, secs};
-use crate::{letter, stored};
 
 over_every_store! {
     json_lies_in_the_store_as_it_is,

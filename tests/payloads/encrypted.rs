@@ -10,8 +10,8 @@ use duly::record::Cause;
 use duly::testing::{Probe, TestBus};
 
 use crate::faulty::Faulty;
+use crate::payloads::{letter, stored};
 use crate::world::{ORDERS, World, secs};
-use crate::{letter, stored};
 
 over_every_store! {
     what_is_encrypted_shows_nothing_of_its_value,

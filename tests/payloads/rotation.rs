@@ -8,9 +8,9 @@ use duly::prelude::*;
 use duly::testing::Probe;
 use futures_util::FutureExt;
 
-use crate::encrypted::{encrypting, key, ring};
 use crate::faulty::{Fault, Faulty};
-use crate::stored;
+use crate::payloads::encrypted::{encrypting, key, ring};
+use crate::payloads::stored;
 use crate::world::{World, secs};
 
 over_every_store! {

@@ -5,8 +5,8 @@ use duly::prelude::*;
 use duly::record::Cause;
 use duly::testing::Probe;
 
-use crate::encrypted::ring;
-use crate::letter;
+use crate::payloads::encrypted::ring;
+use crate::payloads::letter;
 use crate::world::{ORDERS, World, secs};
 
 over_every_store! {

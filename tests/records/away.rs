@@ -3,8 +3,8 @@
 use duly::journal::RecorderOptions;
 use duly::testing::Probe;
 
-use crate::bad::Mode;
-use crate::world::{ORDERS, Said, World, ms, prompt, secs, status};
+use crate::records::bad::Mode;
+use crate::records::world::{ORDERS, Said, World, ms, prompt, secs, status};
 
 /// Handles events while the journal does badly, and finds each record once when it is well again.
 async fn away_and_back(mode: Mode) {

@@ -12,9 +12,9 @@ use duly::store::Outbox;
 use duly::testing::Probe;
 use duly::{BucketId, EventId, Outcome, Record, Timestamp};
 
-use crate::bad::Mode;
-use crate::deaf::Deaf;
-use crate::world::{DAY, World, ids, long, ms, prompt, secs, status};
+use crate::records::bad::Mode;
+use crate::records::deaf::Deaf;
+use crate::records::world::{DAY, World, ids, long, ms, prompt, secs, status};
 
 #[tokio::test(start_paused = true)]
 async fn every_record_reaches_the_journal_and_leaves_the_outbox() {
@@ -64,7 +64,7 @@ async fn what_comes_within_the_linger_is_loaded_together() {
         .start(
             world
                 .builder(options)
-                .register_as(crate::world::ORDERS, Probe::<u64>::new()),
+                .register_as(crate::records::world::ORDERS, Probe::<u64>::new()),
         )
         .await;
     for payload in 0..40 {
@@ -124,7 +124,7 @@ async fn a_load_is_bounded_in_records_and_in_bytes() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_tells_nobody_is_looked_into_again_and_again() {
     let world = World::new();
-    let deaf = crate::deaf::Deaf::to(&world.store);
+    let deaf = crate::records::deaf::Deaf::to(&world.store);
     let options = RecorderOptions {
         look_every: Some(secs(10)),
         ..prompt()

@@ -5,8 +5,8 @@ use duly::prelude::*;
 use duly::store::WhenFull;
 use duly::testing::{Probe, TestBus};
 
-use crate::bad::Mode;
-use crate::world::{ORDERS, Said, World, prompt, secs, status};
+use crate::records::bad::Mode;
+use crate::records::world::{ORDERS, Said, World, prompt, secs, status};
 
 /// A world whose outbox takes 50 records, and a journal that takes none.
 async fn full(when_full: WhenFull, probe: &Probe<u64>) -> (World, TestBus, Queue<u64>) {

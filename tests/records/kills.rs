@@ -14,8 +14,8 @@ use duly::prelude::*;
 use duly::record::{Cursor, NodeId, Numbered, Query};
 use duly::store::{EmbeddedStore, Outbox, RedisStore, Store};
 
-use crate::deaf::Deaf;
 use crate::nodes::{Memory, Node, Role, Site, account, starts, starts_of};
+use crate::records::deaf::Deaf;
 use crate::servers::{Aof, Postgres, PostgresOptions, Redis, RedisOptions};
 
 /// How many kills each case has when nobody says otherwise.

@@ -10,9 +10,9 @@ use duly::record::Query;
 use duly::store::{RedisStore, Store};
 use duly::testing::Probe;
 
-use crate::bad::{Bad, Mode};
+use crate::records::bad::{Bad, Mode};
+use crate::records::world::secs;
 use crate::servers::Redis;
-use crate::world::secs;
 
 /// Waits until it is so.
 #[allow(clippy::disallowed_methods)] // real time: this is about a real server

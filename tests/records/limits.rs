@@ -12,8 +12,8 @@ use metrics::{
     Unit,
 };
 
-use crate::bad::Mode;
-use crate::world::{ORDERS, World, prompt, secs};
+use crate::records::bad::Mode;
+use crate::records::world::{ORDERS, World, prompt, secs};
 
 #[tokio::test(start_paused = true)]
 async fn the_journal_keeps_so_many_and_so_long() {

@@ -4,8 +4,8 @@ use duly::journal::RecorderOptions;
 use duly::store::MemoryStore;
 use duly::testing::Probe;
 
-use crate::bad::Mode;
-use crate::world::{ORDERS, Said, World, prompt, secs, status};
+use crate::records::bad::Mode;
+use crate::records::world::{ORDERS, Said, World, prompt, secs, status};
 
 #[tokio::test(start_paused = true)]
 async fn two_buses_on_one_store_record_each_attempt_once() {

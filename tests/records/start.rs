@@ -9,9 +9,9 @@ use duly::record::Query;
 use duly::store::{OutboxLimit, WhenFull};
 use duly::testing::{Probe, TestBus};
 
-use crate::bad::Mode;
 use crate::faulty::Faulty;
-use crate::world::{ORDERS, World, ids, ms, prompt, secs, status};
+use crate::records::bad::Mode;
+use crate::records::world::{ORDERS, World, ids, ms, prompt, secs, status};
 
 async fn refused(builder: duly::BusBuilder) -> String {
     let builder = builder.only_registered();

@@ -5,8 +5,8 @@ use duly::prelude::*;
 use duly::testing::Probe;
 use tokio::time::Instant;
 
-use crate::bad::{Bad, Mode};
-use crate::world::{ORDERS, Said, World, prompt, secs, status};
+use crate::records::bad::{Bad, Mode};
+use crate::records::world::{ORDERS, Said, World, prompt, secs, status};
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_records_what_is_left() {

@@ -14,7 +14,7 @@ use duly::testing::{Probe, TestBus, VirtualClock};
 use duly::{BusBuilder, EventId};
 use tracing::subscriber::NoSubscriber;
 
-use crate::bad::Bad;
+use crate::records::bad::Bad;
 
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 

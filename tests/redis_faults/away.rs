@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::nodes::{Memory, Site};
+use crate::redis_faults::{busy, finish, let_it_run, number, server, wait_for_each, wait_for_more};
 use crate::servers::{Aof, Cluster, Redis, RedisOptions, Sentinels};
-use crate::{busy, finish, let_it_run, number, server, wait_for_each, wait_for_more};
 
 /// How often a server is killed and started again, when nobody says otherwise; another one takes
 /// its place a third as often, which takes longer.

@@ -9,8 +9,8 @@ use duly::prelude::*;
 use duly::store::Durability;
 use tokio::task::JoinSet;
 
-use crate::away::failovers;
-use crate::pair::Pusher;
+use crate::redis_faults::away::failovers;
+use crate::redis_faults::pair::Pusher;
 use crate::servers::Sentinels;
 
 const PUSHERS: usize = 4;

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use crate::nodes::{Memory, Site};
-use crate::scripts::Call;
+use crate::redis_faults::scripts::Call;
+use crate::redis_faults::{busy, finish, let_it_run, server, wait_for_each, wait_for_more};
 use crate::servers::{Fault, Proxy};
-use crate::{busy, finish, let_it_run, server, wait_for_each, wait_for_more};
 
 /// Cuts connections at calls of one script, before and after it and within its answer in turn.
 #[allow(clippy::disallowed_methods)] // real time: this is about real processes

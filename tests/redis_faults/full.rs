@@ -6,7 +6,7 @@ use std::time::Duration;
 use duly::ErrorKind;
 
 use crate::nodes::Memory;
-use crate::pair::{Pusher, Worker, works};
+use crate::redis_faults::pair::{Pusher, Worker, works};
 use crate::servers::{Redis, RedisOptions};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,8 +8,8 @@ use duly::history::Entry;
 use duly::record::NodeId;
 
 use crate::nodes::{Memory, Node, Role, Site, node_of, starts, starts_of};
+use crate::redis_faults::{finish, let_it_run};
 use crate::servers::Redis;
-use crate::{finish, let_it_run};
 
 /// How many nodes are killed, in two rounds.
 const ROUNDS: u64 = 2;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use duly::history::{Entry, Report, What};
 
 use crate::nodes::{HANGS, Memory, Node, Role, Site, node_of, now_us, starts, starts_of};
-use crate::scripts::Call;
+use crate::redis_faults::scripts::Call;
+use crate::redis_faults::{busy, finish, let_it_run, number, server, wait_for_more};
 use crate::servers::{Fault, Proxy, Redis};
-use crate::{busy, finish, let_it_run, number, server, wait_for_more};
 
 /// How many cases are run when nobody says otherwise.
 const CASES: u64 = 2;

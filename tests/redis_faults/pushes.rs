@@ -13,7 +13,7 @@ use duly::store::{Durability, RedisOptions, RedisStore};
 use duly::testing::Probe;
 use tokio::task::JoinSet;
 
-use crate::server;
+use crate::redis_faults::server;
 use crate::servers::{Address, Cluster, Fault, Proxy, Redis, prefix};
 
 const LETTERS: Annotation = Annotation::new("letters").buckets(1);

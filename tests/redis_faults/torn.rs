@@ -7,9 +7,9 @@ use std::time::Duration;
 use duly::EventId;
 use duly::store::RedisStore;
 
-use crate::number;
-use crate::pair::{Pusher, Worker};
-use crate::server;
+use crate::redis_faults::number;
+use crate::redis_faults::pair::{Pusher, Worker};
+use crate::redis_faults::server;
 use crate::servers::Redis;
 
 /// How many cuts are made when nobody says otherwise.

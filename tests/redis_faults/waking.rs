@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::let_it_run;
 use crate::nodes::Memory;
-use crate::pair::{Pusher, Worker, works};
-use crate::server;
+use crate::redis_faults::let_it_run;
+use crate::redis_faults::pair::{Pusher, Worker, works};
+use crate::redis_faults::server;
 use crate::servers::{Cluster, Proxy, Sentinels};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::nodes::{Memory, Role, Site};
-use crate::{busy, finish, let_it_run, server, wait_for_each, wait_for_more};
+use crate::redis_faults::{busy, finish, let_it_run, server, wait_for_each, wait_for_more};
 
 #[test]
 fn a_clock_that_is_wrong_by_an_hour_changes_nothing() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kit::{Read, fresh, pusher, stop, until};
+use crate::redis_store::kit::{Read, fresh, pusher, stop, until};
 use crate::servers::shared;
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use duly::handler::Annotation;
 use duly::prelude::*;
 use tokio::time::Instant;
 
-use crate::kit::{Read, builder, fresh, push_to, pusher_to, stop, until};
+use crate::redis_store::kit::{Read, builder, fresh, push_to, pusher_to, stop, until};
 use crate::servers::Cluster;
 
 /// What the settings say.

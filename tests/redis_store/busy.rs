@@ -21,9 +21,9 @@ use duly::prelude::*;
 use duly::record::{Cause, NodeId};
 use duly::store::{Outbox, Store};
 
-use crate::busy_more::more_scripts;
-use crate::kit::{Bare, NODE, fresh};
-use crate::meter::Meter;
+use crate::redis_store::busy_more::more_scripts;
+use crate::redis_store::kit::{Bare, NODE, fresh};
+use crate::redis_store::meter::Meter;
 use crate::servers::Redis;
 
 /// How many times longer than the script of known work another may take.

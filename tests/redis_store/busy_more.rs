@@ -7,9 +7,9 @@ use duly::event::Payload;
 use duly::store::{Durability, Store};
 use duly::{ErrorKind, When};
 
-use crate::busy::{MET_MAX, event, fetch_of};
-use crate::kit::{Bare, NODE};
-use crate::meter::Meter;
+use crate::redis_store::busy::{MET_MAX, event, fetch_of};
+use crate::redis_store::kit::{Bare, NODE};
+use crate::redis_store::meter::Meter;
 
 /// Numbers of events that nobody else has.
 const FIRST: usize = 10_000_000;

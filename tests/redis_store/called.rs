@@ -8,7 +8,7 @@ use duly::core::op::{Reply, StoreOp};
 use duly::event::BucketKey;
 use duly::store::{Store, Watcher};
 
-use crate::kit::{Bare, fresh, until};
+use crate::redis_store::kit::{Bare, fresh, until};
 use crate::servers::shared;
 
 #[derive(Default)]

@@ -7,7 +7,7 @@ use duly::prelude::*;
 use duly::record::Cause;
 use duly::store::Store;
 
-use crate::kit::{Bare, ID, Read, fresh, hex, pusher, stop, until};
+use crate::redis_store::kit::{Bare, ID, Read, fresh, hex, pusher, stop, until};
 use crate::servers::{Redis, shared};
 
 /// Flips bits of one byte of a body, counted from 0.

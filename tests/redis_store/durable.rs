@@ -6,7 +6,7 @@ use std::time::Duration;
 use duly::prelude::*;
 use duly::store::{Durability, RedisStore, Store};
 
-use crate::kit::{Read, fresh, pusher, stop, until};
+use crate::redis_store::kit::{Read, fresh, pusher, stop, until};
 use crate::servers::{Aof, Redis, RedisOptions};
 
 fn with_aof(aof: Aof) -> Redis {

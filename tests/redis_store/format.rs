@@ -3,7 +3,7 @@
 use duly::ErrorKind;
 use duly::store::{RedisStore, Store};
 
-use crate::kit::fresh;
+use crate::redis_store::kit::fresh;
 use crate::servers::Redis;
 
 #[tokio::test]

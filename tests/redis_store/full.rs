@@ -3,7 +3,7 @@
 use duly::core::op::{Cancelled, Holding, Reply, StartMark, StoreOp};
 use duly::{ErrorKind, When};
 
-use crate::kit::{Bare, NODE, fresh};
+use crate::redis_store::kit::{Bare, NODE, fresh};
 use crate::servers::Redis;
 
 #[tokio::test]

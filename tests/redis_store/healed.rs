@@ -1,6 +1,6 @@
 //! A bucket that was closed by an id from the future, before such ids were refused.
 
-use crate::kit::{fresh, pusher, stop};
+use crate::redis_store::kit::{fresh, pusher, stop};
 use crate::servers::Redis;
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use duly::handler::Annotation;
 use duly::metrics::MetricsChoices;
 
-use crate::kit::{Read, builder, fresh, stop};
+use crate::redis_store::kit::{Read, builder, fresh, stop};
 use crate::servers::Redis;
 
 const QUEUES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];

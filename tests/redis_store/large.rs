@@ -6,7 +6,7 @@ use duly::QueueChoices;
 use duly::event::Payload;
 use duly::prelude::*;
 
-use crate::kit::{Bare, Read, builder, fresh, stop, until};
+use crate::redis_store::kit::{Bare, Read, builder, fresh, stop, until};
 use crate::servers::Redis;
 
 /// As many as one fetch asks for, and some.

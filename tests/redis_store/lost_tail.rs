@@ -10,7 +10,7 @@ use duly::record::{Outcome, Query};
 use duly::store::RedisStore;
 use tokio::sync::Semaphore;
 
-use crate::kit::{Bare, LETTERS, NODE, builder, fresh, stop, until};
+use crate::redis_store::kit::{Bare, LETTERS, NODE, builder, fresh, stop, until};
 use crate::servers::{self, Redis};
 
 /// Keeps the bucket's keys as they are now.

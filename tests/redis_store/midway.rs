@@ -10,8 +10,8 @@ use duly::event::State;
 use duly::record::{Outcome, Record};
 use duly::store::Store;
 
-use crate::kit::{NODE, until};
-use crate::overwritten::{Overwritten, opened};
+use crate::redis_store::kit::{NODE, until};
+use crate::redis_store::overwritten::{Overwritten, opened};
 
 /// What a silent node held, with and without deadlines, with and without attempts left.
 async fn loses_no_lease(part: &str) {
@@ -112,7 +112,7 @@ async fn ends_nothing_without_a_record(part: &str) {
 }
 
 mod of_leases {
-    use crate::overwritten::of_each;
+    use crate::redis_store::overwritten::of_each;
 
     of_each!(
         loses_no_lease: meta, body, delay, ready, state, lease, held, nodes, dead, unique, outbox,
@@ -120,7 +120,7 @@ mod of_leases {
 }
 
 mod of_ends {
-    use crate::overwritten::of_each;
+    use crate::redis_store::overwritten::of_each;
 
     of_each!(
         ends_nothing_without_a_record: meta, body, delay, ready, state, unique, past, outbox,

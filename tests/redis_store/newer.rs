@@ -9,7 +9,7 @@ use duly::record::Cause;
 use duly::store::{Outbox, OutboxPage, Presence, RedisStore, Store};
 use duly::{ErrorKind, When};
 
-use crate::kit::{Bare, ID, NODE, fresh, hex, until};
+use crate::redis_store::kit::{Bare, ID, NODE, fresh, hex, until};
 use crate::servers::{Redis, shared};
 
 /// Puts a body into a form that only a newer duly reads, or back.

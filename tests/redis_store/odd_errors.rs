@@ -8,7 +8,7 @@ use duly::ErrorKind;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use crate::kit::{Read, fresh, pusher, stop, until};
+use crate::redis_store::kit::{Read, fresh, pusher, stop, until};
 use crate::servers::{Address, Fault, Proxy, Redis, RedisOptions};
 
 /// As they stand in the sources, the manuals and the complaints of users of each.

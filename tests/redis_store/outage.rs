@@ -9,8 +9,8 @@ use tracing::subscriber::NoSubscriber;
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::kit::{Read, fresh, pusher, stop, until};
 use crate::lines::Lines;
+use crate::redis_store::kit::{Read, fresh, pusher, stop, until};
 use crate::servers::Redis;
 
 /// All on one thread, so that this thread's log is that of the bus.

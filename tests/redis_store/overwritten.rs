@@ -1,6 +1,6 @@
 //! A key of ours that somebody overwrites with a text, and puts right again.
 
-use crate::kit::{Bare, fresh};
+use crate::redis_store::kit::{Bare, fresh};
 use crate::servers::{Redis, shared};
 
 /// A store on a prefix of its own: its server, the prefix, and the store.

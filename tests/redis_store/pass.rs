@@ -6,14 +6,14 @@ use std::time::Duration;
 use duly::core::op::{PeekBy, PeekCursor, Reply, Snapshot, StoreOp};
 use duly::prelude::*;
 
-use crate::kit::{Bare, fresh, hex, stop, until};
+use crate::redis_store::kit::{Bare, fresh, hex, stop, until};
 use crate::servers::{Aof, Redis, RedisOptions, shared};
 
 const PAGE: usize = 100;
 
 /// A bucket in which so many events wait for an hour; its ids.
 async fn waiting(url: &str, events: usize) -> (Bare, BTreeSet<EventId>) {
-    let (bus, queue) = crate::kit::pusher(url).await;
+    let (bus, queue) = crate::redis_store::kit::pusher(url).await;
     let mut ids = BTreeSet::new();
     for from in (0..events).step_by(1_000) {
         let letters = (from..events.min(from + 1_000)).map(|number| format!("letter {number}"));
@@ -98,7 +98,7 @@ async fn a_damaged_body_is_told_and_the_others_are_read() {
     let key = format!("{prefix}:{{letters:0}}:body");
     let script = format!(
         "{} return redis.call('HSET', KEYS[1], id, 'nothing of ours')",
-        crate::kit::ID
+        crate::redis_store::kit::ID
     );
     server.cli(&["EVAL", &script, "1", &key, &hex(damaged)]);
     let (mut from, mut seen) = (None, BTreeSet::new());
@@ -114,7 +114,7 @@ async fn a_damaged_body_is_told_and_the_others_are_read() {
         }
     }
     assert_eq!(seen, ids);
-    let (bus, _) = crate::kit::pusher(&url).await;
+    let (bus, _) = crate::redis_store::kit::pusher(&url).await;
     let counts = bus.reencrypt("letters").count().await.unwrap();
     assert_eq!((counts.plain, counts.malformed), (299, 1));
     stop(&bus).await;

@@ -12,7 +12,7 @@ use duly::handler::Annotation;
 use duly::prelude::*;
 use duly::testing::Probe;
 
-use crate::kit::{builder, fresh, stop};
+use crate::redis_store::kit::{builder, fresh, stop};
 use crate::servers;
 
 const RATE: usize = 500;

@@ -13,7 +13,7 @@ use duly::store::{RedisStore, Setting, Store};
 use duly::{BucketId, QueueName, Timestamp, When};
 use futures_util::future::join_all;
 
-use crate::kit::{Read, fresh, push_to, pusher, stop, until};
+use crate::redis_store::kit::{Read, fresh, push_to, pusher, stop, until};
 use crate::servers::Redis;
 
 const PARTS: [&str; 4] = ["registered", "registry", "members", "control"];

@@ -7,7 +7,7 @@ use duly::core::op::Reply;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use crate::kit::{Bare, fresh};
+use crate::redis_store::kit::{Bare, fresh};
 use crate::servers::Redis;
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kit::{builder, fresh, stop};
+use crate::redis_store::kit::{builder, fresh, stop};
 use crate::servers::Redis;
 
 const EVENTS: u64 = 20_000;

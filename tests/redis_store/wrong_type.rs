@@ -9,8 +9,8 @@ use duly::event::{Envelope, Payload, State};
 use duly::record::{Outcome, Query, Record};
 use duly::store::Store;
 
-use crate::kit::until;
-use crate::overwritten::{Overwritten, opened};
+use crate::redis_store::kit::until;
+use crate::redis_store::overwritten::{Overwritten, opened};
 
 /// Events are pushed, moved, fetched and settled before, while and after a key is not ours.
 async fn loses_nothing(part: &str) {
@@ -166,13 +166,13 @@ async fn loses_no_dead_letter(part: &str) {
 }
 
 mod on_its_way {
-    use crate::overwritten::of_each;
+    use crate::redis_store::overwritten::of_each;
 
     of_each!(loses_nothing: meta, body, delay, ready, state, held, nodes, past, outbox);
 }
 
 mod of_dead_letters {
-    use crate::overwritten::of_each;
+    use crate::redis_store::overwritten::of_each;
 
     of_each!(loses_no_dead_letter: meta, body, delay, ready, state, dead, unique, keys, past, outbox);
 }

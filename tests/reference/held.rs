@@ -9,7 +9,7 @@ use duly::event::Payload;
 use duly::record::Outcome;
 use duly::time::When;
 
-use crate::kit::{FAR, Side, event, id, unique};
+use crate::reference::kit::{FAR, Side, event, id, unique};
 
 #[test]
 fn a_held_event_is_seen_and_leased_by_nobody() {

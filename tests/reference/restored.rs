@@ -6,7 +6,7 @@ use duly::event::Late;
 use duly::time::When;
 use duly::{EventId, EventState as State, Timestamp};
 
-use crate::kit::{Side, event, id, unique};
+use crate::reference::kit::{Side, event, id, unique};
 
 fn restored(id: EventId, due_ms: u64) -> Restored<u64> {
     Restored {

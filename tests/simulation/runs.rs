@@ -176,7 +176,7 @@ fn story(seed: u64, world: &World, broken: &Broken) -> String {
     for entry in world.trace.of(broken.broken.id) {
         let _ = writeln!(text, "{entry}");
     }
-    let again = "cargo test --release --test simulation no_seed";
+    let again = "cargo test --test simulation no_seed";
     let _ = writeln!(text, "again: DULY_SEED={seed} {again}");
     text
 }

@@ -14,13 +14,15 @@ pub fn setting(name: &str, default: u64) -> u64 {
     }
 }
 
-/// Those that were asked for, or `most` and all that failed once.
+/// Those that were asked for, or all that failed once and `most` from a random one, which is printed.
 pub fn seeds(most: u64) -> impl Iterator<Item = u64> + Send {
     // Whoever names the first seed wants that one and those that follow.
     let is_named = std::env::var("DULY_SEED").is_ok();
     let lines = FAILED_ONCE.lines().filter(move |_| !is_named);
     let failed = lines.filter_map(|line| line.split_whitespace().next()?.parse().ok());
-    let from = setting("DULY_SEED", 0);
     let most = if is_named { 1 } else { most };
-    failed.chain(from..from + setting("DULY_SEEDS", most))
+    let most = setting("DULY_SEEDS", most);
+    let from = setting("DULY_SEED", fastrand::u64(..1 << 32));
+    eprintln!("DULY_SEED={from} DULY_SEEDS={most}");
+    failed.chain(from..from + most)
 }

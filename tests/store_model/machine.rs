@@ -14,8 +14,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest_state_machine::ReferenceStateMachine;
 
-use crate::model::{Answered, BUCKET, Model};
-use crate::step::{Draft, Step, steps, steps_and_reopenings};
+use crate::store_model::model::{Answered, BUCKET, Model};
+use crate::store_model::step::{Draft, Step, steps, steps_and_reopenings};
 
 /// A trace that events may belong to.
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

@@ -9,7 +9,7 @@ use duly::time::{Timestamp, When};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::machine::START_MS;
+use crate::store_model::machine::START_MS;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {

@@ -14,11 +14,11 @@ use duly::record::Query;
 use duly::store::{EmbeddedStore, Store};
 use duly::{EventState, Record};
 
-use crate::child;
-use crate::diary::{Answer, Ask, Diary};
-use crate::script;
-use crate::story::{self, Story};
-use crate::work::{self, Load, Work};
+use crate::syscalls::child;
+use crate::syscalls::diary::{Answer, Ask, Diary};
+use crate::syscalls::script;
+use crate::syscalls::story::{self, Story};
+use crate::syscalls::work::{self, Load, Work};
 
 /// How long working off what was left may take.
 const DRAIN_MAX: Duration = Duration::from_secs(20);

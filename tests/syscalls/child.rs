@@ -9,9 +9,9 @@ use duly::handler::Annotation;
 use duly::prelude::*;
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 
-use crate::diary::{Diary, Line};
-use crate::script::Script;
-use crate::work::{ATTEMPTS, Hand, PAUSE, Work};
+use crate::syscalls::diary::{Diary, Line};
+use crate::syscalls::script::Script;
+use crate::syscalls::work::{ATTEMPTS, Hand, PAUSE, Work};
 
 /// The folder that a child works in: set in a child process, nowhere else.
 pub(crate) const FOLDER: &str = "DULY_SYSCALLS_FOLDER";

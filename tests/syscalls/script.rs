@@ -10,9 +10,9 @@ use duly::prelude::*;
 use duly::store::{EmbeddedStore, Store};
 use duly::{EventState, Timestamp};
 
-use crate::child::OTHER;
-use crate::diary::{Answer, Ask, Line, Task};
-use crate::work::{Load, PAUSE, Work};
+use crate::syscalls::child::OTHER;
+use crate::syscalls::diary::{Answer, Ask, Line, Task};
+use crate::syscalls::work::{Load, PAUSE, Work};
 
 /// The delay of what stays where it is unless it is moved.
 pub(crate) const FAR: Duration = Duration::from_secs(3_600);

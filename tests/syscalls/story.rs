@@ -6,8 +6,8 @@ use duly::prelude::*;
 use duly::record::Cause;
 use duly::{EventState, Record};
 
-use crate::diary::{Answer, Ask, Line, Task};
-use crate::work::ATTEMPTS;
+use crate::syscalls::diary::{Answer, Ask, Line, Task};
+use crate::syscalls::work::ATTEMPTS;
 
 /// A start of a handler, as it was written down.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::child;
+use crate::syscalls::child;
 
 /// Every call that can change a file, a folder or a lock on one. A `?` is for those that some
 /// machines do not have.
@@ -189,7 +189,12 @@ fn run(folder: &Path, mut strace: Command, part: &str) -> Run {
     };
     let child = strace
         .arg(std::env::current_exe().expect("this program has a path"))
-        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "syscalls::child",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(child::FOLDER, folder)
         .env(child::PART, part)
         .stdin(Stdio::null())

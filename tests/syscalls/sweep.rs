@@ -9,9 +9,9 @@ use std::{env, fs};
 
 use tempfile::TempDir;
 
-use crate::account::{Tally, account};
-use crate::child;
-use crate::strace::{Deed, Point, run_with};
+use crate::syscalls::account::{Tally, account};
+use crate::syscalls::child;
+use crate::syscalls::strace::{Deed, Point, run_with};
 
 /// How many children run at once: most of the time they wait for the disk, and for a store that
 /// was told that the disk fails.

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use duly::prelude::*;
 use tokio_util::sync::CancellationToken;
 
-use crate::diary::{Ask, Diary, Line, Task};
+use crate::syscalls::diary::{Ask, Diary, Line, Task};
 
 /// How often an event is tried at most.
 pub(crate) const ATTEMPTS: u16 = 3;

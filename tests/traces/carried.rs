@@ -7,7 +7,7 @@ use duly::handler::{Annotated, Annotation};
 use duly::prelude::*;
 use duly::testing::{Probe, TestBus};
 
-use crate::kit::{ORDERS, PLACE, STATE, TRACE, orders, secs};
+use crate::traces::kit::{ORDERS, PLACE, STATE, TRACE, orders, secs};
 
 const NEXT: Annotation = Annotation::new("next").buckets(1);
 

@@ -4,8 +4,8 @@ use duly::prelude::*;
 use duly::testing::Probe;
 use duly::trace::names;
 
-use crate::capture::Capture;
-use crate::kit::{ORDERS, orders, secs};
+use crate::traces::capture::Capture;
+use crate::traces::kit::{ORDERS, orders, secs};
 
 const GUIDE: &str = include_str!("../../src/docs/tracing.md");
 

@@ -6,8 +6,8 @@ use duly::testing::{Probe, TestBus};
 use duly::trace::names;
 use tracing::Level;
 
-use crate::capture::Capture;
-use crate::kit::{ORDERS, PLACE, TRACE, orders, secs};
+use crate::traces::capture::Capture;
+use crate::traces::kit::{ORDERS, PLACE, TRACE, orders, secs};
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_handler_says_so_once_for_each_attempt() {
@@ -111,9 +111,9 @@ async fn no_payload_is_ever_heard_of() {
 }
 
 /// The lines of any target whose message contains `words`.
-fn lines_with(capture: &Capture, words: &str) -> Vec<crate::capture::Heard> {
+fn lines_with(capture: &Capture, words: &str) -> Vec<crate::traces::capture::Heard> {
     let all = capture.all().into_iter();
-    let has = |line: &crate::capture::Heard| {
+    let has = |line: &crate::traces::capture::Heard| {
         let message = line.fields.get("message");
         message.is_some_and(|message| message.contains(words))
     };

@@ -11,8 +11,8 @@ use tracing::{Dispatch, Instrument};
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::kit::{ORDERS, PLACE, STATE, TRACE, orders, secs};
 use crate::servers;
+use crate::traces::kit::{ORDERS, PLACE, STATE, TRACE, orders, secs};
 
 /// Spans of this thread, exported into memory for as long as it lives.
 struct Exported {

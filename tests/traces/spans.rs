@@ -6,8 +6,8 @@ use duly::testing::{Probe, TestBus};
 use duly::trace::names;
 use tracing::{Dispatch, Level};
 
-use crate::capture::Capture;
-use crate::kit::{ORDERS, PLACE, TRACE, orders, secs};
+use crate::traces::capture::Capture;
+use crate::traces::kit::{ORDERS, PLACE, TRACE, orders, secs};
 
 #[tokio::test(start_paused = true)]
 async fn a_push_an_attempt_and_its_settling_are_spans() {

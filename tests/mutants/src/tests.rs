@@ -58,12 +58,25 @@ impl<'a> Tests<'a> {
         if !built.success {
             return Ok(Verdict::DoesNotCompile(built.text));
         }
-        let ran = self.cargo(target, RUN_MAX, &[&["--"], names].concat())?;
+        // The tests of a folder that shares its program with others are in a module of its name.
+        let within = match self.program(target) {
+            Some(_) => format!("{target}::"),
+            None => String::new(),
+        };
+        let filters = match (names, within.as_str()) {
+            ([], "") => &[][..],
+            ([], within) => &[within],
+            (names, _) => names,
+        };
+        let ran = self.cargo(target, RUN_MAX, &[&["--"], filters].concat())?;
         let mut outcome = Outcome {
             hung: ran.hung,
             ..Outcome::default()
         };
-        let asked = |name: &str| names.is_empty() || names.iter().any(|asked| is_of(name, asked));
+        let asked = |name: &str| {
+            name.starts_with(&within)
+                && (names.is_empty() || names.iter().any(|asked| is_of(name, asked)))
+        };
         for line in ran.text.lines() {
             let line = line
                 .strip_prefix("test ")
@@ -78,6 +91,18 @@ impl<'a> Tests<'a> {
         let is_well = ran.success || (!names.is_empty() && names.iter().all(passed));
         outcome.died = !ran.hung && !is_well && outcome.failed.is_empty();
         Ok(Verdict::Ended(outcome))
+    }
+
+    /// The program that a folder of tests is a module of, unless it is one by itself.
+    fn program(&self, folder: &str) -> Option<String> {
+        let line = format!("mod {folder};");
+        let files = std::fs::read_dir(self.copy.folder().join("tests")).ok()?;
+        let mut paths = files.filter_map(|file| Some(file.ok()?.path()));
+        let path = paths.find(|path| {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            text.lines().any(|is| is == line)
+        })?;
+        Some(path.file_stem()?.to_str()?.to_owned())
     }
 
     fn cargo(&self, target: &str, limit: Duration, more: &[&str]) -> Result<Ran, String> {
@@ -97,7 +122,13 @@ impl<'a> Tests<'a> {
                 cargo.args(["--manifest-path", &package])
             }
             "lib" => cargo.args(of_duly).arg("--lib"),
-            target => cargo.args(of_duly).args(["--test", target]),
+            target => {
+                let program = self.program(target);
+                cargo
+                    .args(of_duly)
+                    .arg("--test")
+                    .arg(program.as_deref().unwrap_or(target))
+            }
         };
         Ran::of(cargo.args(more), limit)
     }

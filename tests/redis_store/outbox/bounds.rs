@@ -6,7 +6,7 @@ use duly::store::{OutboxLimit, Store, WhenFull};
 use duly::{ErrorKind, When};
 
 use super::{entries, numbers};
-use crate::kit::{Bare, fresh};
+use crate::redis_store::kit::{Bare, fresh};
 use crate::servers::shared;
 
 #[tokio::test]

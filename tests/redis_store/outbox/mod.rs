@@ -10,7 +10,7 @@ use duly::event::EventId;
 use duly::record::Numbered;
 use duly::store::{Outbox, OutboxPage, Store};
 
-use crate::kit::Bare;
+use crate::redis_store::kit::Bare;
 use crate::servers::Redis;
 
 impl Bare {

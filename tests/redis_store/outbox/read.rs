@@ -4,7 +4,7 @@ use duly::ErrorKind;
 use duly::store::{OUTBOX_BATCH_MAX, Store};
 
 use super::{entries, key, numbers};
-use crate::kit::{Bare, fresh};
+use crate::redis_store::kit::{Bare, fresh};
 use crate::servers::shared;
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use duly::core::op::{Reply, StoreOp};
 use duly::event::Payload;
 use duly::record::Outcome;
 
-use crate::kit::{Bare, fresh};
+use crate::redis_store::kit::{Bare, fresh};
 use crate::servers::shared;
 
 #[tokio::test]

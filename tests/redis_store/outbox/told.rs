@@ -9,7 +9,7 @@ use duly::core::op::{Holding, Reply, StartMark, StoreOp};
 use duly::event::Payload;
 use duly::store::{Outbox, OutboxWatcher, Store};
 
-use crate::kit::{Bare, NODE, fresh};
+use crate::redis_store::kit::{Bare, NODE, fresh};
 use crate::servers::shared;
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use duly::event::{EventId, Payload, State};
 use duly::record::Outcome;
 use duly::time::{Timestamp, When};
 
-use crate::model::{Event, Model};
+use crate::store_model::model::{Event, Model};
 
 impl Model {
     pub(crate) fn cancel(&mut self, id: EventId) -> Reply {

@@ -10,7 +10,7 @@ use duly::core::op::{
 use duly::event::{EventId, State};
 use duly::record::{Cause, NodeId, Outcome};
 
-use crate::model::{Answered, Event, Lease, Model};
+use crate::store_model::model::{Answered, Event, Lease, Model};
 
 impl Model {
     pub(crate) fn fetch(&mut self, fetch: &Fetch) -> Answered {

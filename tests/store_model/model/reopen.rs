@@ -3,7 +3,7 @@
 use duly::event::State;
 use duly::record::Outcome;
 
-use crate::model::Model;
+use crate::store_model::model::Model;
 
 impl Model {
     /// Leases and what is known of nodes are gone; what waited or was leased waits for its due

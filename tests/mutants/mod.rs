@@ -4,13 +4,12 @@
 //! `cargo run --manifest-path tests/mutants/Cargo.toml`.
 
 mod list;
-mod mutant;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mutant::{Mutant, Promise};
+use crate::mutant::{Mutant, Promise};
 
 const PROMISES: [Promise; 17] = [
     Promise::Accepted,

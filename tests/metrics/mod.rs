@@ -2,15 +2,6 @@
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 
-// Its macro is for tests that run over every store; these have one.
-#[path = "../delivery/world.rs"]
-#[allow(dead_code, unused_macros)]
-mod world;
-
-#[path = "../delivery/faulty.rs"]
-#[allow(dead_code)]
-mod faulty;
-
 mod calls;
 mod catalogue;
 mod counters;

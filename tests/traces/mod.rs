@@ -10,6 +10,4 @@ mod log_lines;
 #[cfg(feature = "opentelemetry")]
 mod otel;
 #[cfg(feature = "opentelemetry")]
-#[path = "../servers/mod.rs"]
-mod servers;
 mod spans;

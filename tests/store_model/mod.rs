@@ -4,14 +4,8 @@
 //! `DULY_MODEL_CASES` says how many sequences are tried (default 64). A failure prints its seed;
 //! `DULY_MODEL_SEED` plays it again.
 
-#[path = "../store_contract/embedded.rs"]
-mod embedded;
 mod machine;
 mod model;
-#[path = "../store_contract/redis.rs"]
-mod redis;
-#[path = "../servers/mod.rs"]
-mod servers;
 mod step;
 
 use std::collections::BTreeMap;
@@ -28,11 +22,11 @@ use duly::time::{Clock, Timestamp};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 
-use crate::embedded::EmbeddedHarness;
-use crate::machine::{Durable, Machine, QUEUE};
-use crate::model::{BUCKET, WINDOW};
-use crate::redis::RedisHarness;
-use crate::step::Step;
+use crate::store_contract::embedded::EmbeddedHarness;
+use crate::store_contract::redis::RedisHarness;
+use crate::store_model::machine::{Durable, Machine, QUEUE};
+use crate::store_model::model::{BUCKET, WINDOW};
+use crate::store_model::step::Step;
 use duly::core::reference::DedupWindow;
 
 /// A store under test, on a runtime and a clock of its own.
@@ -268,6 +262,6 @@ macro_rules! redis {
 }
 
 redis! {
-    the_redis_store_answers_as_the_model_does: servers::shared().url();
-    the_redis_store_on_a_cluster_answers_as_the_model_does: servers::shared_cluster();
+    the_redis_store_answers_as_the_model_does: crate::servers::shared().url();
+    the_redis_store_on_a_cluster_answers_as_the_model_does: crate::servers::shared_cluster();
 }

@@ -7,24 +7,15 @@
 //!
 //! `DULY_CRASH_CASES` says how many cases, `DULY_CRASH_SEED` which; the seed of each is printed.
 
-#[path = "../nodes/mod.rs"]
-mod nodes;
-
 use std::env;
 use std::thread;
 use std::time::Duration;
 
+use crate::nodes::{Memory, Role, Site, account};
 use duly::history::Report;
-use nodes::{Memory, Role, Site, account};
 
 /// How many cases are run when nobody says otherwise.
 const CASES: u64 = 12;
-
-/// Not a test by itself: it is what a child process runs.
-#[test]
-fn child() {
-    nodes::child();
-}
 
 #[test]
 #[allow(clippy::print_stdout)] // it tells which seed to run again

@@ -2,14 +2,6 @@
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 
-#[macro_use]
-#[allow(dead_code)]
-#[path = "../delivery/world.rs"]
-mod world;
-#[allow(dead_code)]
-#[path = "../delivery/faulty.rs"]
-mod faulty;
-
 mod check;
 mod codecs;
 mod encrypted;

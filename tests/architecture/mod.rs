@@ -45,7 +45,16 @@ fn every_test_example_and_benchmark_says_what_it_is_for() {
 }
 
 #[test]
-fn every_example_and_benchmark_is_run_by_ci() {
+fn every_test_belongs_to_a_program() {
+    let manifest = File::read("Cargo.toml");
+    expect_none(&manners::in_no_program(
+        &project(&["tests"]),
+        &manifest.text,
+    ));
+}
+
+#[test]
+fn every_example_and_benchmark_is_known_to_ci() {
     let listed = Command::new(root().join(".ci/run"))
         .arg("--list")
         .output()

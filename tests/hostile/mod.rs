@@ -9,11 +9,6 @@
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 
-#[macro_use]
-#[allow(dead_code)] // the tests of delivery need more of it
-#[path = "../delivery/world.rs"]
-mod world;
-
 mod driver;
 mod mutate;
 mod structured;

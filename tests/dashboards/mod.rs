@@ -10,5 +10,3 @@ mod load;
 mod rules;
 mod scraped;
 mod served;
-#[path = "../servers/mod.rs"]
-mod servers;

@@ -21,8 +21,6 @@ mod healed;
 mod idle;
 mod kit;
 mod large;
-#[path = "../servers/lines.rs"]
-mod lines;
 mod lost_tail;
 mod meter;
 mod midway;
@@ -35,7 +33,5 @@ mod pass;
 mod rate;
 mod registry;
 mod runtimes;
-#[path = "../servers/mod.rs"]
-mod servers;
 mod size;
 mod wrong_type;

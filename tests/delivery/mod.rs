@@ -4,9 +4,6 @@
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 
-#[macro_use]
-mod world;
-
 mod accepted;
 mod apart;
 mod asking;
@@ -18,7 +15,6 @@ mod controls;
 mod dead_letter;
 mod doubt;
 mod exports;
-mod faulty;
 mod finding;
 mod full;
 mod handlers;

@@ -19,8 +19,6 @@ mod postgres_tables;
 mod prune;
 mod reopened;
 mod sample;
-#[path = "../servers/mod.rs"]
-mod servers;
 mod sqlite;
 mod suite;
 mod together;
@@ -29,8 +27,8 @@ mod views;
 mod whole;
 
 mod memory {
-    use crate::harness::MemoryHarness;
-    use crate::suite::journal_tests;
+    use crate::journal::harness::MemoryHarness;
+    use crate::journal::suite::journal_tests;
 
     journal_tests!(MemoryHarness);
 }

@@ -12,42 +12,40 @@ mod memory_shared {
     duly::store_contract_tests!(SharedMemoryHarness);
 }
 
-mod embedded;
-mod redis;
-#[path = "../servers/mod.rs"]
-mod servers;
+pub(crate) mod embedded;
+pub(crate) mod redis;
 
 mod embedded_inline {
-    use crate::embedded::EmbeddedHarness;
+    use crate::store_contract::embedded::EmbeddedHarness;
     use duly::store::EmbeddedOptions;
 
     duly::store_contract_tests!(EmbeddedHarness(EmbeddedOptions::inline));
 }
 
 mod embedded_threaded {
-    use crate::embedded::EmbeddedHarness;
+    use crate::store_contract::embedded::EmbeddedHarness;
     use duly::store::EmbeddedOptions;
 
     duly::store_contract_tests!(EmbeddedHarness(EmbeddedOptions::new));
 }
 
 mod embedded_without_cache {
-    use crate::embedded::EmbeddedHarness;
+    use crate::store_contract::embedded::EmbeddedHarness;
     use duly::store::EmbeddedOptions;
 
     duly::store_contract_tests!(EmbeddedHarness(|| EmbeddedOptions::new().cache_bytes(0)));
 }
 
 mod redis_single {
-    use crate::redis::RedisHarness;
     use crate::servers;
+    use crate::store_contract::redis::RedisHarness;
 
     duly::store_contract_tests!(RedisHarness(|| servers::shared().url()));
 }
 
 mod redis_cluster {
-    use crate::redis::RedisHarness;
     use crate::servers;
+    use crate::store_contract::redis::RedisHarness;
 
     duly::store_contract_tests!(RedisHarness(servers::shared_cluster));
 }

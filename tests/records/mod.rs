@@ -11,24 +11,11 @@ mod away;
 mod bad;
 mod carried;
 mod deaf;
-#[allow(dead_code)]
-#[path = "../delivery/faulty.rs"]
-mod faulty;
 mod full;
 mod kills;
 mod left;
 mod limits;
-#[path = "../nodes/mod.rs"]
-mod nodes;
-#[path = "../servers/mod.rs"]
-mod servers;
 mod several;
 mod start;
 mod stop;
 mod world;
-
-/// Not a test by itself: it is what a child process runs.
-#[test]
-fn child() {
-    nodes::child();
-}

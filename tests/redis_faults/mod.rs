@@ -14,13 +14,9 @@ mod cut;
 mod full;
 mod handed_on;
 mod kills;
-#[path = "../nodes/mod.rs"]
-mod nodes;
 mod pair;
 mod pushes;
 mod scripts;
-#[path = "../servers/mod.rs"]
-mod servers;
 mod starts;
 mod torn;
 mod upgrade;
@@ -31,15 +27,9 @@ use std::env;
 use std::thread;
 use std::time::Duration;
 
+use crate::nodes::{Memory, Node, Role, Site, account};
+use crate::servers::{Aof, Redis, RedisOptions};
 use duly::history::Report;
-use nodes::{Memory, Node, Role, Site, account};
-use servers::{Aof, Redis, RedisOptions};
-
-/// Not a test by itself: it is what a child process runs.
-#[test]
-fn child() {
-    nodes::child();
-}
 
 /// A server that syncs each change before it answers, on a socket and a port.
 fn server() -> Redis {
@@ -64,14 +54,14 @@ fn busy(seed: u64) -> Role {
 /// Waits until so many handlers have started since the history had `from` entries.
 fn wait_for_starts(site: &Site, from: usize, many: usize) {
     site.wait_until("handlers start", |entries| {
-        nodes::starts(&entries[from..]).count() >= many
+        crate::nodes::starts(&entries[from..]).count() >= many
     });
 }
 
 /// Waits until each node is there: it has opened the store and handles.
 fn wait_for_each(site: &Site, nodes: &[Node]) {
     site.wait_until("each node handles", |entries| {
-        let is_there = |node: &Node| nodes::starts_of(entries, node.id()) > 5;
+        let is_there = |node: &Node| crate::nodes::starts_of(entries, node.id()) > 5;
         nodes.iter().all(is_there)
     });
 }

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Runs whole what tests/run.sh samples, and what it leaves out: random runs with many cases, every
+# point of every sweep, the benchmarks in their quick form, each planted bug. It takes hours.
+#
+#     tests/long.sh            runs every part
+#     tests/long.sh <part>...  runs these: simulation stress model hostile embedded syscalls crash
+#                              redis records journal power benches mutants
+#
+# What it sets of the environment, a million seeds of the simulation among it, wins nothing over what
+# is set already. Seeds are printed. tests/run.sh installs what is needed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+export CARGO_TERM_COLOR=never NO_COLOR=1
+for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it out of the PATH
+parts=("$@")
+[ $# != 0 ] || parts=(simulation stress model hostile embedded syscalls crash redis records journal
+    power benches mutants)
+failed=()
+
+# default <name> <value>: sets a variable that nobody has set.
+default() {
+    [ -n "${!1:-}" ] || export "$1=$2"
+    printf '   %s=%s\n' "$1" "${!1}"
+}
+
+# duly <cargo's options> -- <tests>: runs tests of the package, one after the other, and shows what
+# they print: seeds, and counts.
+duly() {
+    cargo test --quiet --locked --all-features "$@" --nocapture --test-threads=1
+}
+
+simulation() { # optimised, since it computes and does nothing else
+    default DULY_SEEDS 1000000
+    duly --release --test simulation --
+}
+stress() {
+    default DULY_STRESS 2000
+    duly --release --lib -- flow::pool::tests::stress::
+}
+model() {
+    default DULY_MODEL_CASES 1000
+    duly --release --test stores -- store_model::
+}
+hostile() {
+    default DULY_FUZZ_CASES 200000
+    duly --release --test bus -- hostile::
+}
+embedded() {
+    default DULY_FLIPS bytes
+    default DULY_CRASH_CASES 40
+    duly --test stores -- embedded::
+}
+syscalls() {
+    default DULY_SYSCALLS all
+    duly --test faults -- syscalls::
+}
+crash() {
+    default DULY_CRASH_CASES 40
+    duly --test faults -- crash::
+}
+redis() {
+    default DULY_REDIS_CASES 12
+    default DULY_REDIS_KILLS 60
+    duly --test faults -- redis_faults::
+    default DULY_BUSY_EVENTS 1000000
+    duly --test stores -- redis_store::busy
+}
+records() {
+    default DULY_RECORD_KILLS 20
+    duly --test faults -- records::kills::
+}
+journal() {
+    default DULY_JOURNAL_CASES 1000
+    duly --test stores -- journal::
+}
+power() {
+    default DULY_POWER_CASES 1000
+    cargo test --quiet --locked --manifest-path tests/power/Cargo.toml -- --nocapture
+}
+benches() {
+    local path name
+    for path in benches/*.rs benches/*/main.rs; do
+        name=${path#benches/}
+        name=${name%/main.rs}
+        cargo bench --quiet --locked --all-features --bench "${name%.rs}" -- --quick
+    done
+}
+mutants() {
+    cargo run --quiet --locked --manifest-path tests/mutants/Cargo.toml
+}
+
+for part in "${parts[@]}"; do
+    declare -F "$part" >/dev/null || { echo "there is no part $part" >&2 && exit 2; }
+done
+for part in "${parts[@]}"; do
+    printf '== %s\n' "$part"
+    began=$SECONDS
+    # In a shell of its own, so that its variables end with it and its first error ends it.
+    code=0
+    bash -c "set -euo pipefail; $(declare -f default duly "$part"); $part" || code=$?
+    [ "$code" = 0 ] || failed+=("$part")
+    printf '   %s s\n' $((SECONDS - began))
+done
+
+[ ${#failed[@]} = 0 ] || { echo "failed: ${failed[*]}" && exit 1; }
+echo "all is well"
