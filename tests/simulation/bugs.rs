@@ -199,6 +199,9 @@ impl Bug {
             Self::StartsWhileStopping => {
                 Some("a node's machines publish nothing once they were told to stop")
             }
+            Self::CallsUnheard => {
+                Some("the next in line looks a tenth of a second after the due time in any case")
+            }
             _ => None,
         }
     }
