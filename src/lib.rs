@@ -99,7 +99,6 @@ pub mod error;
 pub mod event;
 pub mod flow;
 pub mod handler;
-pub mod history;
 pub mod journal;
 pub mod metrics;
 mod outage;

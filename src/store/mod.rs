@@ -51,8 +51,7 @@ use crate::event::{BucketKey, QueueName};
 
 /// Where events wait: the durable side of the bus.
 ///
-/// A store is whatever passes the contract suite (`duly::testing::store_contract`, feature
-/// `testing`). The suite says in tests what this page says in words.
+/// A store is whatever passes the contract suite of the crate `duly-conformance`. The suite says in tests what this page says in words.
 ///
 /// # The contract
 ///

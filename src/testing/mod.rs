@@ -8,8 +8,8 @@
 //! [`Probe`] is a handler that writes down what it was given and does as it is told, for tests of
 //! what *pushes* events.
 //!
-//! [`store_contract`] is the contract of a store as a suite of tests, for a store of your own;
-//! [`ManualClock`] is the clock it moves by hand.
+//! [`ManualClock`] is a clock that is moved by hand, for tests of a store. What a store of your own
+//! must do is a suite of tests in the crate `duly-conformance`.
 //!
 //! # Examples
 //!
@@ -53,7 +53,6 @@ mod clock;
 mod probe;
 mod quiet;
 mod records;
-pub mod store_contract;
 mod virtual_clock;
 
 pub use self::bus::TestBus;

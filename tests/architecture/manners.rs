@@ -148,6 +148,7 @@ pub(crate) fn dead_paths(documents: &[File], exists: impl Fn(&str) -> bool) -> V
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     const FOLDERS: &[&str] = &[
         "src/",
+        "conformance/",
         "macros/",
         "tests/",
         "fuzz/",

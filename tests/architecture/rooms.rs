@@ -12,7 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &["event"],
     &["retry", "record", "codec", "metrics"],
     &["core"],
-    &["store", "history", "trace"],
+    &["store", "trace"],
     &["handler", "journal"],
     &["flow"],
     &["config"],

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::nodes::{Memory, Role, Site, account};
-use duly::history::Report;
+use duly_conformance::history::Report;
 
 /// How many cases are run when nobody says otherwise.
 const CASES: u64 = 12;

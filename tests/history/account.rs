@@ -3,7 +3,7 @@
 //! Each promise that a history can break is broken here by one line too many, too few, or wrong.
 
 use duly::EventState;
-use duly::history::{Account, Entry, Promise, Told, What};
+use duly_conformance::history::{Account, Entry, Promise, Told, What};
 use duly::record::Outcome;
 
 use crate::history::kit::{

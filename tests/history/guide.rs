@@ -1,6 +1,6 @@
 //! The promises that are checked are those of the guide.
 
-use duly::history::Promise;
+use duly_conformance::history::Promise;
 
 /// The guide to delivery, by sections.
 const GUIDE: &str = include_str!("../../src/docs/delivery.md");

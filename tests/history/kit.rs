@@ -1,6 +1,6 @@
 //! A history that fits, entry by entry.
 
-use duly::history::{Account, Entry, Lease, Report, Told, Truth, What};
+use duly_conformance::history::{Account, Entry, Lease, Report, Told, Truth, What};
 use duly::record::{NodeId, Outcome};
 use duly::{BucketId, EventId, EventState, Timestamp};
 

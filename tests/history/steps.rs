@@ -1,6 +1,6 @@
 //! What a checker of single steps finds.
 
-use duly::history::{Checker, Ending, Entry, Expect, Promise, What};
+use duly_conformance::history::{Checker, Ending, Entry, Expect, Promise, What};
 use duly::record::Outcome;
 
 use crate::history::kit::{DUE, entry, lease, recorded, started};

@@ -1,6 +1,6 @@
 //! Who has a unique key.
 
-use duly::history::{Account, Checker, Entry, Expect, Promise, Told, What};
+use duly_conformance::history::{Account, Checker, Entry, Expect, Promise, Told, What};
 use duly::record::{NodeId, Outcome};
 use duly::{BucketId, EventId};
 

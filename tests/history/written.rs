@@ -1,6 +1,6 @@
 //! Histories in files.
 
-use duly::history::{Entry, lines};
+use duly_conformance::history::{Entry, lines};
 
 use crate::history::kit::good;
 

@@ -82,7 +82,7 @@ fn every_test_that_catches_a_bug_is_there() {
         let test = mutant.caught_by;
         let places: &[PathBuf] = match test.target {
             "lib" => &["src".into()],
-            "store_contract" => &["src/testing/store_contract".into()],
+            "store_contract" => &["conformance/src/store_contract".into()],
             target => &[
                 PathBuf::from("tests").join(target),
                 PathBuf::from("tests").join(format!("{target}.rs")),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use duly::Record;
-use duly::history::{Account, Report, Told, What};
+use duly_conformance::history::{Account, Report, Told, What};
 use duly::prelude::*;
 use duly::store::RedisStore;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::handler::Annotation;
-use duly::history::{Told, What};
+use duly_conformance::history::{Told, What};
 use duly::prelude::*;
 use duly::time::{Clock, Mono, SystemClock};
 use duly::{ErrorKind, QueueChoices};

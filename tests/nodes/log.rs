@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use duly::EventId;
-use duly::history::{Entry, What, lines};
+use duly_conformance::history::{Entry, What, lines};
 use duly::record::NodeId;
 
 use super::process::now_us;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use duly::history::Entry;
+use duly_conformance::history::Entry;
 use tempfile::TempDir;
 
 use super::child::{Role, SITE};

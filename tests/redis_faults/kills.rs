@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use duly::history::{Entry, Report, What};
+use duly_conformance::history::{Entry, Report, What};
 
 use crate::nodes::{HANGS, Memory, Node, Role, Site, node_of, now_us, starts, starts_of};
 use crate::redis_faults::scripts::Call;

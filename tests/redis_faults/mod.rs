@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use crate::nodes::{Memory, Node, Role, Site, account};
 use crate::servers::{Aof, Redis, RedisOptions};
-use duly::history::Report;
+use duly_conformance::history::Report;
 
 /// A server that syncs each change before it answers, on a socket and a port.
 fn server() -> Redis {

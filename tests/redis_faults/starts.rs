@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
 
-use duly::history::{Entry, What};
+use duly_conformance::history::{Entry, What};
 use duly::prelude::*;
 use duly::record::NodeId;
 use duly::{EventId, QueueChoices};

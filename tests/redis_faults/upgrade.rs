@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duly::EventId;
 use duly::core::op::{Reply, Stats, StoreOp};
-use duly::history::{Entry, What};
+use duly_conformance::history::{Entry, What};
 use duly::record::NodeId;
 use duly::store::{RedisStore, Store};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duly::core::op::{Answer, NewEvent, Reply, StoreOp, Unique};
 use duly::event::{Envelope, EventId, Late};
-use duly::history::{Promise, Told, What};
+use duly_conformance::history::{Promise, Told, What};
 use duly::time::{Timestamp, When};
 use duly::{ErrorKind, QueueName};
 

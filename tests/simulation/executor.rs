@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use duly::core::op::{Failing, Settlement, Verdict};
 use duly::core::step::{Input, Job};
-use duly::history::{Lease, Promise, What};
+use duly_conformance::history::{Lease, Promise, What};
 use duly::record::Cause;
 
 use crate::bugs::Bug;

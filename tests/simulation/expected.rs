@@ -1,6 +1,6 @@
 //! What must be so in a world, beside what must always be so.
 
-use duly::history::Expect;
+use duly_conformance::history::Expect;
 
 use crate::plan::{Class, Clog, Plan};
 

@@ -7,7 +7,7 @@ use duly::EventId;
 use duly::core::op::{BATCH_MAX, PeekBy, Reply, StoreOp};
 use duly::core::reference::Bucket;
 use duly::event::State;
-use duly::history::Promise;
+use duly_conformance::history::Promise;
 use duly::record::NodeId;
 
 use crate::store::{Body, Notes};

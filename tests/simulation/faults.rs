@@ -1,7 +1,7 @@
 //! What breaks when, and how it is mended.
 
 use duly::core::step::Input;
-use duly::history::What;
+use duly_conformance::history::What;
 
 use crate::network::Cut;
 use crate::store::Health;

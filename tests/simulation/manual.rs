@@ -9,7 +9,7 @@ use duly::core::op::{
     Answer, Delivery, Failing, Fetch, Reply, RequestId, Settlement, StartMark, StoreOp, Verdict,
 };
 use duly::event::EventId;
-use duly::history::{Lease, What};
+use duly_conformance::history::{Lease, What};
 use duly::record::{Cause, NodeId};
 
 use crate::bugs::Bug;

@@ -3,7 +3,7 @@
 use duly::ErrorKind;
 use duly::core::op::{Answer, Reply, StoreOp};
 use duly::core::step::CallId;
-use duly::history::{Promise, What};
+use duly_conformance::history::{Promise, What};
 
 use crate::bugs::Bug;
 use crate::plan::Clog;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use duly::ErrorKind;
 use duly::core::node::{Load, Node};
 use duly::core::step::{Action, CallId, Input};
-use duly::history::{Promise, What};
+use duly_conformance::history::{Promise, What};
 use duly::record::NodeId;
 use duly::time::Mono;
 

@@ -7,7 +7,7 @@ use duly::ErrorKind;
 use duly::core::op::{Answer, NewEvent, PushVerdict, Pushed, Reply, StoreOp};
 use duly::core::push::{Attempts, NextPush, PushedId};
 use duly::event::{Envelope, EventId};
-use duly::history::{Told, What};
+use duly_conformance::history::{Told, What};
 use duly::time::Timestamp;
 
 use crate::bugs::Bug;

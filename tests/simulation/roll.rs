@@ -6,7 +6,7 @@ use std::sync::Arc;
 use duly::QueueName;
 use duly::core::roll::Member;
 use duly::core::step::Input;
-use duly::history::Promise;
+use duly_conformance::history::Promise;
 use duly::record::NodeId;
 
 use crate::bugs::Bug;

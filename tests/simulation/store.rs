@@ -9,7 +9,7 @@ use duly::ErrorKind;
 use duly::core::op::{Answer, Ledger, StoreOp};
 use duly::core::reference::{Bucket, DedupWindow};
 use duly::event::{BucketKey, Envelope, EventId, Payload};
-use duly::history::{Lease, What};
+use duly_conformance::history::{Lease, What};
 use duly::record::Record;
 use duly::time::Timestamp;
 

@@ -1,7 +1,7 @@
 //! The history of one world, and a number that tells it from any other.
 
 use duly::EventId;
-use duly::history::Entry;
+use duly_conformance::history::Entry;
 
 use crate::rng::mix;
 

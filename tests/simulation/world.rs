@@ -7,8 +7,8 @@ use duly::EventId;
 use duly::core::op::{Reply, StoreOp};
 use duly::core::step::Action;
 use duly::event::{BucketId, BucketKey, QueueName};
-use duly::history;
-use duly::history::{Account, Checker, Entry, Promise, What};
+use duly_conformance::history;
+use duly_conformance::history::{Account, Checker, Entry, Promise, What};
 
 use crate::agenda::Agenda;
 use crate::bugs::Bug;

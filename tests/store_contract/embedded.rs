@@ -6,7 +6,7 @@ use std::sync::Arc;
 use duly::core::reference::DedupWindow;
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::testing::ManualClock;
-use duly::testing::store_contract::{Harnessed, StoreHarness, Subject};
+use duly_conformance::store_contract::{Harnessed, StoreHarness, Subject};
 
 /// Makes embedded stores with these options.
 pub(crate) struct EmbeddedHarness(pub(crate) fn() -> EmbeddedOptions);

@@ -1,15 +1,15 @@
 //! The store contract, once for each store.
 
 mod memory {
-    use duly::testing::store_contract::MemoryHarness;
+    use duly_conformance::store_contract::MemoryHarness;
 
-    duly::store_contract_tests!(MemoryHarness);
+    duly_conformance::store_contract_tests!(MemoryHarness);
 }
 
 mod memory_shared {
-    use duly::testing::store_contract::SharedMemoryHarness;
+    use duly_conformance::store_contract::SharedMemoryHarness;
 
-    duly::store_contract_tests!(SharedMemoryHarness);
+    duly_conformance::store_contract_tests!(SharedMemoryHarness);
 }
 
 pub(crate) mod embedded;
@@ -19,41 +19,41 @@ mod embedded_inline {
     use crate::store_contract::embedded::EmbeddedHarness;
     use duly::store::EmbeddedOptions;
 
-    duly::store_contract_tests!(EmbeddedHarness(EmbeddedOptions::inline));
+    duly_conformance::store_contract_tests!(EmbeddedHarness(EmbeddedOptions::inline));
 }
 
 mod embedded_threaded {
     use crate::store_contract::embedded::EmbeddedHarness;
     use duly::store::EmbeddedOptions;
 
-    duly::store_contract_tests!(EmbeddedHarness(EmbeddedOptions::new));
+    duly_conformance::store_contract_tests!(EmbeddedHarness(EmbeddedOptions::new));
 }
 
 mod embedded_without_cache {
     use crate::store_contract::embedded::EmbeddedHarness;
     use duly::store::EmbeddedOptions;
 
-    duly::store_contract_tests!(EmbeddedHarness(|| EmbeddedOptions::new().cache_bytes(0)));
+    duly_conformance::store_contract_tests!(EmbeddedHarness(|| EmbeddedOptions::new().cache_bytes(0)));
 }
 
 mod redis_single {
     use crate::servers;
     use crate::store_contract::redis::RedisHarness;
 
-    duly::store_contract_tests!(RedisHarness(|| servers::shared().url()));
+    duly_conformance::store_contract_tests!(RedisHarness(|| servers::shared().url()));
 }
 
 mod redis_cluster {
     use crate::servers;
     use crate::store_contract::redis::RedisHarness;
 
-    duly::store_contract_tests!(RedisHarness(servers::shared_cluster));
+    duly_conformance::store_contract_tests!(RedisHarness(servers::shared_cluster));
 }
 
 /// A promise that the macro does not list would never be played.
 #[test]
 fn every_promise_is_listed() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing/store_contract");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/src/store_contract");
     let mut written = Vec::new();
     for file in std::fs::read_dir(folder).expect("the suite's folder") {
         let text = std::fs::read_to_string(file.expect("a file").path()).expect("a text");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use duly::core::reference::DedupWindow;
 use duly::store::{RedisOptions, RedisStore, Store};
 use duly::testing::ManualClock;
-use duly::testing::store_contract::{Harnessed, StoreHarness, Subject};
+use duly_conformance::store_contract::{Harnessed, StoreHarness, Subject};
 
 use crate::servers;
 

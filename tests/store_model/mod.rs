@@ -17,7 +17,7 @@ use duly::event::BucketKey;
 use duly::record::{NodeId, Query};
 use duly::store::EmbeddedOptions;
 use duly::testing::ManualClock;
-use duly::testing::store_contract::{Harnessed, MemoryHarness, StoreHarness, Subject};
+use duly_conformance::store_contract::{Harnessed, MemoryHarness, StoreHarness, Subject};
 use duly::time::{Clock, Timestamp};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};

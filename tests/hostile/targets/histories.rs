@@ -1,7 +1,7 @@
 //! Histories, as lines of JSON.
 
 use duly::ErrorKind;
-use duly::history::{Account, Checker, Entry, Expect, lines};
+use duly_conformance::history::{Account, Checker, Entry, Expect, lines};
 
 use super::{TIMES, bounded, few_words, in_words};
 

@@ -10,7 +10,7 @@ use duly::core::op::{
 };
 use duly::core::reference::DedupWindow;
 use duly::event::{EventId, State};
-use duly::history::{Lease, Promise, What};
+use duly_conformance::history::{Lease, Promise, What};
 use duly::record::{NodeId, Outcome};
 use duly::time::{Timestamp, When};
 

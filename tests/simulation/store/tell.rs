@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly::core::op::{Answer, Changed, PushVerdict, Reply, RequestId, StoreOp, Verdict};
 use duly::event::EventId;
-use duly::history::{Ending, Lease, What};
+use duly_conformance::history::{Ending, Lease, What};
 use duly::record::NodeId;
 use duly::time::Timestamp;
 

@@ -1,0 +1,265 @@
+//! What each lease, start, settle and record says about an event, and what it must not say.
+
+use super::entry::{Ending, Entry};
+use super::expect::Expect;
+use super::life::Life;
+use super::promise::{Promise, Verdict, broken};
+use duly::core::op::Lease;
+use duly::record::{NodeId, Outcome};
+use duly::time::Timestamp;
+
+impl Life {
+    pub(super) fn leased(
+        &mut self,
+        entry: &Entry,
+        expect: &Expect,
+        lease: Lease,
+        attempt: u16,
+        due: Timestamp,
+        payload: u64,
+    ) -> Verdict {
+        if self.lease == Some(lease) {
+            return Ok(()); // the repeat of a fetch
+        }
+        if self.lease.is_some() {
+            return broken(Promise::LostWorkers, "an event was leased to two at once");
+        }
+        if self.is_over || self.is_dead || self.is_cancelled {
+            return broken(Promise::Truth, "an event was leased after its end");
+        }
+        if self.closed.contains(&lease) {
+            return broken(Promise::LostWorkers, "an old lease was given out again");
+        }
+        if u32::from(attempt) != self.tries + 1 || u32::from(attempt) > self.attempts {
+            return broken(Promise::Attempts, "the attempt has the wrong number");
+        }
+        if due.as_micros() > entry.store_us.saturating_add(expect.ahead_us) {
+            return broken(Promise::NeverEarly, "an event was leased too far ahead");
+        }
+        if due < self.due {
+            return broken(
+                Promise::NeverEarly,
+                "an event has an earlier due time than it was given",
+            );
+        }
+        if payload != self.payload {
+            return broken(
+                Promise::Truth,
+                "an update was confirmed, and another payload is delivered",
+            );
+        }
+        (self.lease, self.until) = (Some(lease), None);
+        Ok(())
+    }
+
+    pub(super) fn started(
+        &mut self,
+        entry: &Entry,
+        expect: &Expect,
+        lease: Lease,
+        due: Timestamp,
+        payload: u64,
+    ) -> Verdict {
+        self.starts += 1;
+        self.orphaned_us = None;
+        if due.as_micros() > entry.store_us.saturating_add(expect.early_us_max) {
+            return broken(Promise::NeverEarly, "a handler started early");
+        }
+        if self.is_cancelled || self.is_cancel_told {
+            return broken(Promise::Truth, "a handler started after a cancel");
+        }
+        if !self.started.insert(lease) {
+            return broken(Promise::LostWorkers, "two handlers started under one lease");
+        }
+        if self.lease != Some(lease) {
+            return broken(
+                Promise::LostWorkers,
+                "a handler started on a lease that is over",
+            );
+        }
+        if !self
+            .running
+            .iter()
+            .all(|running| self.lost.contains(running))
+        {
+            return broken(
+                Promise::LostWorkers,
+                "two handlers run at once, and no lost lease explains it",
+            );
+        }
+        if u64::from(self.starts)
+            > u64::from(self.attempts) * u64::from(1 + self.revivals) + u64::from(self.snoozes)
+        {
+            return broken(Promise::Attempts, "more starts than attempts");
+        }
+        if payload != self.payload {
+            return broken(
+                Promise::Truth,
+                "an update was confirmed, and a handler sees another payload",
+            );
+        }
+        let from_us = due.as_micros().max(self.known_us);
+        let late_us = entry.store_us.saturating_sub(from_us);
+        let counts = from_us >= expect.late_counts_from_us;
+        if counts && expect.late_us_max.is_some_and(|most| late_us > most) {
+            return match expect.is_clogged {
+                false => broken(
+                    Promise::Accepted,
+                    "a handler started late, and nothing excuses it",
+                ),
+                true => broken(
+                    Promise::Apart,
+                    "a handler started late, and only another queue explains it",
+                ),
+            };
+        }
+        self.running.insert(lease);
+        Ok(())
+    }
+
+    pub(super) fn settled(
+        &mut self,
+        entry: &Entry,
+        lease: Lease,
+        ending: Ending,
+        accepted: bool,
+    ) -> Verdict {
+        if !accepted {
+            return match self.lease == Some(lease) {
+                true => broken(Promise::LostWorkers, "the holder of a lease was refused"),
+                false => Ok(()),
+            };
+        }
+        if self.lease != Some(lease) {
+            return match self.last_settled == Some((lease, ending)) {
+                true => Ok(()), // its repeat
+                false => broken(
+                    Promise::LostWorkers,
+                    "a settle was accepted without a lease",
+                ),
+            };
+        }
+        let started = self.started.contains(&lease);
+        // What a node still holds it hands back without asking anybody.
+        let unseen = (!started && ending == Ending::Release).then_some((ending, 0));
+        let Some((ran, delay_us)) = self.ended.get(&lease).copied().or(unseen) else {
+            return broken(Promise::Records, "an attempt was settled before it ended");
+        };
+        if ran != ending {
+            return broken(
+                Promise::Records,
+                "an attempt was settled as something that it was not",
+            );
+        }
+        if started == matches!(ending, Ending::Release | Ending::Expire) {
+            return broken(
+                Promise::Attempts,
+                "what never started was settled as an attempt, or the reverse",
+            );
+        }
+        self.lease = None;
+        self.due_is_known(entry);
+        self.closed.insert(lease);
+        self.last_settled = Some((lease, ending));
+        match ending {
+            Ending::Retry | Ending::Bury => self.tries += 1,
+            Ending::Snooze => self.snoozes += 1,
+            Ending::Ack | Ending::Discard | Ending::Expire | Ending::Release => {}
+        }
+        if matches!(ending, Ending::Retry | Ending::Snooze) {
+            self.due = Timestamp::from_millis(entry.store_us.saturating_add(delay_us) / 1_000);
+        }
+        self.owed = (ending != Ending::Release).then_some(ending);
+        Ok(())
+    }
+
+    pub(super) fn handed_back(&mut self, entry: &Entry, expect: &Expect, lease: Lease) -> Verdict {
+        if self.lease.take() != Some(lease) || self.until.is_some() || expect.leases_stand {
+            return broken(
+                Promise::LostWorkers,
+                "a lease was taken back, and nothing explains it",
+            );
+        }
+        if self.started.contains(&lease) {
+            return broken(
+                Promise::Attempts,
+                "a handler had started, and its attempt does not count",
+            );
+        }
+        self.closed.insert(lease);
+        self.due_is_known(entry);
+        Ok(())
+    }
+
+    pub(super) fn recorded(
+        &mut self,
+        entry: &Entry,
+        expect: &Expect,
+        node: NodeId,
+        attempt: u16,
+        outcome: Outcome,
+    ) -> Verdict {
+        if outcome == Outcome::LeaseLost {
+            let Some(lease) = self.lease.take().filter(|lease| lease.node == node) else {
+                return broken(
+                    Promise::Records,
+                    "a lost lease is on record, and there was none",
+                );
+            };
+            let until = self.until.unwrap_or(Timestamp::EPOCH);
+            if entry.store_us < until.as_micros() {
+                return broken(
+                    Promise::LostWorkers,
+                    "a lease was taken back before its own deadline",
+                );
+            }
+            if expect.leases_stand {
+                return broken(
+                    Promise::LostWorkers,
+                    "a lease was lost, and nothing explains it",
+                );
+            }
+            self.lost.insert(lease);
+            self.closed.insert(lease);
+            self.is_haunted = true;
+            self.tries += 1;
+            return match u32::from(attempt) == self.tries {
+                true => Ok(()),
+                false => broken(
+                    Promise::Attempts,
+                    "the record of a lost lease has the wrong attempt",
+                ),
+            };
+        }
+        let fits = match (self.owed.take(), outcome) {
+            (None, Outcome::Cancelled) => self.is_cancelled,
+            (
+                None,
+                Outcome::Expired
+                | Outcome::Buried
+                | Outcome::Revived
+                | Outcome::Edited
+                | Outcome::Dropped,
+            ) => self.lease.is_none(),
+            (Some(Ending::Ack), Outcome::Acked)
+            | (Some(Ending::Retry), Outcome::Retried | Outcome::Buried)
+            | (Some(Ending::Snooze), Outcome::Snoozed)
+            | (Some(Ending::Bury), Outcome::Buried)
+            | (Some(Ending::Discard), Outcome::Discarded)
+            | (Some(Ending::Expire), Outcome::Expired) => true,
+            _ => false,
+        };
+        if !fits {
+            return broken(Promise::Records, "a record does not fit what happened");
+        }
+        let in_this_life = self.starts.saturating_sub(self.snoozes);
+        let counts = matches!(outcome, Outcome::Acked | Outcome::Retried) && self.revivals == 0;
+        if expect.exact && counts && u32::from(attempt) != in_this_life {
+            return broken(
+                Promise::Attempts,
+                "attempts and starts differ, and there was no fault",
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,385 @@
+//! Follows every event through a history of all witnesses, and says which promise was broken.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::entry::{Entry, Told, Truth, What};
+use super::expect::Expect;
+use super::life::Life;
+use super::memory::Memory;
+use super::promise::{Broken, Promise, Verdict, broken};
+use super::unique::Uniques;
+use duly::core::op::Lease;
+use duly::core::reference::{DedupWindow, ID_AHEAD_MAX};
+use duly::event::{BucketId, EventId};
+use duly::record::{NodeId, Outcome};
+
+/// Reads a history that holds what the store did, line by line as it is written.
+///
+/// Each line is held against all that came before, so the first one that does not fit is the one
+/// at fault. A history of clients alone is for [`Account`](super::Account).
+#[derive(Debug, Default)]
+pub struct Checker {
+    expect: Expect,
+    lives: BTreeMap<EventId, Life>,
+    /// How often what was pushed may be tried.
+    asked: BTreeMap<(EventId, u64), u16>,
+    /// Events that are neither over nor dead letters.
+    restless: usize,
+    /// Events that this operation has ended: what follows from that follows after it.
+    over: Vec<(EventId, u64)>,
+    /// What each bucket remembers of what is over.
+    memories: BTreeMap<BucketId, Memory>,
+    /// Buckets of queues that are clogged.
+    may_be_late: BTreeSet<BucketId>,
+    dead_nodes: BTreeSet<NodeId>,
+    stopping: BTreeSet<NodeId>,
+    /// Events whose accepted settlement has no record yet.
+    owed: Vec<EventId>,
+    /// Which event has which unique key.
+    uniques: Uniques,
+    leases_lost: u64,
+    starts: u64,
+}
+
+impl Checker {
+    /// For a world of which `expect` is true.
+    #[must_use]
+    pub fn new(expect: Expect) -> Self {
+        Self {
+            expect,
+            ..Self::default()
+        }
+    }
+
+    /// In these buckets no lateness is held against anybody; no other queue may have a bucket of
+    /// the same number.
+    #[must_use]
+    pub fn may_be_late(mut self, buckets: impl IntoIterator<Item = BucketId>) -> Self {
+        self.may_be_late.extend(buckets);
+        self
+    }
+
+    /// Reads one line.
+    ///
+    /// # Errors
+    ///
+    /// The promise that it breaks.
+    pub fn read(&mut self, entry: &Entry) -> Result<(), Broken> {
+        let read = match entry.what {
+            What::Died { node } => {
+                self.died(entry.at_us, node);
+                Ok(())
+            }
+            What::Stopping { node } => {
+                self.stopping.insert(node);
+                Ok(())
+            }
+            What::Stopped { node } => {
+                self.stopping.remove(&node);
+                return self.stopped(node);
+            }
+            What::Healed => {
+                let settled_us = entry.store_us.saturating_add(self.expect.calm_after_us);
+                let from_us = &mut self.expect.late_counts_from_us;
+                *from_us = (*from_us).min(settled_us);
+                Ok(())
+            }
+            _ => match entry.id {
+                Some(id) => self.read_of_event(id, entry),
+                None => broken(Promise::Accepted, "a line of history names no event"),
+            },
+        };
+        read.map_err(|(promise, text)| Broken::new(promise, entry.id, text))
+    }
+
+    fn read_of_event(&mut self, id: EventId, entry: &Entry) -> Verdict {
+        match entry.what {
+            What::Added {
+                due,
+                payload,
+                attempts,
+            } => {
+                if self.lives.contains_key(&id) {
+                    return broken(Promise::Ids, "an id was accepted twice");
+                }
+                let ahead_us = id.created().as_micros().saturating_sub(entry.store_us);
+                if self.expect.remembers.is_some()
+                    && u128::from(ahead_us) > ID_AHEAD_MAX.as_micros()
+                {
+                    return broken(Promise::Ids, "an id from the future was accepted");
+                }
+                if self.is_too_old(id) {
+                    return broken(
+                        Promise::Ids,
+                        "an id was accepted that may have been forgotten",
+                    );
+                }
+                self.restless += 1;
+                let attempts = self.asked.get(&(id, payload)).copied().unwrap_or(attempts);
+                self.lives
+                    .insert(id, Life::new(entry, due, payload, attempts));
+                return Ok(());
+            }
+            What::PushAsked { payload, attempts } => {
+                self.asked.entry((id, payload)).or_insert(attempts);
+                return Ok(());
+            }
+            What::UniqueAsked {
+                key,
+                replaces,
+                taken_by,
+            } => {
+                let asked = (key, replaces, taken_by);
+                return self.uniques.asked(id, asked, &self.lives);
+            }
+            What::PushAnswered {
+                verdict, payload, ..
+            } => {
+                return self.push_answered(id, verdict, payload, entry.store_us);
+            }
+            What::CancelApplied {
+                truth: Truth::NotFound,
+            } => {
+                let is_there = self.lives.contains_key(&id);
+                return match is_there && !self.is_forgotten(id, entry.store_us) {
+                    true => broken(
+                        Promise::Truth,
+                        "a cancel says that an event is unknown which is there",
+                    ),
+                    false => Ok(()),
+                };
+            }
+            What::Unknown
+            | What::PushRefused
+            | What::Found { .. }
+            | What::Rescheduled {
+                truth: Truth::NotFound,
+                ..
+            }
+            | What::Updated {
+                truth: Truth::NotFound,
+                ..
+            }
+            | What::CancelAnswered {
+                truth: Truth::NotFound,
+            } => return Ok(()),
+            _ => {}
+        }
+        let Some(life) = self.lives.get_mut(&id) else {
+            return broken(
+                Promise::Accepted,
+                "something happens to an event that nobody accepted",
+            );
+        };
+        match entry.what {
+            What::Started { .. } => self.starts += 1,
+            What::Leased { lease, .. } if self.dead_nodes.contains(&lease.node) => {
+                life.orphaned(entry.at_us);
+            }
+            _ => {}
+        }
+        let was_at_rest = life.is_at_rest();
+        if self.may_be_late.contains(&id.bucket()) {
+            let expect = Expect {
+                late_us_max: None,
+                ..self.expect
+            };
+            life.read(entry, &expect)?;
+        } else {
+            life.read(entry, &self.expect)?;
+        }
+        match (was_at_rest, life.is_at_rest()) {
+            (false, true) => self.restless -= 1,
+            (true, false) => self.restless += 1,
+            _ => {}
+        }
+        self.leases_lost += u64::from(match entry.what {
+            What::Recorded { outcome, .. } => outcome == Outcome::LeaseLost,
+            What::HandedBack { .. } => true,
+            _ => false,
+        });
+        if life.owes_record() {
+            self.owed.push(id);
+        }
+        match entry.what {
+            What::Removed => self.over.push((id, entry.store_us)),
+            What::Revived => self.uniques.revived(id, &self.lives),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An event is over, and its bucket remembers its id in place of those that its window does not
+    /// hold any more.
+    fn remember(&mut self, id: EventId, now_us: u64) {
+        let Some(window) = &self.expect.remembers else {
+            return;
+        };
+        let memory = self.memories.entry(id.bucket()).or_default();
+        for forgotten in memory.remember(id, now_us, window) {
+            if let Some(life) = self.lives.get_mut(&forgotten) {
+                life.is_forgotten = true;
+            }
+        }
+    }
+
+    /// Whether an id that its bucket does not know is surely one that it may have forgotten.
+    fn is_too_old(&self, id: EventId) -> bool {
+        let memory = self.memories.get(&id.bucket());
+        memory.is_some_and(|memory| memory.is_too_old(id))
+    }
+
+    /// Whether an event was over so long ago that its bucket need not know it any more at that time
+    /// of the store.
+    #[must_use]
+    pub fn is_forgotten(&self, id: EventId, store_us: u64) -> bool {
+        let may_be = |window: &DedupWindow| {
+            let memory = self.memories.get(&id.bucket());
+            memory.is_some_and(|memory| memory.may_have_forgotten(id, store_us, window))
+        };
+        let is_forgotten = self.lives.get(&id).is_some_and(|life| life.is_forgotten);
+        is_forgotten || self.expect.remembers.as_ref().is_some_and(may_be)
+    }
+
+    /// An operation of the store is over: whatever it owed has been paid.
+    ///
+    /// # Errors
+    ///
+    /// When an attempt was settled without a record.
+    pub fn operation_ends(&mut self) -> Result<(), Broken> {
+        for (id, now_us) in std::mem::take(&mut self.over) {
+            self.remember(id, now_us);
+        }
+        let owed = std::mem::take(&mut self.owed).into_iter();
+        let mut owing = owed.filter(|id| self.lives.get(id).is_some_and(Life::owes_record));
+        let text = "an attempt ended without a record";
+        match owing.next() {
+            Some(id) => Err(Broken::new(Promise::Records, Some(id), text)),
+            None => Ok(()),
+        }
+    }
+
+    fn push_answered(&self, id: EventId, verdict: Told, payload: u64, now_us: u64) -> Verdict {
+        if verdict == Told::TooOld
+            && let Some(window) = &self.expect.remembers
+        {
+            // What is forgotten stays so: whatever was true when the store decided still is.
+            let memory = self.memories.get(&id.bucket());
+            let may = memory.is_some_and(|memory| memory.may_be_too_old(id, now_us, window));
+            let text = match self.lives.get(&id) {
+                Some(life) if !life.is_over => "an event that is there is called too old",
+                _ if !may => "a push is called too old, and nothing of its time was forgotten",
+                _ => return Ok(()),
+            };
+            return broken(Promise::Ids, text);
+        }
+        match (self.lives.get(&id), verdict) {
+            (None, Told::Accepted | Told::Duplicate | Told::Conflict) => broken(
+                Promise::Accepted,
+                "a push was answered, and the event is not there",
+            ),
+            (Some(life), Told::Conflict) if life.pushed == payload && !life.was_updated => {
+                broken(Promise::Ids, "the same push is called a conflict")
+            }
+            (Some(life), Told::Accepted | Told::Duplicate)
+                if life.pushed != payload && !life.was_updated =>
+            {
+                broken(
+                    Promise::Ids,
+                    "another payload under the same id is not called a conflict",
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn died(&mut self, at_us: u64, node: NodeId) {
+        self.dead_nodes.insert(node);
+        self.stopping.remove(&node);
+        for life in self.lives.values_mut() {
+            life.node_died(node, at_us);
+        }
+    }
+
+    fn stopped(&self, node: NodeId) -> Result<(), Broken> {
+        let held = |life: &Life| life.lease.is_some_and(|lease| lease.node == node);
+        match self.lives.iter().find(|(_, life)| held(life)) {
+            Some((id, _)) => {
+                let text = "a node says that it has stopped, and holds an event";
+                Err(Broken::new(Promise::Stopping, Some(*id), text))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether everything that was accepted is over or a dead letter, and every stop done.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.restless == 0 && self.stopping.is_empty()
+    }
+
+    /// Looks for what should have happened by now.
+    ///
+    /// # Errors
+    ///
+    /// When work of a dead node waits for longer than expected.
+    pub fn look(&self, at_us: u64) -> Result<(), Broken> {
+        let Some(most) = self.expect.recovery_us_max else {
+            return Ok(());
+        };
+        let waits = |life: &Life| {
+            life.waits_since()
+                .is_some_and(|since| since.saturating_add(most) < at_us)
+        };
+        match self.lives.iter().find(|(_, life)| waits(life)) {
+            Some((id, _)) => {
+                let text = "work of a dead node was not started again in time";
+                Err(Broken::new(Promise::LostWorkers, Some(*id), text))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The last word, long after everything was well.
+    ///
+    /// # Errors
+    ///
+    /// When something never ended.
+    pub fn end(&self) -> Result<(), Broken> {
+        if !self.stopping.is_empty() {
+            let text = "a node was told to stop and never has";
+            return Err(Broken::new(Promise::Stopping, None, text));
+        }
+        match self.lives.iter().find(|(_, life)| !life.is_at_rest()) {
+            Some((id, _)) => {
+                let text = "an accepted event was never over, long after everything was well";
+                Err(Broken::new(Promise::Accepted, Some(*id), text))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Since when an event is known to be due when it is.
+    #[must_use]
+    pub fn known_at_us(&self, id: EventId) -> u64 {
+        self.lives.get(&id).map_or(0, |life| life.known_at_us)
+    }
+
+    /// The lease that an event is under.
+    #[must_use]
+    pub fn lease_of(&self, id: EventId) -> Option<Lease> {
+        self.lives.get(&id)?.lease
+    }
+
+    /// How many handlers started.
+    #[must_use]
+    pub fn starts(&self) -> u64 {
+        self.starts
+    }
+
+    /// How many leases were taken from their holders, whether their handlers had started or not.
+    #[must_use]
+    pub fn leases_lost(&self) -> u64 {
+        self.leases_lost
+    }
+}

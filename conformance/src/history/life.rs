@@ -1,0 +1,275 @@
+//! One event, as its history tells it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::entry::{Ending, Entry, Truth, What};
+use super::expect::Expect;
+use super::promise::{Promise, Verdict, broken};
+use duly::core::op::Lease;
+use duly::event::State;
+use duly::record::NodeId;
+use duly::time::Timestamp;
+
+/// An accepted event.
+#[derive(Debug)]
+pub(super) struct Life {
+    /// What was pushed.
+    pub(super) pushed: u64,
+    pub(super) was_updated: bool,
+    pub(super) lease: Option<Lease>,
+    /// Until when the lease stands at least, if it has a deadline of its own.
+    pub(super) until: Option<Timestamp>,
+    pub(super) is_dead: bool,
+    pub(super) payload: u64,
+    pub(super) attempts: u32,
+    pub(super) due: Timestamp,
+    /// Since when it is known to be due then, in true time and in the store's.
+    pub(super) known_at_us: u64,
+    pub(super) known_us: u64,
+    /// Attempts that count.
+    pub(super) tries: u32,
+    /// A lease was lost once.
+    pub(super) is_haunted: bool,
+    pub(super) is_over: bool,
+    /// It is over, and its bucket need not know it any more.
+    pub(super) is_forgotten: bool,
+    /// A cancel was applied, and nobody may start any more.
+    pub(super) is_cancelled: bool,
+    /// A client was told so.
+    pub(super) is_cancel_told: bool,
+    pub(super) starts: u32,
+    pub(super) snoozes: u32,
+    pub(super) revivals: u32,
+    /// Leases under which a handler has started.
+    pub(super) started: BTreeSet<Lease>,
+    pub(super) running: BTreeSet<Lease>,
+    pub(super) lost: BTreeSet<Lease>,
+    /// Leases that are over, however they ended.
+    pub(super) closed: BTreeSet<Lease>,
+    /// How each attempt ended where it ran, and until when it wanted to rest.
+    pub(super) ended: BTreeMap<Lease, (Ending, u64)>,
+    pub(super) last_settled: Option<(Lease, Ending)>,
+    pub(super) owed: Option<Ending>,
+    pub(super) orphaned_us: Option<u64>,
+}
+
+impl Life {
+    pub(super) fn new(entry: &Entry, due: Timestamp, payload: u64, attempts: u16) -> Self {
+        Self {
+            pushed: payload,
+            was_updated: false,
+            lease: None,
+            until: None,
+            is_dead: false,
+            payload,
+            attempts: u32::from(attempts),
+            due,
+            known_at_us: entry.at_us,
+            known_us: entry.store_us,
+            tries: 0,
+            is_haunted: false,
+            is_over: false,
+            is_forgotten: false,
+            is_cancelled: false,
+            is_cancel_told: false,
+            starts: 0,
+            snoozes: 0,
+            revivals: 0,
+            started: BTreeSet::new(),
+            running: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            closed: BTreeSet::new(),
+            ended: BTreeMap::new(),
+            last_settled: None,
+            owed: None,
+            orphaned_us: None,
+        }
+    }
+
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.is_over || self.is_dead
+    }
+
+    pub(super) fn owes_record(&self) -> bool {
+        self.owed.is_some()
+    }
+
+    /// Since when it waits to be started again after its node died.
+    pub(super) fn waits_since(&self) -> Option<u64> {
+        self.orphaned_us.filter(|_| !self.is_at_rest())
+    }
+
+    pub(super) fn orphaned(&mut self, at_us: u64) {
+        self.orphaned_us.get_or_insert(at_us);
+    }
+
+    pub(super) fn node_died(&mut self, node: NodeId, at_us: u64) {
+        self.running.retain(|lease| lease.node != node);
+        if self.lease.is_some_and(|lease| lease.node == node) {
+            self.orphaned(at_us);
+        }
+    }
+
+    pub(super) fn read(&mut self, entry: &Entry, expect: &Expect) -> Verdict {
+        match entry.what {
+            What::CancelApplied { truth } => self.cancelled(truth),
+            What::Replaced if self.lease.is_some() => {
+                broken(Promise::Truth, "a leased event was replaced")
+            }
+            What::Replaced => {
+                self.is_cancelled = true;
+                Ok(())
+            }
+            What::CancelAnswered { truth } => {
+                self.is_cancel_told |= truth == Truth::Done;
+                match truth {
+                    Truth::Done if self.is_haunted => broken(
+                        Promise::Truth,
+                        "a client is told done, and a lost lease may still run",
+                    ),
+                    Truth::Done if !self.running.is_empty() => broken(
+                        Promise::Truth,
+                        "a cancel is called done while a handler runs",
+                    ),
+                    _ => Ok(()),
+                }
+            }
+            What::Rescheduled { truth, due } => self.changed(truth, |life| {
+                life.due = due;
+                life.due_is_known(entry);
+            }),
+            What::Updated { truth, payload } => self.changed(truth, |life| {
+                life.payload = payload;
+                life.was_updated = true;
+            }),
+            What::Leased {
+                lease,
+                attempt,
+                due,
+                payload,
+            } => self.leased(entry, expect, lease, attempt, due, payload),
+            What::Held { lease, until } => {
+                if self.lease == Some(lease) {
+                    self.until.get_or_insert(until);
+                }
+                Ok(())
+            }
+            What::Extended {
+                lease,
+                stood: true,
+                until,
+            } => match self.lease == Some(lease) {
+                true => {
+                    self.until = Some(until);
+                    Ok(())
+                }
+                false => broken(Promise::LostWorkers, "a lease that is over was extended"),
+            },
+            What::Started {
+                lease,
+                due,
+                payload,
+                ..
+            } => self.started(entry, expect, lease, due, payload),
+            What::Ended {
+                lease,
+                ending,
+                delay_us,
+            } => {
+                self.running.remove(&lease);
+                self.ended.insert(lease, (ending, delay_us));
+                Ok(())
+            }
+            What::Settled {
+                lease,
+                ending,
+                accepted,
+            } => self.settled(entry, lease, ending, accepted),
+            What::Recorded {
+                node,
+                attempt,
+                outcome,
+                ..
+            } => {
+                self.due_is_known(entry);
+                self.recorded(entry, expect, node, attempt, outcome)
+            }
+            What::HandedBack { lease } => self.handed_back(entry, expect, lease),
+            What::Buried => {
+                self.is_dead = true;
+                self.orphaned_us = None;
+                Ok(())
+            }
+            What::Revived => {
+                self.is_dead = false;
+                self.tries = 0;
+                self.revivals += 1;
+                self.due = Timestamp::EPOCH;
+                self.due_is_known(entry);
+                Ok(())
+            }
+            What::Removed => {
+                self.is_over = true;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// From here on its lateness counts, and its wait.
+    pub(super) fn due_is_known(&mut self, entry: &Entry) {
+        (self.known_at_us, self.known_us) = (entry.at_us, entry.store_us);
+    }
+
+    fn cancelled(&mut self, truth: Truth) -> Verdict {
+        match truth {
+            Truth::Done | Truth::DoneAfterAttempt if self.lease.is_some() => {
+                broken(Promise::Truth, "a leased event was cancelled")
+            }
+            Truth::Done if self.is_haunted => broken(
+                Promise::Truth,
+                "a cancel is called done, and a holder believed dead may still run it",
+            ),
+            Truth::DoneAfterAttempt if !self.is_haunted => broken(
+                Promise::Truth,
+                "a cancel speaks of a lost lease, and none was lost",
+            ),
+            Truth::Done | Truth::DoneAfterAttempt => {
+                self.is_cancelled = true;
+                Ok(())
+            }
+            Truth::TooLate(State::Leased) if self.lease.is_none() => broken(
+                Promise::Truth,
+                "too late, says a cancel, and nobody holds the event",
+            ),
+            Truth::TooLate(State::Dead) if !self.is_dead => {
+                broken(Promise::Truth, "too late, but not dead")
+            }
+            Truth::TooLate(state) if state.is_final() != self.is_over => broken(
+                Promise::Truth,
+                "a cancel names a state that the event is not in",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn changed(&mut self, truth: Truth, change: impl FnOnce(&mut Self)) -> Verdict {
+        match truth {
+            Truth::Done | Truth::DoneAfterAttempt if self.lease.is_some() || self.is_over => {
+                broken(
+                    Promise::Truth,
+                    "an event was changed while it was leased or after its end",
+                )
+            }
+            Truth::Done if self.is_haunted => broken(
+                Promise::Truth,
+                "a change is called done, and a holder believed dead may still run it",
+            ),
+            Truth::Done | Truth::DoneAfterAttempt => {
+                change(self);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What a bucket remembers of ended events, as a history tells it.
+
+use std::collections::VecDeque;
+
+use duly::core::reference::DedupWindow;
+use duly::event::EventId;
+use duly::time::Timestamp;
+
+/// The ids that a bucket remembers, the one that was over first in front, with when that was.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    ids: VecDeque<(EventId, u64)>,
+    /// The latest time of an id that it has forgotten.
+    forgotten: Option<Timestamp>,
+}
+
+impl Memory {
+    /// An event is over. Returns the ids that the bucket has forgotten for it.
+    pub(super) fn remember(
+        &mut self,
+        id: EventId,
+        now_us: u64,
+        window: &DedupWindow,
+    ) -> Vec<EventId> {
+        self.ids.push_back((id, now_us));
+        let gone = self.surplus(now_us, window);
+        let gone: Vec<_> = self.ids.drain(..gone).map(|(id, _)| id).collect();
+        let latest = gone.iter().map(|id| id.created()).max();
+        self.forgotten = self.forgotten.max(latest);
+        gone
+    }
+
+    /// Whether an id that the bucket does not know is surely as old as one that it has forgotten.
+    pub(super) fn is_too_old(&self, id: EventId) -> bool {
+        self.forgotten.is_some_and(|until| id.created() <= until)
+    }
+
+    /// Whether it may be: a look at the bucket forgets as well, and is not in the history.
+    pub(super) fn may_be_too_old(&self, id: EventId, now_us: u64, window: &DedupWindow) -> bool {
+        let mut may_be_gone = self.ids.iter().take(self.surplus(now_us, window));
+        self.is_too_old(id) || may_be_gone.any(|(gone, _)| id.created() <= gone.created())
+    }
+
+    /// Whether the bucket may have forgotten an id that it remembered.
+    pub(super) fn may_have_forgotten(
+        &self,
+        id: EventId,
+        now_us: u64,
+        window: &DedupWindow,
+    ) -> bool {
+        let mut may_be_gone = self.ids.iter().take(self.surplus(now_us, window));
+        may_be_gone.any(|(gone, _)| *gone == id)
+    }
+
+    /// How many of the first ones the window does not hold any more.
+    fn surplus(&self, now_us: u64, window: &DedupWindow) -> usize {
+        let is_surplus = |(at, (_, ended_us)): &(usize, &(EventId, u64))| {
+            let (left, age_us) = (
+                self.ids.len() - at,
+                u128::from(now_us.saturating_sub(*ended_us)),
+            );
+            left > window.cap
+                || age_us >= window.max_age.as_micros()
+                || (left > window.max && age_us >= window.keep_for.as_micros())
+        };
+        self.ids.iter().enumerate().take_while(is_surplus).count()
+    }
+}

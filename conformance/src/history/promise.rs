@@ -1,0 +1,121 @@
+//! What a history can break.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use duly::event::EventId;
+
+/// What is promised; the numbers are those of the [guide to delivery](duly::_docs::delivery).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Promise {
+    /// 1: what was accepted is delivered, or its record says what else became of it.
+    Accepted,
+    /// 2: no handler starts before the due time.
+    NeverEarly,
+    /// 3: a cancel, a reschedule and an update say what is so.
+    Truth,
+    /// 4: attempts are bounded, and counted.
+    Attempts,
+    /// 5: every attempt that ends leaves a record, and only those.
+    Records,
+    /// 6: nothing is dropped because something is full.
+    Full,
+    /// 7: one queue never delays another.
+    Apart,
+    /// 8: a stop loses nothing.
+    Stopping,
+    /// 9: a lost worker is noticed by its lease, and what it held has one holder at a time.
+    LostWorkers,
+    /// 10: a pushed id is a promise.
+    Ids,
+    /// 11: doubt stops, silence never.
+    Doubt,
+}
+
+impl Promise {
+    /// Every promise, in the order of their numbers.
+    pub const ALL: [Self; 11] = [
+        Self::Accepted,
+        Self::NeverEarly,
+        Self::Truth,
+        Self::Attempts,
+        Self::Records,
+        Self::Full,
+        Self::Apart,
+        Self::Stopping,
+        Self::LostWorkers,
+        Self::Ids,
+        Self::Doubt,
+    ];
+
+    /// Its number in the guide.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self as u8 + 1
+    }
+
+    /// Its title in the guide.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::NeverEarly => "never early",
+            Self::Truth => "the truth about a cancel",
+            Self::Attempts => "bounded attempts",
+            Self::Records => "records",
+            Self::Full => "full is not lost",
+            Self::Apart => "queues apart",
+            Self::Stopping => "stopping",
+            Self::LostWorkers => "lost workers",
+            Self::Ids => "ids",
+            Self::Doubt => "doubt",
+        }
+    }
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "promise {} ({})", self.number(), self.title())
+    }
+}
+
+/// A promise that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Which.
+    pub promise: Promise,
+    /// The event that shows it, if one does.
+    pub id: Option<EventId>,
+    /// What was seen.
+    pub text: Cow<'static, str>,
+}
+
+impl Broken {
+    /// Of an event, or of none in particular.
+    #[must_use]
+    pub fn new(promise: Promise, id: Option<EventId>, text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
+        Self { promise, id, text }
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.promise, self.text)
+    }
+}
+
+/// What a line of history says about the promises.
+pub(super) type Verdict = Result<(), Fault>;
+
+/// A promise that did not hold, of an event that whoever reads on knows.
+pub(super) type Fault = (Promise, &'static str);
+
+/// The words for a promise that did not hold.
+pub(super) fn broken(promise: Promise, text: &'static str) -> Verdict {
+    Err((promise, text))
+}

@@ -1,0 +1,255 @@
+//! What clients and records say of one event, and whether it fits together.
+
+use std::collections::BTreeMap;
+
+use super::entry::{Ending, Entry, Told, Truth, What};
+use super::promise::{Fault, Promise};
+use super::report::Report;
+use duly::core::op::Lease;
+use duly::event::State;
+use duly::record::{NodeId, Outcome};
+use duly::time::Timestamp;
+
+/// One event.
+#[derive(Debug, Default)]
+pub(super) struct Story {
+    pub(super) payload: u64,
+    pub(super) attempts: u16,
+    /// Starts before the due time.
+    pub(super) early: u64,
+    is_asked: bool,
+    is_accepted: bool,
+    is_refused: bool,
+    /// Its pusher was told that another event has its unique key, or that its id is too old. A copy
+    /// of the push that comes later may still be accepted.
+    is_turned_down: bool,
+    unknown: u64,
+    is_cancelled: bool,
+    /// It started after it was said to be cancelled.
+    is_undead: bool,
+    /// The due time of the last receipt of each payload.
+    dues: BTreeMap<u64, Timestamp>,
+    /// Somebody changed the due time, and receipts say nothing any more.
+    is_moved: bool,
+    starts: Vec<Start>,
+    records: Vec<Kept>,
+    revivals: u64,
+    /// Where the records of the life since the last revival begin.
+    revived_at: usize,
+    /// The last state, and whether anybody has looked.
+    state: Option<State>,
+    is_found: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    lease: Lease,
+    attempt: u16,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    node: NodeId,
+    attempt: u16,
+    outcome: Outcome,
+}
+
+impl Kept {
+    /// Whether it is the record of an attempt. The node of one that was found after a kill may be
+    /// unknown to the store.
+    fn is_of(&self, start: &Start) -> bool {
+        let is_unknown = self.outcome == Outcome::LeaseLost && self.node == NodeId::default();
+        self.attempt == start.attempt && (is_unknown || self.node == start.lease.node)
+    }
+}
+
+impl Story {
+    pub(super) fn read(&mut self, entry: &Entry, early_us_max: u64) {
+        match entry.what {
+            What::PushAsked { payload, attempts } => {
+                if !self.is_asked {
+                    self.payload = payload;
+                }
+                // Which of several was accepted, only its answer says.
+                self.attempts = self.attempts.max(attempts);
+                self.is_asked = true;
+            }
+            What::PushAnswered {
+                verdict,
+                payload,
+                due,
+            } => match verdict {
+                Told::Accepted | Told::Duplicate => {
+                    self.is_accepted = true;
+                    self.dues.insert(payload, due.unwrap_or(Timestamp::EPOCH));
+                }
+                Told::Conflict => {}
+                Told::Taken | Told::TooOld | Told::TooNew => self.is_turned_down = true,
+                Told::Unknown => self.unknown += 1,
+            },
+            What::PushRefused => self.is_refused = true,
+            What::Unknown => self.unknown += 1,
+            What::CancelAnswered { truth } => self.is_cancelled |= truth == Truth::Done,
+            What::Rescheduled { .. }
+            | What::Ended {
+                ending: Ending::Retry | Ending::Snooze,
+                ..
+            } => self.is_moved = true,
+            What::Started {
+                lease,
+                attempt,
+                due,
+                payload,
+            } => {
+                self.is_undead |= self.is_cancelled;
+                // A repeated push is answered with the due time of now, so only what starts after
+                // an answer is held against it; and of a store that has forgotten the event and has
+                // accepted its id again, each payload has its own.
+                let told = self.dues.get(&payload).filter(|_| !self.is_moved);
+                let due = told.map_or(due, |told| due.max(*told));
+                self.early +=
+                    u64::from(due.as_micros() > entry.store_us.saturating_add(early_us_max));
+                self.starts.push(Start { lease, attempt });
+            }
+            What::Recorded {
+                node,
+                attempt,
+                outcome,
+                ..
+            } => self.records.push(Kept {
+                node,
+                attempt,
+                outcome,
+            }),
+            What::Revived => {
+                self.is_moved = true;
+                self.revivals += 1;
+                self.revived_at = self.records.len();
+            }
+            What::Found { state } => (self.state, self.is_found) = (state, true),
+            _ => {}
+        }
+    }
+
+    /// Whether the push may have happened, and nobody was told.
+    pub(super) fn is_open(&self) -> bool {
+        let is_told = self.is_accepted || self.is_turned_down;
+        self.is_asked && !is_told && !(self.is_refused && self.unknown == 0)
+    }
+
+    /// Whether nothing is known of it but that it was accepted.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_accepted && !self.happened()
+    }
+
+    fn happened(&self) -> bool {
+        self.state.is_some() || !self.starts.is_empty() || !self.records.is_empty()
+    }
+
+    pub(super) fn count(&self, report: &mut Report) {
+        let lost = |kept: &&Kept| kept.outcome == Outcome::LeaseLost;
+        report.pushed += u64::from(self.is_asked);
+        report.answered += u64::from(self.is_accepted);
+        report.unknown += self.unknown;
+        report.refused += u64::from(!self.is_accepted && self.is_refused && self.unknown == 0);
+        report.cancelled += u64::from(self.is_cancelled);
+        report.handled += u64::from(!self.starts.is_empty());
+        report.handled_again += u64::from(self.starts.len() > 1);
+        report.starts += self.starts.len() as u64;
+        report.leases_lost += self.records.iter().filter(lost).count() as u64;
+        report.dead += u64::from(self.state == Some(State::Dead));
+        report.early += self.early;
+    }
+
+    /// What does not fit.
+    pub(super) fn wrong(&self) -> Option<Fault> {
+        let told = (self.is_accepted, self.is_refused);
+        match told {
+            _ if !self.is_asked && self.happened() => Some((
+                Promise::Doubt,
+                "something happened to an event that nobody pushed",
+            )),
+            (false, true) if self.unknown == 0 => {
+                let text = "a push was refused, and it happened";
+                self.happened().then_some((Promise::Doubt, text))
+            }
+            (false, _) if !self.happened() => None,
+            _ => self.wrong_starts().or_else(|| self.wrong_end()),
+        }
+    }
+
+    fn wrong_starts(&self) -> Option<Fault> {
+        if self.is_undead {
+            return Some((Promise::Truth, "it started after it was cancelled"));
+        }
+        let same = |one: &Start, other: &Start| one.lease == other.lease;
+        let twice = |(at, one): (usize, &Start)| self.starts[..at].iter().any(|o| same(o, one));
+        if self.starts.iter().enumerate().any(twice) {
+            return Some((Promise::LostWorkers, "it started twice under one lease"));
+        }
+        let snoozes = self.records_of(Outcome::Snoozed) as u64;
+        let most = u64::from(self.attempts) * (1 + self.revivals) + snoozes;
+        if self.starts.len() as u64 > most {
+            return Some((Promise::Attempts, "it was tried too often"));
+        }
+        let tried = self.records[self.revived_at..].iter();
+        let tried = tried.filter(|kept| kept.attempt > 0 && kept.outcome != Outcome::Snoozed);
+        if !tried.map(|kept| kept.attempt).is_sorted_by(|a, b| a < b) {
+            return Some((
+                Promise::Attempts,
+                "its records are out of order, or two are of one attempt",
+            ));
+        }
+        let text = "an attempt started and has no record";
+        let unrecorded = |start: &&Start| {
+            let same = self.starts.iter().filter(|other| {
+                (other.lease.node, other.attempt) == (start.lease.node, start.attempt)
+            });
+            let kept = self.records.iter().filter(|kept| kept.is_of(start));
+            same.count() > kept.count()
+        };
+        let found = self.starts.iter().find(unrecorded);
+        found.map(|_| (Promise::Records, text))
+    }
+
+    fn wrong_end(&self) -> Option<Fault> {
+        let unstarted = self.records.iter().find(|kept| {
+            let of_handler = matches!(
+                kept.outcome,
+                Outcome::Acked | Outcome::Retried | Outcome::Snoozed
+            );
+            of_handler && !self.starts.iter().any(|start| kept.is_of(start))
+        });
+        if unstarted.is_some() {
+            let text = "a record speaks of a handler that never started";
+            return Some((Promise::Records, text));
+        }
+        let Some(last) = self.records.last() else {
+            let text = "it was accepted, and nothing became of it";
+            return Some((Promise::Accepted, text));
+        };
+        if self.is_cancelled && last.outcome != Outcome::Cancelled {
+            return Some((Promise::Truth, "it was cancelled and went on"));
+        }
+        let expected = match last.outcome {
+            Outcome::Acked | Outcome::Discarded => State::Done,
+            Outcome::Cancelled | Outcome::Dropped => State::Cancelled,
+            Outcome::Expired => State::Expired,
+            Outcome::Buried | Outcome::LeaseLost | Outcome::Edited => State::Dead,
+            Outcome::Retried | Outcome::Snoozed | Outcome::Revived => {
+                let text = "its last record is no end";
+                return Some((Promise::Accepted, text));
+            }
+        };
+        if self.is_found && self.state != Some(expected) {
+            let text = "it is somewhere else than its last record says";
+            return Some((Promise::Records, text));
+        }
+        None
+    }
+
+    fn records_of(&self, outcome: Outcome) -> usize {
+        let same = |kept: &&Kept| kept.outcome == outcome;
+        self.records.iter().filter(same).count()
+    }
+}

@@ -1,0 +1,153 @@
+//! The dedup window: which ended ids are remembered, and what an id's time means.
+
+use duly::core::op::{PushVerdict, StoreOp, Verdict};
+use duly::core::reference::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
+use duly::event::{BucketId, EventId};
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, Draft, World, ms, secs};
+
+/// Pushes an event and ends it, a millisecond after what was before.
+async fn ended(world: &World) -> Draft {
+    world.advance(ms(1));
+    ended_as(world, world.event()).await
+}
+
+async fn ended_as(world: &World, draft: Draft) -> Draft {
+    world.add(draft.clone()).await;
+    let delivery = world.take(A).await;
+    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    draft
+}
+
+pub async fn an_id_that_may_have_been_forgotten_is_too_old(harness: &dyn StoreHarness) {
+    let world = World::remembering(harness, 2).await;
+    let mut drafts = Vec::new();
+    for _ in 0..3 {
+        drafts.push(ended(&world).await);
+    }
+    assert_eq!(
+        world.push(&drafts[0]).await,
+        PushVerdict::TooOld,
+        "it was forgotten"
+    );
+    for known in &drafts[1..] {
+        assert_eq!(world.push(known).await, PushVerdict::Duplicate(known.id()));
+    }
+    let never_seen = world.event().with(|envelope| {
+        envelope.id = EventId::from_parts(drafts[0].id().created(), BucketId(3), 99);
+    });
+    assert_eq!(
+        world.push(&never_seen).await,
+        PushVerdict::TooOld,
+        "nobody can know"
+    );
+    world.add(world.event()).await;
+}
+
+pub async fn an_id_is_remembered_for_its_time_however_many_end_after_it(
+    harness: &dyn StoreHarness,
+) {
+    let window = DedupWindow {
+        max: 1,
+        ..DedupWindow::default()
+    };
+    let world = World::within(harness, window).await;
+    let first = ended(&world).await;
+    let since = world.now();
+    for _ in 0..20 {
+        ended(&world).await;
+    }
+    world.advance(KEEP_FOR - world.now().since(since) - ms(2));
+    ended(&world).await;
+    assert_eq!(world.push(&first).await, PushVerdict::Duplicate(first.id()));
+    let last = ended(&world).await;
+    assert_eq!(world.now().since(since), KEEP_FOR);
+    assert_eq!(
+        world.push(&first).await,
+        PushVerdict::TooOld,
+        "its time is over"
+    );
+    assert_eq!(world.push(&last).await, PushVerdict::Duplicate(last.id()));
+}
+
+pub async fn no_more_ids_are_remembered_than_the_cap_allows(harness: &dyn StoreHarness) {
+    let window = DedupWindow {
+        max: 1,
+        cap: 3,
+        ..DedupWindow::default()
+    };
+    let world = World::within(harness, window).await;
+    let mut drafts = Vec::new();
+    for _ in 0..5 {
+        drafts.push(ended(&world).await);
+    }
+    for (at, draft) in drafts.iter().enumerate() {
+        let verdict = match at {
+            0 | 1 => PushVerdict::TooOld,
+            _ => PushVerdict::Duplicate(draft.id()),
+        };
+        assert_eq!(world.push(draft).await, verdict, "event {at} of five");
+    }
+}
+
+pub async fn the_look_forgets_what_ended_long_ago(harness: &dyn StoreHarness) {
+    let window = DedupWindow {
+        max_age: secs(300),
+        ..DedupWindow::default()
+    };
+    let world = World::within(harness, window).await;
+    let look = || StoreOp::Reap {
+        silent: Vec::new(),
+        limit: 10,
+    };
+    let draft = ended(&world).await;
+    world.advance(secs(299));
+    world.op(look()).await;
+    assert_eq!(world.push(&draft).await, PushVerdict::Duplicate(draft.id()));
+    world.advance(secs(1));
+    world.op(look()).await;
+    assert_eq!(world.push(&draft).await, PushVerdict::TooOld);
+    assert_eq!(world.state(draft.id()).await, None);
+    ended(&world).await;
+}
+
+pub async fn an_id_from_the_future_is_too_new(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let furthest = world.event_made(world.now() + ID_AHEAD_MAX);
+    let beyond = world.event_made(world.now() + ID_AHEAD_MAX + ms(1));
+    let pushed = world
+        .push_all(&[beyond.clone(), world.event(), furthest])
+        .await;
+    let verdicts: Vec<_> = pushed.iter().map(|pushed| pushed.verdict).collect();
+    assert_eq!(
+        verdicts,
+        [
+            PushVerdict::TooNew,
+            PushVerdict::Accepted,
+            PushVerdict::Accepted
+        ],
+        "the others of the batch are not refused with it"
+    );
+    assert_eq!(world.state(beyond.id()).await, None);
+    let microseconds =
+        world.event_made(duly::time::Timestamp::from_millis(world.now().as_micros()));
+    assert_eq!(world.push(&microseconds).await, PushVerdict::TooNew);
+    world.advance(ms(1));
+    assert_eq!(world.push(&beyond).await, PushVerdict::Accepted);
+}
+
+pub async fn an_id_that_was_made_ahead_closes_the_bucket_to_nobody(harness: &dyn StoreHarness) {
+    let window = DedupWindow {
+        max: 0,
+        ..DedupWindow::default()
+    };
+    let world = World::within(harness, window).await;
+    let ahead = world.event_made(world.now() + ID_AHEAD_MAX);
+    let ahead = ended_as(&world, ahead).await;
+    for _ in 0..3 {
+        ended(&world).await;
+        world.advance(KEEP_FOR);
+    }
+    assert_eq!(world.push(&ahead).await, PushVerdict::TooOld);
+    ended(&world).await;
+}

@@ -1,0 +1,285 @@
+//! Looking, and being told: get, stats, forecast, and the watcher.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use duly::core::op::{StartMark, Stats, StoreOp, Verdict};
+use duly::error::ErrorKind;
+use duly::event::{BucketKey, State};
+use duly::store::Watcher;
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, World, bury, ms, retry, secs};
+use duly::time::Timestamp;
+
+pub async fn get_tells_where_an_event_stands(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let draft = world.event();
+    let id = world.add(draft.clone()).await;
+    let delivery = world.take(A).await;
+    let found = world.get(id).await.expect("it is leased");
+    assert_eq!(
+        (found.state, found.holder, found.tries),
+        (State::Leased, Some(A), 0)
+    );
+    assert_eq!(found.body.as_deref(), Some(&*draft.0.envelope));
+    assert!(world.settle(A, &delivery, retry(secs(5))).await);
+    let found = world.get(id).await.expect("it waits");
+    assert_eq!(
+        (found.state, found.holder, found.tries),
+        (State::Scheduled, None, 1)
+    );
+    let _ = world.cancel(id).await;
+    let found = world.get(id).await.expect("it is remembered");
+    assert_eq!((found.state, found.body), (State::Cancelled, None));
+}
+
+pub async fn a_snapshot_tells_since_when_and_until_when(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let id = world.add(world.event().when(secs(5))).await;
+    let look = async || {
+        let found = world.get(id).await.expect("it is there");
+        (found.since, found.until)
+    };
+    // A store of many nodes may not know since when an event is on its way.
+    let is_known = |since: &Option<Timestamp>| since.is_some() || !world.store().is_shared();
+    assert_eq!(look().await, (None, None), "it is scheduled");
+    world.advance(secs(7));
+    world.move_due().await;
+    let moved = Some(world.now());
+    world.advance(secs(1));
+    let found = look().await;
+    assert_eq!(
+        found,
+        (moved.filter(|_| is_known(&found.0)), None),
+        "it is ready"
+    );
+    let mut fetch = world.fetching(A, 1);
+    fetch.hold = Some(secs(30));
+    let delivery = world.fetch_by(&fetch).await.remove(0);
+    let (fetched, until) = (Some(world.now()), Some(world.now() + secs(30)));
+    world.advance(secs(1));
+    let found = look().await;
+    let since = fetched.filter(|_| is_known(&found.0));
+    assert_eq!(found, (since, until), "it has a deadline");
+    assert!(world.settle(A, &delivery, Verdict::Release).await);
+    let delivery = world.take(A).await;
+    let fetched = Some(world.now());
+    world.advance(secs(1));
+    let found = look().await;
+    let since = fetched.filter(|_| is_known(&found.0));
+    assert_eq!(found, (since, None), "it has a heartbeat");
+    assert!(world.settle(A, &delivery, bury()).await);
+    let died = Some(world.now());
+    world.advance(secs(1));
+    assert_eq!(look().await, (died, None), "it is dead");
+    world.drop_dead(&[id]).await;
+    assert_eq!(look().await, (None, None), "it is over");
+}
+
+pub async fn stats_count_every_event_once(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    assert_eq!(world.stats().await, Stats::default());
+    world.dead(world.event()).await;
+    world.add(world.event()).await;
+    world.take(A).await;
+    for delay in [0, 0, 5, 6, 7] {
+        world.add(world.event().when(secs(delay))).await;
+    }
+    let cancelled = world.add(world.event()).await;
+    let _ = world.cancel(cancelled).await;
+    let expected = Stats {
+        scheduled: 3,
+        ready: 2,
+        leased: 1,
+        dead: 1,
+        oldest_ready: world.stats().await.oldest_ready,
+    };
+    assert_eq!(world.stats().await, expected);
+}
+
+pub async fn stats_tell_since_when_the_next_event_is_ready(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let oldest = async || world.stats().await.oldest_ready;
+    let waits = world.add(world.event().when(secs(2))).await;
+    assert_eq!(oldest().await, None, "none is ready");
+    world.advance(secs(3));
+    world.move_due().await;
+    let moved = world.now();
+    world.advance(secs(1));
+    let second = world.add(world.event()).await;
+    let pushed = world.now();
+    world.advance(secs(1));
+    assert_eq!(
+        oldest().await,
+        Some(moved),
+        "it counts from when it was moved"
+    );
+    let _ = world.cancel(waits).await;
+    assert_eq!(
+        oldest().await,
+        Some(pushed),
+        "what has left the list is passed over"
+    );
+    let _ = world.cancel(second).await;
+    assert_eq!(oldest().await, None);
+    world.add(world.event()).await;
+    world.take(A).await;
+    assert_eq!(oldest().await, None, "a leased event waits for nobody");
+}
+
+pub async fn the_forecast_counts_what_falls_due_within_each_span(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    for delay in [1_000, 2_000, 59_999, 60_000, 60_001, 3_600_000, 90_000_000] {
+        world.add(world.event().when(ms(delay))).await;
+    }
+    world.add(world.event()).await;
+    let spans = [secs(0), secs(60), secs(300), secs(3_600), Duration::MAX];
+    assert_eq!(world.forecast(&spans).await, [0, 4, 5, 6, 7]);
+    world.advance(secs(2));
+    assert_eq!(
+        world.forecast(&spans[..2]).await,
+        [2, 5],
+        "what is due and not moved counts"
+    );
+    world.move_due().await;
+    assert_eq!(world.forecast(&spans[..2]).await, [0, 3]);
+}
+
+pub async fn each_of_many_spans_of_a_forecast_is_counted_exactly(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    // Alone, close together, many at one instant, and nothing for long.
+    let mut delays = vec![1_u64, 700, 701, 702, 5_000];
+    delays.extend([40_000; 30]);
+    delays.extend((0..20).map(|number| 50_000 + 97 * number));
+    delays.extend([399_999, 400_000, 7_000_000]);
+    let events = delays.iter().map(|delay| world.event().when(ms(*delay)));
+    world.push_all(&events.collect::<Vec<_>>()).await;
+    for step in [1, 97, 1_000, 20_000] {
+        let spans: Vec<Duration> = (0..400).map(|number| ms(number * step)).collect();
+        let within = |span: &Duration| delays.iter().filter(|delay| ms(**delay) <= *span).count();
+        let right: Vec<usize> = spans.iter().map(within).collect();
+        assert_eq!(world.forecast(&spans).await, right, "by {step} ms");
+    }
+    assert_eq!(world.forecast(&[]).await, [0; 0]);
+    assert_eq!(world.forecast(&[ms(700)]).await, [2]);
+    let within = vec![secs(2), secs(1)];
+    let error = world.try_op(StoreOp::Forecast { within }).await;
+    let error = error.expect_err("out of order");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+pub async fn a_list_beyond_the_bound_is_refused(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    world.add(world.event()).await;
+    let delivery = world.take(A).await;
+    let settlement = world.ended(&delivery, Verdict::Ack);
+    for op in [
+        StoreOp::Settle {
+            node: A,
+            settlements: vec![settlement; 1_001],
+            started: StartMark::default(),
+        },
+        StoreOp::Extend {
+            node: A,
+            leases: vec![(delivery.id, delivery.request); 1_001],
+            hold: secs(1),
+        },
+        StoreOp::Reconcile {
+            node: A,
+            from: 0,
+            through: delivery.request,
+            held: vec![(delivery.request, vec![delivery.id; 1_001])],
+            limit: 1,
+            started: StartMark::default(),
+        },
+        StoreOp::Reap {
+            silent: vec![(A, 1); 1_001],
+            limit: 1,
+        },
+        StoreOp::Revive {
+            ids: vec![delivery.id; 1_001],
+            by: None,
+        },
+        StoreOp::Drop {
+            ids: vec![delivery.id; 1_001],
+            by: None,
+        },
+        StoreOp::Forecast {
+            within: vec![secs(1); 1_001],
+        },
+    ] {
+        let error = world.try_op(op).await.expect_err("too long");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+    assert!(
+        world.settle(A, &delivery, Verdict::Ack).await,
+        "nothing was changed"
+    );
+}
+
+#[derive(Default)]
+struct Told(AtomicUsize);
+
+impl Watcher for Told {
+    fn earlier(&self, bucket: &BucketKey) {
+        assert_eq!(bucket.bucket.0, 3);
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn called(&self, bucket: &BucketKey) {
+        panic!("nobody has called for {bucket}");
+    }
+}
+
+impl Told {
+    /// Whether it was told since it was asked last.
+    fn take(&self) -> bool {
+        self.0.swap(0, Ordering::SeqCst) > 0
+    }
+}
+
+pub async fn a_watcher_is_told_of_work_that_comes_sooner(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let told = Arc::new(Told::default());
+    world.store().watch(Arc::clone(&told) as Arc<dyn Watcher>);
+    let first = world.add(world.event().when(secs(60))).await;
+    assert!(told.take(), "the first due time");
+    world.add(world.event().when(secs(30))).await;
+    assert!(told.take(), "an earlier one");
+    let _ = world.reschedule(first, secs(10)).await;
+    assert!(told.take(), "an earlier one by hand");
+    world.add(world.event()).await;
+    assert!(told.take(), "ready where nothing was");
+    let delivery = world.take(A).await;
+    told.take();
+    assert!(world.settle(A, &delivery, Verdict::Release).await);
+    assert!(told.take(), "ready again by release");
+    let delivery = world.take(A).await;
+    assert!(world.settle(A, &delivery, retry(secs(5))).await);
+    assert!(told.take(), "a retry that is due sooner");
+    world.advance(secs(5));
+    world.take(A).await;
+    told.take();
+    world.reap_node(A).await;
+    assert!(told.take(), "ready again by reap");
+}
+
+pub async fn a_watcher_is_left_alone_otherwise(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let told = Arc::new(Told::default());
+    world.store().watch(Arc::clone(&told) as Arc<dyn Watcher>);
+    let first = world.add(world.event().when(secs(10))).await;
+    assert!(told.take());
+    world.add(world.event().when(secs(20))).await;
+    assert!(!told.take(), "a later one");
+    let _ = world.reschedule(first, secs(15)).await;
+    world.stats().await;
+    let _ = world.cancel(first).await;
+    assert!(!told.take(), "nothing came sooner");
+    world.advance(secs(20));
+    world.move_due().await;
+    // A store that others push to as well asks for one more look when it begins to listen to them.
+    let asks_once = world.store().is_shared();
+    assert!(asks_once || !told.take(), "the mover knows what it did");
+}

@@ -1,0 +1,259 @@
+//! The outbox: where records wait for the journal, by number.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use duly::core::op::{PushVerdict, StoreOp, Verdict};
+use duly::error::ErrorKind;
+use duly::event::Payload;
+use duly::store::{OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, WhenFull};
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, B, World, bury, ms, retry, secs};
+use duly::time::When;
+
+impl World {
+    /// The outbox that has the records of the world's bucket.
+    async fn outbox(&self) -> Outbox {
+        let outboxes = self.store().outboxes().await.expect("they can be listed");
+        match outboxes.contains(&Outbox::Store) {
+            true => Outbox::Store,
+            false => Outbox::Bucket(self.bucket.clone()),
+        }
+    }
+
+    async fn waiting(&self, after: u64, limit: usize) -> OutboxPage {
+        let page = self
+            .store()
+            .read_outbox(&self.outbox().await, after, limit)
+            .await;
+        page.expect("it can be read")
+    }
+
+    /// The first number, the next one, and the numbers of all that wait.
+    async fn numbers(&self) -> (u64, u64, Vec<u64>) {
+        let page = self.waiting(0, OUTBOX_BATCH_MAX).await;
+        let numbers = page.records.iter().map(|(number, _)| *number);
+        (page.first, page.next, numbers.collect())
+    }
+
+    async fn trim(&self, through: u64) {
+        let trimmed = self.store().trim_outbox(&self.outbox().await, through);
+        trimmed.await.expect("it is trimmed");
+    }
+
+    fn limit(&self, max: u64, when_full: WhenFull) {
+        let limit = OutboxLimit {
+            max: Some(max),
+            when_full,
+        };
+        let limited = self.store().limit_outboxes(limit);
+        limited.expect("it can keep so much");
+    }
+
+    /// Writes so many records, each by an operation of its own.
+    async fn write_records(&self, many: usize) {
+        for _ in 0..many {
+            self.add(self.event()).await;
+            let delivery = self.take(A).await;
+            assert!(self.settle(A, &delivery, Verdict::Ack).await);
+        }
+    }
+}
+
+pub async fn an_outbox_is_read_by_number(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(world.add(world.event()).await);
+        let delivery = world.take(A).await;
+        assert!(world.settle(A, &delivery, Verdict::Ack).await);
+        world.advance(ms(1));
+    }
+    for (after, limit, expected) in [(0, 100, 1..=5), (0, 2, 1..=2), (2, 2, 3..=4), (4, 2, 5..=5)] {
+        let page = world.waiting(after, limit).await;
+        let last = *expected.end();
+        assert_eq!((page.first, page.next, page.damaged), (1, 6, 0));
+        assert_eq!((page.last, page.has_more()), (last, last < 5));
+        let told: Vec<_> = page
+            .records
+            .iter()
+            .map(|(number, it)| (*number, it.id))
+            .collect();
+        let expected: Vec<_> = expected
+            .map(|number| (number, ids[number as usize - 1]))
+            .collect();
+        assert_eq!(told, expected);
+    }
+    for after in [5, 6, u64::MAX] {
+        let page = world.waiting(after, 2).await;
+        assert!(page.records.is_empty() && !page.has_more(), "{page:?}");
+    }
+}
+
+pub async fn a_read_of_no_records_tells_which_there_are(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    for written in 0..3 {
+        for after in [0, 1, u64::MAX] {
+            let page = world.waiting(after, 0).await;
+            assert_eq!((page.first, page.next), (1, written + 1));
+            assert!(page.records.is_empty());
+        }
+        // At once after the settle that wrote one.
+        world.write_records(1).await;
+    }
+    world.trim(2).await;
+    let page = world.waiting(0, 0).await;
+    assert_eq!((page.first, page.next), (3, 4));
+}
+
+pub async fn trimmed_records_are_gone_and_their_numbers_are_not_given_again(
+    harness: &dyn StoreHarness,
+) {
+    let world = World::new(harness).await;
+    world.write_records(5).await;
+    for (through, expected) in [
+        (0, 1..=5),
+        (2, 3..=5),
+        // Saying it again, or less, changes nothing.
+        (2, 3..=5),
+        (1, 3..=5),
+        (4, 5..=5),
+    ] {
+        world.trim(through).await;
+        let (first, next) = (*expected.start(), 6);
+        assert_eq!(world.numbers().await, (first, next, expected.collect()));
+    }
+    // More than there is takes what there is.
+    world.trim(u64::MAX).await;
+    assert_eq!(world.numbers().await, (6, 6, vec![]));
+    world.write_records(2).await;
+    assert_eq!(world.numbers().await, (6, 8, vec![6, 7]));
+    let page = world.waiting(2, 100).await;
+    assert_eq!(page.records.len(), 2, "reading goes on where there is one");
+}
+
+pub async fn what_was_trimmed_stays_so_after_a_new_opening(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    world.write_records(3).await;
+    world.trim(2).await;
+    let Some(world) = world.reopened().await else {
+        return;
+    };
+    assert_eq!(world.numbers().await, (3, 4, vec![3]));
+    world.trim(3).await;
+    let world = world.reopened().await.expect("it came back before");
+    assert_eq!(world.numbers().await, (4, 4, vec![]));
+    world.write_records(1).await;
+    assert_eq!(world.numbers().await, (4, 5, vec![4]));
+    assert_eq!(world.waiting(3, 10).await.records.len(), 1);
+}
+
+pub async fn a_full_outbox_refuses_pushes_and_is_settled_into(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    world.limit(3, WhenFull::RefusePushes);
+    for _ in 0..5 {
+        world.add(world.event()).await;
+    }
+    let held = world.fetch(A).await;
+    for delivery in &held[..3] {
+        assert!(world.settle(A, delivery, Verdict::Ack).await);
+    }
+    let refused = world.event();
+    let push = || StoreOp::Push(vec![refused.0.clone()]);
+    let error = world.try_op(push()).await.expect_err("it is full");
+    assert_eq!(error.kind(), ErrorKind::Full);
+    assert_eq!(
+        world.get(refused.id()).await,
+        None,
+        "nothing of it happened"
+    );
+    // Handlers go on, and no record is let go.
+    for delivery in &held[3..] {
+        assert!(world.settle(A, delivery, Verdict::Ack).await);
+    }
+    assert_eq!(world.numbers().await, (1, 6, vec![1, 2, 3, 4, 5]));
+    world.trim(2).await;
+    let error = world.try_op(push()).await.expect_err("three still wait");
+    assert_eq!(error.kind(), ErrorKind::Full);
+    world.trim(3).await;
+    assert_eq!(world.push(&refused).await, PushVerdict::Accepted);
+}
+
+pub async fn a_full_outbox_that_drops_keeps_the_newest(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    world.limit(5, WhenFull::DropOldest);
+    world.write_records(12).await;
+    assert_eq!(world.numbers().await, (8, 13, vec![8, 9, 10, 11, 12]));
+    // Whoever reads on from before sees by the numbers that some are missing.
+    let page = world.waiting(3, 2).await;
+    let numbers: Vec<_> = page.records.iter().map(|(number, _)| *number).collect();
+    assert_eq!((numbers, page.damaged), (vec![8, 9], 0));
+    // Without a bound of somebody's own it keeps as many as it would anyway.
+    let anyway = OutboxLimit {
+        max: None,
+        when_full: WhenFull::DropOldest,
+    };
+    world.store().limit_outboxes(anyway).expect("it can");
+    world.write_records(3).await;
+    let (_, next, numbers) = world.numbers().await;
+    assert!(next == 16 && numbers.ends_with(&[11, 12, 13, 14, 15]));
+    assert!(numbers.len() >= 8, "{numbers:?}");
+}
+
+#[derive(Default)]
+struct Told(AtomicUsize);
+
+impl OutboxWatcher for Told {
+    fn recorded(&self, _: &Outbox) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+pub async fn a_watcher_of_outboxes_is_told_of_every_record(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let told = Arc::new(Told::default());
+    let watcher: Arc<dyn OutboxWatcher> = Arc::clone(&told) as _;
+    world.store().watch_outboxes(watcher);
+    let id = world.add(world.event()).await;
+    world.stats().await;
+    assert_eq!(told.0.load(Ordering::SeqCst), 0, "a push leaves none");
+    let mut written = 0;
+    let mut check = async |what: &str| {
+        written += 1;
+        // What was decided before is written when this is answered.
+        let next = world.waiting(0, 0).await.next;
+        assert_eq!(next, written + 1, "{what} leaves one record");
+        assert!(told.0.swap(0, Ordering::SeqCst) > 0, "{what}");
+    };
+    let delivery = world.take(A).await;
+    assert!(world.settle(A, &delivery, retry(secs(0))).await);
+    check("a retry").await;
+    world.take(B).await;
+    world.reap_node(B).await;
+    check("a reap").await;
+    let delivery = world.take(A).await;
+    assert!(world.settle(A, &delivery, bury()).await);
+    check("a bury").await;
+    let payload = Payload::from(b"mended".as_slice());
+    let update = StoreOp::Update {
+        id,
+        payload,
+        by: None,
+        dead_only: true,
+    };
+    world.op(update).await;
+    check("an edit").await;
+    world.revive(&[id]).await;
+    check("a revive").await;
+    let _ = world.cancel(id).await;
+    check("a cancel").await;
+    let id = world.dead(world.event()).await;
+    check("another bury").await;
+    world.drop_dead(&[id]).await;
+    check("a drop").await;
+    let soon = world.now() + secs(1);
+    world.add(world.event().when(When::Now).expires(soon)).await;
+    world.advance(secs(2));
+    world.fetch(A).await;
+    check("an expiry").await;
+}
