@@ -8,11 +8,10 @@ use duly_conformance::history::Entry;
 use duly::record::NodeId;
 
 use crate::nodes::{Memory, Node, Role, Site, node_of, starts, starts_of};
-use crate::redis_faults::{finish, let_it_run};
+use crate::redis_faults::{finish, let_it_run, number};
 use crate::servers::Redis;
 
-/// How many nodes are killed, in two rounds.
-const ROUNDS: u64 = 2;
+/// How many nodes are killed in a round; there is a round for each 30 of `DULY_REDIS_KILLS`.
 const VICTIMS: u64 = 16;
 /// One that owns no bucket works only where others have no room, so not all of them hold something.
 const BUCKETS: u16 = 48;
@@ -24,12 +23,13 @@ const BOUND: Duration = Duration::from_secs(10);
 #[test]
 fn the_work_of_a_killed_node_is_handed_on() {
     let mut times = Vec::new();
-    for round in 0..ROUNDS {
+    let rounds = number("DULY_REDIS_KILLS").map_or(1, |kills| kills.div_ceil(30));
+    for round in 0..rounds {
         one_round(round, &mut times);
     }
     times.sort_unstable();
     let at = |part: f64| times[((times.len() - 1) as f64 * part).round() as usize] as f64 / 1e3;
-    let kills = ROUNDS * HOLDERS as u64;
+    let kills = rounds * HOLDERS as u64;
     println!(
         "handed on after {kills} kills and more, {} attempts: p50 {:.0} ms, p99 {:.0} ms, max {:.0} ms",
         times.len(),

@@ -18,7 +18,8 @@
 //!
 //! The same points once more for promise 11: the call is not made and answers an error instead.
 //!
-//! `DULY_SYSCALLS=all` takes every point of every part, where otherwise some parts take a sample;
+//! `DULY_SYSCALLS=all` takes every point of every part, where otherwise each takes a sample, another
+//! one each time;
 //! `DULY_SYSCALLS` with a point as it is printed takes that one alone.
 
 mod account;
@@ -60,7 +61,8 @@ fn child() {
 fn killed_at_any_call_of_the_script_nothing_is_lost_early_or_unrecorded() {
     let template = closed_store();
     let calls = script(template.path());
-    let sweep = Sweep::of("script", template.path(), SCRIPT, Deed::Kill);
+    let mut sweep = Sweep::of("script", template.path(), SCRIPT, Deed::Kill);
+    sweep.every = 2;
     let tally = sweep.covers(&points(&calls));
     assert!(
         [tally.nothing, tally.whole, tally.leases_lost]
@@ -89,19 +91,24 @@ fn killed_within_any_write_nothing_is_lost_early_or_unrecorded() {
     let template = closed_store();
     let mut points = writing(&script(template.path()));
     points.retain(|point| ["write", "pwrite64"].contains(&point.call.as_str()));
-    Sweep::of("script-cut", template.path(), SCRIPT, Deed::Cut).covers(&points);
+    let mut sweep = Sweep::of("script-cut", template.path(), SCRIPT, Deed::Cut);
+    sweep.every = 5;
+    sweep.covers(&points);
 
     let template = folder();
     let mut points = writing(&opening(template.path()));
     points.retain(|point| ["write", "pwrite64"].contains(&point.call.as_str()));
-    Sweep::of("first-opening-cut", template.path(), OPENING, Deed::Cut).covers(&points);
+    let mut sweep = Sweep::of("first-opening-cut", template.path(), OPENING, Deed::Cut);
+    sweep.every = 5;
+    sweep.covers(&points);
 }
 
 #[test]
 fn killed_at_any_call_of_the_first_opening_the_next_one_makes_the_store() {
     let template = folder();
     let calls = opening(template.path());
-    let sweep = Sweep::of("first-opening", template.path(), OPENING, Deed::Kill);
+    let mut sweep = Sweep::of("first-opening", template.path(), OPENING, Deed::Kill);
+    sweep.every = 3;
     sweep.covers(&points(&calls));
 }
 
@@ -125,6 +132,7 @@ fn killed_at_any_call_of_a_recovery_the_next_one_does_the_same() {
         let calls = opening(killed.path());
         let mut sweep = Sweep::of(name, killed.path(), OPENING, Deed::Kill);
         sweep.deaths = 1;
+        sweep.every = 3;
         lost += sweep.covers(&points(&calls)).leases_lost;
     }
     assert!(lost > 0 || takes_one(), "no handler died");
@@ -136,8 +144,8 @@ fn after_any_call_that_fails_nothing_is_acknowledged_any_more() {
     let calls = script(template.path());
     let points = writing(&calls);
     for (name, deed, every) in [
-        ("eio", Deed::Fail("EIO"), 1),
-        ("eio-on", Deed::FailOn("EIO"), 4),
+        ("eio", Deed::Fail("EIO"), 6),
+        ("eio-on", Deed::FailOn("EIO"), 24),
     ] {
         let mut sweep = Sweep::of(name, template.path(), SCRIPT, deed);
         sweep.every = every;
@@ -150,7 +158,7 @@ fn after_any_call_that_fails_nothing_is_acknowledged_any_more() {
 fn a_disk_that_is_full_at_any_call_loses_nothing_that_was_acknowledged() {
     let template = closed_store();
     for (name, part, deed, every) in [
-        ("enospc", SCRIPT, Deed::Fail("ENOSPC"), 4),
+        ("enospc", SCRIPT, Deed::Fail("ENOSPC"), 12),
         ("enospc-on", IN_HASTE, Deed::FailOn("ENOSPC"), 24),
     ] {
         let points = writing(&calls_of(template.path(), part));
@@ -165,6 +173,7 @@ fn any_call_that_fails_while_the_store_is_opened_is_told_and_opening_it_again_he
     let template = folder();
     let points = writing(&opening(template.path()));
     let mut sweep = Sweep::of("opening-eio", template.path(), OPENING, Deed::Fail("EIO"));
+    sweep.every = 4;
     sweep.check = |folder, point| {
         // SQLite does not look whether a folder was synced; the store syncs it once more.
         match (point.file.as_str(), point.call.as_str()) {
@@ -175,7 +184,9 @@ fn any_call_that_fails_while_the_store_is_opened_is_told_and_opening_it_again_he
     sweep.covers(&points);
     // Without room for its reserve it opens, and refuses pushes.
     let full = Deed::Fail("ENOSPC");
-    Sweep::of("opening-enospc", template.path(), OPENING, full).covers(&points);
+    let mut sweep = Sweep::of("opening-enospc", template.path(), OPENING, full);
+    sweep.every = 4;
+    sweep.covers(&points);
 }
 
 /// What the points rest on: nothing but calls reaches a file, with one exception that is checked
