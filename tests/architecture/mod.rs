@@ -29,12 +29,23 @@ fn core_is_pure() {
 
 #[test]
 fn a_file_is_a_room_with_one_job() {
-    expect_none(&manners::long_files(&project(&["src", "conformance/src", "macros/src"])));
+    expect_none(&manners::long_files(&project(&[
+        "src",
+        "conformance/src",
+        "macros/src",
+    ])));
 }
 
 #[test]
 fn nothing_is_left_lying() {
-    let files = project(&["src", "conformance/src", "macros/src", "tests", "examples", "benches"]);
+    let files = project(&[
+        "src",
+        "conformance/src",
+        "macros/src",
+        "tests",
+        "examples",
+        "benches",
+    ]);
     expect_none(&manners::unfinished(&files));
 }
 

@@ -3,8 +3,8 @@
 //! Each promise that a history can break is broken here by one line too many, too few, or wrong.
 
 use duly::EventState;
-use duly_conformance::history::{Account, Entry, Promise, Told, What};
 use duly::record::Outcome;
+use duly_conformance::history::{Account, Entry, Promise, Told, What};
 
 use crate::history::kit::{
     answered, asked, cancel_told, entry, found, good, id, recorded, report, started,

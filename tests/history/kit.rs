@@ -1,8 +1,8 @@
 //! A history that fits, entry by entry.
 
-use duly_conformance::history::{Account, Entry, Lease, Report, Told, Truth, What};
 use duly::record::{NodeId, Outcome};
 use duly::{BucketId, EventId, EventState, Timestamp};
+use duly_conformance::history::{Account, Entry, Lease, Report, Told, Truth, What};
 
 pub(crate) const NODE: NodeId = NodeId(7);
 pub(crate) const DUE: Timestamp = Timestamp::from_millis(10);

@@ -1,7 +1,7 @@
 //! What a checker of single steps finds.
 
-use duly_conformance::history::{Checker, Ending, Entry, Expect, Promise, What};
 use duly::record::Outcome;
+use duly_conformance::history::{Checker, Ending, Entry, Expect, Promise, What};
 
 use crate::history::kit::{DUE, entry, lease, recorded, started};
 

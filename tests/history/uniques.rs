@@ -1,8 +1,8 @@
 //! Who has a unique key.
 
-use duly_conformance::history::{Account, Checker, Entry, Expect, Promise, Told, What};
 use duly::record::{NodeId, Outcome};
 use duly::{BucketId, EventId};
+use duly_conformance::history::{Account, Checker, Entry, Expect, Promise, Told, What};
 
 use crate::history::kit::{DUE, entry, lease};
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use duly::Record;
-use duly_conformance::history::{Account, Report, Told, What};
 use duly::prelude::*;
 use duly::store::RedisStore;
+use duly_conformance::history::{Account, Report, Told, What};
 
 use super::child::{self, Role};
 use super::log::Log;

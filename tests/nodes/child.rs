@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::handler::Annotation;
-use duly_conformance::history::{Told, What};
 use duly::prelude::*;
 use duly::time::{Clock, Mono, SystemClock};
 use duly::{ErrorKind, QueueChoices};
+use duly_conformance::history::{Told, What};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 

@@ -5,8 +5,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use duly::EventId;
-use duly_conformance::history::{Entry, What, lines};
 use duly::record::NodeId;
+use duly_conformance::history::{Entry, What, lines};
 
 use super::process::now_us;
 

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use duly_conformance::history::{Report, What};
 use duly::journal::{Journal, PostgresJournal, RecorderOptions, SqliteJournal};
 use duly::prelude::*;
 use duly::record::{Cursor, NodeId, Numbered, Query};
 use duly::store::{EmbeddedStore, Outbox, RedisStore, Store};
+use duly_conformance::history::{Report, What};
 
 use crate::nodes::{Memory, Node, Role, Site, account, starts, starts_of};
 use crate::records::deaf::Deaf;
@@ -265,7 +265,8 @@ fn compare(case: &str, site: &Site, report: &Report, journal: &[Numbered]) {
     let is_missing =
         |(id, attempt, _): &&(EventId, u16, NodeId)| !attempts.contains_key(&(*id, *attempt));
     let missing: Vec<_> = started.iter().filter(is_missing).collect();
-    let recorded = |entry: &&duly_conformance::history::Entry| matches!(entry.what, What::Recorded { .. });
+    let recorded =
+        |entry: &&duly_conformance::history::Entry| matches!(entry.what, What::Recorded { .. });
     let told = entries.iter().filter(recorded).count();
     println!(
         "{case}: {} records of {} attempts, {} starts seen, {} leases lost, {} missing, {} twice",

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use duly::EventId;
-use duly_conformance::history::Entry;
 use duly::record::NodeId;
+use duly_conformance::history::Entry;
 
 use crate::nodes::{Memory, Node, Role, Site, node_of, starts, starts_of};
 use crate::redis_faults::{finish, let_it_run, number};

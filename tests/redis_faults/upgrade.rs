@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use duly::EventId;
 use duly::core::op::{Reply, Stats, StoreOp};
-use duly_conformance::history::{Entry, What};
 use duly::record::NodeId;
 use duly::store::{RedisStore, Store};
+use duly_conformance::history::{Entry, What};
 
 use crate::nodes::{Role, Site};
 use crate::servers::Redis;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use duly::core::op::{Answer, NewEvent, Reply, StoreOp, Unique};
 use duly::event::{Envelope, EventId, Late};
-use duly_conformance::history::{Promise, Told, What};
 use duly::time::{Timestamp, When};
 use duly::{ErrorKind, QueueName};
+use duly_conformance::history::{Promise, Told, What};
 
 use crate::bugs::Bug;
 use crate::network::Caller;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use duly::core::op::{Failing, Settlement, Verdict};
 use duly::core::step::{Input, Job};
-use duly_conformance::history::{Lease, Promise, What};
 use duly::record::Cause;
+use duly_conformance::history::{Lease, Promise, What};
 
 use crate::bugs::Bug;
 use crate::pool::{self, Running};

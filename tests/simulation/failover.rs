@@ -7,8 +7,8 @@ use duly::EventId;
 use duly::core::op::{BATCH_MAX, PeekBy, Reply, StoreOp};
 use duly::core::reference::Bucket;
 use duly::event::State;
-use duly_conformance::history::Promise;
 use duly::record::NodeId;
+use duly_conformance::history::Promise;
 
 use crate::store::{Body, Notes};
 use crate::world::World;

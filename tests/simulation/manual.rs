@@ -9,8 +9,8 @@ use duly::core::op::{
     Answer, Delivery, Failing, Fetch, Reply, RequestId, Settlement, StartMark, StoreOp, Verdict,
 };
 use duly::event::EventId;
-use duly_conformance::history::{Lease, What};
 use duly::record::{Cause, NodeId};
+use duly_conformance::history::{Lease, What};
 
 use crate::bugs::Bug;
 use crate::network::Caller;

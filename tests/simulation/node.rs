@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use duly::ErrorKind;
 use duly::core::node::{Load, Node};
 use duly::core::step::{Action, CallId, Input};
-use duly_conformance::history::{Promise, What};
 use duly::record::NodeId;
 use duly::time::Mono;
+use duly_conformance::history::{Promise, What};
 
 use crate::bugs::Bug;
 use crate::network::Caller;

@@ -7,8 +7,8 @@ use duly::ErrorKind;
 use duly::core::op::{Answer, NewEvent, PushVerdict, Pushed, Reply, StoreOp};
 use duly::core::push::{Attempts, NextPush, PushedId};
 use duly::event::{Envelope, EventId};
-use duly_conformance::history::{Told, What};
 use duly::time::Timestamp;
+use duly_conformance::history::{Told, What};
 
 use crate::bugs::Bug;
 use crate::store::{Body, value_of};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use duly::QueueName;
 use duly::core::roll::Member;
 use duly::core::step::Input;
-use duly_conformance::history::Promise;
 use duly::record::NodeId;
+use duly_conformance::history::Promise;
 
 use crate::bugs::Bug;
 use crate::network::Cut;

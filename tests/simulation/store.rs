@@ -9,9 +9,9 @@ use duly::ErrorKind;
 use duly::core::op::{Answer, Ledger, StoreOp};
 use duly::core::reference::{Bucket, DedupWindow};
 use duly::event::{BucketKey, Envelope, EventId, Payload};
-use duly_conformance::history::{Lease, What};
 use duly::record::Record;
 use duly::time::Timestamp;
+use duly_conformance::history::{Lease, What};
 
 pub use self::tell::ending_of;
 use self::tell::{Asked, tell};

@@ -33,7 +33,9 @@ mod embedded_without_cache {
     use crate::store_contract::embedded::EmbeddedHarness;
     use duly::store::EmbeddedOptions;
 
-    duly_conformance::store_contract_tests!(EmbeddedHarness(|| EmbeddedOptions::new().cache_bytes(0)));
+    duly_conformance::store_contract_tests!(EmbeddedHarness(
+        || EmbeddedOptions::new().cache_bytes(0)
+    ));
 }
 
 mod redis_single {
@@ -53,7 +55,10 @@ mod redis_cluster {
 /// A promise that the macro does not list would never be played.
 #[test]
 fn every_promise_is_listed() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/src/store_contract");
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/conformance/src/store_contract"
+    );
     let mut written = Vec::new();
     for file in std::fs::read_dir(folder).expect("the suite's folder") {
         let text = std::fs::read_to_string(file.expect("a file").path()).expect("a text");

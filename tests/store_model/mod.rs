@@ -17,8 +17,8 @@ use duly::event::BucketKey;
 use duly::record::{NodeId, Query};
 use duly::store::EmbeddedOptions;
 use duly::testing::ManualClock;
-use duly_conformance::store_contract::{Harnessed, MemoryHarness, StoreHarness, Subject};
 use duly::time::{Clock, Timestamp};
+use duly_conformance::store_contract::{Harnessed, MemoryHarness, StoreHarness, Subject};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 

@@ -294,6 +294,8 @@ impl From<Cancelled> for Truth {
             Cancelled::CancelledAfterAttempt => Self::DoneAfterAttempt,
             Cancelled::TooLate(state) => Self::TooLate(state),
             Cancelled::NotFound => Self::NotFound,
+            // This crate is of the same version as duly, which has no other.
+            other => unreachable!("{other:?}"),
         }
     }
 }
@@ -305,6 +307,8 @@ impl From<Changed> for Truth {
             Changed::ChangedAfterAttempt(_) => Self::DoneAfterAttempt,
             Changed::TooLate(state) => Self::TooLate(state),
             Changed::NotFound => Self::NotFound,
+            // This crate is of the same version as duly, which has no other.
+            other => unreachable!("{other:?}"),
         }
     }
 }

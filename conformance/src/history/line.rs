@@ -3,7 +3,7 @@
 use std::io::BufRead;
 
 use super::entry::Entry;
-use duly::error::{Error, Result};
+use duly::error::{Error, ErrorKind, Result};
 
 /// The longest line that is read, in bytes; entries are far shorter.
 const LINE_MAX: u64 = 4_096;
@@ -56,12 +56,12 @@ pub fn lines(mut from: impl BufRead) -> impl Iterator<Item = Result<Entry>> {
                 Err(_) if line.len() < LINE_MAX as usize && !line.ends_with(b"\n") => None,
                 Err(error) => {
                     let text = format!("line {number} of the history is no entry");
-                    Some(Err(Error::invalid(text).because(error)))
+                    Some(Err(Error::new(ErrorKind::Invalid, text).because(error)))
                 }
             },
             Err(error) => {
                 let text = format!("line {number} of the history cannot be read");
-                Some(Err(Error::invalid(text).because(error)))
+                Some(Err(Error::new(ErrorKind::Invalid, text).because(error)))
             }
         }
     })

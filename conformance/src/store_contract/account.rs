@@ -1,10 +1,10 @@
 //! The account of leases: the store tells its own, and hands back what a node does not hold.
 
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, B, World, secs};
 use duly::core::op::{Fetch, Holding, Reply, StartMark, StoreOp, Verdict};
 use duly::event::State;
 use duly::record::{Cause, Outcome};
-use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, B, World, secs};
 
 async fn holding(world: &World, fetch: &Fetch) -> Holding {
     match world.op(StoreOp::Fetch(fetch.clone())).await {

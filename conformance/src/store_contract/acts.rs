@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::store_contract::world::{A, B, Draft, World, bury};
 use duly::core::op::{
     BATCH_MAX, Cancelled, Changed, Delivery, Fetch, Holding, PeekBy, PeekCursor, PushVerdict,
     Pushed, Reaped, Reply, RequestId, Rewriting, Settlement, Snapshot, StartMark, Stats, StoreOp,
@@ -10,7 +11,6 @@ use duly::core::op::{
 };
 use duly::event::{EventId, Payload, State};
 use duly::record::{NodeId, Query, Record};
-use crate::store_contract::world::{A, B, Draft, World, bury};
 use duly::time::{Clock, When};
 
 impl World {

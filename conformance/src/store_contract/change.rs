@@ -1,11 +1,11 @@
 //! Cancel, reschedule and update: each tells the truth.
 
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, B, World, bury, ms, retry, secs};
 use duly::core::op::{Cancelled, Changed, PushVerdict, StoreOp, Verdict};
 use duly::error::ErrorKind;
 use duly::event::{Payload, State};
 use duly::record::Outcome;
-use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, B, World, bury, ms, retry, secs};
 use duly::time::{DELAY_MAX, When};
 
 /// Ends a fresh event by each verdict that ends its life, or its attempts.

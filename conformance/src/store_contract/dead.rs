@@ -1,11 +1,11 @@
 //! Dead letters: kept, listed, revived, dropped.
 
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, World, bury, retry, secs};
 use duly::core::op::{Cancelled, Changed, PushVerdict, Reply, StoreOp, Verdict};
 use duly::error::ErrorKind;
 use duly::event::{Payload, State};
 use duly::record::{BY_BYTES_MAX, NodeId, Outcome, Record, Stages};
-use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, World, bury, retry, secs};
 
 pub async fn a_dead_letter_is_kept_whole_and_is_not_started(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;

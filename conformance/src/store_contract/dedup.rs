@@ -1,10 +1,10 @@
 //! The dedup window: which ended ids are remembered, and what an id's time means.
 
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, Draft, World, ms, secs};
 use duly::core::op::{PushVerdict, StoreOp, Verdict};
 use duly::core::reference::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
 use duly::event::{BucketId, EventId};
-use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, Draft, World, ms, secs};
 
 /// Pushes an event and ends it, a millisecond after what was before.
 async fn ended(world: &World) -> Draft {

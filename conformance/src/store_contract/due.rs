@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use duly::core::op::{Fetch, Reply, StoreOp, Verdict};
-use duly::event::State;
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, ms, retry, secs};
+use duly::core::op::{Fetch, Reply, StoreOp, Verdict};
+use duly::event::State;
 use duly::time::{Clock, Timestamp};
 
 async fn moved(world: &World, limit: usize) -> (usize, Option<Timestamp>) {

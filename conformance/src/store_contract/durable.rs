@@ -1,10 +1,10 @@
 //! What outlives the process, for stores that outlive it. Others pass by surviving nothing.
 
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, B, World, bury, retry, secs};
 use duly::core::op::{Cancelled, PushVerdict, Unique, Verdict};
 use duly::event::State;
 use duly::record::Outcome;
-use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, B, World, bury, retry, secs};
 
 pub async fn accepted_events_survive(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;

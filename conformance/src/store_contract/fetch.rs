@@ -1,9 +1,9 @@
 //! Fetch: who gets what, in which order, and what a repeat answers.
 
-use duly::core::op::{BATCH_MAX, Fetch, Reply, StoreOp, Verdict};
-use duly::event::State;
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, ms, secs};
+use duly::core::op::{BATCH_MAX, Fetch, Reply, StoreOp, Verdict};
+use duly::event::State;
 use duly::time::Clock;
 
 pub async fn a_delivery_carries_the_event_as_it_was_pushed(harness: &dyn StoreHarness) {

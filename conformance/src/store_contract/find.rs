@@ -1,9 +1,9 @@
 //! Finding events by their keys, in whatever state, until they are over.
 
-use duly::core::op::{BATCH_MAX, PeekBy, PeekCursor, Unique, Verdict};
-use duly::event::{EventId, State};
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, World, bury, retry, secs};
+use duly::core::op::{BATCH_MAX, PeekBy, PeekCursor, Unique, Verdict};
+use duly::event::{EventId, State};
 
 impl World {
     async fn of_key(&self, key: &str) -> Vec<(EventId, State)> {

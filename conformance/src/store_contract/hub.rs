@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, B, STRANGER, World, secs};
 use duly::core::op::{PushVerdict, Reply};
 use duly::core::roll::{Member, Presence, Roll};
 use duly::error::ErrorKind;
 use duly::event::{BucketId, QueueName};
 use duly::record::NodeId;
 use duly::store::{Control, Durability, Setting};
-use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, B, STRANGER, World, secs};
 
 impl World {
     async fn set(&self, queue: &str, setting: Setting) {

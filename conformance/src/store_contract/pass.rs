@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, B, World, bury, retry, secs};
 use duly::core::op::{BATCH_MAX, PeekBy, PeekCursor, Reply, StoreOp, Verdict};
 use duly::error::ErrorKind;
 use duly::event::{EventId, State};
 use duly::record::NodeId;
-use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, B, World, bury, retry, secs};
 
 /// How many a page is asked for.
 const PAGE: usize = 20;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, Draft, World, bury, ms, retry, secs};
 use duly::core::op::{BATCH_MAX, PushVerdict, Reply, StoreOp, Unique, Verdict};
 use duly::error::ErrorKind;
 use duly::event::{BucketId, EventId, State};
-use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, Draft, World, bury, ms, retry, secs};
 use duly::time::DELAY_MAX;
 
 pub async fn an_event_without_delay_is_ready_at_once(harness: &dyn StoreHarness) {
@@ -92,6 +92,7 @@ async fn in_every_state(harness: &dyn StoreHarness) -> Vec<(World, Draft, State)
                 };
                 assert!(world.settle(A, &delivery, verdict).await);
             }
+            other => panic!("nothing here brings an event into the state {other:?}"),
         }
         assert_eq!(world.state(id).await, Some(state));
         all.push((world, draft, state));

@@ -1,10 +1,10 @@
 //! Records: one for each attempt and each end, complete, in order.
 
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, B, World, bury, failed, ms, retry, secs};
 use duly::core::op::{Settlement, Verdict};
 use duly::event::{Payload, TRACE_HEADER, TraceId};
 use duly::record::{Cause, ERROR_BYTES_MAX, Outcome, PAYLOAD_KEPT_MAX, Query, Record, Stages};
-use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, B, World, bury, failed, ms, retry, secs};
 use duly::time::Clock;
 
 pub async fn a_record_tells_everything_about_its_attempt(harness: &dyn StoreHarness) {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, B, World, bury, ms, retry, secs};
 use duly::core::op::Verdict;
 use duly::event::State;
 use duly::record::{Cause, Outcome};
-use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, B, World, bury, ms, retry, secs};
 use duly::time::DELAY_MAX;
 
 /// Every verdict, with the outcome that its record has.

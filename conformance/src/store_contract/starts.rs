@@ -1,12 +1,12 @@
 //! Announced starts: what a dead node never started has lost no attempt.
 
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, B, World, secs};
 use duly::core::op::{
     BATCH_MAX, Cancelled, Delivery, Fetch, Holding, Reply, RequestId, StartMark, StoreOp, Verdict,
 };
 use duly::event::{EventId, State};
 use duly::record::{NodeId, Outcome};
-use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, B, World, secs};
 
 impl World {
     /// Pushes so many events that are ready, with one attempt each if they `are_last`.

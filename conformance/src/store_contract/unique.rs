@@ -1,10 +1,10 @@
 //! Unique keys: while an event with one waits or runs, no second one is accepted beside it.
 
+use crate::store_contract::harness::StoreHarness;
+use crate::store_contract::world::{A, Draft, World, bury, retry, secs};
 use duly::core::op::{PushVerdict, Unique, Verdict};
 use duly::event::{State, UNIQUE_HEADER};
 use duly::record::Outcome;
-use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, Draft, World, bury, retry, secs};
 
 pub async fn a_taken_unique_key_keeps_the_event_that_waits(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::store_contract::harness::{StoreHarness, Subject};
 use duly::core::op::{Failing, Fetch, NewEvent, Reply, StoreOp, Unique, Verdict};
 use duly::core::reference::DedupWindow;
 use duly::error::Result;
@@ -11,7 +12,6 @@ use duly::event::{BucketId, BucketKey, Envelope, EventId, Late, Payload, QueueNa
 use duly::record::{Cause, NodeId};
 use duly::store::Store;
 use duly::testing::ManualClock;
-use crate::store_contract::harness::{StoreHarness, Subject};
 use duly::time::{Clock, Timestamp, When};
 
 /// Two nodes and a third that never held anything.

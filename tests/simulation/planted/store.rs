@@ -10,9 +10,9 @@ use duly::core::op::{
 };
 use duly::core::reference::DedupWindow;
 use duly::event::{EventId, State};
-use duly_conformance::history::{Lease, Promise, What};
 use duly::record::{NodeId, Outcome};
 use duly::time::{Timestamp, When};
+use duly_conformance::history::{Lease, Promise, What};
 
 use crate::bugs::Bug;
 use crate::network::Caller;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use duly::core::op::{Answer, Changed, PushVerdict, Reply, RequestId, StoreOp, Verdict};
 use duly::event::EventId;
-use duly_conformance::history::{Ending, Lease, What};
 use duly::record::NodeId;
 use duly::time::Timestamp;
+use duly_conformance::history::{Ending, Lease, What};
 
 use crate::store::{Body, value_of};
 
