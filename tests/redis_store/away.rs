@@ -117,8 +117,13 @@ async fn goes_on_without_the_registry(how: Away) {
     goes_on(&old_queue, &fresh_one, &[beyond]).await;
     // What was pushed meanwhile is registered, and settings reach every node.
     let listed = async || {
-        let store = duly::store::RedisStore::open(&url).await.unwrap();
-        let listed = duly::store::Store::buckets(&store).await.unwrap();
+        // The server has just come back, and may not take a connection yet.
+        let Ok(store) = duly::store::RedisStore::open(&url).await else {
+            return false;
+        };
+        let Ok(listed) = duly::store::Store::buckets(&store).await else {
+            return false;
+        };
         buckets
             .iter()
             .all(|bucket| listed.iter().any(|key| key.bucket.0 == *bucket))
