@@ -129,7 +129,10 @@ async fn goes_on_without_the_registry(how: Away) {
             .all(|bucket| listed.iter().any(|key| key.bucket.0 == *bucket))
     };
     until("all are registered", listed).await;
-    new_pusher.pause("letters").await.unwrap();
+    until("it can be paused", async || {
+        new_pusher.pause("letters").await.is_ok()
+    })
+    .await;
     until("it is paused", async || {
         fresh_bus
             .controls()
@@ -137,7 +140,10 @@ async fn goes_on_without_the_registry(how: Away) {
             .is_ok_and(|it| it["letters"].paused)
     })
     .await;
-    new_pusher.resume("letters").await.unwrap();
+    until("it can be resumed", async || {
+        new_pusher.resume("letters").await.is_ok()
+    })
+    .await;
     goes_on(&new_queue, &fresh_one, &(0..BUCKETS).collect::<Vec<_>>()).await;
     for bus in [&new_pusher, &old_pusher, &fresh_bus] {
         stop(bus).await;
