@@ -36,8 +36,8 @@ impl Log {
         self.write(now_us(), id, what);
     }
 
-    /// One `write`, which a kill does not cut in two, nor another process's lines. Every store
-    /// here goes by this machine's clock.
+    /// One `write`, so that no other process writes in between; what a kill leaves of it is
+    /// skipped. Every store here goes by this machine's clock.
     fn write(&self, store_us: u64, id: Option<EventId>, what: What) {
         let entry = Entry {
             at_us: now_us(),

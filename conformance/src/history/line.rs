@@ -9,8 +9,10 @@ use duly::error::{Error, ErrorKind, Result};
 const LINE_MAX: u64 = 4_096;
 
 impl Entry {
-    /// The entry as one line of JSON with its line end, to be appended by a single write: so a
-    /// killed process leaves no half of it between the lines of others.
+    /// Returns the entry as a line of JSON between two line ends, to be appended by one write.
+    ///
+    /// The first line end keeps it apart from what a killed process has left: a kill cuts a write
+    /// where a page of the file ends.
     ///
     /// # Examples
     ///
@@ -19,50 +21,52 @@ impl Entry {
     ///
     /// let entry = Entry { at_us: 7, store_us: 9, id: None, what: What::Healed };
     /// let line = entry.to_line();
-    /// assert_eq!(line, "{\"at_us\":7,\"store_us\":9,\"what\":\"healed\"}\n");
+    /// assert_eq!(line, "\n{\"at_us\":7,\"store_us\":9,\"what\":\"healed\"}\n");
     /// assert_eq!(lines(line.as_bytes()).next().unwrap()?, entry);
     /// # Ok::<(), duly::Error>(())
     /// ```
     #[must_use]
     pub fn to_line(&self) -> String {
         // Numbers, words and ids: nothing in an entry can fail to be written as JSON.
-        let mut line = serde_json::to_string(self).unwrap_or_default();
-        line.push('\n');
-        line
+        let json = serde_json::to_string(self).unwrap_or_default();
+        format!("\n{json}\n")
     }
 }
 
 /// Reads a history, line by line, without holding more than one of them.
 ///
-/// A last line that was cut, as a kill or a power cut may leave it, is passed over; anywhere else
-/// it is an error.
+/// Empty lines are skipped, and so is a line that was cut short, as a kill or a power cut leaves
+/// it.
 ///
 /// # Errors
 ///
-/// Each item may be one: a line that is no entry is
-/// [`ErrorKind::Invalid`](duly::ErrorKind::Invalid) and says which line, and what fails to be
-/// read ends the list.
+/// Each item may be one: a line that is neither an entry nor the beginning of one is
+/// [`ErrorKind::Invalid`](duly::ErrorKind::Invalid) with its number, and so is a failed read.
 pub fn lines(mut from: impl BufRead) -> impl Iterator<Item = Result<Entry>> {
     let mut number = 0_u64;
     let mut line = Vec::new();
     std::iter::from_fn(move || {
-        number += 1;
-        line.clear();
-        let mut bounded = std::io::Read::take(&mut from, LINE_MAX);
-        match bounded.read_until(b'\n', &mut line) {
-            Ok(0) => None,
-            Ok(_) => match serde_json::from_slice(&line) {
-                Ok(entry) => Some(Ok(entry)),
-                Err(_) if line.len() < LINE_MAX as usize && !line.ends_with(b"\n") => None,
+        loop {
+            number += 1;
+            line.clear();
+            let mut bounded = std::io::Read::take(&mut from, LINE_MAX);
+            let fault = match bounded.read_until(b'\n', &mut line) {
+                Ok(0) => return None,
+                Ok(_) => match serde_json::from_slice(line.trim_ascii_end()) {
+                    Ok(entry) => return Some(Ok(entry)),
+                    // Serde's word for a value whose end is missing; an empty line is one, too.
+                    Err(error) if error.is_eof() && line.len() < LINE_MAX as usize => continue,
+                    Err(error) => {
+                        let text = format!("line {number} of the history is no entry");
+                        Error::new(ErrorKind::Invalid, text).because(error)
+                    }
+                },
                 Err(error) => {
-                    let text = format!("line {number} of the history is no entry");
-                    Some(Err(Error::new(ErrorKind::Invalid, text).because(error)))
+                    let text = format!("line {number} of the history cannot be read");
+                    Error::new(ErrorKind::Invalid, text).because(error)
                 }
-            },
-            Err(error) => {
-                let text = format!("line {number} of the history cannot be read");
-                Some(Err(Error::new(ErrorKind::Invalid, text).because(error)))
-            }
+            };
+            return Some(Err(fault));
         }
     })
     .fuse()

@@ -24,7 +24,7 @@
 //! {"at_us":4000,"store_us":4000,"id":"00000000000000000000000001","what":"started","lease":{"node":1,"request":1},"attempt":1,"due":5,"payload":7}
 //! "#;
 //! let mut account = Account::new();
-//! for entry in lines(history.trim().as_bytes()) {
+//! for entry in lines(history.as_bytes()) {
 //!     account.read(&entry?);
 //! }
 //! let report = account.close();
