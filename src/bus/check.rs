@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::bus::waiting::{PAGE, Waiting};
+use crate::bus::scan::{PAGE, Scan};
 use crate::bus::{Bus, Inner};
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName, State};
@@ -172,19 +172,19 @@ impl PayloadCheck {
         let mut report = PayloadReport::default();
         let mut looked: BTreeMap<QueueName, u64> = BTreeMap::new();
         let limit = self.limit.unwrap_or(u64::MAX);
-        let mut way = Waiting::new(&self.inner, is_asked, None).await?;
-        while let Some(queue) = way.queue().cloned() {
+        let mut scan = Scan::unfinished(&self.inner, is_asked, None).await?;
+        while let Some(queue) = scan.queue().cloned() {
             let seen = looked.entry(queue.clone()).or_default();
             if *seen >= limit {
-                way.skip_queue(&queue);
+                scan.skip_queue(&queue);
                 continue;
             }
-            let page = usize::try_from(limit - *seen).unwrap_or(PAGE);
-            let Some(part) = way.next(page).await? else {
+            let left = usize::try_from(limit - *seen).unwrap_or(PAGE);
+            let Some(page) = scan.next(left).await? else {
                 break;
             };
             let version = self.inner.options(&queue).version;
-            for event in &part.events {
+            for event in &page.events {
                 if *seen >= limit {
                     break;
                 }
@@ -193,7 +193,7 @@ impl PayloadCheck {
                 }
                 let Some(check) = self.inner.checks.get(&queue) else {
                     report.without_handler.insert(queue.clone());
-                    way.skip_queue(&queue);
+                    scan.skip_queue(&queue);
                     break;
                 };
                 *seen += 1;

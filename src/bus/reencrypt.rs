@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::bus::dead_letters::pace::Pace;
-use crate::bus::waiting::{PAGE, Part, Waiting, WaitingCursor};
+use crate::bus::pace::Pace;
+use crate::bus::scan::{PAGE, Scan, ScanPage, WaitingCursor};
 use crate::bus::{Bus, Inner};
 use crate::codec::Frame;
 use crate::core::op::{Rewriting, StoreOp, fitting};
@@ -203,9 +203,9 @@ impl Reencrypt {
     pub async fn count(self) -> Result<KeyCounts> {
         let queue = QueueName::new(&self.queue)?;
         let mut counts = KeyCounts::default();
-        let mut way = Waiting::new(&self.inner, |one| *one == queue, None).await?;
-        while let Some(part) = way.next(PAGE).await? {
-            for event in &part.events {
+        let mut scan = Scan::unfinished(&self.inner, |one| *one == queue, None).await?;
+        while let Some(page) = scan.next(PAGE).await? {
+            for event in &page.events {
                 let Some(body) = &event.body else {
                     counts.malformed += 1;
                     continue;
@@ -221,30 +221,31 @@ impl Reencrypt {
     }
 
     async fn go(&self, queue: &QueueName, used: &str, done: &mut Reencrypted) -> Result<()> {
-        let mut way = Waiting::new(&self.inner, |one| one == queue, self.after.clone()).await?;
+        let mut scan =
+            Scan::unfinished(&self.inner, |one| one == queue, self.after.clone()).await?;
         let mut pace = Pace::new(self.rate);
         let mut left = self.limit.unwrap_or(u64::MAX);
         while left > 0 {
-            let page = pace.stride().min(usize::try_from(left).unwrap_or(PAGE));
+            let limit = pace.stride().min(usize::try_from(left).unwrap_or(PAGE));
             pace.wait().await;
-            let Some(part) = way.next(page).await? else {
+            let Some(page) = scan.next(limit).await? else {
                 break;
             };
-            left -= (part.events.len() as u64).min(left);
-            let rewritings = self.judge(&part, used, done);
+            left -= (page.events.len() as u64).min(left);
+            let rewritings = self.judge(&page, used, done);
             pace.took(rewritings.len());
-            self.rewrite(&part.bucket, &rewritings, done).await?;
-            done.next = way.place();
+            self.rewrite(&page.bucket, &rewritings, done).await?;
+            done.next = scan.cursor();
         }
-        done.next = way.place();
+        done.next = scan.cursor();
         Ok(())
     }
 
     /// What is to be written anew of a page; whatever else there is, is counted.
-    fn judge(&self, part: &Part, used: &str, done: &mut Reencrypted) -> Vec<Rewriting> {
-        let encrypts = self.inner.options(&part.bucket.queue).encrypt;
+    fn judge(&self, page: &ScanPage, used: &str, done: &mut Reencrypted) -> Vec<Rewriting> {
+        let encrypts = self.inner.options(&page.bucket.queue).encrypt;
         let mut rewritings = Vec::new();
-        for event in &part.events {
+        for event in &page.events {
             done.looked += 1;
             let Some(body) = &event.body else {
                 done.fail(event.id, DAMAGED.to_owned());

@@ -1,18 +1,17 @@
 //! Dead letters: which there are, and what an operator does about them.
 //!
-//! [`walk`] goes through the buckets in a stable order, [`page`] answers what was asked for,
-//! [`sweep`] does something to all of it at a [`pace`], and [`letter`] is one of them.
+//! [`source`] reads their pages from the store, [`page`] returns one with the last record of each
+//! letter, [`sweep`] revives or drops all that match, and [`letter`] is one of them.
 
 mod edit;
 mod filter;
 mod letter;
-pub(super) mod pace;
 mod page;
 mod shown;
+mod source;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod walk;
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,13 +1,13 @@
 //! A page of dead letters, with what the last record of each says.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::StreamExt;
 
 use crate::bus::dead_letters::letter::{DeadLetter, Last};
-use crate::bus::dead_letters::walk::{Step, Walk};
+use crate::bus::dead_letters::source::{LetterPage, LetterScan};
 use crate::bus::dead_letters::{DeadLetters, LetterCursor};
+use crate::bus::fan_out::{in_order, in_time};
 use crate::core::op::{BATCH_MAX, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId};
@@ -21,10 +21,6 @@ const PAGE: usize = 100;
 const LOOKED_MAX: usize = 10_000;
 /// The same where the records of each have to be read.
 const READ_MAX: usize = 1_000;
-/// How many records are asked for at once.
-const AT_ONCE: usize = 32;
-/// For how long the journal is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// In how many pages of the journal the last record of a letter is looked for.
 const PAGES_MAX: usize = 4;
 
@@ -44,16 +40,16 @@ impl DeadLetters {
             true => READ_MAX,
             false => LOOKED_MAX,
         };
-        let mut walk = Walk::new(&self).await?;
+        let mut scan = LetterScan::new(&self).await?;
         let mut items: Vec<DeadLetter> = Vec::new();
         let (mut looked, mut place) = (0, self.after.clone());
         while looked < looked_max {
-            let Some(step) = walk.next(BATCH_MAX.min(looked_max - looked)).await? else {
+            let Some(page) = scan.next(BATCH_MAX.min(looked_max - looked)).await? else {
                 return Ok(Page { items, next: None });
             };
-            looked += step.looked + 1;
-            place = Some(step.end.clone());
-            for letter in self.told(step, limit - items.len()).await? {
+            looked += page.read + 1;
+            place = Some(page.end.clone());
+            for letter in self.told(page, limit - items.len()).await? {
                 items.push(letter);
                 if items.len() == limit {
                     let next = items.last().map(DeadLetter::cursor);
@@ -64,9 +60,9 @@ impl DeadLetters {
         Ok(Page { items, next: place })
     }
 
-    /// What of a step is asked for, with what its records tell; at most so many.
-    pub(super) async fn told(&self, step: Step, limit: usize) -> Result<Vec<DeadLetter>> {
-        let mut letters = step.letters;
+    /// The letters of a page that match, each with its last record; at most `limit`.
+    pub(super) async fn told(&self, page: LetterPage, limit: usize) -> Result<Vec<DeadLetter>> {
+        let mut letters = page.letters;
         let reads_records = self.filter.reads_records();
         if !reads_records {
             letters.truncate(limit);
@@ -85,7 +81,7 @@ impl DeadLetters {
             }
             if self.filter.matches_last(&last) {
                 matching.push(DeadLetter::new(
-                    step.bucket.queue.clone(),
+                    page.bucket.queue.clone(),
                     &letter,
                     last,
                     self.inner.keys.clone(),
@@ -133,10 +129,9 @@ pub(super) async fn last_of(
                 (None, Some(journal)) => in_journal(journal, query, letter.id).await,
             }
         };
-        told.boxed()
+        told
     });
-    let told: Vec<_> = told.collect();
-    stream::iter(told).buffered(AT_ONCE).collect().await
+    in_order(told).collect().await
 }
 
 async fn in_journal(journal: &dyn Journal, query: Query, id: EventId) -> Last {
@@ -156,9 +151,4 @@ async fn in_journal(journal: &dyn Journal, query: Query, id: EventId) -> Last {
         }
     }
     Last::Pruned
-}
-
-async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_elapsed| Error::new(ErrorKind::TimedOut, "no answer within 2s");
-    tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
 }

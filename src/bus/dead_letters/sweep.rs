@@ -1,9 +1,9 @@
 //! What is done to many dead letters: revived or dropped, at a pace.
 
 use crate::bus::dead_letters::letter::DeadLetter;
-use crate::bus::dead_letters::pace::Pace;
-use crate::bus::dead_letters::walk::{Step, Walk};
+use crate::bus::dead_letters::source::{LetterPage, LetterScan};
 use crate::bus::dead_letters::{DeadLetters, LetterCursor};
+use crate::bus::pace::Pace;
 use crate::core::op::{BATCH_MAX, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
@@ -145,10 +145,10 @@ impl DeadLetters {
         sweep.next.clone_from(&self.after);
         let mut left = self.limit.unwrap_or(usize::MAX);
         let mut pace = Pace::new(self.rate);
-        let mut walk = Walk::new(self).await?;
-        while let Some(step) = walk.next(BATCH_MAX).await? {
-            let (bucket, end) = (step.bucket.clone(), step.end.clone());
-            let letters = self.matching(step, left, sweep).await?;
+        let mut scan = LetterScan::new(self).await?;
+        while let Some(page) = scan.next(BATCH_MAX).await? {
+            let (bucket, end) = (page.bucket.clone(), page.end.clone());
+            let letters = self.matching(page, left, sweep).await?;
             left -= letters.len();
             for letters in letters.chunks(pace.stride()) {
                 if !self.dry_run {
@@ -170,14 +170,19 @@ impl DeadLetters {
             sweep.next = Some(end);
         }
         sweep.next = None;
-        walk.left_out.take().map_or(Ok(()), Err)
+        scan.left_out.take().map_or(Ok(()), Err)
     }
 
-    /// The ids of what of a step is asked for, at most so many; a dry run shows the first of them.
-    async fn matching(&self, step: Step, limit: usize, sweep: &mut Sweep) -> Result<Vec<EventId>> {
+    /// The ids of the letters of a page that match, at most `limit`; a dry run shows the first ten.
+    async fn matching(
+        &self,
+        page: LetterPage,
+        limit: usize,
+        sweep: &mut Sweep,
+    ) -> Result<Vec<EventId>> {
         let shows = self.dry_run && sweep.first.len() < FIRST;
         if self.filter.reads_records() || shows {
-            let letters = self.told(step, limit).await?;
+            let letters = self.told(page, limit).await?;
             let ids = letters.iter().map(|letter| letter.id).collect();
             if shows {
                 let more = FIRST - sweep.first.len();
@@ -185,7 +190,7 @@ impl DeadLetters {
             }
             return Ok(ids);
         }
-        let letters = step.letters.iter().map(|letter| letter.id);
+        let letters = page.letters.iter().map(|letter| letter.id);
         Ok(letters.take(limit).collect())
     }
 

@@ -10,10 +10,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{FutureExt, StreamExt};
 use serde::Serialize;
 
 pub use self::stored::StoredEvent;
+use crate::bus::fan_out::in_order;
 use crate::bus::{Bus, Inner, Queue, WaitingCursor};
 use crate::core::op::{Cancelled, Changed, PeekBy};
 use crate::error::{Error, Result};
@@ -22,9 +23,6 @@ use crate::time::When;
 
 /// The most events that one [`Events::cancel`] or [`Events::reschedule`] is about.
 pub const EVENTS_MAX: usize = 10_000;
-
-/// How many buckets or events are asked about at once.
-const AT_ONCE: usize = 32;
 
 /// A question about the events that are not over, or something to be done to them, put together step
 /// by step: those that are scheduled, ready, leased or dead.
@@ -226,7 +224,7 @@ impl Events {
             .await
     }
 
-    async fn each<A>(
+    async fn each<A: Send>(
         self,
         done: &str,
         f: impl Fn(StoredEvent) -> BoxFuture<'static, Result<(EventId, A)>>,
@@ -242,8 +240,7 @@ impl Events {
             let page = self.clone().after(place).page().await?;
             let room = EVENTS_MAX - told.len();
             let events = page.items.into_iter().take(room);
-            let asked: Vec<_> = events.map(&f).collect();
-            let mut answers = stream::iter(asked).buffered(AT_ONCE);
+            let mut answers = in_order(events.map(&f));
             while let Some(answer) = answers.next().await {
                 told.push(answer?);
             }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{StreamExt, stream};
 
-use crate::bus::events::{AT_ONCE, Events, StoredEvent};
-use crate::bus::waiting::Waiting;
+use crate::bus::events::{Events, StoredEvent};
+use crate::bus::fan_out::in_order;
+use crate::bus::locate::Location;
+use crate::bus::scan::Scan;
 use crate::bus::{Inner, WaitingCursor};
 use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor, Snapshot, StoreOp};
 use crate::error::Result;
@@ -18,33 +20,22 @@ const PAGE: usize = 100;
 /// the store counts as one as well.
 const LOOKED_MAX: usize = 10_000;
 
-/// Asks the bucket that the id names of every queue that the store knows.
+/// Finds an event by its id alone, in whatever queue.
 pub(super) async fn event(inner: &Arc<Inner>, id: EventId) -> Result<Option<StoredEvent>> {
-    let known = inner.open()?.known_buckets().await?;
-    let mut buckets = known.buckets;
-    buckets.retain(|key| key.bucket == id.bucket());
-    let asked = buckets.into_iter().map(|key| get(inner, key, id).boxed());
-    let asked: Vec<_> = asked.collect();
-    let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
-    let (mut best, mut failed): (Option<StoredEvent>, _) = (None, known.away);
-    while let Some(answer) = answers.next().await {
-        match answer {
-            Ok(None) => {}
-            // One that is not over is the one that is asked about.
-            Ok(Some(found)) if found.state.is_final() => best = best.or(Some(found)),
-            Ok(found) => return Ok(found),
-            Err(error) => failed = Some(error),
+    inner.open()?;
+    let Location { event, failed, .. } = inner.locate(id).await?;
+    match (event, failed) {
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(None),
+        (Some(found), _) => {
+            let queue = found.bucket.queue;
+            Ok(Some(StoredEvent::new(
+                Arc::clone(inner),
+                queue,
+                &found.snapshot,
+            )))
         }
     }
-    match (best, failed) {
-        (None, Some(error)) => Err(error),
-        (best, _) => Ok(best),
-    }
-}
-
-async fn get(inner: &Arc<Inner>, bucket: BucketKey, id: EventId) -> Result<Option<StoredEvent>> {
-    let found = inner.apply(&bucket, StoreOp::get(id)).await?;
-    Ok(found.map(|snapshot| StoredEvent::new(Arc::clone(inner), bucket.queue, &snapshot)))
 }
 
 impl Events {
@@ -72,16 +63,16 @@ impl Events {
 
     async fn page_of_all(&self, limit: usize) -> Result<Page<StoredEvent, WaitingCursor>> {
         let asked = |queue: &_| self.queues.is_empty() || self.queues.contains(queue);
-        let mut way = Waiting::new(&self.inner, asked, self.after.clone()).await?;
+        let mut scan = Scan::unfinished(&self.inner, asked, self.after.clone()).await?;
         let (mut items, mut looked) = (Vec::new(), 0);
         while items.len() < limit && looked < LOOKED_MAX {
-            let Some(part) = way.next(limit - items.len()).await? else {
+            let Some(page) = scan.next(limit - items.len()).await? else {
                 break;
             };
-            looked += part.events.len() + 1;
-            self.take(&part.bucket, part.events, &mut items);
+            looked += page.events.len() + 1;
+            self.take(&page.bucket, page.events, &mut items);
         }
-        let next = way.place();
+        let next = scan.cursor();
         Ok(Page { items, next })
     }
 
@@ -94,12 +85,8 @@ impl Events {
         let asked = buckets.iter().map(|bucket| {
             let from = self.after.as_ref().filter(|it| it.bucket == *bucket);
             self.of_bucket(bucket, from.and_then(|it| it.from.clone()), limit)
-                .boxed()
         });
-        let asked: Vec<_> = asked.collect();
-        let mut parts = stream::iter(asked)
-            .buffered(AT_ONCE)
-            .zip(stream::iter(&buckets));
+        let mut parts = in_order(asked).zip(stream::iter(&buckets));
         let (mut items, mut looked) = (Vec::new(), 0);
         while let Some((part, bucket)) = parts.next().await {
             let (events, from) = part?;

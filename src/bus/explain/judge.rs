@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::bus::QueueLoad;
-use crate::bus::explain::look::{Facts, Found};
+use crate::bus::explain::look::Facts;
 use crate::bus::explain::{Attempts, Explanation, Reason, Spread, Standing};
+use crate::bus::locate::Located;
 use crate::event::{EventId, State, spread_part};
 use crate::record::{NodeId, Outcome, Record};
 use crate::time::{Timestamp, When};
@@ -34,7 +35,7 @@ pub(super) fn explanation(
         reasons: Vec::new(),
         attempts: Attempts::default(),
     };
-    if let Some(Found {
+    if let Some(Located {
         bucket,
         now,
         snapshot,
@@ -89,8 +90,8 @@ pub(super) fn explanation(
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
 
 /// Why an event that is not over is where it is.
-fn standing(found: &Found, me: NodeId, facts: &Facts, attempts: &Attempts) -> Vec<Reason> {
-    let Found { snapshot, now, .. } = found;
+fn standing(found: &Located, me: NodeId, facts: &Facts, attempts: &Attempts) -> Vec<Reason> {
+    let Located { snapshot, now, .. } = found;
     match snapshot.state {
         State::Scheduled => {
             let first = match snapshot.due > *now {
@@ -117,7 +118,7 @@ fn standing(found: &Found, me: NodeId, facts: &Facts, attempts: &Attempts) -> Ve
     }
 }
 
-fn not_due(found: &Found) -> Reason {
+fn not_due(found: &Located) -> Reason {
     let due = found.snapshot.due;
     Reason::NotDue {
         due,
@@ -127,7 +128,7 @@ fn not_due(found: &Found) -> Reason {
 }
 
 /// How its push spread it, as long as its due time comes from there.
-fn spread(found: &Found) -> Option<Spread> {
+fn spread(found: &Located) -> Option<Spread> {
     let envelope = found.snapshot.body.as_ref();
     let envelope = envelope.filter(|_| found.snapshot.tries == 0)?;
     let window = envelope.spread()?;
@@ -145,7 +146,7 @@ fn spread(found: &Found) -> Option<Spread> {
 }
 
 /// What lets no handler of the queue start, whatever is ready.
-fn blocked(found: &Found, facts: &Facts) -> Vec<Reason> {
+fn blocked(found: &Located, facts: &Facts) -> Vec<Reason> {
     let mut reasons = Vec::new();
     if facts.control.paused {
         reasons.push(Reason::Paused);
@@ -168,7 +169,7 @@ fn blocked(found: &Found, facts: &Facts) -> Vec<Reason> {
     reasons
 }
 
-fn ready(found: &Found, facts: &Facts) -> Vec<Reason> {
+fn ready(found: &Located, facts: &Facts) -> Vec<Reason> {
     let mut reasons = blocked(found, facts);
     let consumers = facts.consumers(&found.bucket.queue);
     let only_here = [Reason::NoWorkers { everywhere: false }];
@@ -198,7 +199,7 @@ fn ready(found: &Found, facts: &Facts) -> Vec<Reason> {
     reasons
 }
 
-fn held(found: &Found, me: NodeId, facts: &Facts) -> Vec<Reason> {
+fn held(found: &Located, me: NodeId, facts: &Facts) -> Vec<Reason> {
     let node = found.snapshot.holder.unwrap_or_default();
     let is_due = found.snapshot.due <= found.now;
     let load = facts.here.clone();

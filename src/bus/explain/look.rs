@@ -2,21 +2,19 @@
 
 use std::time::Duration;
 
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::StreamExt;
 
 use crate::bus::explain::{Explanation, judge, past};
+use crate::bus::fan_out::{as_they_come, in_time};
+use crate::bus::locate::{Located, Location};
 use crate::bus::{Bus, Inner, QueueLoad};
-use crate::core::op::{Snapshot, Stats, StoreOp};
-use crate::error::{Error, ErrorKind, Result};
+use crate::core::op::{Stats, StoreOp};
+use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::record::NodeId;
 use crate::store::{Control, Member, Presence};
 use crate::time::Timestamp;
 
-/// How many questions are asked at once.
-const AT_ONCE: usize = 32;
-/// For how long each answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// For how long nodes are listened for: two of their calls, and the time that an answer takes.
 const LISTEN: Duration = Duration::from_millis(600);
 
@@ -24,7 +22,7 @@ const LISTEN: Duration = Duration::from_millis(600);
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     /// Where it is, if a queue knows it.
-    pub(super) found: Option<Found>,
+    pub(super) found: Option<Located>,
     /// How many queues were asked for it.
     pub(super) asked: usize,
     /// What is set of its queue.
@@ -37,14 +35,6 @@ pub(super) struct Facts {
     pub(super) here: Option<QueueLoad>,
     /// The first question that the store did not answer, to this or to the node of this process.
     pub(super) away: Option<Error>,
-}
-
-/// An event as its bucket has it.
-#[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) bucket: BucketKey,
-    pub(super) now: Timestamp,
-    pub(super) snapshot: Snapshot,
 }
 
 /// A node that is on the roll.
@@ -81,7 +71,7 @@ pub(super) async fn explain(bus: &Bus, id: EventId) -> Explanation {
     let mut facts = Facts::default();
     let (roll, found) = tokio::join!(roll_call(inner), find(inner, id, &mut facts));
     facts.found = found;
-    let Some(Found { bucket, .. }) = &facts.found else {
+    let Some(Located { bucket, .. }) = &facts.found else {
         return conclude(inner, id, facts).await;
     };
     let bucket = bucket.clone();
@@ -109,48 +99,25 @@ async fn conclude(inner: &Inner, id: EventId, facts: Facts) -> Explanation {
     judge::explanation(id, inner.id, now, facts, attempts)
 }
 
-/// Asks the bucket that the id names of every queue that the store knows.
-async fn find(inner: &Inner, id: EventId, facts: &mut Facts) -> Option<Found> {
-    let mut buckets = known_buckets(inner, facts).await?;
-    buckets.retain(|key| key.bucket == id.bucket());
-    facts.asked = buckets.len();
-    let asked = buckets.into_iter().map(|key| get(inner, key, id).boxed());
-    let asked: Vec<_> = asked.collect();
-    let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
-    let mut best: Option<Found> = None;
-    while let Some(answer) = answers.next().await {
-        let Some(Some(found)) = facts.miss(answer) else {
-            continue;
-        };
-        // One that is not over is the one that is asked about.
-        if best
-            .as_ref()
-            .is_none_or(|best| best.snapshot.state.is_final())
-        {
-            best = Some(found);
-        }
-    }
-    best
+/// Looks for the event in every queue; notes how many there are, and what failed.
+async fn find(inner: &Inner, id: EventId, facts: &mut Facts) -> Option<Located> {
+    let location = inner.locate(id).await;
+    let Location {
+        event,
+        queues,
+        failed,
+    } = facts.miss(location)?;
+    facts.asked = queues;
+    facts.away = facts.away.take().or(failed);
+    event
 }
 
 /// The buckets that are known; that there may be others is noted.
 async fn known_buckets(inner: &Inner, facts: &mut Facts) -> Option<Vec<BucketKey>> {
     let known = in_time(inner.store.known_buckets()).await;
     let known = facts.miss(known)?;
-    if let Some(away) = known.away {
-        facts.away.get_or_insert(away);
-    }
+    facts.away = facts.away.take().or(known.away);
     Some(known.buckets)
-}
-
-async fn get(inner: &Inner, bucket: BucketKey, id: EventId) -> Result<Option<Found>> {
-    let get = StoreOp::get(id).apply_timed(&*inner.store, &bucket);
-    let (found, now_us) = in_time(get).await?;
-    Ok(found.map(|snapshot| Found {
-        bucket,
-        now: Timestamp::from_millis(now_us / 1_000),
-        snapshot,
-    }))
 }
 
 /// Who is on the roll; whoever asks so is no member of it.
@@ -188,7 +155,7 @@ async fn listen(
         tokio::time::sleep(LISTEN).await;
         let called = roll_call(inner).await;
         second = facts.miss(called)?;
-        let again = get(inner, bucket.clone(), found_id(facts)?).await;
+        let again = inner.look_up(bucket.clone(), found_id(facts)?).await;
         if let Some(again) = facts.miss(again) {
             facts.found = again.or(facts.found.take());
         }
@@ -225,9 +192,7 @@ fn this_node(inner: &Inner) -> Option<Node> {
 async fn count(inner: &Inner, queue: &QueueName, facts: &mut Facts) -> Stats {
     let mut buckets = known_buckets(inner, facts).await.unwrap_or_default();
     buckets.retain(|key| key.queue == *queue);
-    let asked = buckets.into_iter().map(|key| stats(inner, key).boxed());
-    let asked: Vec<_> = asked.collect();
-    let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
+    let mut answers = as_they_come(buckets.into_iter().map(|key| stats(inner, key)));
     let mut sum = Stats::default();
     while let Some(answer) = answers.next().await {
         if let Some(stats) = facts.miss(answer) {
@@ -239,9 +204,4 @@ async fn count(inner: &Inner, queue: &QueueName, facts: &mut Facts) -> Stats {
 
 async fn stats(inner: &Inner, bucket: BucketKey) -> Result<Stats> {
     in_time(StoreOp::stats().apply(&*inner.store, &bucket)).await
-}
-
-async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_elapsed| Error::new(ErrorKind::TimedOut, "no answer within 2s");
-    tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
 }

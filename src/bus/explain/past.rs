@@ -1,11 +1,10 @@
 //! What happened to an event so far, as its records tell.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use futures_util::TryFutureExt;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::bus::fan_out::in_time;
 use crate::event::EventId;
 use crate::journal::Journal;
 use crate::journal::reading::{self, Unread};
@@ -16,8 +15,6 @@ use crate::store::Store;
 const TOLD_MAX: usize = 20;
 /// How many pages are read to count the others.
 const PAGES_MAX: usize = 16;
-/// For how long a page of records is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What happened to an event so far.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -132,9 +129,4 @@ fn of_journal(records: Vec<(u64, Record)>, next: Option<Cursor>) -> Page<Record>
         items: records.into_iter().map(|(_, record)| record).collect(),
         next,
     }
-}
-
-async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_elapsed| Error::new(ErrorKind::TimedOut, "no answer within 2s");
-    tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
 }

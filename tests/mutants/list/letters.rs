@@ -23,7 +23,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Controls,
         bug: "letters are revived as fast as the store goes, whatever rate was asked for",
         edits: &[edit(
-            "src/bus/dead_letters/pace.rs",
+            "src/bus/pace.rs",
             "            sleep_until(self.next).await;\n",
             "",
         )],
@@ -47,7 +47,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Controls,
         bug: "every dead letter is revived, whatever was asked for",
         edits: &[edit(
-            "src/bus/dead_letters/walk.rs",
+            "src/bus/dead_letters/source.rs",
             "letters.retain(|letter| self.filter.matches(letter));",
             "letters.retain(|letter| letter.state == crate::event::State::Dead);",
         )],

@@ -1,0 +1,108 @@
+//! The pages of a scan through dead letters.
+
+use futures_util::TryStreamExt;
+
+use crate::bus::Inner;
+use crate::bus::dead_letters::filter::Filter;
+use crate::bus::dead_letters::{DeadLetters, LetterCursor};
+use crate::bus::fan_out::in_order;
+use crate::bus::names::Doubt;
+use crate::bus::scan::{Scan, ScanPage, Source};
+use crate::core::op::{BATCH_MAX, Snapshot, StoreOp};
+use crate::error::{Error, Result};
+use crate::event::{BucketId, BucketKey, EventId};
+use crate::time::Timestamp;
+
+/// Reads dead letters in the order of their ids: all of them, or those that are named.
+pub(super) struct Letters<'a>(&'a Filter);
+
+impl Source for Letters<'_> {
+    type Place = EventId;
+
+    async fn read(
+        &self,
+        inner: &Inner,
+        bucket: &BucketKey,
+        after: Option<EventId>,
+        limit: usize,
+    ) -> Result<(Vec<Snapshot>, Option<EventId>)> {
+        let limit = limit.clamp(1, BATCH_MAX);
+        let Some(ids) = &self.0.ids else {
+            return inner.apply(bucket, StoreOp::read_dead(after, limit)).await;
+        };
+        let here = ids.iter().filter(|id| id.bucket() == bucket.bucket);
+        let here = here.filter(|id| after.is_none_or(|after| **id > after));
+        let here: Vec<EventId> = here.copied().take(limit).collect();
+        let next = here.last().copied().filter(|_| here.len() == limit);
+        let found = here
+            .into_iter()
+            .map(|id| inner.apply(bucket, StoreOp::get(id)));
+        let found: Vec<_> = in_order(found).try_collect().await?;
+        Ok((found.into_iter().flatten().collect(), next))
+    }
+}
+
+/// A scan through the dead letters that were asked for.
+pub(super) struct LetterScan<'a> {
+    scan: Scan<'a, Letters<'a>>,
+    filter: &'a Filter,
+    /// Why buckets were left out, if any were.
+    pub(super) left_out: Option<Error>,
+}
+
+/// One page of it.
+pub(super) struct LetterPage {
+    pub(super) bucket: BucketKey,
+    /// What matches, as far as the store can tell.
+    pub(super) letters: Vec<Snapshot>,
+    /// The place behind all that was read, whether it matches or not.
+    pub(super) end: LetterCursor,
+    /// How many letters were read.
+    pub(super) read: usize,
+}
+
+impl<'a> LetterScan<'a> {
+    pub(super) async fn new(query: &'a DeadLetters) -> Result<Self> {
+        let (inner, filter) = (&*query.inner, &query.filter);
+        let reach = inner.reach(|bucket| filter.may_be_in(bucket)).await?;
+        if reach.left_out.is_none() {
+            for queue in &filter.queues {
+                inner.check_known_among(queue, Doubt::Spelling, &reach.queues)?;
+            }
+        }
+        let from = query.after.as_ref().map(|cursor| {
+            let bucket = BucketKey::new(cursor.queue.clone(), cursor.id.bucket());
+            (bucket, Some(cursor.id))
+        });
+        Ok(Self {
+            scan: Scan::new(inner, Letters(filter), reach.buckets, from),
+            filter,
+            left_out: reach.left_out,
+        })
+    }
+
+    /// Reads the next page, of at most `limit` letters; `None` at the end.
+    pub(super) async fn next(&mut self, limit: usize) -> Result<Option<LetterPage>> {
+        let Some(ScanPage { bucket, events }) = self.scan.next(limit).await? else {
+            return Ok(None);
+        };
+        let id = match self.scan.place() {
+            Some((next, Some(id))) if *next == bucket => *id,
+            _ => last_id(bucket.bucket),
+        };
+        let (read, mut letters) = (events.len(), events);
+        letters.retain(|letter| self.filter.matches(letter));
+        let queue = bucket.queue.clone();
+        Ok(Some(LetterPage {
+            bucket,
+            letters,
+            end: LetterCursor { queue, id },
+            read,
+        }))
+    }
+}
+
+/// The last id that a bucket can have.
+fn last_id(bucket: BucketId) -> EventId {
+    EventId::from_parts(Timestamp::MAX, bucket, u64::MAX)
+}
