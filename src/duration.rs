@@ -1,4 +1,4 @@
-//! Durations as people write them: `250ms`, `30s`, `1m30s`.
+//! Parsing and formatting of durations: `250ms`, `30s`, `1m30s`.
 //!
 //! One grammar for settings files, the environment and the annotation. A duration is one or more
 //! parts, each a number and a unit, larger units first and each unit once:
@@ -7,12 +7,11 @@
 //! |---|---|---|---|---|---|---|---|
 //! | is | 24 hours | 60 minutes | 60 seconds | second | 10⁻³ s | 10⁻⁶ s | 10⁻⁹ s |
 //!
-//! The last part may have a fraction, if whole nanoseconds can hold it: `1.5s`, `1m0.25s`. There
-//! are no signs, no spaces and no number without a unit, so that `30` is never taken for what it
-//! was not meant to be.
+//! The last part may have a fraction, if it is a whole number of nanoseconds: `1.5s`, `1m0.25s`.
+//! There are no signs, no spaces and no numbers without a unit, so that `30` is never misread.
 //!
-//! `#[delay_event]` reads the same grammar while the program is compiled; `tests/macros/texts.rs` holds
-//! the two together.
+//! `#[delay_event]` parses the same grammar at compile time; `tests/macros/texts.rs` compares the
+//! two.
 
 use std::{error, fmt, time::Duration};
 
@@ -27,11 +26,11 @@ const UNITS: [(&str, u128); 7] = [
     ("ns", 1),
 ];
 
-/// Reads a duration such as `30s` or `1m30s`.
+/// Parses a duration such as `30s` or `1m30s`.
 ///
 /// # Errors
 ///
-/// Returns [`ParseDurationError`] when the text is not in the grammar of [this module](self), is
+/// Returns [`ParseDurationError`] if the text is not in the grammar of [this module](self), is
 /// finer than a nanosecond, or is longer than [`Duration::MAX`].
 ///
 /// # Examples
@@ -63,9 +62,9 @@ pub fn parse(text: &str) -> Result<Duration, ParseDurationError> {
     read(text).map_err(|message| ParseDurationError { message })
 }
 
-/// Writes a duration so that [`parse`] reads back the very same one.
+/// Formats a duration so that [`parse`] reads the same one back.
 ///
-/// Whole numbers only, larger units first, parts that are zero left out.
+/// Whole numbers only, larger units first, zero parts left out.
 ///
 /// # Examples
 ///
@@ -93,7 +92,7 @@ pub fn format(duration: Duration) -> String {
     text
 }
 
-/// Why a text is not a duration; says what was wrong and what would be right.
+/// The error of parsing a duration; says what is wrong and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseDurationError {
     message: String,
@@ -143,12 +142,12 @@ fn read(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos_u128(total))
 }
 
-/// Splits off the longest start whose characters all satisfy `belongs`.
+/// Splits off the longest prefix whose characters all satisfy `belongs`.
 fn split(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !belongs(c)).unwrap_or(text.len()))
 }
 
-/// The message for a unit that is missing, unknown, or known but out of order.
+/// Returns the message for a unit that is missing, unknown, or out of order.
 fn misplaced_unit(text: &str, number: &str, unit: &str) -> String {
     let known = UNITS.map(|(name, _)| format!("`{name}`")).join(", ");
     if unit.is_empty() {
@@ -162,7 +161,7 @@ fn misplaced_unit(text: &str, number: &str, unit: &str) -> String {
     format!("duration `{text}` has the unknown unit `{unit}`, expected one of {known}")
 }
 
-/// `number` times `unit` in nanoseconds, or `None` when that is more than can be counted.
+/// Returns `number` times `unit` in nanoseconds, or `None` on overflow.
 fn nanos(text: &str, number: &str, unit: u128) -> Result<Option<u128>, String> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     if whole.is_empty() || fraction.is_empty() || fraction.contains('.') {
@@ -172,7 +171,7 @@ fn nanos(text: &str, number: &str, unit: u128) -> Result<Option<u128>, String> {
     }
     let finer = || format!("duration `{text}` is finer than a nanosecond, round it to one");
     let digits = fraction.trim_end_matches('0');
-    // More digits than this are below a nanosecond whatever the unit; and they would not fit.
+    // More digits than this are below a nanosecond in any unit, and would overflow.
     if digits.len() > 18 {
         return Err(finer());
     }

@@ -1,20 +1,19 @@
-//! The one error type, and what a caller can do about it.
+//! The error type, classified by what a caller can do.
 
 use std::borrow::Cow;
 use std::{error, fmt};
 
-/// The most bytes of a text from outside that a message repeats.
+/// The most bytes of external text that a message quotes.
 const SHOWN_BYTES_MAX: usize = 160;
 
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation did not happen, or why nobody knows whether it did.
+/// Why an operation failed, or may have failed.
 ///
-/// There is one error type for the whole crate because a caller asks one question of it: *what can
-/// I do now?* [`kind`](Self::kind) answers that. The message says what was wrong and what would be
-/// right; the cause, where there is one, stays reachable through
-/// [`source`](std::error::Error::source).
+/// The crate has one error type, because a caller needs one answer from it: what to do now, which
+/// is its [`kind`](Self::kind). The message says what is wrong and what would be right; the cause,
+/// if any, is its [`source`](std::error::Error::source).
 ///
 /// # Examples
 ///
@@ -31,35 +30,35 @@ pub struct Error {
     source: Option<Box<dyn error::Error + Send + Sync>>,
 }
 
-/// What a caller can do about an [`Error`].
+/// The class of an [`Error`], by what a caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The argument can never be accepted; trying again is useless.
+    /// The argument can never be accepted; retrying is useless.
     Invalid,
     /// No event has this id; it was pruned or never pushed.
     NotFound,
-    /// The id belongs to another payload already; nothing was changed.
+    /// The id belongs to an event with another payload; nothing was changed.
     Conflict,
-    /// There is no room now: a full ring, a full disk, a full store. Nothing happened; try later.
+    /// No room now: a full ring, disk or store. Nothing happened; retry later.
     Full,
-    /// The lease ran out and another consumer may hold the event now.
+    /// The lease was lost, and another consumer may hold the event now.
     LeaseLost,
-    /// The store refused or could not be reached, and nothing happened; try again.
+    /// The store refused or is unreachable, and nothing happened; retry.
     Unavailable,
-    /// The answer was lost: it may or may not have happened. The same call again is safe, for a
-    /// push with the same [`EventId`](crate::EventId).
+    /// The reply was lost: the operation may or may not have happened. Repeating the call is safe,
+    /// for a push with the same [`EventId`](crate::EventId).
     Unknown,
-    /// Stored bytes failed their checksum, carry an unknown version, or are not ours.
+    /// Stored bytes have a wrong checksum or an unknown version, or are not duly's.
     Corrupt,
-    /// The bus or its store was shut down, or stopped itself in doubt; open it again.
+    /// The bus or its store was closed, or stopped itself after a fatal error; open it again.
     Closed,
-    /// The wait was longer than the caller allowed; what was waited for may still happen.
+    /// The caller's timeout expired; the operation may still happen.
     TimedOut,
 }
 
 impl ErrorKind {
-    /// Its name in small letters, as logs and metrics have it.
+    /// The name in snake case, as in logs and metrics.
     ///
     /// # Examples
     ///
@@ -84,9 +83,9 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// An error of `kind`; `context` says what was wrong and what would be right.
+    /// Creates an error; `context` says what is wrong and what would be right.
     ///
-    /// For stores and codecs of your own.
+    /// For custom stores and codecs.
     pub fn new(kind: ErrorKind, context: impl Into<Cow<'static, str>>) -> Self {
         Self {
             kind,
@@ -95,14 +94,14 @@ impl Error {
         }
     }
 
-    /// The same error with its cause.
+    /// Adds the cause.
     #[must_use]
     pub fn because(mut self, source: impl Into<Box<dyn error::Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// What a caller can do.
+    /// The class of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -112,11 +111,11 @@ impl Error {
         Self::new(ErrorKind::Invalid, context)
     }
 
-    /// A URL or a setting names what is not compiled in.
-    #[allow(dead_code)] // with all features nothing is missing
+    /// A URL or setting needs a feature that is not compiled in.
+    #[allow(dead_code)] // unused with all features
     pub(crate) fn not_built(what: &str, feature: &str) -> Self {
         Self::invalid(format!(
-            "{what} is not compiled in: give duly the feature `{feature}` in Cargo.toml"
+            "{what} is not compiled in; enable the feature `{feature}` of duly in Cargo.toml"
         ))
     }
 
@@ -129,7 +128,7 @@ impl Error {
     }
 }
 
-/// A text from outside as a message repeats it: on one line, and not all of it where it is long.
+/// Prepares external text for a message: escapes control characters, and truncates.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     let start = &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)];
     let is_whole = start.len() == text.len();
@@ -149,7 +148,7 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A url without what stands before its `@`: a password, one day.
+/// Removes the credentials of a URL.
 pub(crate) fn shown_url(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://...@{host}"),
@@ -163,7 +162,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// For people: what `main` prints when it returns an error. Its kind, its message and what led to it.
+/// For people, as printed when `main` returns an error: its kind, its message and its sources.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {}", self.kind, self.context)?;

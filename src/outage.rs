@@ -1,4 +1,4 @@
-//! A log of outages: a bounded number of lines, however often something fails.
+//! A rate-limited log of outages.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,28 +9,28 @@ use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
 
-/// The most lines of one log within [`WINDOW`]: what comes and goes all the time is told so often.
+/// The most lines of one log within [`WINDOW`], for a failure that comes and goes.
 const LINES_MAX: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The outages of one thing, for instance the operations of a node on its store; `K` names its
-/// parts, for instance the buckets.
+/// The outages of one component, for example the operations of a node on its store; `K` identifies
+/// its parts, for example the buckets.
 ///
-/// It logs the first failure, each new kind of error, and the end with how often it had failed.
+/// It logs the first failure, each new kind of error, and the end with the number of failures.
 /// Everything else is logged at the level `debug`.
 #[derive(Debug)]
 pub(crate) struct Outage<K = ()> {
     what: &'static str,
-    /// Whether anything fails: nobody takes the lock where nothing does.
+    /// Whether any part fails; avoids the lock while none does.
     is_on: AtomicBool,
     state: Mutex<State<K>>,
 }
 
 #[derive(Debug)]
 struct State<K> {
-    /// What fails, and why.
+    /// The failing parts and their errors.
     failing: BTreeMap<K, (ErrorKind, String)>,
-    /// The kinds of errors that were told of.
+    /// The kinds of errors that have been logged.
     told: Vec<ErrorKind>,
     failures: u64,
     window: Option<Instant>,
@@ -38,7 +38,7 @@ struct State<K> {
 }
 
 impl<K: Ord> Outage<K> {
-    /// Of `what`, which every line names.
+    /// Creates the log of `what`, which every line names.
     pub(crate) const fn of(what: &'static str) -> Self {
         let state = State {
             failing: BTreeMap::new(),
@@ -54,7 +54,7 @@ impl<K: Ord> Outage<K> {
         }
     }
 
-    /// A part has failed.
+    /// Notes the failure of a part.
     pub(crate) fn failed(&self, part: K, error: &Error) {
         let (what, kind) = (self.what, error.kind());
         let mut state = self.state();
@@ -79,7 +79,7 @@ impl<K: Ord> Outage<K> {
         }
     }
 
-    /// A part has succeeded.
+    /// Notes the success of a part.
     pub(crate) fn succeeded(&self, part: &K) {
         if !self.is_on.load(Ordering::Acquire) {
             return;
@@ -90,13 +90,13 @@ impl<K: Ord> Outage<K> {
         }
         self.is_on.store(false, Ordering::Release);
         let (what, failures) = (self.what, std::mem::take(&mut state.failures));
-        // The end of what was told of is told, too.
+        // Log the end only if the outage was logged.
         if !std::mem::take(&mut state.told).is_empty() {
             tracing::info!(what, failures, "store outage ended");
         }
     }
 
-    /// Why a part fails, if it does.
+    /// Returns why a part fails, if it does.
     pub(crate) fn why(&self, part: &K) -> Option<(ErrorKind, String)> {
         if !self.is_on.load(Ordering::Acquire) {
             return None;
@@ -105,7 +105,7 @@ impl<K: Ord> Outage<K> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<K>> {
-        // Every change under the lock leaves it whole.
+        // Every change under the lock leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

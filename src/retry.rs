@@ -1,4 +1,4 @@
-//! When a failed attempt is tried again.
+//! Retry policies: the delay before the next attempt.
 
 use std::{error, fmt, str::FromStr, time::Duration};
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::duration;
 
-/// The delay after attempt *n*: a pure function that owns no clock and no random numbers.
+/// A retry policy: returns the delay after attempt *n*, as a pure function without clock or random
+/// numbers.
 ///
-/// Attempts count from 1, so `delay_after(1, _)` is how long an event waits after its first
-/// failure. Whether there is another attempt at all is not decided here but by the number of
-/// attempts an event is allowed.
+/// Attempts count from 1, so `delay_after(1, _)` is the delay after the first failure. The number
+/// of attempts is not decided here but by the event's `attempts`.
 ///
 /// | text | delays | made by |
 /// |---|---|---|
@@ -18,12 +18,12 @@ use crate::duration;
 /// | `linear(1s..1m)` | 1 s, 2 s, 3 s, … 60 s | [`linear`](Self::linear) |
 /// | `exp(1s..10m)` | 1 s, 2 s, 4 s, … 600 s | [`exponential`](Self::exponential) |
 ///
-/// Each may end in a jitter, as in `exp(1s..10m, jitter 20%)`. The text is what the annotation,
-/// settings files, [`FromStr`], [`Display`](fmt::Display) and serde speak; durations in it are
-/// those of [`duration`].
+/// Each may end in a jitter, as in `exp(1s..10m, jitter 20%)`. The annotation, settings files,
+/// [`FromStr`], [`Display`](fmt::Display) and serde use this text; durations in it are those of
+/// [`duration`].
 ///
-/// The default is `exp(1s..10m, jitter 10%)`: quick enough for a hiccup, slow enough for an
-/// outage, and a crowd that failed together does not come back together.
+/// The default is `exp(1s..10m, jitter 10%)`: quick enough for a hiccup, slow enough for an outage,
+/// with jitter so that events that failed together are not retried together.
 ///
 /// # Examples
 ///
@@ -45,7 +45,7 @@ pub struct RetryPolicy {
     jitter_percent: u8,
 }
 
-/// How the delay grows with the attempts, before jitter.
+/// The growth of the delay, before jitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Fixed(Duration),
@@ -54,7 +54,7 @@ enum Shape {
 }
 
 impl RetryPolicy {
-    /// The same delay after every attempt; zero means at once.
+    /// Waits the same delay after every attempt; zero retries at once.
     ///
     /// # Examples
     ///
@@ -70,7 +70,7 @@ impl RetryPolicy {
         Self::of(Shape::Fixed(delay))
     }
 
-    /// `step` after the first attempt and one `step` more after each, never more than `max`.
+    /// Waits `step` after the first attempt and one `step` more after each, at most `max`.
     ///
     /// # Examples
     ///
@@ -86,7 +86,7 @@ impl RetryPolicy {
         Self::of(Shape::Linear { step, max })
     }
 
-    /// `first` after the first attempt and twice as long after each, never more than `max`.
+    /// Waits `first` after the first attempt and twice as long after each, at most `max`.
     ///
     /// # Examples
     ///
@@ -104,7 +104,7 @@ impl RetryPolicy {
 
     /// Shortens each delay by a random part of up to `percent` of it. Default: 0.
     ///
-    /// Jitter only ever shortens, so a delay stays within its cap. More than 100 counts as 100.
+    /// Jitter never lengthens a delay, so it stays within `max`. More than 100 counts as 100.
     ///
     /// # Examples
     ///
@@ -125,12 +125,11 @@ impl RetryPolicy {
         }
     }
 
-    /// How long to wait after the failure of `attempt`, which counts from 1.
+    /// Returns the delay after the failure of `attempt`, which counts from 1.
     ///
-    /// `random` is a number from 0 to 1 of the caller's choosing and only matters with
-    /// [`jitter`](Self::jitter); one outside is taken to the nearer end, NaN to 0. The same
-    /// arguments always give the same delay. Nothing overflows: a delay that would is the cap.
-    /// Attempt 0, which does not happen, is taken for the first.
+    /// `random` is from 0 to 1 and only matters with [`jitter`](Self::jitter); values outside are
+    /// clamped, NaN counts as 0. The same arguments always return the same delay. Delays saturate
+    /// at the maximum. Attempt 0 counts as 1.
     #[must_use]
     pub fn delay_after(&self, attempt: u16, random: f64) -> Duration {
         let failed = u128::from(attempt.max(1));
@@ -149,9 +148,9 @@ impl RetryPolicy {
         Duration::from_nanos_u128(nanos - nanos * self.cut(random) / BILLION)
     }
 
-    /// The part that jitter takes away, in billionths.
+    /// The part that jitter cuts off, in billionths.
     fn cut(&self, random: f64) -> u128 {
-        // A float that is NaN casts to 0.
+        // NaN casts to 0.
         let random = (random.clamp(0.0, 1.0) * BILLION as f64) as u128;
         random * u128::from(self.jitter_percent) / 100
     }
@@ -191,7 +190,7 @@ impl fmt::Display for RetryPolicy {
 impl FromStr for RetryPolicy {
     type Err = ParseRetryError;
 
-    /// Reads the text of [`RetryPolicy`], such as `exp(1s..10m, jitter 20%)`.
+    /// Parses the text of a [`RetryPolicy`], such as `exp(1s..10m, jitter 20%)`.
     ///
     /// # Errors
     ///
@@ -216,7 +215,7 @@ impl<'de> Deserialize<'de> for RetryPolicy {
     }
 }
 
-/// Why a text is not a [`RetryPolicy`]; says what was wrong and what would be right.
+/// The error of parsing a [`RetryPolicy`]; says what is wrong and what would be right.
 ///
 /// # Examples
 ///

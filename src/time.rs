@@ -1,8 +1,8 @@
-//! Time is asked for, never taken: two kinds of it, and the clock that tells both.
+//! Timestamps, monotonic time, and the clock that provides both.
 //!
 //! [`Timestamp`] is the store's time and the only one that is stored. [`Mono`] is a process's own
-//! and says only how long something took. They do not convert into each other: nodes whose wall
-//! clocks disagree still agree on what is due, because only the store says so.
+//! and only measures spans. They do not convert into each other: nodes with different wall clocks
+//! agree on what is due, because only the store's clock decides.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The longest delay an event may be pushed with: ten years.
+/// The longest delay of a push: ten years.
 pub const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
 
-/// Milliseconds since the Unix epoch, UTC, by the store's clock.
+/// A time of the store's clock, in milliseconds since the Unix epoch, UTC.
 ///
 /// # Examples
 ///
@@ -25,7 +25,7 @@ pub const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
 /// use duly::Timestamp;
 ///
 /// let noon = Timestamp::from_millis(1_000);
-/// // A fraction of a millisecond rounds up, so that nothing is ever early.
+// A fraction of a millisecond rounds up, so that nothing is early.
 /// assert_eq!((noon + Duration::from_micros(1_500)).as_millis(), 1_002);
 /// ```
 #[derive(
@@ -37,16 +37,16 @@ pub struct Timestamp(u64);
 impl Timestamp {
     /// The Unix epoch.
     pub const EPOCH: Self = Self(0);
-    /// Later than every other.
+    /// The greatest timestamp.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The instant `millis` milliseconds after the Unix epoch.
+    /// Creates a timestamp from milliseconds since the Unix epoch.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// The first whole millisecond that is not before `micros` microseconds after the epoch.
+    /// Creates a timestamp from microseconds since the Unix epoch, rounded up.
     #[must_use]
     pub const fn from_micros_up(micros: u64) -> Self {
         Self(micros.div_ceil(1_000))
@@ -64,14 +64,14 @@ impl Timestamp {
         self.0.saturating_mul(1_000)
     }
 
-    /// How long after `earlier` this is; zero when it is not.
+    /// Returns the span since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Rounds up to whole milliseconds and stops at [`Timestamp::MAX`].
+/// Rounds up to whole milliseconds; saturates at [`Timestamp::MAX`].
 impl Add<Duration> for Timestamp {
     type Output = Self;
 
@@ -81,7 +81,7 @@ impl Add<Duration> for Timestamp {
     }
 }
 
-/// Rounds up to whole milliseconds and stops at the epoch.
+/// Rounds the span up to whole milliseconds; saturates at the epoch.
 impl Sub<Duration> for Timestamp {
     type Output = Self;
 
@@ -91,7 +91,7 @@ impl Sub<Duration> for Timestamp {
     }
 }
 
-/// Rounds up to whole milliseconds; a time before the epoch is the epoch.
+/// Rounds up to whole milliseconds; saturates at the epoch.
 impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Self {
         Self::EPOCH + time.duration_since(UNIX_EPOCH).unwrap_or_default()
@@ -104,7 +104,7 @@ impl From<Timestamp> for SystemTime {
     }
 }
 
-/// As in RFC 3339, for example `2026-11-20T13:05:07.250Z`.
+/// RFC 3339, for example `2026-11-20T13:05:07.250Z`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (days, ms) = (self.0 / 86_400_000, self.0 % 86_400_000);
@@ -127,22 +127,22 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// When an event is due: after a delay, or at an instant.
+/// The requested due time of an event.
 ///
-/// A delay counts from the moment the store accepts the event, by the store's clock; a fraction of
-/// a millisecond rounds up.
+/// A delay counts from when the store accepts the event, by the store's clock; a fraction of a
+/// millisecond rounds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// At once: the event never touches the delay set.
+    /// Now: the event skips the delay set.
     Now,
-    /// After this delay.
+    /// After a delay.
     After(Duration),
-    /// At this instant; one that is past means at once.
+    /// At a time; one in the past means now.
     At(Timestamp),
 }
 
 impl When {
-    /// The due time of an event that the store accepts at `now_us`, in microseconds.
+    /// Returns the due time of an event that the store accepts at `now_us`, in microseconds.
     pub(crate) fn due(self, now_us: u64) -> Timestamp {
         match self {
             Self::Now => Timestamp::from_millis(now_us / 1_000),
@@ -154,7 +154,7 @@ impl When {
         }
     }
 
-    /// Refuses what lies further away than [`DELAY_MAX`].
+    /// Rejects a due time further away than [`DELAY_MAX`].
     pub(crate) fn checked(self, now: Timestamp) -> Result<Self> {
         let delay = match self {
             Self::Now => Duration::ZERO,
@@ -194,27 +194,27 @@ impl From<Timestamp> for When {
     }
 }
 
-/// A process's own monotonic time: nanoseconds since a start that only this process knows.
+/// Monotonic time of one process: nanoseconds since an arbitrary start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mono(u64);
 
 impl Mono {
-    /// Later than every other.
+    /// The greatest value.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The instant `nanos` nanoseconds after this process's start of time.
+    /// Creates a time from nanoseconds since the start.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since this process's start of time.
+    /// Nanoseconds since the start.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is; zero when it is not.
+    /// Returns the span since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -243,35 +243,34 @@ impl Sub<Duration> for Mono {
     }
 }
 
-/// Tells the time; the only way the crate learns it.
+/// A source of time; the crate reads time from nowhere else.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Wall time in microseconds since the Unix epoch, UTC.
-    ///
-    /// It does not have to be monotonic: stores keep the largest they have seen.
+    /// The wall time in microseconds since the Unix epoch, UTC. Need not be monotonic: stores use
+    /// the greatest value seen.
     fn wall_us(&self) -> u64;
 
-    /// Time that only goes forward, for how long things take.
+    /// The monotonic time.
     fn mono(&self) -> Mono;
 
-    /// Wall time in whole milliseconds, rounded down.
+    /// The wall time in whole milliseconds, rounded down.
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.wall_us() / 1_000)
     }
 }
 
-/// The machine's clock.
+/// The system clock.
 ///
-/// It follows the wall clock forward at once. When the wall clock is set back it goes on at its
-/// own pace, so that delays keep their length and nothing is delivered twice.
+/// It follows the wall clock forward at once. When the wall clock is set back it continues at the
+/// monotonic pace, so that delays keep their length and nothing is delivered twice.
 #[derive(Debug)]
 pub struct SystemClock {
     started: std::time::Instant,
-    /// What to add to the time since `started`, in microseconds; only ever grows.
+    /// The offset to add to the time since `started`, in microseconds; only grows.
     offset_us: AtomicU64,
 }
 
 impl SystemClock {
-    /// A clock that starts now.
+    /// Creates a clock that starts now.
     #[must_use]
     #[allow(clippy::disallowed_methods)] // the one place that reads the machine's clocks
     pub fn new() -> Self {
@@ -300,7 +299,7 @@ impl Clock for SystemClock {
         let offset = wall.saturating_sub(elapsed);
         let known = self.offset_us.load(Ordering::Relaxed);
         if offset <= known {
-            return known + elapsed; // nearly always: nothing is written that other threads read
+            return known + elapsed; // the common path writes nothing that other threads read
         }
         let known = self.offset_us.fetch_max(offset, Ordering::Relaxed);
         known.max(offset) + elapsed

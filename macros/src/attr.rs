@@ -1,4 +1,4 @@
-//! What `#[delay_event(..)]` may say.
+//! Parsing of the arguments of `#[delay_event(..)]`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
     value::{Codec, Isolation, Value},
 };
 
-/// One thing that may be said.
+/// A key of the annotation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Key {
     Queue,
@@ -41,7 +41,7 @@ enum Key {
     Crate,
 }
 
-/// The keys as they are written, each with the form in which messages show it.
+/// All keys as written, each with an example for messages.
 const KEYS: [(Key, &str, &str); 20] = [
     (Key::Queue, "queue", "queue = \"order-close\""),
     (Key::Buckets, "buckets", "buckets = 8"),
@@ -68,7 +68,7 @@ const KEYS: [(Key, &str, &str); 20] = [
 const DAY: Duration = Duration::from_hours(24);
 const WEEK: Duration = Duration::from_hours(7 * 24);
 
-/// What the annotation says; `None` where it says nothing.
+/// The parsed annotation; `None` where a key is missing.
 pub(crate) struct Attr {
     pub(crate) queue: Option<String>,
     pub(crate) buckets: Option<u32>,
@@ -85,17 +85,17 @@ pub(crate) struct Attr {
     pub(crate) keep_payload: Option<bool>,
     pub(crate) codec: Option<Codec>,
     pub(crate) encrypt: Option<bool>,
-    /// The function that makes a payload of an older one.
+    /// The function that upgrades a payload of an older version.
     pub(crate) upgrade: Option<Path>,
     pub(crate) blocking: bool,
     pub(crate) states: Vec<Type>,
     pub(crate) register: bool,
-    /// Where the crate `duly` is.
+    /// The path of the crate `duly`.
     pub(crate) krate: Path,
 }
 
 impl Attr {
-    /// Reads what stands between the parentheses; every mistake goes into `errors`.
+    /// Parses the arguments; all errors go into `errors`.
     pub(crate) fn parse(args: TokenStream, errors: &mut Errors) -> Self {
         let mut attr = Self::silent();
         let said = Punctuated::<Meta, Token![,]>::parse_terminated.parse2(args);
@@ -117,7 +117,7 @@ impl Attr {
             errors.keep(attr.read(key, &Value { name, form, meta }));
         }
         if let (Some(upgrade), None | Some(0)) = (&attr.upgrade, attr.version) {
-            let message = "`upgrade` is for payloads of older versions, say `version = 1` or more";
+            let message = "`upgrade` is for payloads of older versions, add `version = 1` or more";
             errors.push(Error::new_spanned(upgrade, message));
         }
         if !seen.contains(&Key::Queue) {
@@ -153,7 +153,7 @@ impl Attr {
         Ok(())
     }
 
-    /// An annotation without a word.
+    /// Returns an annotation without keys.
     fn silent() -> Self {
         Self {
             queue: None,
@@ -180,13 +180,13 @@ impl Attr {
     }
 }
 
-/// The parser's words, and the form that it looked for in vain.
+/// Adds an example to the parser's error.
 fn malformed(error: &Error) -> Error {
     let form = "queue = \"order-close\", workers = 16";
     Error::new(error.span(), format!("{error}, write keys as in `{form}`"))
 }
 
-/// The key that `path` names, as written, and its form.
+/// Returns the key that `path` names, with its name and its example.
 fn known(path: &Path) -> syn::Result<(Key, &'static str, &'static str)> {
     let written = path.get_ident().map(|ident| ident.unraw().to_string());
     if let Some(found) = KEYS

@@ -1,12 +1,13 @@
-//! `exp(1s..10m, jitter 20%)`: text to backoff, as `duly::retry` reads it while the program runs.
+//! Parses a backoff such as `exp(1s..10m, jitter 20%)` at compile time.
 //!
-//! The grammar is explained there. `tests/macros/texts.rs` holds the two together, messages included.
+//! The grammar and the messages are those of `duly::retry`; `tests/macros/texts.rs` compares the
+//! two.
 
 use std::time::Duration;
 
 use crate::duration;
 
-/// What will be a `RetryPolicy` in the program.
+/// A parsed `RetryPolicy`.
 #[derive(Clone, Copy)]
 pub(crate) struct Backoff {
     pub(crate) shape: Shape,
@@ -14,7 +15,7 @@ pub(crate) struct Backoff {
     pub(crate) jitter: u8,
 }
 
-/// How the delay grows with the attempts.
+/// The growth of the delay with the attempts.
 #[derive(Clone, Copy)]
 pub(crate) enum Shape {
     Fixed(Duration),
@@ -23,7 +24,7 @@ pub(crate) enum Shape {
 }
 
 impl Backoff {
-    /// The backoff that `text` says, or what is wrong with it.
+    /// Parses `text`, or returns the error message.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let Some((form, inside)) = text.strip_suffix(')').and_then(|text| text.split_once('('))
         else {

@@ -1,6 +1,7 @@
-//! `30s`, `1m30s`: text to `Duration`, as `duly::duration` reads it while the program runs.
+//! Parses a duration such as `1m30s` at compile time.
 //!
-//! The grammar is explained there. `tests/macros/texts.rs` holds the two together, messages included.
+//! The grammar and the messages are those of `duly::duration`; `tests/macros/texts.rs` compares the
+//! two.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ const UNITS: [(&str, u128); 7] = [
     ("ns", 1),
 ];
 
-/// The duration that `text` says, or what is wrong with it.
+/// Parses `text`, or returns the error message.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if text.is_empty() {
         return Err("duration is empty, write one such as `250ms`, `30s` or `1m30s`".to_owned());
@@ -52,12 +53,12 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos_u128(total))
 }
 
-/// Splits off the longest start whose characters all satisfy `belongs`.
+/// Splits off the longest prefix whose characters all satisfy `belongs`.
 fn split(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !belongs(c)).unwrap_or(text.len()))
 }
 
-/// The message for a unit that is missing, unknown, or known but out of order.
+/// Returns the message for a unit that is missing, unknown, or out of order.
 fn misplaced_unit(text: &str, number: &str, unit: &str) -> String {
     let known = UNITS.map(|(name, _)| format!("`{name}`")).join(", ");
     if unit.is_empty() {
@@ -71,7 +72,7 @@ fn misplaced_unit(text: &str, number: &str, unit: &str) -> String {
     format!("duration `{text}` has the unknown unit `{unit}`, expected one of {known}")
 }
 
-/// `number` times `unit` in nanoseconds, or `None` when that is more than can be counted.
+/// Returns `number` times `unit` in nanoseconds, or `None` on overflow.
 fn nanos(text: &str, number: &str, unit: u128) -> Result<Option<u128>, String> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     if whole.is_empty() || fraction.is_empty() || fraction.contains('.') {
@@ -81,7 +82,7 @@ fn nanos(text: &str, number: &str, unit: u128) -> Result<Option<u128>, String> {
     }
     let finer = || format!("duration `{text}` is finer than a nanosecond, round it to one");
     let digits = fraction.trim_end_matches('0');
-    // More digits than this are below a nanosecond whatever the unit; and they would not fit.
+    // More digits than this are below a nanosecond in any unit, and would overflow.
     if digits.len() > 18 {
         return Err(finer());
     }

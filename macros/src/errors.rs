@@ -1,8 +1,8 @@
-//! All mistakes at once.
+//! A collector of compile errors.
 
 use syn::Error;
 
-/// Collects mistakes, so that the user reads all of them in one go.
+/// Collects errors, so that the compiler reports all of them at once.
 #[derive(Default)]
 pub(crate) struct Errors {
     all: Option<Error>,
@@ -16,7 +16,7 @@ impl Errors {
         }
     }
 
-    /// The value, or `None` once its mistake is noted.
+    /// Returns the value, or `None` after adding the error.
     pub(crate) fn keep<T>(&mut self, result: syn::Result<T>) -> Option<T> {
         result.map_err(|error| self.push(error)).ok()
     }

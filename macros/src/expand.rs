@@ -1,4 +1,4 @@
-//! From annotation and item to code.
+//! Code generation from annotation and item.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::{
     value::{Codec, Isolation},
 };
 
-/// Expands the annotation; if anything is wrong, the item stays as it was beside its errors, so
-/// that they are the only ones.
+/// Expands the annotation; on errors it emits the unchanged item beside them, so that no further
+/// errors follow.
 pub(crate) fn expand(args: TokenStream, item: &TokenStream) -> TokenStream {
     try_expand(args, item.clone()).unwrap_or_else(|error| {
         let errors = error.into_compile_error();
@@ -58,17 +58,18 @@ fn misplaced(item: &Item) -> Error {
     )
 }
 
-/// The name of a variable that what the user has written can neither mean nor hide.
+/// Returns a variable name that cannot clash with the user's code.
 pub(crate) fn private(name: &str) -> Ident {
     private_at(Span::call_site(), name)
 }
 
-/// The same name, shown at `span` in messages.
+/// Returns the same name, located at `span` in messages.
 pub(crate) fn private_at(span: Span, name: &str) -> Ident {
     format_ident!("__duly_{name}", span = Span::mixed_site().located_at(span))
 }
 
-/// `impl Annotated`: what the annotation says, as a constant; `states` may come from arguments too.
+/// Generates `impl Annotated`, with the annotation as a constant; `states` includes those of
+/// arguments.
 pub(crate) fn annotated(
     attr: &Attr,
     ident: &Ident,
@@ -90,7 +91,7 @@ pub(crate) fn annotated(
         quote! { .states(const { &[#(#krate::__private::StateNeed::of::<#states>()),*] }) }
     });
     let upgrade = attr.upgrade.as_ref().map(|function| {
-        // A function of another kind is shown where it is named.
+        // An error about a function of another type points to its name.
         let span = Span::call_site().located_at(function.span());
         let found = signature::shown_at(function.span(), krate);
         let old = private_at(function.span(), "old");
@@ -115,7 +116,7 @@ pub(crate) fn annotated(
     }
 }
 
-/// A call of the builder for each thing that is said.
+/// Generates a builder call for each key.
 fn said(attr: &Attr) -> Vec<TokenStream> {
     let krate = &attr.krate;
     let number = |value| Literal::u32_unsuffixed(value);
@@ -210,7 +211,7 @@ fn policy(krate: &syn::Path, backoff: Backoff) -> TokenStream {
     quote! { #krate::__private::RetryPolicy::#shape #jitter }
 }
 
-/// The registration, by which the bus finds the handler, and how it makes one.
+/// Generates the registration, by which the bus finds the handler, and its constructor.
 pub(crate) fn registered(attr: &Attr, ident: &Ident, made: &TokenStream) -> TokenStream {
     let krate = &attr.krate;
     let kind = if attr.blocking {

@@ -1,6 +1,7 @@
-//! `#[delay_event]` on a function: the function as it was, and a type of its name that calls it.
+//! `#[delay_event]` on a function: emits the function unchanged, and a type of the same name that
+//! calls it.
 //!
-//! A struct with braces has a name among types alone, so that the function keeps its own among
+//! A struct with braces only takes the name among types, so that the function keeps its own among
 //! values and can be called as before.
 
 use proc_macro2::{Span, TokenStream};
@@ -21,7 +22,7 @@ pub(crate) fn expand(attr: &Attr, item: &ItemFn, errors: &mut Errors) -> TokenSt
     let registered = attr
         .register
         .then(|| expand::registered(attr, ident, &quote! { Self {} }));
-    // Whether anybody registers it by hand cannot be seen here.
+    // A registration elsewhere cannot be seen here.
     let unused = (!attr.register).then(|| quote! { #[allow(dead_code)] });
     quote! {
         #(#said)*
@@ -45,7 +46,7 @@ pub(crate) fn expand(attr: &Attr, item: &ItemFn, errors: &mut Errors) -> TokenSt
     }
 }
 
-/// The handler, which calls the function.
+/// Generates the handler, which calls the function.
 fn handler(attr: &Attr, item: &ItemFn, arguments: &signature::Arguments) -> TokenStream {
     let (krate, ident, sig) = (&attr.krate, &item.sig.ident, &item.sig);
     let signature::Arguments {
@@ -56,7 +57,7 @@ fn handler(attr: &Attr, item: &ItemFn, arguments: &signature::Arguments) -> Toke
     } else {
         (quote! { Handler }, quote! { .await })
     };
-    // Names that no function, constant or argument of the user has.
+    // Names that cannot clash with the user's code.
     let [event, cx, returned] = ["event", "cx", "returned"].map(expand::private);
     // Everything after the event comes from the context.
     let cx = if passed.len() > 1 {
@@ -64,7 +65,8 @@ fn handler(attr: &Attr, item: &ItemFn, arguments: &signature::Arguments) -> Toke
     } else {
         quote! { _ }
     };
-    // A future that is not `Send` is shown at the name, a wrong result where it is returned.
+    // An error about a future that is not `Send` points to the name, one about a wrong result to
+    // the return type.
     let name = Span::call_site().located_at(ident.span());
     let asyncness = (!attr.blocking).then(|| quote_spanned! { name => async });
     let head = quote_spanned! { name => #asyncness fn handle };
@@ -95,12 +97,12 @@ fn handler(attr: &Attr, item: &ItemFn, arguments: &signature::Arguments) -> Toke
     }
 }
 
-/// Whether the attribute speaks of the type that the function becomes.
+/// Returns whether the attribute applies to the generated type.
 fn is_of_type(attribute: &Attribute) -> bool {
     is_one_of(attribute, &["doc", "deprecated"]) || is_lint_level(attribute)
 }
 
-/// Lint levels hold for both; `expect` would be left without its warning on one of them.
+/// Lint levels apply to both items; `expect` would be unfulfilled on one of them.
 fn is_lint_level(attribute: &Attribute) -> bool {
     is_one_of(attribute, &["allow", "warn", "deny", "forbid"])
 }

@@ -1,10 +1,10 @@
-//! `expire(5m)`: text to a late policy, as `duly::Late` reads it while the program runs.
+//! Parses a lateness policy such as `expire(5m)` at compile time, like `duly::Late` at run time.
 
 use std::time::Duration;
 
 use crate::duration;
 
-/// What becomes of an event that is late.
+/// A parsed lateness policy.
 #[derive(Clone, Copy)]
 pub(crate) enum Late {
     Deliver,
@@ -13,7 +13,7 @@ pub(crate) enum Late {
 }
 
 impl Late {
-    /// The policy that `text` says, or what is wrong with it.
+    /// Parses `text`, or returns the error message.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let limit = |form: &str| {
             text.strip_prefix(form)?

@@ -1,8 +1,7 @@
-//! Implementation detail of the `duly` crate, which re-exports and shows what is here.
+//! The procedural macro of the `duly` crate, which re-exports and documents it.
 //!
-//! `attr` reads what the annotation says, `structure` and `function` write what it means for the
-//! two kinds of items it sits on, and `expand` brings the two together. Whatever is wrong is
-//! reported at once, each mistake at its place.
+//! `attr` parses the annotation, `structure` and `function` generate code for the two kinds of
+//! items, and `expand` combines them. All errors are reported at once, each at its location.
 
 mod attr;
 mod backoff;
@@ -17,43 +16,43 @@ mod value;
 
 use proc_macro::TokenStream;
 
-/// Makes a struct or a function the handler of a queue.
+/// Registers a struct or a function as the handler of a queue.
 ///
-/// # What may be said
+/// # Keys
 ///
 /// | key | value | meaning |
 /// |---|---|---|
-/// | `queue = "order-close"` | letters, digits, `.`, `_`, `-`; 1 to 128, the first a letter or a digit | the queue that is served; the only key that must be there |
-/// | `buckets = 8` | 1 to 1024 | how many buckets the queue is spread over |
-/// | `workers = 16` | 1 to 65536 | how many handlers may run at once on a node |
-/// | `timeout = "30s"` | above zero, at most 7 days | how long one attempt may take |
-/// | `attempts = 16` | 1 to 1000 | how often an event is tried before it is dead |
-/// | `backoff = "exp(1s..10m, jitter 20%)"` | `fixed(5s)`, `linear(1s..1m)`, `exp(1s..10m)` | how long a failed attempt waits for the next |
-/// | `late = "expire(5m)"` | `deliver`, `expire(5m)`, `bury(5m)` | what becomes of an event that is late; said by who pushes |
-/// | `spread = "10s"` | a duration, at most a day | over which window events are spread; said by who pushes |
-/// | `ring = 1024` | a power of two, 64 to 65536 | slots in the queue's ring |
-/// | `linger = "20us"` | a duration | how long a worker without work looks for more |
-/// | `isolation = "dedicated"` | `shared`, `dedicated` | whether the queue has a runtime of its own; `shared` unless said |
+/// | `queue = "order-close"` | letters, digits, `.`, `_`, `-`; 1 to 128, the first a letter or a digit | the queue; the only required key |
+/// | `buckets = 8` | 1 to 1024 | the number of buckets of the queue |
+/// | `workers = 16` | 1 to 65536 | the number of handlers that run at once on a node |
+/// | `timeout = "30s"` | above zero, at most 7 days | the execution timeout of an attempt |
+/// | `attempts = 16` | 1 to 1000 | the maximum number of attempts |
+/// | `backoff = "exp(1s..10m, jitter 20%)"` | `fixed(5s)`, `linear(1s..1m)`, `exp(1s..10m)` | the retry policy |
+/// | `late = "expire(5m)"` | `deliver`, `expire(5m)`, `bury(5m)` | the lateness policy; used by the pusher |
+/// | `spread = "10s"` | a duration, at most a day | the jitter window; used by the pusher |
+/// | `ring = 1024` | a power of two, 64 to 65536 | the number of slots in the queue's ring |
+/// | `linger = "20us"` | a duration | how long an idle worker spins before it sleeps |
+/// | `isolation = "dedicated"` | `shared`, `dedicated` | whether the queue has a dedicated runtime; default `shared` |
 /// | `version = 1` | 0 to 4294967295 | the version of the payload |
-/// | `keep_payload = true` | `true`, `false` | whether records keep the payload as it is stored |
-/// | `codec = "json"` | `json`, `msgpack`, `raw` | how payloads that are pushed become bytes; `msgpack` needs the feature of that name |
-/// | `encrypt = true` | `true`, `false` | whether payloads that are pushed are encrypted |
-/// | `upgrade = from_older` | the path of a function | makes a payload of one that an older `version` pushed; needs `version` |
+/// | `keep_payload = true` | `true`, `false` | whether records include the payload as stored |
+/// | `codec = "json"` | `json`, `msgpack`, `raw` | the codec of pushed payloads; `msgpack` needs the feature of that name |
+/// | `encrypt = true` | `true`, `false` | whether pushed payloads are encrypted |
+/// | `upgrade = from_older` | the path of a function | upgrades a payload of an older `version`; needs `version` |
 /// | `blocking` | | the handler blocks its thread, and implements `BlockingHandler` |
 /// | `state(Db, Mailer)` | types | states without which the bus does not start |
-/// | `register = false` | `true`, `false` | whether the bus finds the handler by itself; `true` unless said |
-/// | `crate = my::duly` | a path | where the crate `duly` is, if not at `::duly` |
+/// | `register = false` | `true`, `false` | whether the bus finds the handler automatically; default `true` |
+/// | `crate = my::duly` | a path | the path of the crate `duly`, if not `::duly` |
 ///
-/// What is left out is decided by settings files, the environment and the builder.
+/// Keys that are left out come from settings files, the environment and the builder.
 ///
-/// The bus finds the handler by itself if the linker keeps the crate that it is in: one that is
-/// named in `Cargo.toml` and nowhere in the code is left out, so say `use my_handlers as _;`.
+/// The bus only finds handlers in crates that the linker keeps: a crate that is in `Cargo.toml` but
+/// unused in the code is dropped, so add `use my_handlers as _;`.
 ///
 /// # On a struct
 ///
-/// The struct stays as it is and implements `Handler`, or `BlockingHandler` if `blocking` is said.
-/// A struct with fields is made by `Default`, unless `register = false` leaves its making to the
-/// program. A generic struct cannot be found by itself and needs `register = false` too.
+/// The struct is unchanged and must implement `Handler`, or `BlockingHandler` with `blocking`. A
+/// struct with fields is created by `Default`, unless `register = false` leaves that to the
+/// program. A generic struct cannot be found automatically and needs `register = false` too.
 ///
 /// # On a function
 ///
@@ -61,8 +60,9 @@ use proc_macro::TokenStream;
 /// any number of `State<S>` may follow, in any order. It returns `Result<(), E>` where `E` converts
 /// into `Failure`.
 ///
-/// The function stays as it is and can be called, by a test for example. Beside it there is a type
-/// of the same name and visibility, which is the handler: `bus.queue::<close>()` is its queue, and
+/// The function is unchanged and can be called, for example by a test. A type of the same name and
+/// visibility is the handler: `bus.queue::<close>()` is its queue, and `close {}` its value, for
+/// `register(close {})`.
 /// `close {}` its value, for `register(close {})`.
 #[proc_macro_attribute]
 pub fn delay_event(args: TokenStream, item: TokenStream) -> TokenStream {

@@ -1,4 +1,4 @@
-//! The one signature that a handler function may have.
+//! Parsing of the signature of a handler function.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
@@ -9,18 +9,18 @@ use syn::{
 
 use crate::{attr::Attr, errors::Errors, expand};
 
-/// What the arguments of a handler function say.
+/// The arguments of a handler function.
 #[derive(Default)]
 pub(crate) struct Arguments {
     /// `T` of the first argument, `Event<T>`.
     pub(crate) payload: Option<Type>,
     /// `S` of each argument `State<S>`.
     pub(crate) states: Vec<Type>,
-    /// What the handler passes on, in order.
+    /// The arguments that the generated handler passes, in order.
     pub(crate) passed: Vec<TokenStream>,
 }
 
-/// Reads the arguments; whatever keeps the function from being a handler goes into `errors`.
+/// Reads the arguments; all errors go into `errors`.
 pub(crate) fn read(attr: &Attr, signature: &Signature, errors: &mut Errors) -> Arguments {
     check_qualifiers(attr, signature, errors);
     if let Some(receiver) = signature.receiver() {
@@ -57,7 +57,7 @@ pub(crate) fn read(attr: &Attr, signature: &Signature, errors: &mut Errors) -> A
     arguments
 }
 
-/// The whole of it, as messages show it.
+/// Returns an example signature for messages.
 fn form(attr: &Attr) -> &'static str {
     if attr.blocking {
         "`fn close(event: Event<T>, cx: &Context) -> Result<(), Failure>`"
@@ -66,7 +66,7 @@ fn form(attr: &Attr) -> &'static str {
     }
 }
 
-/// Everything but the arguments.
+/// Checks everything but the arguments.
 fn check_qualifiers(attr: &Attr, signature: &Signature, errors: &mut Errors) {
     let mut wrong = |at: &dyn ToTokens, message: &str| {
         errors.push(Error::new_spanned(at.to_token_stream(), message));
@@ -109,7 +109,7 @@ fn check_qualifiers(attr: &Attr, signature: &Signature, errors: &mut Errors) {
     }
 }
 
-/// `T` of the first argument, `Event<T>`.
+/// Returns `T` of the first argument, `Event<T>`.
 fn payload(attr: &Attr, signature: &Signature, first: Option<&FnArg>) -> syn::Result<Type> {
     let expected = || {
         format!(
@@ -139,7 +139,7 @@ enum Argument<'a> {
 impl<'a> Argument<'a> {
     fn of(input: &'a FnArg) -> syn::Result<Self> {
         let FnArg::Typed(typed) = input else {
-            // The parser of Rust does not let a `self` through that is not the first.
+            // Rust's parser rejects a `self` that is not first.
             return Err(Error::new_spanned(
                 input,
                 "a handler function has no `self`",
@@ -164,7 +164,7 @@ impl<'a> Argument<'a> {
     }
 }
 
-/// `T`, if `ty` is `name<T>`, by whatever path.
+/// Returns `T`, if `ty` is `name<T>`, by any path.
 fn inside<'a>(name: &str, ty: &'a Type) -> Option<&'a Type> {
     let segment = last(ty).filter(|segment| segment.ident == name)?;
     let PathArguments::AngleBracketed(given) = &segment.arguments else {
@@ -188,14 +188,14 @@ fn last(ty: &Type) -> Option<&PathSegment> {
     }
 }
 
-/// The state for one argument; a foreign `State` is reported where it stands.
+/// Generates the state for one argument; an error about a foreign `State` points to it.
 fn state_of(krate: &Path, input: &FnArg, state: &Type) -> TokenStream {
     let span = input.span();
     let (krate, cx) = (shown_at(span, krate), expand::private_at(span, "cx"));
     quote_spanned! { span => #krate::__private::state::<#state>(#cx) }
 }
 
-/// The same path, resolved as before but shown at `span` in messages.
+/// Returns the same path, resolved as before but located at `span` in messages.
 pub(crate) fn shown_at(span: Span, path: &Path) -> TokenStream {
     let token = |mut token: TokenTree| {
         token.set_span(token.span().located_at(span));

@@ -1,4 +1,4 @@
-//! `#[delay_event]` on a struct: the struct as it was, its annotation and its registration.
+//! `#[delay_event]` on a struct: emits the struct unchanged, its annotation and its registration.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -11,7 +11,7 @@ pub(crate) fn expand(attr: &Attr, item: &ItemStruct, errors: &mut Errors) -> Tok
     if attr.register && !generics.params.is_empty() {
         errors.push(Error::new_spanned(
             generics,
-            "a generic handler is many handlers, say `register = false` and register each of them",
+            "a generic handler is many handlers, add `register = false` and register each of them",
         ));
     }
     let annotated = expand::annotated(attr, ident, generics, &attr.states);

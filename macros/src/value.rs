@@ -1,4 +1,4 @@
-//! What may follow a key, checked.
+//! Values of the annotation's keys.
 
 use std::{fmt, time::Duration};
 
@@ -15,7 +15,7 @@ pub(crate) enum Isolation {
     Dedicated,
 }
 
-/// How payloads become bytes.
+/// The payload codec.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Codec {
     Json,
@@ -23,10 +23,10 @@ pub(crate) enum Codec {
     Raw,
 }
 
-/// A key with what follows it.
+/// A key with its value.
 pub(crate) struct Value<'a> {
     pub(crate) name: &'static str,
-    /// The right form, for messages.
+    /// An example, for messages.
     pub(crate) form: &'static str,
     pub(crate) meta: &'a Meta,
 }
@@ -69,7 +69,7 @@ impl Value<'_> {
         duration::parse(&text.value()).map_err(|message| Error::new_spanned(text, message))
     }
 
-    /// A duration above zero and not above `most`, which is in whole days.
+    /// Parses a duration above zero and at most `most`, which is in whole days.
     pub(crate) fn duration_up_to(&self, most: Duration) -> syn::Result<Duration> {
         let value = self.duration()?;
         if value.is_zero() || value > most {
@@ -175,7 +175,7 @@ impl Value<'_> {
         }
     }
 
-    /// What follows `=`; a macro that passes a value on wraps it into groups that nobody sees.
+    /// Returns the value after `=`; a macro that passes a value on wraps it into invisible groups.
     fn expr(&self) -> Option<&Expr> {
         let Meta::NameValue(pair) = self.meta else {
             return None;
@@ -187,7 +187,7 @@ impl Value<'_> {
         Some(expr)
     }
 
-    /// The value is not of the kind that its key takes.
+    /// Returns the error for a value of the wrong kind.
     fn expected(&self, kind: &str) -> Error {
         let message = format!("expected {kind}, as in `{}`", self.form);
         match self.meta {
@@ -196,14 +196,14 @@ impl Value<'_> {
         }
     }
 
-    /// The value is of the right kind but not within its bounds.
+    /// Returns the error for a value outside its bounds.
     fn outside(&self, literal: &LitInt, bounds: fmt::Arguments<'_>) -> Error {
         let message = format!("`{}` is {}, {bounds}", self.name, literal.base10_digits());
         Error::new_spanned(literal, message)
     }
 }
 
-/// What is wrong with a queue name, if anything is.
+/// Returns what is wrong with a queue name, if anything.
 fn wrong_name(name: &str) -> Option<String> {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let Some(first) = name.chars().next() else {

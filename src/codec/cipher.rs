@@ -1,4 +1,4 @@
-//! AES-256-GCM-SIV (RFC 8452) under one key.
+//! AES-256-GCM-SIV (RFC 8452) with one key.
 
 use aes_gcm_siv::aead::{Aead, KeyInit, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, Nonce};
@@ -8,12 +8,12 @@ use crate::event::{EventId, QueueName};
 
 /// The cipher of one key.
 ///
-/// The nonce is taken from the event's id: the same payload of the same event is the same bytes
-/// again, so that a push can be repeated. A payload that is changed meets its nonce a second time,
-/// which this cipher is made for: who sees both learns whether they are equal, and nothing else.
+/// The nonce is derived from the event's id, so encrypting the same payload of the same event gives
+/// the same bytes and a push can be repeated. An updated payload reuses its nonce, which this
+/// cipher is designed for: an observer of both learns only whether they are equal.
 pub(super) struct Cipher {
     aead: Aes256GcmSiv,
-    /// Tells two keys apart without keeping either.
+    /// Identifies the key without revealing it.
     mark: Vec<u8>,
 }
 
@@ -29,12 +29,12 @@ impl Cipher {
         Self { aead, mark }
     }
 
-    /// Whether both are of the same key.
+    /// Returns whether both have the same key.
     pub(super) fn is_of_key(&self, other: &Self) -> bool {
         self.mark == other.mark
     }
 
-    /// The stored bytes of a value.
+    /// Encrypts a value; returns the stored bytes.
     pub(super) fn seal(
         &self,
         (id, queue): (EventId, &QueueName),
@@ -49,8 +49,8 @@ impl Cipher {
         Some(bytes)
     }
 
-    /// The value of a frame that was sealed; `None` if it was not by this key, or not for this
-    /// event of this queue, or was changed since.
+    /// Decrypts a frame; `None` if it was encrypted with another key, or for another event or
+    /// queue, or was modified.
     pub(super) fn open(
         &self,
         (id, queue): (EventId, &QueueName),
@@ -61,13 +61,13 @@ impl Cipher {
     }
 }
 
-/// The end of an event's id, where ids that are made at the same time differ.
+/// The end of an event's id, which differs between ids of the same time.
 fn nonce(id: EventId) -> Nonce {
     let [_, _, _, _, nonce @ ..] = id.to_bytes();
     Nonce::from(nonce)
 }
 
-/// What a ciphertext is bound to, so that it opens nowhere else: its event, its queue, its head.
+/// The associated data that binds a ciphertext to its event, its queue and its head.
 fn bound(id: EventId, queue: &QueueName, head: &[u8]) -> Vec<u8> {
     let mut bound = id.to_bytes().to_vec();
     bound.push(queue.as_str().len() as u8); // at most 128

@@ -1,11 +1,11 @@
-//! The codecs by name.
+//! The codecs.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result, shown};
 
-/// How a value becomes bytes.
+/// A payload codec.
 ///
 /// # Examples
 ///
@@ -19,21 +19,21 @@ use crate::error::{Error, Result, shown};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Codec {
-    /// JSON, which people and other tools can read. The default.
+    /// JSON, readable for people and other tools. The default.
     #[default]
     Json,
     /// MessagePack with named fields: smaller and faster. Needs the feature `msgpack`.
     MsgPack,
-    /// Bytes as they are: the payload's type is [`Raw`](crate::codec::Raw), or another that
-    /// serializes as bytes.
+    /// Raw bytes: the payload's type is [`Raw`](crate::codec::Raw), or another that serializes as
+    /// bytes.
     Raw,
 }
 
 impl Codec {
-    /// Every codec.
+    /// All codecs.
     pub const ALL: [Self; 3] = [Self::Json, Self::MsgPack, Self::Raw];
 
-    /// Its name in annotations and settings.
+    /// The name in annotations and settings.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Codec {
         }
     }
 
-    /// Whether this build of duly has it: MessagePack needs the feature `msgpack`.
+    /// Returns whether this build includes it: MessagePack needs the feature `msgpack`.
     #[must_use]
     pub const fn is_built_in(self) -> bool {
         match self {
@@ -52,7 +52,7 @@ impl Codec {
         }
     }
 
-    /// Its number in a frame: what it is for ever.
+    /// The number in a frame; must not change.
     pub(super) const fn number(self) -> u8 {
         match self {
             Self::Json => 0,
@@ -79,7 +79,7 @@ impl FromStr for Codec {
         let known = Self::ALL.into_iter().find(|codec| codec.as_str() == text);
         known.ok_or_else(|| {
             Error::invalid(format!(
-                "unknown codec `{}`, known are json, msgpack and raw",
+                "unknown codec `{}`, expected `json`, `msgpack` or `raw`",
                 shown(text)
             ))
         })

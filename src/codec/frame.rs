@@ -1,13 +1,13 @@
-//! What stands before a payload that is not plain JSON.
+//! The frame: a self-describing header before a payload that is not plain JSON.
 //!
 //! ```text
 //! FA | form | cipher | version: 4 bytes | key id: length and text | the rest
 //! ```
 //!
-//! `form` has the codec in its lower four bits (0 JSON, 1 MessagePack, 2 raw) and 80 where a
-//! version follows, little-endian. `cipher` is 0, and then there is no key id and the rest is the
-//! value, or 1 for AES-256-GCM-SIV, and then the rest is the ciphertext and its tag of 16 bytes.
-//! Everything before it is the head, which the cipher also vouches for.
+//! `form` has the codec in its lower four bits (0 JSON, 1 MessagePack, 2 raw) and 80 if a version
+//! follows, little-endian. `cipher` is 0 for clear text: there is no key id and the rest is the
+//! value; or 1 for AES-256-GCM-SIV: the rest is the ciphertext and its tag of 16 bytes. Everything
+//! before the rest is the head, which the cipher authenticates.
 
 use crate::codec::form::Codec;
 use crate::codec::keys::KEY_ID_BYTES_MAX;
@@ -16,22 +16,22 @@ use crate::codec::values::decode;
 /// The first byte of every frame. No JSON text begins with it, and no text in UTF-8 has it.
 pub const MARK: u8 = 0xFA;
 
-/// In the byte of the form: a version follows.
+/// Flag in the form byte: a version follows.
 const VERSIONED: u8 = 0x80;
 /// The number of AES-256-GCM-SIV.
 const AES_256_GCM_SIV: u8 = 1;
 
-/// How a payload is to be written.
+/// The encoding of a payload to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
-    /// By which codec the value was encoded.
+    /// The codec of the value.
     pub(crate) codec: Codec,
-    /// The version of its type, where that may be another than the envelope says.
+    /// The version of its type, if it may differ from the envelope's.
     pub(crate) version: Option<u32>,
 }
 
 impl Form {
-    /// The head of a payload of this form that is encrypted under `key`, if any.
+    /// Returns the head of a payload of this form, encrypted under `key`, if any.
     pub(super) fn head(self, key: Option<&str>) -> Vec<u8> {
         let flag = if self.version.is_some() { VERSIONED } else { 0 };
         let mut head = vec![MARK, self.codec.number() | flag, u8::from(key.is_some())];
@@ -45,7 +45,7 @@ impl Form {
         head
     }
 
-    /// The stored bytes of a value in this form, in clear.
+    /// Returns the stored bytes of a value in this form, in clear text.
     pub(crate) fn plain(self, value: Vec<u8>) -> Vec<u8> {
         if self.version.is_none() && self.codec == Codec::Json && value.first() != Some(&MARK) {
             return value;
@@ -56,7 +56,7 @@ impl Form {
     }
 }
 
-/// What a stored payload says of itself, read without any key.
+/// A parsed payload; needs no key.
 ///
 /// # Examples
 ///
@@ -72,25 +72,24 @@ impl Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Frame<'a> {
-    /// By which codec its value was encoded.
+    /// The codec of the value.
     pub codec: Codec,
-    /// The version of its value's type; `None` where that is as its envelope says.
+    /// The version of the value's type; `None` if it is the envelope's.
     pub version: Option<u32>,
-    /// Under which key it is encrypted; `None` where it is not.
+    /// The id of the key that encrypts it; `None` if it is in clear text.
     pub key_id: Option<&'a str>,
-    /// What stands before the value.
+    /// The bytes before the value.
     pub(super) head: &'a [u8],
-    /// The encoded value; where it is encrypted its ciphertext and tag.
+    /// The encoded value; if encrypted, its ciphertext and tag.
     pub rest: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// Reads what `bytes`, the bytes of a stored payload, say of themselves. What does not begin
-    /// with [`MARK`] is JSON in clear, or means to be.
+    /// Parses a stored payload. Bytes that do not begin with [`MARK`] count as JSON in clear text.
     ///
     /// # Errors
     ///
-    /// How the frame is malformed, in words that quote nothing of it.
+    /// Why the frame is malformed; quotes nothing of it.
     pub fn read(bytes: &'a [u8]) -> Result<Self, &'static str> {
         const SHORT: &str = "its frame ends too early";
         if bytes.first() != Some(&MARK) {
@@ -103,7 +102,7 @@ impl<'a> Frame<'a> {
             });
         }
         let (&[_, form, cipher], mut rest) = bytes.split_first_chunk::<3>().ok_or(SHORT)?;
-        let codec = Codec::of_number(form & !VERSIONED).ok_or("its frame names no known codec")?;
+        let codec = Codec::of_number(form & !VERSIONED).ok_or("its frame has an unknown codec")?;
         let mut version = None;
         if form & VERSIONED != 0 {
             let (number, after) = rest.split_first_chunk::<4>().ok_or(SHORT)?;
@@ -116,14 +115,14 @@ impl<'a> Frame<'a> {
             AES_256_GCM_SIV => {
                 let (&len, after) = rest.split_first().ok_or(SHORT)?;
                 if !(1..=KEY_ID_BYTES_MAX).contains(&usize::from(len)) {
-                    return Err("its frame has a key id of a length that none has");
+                    return Err("its frame has a key id of an invalid length");
                 }
                 let (id, after) = after.split_at_checked(usize::from(len)).ok_or(SHORT)?;
                 let id = std::str::from_utf8(id);
-                key_id = Some(id.map_err(|_| "its frame has a key id that is no text")?);
+                key_id = Some(id.map_err(|_| "its frame has a key id that is not UTF-8")?);
                 rest = after;
             }
-            _ => return Err("its frame names no known cipher"),
+            _ => return Err("its frame has an unknown cipher"),
         }
         let head = &bytes[..bytes.len() - rest.len()];
         Ok(Self {
@@ -135,7 +134,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// The value as the text of JSON, where it is in clear and can be said so.
+    /// Returns the value as JSON text, if it is in clear text and convertible.
     pub(crate) fn to_json(self) -> Option<String> {
         let value = match self.key_id {
             None => decode::<serde_json::Value>(self.codec, self.rest).ok()?,

@@ -1,4 +1,4 @@
-//! The keys of a bus, which may be changed while it runs.
+//! The key ring: encryption keys of a bus, which can be changed while it runs.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,15 +22,14 @@ pub const KEY_ID_BYTES_MAX: usize = 64;
 /// The most keys of a ring.
 pub const KEYS_MAX: usize = 64;
 
-/// A key of AES-256: 32 bytes that nobody can guess. `Debug` shows nothing of it, and dropping it
-/// overwrites it.
+/// An AES-256 key: 32 secret bytes. `Debug` prints nothing of it, and dropping it overwrites it.
 ///
 /// # Examples
 ///
 /// ```
 /// use duly::codec::Key;
 ///
-/// // As `openssl rand -base64 32` prints one.
+// As printed by `openssl rand -base64 32`.
 /// let key: Key = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=".parse()?;
 /// assert_eq!(format!("{key:?}"), "Key(..)");
 /// assert!("too short".parse::<Key>().is_err());
@@ -39,7 +38,7 @@ pub const KEYS_MAX: usize = 64;
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// A key of these bytes, which should come from a source of randomness for cryptography.
+    /// Creates a key from bytes of a cryptographic random source.
     #[must_use]
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
@@ -49,12 +48,12 @@ impl Key {
 impl std::str::FromStr for Key {
     type Err = Error;
 
-    /// Reads the base64 of 32 bytes, with its padding or without. The error tells nothing of it.
+    /// Parses the base64 of 32 bytes, with or without padding. The error quotes nothing of it.
     fn from_str(text: &str) -> Result<Self> {
         const ANY_PADDING: GeneralPurposeConfig =
             GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
         const BASE64: GeneralPurpose = GeneralPurpose::new(&STANDARD, ANY_PADDING);
-        let mut bytes = [0; 36]; // the decoder asks for room for whole groups
+        let mut bytes = [0; 36]; // the decoder needs room for whole groups
         let is_key = text.len() <= 44 && matches!(BASE64.decode_slice(text, &mut bytes), Ok(32));
         let key = is_key.then(|| bytes.first_chunk().copied()).flatten();
         bytes.fill(0);
@@ -76,14 +75,14 @@ impl fmt::Debug for Key {
 impl Drop for Key {
     fn drop(&mut self) {
         self.0.fill(0);
-        black_box(&self.0); // so that the compiler believes that somebody looks
+        black_box(&self.0); // keeps the compiler from removing the write
     }
 }
 
-/// The keys of a bus by their ids, one of which is used for what is pushed. Cloning is cheap, and
-/// every clone is the same ring: a change holds for each push and each attempt that follows.
+/// A set of keys by id, one of which encrypts what is pushed. Cloning is cheap, and all clones are
+/// the same ring: a change applies to every later push and attempt.
 ///
-/// An id stands for one key for ever. `Debug` shows ids and nothing else.
+/// An id must not be reused for another key. `Debug` prints ids only.
 ///
 /// # Examples
 ///
@@ -94,7 +93,7 @@ impl Drop for Key {
 /// keys.add("2026-10", Key::new([1; 32]))?;
 /// keys.choose("2026-10")?;
 ///
-/// // Rotation: from now on new payloads are under another key, and old ones are read as before.
+// Rotation: from now on new payloads use another key, and old ones stay readable.
 /// keys.add("2026-11", Key::new([2; 32]))?;
 /// keys.choose("2026-11")?;
 /// assert_eq!(format!("{keys:?}"), r#"KeyRing { keys: ["2026-10", "2026-11"], used: Some("2026-11") }"#);
@@ -110,19 +109,19 @@ struct Keys {
 }
 
 impl KeyRing {
-    /// A ring without keys.
+    /// Creates an empty ring.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a key: what is encrypted under it can be read. Again with the same key changes nothing.
+    /// Adds a key, to decrypt with. No effect if the ring has it already.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an id that is empty, longer than
-    /// [`KEY_ID_BYTES_MAX`], or holds anything but ASCII letters, digits, `.`, `_` and `-`; for one
-    /// that stands for another key; and for more than [`KEYS_MAX`] keys.
+    /// [`KEY_ID_BYTES_MAX`], or has anything but ASCII letters, digits, `.`, `_` and `-`; for the
+    /// id of another key; and for more than [`KEYS_MAX`] keys.
     #[allow(clippy::needless_pass_by_value)] // so that the caller keeps no copy
     pub fn add(&self, id: &str, key: Key) -> Result<()> {
         let is_legal =
@@ -138,29 +137,29 @@ impl KeyRing {
             return match there.is_of_key(&cipher) {
                 true => Ok(()),
                 false => Err(Error::invalid(format!(
-                    "key {id} is another key already; give a new key a new id"
+                    "the id {id} belongs to another key; give a new key a new id"
                 ))),
             };
         }
         if keys.by_id.len() == KEYS_MAX {
             return Err(Error::invalid(format!(
-                "a key ring has at most {KEYS_MAX} keys; remove what nothing is encrypted under"
+                "a key ring has at most {KEYS_MAX} keys; remove one under which nothing is encrypted"
             )));
         }
         keys.by_id.insert(id.to_owned(), Arc::new(cipher));
         Ok(())
     }
 
-    /// Uses this key for every payload that is encrypted from now on.
+    /// Selects the key that encrypts new payloads.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the ring does not have it.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the ring does not have it.
     pub fn choose(&self, id: &str) -> Result<()> {
         let mut keys = self.write();
         if !keys.by_id.contains_key(id) {
             return Err(Error::invalid(format!(
-                "there is no key {} in the key ring to use",
+                "the key ring has no key {}; add it before choosing it",
                 shown(id)
             )));
         }
@@ -168,42 +167,41 @@ impl KeyRing {
         Ok(())
     }
 
-    /// Takes a key out; answers whether it was there. What is encrypted under it cannot be read
-    /// until it is added again; how many such events there are, a
-    /// [count](crate::bus::Reencrypt::count) tells.
+    /// Removes a key; returns whether it was there. Payloads encrypted under it are unreadable
+    /// until it is added again; [`count`](crate::bus::Reencrypt::count) returns how many there are.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for the key that is used: choose another
-    /// one first.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for the selected key: select another one
+    /// first.
     pub fn remove(&self, id: &str) -> Result<bool> {
         let mut keys = self.write();
         if keys.used.as_deref() == Some(id) {
             return Err(Error::invalid(format!(
-                "key {} is used for new payloads; choose another one first",
+                "key {} encrypts new payloads; choose another one before removing it",
                 shown(id)
             )));
         }
         Ok(keys.by_id.remove(id).is_some())
     }
 
-    /// The ids of all keys, in their order.
+    /// The ids of all keys, sorted.
     #[must_use]
     pub fn ids(&self) -> Vec<String> {
         self.read().by_id.keys().cloned().collect()
     }
 
-    /// The id of the key that is used for new payloads.
+    /// The id of the key that encrypts new payloads.
     #[must_use]
     pub fn used(&self) -> Option<String> {
         self.read().used.clone()
     }
 
-    /// Opens a stored payload of an event of a queue.
+    /// Parses and decrypts a stored payload of an event of a queue.
     ///
     /// # Errors
     ///
-    /// Why it does not open.
+    /// Why it cannot be opened.
     pub fn open<'a>(
         &self,
         id: EventId,
@@ -227,7 +225,7 @@ impl KeyRing {
         })
     }
 
-    /// The stored bytes of a value, under the key that is used; `None` without one.
+    /// Encrypts a value under the selected key; `None` without one.
     pub(crate) fn seal(
         &self,
         place: (EventId, &QueueName),
@@ -238,7 +236,7 @@ impl KeyRing {
         self.seal_under(&used, place, form, value)
     }
 
-    /// The stored bytes of a value, under a key of this id; `None` without one.
+    /// Encrypts a value under the key with this id; `None` without one.
     pub(crate) fn seal_under(
         &self,
         key: &str,

@@ -1,8 +1,7 @@
-//! Bytes and values: how a payload and an envelope lie in a store.
+//! Codecs and encryption: the stored form of payloads and envelopes.
 //!
-//! A payload that is plain JSON lies there as it is. Any other describes itself: a
-//! [frame](Frame) says by which codec it was written and under which key it is encrypted, so that
-//! what was pushed before a queue's codec or key was changed is read after it all the same.
+//! A plain JSON payload is stored as it is. Any other has a [frame](Frame) that names its codec and
+//! its key, so that payloads pushed before a change of a queue's codec or key stay readable.
 
 mod cipher;
 mod form;

@@ -1,4 +1,4 @@
-//! A stored payload whose frame is read and whose cipher is undone.
+//! Decrypted payloads.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,35 +10,35 @@ use crate::codec::frame::Form;
 use crate::codec::values::{Wrong, decode};
 use crate::error::shown;
 
-/// The encoded value of a stored payload, in clear.
+/// The encoded value of a stored payload, decrypted.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Opened<'a> {
-    /// By which codec it was encoded.
+    /// Its codec.
     pub codec: Codec,
-    /// The version of its type; `None` where that is as its envelope says.
+    /// The version of its type; `None` if it is the envelope's.
     pub version: Option<u32>,
     /// Its bytes.
     pub value: Cow<'a, [u8]>,
 }
 
-/// Tells how much there is and nothing of it.
+/// Prints the length only.
 impl fmt::Debug for Opened<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Opened({}, {} bytes)", self.codec, self.value.len())
     }
 }
 
-/// Why a stored payload does not open. Names keys by their ids and quotes nothing else.
+/// The error of opening a stored payload. Names keys by their ids and quotes nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unopened {
-    /// Its frame is malformed, in these words.
+    /// Its frame is malformed, for this reason.
     Malformed(&'static str),
     /// It is encrypted under a key that is not in the ring.
     NoKey(String),
-    /// It is encrypted, but the key of that id does not open it: the key is another one, or the
-    /// payload was changed, or belongs to another event or queue.
+    /// It is encrypted, but the key of that id does not decrypt it: the key is another one, or the
+    /// payload was modified, or belongs to another event or queue.
     Sealed(String),
 }
 
@@ -53,8 +53,8 @@ impl fmt::Display for Unopened {
             ),
             Self::Sealed(id) => write!(
                 f,
-                "key {} does not open it: the key is another one of that id, or the bytes were \
-                 changed, or are those of another event",
+                "key {} does not decrypt it: the key is another one with that id, or the bytes \
+                 were modified, or belong to another event",
                 shown(id)
             ),
         }
@@ -64,13 +64,13 @@ impl fmt::Display for Unopened {
 impl std::error::Error for Unopened {}
 
 impl Opened<'_> {
-    /// Whether it lies in its store encrypted.
+    /// Returns whether it is stored encrypted.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         matches!(self.value, Cow::Owned(_))
     }
 
-    /// In which form it lies in its store.
+    /// The stored encoding.
     pub(crate) fn form(&self) -> Form {
         Form {
             codec: self.codec,
@@ -78,8 +78,8 @@ impl Opened<'_> {
         }
     }
 
-    /// The value as a `T`. Of one that is encrypted the error quotes nothing, since errors are
-    /// logged and kept where payloads are not.
+    /// Decodes the value. The error for an encrypted one quotes nothing, since errors are logged
+    /// and kept where payloads are not.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, Wrong> {
         decode(self.codec, &self.value).map_err(|error| match self.is_sealed() {
             false => error,
@@ -88,5 +88,6 @@ impl Opened<'_> {
     }
 }
 
-/// Said of a value that was encrypted, instead of words that may quote it.
-pub(crate) const UNTOLD: &str = "it is no such value; where is not told, since it is encrypted";
+/// The error text for an encrypted value, instead of one that may quote it.
+pub(crate) const UNTOLD: &str =
+    "invalid value; its position is withheld because the payload is encrypted";

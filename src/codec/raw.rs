@@ -1,4 +1,4 @@
-//! Bytes as they are.
+//! The raw codec: bytes without interpretation.
 
 use std::fmt;
 
@@ -6,8 +6,7 @@ use serde::de::{self, Visitor};
 use serde::ser::{self, Impossible};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, forward_to_deserialize_any};
 
-/// A payload of bytes, for a queue of [`Codec::Raw`](crate::codec::Codec::Raw); what they mean is
-/// for the handler to say.
+/// A payload of raw bytes, for a queue with [`Codec::Raw`](crate::codec::Codec::Raw).
 ///
 /// # Examples
 ///
@@ -40,7 +39,7 @@ impl std::ops::Deref for Raw {
     }
 }
 
-/// Tells how much there is and nothing of it.
+/// Prints the length only.
 impl fmt::Debug for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Raw({} bytes)", self.0.len())
@@ -72,7 +71,7 @@ impl<'de> Deserialize<'de> for Raw {
                 Ok(Raw(bytes))
             }
 
-            /// As JSON has them.
+            /// A JSON array of bytes.
             fn visit_seq<A: de::SeqAccess<'de>>(self, mut bytes: A) -> Result<Raw, A::Error> {
                 let mut raw = Vec::new();
                 while let Some(byte) = bytes.next_element()? {
@@ -86,7 +85,7 @@ impl<'de> Deserialize<'de> for Raw {
     }
 }
 
-/// What is wrong with a value that should be bytes.
+/// The error for a value that is not bytes.
 #[derive(Debug)]
 pub(crate) struct NotRaw(String);
 
@@ -118,16 +117,16 @@ pub(super) fn decode<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, No
     T::deserialize(Given(bytes))
 }
 
-/// Takes bytes, and nothing else.
+/// A serializer that only accepts bytes.
 struct BytesOnly;
 
 fn refused<T>(what: &str) -> Result<T, NotRaw> {
     Err(NotRaw(format!(
-        "the codec `raw` takes bytes as they are, such as a `duly::codec::Raw`, and this is {what}"
+        "the codec `raw` encodes only bytes, such as a `duly::codec::Raw`, but this is {what}"
     )))
 }
 
-/// Methods that refuse what they are given.
+/// Defines methods that reject their input.
 macro_rules! refuse {
     ($($method:ident($($ty:ty),*) $(-> $answer:ident)? : $what:literal;)+) => {$(
         fn $method(self $(, _: $ty)*) -> Result<refuse!(@ $($answer)?), NotRaw> {
@@ -203,7 +202,7 @@ impl Serializer for BytesOnly {
     }
 }
 
-/// Gives the bytes to whoever asks for anything.
+/// A deserializer that passes the bytes to any visitor.
 struct Given<'de>(&'de [u8]);
 
 impl<'de> Deserializer<'de> for Given<'de> {

@@ -1,14 +1,14 @@
-//! From values to bytes and back, by each codec.
+//! Encoding and decoding of values, by codec.
 
 use serde::{Deserialize, Serialize};
 
 use crate::codec::form::Codec;
 use crate::codec::raw;
 
-/// What a codec says that cannot do it.
+/// A codec's error.
 pub(crate) type Wrong = Box<dyn std::error::Error + Send + Sync>;
 
-/// The bytes of a value.
+/// Encodes a value.
 pub(crate) fn encode<T: Serialize + ?Sized>(codec: Codec, value: &T) -> Result<Vec<u8>, Wrong> {
     match codec {
         Codec::Json => serde_json::to_vec(value).map_err(Wrong::from),
@@ -17,7 +17,7 @@ pub(crate) fn encode<T: Serialize + ?Sized>(codec: Codec, value: &T) -> Result<V
     }
 }
 
-/// The value of some bytes.
+/// Decodes a value.
 pub(crate) fn decode<'de, T: Deserialize<'de>>(codec: Codec, bytes: &'de [u8]) -> Result<T, Wrong> {
     match codec {
         Codec::Json => serde_json::from_slice(bytes).map_err(Wrong::from),
@@ -32,10 +32,10 @@ mod msgpack {
 
     use super::Wrong;
 
-    /// How deep values may lie in each other: as deep as in JSON, so that no stack runs over.
+    /// The nesting limit: that of JSON, so that no stack overflows.
     const DEPTH_MAX: usize = 128;
 
-    /// With the names of fields, so that a type may gain and lose some.
+    /// Writes field names, so that fields may be added and removed.
     pub(super) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Wrong> {
         rmp_serde::to_vec_named(value).map_err(Wrong::from)
     }
@@ -46,7 +46,7 @@ mod msgpack {
         let value = T::deserialize(&mut reader)?;
         match bytes.is_empty() {
             true => Ok(value),
-            false => Err("it goes on after its end".into()),
+            false => Err("trailing bytes after the value".into()),
         }
     }
 }

@@ -1,15 +1,15 @@
-//! `Envelope` to bytes and back: the one binary form, with its version and its checksum.
+//! The binary format of an [`Envelope`], with a version and a checksum.
 //!
 //! # Version 1, byte by byte
 //!
 //! Numbers are little-endian. A *length* is a LEB128 number in its shortest form; a *text* is a
 //! length and that many bytes of UTF-8.
 //!
-//! | at | bytes | what |
+//! | at | bytes | content |
 //! |---|---|---|
 //! | 0 | 1 | version, `1` |
 //! | 1 | 1 | flags: 1 delayed, 2 key, 4 unique key, 8 expiry, 16 late: expire, 32 late: bury, 64 its records keep its payload |
-//! | 2 | 16 | event id, the highest byte first, so that it sorts |
+//! | 2 | 16 | event id, big-endian, so that it sorts |
 //! | 18 | 8 | pushed, ms since the epoch |
 //! | 26 | 2 | attempts |
 //! | 28 | 4 | version of the payload's type |
@@ -22,15 +22,14 @@
 //! | .. | .. | payload: its length and its bytes |
 //! | .. | 8 | xxh3-64 of everything before |
 //!
-//! Every envelope has exactly one form: what is longer, shorter or differently written than this
-//! is refused.
+//! Every envelope has exactly one encoding; anything longer, shorter or different is rejected.
 //!
 //! # If you change this
 //!
-//! 1. Increment [`VERSION`] and give the new form its table above; keep the old table. Increment the
-//!    format of the embedded store with it, so that an older duly refuses the file: it would set
-//!    aside as damaged what it cannot read.
-//! 2. Keep reading every older version: stores on disk hold them for as long as events wait.
+//! 1. Increment [`VERSION`] and add a table for the new form; keep the old one. Also increment the
+//! format of the embedded store, so that an older duly rejects the file: it would discard what it
+//! cannot read as damaged.
+//! 2. Keep reading every older version: stores on disk contain them for as long as events wait.
 //! 3. Add golden bytes of the new version to `tests/wire.rs`; never change those of an old one.
 
 use std::time::Duration;
@@ -58,7 +57,7 @@ const KNOWN: u8 = DELAYED | KEY | UNIQUE | EXPIRES | LATE_EXPIRE | LATE_BURY | K
 
 const CHECKSUM_LEN: usize = 8;
 
-/// Appends the bytes of `envelope` to `out`.
+/// Appends the encoding of `envelope` to `out`.
 ///
 /// # Examples
 ///
@@ -106,24 +105,24 @@ pub fn encode(envelope: &Envelope, out: &mut Vec<u8>) {
     out.extend_from_slice(&checksum.to_le_bytes());
 }
 
-/// Reads an envelope back.
+/// Decodes an envelope.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when the checksum does not hold, the version
-/// is not known, or the bytes are not of this form.
+/// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the checksum is wrong, the version unknown,
+/// or the encoding malformed.
 pub fn decode(bytes: &[u8]) -> Result<Envelope> {
     View::read(bytes)?.to_envelope()
 }
 
-/// An envelope's bytes, checked and taken apart, with nothing copied.
+/// A zero-copy view of an encoded envelope, with its checksum verified.
 ///
-/// For whoever reads many and needs little of each, as a store does when it opens.
+/// For a store that reads many envelopes at its start and needs few fields of each.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// As in [`Envelope::id`].
     pub id: EventId,
-    /// As in [`Envelope::queue`]; its form is not checked yet.
+    /// As in [`Envelope::queue`]; not validated yet.
     pub queue: &'a str,
     /// As in [`Envelope::pushed`].
     pub pushed: Timestamp,
@@ -149,19 +148,19 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Checks `bytes` and takes them apart.
+    /// Verifies and parses `bytes`.
     ///
     /// # Errors
     ///
     /// As [`decode`].
     pub fn read(bytes: &'a [u8]) -> Result<Self> {
-        // The version comes first: it says how the rest is to be read, the checksum included.
+        // The version comes first: it defines the encoding of the rest, the checksum included.
         match bytes.first() {
             Some(&VERSION) => {}
             Some(&version) => {
                 return Err(Error::corrupt(format!(
-                    "the envelope has version {version}, this duly reads version {VERSION}: it was \
-                     written by a newer duly, or it is damaged"
+                    "the envelope has version {version}, but this duly reads version {VERSION}: a \
+                     newer duly wrote it, or it is damaged"
                 )));
             }
             None => return Err(Error::corrupt("the envelope is empty")),
@@ -171,7 +170,7 @@ impl<'a> View<'a> {
         };
         if xxh3_64(body).to_le_bytes() != *checksum {
             return Err(Error::corrupt(
-                "the envelope's checksum does not hold: its bytes were changed or cut",
+                "the checksum of the envelope is wrong: its bytes were modified or truncated",
             ));
         }
         Self::read_v1(&body[1..])
@@ -181,7 +180,7 @@ impl<'a> View<'a> {
         let mut reader = Reader(body);
         let flags = reader.array::<1>()?[0];
         if flags & !KNOWN != 0 || flags & LATE_EXPIRE != 0 && flags & LATE_BURY != 0 {
-            return Err(malformed("has flags that are not known"));
+            return Err(malformed("has unknown flags"));
         }
         let has = |flag: u8| flags & flag != 0;
         let id = EventId::from_bytes(reader.array()?);
@@ -204,7 +203,7 @@ impl<'a> View<'a> {
         }
         let payload = reader.bytes()?;
         if !reader.0.is_empty() {
-            return Err(malformed("goes on after its payload"));
+            return Err(malformed("has trailing bytes after its payload"));
         }
         Ok(Self {
             id,
@@ -223,14 +222,14 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The envelope itself.
+    /// Builds the envelope.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when the queue's name is not a legal one.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the queue name is invalid.
     pub fn to_envelope(&self) -> Result<Envelope> {
         let queue = QueueName::new(self.queue)
-            .map_err(|error| malformed("names a queue that cannot exist").because(error))?;
+            .map_err(|error| malformed("has an invalid queue name").because(error))?;
         let mut reader = self.headers;
         let headers = (0..reader.len()?)
             .map(|_| Ok((reader.text()?.to_owned(), reader.text()?.to_owned())))
@@ -256,7 +255,7 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when the headers are none.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the headers are malformed.
     pub fn tells(&self) -> Result<bool> {
         let mut reader = self.headers;
         let mut tells = self.keeps_payload;
@@ -271,7 +270,7 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when the headers are none.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the headers are malformed.
     pub fn unique_for(&self) -> Result<Option<Duration>> {
         let mut reader = self.headers;
         for _ in 0..reader.len()? {
@@ -329,7 +328,7 @@ fn malformed(how: &str) -> Error {
     Error::corrupt(format!("the envelope {how}"))
 }
 
-/// What is left to read.
+/// A cursor over the remaining bytes.
 #[derive(Clone, Copy, Debug)]
 struct Reader<'a>(&'a [u8]);
 
@@ -368,12 +367,14 @@ impl<'a> Reader<'a> {
             len |= bits << shift;
             if byte & 0x80 == 0 {
                 if byte == 0 && shift > 0 {
-                    return Err(malformed("has a length that is not in its shortest form"));
+                    return Err(malformed(
+                        "has a length that is not in its shortest encoding",
+                    ));
                 }
                 return Ok(len);
             }
         }
-        Err(malformed("has a length that no memory could hold"))
+        Err(malformed("has a length that overflows"))
     }
 
     fn bytes(&mut self) -> Result<&'a [u8]> {

@@ -1,4 +1,4 @@
-//! Everything a node knows and wants of one bucket.
+//! The state of one bucket on a node.
 
 use std::time::Duration;
 
@@ -21,39 +21,39 @@ use crate::time::{Mono, Timestamp};
 #[derive(Debug)]
 pub(crate) struct BucketCare<B> {
     pub(crate) key: BucketKey,
-    /// Its queue's place in the node.
+    /// The index of its queue in the node.
     pub(crate) queue: usize,
-    /// This node's place among those that may look at it; only the first reads ahead.
+    /// This node's rank among those that may poll the bucket; only the owner prefetches.
     pub(crate) standby: Standby,
-    /// When what is due is moved again while there is no room for it.
+    /// When due events are moved again while there is no room for them.
     pub(crate) crowded_until: Mono,
     pub(crate) clock: StoreClock,
     pub(crate) mover: Mover,
     pub(crate) leases: Leases,
     pub(crate) settler: Settler,
     pub(crate) reaper: Reaper,
-    /// Leased events that wait for their due time, for room, or for the store's word.
+    /// Leased events that wait for their due time, for room, or for an acknowledgement.
     pub(crate) held: Held<B>,
-    /// What the queue accounts for of it.
+    /// The part of the queue's `pledged` and `waiting` that this bucket contributes.
     pub(crate) counted: (usize, usize),
-    /// A fetch that was sent and not answered. Its repeat answers the same batch.
+    /// A fetch without a reply. Its repeat returns the same batch.
     pub(crate) fetching: Option<Fetch>,
-    /// A move or a fetch is on its way.
+    /// A move or a fetch is in flight.
     pub(crate) looking: bool,
     pub(crate) last_fetch: Mono,
     pub(crate) rest: Rest,
-    /// The store has stopped for ever: nothing more is asked.
+    /// The store has failed for good: nothing more is sent.
     pub(crate) doubted: bool,
 }
 
-/// What a bucket wants to be asked next.
+/// The next poll of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// The fetch whose answer was lost, again.
+    /// Repeat the fetch whose reply was lost.
     FetchAgain(Fetch),
-    /// Ready events, and those due soon.
+    /// Fetch ready events, and prefetch those due soon.
     Fetch { limit: usize, ahead_limit: usize },
-    /// Whether something is due; where it `is_crowded` this node has no room for it.
+    /// Move due events; where it `is_crowded` this node has no room for them.
     MoveDue { is_crowded: bool },
 }
 
@@ -84,7 +84,8 @@ impl<B> BucketCare<B> {
         }
     }
 
-    /// When to ask what next, with what the queue and the node allow; `None` waits for news.
+    /// Returns the next poll and its time, within the limits of queue and node; `None` waits for an
+    /// input.
     pub(crate) fn look(
         &self,
         now: Mono,
@@ -102,7 +103,7 @@ impl<B> BucketCare<B> {
             return None;
         }
         let (is_mine, later) = (self.standby.is_owner(), self.standby.later());
-        // Where starts are paced, what is due waits here for its turn.
+        // With a rate limit, due events wait here for their turn.
         let has_no_room = self.is_overdue(now) || (self.held.is_due() && queue.is_full());
         let is_stuck = queue.rate.is_none() && has_no_room;
         let held_up = self.settler.len() >= options.unsettled_max || is_stuck;
@@ -121,8 +122,8 @@ impl<B> BucketCare<B> {
             return None;
         }
         let fetch = || Look::Fetch { limit, ahead_limit };
-        // A fetch that reads nothing ahead leaves what is due where it is: a move is needed anyway,
-        // and leads to a fetch that finds all there is.
+        // A fetch without prefetch leaves due events in place: a move is needed anyway, and leads
+        // to a fetch that finds everything.
         let is_due = ahead_limit == 0 && self.mover.must_move() + later <= now;
         let look = match is_crowded || is_due {
             true => Look::MoveDue { is_crowded },
@@ -139,7 +140,7 @@ impl<B> BucketCare<B> {
             or(Mono::default(), fetch());
         }
         if self.mover.has_ready() && is_crowded && queue.nodes > 1 {
-            or(Mono::default(), Look::MoveDue { is_crowded }); // others may have room for it
+            or(Mono::default(), Look::MoveDue { is_crowded }); // others may have room
         }
         if ahead_limit > 0 {
             let at = self.mover.reads_ahead(options.ahead, self.last_fetch);
@@ -153,7 +154,7 @@ impl<B> BucketCare<B> {
         Some((wanted.0.max(may), wanted.1))
     }
 
-    /// The fetch on its way is over: gives back the room that was kept for it.
+    /// Ends the fetch in flight and returns the room reserved for it.
     pub(crate) fn fetch_over(&mut self, queue: &mut QueueCare) {
         self.looking = false;
         if let Some(fetch) = self.fetching.take() {
@@ -165,7 +166,7 @@ impl<B> BucketCare<B> {
         }
     }
 
-    /// The store has stopped for ever: what is held is left to it.
+    /// Fails the bucket for good; prefetched events are left to the store.
     pub(crate) fn doubt(&mut self, queue: &mut QueueCare) {
         self.fetch_over(queue);
         queue.ahead -= self.held.take_through(RequestId::MAX).len();
@@ -173,7 +174,7 @@ impl<B> BucketCare<B> {
         self.doubted = true;
     }
 
-    /// Takes in what a fetch gave.
+    /// Adds the events of a fetch to the prefetch buffer.
     pub(crate) fn hold(&mut self, bucket: usize, fetched_us: u64, deliveries: Vec<Delivery<B>>) {
         for delivery in deliveries {
             self.held.add(Job {
@@ -184,35 +185,35 @@ impl<B> BucketCare<B> {
         }
     }
 
-    /// The due time of the first of what can be published, if that has been reached.
+    /// Returns the due time of the first event that can be published, if that is reached.
     pub(crate) fn first_due(&self, now: Mono) -> Option<Timestamp> {
         let due = self.held.first_open()?;
         self.clock.has_reached(now, due).then_some(due)
     }
 
-    /// Takes out at most `limit` of what is due.
+    /// Removes and returns at most `limit` due events.
     pub(crate) fn take_due(&mut self, now: Mono, limit: usize) -> Vec<Job<B>> {
         self.held.take_due(now, &self.clock, limit)
     }
 
-    /// When the first of what can be published is due.
+    /// Returns when the first event that can be published is due.
     pub(crate) fn next_held_due(&self) -> Mono {
         let first = self.held.first_open();
         first.map_or(Mono::MAX, |due| self.clock.mono_at(due))
     }
 
-    /// When finished attempts have to be settled.
+    /// Returns when finished attempts have to be settled.
     pub(crate) fn settles(&self, options: &NodeOptions, pace: Pace) -> Mono {
         self.settler.wakes(options, pace).max(self.rest.until)
     }
 
-    /// Whether something that is held has been due and found no room.
+    /// Returns whether a prefetched event is due and has found no room.
     pub(crate) fn is_overdue(&self, now: Mono) -> bool {
         self.next_held_due() <= now
     }
 
-    /// Something that was sent then was answered, and the leases stand: handlers may start for a
-    /// while, but not on leases that had not been renewed in time.
+    /// Renews the leases after a reply to a request sent at `sent`: handlers may start for a while,
+    /// but not on leases that had not been renewed in time.
     pub(crate) fn renew(
         &mut self,
         bucket: usize,
@@ -233,7 +234,7 @@ impl<B> BucketCare<B> {
         out.push(Action::Fresh { bucket, until });
     }
 
-    /// Hands back what is held and was fetched by `through` or before.
+    /// Hands back prefetched events that were fetched by `through` or before.
     pub(crate) fn release_held(&mut self, now: Mono, through: RequestId, queue: &mut QueueCare) {
         for job in self.held.take_through(through) {
             self.settler.add(now, job.release());
@@ -243,7 +244,7 @@ impl<B> BucketCare<B> {
     }
 }
 
-/// The wait after a failed call, doubled with each further one.
+/// An exponential backoff after failed calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rest {
     pub(crate) until: Mono,
@@ -251,7 +252,7 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// A call failed. What looks as if it could never succeed is asked again as well, more rarely.
+    /// Notes a failed call. Errors that look permanent are retried as well, more rarely.
     pub(crate) fn failed(&mut self, now: Mono, kind: ErrorKind, options: &NodeOptions) {
         let longest = match kind {
             ErrorKind::Invalid | ErrorKind::Corrupt => options.refused_max,

@@ -1,4 +1,4 @@
-//! What a node knows of the store's time.
+//! An estimate of the store's clock.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use crate::time::{Mono, Timestamp};
 /// Parts in a million.
 const MILLION: u64 = 1_000_000;
 
-/// A lower bound of the store's time: that of an answer, plus what has surely passed since it
-/// *arrived*.
+/// A lower bound of the store's time: that of the latest reply plus the time that has certainly
+/// passed since it *arrived*.
 ///
-/// An event that starts when this says that it is due is never early, however long answers take
-/// and however long ago the last one was.
+/// An event that starts once this clock has reached its due time is never early, however slow or
+/// old the replies are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StoreClock {
     base_us: u64,
@@ -21,7 +21,6 @@ pub(crate) struct StoreClock {
 }
 
 impl StoreClock {
-    /// Knows nothing yet.
     pub(crate) fn new(drift_ppm: u32) -> Self {
         Self {
             drift_ppm: u64::from(drift_ppm).min(MILLION / 2),
@@ -29,12 +28,12 @@ impl StoreClock {
         }
     }
 
-    /// Learns from an answer to what was sent at `sent`, that was given at `answer_us` and arrived
+    /// Updates the bound from a reply: sent at `sent`, stamped `answer_us` by the store, arrived
     /// `now`.
     ///
-    /// One that says less than was known when its question was sent shows that the store's clock
-    /// was set back, and is believed. A step back by less than a question takes to the store is not
-    /// seen, and so much earlier an event may start.
+    /// A stamp below what was known at `sent` means that the store's clock was set back, and is
+    /// accepted. A step back shorter than the request's way to the store goes unnoticed, and an
+    /// event may start that much early.
     pub(crate) fn learn(&mut self, sent: Mono, now: Mono, answer_us: u64) {
         let was_set_back = sent >= self.at && answer_us < self.now_us(sent);
         if was_set_back || answer_us > self.now_us(now) {
@@ -42,23 +41,23 @@ impl StoreClock {
         }
     }
 
-    /// The store's time is at least this.
+    /// Returns the least possible store time.
     pub(crate) fn now_us(&self, now: Mono) -> u64 {
         let passed_us = u64::try_from(now.since(self.at).as_micros()).unwrap_or(u64::MAX / 2);
         let surely = u128::from(passed_us) * u128::from(MILLION - self.drift_ppm);
         self.base_us + u64::try_from(surely / u128::from(MILLION)).unwrap_or(passed_us)
     }
 
-    /// Whether `due` has surely been reached.
+    /// Returns whether `due` has certainly been reached.
     pub(crate) fn has_reached(&self, now: Mono, due: Timestamp) -> bool {
         due.as_micros() <= self.now_us(now)
     }
 
-    /// When `due` will surely have been reached.
+    /// Returns when `due` will certainly have been reached.
     pub(crate) fn mono_at(&self, due: Timestamp) -> Mono {
         match due.as_micros().checked_sub(self.base_us) {
             Some(ahead_us) => {
-                // The least that becomes `ahead_us` when the drift is taken off.
+                // The shortest span that is `ahead_us` after the drift is taken off.
                 let passed_us = (u128::from(ahead_us) * u128::from(MILLION))
                     .div_ceil(u128::from(MILLION - self.drift_ppm));
                 self.at + Duration::from_micros(u64::try_from(passed_us).unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! Leased events that a node has not published, and on which of them handlers may start.
+//! The prefetch buffer of a bucket: leased events that are not published yet.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use crate::core::op::{RequestId, StartMark};
 use crate::core::step::Job;
 use crate::time::{Mono, Timestamp};
 
-/// A start is announced so long before it is due: longer than a store takes to acknowledge it.
+/// Starts are announced this long before they are due: longer than a store takes to acknowledge.
 pub(crate) const ANNOUNCE_AHEAD: Duration = Duration::from_millis(20);
 
-/// Due time, and a number that tells apart what is due at one instant, in the order of the leases.
+/// A due time and a sequence number that orders events due at the same time by lease.
 type Turn = (Timestamp, u64);
-/// Which fetch, and which of its leases.
+/// A fetch and the index of one of its leases.
 type Place = (RequestId, usize);
 
-/// What is held of one bucket, in due order.
+/// The prefetched events of one bucket, by due time.
 ///
-/// Only what the store has acknowledged as announced is *open* and can be published. All of it is
-/// where starts need not be announced.
+/// An event is *open*, and may be published, once the store has acknowledged its start. Where
+/// starts need not be announced, all events are open.
 #[derive(Debug)]
 pub(crate) struct Held<B> {
     announces: bool,
     open: BTreeMap<Turn, Job<B>>,
-    /// Announced, and not acknowledged.
+    /// Announced and not acknowledged.
     announced: BTreeMap<Place, (Turn, Job<B>)>,
     closed: BTreeMap<Turn, Job<B>>,
     /// Where in `closed` each lease is.
     places: BTreeMap<Place, Turn>,
     acknowledged: StartMark,
     next: u64,
-    /// What of `closed` is due by then is counted in `due`.
+    /// `due` counts the events of `closed` that are due by then.
     due_to: Timestamp,
     due: usize,
 }
@@ -51,43 +51,44 @@ impl<B> Held<B> {
         }
     }
 
-    /// Whether starts have to be announced.
+    /// Returns whether starts have to be announced.
     pub(crate) fn announces(&self) -> bool {
         self.announces
     }
 
-    /// How far the store is known to know of starts.
+    /// The last acknowledged start mark.
     pub(crate) fn acknowledged(&self) -> StartMark {
         self.acknowledged
     }
 
-    /// How many may start, or may as soon as the store has acknowledged it.
+    /// Returns how many may start, or may as soon as the store has acknowledged it.
     pub(crate) fn pledged(&self) -> usize {
         self.open.len() + self.announced.len()
     }
 
-    /// How many are not announced.
+    /// Returns how many are not announced.
     pub(crate) fn closed(&self) -> usize {
         self.closed.len()
     }
 
-    /// How many wait for nothing but the store's word.
+    /// Returns how many wait only for the store's acknowledgement.
     pub(crate) fn waiting(&self) -> usize {
         self.due + self.announced.len()
     }
 
-    /// Whether something is announced that the store has not acknowledged.
+    /// Returns whether an announcement is not acknowledged yet.
     pub(crate) fn is_announcing(&self) -> bool {
         !self.announced.is_empty()
     }
 
-    /// Whether something is due that is not open.
+    /// Returns whether an event is due that is not open.
     pub(crate) fn has_closed_due(&self, now: Mono, clock: &StoreClock) -> bool {
         let mut announced = self.announced.values().take(1);
         self.due > 0 || announced.any(|((due, _), _)| clock.has_reached(now, *due))
     }
 
-    /// Whether something is due that is not announced, as of the last [`ripen`](Self::ripen).
+    /// Returns whether an event is due that is not announced, as of the last
+    /// [`ripen`](Self::ripen).
     pub(crate) fn is_due(&self) -> bool {
         self.due > 0
     }
@@ -109,7 +110,7 @@ impl<B> Held<B> {
         self.places.insert(place, turn);
     }
 
-    /// Counts what has become due.
+    /// Counts the events that have become due.
     pub(crate) fn ripen(&mut self, now: Mono, clock: &StoreClock) {
         let from = (self.due_to, u64::MAX);
         let mut since = self.closed.range(from..).map(|((due, _), _)| *due);
@@ -122,17 +123,17 @@ impl<B> Held<B> {
         }
     }
 
-    /// When the first of what is open is due.
+    /// Returns when the first open event is due.
     pub(crate) fn first_open(&self) -> Option<Timestamp> {
         self.open.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// When the first of what is not announced is due.
+    /// Returns when the first event that is not announced is due.
     pub(crate) fn first_closed(&self) -> Option<Timestamp> {
         self.closed.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Takes out at most `limit` of what is open and due.
+    /// Removes and returns at most `limit` open events that are due.
     pub(crate) fn take_due(&mut self, now: Mono, clock: &StoreClock, limit: usize) -> Vec<Job<B>> {
         let mut due = Vec::new();
         while due.len() < limit {
@@ -147,8 +148,8 @@ impl<B> Held<B> {
         due
     }
 
-    /// Announces about `most` of what is due soon; what was leased before that goes with it. Returns
-    /// how far starts are announced then.
+    /// Announces about `most` events that are due soon, and all leased before them. Returns the new
+    /// mark.
     pub(crate) fn announce(
         &mut self,
         now: Mono,
@@ -170,7 +171,7 @@ impl<B> Held<B> {
         Some(mark)
     }
 
-    /// Takes out what is not announced and is below a mark.
+    /// Removes and returns the events below a mark that are not announced.
     fn take_closed(&mut self, mark: StartMark) -> Vec<(Place, Turn, Job<B>)> {
         let above = self.places.split_off(&(mark.request, mark.leases));
         let places = std::mem::replace(&mut self.places, above).into_iter();
@@ -182,7 +183,7 @@ impl<B> Held<B> {
         taken.collect()
     }
 
-    /// The store knows that handlers may start so far.
+    /// Opens the events below an acknowledged mark.
     pub(crate) fn acknowledge(&mut self, mark: StartMark) {
         self.acknowledged = self.acknowledged.max(mark);
         let above = self.announced.split_off(&(mark.request, mark.leases));
@@ -193,14 +194,14 @@ impl<B> Held<B> {
         }
     }
 
-    /// Nobody knows whether the store knows what was announced.
+    /// Takes announcements back whose acknowledgement was lost.
     pub(crate) fn unacknowledged(&mut self) {
         for (place, (turn, job)) in std::mem::take(&mut self.announced) {
             self.close(place, turn, job);
         }
     }
 
-    /// Takes out everything that was fetched by `through` or before.
+    /// Removes and returns all events that were fetched by `through` or before.
     pub(crate) fn take_through(&mut self, through: RequestId) -> Vec<Job<B>> {
         let mark = StartMark {
             request: through.saturating_add(1),
@@ -249,7 +250,7 @@ mod tests {
         }
     }
 
-    /// The store's time is that of the node.
+    /// The store's clock is the node's.
     fn held(jobs: impl IntoIterator<Item = (RequestId, usize, u64)>) -> (Held<()>, StoreClock) {
         let mut held = Held::new(true);
         for (request, place, due_ms) in jobs {

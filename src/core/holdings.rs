@@ -1,33 +1,32 @@
-//! The leases that a node knows of in one bucket, by the fetch that brought them.
+//! The leases that a node knows of in one bucket, by fetch.
 
 use std::collections::BTreeMap;
 
 use crate::core::op::{BATCH_MAX, Holding, RequestId};
 use crate::event::EventId;
 
-/// What was fetched and is not known to be settled.
+/// Leases that were fetched and are not known to be settled.
 ///
-/// The store's account of the same leases can only be smaller: it ends a lease before anybody here
-/// hears of it. So where the store counts more, it has forgotten settlements: it failed over to a
-/// server that lacks the last writes. Neither calls that are on their way nor answers that come
-/// late or twice look like that.
+/// The store's count can only be smaller: it ends a lease before this node learns of it. If the
+/// store counts more, it has forgotten settlements, because it failed over to a server without the
+/// last writes. Calls in flight and late or repeated replies never look like that.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
     batches: BTreeMap<RequestId, Batch>,
     held: usize,
-    /// The last fetch that was answered.
+    /// The last fetch that got a reply.
     answered: RequestId,
 }
 
-/// What one fetch brought.
+/// The leases of one fetch.
 #[derive(Debug)]
 struct Batch {
     ids: Vec<EventId>,
-    /// Those of `ids` that are settled.
+    /// The settled part of `ids`.
     ended: Vec<EventId>,
 }
 
-/// What is said of some fetches at once.
+/// A statement of the leases of some fetches.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Statement {
     pub(crate) from: RequestId,
@@ -36,7 +35,7 @@ pub(crate) struct Statement {
 }
 
 impl Holdings {
-    /// A fetch was answered with these.
+    /// Adds the leases of a fetch.
     pub(crate) fn fetched(&mut self, request: RequestId, ids: Vec<EventId>) {
         self.answered = self.answered.max(request);
         if !ids.is_empty() {
@@ -46,7 +45,7 @@ impl Holdings {
         }
     }
 
-    /// An event was settled, or refused as lost.
+    /// Removes an event that was settled, or refused as lost.
     pub(crate) fn ended(&mut self, request: RequestId, id: EventId) {
         let Some(batch) = self.batches.get_mut(&request) else {
             return; // the store has forgotten the fetch
@@ -61,24 +60,24 @@ impl Holdings {
         }
     }
 
-    /// Whether an event is among them; looks at all.
+    /// Returns whether an event is leased; a linear search.
     pub(crate) fn has(&self, id: EventId) -> bool {
         self.batches
             .values()
             .any(|batch| batch.left().contains(&id))
     }
 
-    /// How many leases there are.
+    /// Returns the number of leases.
     pub(crate) fn len(&self) -> usize {
         self.held
     }
 
-    /// The last fetch that was answered.
+    /// The last fetch that got a reply.
     pub(crate) fn answered(&self) -> RequestId {
         self.answered
     }
 
-    /// All of it, in numbers.
+    /// Returns the count and the last fetch.
     pub(crate) fn total(&self) -> Holding {
         Holding {
             leases: self.held,
@@ -86,8 +85,8 @@ impl Holdings {
         }
     }
 
-    /// The store has no fetch after `last` although `known` was answered before it was asked: what
-    /// those fetches brought is nobody's lease any more, and the events are handed out again.
+    /// Drops the leases of fetches after `last` that had a reply before the call was sent, that is,
+    /// up to `known`. The store has forgotten those fetches and hands the events out again.
     pub(crate) fn forget_after(&mut self, last: RequestId, known: RequestId) {
         if last < known {
             self.batches.retain(|request, batch| {
@@ -101,8 +100,8 @@ impl Holdings {
         }
     }
 
-    /// What is held of the fetches from `from` on, as far as one operation can carry it. All of
-    /// them were answered.
+    /// Returns the leases of the fetches from `from` on, as many as fit into one operation. All of
+    /// them got a reply.
     pub(crate) fn statement(&self, from: RequestId) -> Statement {
         let (mut held, mut room) = (Vec::new(), BATCH_MAX);
         let mut through = self.answered;
@@ -110,7 +109,7 @@ impl Holdings {
         for (request, batch) in self.batches.range(from..) {
             let ids = batch.left();
             if ids.len() > room {
-                through = last; // no fetch brings more than one operation carries
+                through = last; // one fetch always fits into one operation
                 break;
             }
             room -= ids.len();
@@ -126,7 +125,7 @@ impl Holdings {
 }
 
 impl Batch {
-    /// What is not settled.
+    /// Returns the leases that are not settled.
     fn left(&self) -> Vec<EventId> {
         let mut ended = self.ended.clone();
         ended.sort_unstable();

@@ -1,4 +1,4 @@
-//! What a node holds of a bucket, and for how long it may rely on it.
+//! Leases of one bucket: what a node holds, and until when it may rely on it.
 
 use crate::core::holdings::{Holdings, Statement};
 use crate::core::op::{Holding, RequestId};
@@ -7,36 +7,37 @@ use crate::time::Mono;
 
 /// The leases of one bucket.
 ///
-/// A lease stands for as long as the node's heartbeat number changes often enough. Others count
-/// the silence from when they *saw* a number; we count from when we *sent* it, less a margin. So we
-/// stop starting handlers before anyone can take them.
+/// A lease stands for as long as the node's heartbeat number changes often enough. Others measure
+/// the lease timeout from when they *saw* a number; this node measures it from when it *sent* the
+/// number, less a safety margin. So it stops starting handlers before anyone can take its leases.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     pub(crate) holdings: Holdings,
     /// Until when handlers may start.
     fresh_until: Mono,
-    /// When something was sent last that was answered, whatever the answer.
+    /// The send time of the last request that got a reply, whatever the reply.
     heard: Mono,
-    /// When the next heartbeat is due; meaningful while something is held.
+    /// When the next heartbeat is due; meaningful only while leases are held.
     next: Mono,
     in_flight: bool,
     account: Account,
 }
 
-/// How far the store's account of the leases is from being the same as this node's.
+/// How this node's count of its leases compares with the store's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Account {
-    /// As far as is known it is the same.
+    /// The counts agree, as far as is known.
     #[default]
     Agrees,
-    /// It has more: what is held of the fetches from `from` on has to be stated, at `at`.
+    /// The store counts more: what is held of the fetches from `from` on is sent to it, at `at`.
     Differs { from: RequestId, at: Mono },
-    /// That is on its way.
+    /// A statement is in flight.
     Stated,
 }
 
 impl Leases {
-    /// A fetch or heartbeat that was sent then was answered: until when handlers may start.
+    /// Handles the reply to a fetch or heartbeat sent at `sent`; returns until when handlers may
+    /// start.
     pub(crate) fn renew(&mut self, sent: Mono, options: &NodeOptions) -> Mono {
         self.fresh_until = self
             .fresh_until
@@ -44,22 +45,22 @@ impl Leases {
         self.fresh_until
     }
 
-    /// Up to which fetch leases have not been fresh all the time, if so.
+    /// Returns the last fetch whose leases have not been fresh all the time, if any.
     ///
-    /// They may have been given to others since. A later answer does not bring them back, even if
-    /// it speaks well of what was fetched meanwhile.
+    /// They may have been given to others since. A later reply does not bring them back, even if it
+    /// confirms what was fetched meanwhile.
     pub(crate) fn lapsed(&self, now: Mono) -> Option<RequestId> {
         let lapsed = self.holdings.len() > 0 && now >= self.fresh_until;
         lapsed.then_some(self.holdings.answered())
     }
 
-    /// A fetch that was sent then gave something.
+    /// Handles the reply to a fetch sent at `sent` that returned events.
     pub(crate) fn fetched(&mut self, sent: Mono, options: &NodeOptions) {
-        self.next = self.next.max(sent + options.heartbeat); // for the store it is a heartbeat
+        self.next = self.next.max(sent + options.heartbeat); // it counts as a heartbeat
         self.heard = self.heard.max(sent);
     }
 
-    /// When the next heartbeat has to be sent.
+    /// Returns when the next heartbeat has to be sent.
     pub(crate) fn wakes(&self) -> Mono {
         if self.holdings.len() == 0 || self.in_flight {
             Mono::MAX
@@ -68,20 +69,20 @@ impl Leases {
         }
     }
 
-    /// A heartbeat is sent now; what it can speak of are the fetches answered so far.
+    /// Starts a heartbeat; it covers the fetches that have been replied to so far.
     pub(crate) fn beat(&mut self, now: Mono, options: &NodeOptions) -> Holding {
         self.in_flight = true;
         self.next = now + options.heartbeat;
         self.holdings.total()
     }
 
-    /// A heartbeat that was sent then was answered.
+    /// Handles the reply to a heartbeat sent at `sent`.
     pub(crate) fn beaten(&mut self, sent: Mono) {
         self.in_flight = false;
         self.heard = self.heard.max(sent);
     }
 
-    /// The answer to a heartbeat is lost: the next one follows soon, and later not so soon any more.
+    /// Handles a failed heartbeat: retries soon, and more slowly after a while.
     pub(crate) fn unanswered(&mut self, now: Mono, options: &NodeOptions) {
         self.in_flight = false;
         let pause = match now < self.heard + options.silence * 3 {
@@ -91,16 +92,16 @@ impl Leases {
         self.next = now + pause;
     }
 
-    /// Whether the store has answered lately, as far as there is something to keep. What could not be
-    /// kept for long was taken by others meanwhile, or cannot be reached by anybody.
+    /// Returns whether the store has replied recently, or there is nothing to keep. After a long
+    /// failure the leases have been taken by others, or the store is unreachable for all.
     pub(crate) fn is_heard(&self, now: Mono, options: &NodeOptions) -> bool {
         let (lately, taken) = (options.silence - options.margin, options.silence * 3);
         let is_idle = self.holdings.len() == 0;
         is_idle || now < self.heard + lately || now >= self.heard + taken
     }
 
-    /// Compares the store's account, as a heartbeat was answered with, with what the heartbeat said.
-    /// A fetch that overtook it is not known to both.
+    /// Compares the store's count in the reply to a heartbeat with ours. A fetch that overtook the
+    /// heartbeat is unknown to one of the two.
     pub(crate) fn compare(&mut self, now: Mono, ours: Holding, theirs: Holding) {
         self.holdings.forget_after(theirs.last, ours.last);
         if theirs.last <= ours.last && theirs.leases > ours.leases {
@@ -108,7 +109,7 @@ impl Leases {
         }
     }
 
-    /// The same for a fetch, before which no other one is on its way, and which brought so many.
+    /// Does the same for a fetch that returned `brought` events; no other fetch is in flight.
     pub(crate) fn compare_fetched(
         &mut self,
         now: Mono,
@@ -122,14 +123,14 @@ impl Leases {
         }
     }
 
-    /// The store has leased something to this node of which it does not know.
+    /// The store has leases of this node that the node does not know.
     pub(crate) fn differs(&mut self, now: Mono) {
         if self.account == Account::Agrees {
             self.account = Account::Differs { from: 0, at: now };
         }
     }
 
-    /// When what is held has to be stated.
+    /// Returns when the next statement has to be sent.
     pub(crate) fn states(&self) -> Mono {
         match self.account {
             Account::Differs { at, .. } => at,
@@ -137,7 +138,7 @@ impl Leases {
         }
     }
 
-    /// It is stated now.
+    /// Starts a statement.
     pub(crate) fn state(&mut self) -> Statement {
         let from = match self.account {
             Account::Differs { from, .. } => from,
@@ -147,8 +148,8 @@ impl Leases {
         self.holdings.statement(from)
     }
 
-    /// What was stated of the fetches up to `through` has been looked at; of some of them the store
-    /// may have `more` than that.
+    /// Handles the reply to a statement of the fetches `from` to `through`; the store may have
+    /// `more` of them to take back.
     pub(crate) fn stated(
         &mut self,
         now: Mono,
@@ -165,7 +166,7 @@ impl Leases {
         };
     }
 
-    /// The answer is lost: it is stated again soon.
+    /// Handles a failed statement: repeats it soon.
     pub(crate) fn unstated(&mut self, now: Mono, from: RequestId, options: &NodeOptions) {
         let at = now + options.heartbeat / 4;
         self.account = Account::Differs { from, at };

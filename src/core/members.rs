@@ -1,4 +1,4 @@
-//! Who else is there, who of them has fallen silent, and who looks first at which bucket.
+//! Membership as one node sees it: failure suspicion and bucket ownership.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use crate::event::{BucketKey, QueueName};
 use crate::record::NodeId;
 use crate::time::Mono;
 
-/// The other members, as this node's roll calls show them.
+/// The other members, as this node's membership polls report them.
 ///
-/// Nothing here ends a lease. That a member fell silent only says where to look, and who owns a
-/// bucket only says who looks there first; what happens to events is decided by the heartbeats in
-/// their bucket, by [`Reaper`](crate::core::reaper::Reaper).
+/// Nothing here ends a lease. Suspicion only decides which leases to check, and ownership only
+/// decides which node polls first; events are decided by the heartbeats in their bucket, by
+/// [`Reaper`](crate::core::reaper::Reaper).
 #[derive(Debug)]
 pub(crate) struct Members {
     me: NodeId,
     others: BTreeMap<NodeId, Other>,
-    /// When to call next.
+    /// When to poll next.
     next: Mono,
-    /// When the call was sent that is on its way.
+    /// When the poll in flight was sent.
     sent: Option<Mono>,
-    /// When the last call was answered.
+    /// When the last poll got its reply.
     answered: Option<Mono>,
-    /// Calls have failed for so long that nothing is known of anybody.
+    /// Polls have failed for so long that the membership is unknown.
     is_blind: bool,
 }
 
@@ -40,27 +40,27 @@ struct Other {
     queues: Arc<[QueueName]>,
 }
 
-/// What a member's number says of it.
+/// A member's status, by the age of its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
-    /// It calls.
+    /// Its number changes.
     Present,
-    /// It has missed a call.
+    /// It has missed a poll.
     Suspect,
-    /// It has missed so many that it owns nothing any more.
+    /// It has missed so many that it owns nothing.
     Absent,
 }
 
-/// What a roll call has changed.
+/// What a membership poll has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turnout {
-    /// Somebody fell silent or is gone: whatever it holds has to be looked for.
+    /// A member timed out or left: its leases have to be checked.
     pub(crate) suspicion: bool,
-    /// Other members than before are counted.
+    /// The set of counted members changed.
     pub(crate) is_new: bool,
-    /// One of them is not counted any more.
+    /// A member is no longer counted.
     pub(crate) is_fewer: bool,
-    /// The others may have counted without this node until now: it comes, or was away for long.
+    /// The others may not have counted this node: it is new, or was away for long.
     pub(crate) was_away: bool,
 }
 
@@ -76,7 +76,7 @@ impl Members {
         }
     }
 
-    /// When to call; a node that shares its store with nobody never does.
+    /// Returns when to poll; a node that shares its store with no other never does.
     pub(crate) fn wakes(&self, options: &NodeOptions) -> Mono {
         match self.sent.is_some() || options.roll_every.is_zero() {
             true => Mono::MAX,
@@ -84,17 +84,17 @@ impl Members {
         }
     }
 
-    /// It is time to call; `may` says whether this node does.
+    /// Notes that it is time to poll; `may` says whether this node does.
     pub(crate) fn call(&mut self, now: Mono, may: bool, options: &NodeOptions) {
         self.next = now + options.roll_every;
         self.sent = may.then_some(now);
     }
 
-    /// A call was answered now.
+    /// Handles the reply to a poll.
     ///
-    /// The answer may have been long on its way, so it shows for how long a number had not changed
-    /// when it was *asked* for. A span in which nothing was answered says nothing about anybody:
-    /// whoever could not ask may not have been able to tell either.
+    /// The reply may have been slow, so ages count up to when the poll was *sent*. A span without
+    /// replies proves nothing: a member that this node could not read may have been unable to
+    /// report.
     pub(crate) fn answered(
         &mut self,
         now: Mono,
@@ -146,10 +146,10 @@ impl Members {
         turnout
     }
 
-    /// A call was not answered; answers whether from now on nothing is known of anybody.
+    /// Handles a failed poll; returns whether the membership is unknown from now on.
     ///
-    /// That is evidence against nobody. But who falls silent now is not seen, so the buckets have
-    /// to tell.
+    /// That suspects no member. But a node that dies now goes unnoticed here, so the buckets are
+    /// scanned.
     pub(crate) fn unanswered(&mut self, now: Mono, options: &NodeOptions) -> bool {
         self.sent = None;
         let last = self.answered.unwrap_or_default();
@@ -159,27 +159,27 @@ impl Members {
         is_news
     }
 
-    /// Whether calls have failed for so long that nothing is known of anybody.
+    /// Returns whether polls have failed for so long that the membership is unknown.
     pub(crate) fn is_blind(&self) -> bool {
         self.is_blind
     }
 
-    /// Whether a node is known to be alive, so that its leases need not be watched.
+    /// Returns whether a node is known to be alive, so that its leases need no watching.
     pub(crate) fn vouch_for(&self, node: NodeId) -> bool {
         let present = |other: &Other| other.standing == Standing::Present;
         !self.is_blind && self.others.get(&node).is_some_and(present)
     }
 
-    /// How many nodes look at a bucket before this one: among those that consume its queue the one
-    /// with the highest number is the first, drawn from node and bucket (rendezvous hashing), so
-    /// that whoever comes or goes changes the owner of his share of the buckets and of no other.
+    /// Returns how many nodes rank before this one in a bucket. Rendezvous hashing: of the nodes
+    /// that consume the queue the one with the highest hash of node and bucket is first, so that a
+    /// node that joins or leaves only changes the owner of its own share of the buckets.
     pub(crate) fn rank(&self, key: &BucketKey) -> usize {
         let mine = number(key, self.me);
         let others = self.consumers(&key.queue);
         others.filter(|other| number(key, *other) > mine).count()
     }
 
-    /// How many nodes consume a queue, this one among them.
+    /// Returns how many nodes consume a queue, this one included.
     pub(crate) fn count(&self, queue: &QueueName) -> usize {
         1 + self.consumers(queue).count()
     }
@@ -193,7 +193,7 @@ impl Members {
     }
 }
 
-/// What a node has drawn for a bucket; the highest number wins.
+/// Returns a node's hash for a bucket; the highest wins.
 fn number(key: &BucketKey, node: NodeId) -> (u64, NodeId) {
     let bucket = xxh3_64_with_seed(key.queue.as_bytes(), u64::from(key.bucket.0));
     (xxh3_64_with_seed(&bucket.to_le_bytes(), node.0), node)
@@ -210,7 +210,7 @@ impl Standing {
         }
     }
 
-    /// Whether such a member owns buckets.
+    /// Returns whether such a member owns buckets.
     fn counts(self) -> bool {
         self < Self::Absent
     }

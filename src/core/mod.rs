@@ -1,10 +1,9 @@
-//! What decides, apart from what does.
+//! The decision core: pure code without I/O.
 //!
-//! Here are the store's operations as values ([`op`]), their meaning ([`reference`](mod@reference)) and the state
-//! machines of a node. None of it knows a thread, a runtime, a clock or a random number: time and
-//! answers come in as arguments, and what should happen comes out as values. The driver in
-//! `flow` does it for real; the simulator in `tests/simulation` does it on virtual time, from a
-//! seed, with everything going wrong that can.
+//! It has the store operations as values ([`op`]), their semantics ([`reference`](mod@reference))
+//! and the state machines of a node. No threads, runtime, clock or random numbers: time and replies
+//! are arguments, actions are return values. `flow` drives it for real; `tests/simulation` drives
+//! it on virtual time, from a seed, with injected faults.
 
 mod bucket_care;
 mod clock;

@@ -1,4 +1,4 @@
-//! When a bucket's due events are moved, and when it is looked at again.
+//! The poll schedule of one bucket: when to move due events and when to poll again.
 
 use std::time::Duration;
 
@@ -6,29 +6,28 @@ use crate::time::Mono;
 
 /// What is known of the waiting events of one bucket.
 ///
-/// The next due time comes with every answer, so the mover sleeps exactly until then, counted from
-/// that answer: asking too early is harmless, and asking again without end is not possible. An
-/// earlier push makes the store call [`woken`](Self::woken). Should that get lost, the sleep is
-/// capped.
+/// Every reply carries the next due time, so the mover sleeps exactly until then, counted from the
+/// reply: polling early is harmless, and polling in a loop is impossible. After an earlier push the
+/// store calls [`woken`](Self::woken). The sleep is capped in case that wake-up is lost.
 #[derive(Debug)]
 pub(crate) struct Mover {
-    /// When the next scheduled event is due: [`Mono::MAX`] is never.
+    /// When the next scheduled event is due; [`Mono::MAX`] is never.
     next_due: Mono,
-    /// Since when nobody knows what is in the bucket: it was never looked at, or something came
-    /// earlier.
+    /// Since when the content is unknown: the bucket was never polled, or something earlier
+    /// arrived.
     unknown: Option<Mono>,
-    /// Something is there that nobody else may know of.
+    /// There is work that other nodes may not know of.
     at_once: bool,
-    /// Ready events wait in the publish list, as far as is known.
+    /// The ready list may have events.
     ready: bool,
-    /// When to look again all the same.
+    /// When to poll even without a wake-up.
     net: Mono,
-    /// The last look took as much as it might, so there is more: no need to wait for the next one.
+    /// The last poll reached its limit, so there is more and no need to wait.
     full: bool,
 }
 
 impl Mover {
-    /// A bucket that was never looked at.
+    /// Creates the schedule of a bucket that was never polled.
     pub(crate) fn new() -> Self {
         Self {
             next_due: Mono::MAX,
@@ -40,28 +39,28 @@ impl Mover {
         }
     }
 
-    /// Something came earlier, at `now` as far as is known.
+    /// Something earlier arrived at `now`.
     pub(crate) fn woken(&mut self, now: Mono) {
         self.unknown = Some(self.unknown.map_or(now, |since| since.min(now)));
     }
 
-    /// The node that looks first has no room for what is there.
+    /// The bucket's owner has no room for its ready events.
     pub(crate) fn called(&mut self, now: Mono) {
         self.unknown = Some(now);
     }
 
-    /// Something came that nobody else may know of.
+    /// There is work that other nodes may not know of.
     pub(crate) fn found(&mut self) {
         self.at_once = true;
     }
 
-    /// A look is sent; whatever wakes the mover from now on may be news to its answer.
+    /// A poll is sent; a wake-up from now on may be about events it misses.
     pub(crate) fn looks(&mut self) {
         (self.unknown, self.at_once) = (None, false);
         self.net = Mono::MAX;
     }
 
-    /// Learns from an answer; looks again at `net`, even if nothing wakes it.
+    /// Updates the schedule from a reply; polls again at `net` even without a wake-up.
     pub(crate) fn looked(&mut self, next_due: Mono, ready: bool, full: bool, net: Mono) {
         *self = Self {
             next_due,
@@ -73,13 +72,13 @@ impl Mover {
         };
     }
 
-    /// Whether ready events may wait in the publish list.
+    /// Returns whether the ready list may have events.
     pub(crate) fn has_ready(&self) -> bool {
         self.ready
     }
 
-    /// From when on the bucket must be looked at although nothing is known to be due: so much later
-    /// than there was news, unless nobody else may know of it.
+    /// Returns when to poll although nothing is known to be due: `later` after the wake-up, or at
+    /// once if other nodes may not know.
     pub(crate) fn must_look(&self, later: Duration) -> Mono {
         match self.at_once {
             true => Mono::default(),
@@ -87,13 +86,13 @@ impl Mover {
         }
     }
 
-    /// When scheduled events are due and have to be moved.
+    /// Returns when scheduled events have to be moved.
     pub(crate) fn must_move(&self) -> Mono {
         self.next_due
     }
 
-    /// When a fetch should read ahead: `ahead` before the next due time, but so that fetches keep
-    /// a quarter of it apart, unless that would be late.
+    /// Returns when to prefetch: `ahead` before the next due time, but at least a quarter of it
+    /// after the last fetch, unless that would be late.
     pub(crate) fn reads_ahead(&self, ahead: Duration, last: Mono) -> Mono {
         let due = self.next_due;
         if due == Mono::MAX || ahead.is_zero() {

@@ -1,79 +1,77 @@
-//! The times and bounds of a node.
+//! Times and limits of a node.
 
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// The times and bounds of a node's machines.
+/// Times and limits of a node's state machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeOptions {
-    /// How often a node says that it is alive to each bucket it holds something of.
-    /// Default: 600 ms.
+    /// The heartbeat interval, for each bucket in which the node holds leases. Default: 600 ms.
     pub heartbeat: Duration,
-    /// For how long a heartbeat number must not change before another node reaps. Default: 2 s, so
-    /// that what a dead node held is handed on within 3 s: it is suspected after 0.75 s at most.
+    /// The lease timeout: a node is reaped once its heartbeat number has not changed for this long.
+    /// Default: 2 s, so that leases of a dead node are taken over within 3 s: it is suspected after
+    /// 0.75 s at most.
     pub silence: Duration,
-    /// How much earlier than its lease could be lost a node stops starting handlers on it.
+    /// The safety margin: a node stops starting handlers this long before its leases could be lost.
     /// Default: 400 ms.
     pub margin: Duration,
-    /// How often a bucket is looked at in which somebody holds something who is not known to be
-    /// alive. Default: 150 ms.
+    /// The scan interval for dead holders in a bucket that has a holder not known to be alive.
+    /// Default: 150 ms.
     pub reap_every: Duration,
-    /// How often any bucket is looked at for holders that nobody suspected: the net. Default: 30 s.
+    /// The fallback scan interval for dead holders in any bucket. Default: 30 s.
     pub glance_every: Duration,
-    /// How often any bucket is looked at while the roll cannot be called, so that nothing is known of
-    /// anybody; a millisecond for each bucket of the node, where that is longer. Who is silent then
-    /// is found so much later. Default: 2 s.
+    /// The scan interval for dead holders while membership polls fail; one millisecond for each
+    /// bucket of the node where that is longer. Dead nodes are found this much later. Default: 2 s.
     pub blind_every: Duration,
-    /// How often a node calls the roll. Default: 250 ms, and zero, which is never, for a store that
-    /// no other process uses.
+    /// The membership poll interval. Default: 250 ms. Zero is never, for a store that no other
+    /// process uses.
     pub roll_every: Duration,
-    /// For how long a member's number on the roll must not change before whatever it holds is
-    /// looked for: two calls, less the time that an answer takes. Default: 450 ms.
+    /// A member whose number has not changed for this long is suspected, and its leases are
+    /// checked: two polls less the time that a reply takes. Default: 450 ms.
     pub suspect_after: Duration,
-    /// For how long it must not change before the member owns no bucket any more. Default: 1.5 s.
+    /// A member whose number has not changed for this long owns no buckets. Default: 1.5 s.
     pub absent_after: Duration,
-    /// How much later than a bucket's owner the next in line looks at it: long enough that an owner
-    /// with room is there first. A full owner calls the others. Default: 100 ms.
+    /// The non-owner delay: how much later than the owner the second node polls a bucket; long
+    /// enough for an owner with room to be first. A full owner calls the others. Default: 100 ms.
     pub other_delay: Duration,
-    /// For how long at most a node further back in the line does not hear the calls of a full owner,
-    /// when the last ones brought it nothing: that doubles from `other_delay` on. Default: 1 s.
+    /// The longest time for which a lower-ranked node ignores calls of a full owner after calls
+    /// that brought it nothing; doubles from `other_delay` up to this. Default: 1 s.
     pub deaf_max: Duration,
-    /// How long before its due time an event may be leased. Zero reads nothing ahead.
-    /// Default: 100 ms.
+    /// The prefetch window: how long before its due time an event may be leased. Zero disables
+    /// prefetch. Default: 100 ms.
     pub ahead: Duration,
-    /// The most events that one queue holds read ahead. Default: 65,536.
+    /// The most prefetched events of one queue. Default: 65,536.
     pub ahead_max: usize,
     /// The most events of one fetch, move or settle, at most 1,000. Default: 500.
     pub batch: usize,
-    /// How long a finished attempt may wait for others to be settled with. Default: 500 µs.
+    /// How long a finished attempt waits for others to share its settle. Default: 500 µs.
     pub settle_linger: Duration,
-    /// How far apart the settles of a bucket are at least, unless one is full: the first goes soon, and
-    /// what ends meanwhile goes with the next. Default: 8 ms, and zero for a store that no other
-    /// process uses, of which a call costs little.
+    /// The shortest interval between two settles of a bucket, unless a batch is full: the first
+    /// goes at once, the next collects what ends meanwhile. Default: 8 ms. Zero for a store that no
+    /// other process uses, where a call is cheap.
     pub settle_apart: Duration,
-    /// How long finished attempts may wait while events that are due wait to be started.
-    /// Default: 20 ms.
+    /// How long finished attempts may wait while due events wait to be started. Default: 20 ms.
     pub settle_wait: Duration,
-    /// The most finished attempts of a bucket that wait to be settled; beyond it the bucket
-    /// fetches nothing. Default: 16,384.
+    /// The most unsettled attempts of a bucket; beyond it the bucket fetches nothing. Default:
+    /// 16,384.
     pub unsettled_max: usize,
-    /// How many events of a queue may be announced to start and have not ended, while workers never
-    /// wait for it; at least four for each worker. On a store that several processes share so many
+    /// The initial start window of a queue: how many unfinished events may have their start
+    /// announced; at least four for each worker. On a store that several processes share, this many
     /// events lose an attempt when a node dies, whether they had started or not. Default: 64.
     pub starts_min: usize,
-    /// The longest sleep without a look at a bucket: the net under lost wake-ups. Default: 30 s.
+    /// The longest sleep without a poll of a bucket, in case a wake-up is lost. Default: 30 s.
     pub sleep_max: Duration,
     /// By how much this node's clock may run faster than the store's, in parts per million: quartz
-    /// is wrong by 100 at most, and a clock that is being set right runs off by 500. Default: 1,000,
-    /// and 0 for a store in this process, which has the same clock.
+    /// is off by 100 at most, a clock that is being corrected by 500. Default: 1,000; 0 for a store
+    /// in this process, which shares the clock.
     pub drift_ppm: u32,
-    /// The first wait after a failed call; it doubles up to `retry_max`. Default: 20 ms.
+    /// The first backoff after a failed call; doubles up to `retry_max`. Default: 20 ms.
     pub retry_min: Duration,
-    /// The longest wait after a failed call. Default: 2 s.
+    /// The longest backoff after a failed call. Default: 2 s.
     pub retry_max: Duration,
-    /// The longest wait after a call that failed as if it could never succeed: a shared store may
-    /// say so and be well a minute later. Default: 30 s.
+    /// The longest backoff after an error that looks permanent: a shared store may report one and
+    /// recover a minute later. Default: 30 s.
     pub refused_max: Duration,
 }
 
@@ -109,35 +107,35 @@ impl Default for NodeOptions {
 }
 
 impl NodeOptions {
-    /// Checks that the times fit together.
+    /// Checks that the options are consistent.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming the one that does not.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming the options that conflict.
     pub fn check(&self) -> Result<()> {
         if self.heartbeat * 2 + self.margin > self.silence {
             return Err(Error::invalid(format!(
-                "a heartbeat every {:?} leaves no room for a lost one within a silence of {:?} less \
-                 a margin of {:?}; silence must be at least two heartbeats and the margin",
+                "a heartbeat every {:?} does not fit twice into a lease timeout of {:?} less a \
+                 safety margin of {:?}; the timeout must be at least two heartbeats and the margin",
                 self.heartbeat, self.silence, self.margin
             )));
         }
         let calls = [self.roll_every, self.suspect_after, self.absent_after];
         if !calls.is_sorted_by(|one, next| one < next) {
             return Err(Error::invalid(format!(
-                "with a roll call every {:?} a member cannot be suspected after {:?} and be absent \
-                 after {:?}; each must be longer than the one before",
+                "a membership poll every {:?}, suspicion after {:?} and absence after {:?} are not \
+                 in ascending order; each must be longer than the one before",
                 self.roll_every, self.suspect_after, self.absent_after
             )));
         }
         if self.starts_min == 0 {
             return Err(Error::invalid(
-                "nothing can start where no start may be announced; starts_min must be 1 or more",
+                "starts_min is 0, so no handler could ever start; it must be at least 1",
             ));
         }
         if self.batch == 0 || self.batch > crate::core::op::BATCH_MAX {
             return Err(Error::invalid(format!(
-                "a batch of {} is not possible, it is 1 to {}",
+                "the batch size is {}; it must be 1 to {}",
                 self.batch,
                 crate::core::op::BATCH_MAX
             )));

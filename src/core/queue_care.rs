@@ -1,38 +1,39 @@
-//! How much one queue can take.
+//! The credits of one queue on a node.
 
 use crate::core::rate::Rate;
 use crate::core::starts::StartWindow;
 use crate::event::QueueName;
 
-/// The credits of one queue: they bound what is in its ring, its stash and its handlers together.
+/// The credits of one queue: they bound the events in its ring, its stash and its handlers
+/// together.
 ///
-/// A credit is taken when an event is published and given back when its handler ends, so a full
-/// ring stops fetching for this queue and for no other.
+/// Publishing an event takes a credit, the end of its handler returns it; so a full ring stops the
+/// fetches of this queue and of no other.
 #[derive(Debug)]
 pub(crate) struct QueueCare {
     pub(crate) name: QueueName,
-    /// How many events may be published and not ended; 0 = paused.
+    /// How many unfinished events may be published; 0 is paused.
     pub(crate) capacity: usize,
     /// Published and not ended.
     pub(crate) outstanding: usize,
-    /// Asked for by fetches that are on their way.
+    /// Requested by fetches in flight.
     pub(crate) reserved: usize,
-    /// Held read ahead.
+    /// Prefetched.
     pub(crate) ahead: usize,
     /// How many handlers run at once.
     pub(crate) workers: usize,
-    /// Held, and handlers may start on it, or may as soon as the store has acknowledged it.
+    /// Prefetched events that may start, or may as soon as the store has acknowledged it.
     pub(crate) pledged: usize,
-    /// Held and due, or about to be, and waits for the store to acknowledge the start.
+    /// Prefetched events that are due or about to be and wait for the store's acknowledgement.
     pub(crate) waiting: usize,
-    /// On so many of what fetches on their way bring handlers may start.
+    /// Events of fetches in flight on which handlers may start.
     pub(crate) fetched_starts: usize,
     pub(crate) window: StartWindow,
-    /// How fast its handlers may start, where that is limited.
+    /// The rate limit, if any.
     pub(crate) rate: Option<Rate>,
-    /// How many nodes consume it, this one among them.
+    /// How many nodes consume the queue, this one included.
     pub(crate) nodes: usize,
-    /// Buckets, by their place in the node.
+    /// Its buckets, by their index in the node.
     pub(crate) buckets: Vec<usize>,
 }
 
@@ -55,10 +56,10 @@ impl QueueCare {
         }
     }
 
-    /// How many more events can be asked for.
+    /// Returns how many more events may be requested.
     pub(crate) fn room(&self) -> usize {
         match self.rate {
-            // They wait here for their turn, and not for a credit.
+            // They wait here for the rate limit, not for a credit.
             Some(_) if self.free() == 0 => 0,
             Some(_) => self.soon(),
             None => self
@@ -67,8 +68,8 @@ impl QueueCare {
         }
     }
 
-    /// How many of these one fetch asks for: half of them where there are other buckets, so that
-    /// one that does not answer leaves room for the others.
+    /// Returns how many one fetch requests: half of the room where there are other buckets, so that
+    /// one without a reply leaves room for the others.
     pub(crate) fn share(&self) -> usize {
         match self.buckets.len() {
             0 | 1 => self.room(),
@@ -76,30 +77,30 @@ impl QueueCare {
         }
     }
 
-    /// How many more may be held beside what a fetch of `limit` brings, at most `ahead_max`.
+    /// Returns how many may be prefetched beside a fetch of `limit`, at most `ahead_max` in all.
     pub(crate) fn may_hold(&self, limit: usize, ahead_max: usize) -> usize {
         let room = ahead_max.saturating_sub(self.ahead);
         room.min(self.soon().saturating_sub(limit))
     }
 
-    /// How many more start soon enough to be taken from the store, as far as the rate goes.
+    /// Returns how many more start soon enough to be fetched, by the rate limit.
     fn soon(&self) -> usize {
         let taken = self.ahead + self.reserved;
         let soon = self.rate.as_ref().map(Rate::soon);
         soon.map_or(usize::MAX, |soon| soon.saturating_sub(taken))
     }
 
-    /// How many events that are held already can be published.
+    /// Returns how many prefetched events can be published.
     pub(crate) fn free(&self) -> usize {
         self.capacity.saturating_sub(self.outstanding)
     }
 
-    /// Whether there is no credit for more than what is published or waits for the store's word.
+    /// Returns whether published and waiting events use all credits.
     pub(crate) fn is_full(&self) -> bool {
         self.outstanding + self.waiting >= self.capacity
     }
 
-    /// It takes so many events from now on, and runs so many handlers at once.
+    /// Sets capacity and number of workers.
     pub(crate) fn resize(&mut self, capacity: usize, workers: usize) {
         (self.capacity, self.workers) = (capacity, workers);
         self.window.resize(workers);

@@ -1,41 +1,42 @@
-//! How many handlers of a queue may start in a second.
+//! A rate limiter for handler starts.
 
 use std::time::Duration;
 
 use crate::time::Mono;
 
-/// What was not used can be had at once for so long, and no longer: a burst is never larger than
-/// what starts in this span, or one event.
+/// Unused starts of this span may happen at once: it bounds a burst, which is at least one event.
 const BURST: Duration = Duration::from_millis(10);
-/// What was not used for longer is made up for slowly, as far as it is of this span: a thread that
-/// came late again and again would otherwise stay below its rate for good.
+/// Unused starts of up to this span are caught up slowly: a thread that is repeatedly late would
+/// otherwise stay below its rate.
 const OWED: Duration = Duration::from_millis(300);
-/// By so many percent faster: together with a burst no second has more than 5 % too much.
+/// How much faster catching up is; together with a burst no second exceeds the rate by more than 5
+/// %.
 const HURRY_PERCENT: u32 = 3;
-/// Events are taken from the store at most so long before they may start: what waits for longer
-/// waits in the store, where every node can have it.
+/// Events are fetched at most this long before they may start: what waits longer stays in the
+/// store, where every node can fetch it.
 const SOON: Duration = Duration::from_millis(100);
-/// Starts are not looked at more often than this.
+/// The shortest interval between two checks.
 const STRIDE: Duration = Duration::from_millis(1);
 
-/// The pace of one queue on this node, by the generic cell rate algorithm, twice: each start moves
-/// the time of the next one by one over the rate, and nothing starts before it. Once at the rate
-/// itself, with a memory of what is owed, and once a little faster, with hardly any.
+/// The rate of one queue on this node, by two instances of the generic cell rate algorithm: each
+/// start moves the time of the next by one over the rate, and nothing starts earlier. One runs at
+/// the rate itself and remembers up to [`OWED`]; the other runs a little faster and remembers only
+/// [`BURST`].
 #[derive(Clone, Debug)]
 pub(crate) struct Rate {
-    /// On all nodes together.
+    /// Over all nodes.
     per_second: f64,
-    /// Between two starts on this node.
+    /// The interval between two starts on this node.
     every: Duration,
-    /// When the next one may start, at the rate itself; unknown before the first.
+    /// When the next start may happen at the rate itself; `None` before the first.
     next: Option<Mono>,
-    /// When the next one may start, at the most.
+    /// When the next start may happen at the faster rate.
     at_most: Mono,
     last: Mono,
 }
 
 impl Rate {
-    /// `per_second` starts, which `nodes` nodes share.
+    /// Creates a limiter of `per_second` starts that `nodes` nodes share.
     pub(crate) fn new(per_second: f64, nodes: usize) -> Self {
         let mut rate = Self {
             per_second,
@@ -48,15 +49,15 @@ impl Rate {
         rate
     }
 
-    /// Goes on at another rate.
+    /// Changes the rate.
     pub(crate) fn change(&mut self, now: Mono, per_second: f64, nodes: usize) {
         self.per_second = per_second;
         self.share_among(nodes);
-        self.next = None; // what was owed at the other rate is not made up for
-        self.at_most = self.at_most.min(now + self.every); // a low rate holds no higher one up
+        self.next = None; // nothing is caught up at the old rate
+        self.at_most = self.at_most.min(now + self.every); // a low rate does not delay a higher one
     }
 
-    /// So many nodes share the rate from now on.
+    /// Sets how many nodes share the rate.
     pub(crate) fn share_among(&mut self, nodes: usize) {
         let nodes = u32::try_from(nodes.max(1)).unwrap_or(u32::MAX);
         let every = f64::from(nodes) / self.per_second;
@@ -64,12 +65,12 @@ impl Rate {
         self.every = every.max(Duration::from_nanos(1));
     }
 
-    /// Nothing starts before `at`.
+    /// Delays all starts until `at`.
     pub(crate) fn hold_until(&mut self, at: Mono) {
         self.at_most = self.at_most.max(at);
     }
 
-    /// How many may start now.
+    /// Returns how many may start now.
     pub(crate) fn allows(&self, now: Mono) -> usize {
         let since = |from: Mono, every: Duration| match from > now {
             true => 0,
@@ -80,7 +81,7 @@ impl Rate {
         usize::try_from(at_rate.min(at_most)).unwrap_or(usize::MAX)
     }
 
-    /// So many start now.
+    /// Takes `many` starts.
     pub(crate) fn took(&mut self, now: Mono, many: usize) {
         let many = u32::try_from(many).unwrap_or(u32::MAX);
         self.at_most = self.next_at_most(now) + self.in_a_hurry().saturating_mul(many);
@@ -88,19 +89,19 @@ impl Rate {
         self.last = now;
     }
 
-    /// When to look whether more may start.
+    /// Returns when to check again whether more may start.
     pub(crate) fn wakes(&self) -> Mono {
         let next = self.next.unwrap_or_default();
         next.max(self.at_most).max(self.last + STRIDE)
     }
 
-    /// How many events start so soon that they need not wait in the store.
+    /// Returns how many events start soon enough to be fetched.
     pub(crate) fn soon(&self) -> usize {
         let many = SOON.as_nanos() / self.every.as_nanos() + 1;
         usize::try_from(many).unwrap_or(usize::MAX)
     }
 
-    /// When the next one could have started.
+    /// Returns when the next start could have happened.
     fn from(&self, now: Mono) -> Mono {
         match self.next {
             Some(next) => next.max(now - OWED),
@@ -108,12 +109,12 @@ impl Rate {
         }
     }
 
-    /// When the next one could have started at the most.
+    /// Returns when the next start could have happened at the faster rate.
     fn next_at_most(&self, now: Mono) -> Mono {
         self.at_most.max(now - BURST)
     }
 
-    /// Between two starts of which one makes up for what is owed.
+    /// Returns the interval between two starts while catching up.
     fn in_a_hurry(&self) -> Duration {
         let every = self.every.saturating_mul(100) / (100 + HURRY_PERCENT);
         every.max(Duration::from_nanos(1))

@@ -1,4 +1,4 @@
-//! Finds nodes that fell silent.
+//! A failure detector: finds nodes whose leases have timed out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,46 +9,45 @@ use crate::core::options::NodeOptions;
 use crate::record::NodeId;
 use crate::time::Mono;
 
-/// The heartbeats of a bucket's other holders, as seen from this node.
+/// The heartbeats of a bucket's other holders, as this node sees them.
 ///
-/// A node is silent when its heartbeat *number* has not changed for long enough by this node's own
-/// monotonic time. No wall clock takes part, so a clock that steps ends no lease and keeps none
-/// alive. (The lock client of Amazon's DynamoDB observes versions in the same way.)
+/// A node has timed out when its heartbeat *number* has not changed for long enough by this node's
+/// own monotonic time. No wall clock takes part, so a clock that steps neither ends a lease nor
+/// keeps one alive. (The lock client of Amazon's DynamoDB observes versions in the same way.)
 ///
-/// A bucket is looked at when there is a reason to: somebody is suspected, or one of its holders
-/// is not known to be alive. Beside that it is glanced at now and then, so that a holder that was
-/// never on any roll is found as well, and one that is alive and does not keep what it holds here.
-/// While this node knows of nobody, the numbers in the bucket tell: who has another one than at the
-/// last look is alive.
+/// A bucket is scanned when a node is suspected or one of its holders is not known to be alive. A
+/// rare fallback scan finds a holder that was never a member, and one that is alive and does not
+/// renew its leases here. While membership is unknown, the numbers in the bucket count: a holder
+/// whose number changed since the last scan is alive.
 #[derive(Debug, Default)]
 pub(crate) struct Reaper {
     /// Each holder's number, and since when it has not changed.
     seen: BTreeMap<NodeId, (u64, Mono)>,
-    /// When the last look was answered.
+    /// When the last scan got its reply.
     last: Mono,
     next: Mono,
     in_flight: bool,
-    /// A suspicion came while a look was on its way, which may not have seen what it is about.
+    /// A suspicion came while a scan was in flight, which may have missed its cause.
     again: bool,
 }
 
 impl Reaper {
-    /// When the bucket has to be looked at.
+    /// Returns when the bucket has to be scanned.
     pub(crate) fn wakes(&self) -> Mono {
         if self.in_flight { Mono::MAX } else { self.next }
     }
 
-    /// Somebody may be dead, and hold something here: look at once.
+    /// A holder may be dead: scans at once.
     pub(crate) fn suspects(&mut self) {
         self.next = Mono::default();
         self.again = self.in_flight;
     }
 
-    /// A look is sent now: the nodes to take from.
+    /// Starts a scan; returns the nodes to take leases from.
     pub(crate) fn send(&mut self, now: Mono, options: &NodeOptions) -> Vec<(NodeId, u64)> {
         self.in_flight = true;
-        // A store that could not be looked at could not be told of heartbeats either: what was seen
-        // before says nothing about the nodes. A single lost look is no reason to begin anew.
+        // While scans fail, heartbeats fail as well, so the numbers seen before prove nothing. A
+        // single failed scan is no reason to start over.
         if now.since(self.last) > options.silence / 3 {
             self.seen.values_mut().for_each(|(_, since)| *since = now);
         }
@@ -59,7 +58,8 @@ impl Reaper {
             .collect()
     }
 
-    /// A look was answered, to the node `me`; while it knows of nobody, it looks `blind_every`.
+    /// Handles the reply to a scan by node `me`; while membership is unknown it scans every
+    /// `blind_every`.
     pub(crate) fn looked(
         &mut self,
         now: Mono,
@@ -93,14 +93,14 @@ impl Reaper {
         self.again = false;
     }
 
-    /// The answer is lost; the next look follows at its pace.
+    /// Handles a failed scan.
     pub(crate) fn unanswered(&mut self, now: Mono, options: &NodeOptions) {
         self.in_flight = false;
         self.again = false;
         self.next = now + options.reap_every;
     }
 
-    /// A lease with a deadline of its own ends then.
+    /// Scans no later than `deadline`, when a lease with its own deadline ends.
     pub(crate) fn deadline(&mut self, deadline: Mono) {
         self.next = self.next.min(deadline);
     }

@@ -1,48 +1,46 @@
-//! Who is there: what the nodes that share a store say of themselves, and learn of each other.
+//! Membership of the nodes that share a store.
 
 use std::sync::Arc;
 
 use crate::event::QueueName;
 use crate::record::NodeId;
 
-/// A node that answers the roll call.
+/// What a node reports of itself with each membership poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Presence {
     /// The node.
     pub node: NodeId,
     /// The queues that it consumes. A node that only pushes consumes none and is no member.
     pub queues: Arc<[QueueName]>,
-    /// Whether this is its last call: it stops, holds nothing any more, and is no member from now
-    /// on.
+    /// Whether this is its last poll: it stops, holds no leases, and is no member from now on.
     pub leaves: bool,
 }
 
-/// A node that consumes something, as the store knows it.
+/// A consuming node, as the store knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The node.
     pub node: NodeId,
-    /// The number of its last call. One that does not change any more is the first sign of a node
-    /// that is dead.
+    /// The number of its last poll. A node whose number stops changing may be dead.
     pub beat: u64,
     /// The queues that it consumes.
     pub queues: Arc<[QueueName]>,
 }
 
-/// What a roll call answers.
+/// The reply to a membership poll.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roll {
-    /// Every member, in the order of their ids.
+    /// All members, ordered by id.
     pub members: Vec<Member>,
-    /// Another number than the last time means that there are other buckets. An equal one means
-    /// that there are the same, also where the store has lost its last writes in between.
+    /// Changes whenever the set of buckets does. An equal version means equal buckets, also where
+    /// the store has lost its last writes in between.
     pub buckets_version: u64,
-    /// The same of the controls.
+    /// The same for the runtime settings.
     pub controls_version: u64,
 }
 
 impl Roll {
-    /// The roll of a store that no other process uses.
+    /// Returns the membership of a store that no other process uses.
     #[must_use]
     pub fn alone(me: &Presence) -> Self {
         let member = Member {

@@ -1,4 +1,4 @@
-//! Finished attempts on their way to the store, in batches.
+//! A batching queue of finished attempts on their way to the store.
 
 use std::collections::VecDeque;
 
@@ -13,18 +13,18 @@ pub(crate) enum Pace {
     AtOnce,
     /// In batches.
     Steady,
-    /// Events that are due wait to be started, and the time is theirs.
+    /// Late: due events wait to be started, and starting them comes first.
     StartsFirst,
 }
 
-/// The finished attempts of one bucket.
+/// The unsettled attempts of one bucket.
 ///
-/// One batch is on its way at a time, and what finishes meanwhile makes the next one. A batch
-/// whose answer is lost is sent again as it was: settling is idempotent.
+/// One batch is in flight at a time; what finishes meanwhile makes up the next one. A batch whose
+/// reply is lost is resent unchanged: settling is idempotent.
 #[derive(Debug, Default)]
 pub(crate) struct Settler {
     waiting: VecDeque<Settlement>,
-    /// When the oldest of `waiting` came.
+    /// When the oldest of `waiting` arrived.
     since: Mono,
     /// When the last batch was sent.
     last: Mono,
@@ -40,12 +40,12 @@ impl Settler {
         self.waiting.push_back(settlement);
     }
 
-    /// Attempts that are not known to be settled.
+    /// Returns the number of attempts that are not known to be settled.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len() + self.sent.len()
     }
 
-    /// When the next batch has to go.
+    /// Returns when the next batch has to go.
     pub(crate) fn wakes(&self, options: &NodeOptions, pace: Pace) -> Mono {
         if self.in_flight || self.len() == 0 {
             return Mono::MAX;
@@ -63,7 +63,7 @@ impl Settler {
         }
     }
 
-    /// The next batch, or the last one again when its answer was lost.
+    /// Returns the next batch, or the last one again when its reply was lost.
     pub(crate) fn send(&mut self, now: Mono, options: &NodeOptions) -> Vec<Settlement> {
         if self.sent.is_empty() {
             let many = self.waiting.len().min(options.batch);
@@ -74,13 +74,13 @@ impl Settler {
         self.sent.clone()
     }
 
-    /// The batch was answered; this was it.
+    /// Handles the reply; returns the settled batch.
     pub(crate) fn settled(&mut self) -> Vec<Settlement> {
         self.in_flight = false;
         std::mem::take(&mut self.sent)
     }
 
-    /// The answer is lost; the batch goes again.
+    /// Handles a lost reply: the batch is resent.
     pub(crate) fn unanswered(&mut self) {
         self.in_flight = false;
     }

@@ -1,29 +1,29 @@
-//! How long a node leaves a bucket to those that look at it before it does.
+//! How long a non-owner waits before it polls a bucket.
 
 use std::time::Duration;
 
 use crate::core::options::NodeOptions;
 use crate::time::Mono;
 
-/// A node's place in the line of those that may look at a bucket.
+/// A node's rank among those that may poll a bucket.
 ///
-/// The first, its owner, looks at once. The second looks a little later, and takes what the owner
-/// has left. All others leave the bucket to these two, so that what a bucket costs does not grow with
-/// the number of nodes. They look when the owner calls them because it has no room, when some node is
-/// suspected to be dead, and now and then.
+/// The first, its owner, polls at once. The second polls a little later and takes what the owner
+/// has left. All others leave the bucket to these two, so that its cost does not grow with the
+/// number of nodes. They poll when the owner calls them because it has no room, when a node is
+/// suspected, and now and then.
 #[derive(Debug)]
 pub(crate) struct Standby {
     rank: usize,
     wait: Duration,
-    /// The owner has called since the last look was sent, which may not have seen what it is about.
+    /// The owner has called since the last poll was sent, so that poll may have missed the events.
     is_called: bool,
-    /// Until when it does not hear the owner's calls, of which the last ones were of no use.
+    /// Ignores calls of the owner until then, because the last ones brought nothing.
     deaf_until: Mono,
     deaf_for: Duration,
 }
 
 impl Standby {
-    /// The place of a node before which so many others look.
+    /// Creates the standby of a node with `rank` nodes before it.
     pub(crate) fn new(rank: usize, options: &NodeOptions) -> Self {
         Self {
             rank,
@@ -45,7 +45,7 @@ impl Standby {
         self.rank
     }
 
-    /// How much later than its owner this node looks.
+    /// Returns how much later than the owner this node polls.
     pub(crate) fn later(&self) -> Duration {
         match self.rank {
             0 => Duration::ZERO,
@@ -53,8 +53,8 @@ impl Standby {
         }
     }
 
-    /// The owner has no room: returns whether this node looks soon, one after the other, so that the
-    /// first find it all.
+    /// Handles a call of an owner without room; returns whether this node polls soon. The nodes
+    /// poll in turn, so that the first ones find all events.
     pub(crate) fn called(&mut self, now: Mono, options: &NodeOptions) -> bool {
         let hears = self.rank > 0 && now >= self.deaf_until;
         if hears {
@@ -71,20 +71,20 @@ impl Standby {
         hears
     }
 
-    /// Those before this node may be dead.
+    /// A node with a better rank may be dead.
     pub(crate) fn suspects(&mut self, options: &NodeOptions) {
         self.wait = self.wait.min(options.other_delay);
     }
 
-    /// A look is sent; a call from now on may be news to its answer.
+    /// A poll is sent; a call from now on may be about events it misses.
     pub(crate) fn looks(&mut self) {
         self.is_called = false;
     }
 
-    /// A look has `found` something that those before this node had left, or nothing; without
-    /// anything to find, a node that is not the next in line looks every `net`.
+    /// A poll `found` events that better-ranked nodes had left, or none; while there are none, a
+    /// node beyond the second polls every `net`.
     pub(crate) fn looked(&mut self, found: bool, options: &NodeOptions, net: Duration) {
-        // After a call that came meanwhile it looks again as soon as the call asked for.
+        // After a call that came meanwhile it polls again when the call asked for it.
         if !self.is_called {
             self.wait = match found || self.rank == 1 {
                 true => options.other_delay,

@@ -1,29 +1,29 @@
-//! How many starts a queue announces before they happen.
+//! The start window: how many handler starts a queue announces in advance.
 
 use std::time::Duration;
 
 use crate::time::Mono;
 
-/// The least for each worker.
+/// The least number for each worker.
 const EACH: usize = 4;
-/// The window grows up to so many times the least.
+/// The window grows up to this many times its minimum.
 const GROWTH: usize = 16;
-/// It is halved after so long without a need for it.
+/// The window is halved after this long without need for it.
 const HALVED_AFTER: Duration = Duration::from_secs(1);
 
-/// The most events of a queue on whose leases handlers may start and have not ended: so many lose an
-/// attempt when this node dies, and the more they are, the fewer calls tell the store of them.
+/// The most unfinished events of a queue on whose leases handlers may start. They all lose an
+/// attempt when this node dies; a larger window needs fewer calls to the store.
 ///
-/// It doubles whenever workers had nothing to do while due events waited for the store's word, so
-/// fast handlers wait for it now and then only, and slow ones have few events announced.
+/// The window doubles whenever workers idle while due events wait for the store's acknowledgement,
+/// so fast handlers seldom wait, and slow ones have few events announced.
 #[derive(Debug)]
 pub(crate) struct StartWindow {
-    /// The least for any number of workers.
+    /// The minimum for any number of workers.
     floor: usize,
     least: usize,
     size: usize,
     changed: Mono,
-    /// Something was announced since it grew.
+    /// Starts were acknowledged since it last grew.
     may_grow: bool,
 }
 
@@ -38,7 +38,7 @@ impl StartWindow {
         }
     }
 
-    /// So many handlers run at once from now on.
+    /// Sets how many handlers run at once.
     pub(crate) fn resize(&mut self, workers: usize) {
         self.least = workers.saturating_mul(EACH).max(self.floor);
         self.size = self.size.clamp(self.least, self.most());
@@ -48,22 +48,22 @@ impl StartWindow {
         self.least.saturating_mul(GROWTH)
     }
 
-    /// How many more may be announced beside `used`.
+    /// Returns how many more may be announced beside `used`.
     pub(crate) fn room(&self, used: usize) -> usize {
         self.size.saturating_sub(used)
     }
 
-    /// Whether so few are left that it is time for more.
+    /// Returns whether it is time to announce more.
     pub(crate) fn is_low(&self, used: usize) -> bool {
         used <= self.size / 2
     }
 
-    /// The store has acknowledged starts.
+    /// The store acknowledged starts.
     pub(crate) fn acknowledged(&mut self) {
         self.may_grow = true;
     }
 
-    /// Workers have nothing to do, and due events wait for the store's word.
+    /// Workers idle while due events wait for the store's acknowledgement.
     pub(crate) fn ran_dry(&mut self, now: Mono) {
         if self.may_grow {
             self.size = self.size.saturating_mul(2).min(self.most());
@@ -72,7 +72,7 @@ impl StartWindow {
         }
     }
 
-    /// Halves it if it was not needed for a while.
+    /// Halves the window if it was not needed for a while.
     pub(crate) fn decay(&mut self, now: Mono) {
         if self.size > self.least && now.since(self.changed) >= HALVED_AFTER {
             self.size = (self.size / 2).max(self.least);

@@ -1,4 +1,4 @@
-//! What happens to a node, and what it answers that should happen.
+//! Inputs and actions of the node state machine.
 
 use crate::core::op::{Answer, Delivery, RequestId, Settlement, StoreOp, Verdict};
 use crate::core::roll::Member;
@@ -6,138 +6,137 @@ use crate::error::ErrorKind;
 use crate::event::BucketKey;
 use crate::time::Mono;
 
-/// The number of a call to the store, by which its answer finds back.
+/// Correlates a store call with its reply.
 pub type CallId = u64;
 
-/// What happened.
+/// An event that the node reacts to.
 #[derive(Debug)]
 pub enum Input<B> {
-    /// The store says that a bucket's next work comes earlier than it was.
+    /// The store reports that a bucket's next work is earlier than before.
     Woken {
-        /// The bucket's place in the node.
+        /// The bucket's index in the node.
         bucket: usize,
     },
-    /// The node that looks first at a bucket has no room for what is ready there.
+    /// The bucket's owner has no room for its ready events and calls the other nodes.
     Called {
-        /// The bucket's place in the node.
+        /// The bucket's index in the node.
         bucket: usize,
     },
-    /// A call was answered, or it is clear that it will not be.
+    /// A store call completed or failed.
     Answered {
-        /// Which call.
+        /// The call.
         call: CallId,
-        /// The answer.
+        /// The reply.
         answer: Result<Answer<B>, ErrorKind>,
     },
-    /// A published event is off the node's hands: its handler ended, or it was handed back.
+    /// A published event left the node: its handler ended, or it was handed back.
     Ended {
-        /// The bucket's place in the node.
+        /// The bucket's index in the node.
         bucket: usize,
-        /// What is to be settled.
+        /// The settlement to send.
         settlement: Settlement,
     },
-    /// A queue takes so many events from now on; 0 pauses it.
+    /// A queue's capacity or number of workers changed; capacity 0 pauses it.
     Resized {
-        /// The queue's place in the node.
+        /// The queue's index in the node.
         queue: usize,
-        /// Its new capacity.
+        /// The new capacity, in events.
         capacity: usize,
-        /// How many of its handlers run at once.
+        /// How many handlers run at once.
         workers: usize,
     },
-    /// Handlers of a queue start at most so often from now on.
+    /// A queue's rate limit changed.
     Rated {
-        /// The queue's place in the node.
+        /// The queue's index in the node.
         queue: usize,
-        /// How many in a second, on all nodes together; `None`: as many as there is room for.
+        /// Handler starts per second, over all nodes; `None` is unlimited.
         rate: Option<f64>,
     },
-    /// There is one more bucket to serve; one that is served already changes nothing.
+    /// Serve another bucket; no effect if it is already served.
     Serve {
-        /// The place of its queue in the node.
+        /// The index of its queue in the node.
         queue: usize,
         /// The bucket.
         bucket: BucketKey,
     },
-    /// A roll call was answered.
+    /// A membership poll succeeded.
     Rolled {
-        /// Every member.
+        /// All members.
         members: Vec<Member>,
     },
-    /// A roll call was not answered.
+    /// A membership poll failed.
     NotRolled,
-    /// The node shall fetch nothing more, hand back what it holds and settle what ends.
+    /// Stop fetching, hand back prefetched events and settle what ends.
     Stop,
 }
 
-/// What should happen.
+/// An effect for the driver to carry out.
 #[derive(Debug)]
 pub enum Action<B> {
-    /// Ask the store.
+    /// Call the store.
     Call {
-        /// The number to answer under.
+        /// The number to reply under.
         call: CallId,
-        /// The bucket's place in the node.
+        /// The bucket's index in the node.
         bucket: usize,
         /// The operation.
         op: StoreOp,
     },
-    /// Call the roll of the store.
+    /// Poll the membership.
     CallRoll,
-    /// Another node is gone, by its own word or by its silence: what it would have done next, others
-    /// look after now.
+    /// Another node left or timed out; others take over its duties.
     Bereft,
-    /// A bucket is served from now on: tell when its next work comes earlier.
+    /// A bucket is served from now on: subscribe to its wake-ups.
     Served {
-        /// Its place in the node.
+        /// Its index in the node.
         bucket: usize,
     },
     /// Publish into a queue's ring.
     Publish {
-        /// The queue's place in the node.
+        /// The queue's index in the node.
         queue: usize,
-        /// What to publish; there is room for all of it.
+        /// The jobs; there is room for all of them.
         jobs: Vec<Job<B>>,
     },
-    /// Handlers may start on this bucket's leases until then.
+    /// Handlers may start on this bucket's leases until `until`.
     Fresh {
-        /// The bucket's place in the node.
+        /// The bucket's index in the node.
         bucket: usize,
         /// The end.
         until: Mono,
     },
     /// Leases of this bucket from fetches up to `through` may be lost: nothing may start on them.
     Lost {
-        /// The bucket's place in the node.
+        /// The bucket's index in the node.
         bucket: usize,
         /// The last fetch concerned.
         through: RequestId,
-        /// Whether the store has said that others took them. Otherwise they were only not renewed in
-        /// time, or all of them had ended when a heartbeat came.
+        /// `true`: the store reported that others took the leases. `false`: they were not renewed
+        /// in time, or had all ended when a heartbeat arrived.
         is_certain: bool,
     },
-    /// So many settles came after their lease was lost; the loss is on record.
+    /// Settlements arrived after their lease was lost; the loss is on record.
     Refused {
-        /// The bucket's place in the node.
+        /// The bucket's index in the node.
         bucket: usize,
         /// How many.
         lost: usize,
     },
-    /// The store has stopped for ever: nothing further happens in this bucket.
+    /// The store has failed for good (fail-stop): nothing further happens in this bucket.
     Doubt {
-        /// The bucket's place in the node.
+        /// The bucket's index in the node.
         bucket: usize,
-        /// What the store answered.
+        /// The store's error.
         kind: ErrorKind,
     },
-    /// All that was asked of a stop is done.
+    /// The node has stopped.
     Stopped,
 }
 
 /// A leased event on its way to a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job<B> {
-    /// The bucket's place in the node.
+    /// The bucket's index in the node.
     pub bucket: usize,
     /// When it was leased, by the store's clock, in microseconds since the epoch.
     pub fetched_us: u64,
@@ -146,7 +145,7 @@ pub struct Job<B> {
 }
 
 impl<B> Job<B> {
-    /// Hands this delivery back: its handler never started.
+    /// Returns the settlement that hands this delivery back: its handler never started.
     #[must_use]
     pub fn release(&self) -> Settlement {
         Settlement {

@@ -1,4 +1,4 @@
-//! Which shard of a queue an event lives in.
+//! Buckets: the shards of a queue.
 
 use std::fmt;
 
@@ -9,26 +9,26 @@ use crate::event::queue::QueueName;
 /// The most buckets a queue may have.
 pub const BUCKETS_MAX: u16 = 1_024;
 
-/// The shard of a queue that an event lives in; one hash tag and so one slot on Redis Cluster.
+/// The id of a bucket, a shard of a queue; one hash tag and so one slot on Redis Cluster.
 ///
-/// The bucket is part of the [`EventId`](crate::EventId), so an event is found by its id alone and
-/// the number of buckets of a queue may change at any time.
+/// It is part of the [`EventId`](crate::EventId), so an event is found by its id alone and the
+/// number of buckets of a queue may change at any time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BucketId(pub u16);
 
 impl BucketId {
-    /// The bucket, of `buckets`, of everything that carries the same `text`.
+    /// Returns the bucket, of `buckets`, of a key.
     #[must_use]
     pub fn of_text(text: &str, buckets: u16) -> Self {
         Self::spread(xxh3_64(text.as_bytes()), buckets)
     }
 
-    /// The bucket, of `buckets`, that a random number falls into.
+    /// Returns the bucket, of `buckets`, for a random number.
     #[must_use]
     pub fn spread(random: u64, buckets: u16) -> Self {
-        // The high half of a product is as even as the number and needs no division.
+        // The high half of a product is as uniform as the number and needs no division.
         let bucket = (u128::from(random) * u128::from(buckets.max(1))) >> 64;
-        Self(u16::try_from(bucket).unwrap_or(0)) // less than `buckets`, so it always fits
+        Self(u16::try_from(bucket).unwrap_or(0)) // less than `buckets`, so it fits
     }
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for BucketId {
     }
 }
 
-/// One bucket of one queue: what a store operation is atomic on.
+/// A bucket of a queue: the unit of atomicity of a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BucketKey {
     /// The queue.
@@ -48,7 +48,6 @@ pub struct BucketKey {
 }
 
 impl BucketKey {
-    /// The bucket `bucket` of `queue`.
     #[must_use]
     pub fn new(queue: QueueName, bucket: BucketId) -> Self {
         Self { queue, bucket }

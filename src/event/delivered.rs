@@ -1,4 +1,4 @@
-//! One delivery as the handler sees it.
+//! A delivery, as passed to a handler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::event::id::EventId;
 use crate::event::trace::TraceContext;
 use crate::time::Timestamp;
 
-/// One delivery as the handler sees it: the value and what is known of this attempt.
+/// A delivery, as passed to a handler: the payload and the data of this attempt.
 ///
 /// # Examples
 ///
@@ -22,9 +22,9 @@ use crate::time::Timestamp;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Event<T> {
-    /// The value.
+    /// The decoded value.
     pub payload: T,
-    /// `None` for one that was published straight into the ring.
+    /// `None` for an event that was published directly into the ring.
     stored: Option<Stored>,
 }
 
@@ -37,7 +37,7 @@ struct Stored {
 }
 
 impl<T> Event<T> {
-    /// An event that was published straight into the ring: no store knows it.
+    /// Creates an event that was published directly into the ring and is in no store.
     pub fn published(payload: T) -> Self {
         Self {
             payload,
@@ -45,7 +45,8 @@ impl<T> Event<T> {
         }
     }
 
-    /// An attempt of a stored event that starts at `started_us`, in microseconds since the epoch.
+    /// Creates an attempt of a stored event that starts at `started_us`, in microseconds since the
+    /// epoch.
     pub(crate) fn stored(
         payload: T,
         envelope: Arc<Envelope>,
@@ -64,8 +65,8 @@ impl<T> Event<T> {
         }
     }
 
-    /// Its identity: the same in every attempt, so it can serve others as an idempotency key. All
-    /// zero for an event that no store knows.
+    /// The id: the same in every attempt, so it can serve as an idempotency key. All zero for an
+    /// event that is in no store.
     #[must_use]
     pub fn id(&self) -> EventId {
         match &self.stored {
@@ -74,13 +75,13 @@ impl<T> Event<T> {
         }
     }
 
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, from 1.
     #[must_use]
     pub fn attempt(&self) -> u16 {
         self.stored.as_ref().map_or(1, |stored| stored.attempt)
     }
 
-    /// How many attempts there are at most.
+    /// The maximum number of attempts.
     #[must_use]
     pub fn attempts(&self) -> u16 {
         self.stored
@@ -88,7 +89,7 @@ impl<T> Event<T> {
             .map_or(1, |stored| stored.envelope.attempts)
     }
 
-    /// When this attempt was due; `None` for an event that no store knows.
+    /// When this attempt was due; `None` for an event that is in no store.
     #[must_use]
     pub fn due(&self) -> Option<Timestamp> {
         self.stored.as_ref().map(|stored| stored.due)
@@ -110,13 +111,13 @@ impl<T> Event<T> {
             .is_some_and(|stored| stored.envelope.delayed)
     }
 
-    /// When it was pushed, by the pusher's clock; `None` for an event that no store knows.
+    /// When it was pushed, by the pusher's clock; `None` for an event that is in no store.
     #[must_use]
     pub fn pushed(&self) -> Option<Timestamp> {
         self.stored.as_ref().map(|stored| stored.envelope.pushed)
     }
 
-    /// What it belongs to, if its pusher said so.
+    /// The key, if any.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.stored
@@ -124,7 +125,7 @@ impl<T> Event<T> {
             .and_then(|stored| stored.envelope.key.as_deref())
     }
 
-    /// The value of a header.
+    /// Returns the value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers()
@@ -133,7 +134,7 @@ impl<T> Event<T> {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Every header, in the order in which they were set.
+    /// All headers, in the order in which they were set.
     #[must_use]
     pub fn headers(&self) -> &[(String, String)] {
         self.stored
@@ -141,14 +142,14 @@ impl<T> Event<T> {
             .map_or(&[], |stored| &stored.envelope.headers)
     }
 
-    /// Where in a trace it was pushed, to hand on to other systems; `None` when it has no such
-    /// header, or one that is malformed.
+    /// The trace context of its push, to pass on to other systems; `None` if the header is missing
+    /// or malformed.
     #[must_use]
     pub fn trace(&self) -> Option<TraceContext> {
         TraceContext::of_headers(self.headers())
     }
 
-    /// The same delivery with what `f` makes of its payload.
+    /// Maps the payload with `f`.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Event<U> {
         Event {
             payload: f(self.payload),

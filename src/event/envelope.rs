@@ -1,4 +1,4 @@
-//! The event as it is stored.
+//! The envelope: an event as stored.
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -15,44 +15,44 @@ pub const HEADERS_MAX: usize = 32;
 /// The longest key, unique key, header name or header value, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1_024;
 
-/// Names and values that travel with an event and that no handler has to decode.
+/// Names and values that travel with an event, readable without decoding its payload.
 pub type Headers = Vec<(String, String)>;
 
-/// The event as stored: everything of it that does not change from attempt to attempt.
+/// An event as stored: everything that does not change from attempt to attempt.
 ///
-/// The due time and the attempts made are the store's to keep; they are not in here.
+/// The store keeps the due time and the number of attempts made beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Its identity, which names its bucket.
+    /// Its id, which includes its bucket.
     pub id: EventId,
     /// Its queue.
     pub queue: QueueName,
-    /// Its encoded value.
+    /// Its encoded payload.
     pub payload: Payload,
     /// When it was pushed, by the pusher's clock.
     pub pushed: Timestamp,
-    /// How often it is tried at most.
+    /// The maximum number of attempts.
     pub attempts: u16,
     /// Whether it was pushed with a delay, which chooses the handler's entry point.
     pub delayed: bool,
-    /// The version of its payload's type, as the annotation had it when it was pushed.
+    /// The version of its payload's type, from the annotation at its push.
     pub version: u32,
-    /// What it belongs to, for example an order: events of one key share a bucket.
+    /// Its key, for example an order id: events with the same key share a bucket.
     pub key: Option<String>,
-    /// While an event with this unique key waits, no second one is accepted beside it.
+    /// Its unique key: while an event with it waits, a second one is not accepted.
     pub unique: Option<String>,
-    /// From then on it is not started any more.
+    /// When it expires: it is not started from then on.
     pub expires: Option<Timestamp>,
-    /// What becomes of it when it reaches its consumer late.
+    /// Its lateness policy.
     pub late: Late,
-    /// Names and values that travel with it.
+    /// Its headers.
     pub headers: Headers,
-    /// Whether its records keep its payload.
+    /// Whether its records include its payload.
     pub keeps_payload: bool,
 }
 
 impl Envelope {
-    /// An envelope with the given identity and payload, one attempt, and nothing else asked for.
+    /// Creates an envelope with one attempt and defaults for everything else.
     #[must_use]
     pub fn new(id: EventId, queue: QueueName, payload: Payload) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Envelope {
         }
     }
 
-    /// Which trace it belongs to: that of its [`TRACE_HEADER`](crate::event::TRACE_HEADER).
+    /// The trace id of its [`TRACE_HEADER`](crate::event::TRACE_HEADER), if any.
     #[must_use]
     pub fn trace(&self) -> Option<TraceId> {
         let mut headers = self.headers.iter();
@@ -80,17 +80,17 @@ impl Envelope {
         TraceId::of_header(value)
     }
 
-    /// Whether its records say something that only the envelope knows: its payload, its trace.
+    /// Returns whether its records need data from the envelope: its payload or its trace.
     #[must_use]
     pub fn tells(&self) -> bool {
         self.keeps_payload || self.trace().is_some()
     }
 
-    /// Checks every bound that a store relies on.
+    /// Checks every limit that a store relies on.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming the bound that was passed.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming the limit.
     pub fn check(&self, payload_bytes_max: usize) -> Result<()> {
         if self.payload.len() > payload_bytes_max {
             return Err(Error::invalid(format!(
@@ -99,7 +99,7 @@ impl Envelope {
             )));
         }
         if self.attempts == 0 {
-            return Err(Error::invalid("attempts is 0, an event needs at least 1"));
+            return Err(Error::invalid("attempts is 0, it must be at least 1"));
         }
         if self.headers.len() > HEADERS_MAX {
             return Err(Error::invalid(format!(
@@ -127,7 +127,7 @@ impl Envelope {
         Ok(())
     }
 
-    /// A number that tells two payloads apart: pushing the same id with another one is a conflict.
+    /// A hash of the payload: pushing the same id with another fingerprint is a conflict.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hash = Xxh3::new();

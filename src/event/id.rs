@@ -1,4 +1,4 @@
-//! An event's identity: 128 bits, written as the 26 characters of a ULID.
+//! Event ids: 128 bits, written as the 26 characters of a ULID.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,11 +16,11 @@ use crate::time::Timestamp;
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const TEXT_LEN: usize = 26;
 
-/// Over how many buckets the names of a queue are spread, whatever number it has: that must not
-/// change, or a name would get another id.
+/// The number of buckets over which the names of a queue are distributed, however many it has. Must
+/// not change, or a name would get another id.
 pub const NAMED_BUCKETS: u16 = 8;
 
-/// The identity of an event, sortable by creation time; also its idempotency key.
+/// The id of an event, sortable by creation time; also its idempotency key.
 ///
 /// 48 bits of creation time in milliseconds, 16 of bucket, 64 of entropy. Pushing again with the
 /// same id changes nothing, so an id chosen before the first try makes every retry safe.
@@ -39,21 +39,21 @@ pub const NAMED_BUCKETS: u16 = 8;
 pub struct EventId(u128);
 
 impl EventId {
-    /// An id from its three parts; creation times past the year 10889 lose their high bits.
+    /// Builds an id from its parts; creation times past the year 10889 lose their high bits.
     #[must_use]
     pub const fn from_parts(created: Timestamp, bucket: BucketId, entropy: u64) -> Self {
         let created = (created.as_millis() & 0xFFFF_FFFF_FFFF) as u128;
         Self(created << 80 | (bucket.0 as u128) << 64 | entropy as u128)
     }
 
-    /// The id that stands for a name in a queue: the same in every process and for ever, whatever
-    /// number of buckets the queue has, so that whoever pushes under it again, does nothing.
+    /// Derives the id for a name in a queue: always the same, in every process and for any number
+    /// of buckets, so that pushing under it again does nothing.
     ///
-    /// It tells no time. So it is never refused as too old, and when its event is over it is known
-    /// for as long as its bucket remembers ids that are, and new again after that; for a known time
-    /// give the event a unique key as well that stays taken
+    /// It has no creation time. So it is never rejected as too old, and is recognised as a
+    /// duplicate for as long as the dedup window keeps it after its event has ended; for a
+    /// guaranteed time also give the event a unique key that stays taken
     /// ([`EventBuilder::unique_for`](crate::EventBuilder::unique_for)). The names of a queue are
-    /// spread over its first [`NAMED_BUCKETS`] buckets, by 64 bits of a hash.
+    /// distributed over its first [`NAMED_BUCKETS`] buckets, by 64 bits of a hash.
     ///
     /// # Examples
     ///
@@ -77,31 +77,31 @@ impl EventId {
         Self::from_parts(Timestamp::EPOCH, bucket, entropy)
     }
 
-    /// Whether it tells when it was made; one that stands for a name does not.
+    /// Returns whether it has a creation time; one derived from a name does not.
     #[must_use]
     pub const fn tells_time(self) -> bool {
         self.created().as_millis() > 0
     }
 
-    /// An id from its 16 bytes, the highest first.
+    /// Builds an id from its 16 bytes, big-endian.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))
     }
 
-    /// The 16 bytes, the highest first; they sort as ids do.
+    /// Returns the 16 bytes, big-endian; they sort as ids do.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
 
-    /// When the id was made, by the clock of the process that made it.
+    /// The creation time, by the clock of the process that generated it.
     #[must_use]
     pub const fn created(self) -> Timestamp {
         Timestamp::from_millis((self.0 >> 80) as u64)
     }
 
-    /// The bucket the event lives in.
+    /// The event's bucket.
     #[must_use]
     pub const fn bucket(self) -> BucketId {
         BucketId((self.0 >> 64) as u16)
@@ -133,7 +133,7 @@ impl fmt::Debug for EventId {
     }
 }
 
-/// Reads the 26 letters in either case; the look-alikes `I`, `L` and `O` read as `1`, `1` and `0`.
+/// Parses the 26 letters in either case; the look-alikes `I`, `L` and `O` read as `1`, `1` and `0`.
 impl FromStr for EventId {
     type Err = Error;
 
@@ -153,7 +153,7 @@ impl FromStr for EventId {
             };
             let Some(digit) = ALPHABET.iter().position(|known| *known == upper) else {
                 return Err(Error::invalid(format!(
-                    "an event id is written in the letters and digits of base 32, character {} is not",
+                    "an event id has only letters and digits of base 32, character {} is another",
                     at + 1
                 )));
             };

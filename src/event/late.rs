@@ -1,4 +1,4 @@
-//! What becomes of an event that reaches its consumer late.
+//! The lateness policy of an event.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::duration;
 use crate::error::{Error, Result, shown};
 
-/// What becomes of an event that reaches its consumer late.
+/// The lateness policy: what to do with an event that reaches its consumer late.
 ///
 /// Lateness counts from the due time of the attempt. As text, in settings and annotations, it is
 /// `deliver`, `expire(5m)` or `bury(5m)`.
@@ -26,12 +26,12 @@ use crate::error::{Error, Result, shown};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Late {
-    /// Deliver it all the same. The default.
+    /// Deliver it anyway. The default.
     #[default]
     Deliver,
-    /// Later than this it is of no use: it ends as expired.
+    /// Expire it if it is later than this: it is useless by then.
     Expire(Duration),
-    /// Later than this somebody should look at it: it ends as a dead letter.
+    /// Bury it as a dead letter if it is later than this: it needs attention.
     Bury(Duration),
 }
 

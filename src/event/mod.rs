@@ -1,4 +1,4 @@
-//! The event: its identity, its queue, its bytes and its states.
+//! The vocabulary of events: ids, queue names, buckets, payloads, envelopes and states.
 
 mod bucket;
 mod delivered;

@@ -1,13 +1,13 @@
-//! The encoded bytes of an event.
+//! The encoded payload of an event.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The encoded bytes of an event's value; cloning is cheap.
+/// The encoded payload of an event; cloning is cheap.
 ///
-/// `Debug` prints only their number, so that no log line ever holds a user's data.
+/// `Debug` prints only its length, so that no log line contains a user's data.
 ///
 /// # Examples
 ///
@@ -28,13 +28,12 @@ impl Payload {
         &self.0
     }
 
-    /// How many bytes there are.
+    /// The length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -59,7 +58,7 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// As a text where it is one, as JSON is; else as its bytes, one by one.
+/// Serializes as a string if it is UTF-8, as JSON is; otherwise as a list of bytes.
 impl Serialize for Payload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match std::str::from_utf8(&self.0) {

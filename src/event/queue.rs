@@ -1,4 +1,4 @@
-//! The checked name of a queue.
+//! Validated queue names.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -10,11 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::error::{Error, Result, shown};
 
-/// The name of a queue; one that is not legal cannot exist.
+/// A validated queue name.
 ///
-/// One to 128 letters, digits, `.`, `_` and `-`, the first a letter or a digit. Nothing else, so
-/// that a name can stand in a Redis key, a metric label, a URL and a file name as it is.
-/// Cloning is cheap.
+/// One to 128 letters, digits, `.`, `_` and `-`, the first a letter or a digit, so that a name fits
+/// unescaped into a Redis key, a metric label, a URL and a file name. Cloning is cheap.
 ///
 /// # Examples
 ///
@@ -30,14 +29,14 @@ use crate::error::{Error, Result, shown};
 pub struct QueueName(Arc<str>);
 
 impl QueueName {
-    /// The most characters a name may have.
+    /// The most characters of a name.
     pub const LEN_MAX: usize = 128;
 
-    /// Checks `name`.
+    /// Validates `name`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming what was wrong.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), with the reason.
     pub fn new(name: &str) -> Result<Self> {
         let wrong = |what: &str| {
             Err(Error::invalid(format!(
@@ -54,13 +53,13 @@ impl QueueName {
             return wrong("is too long");
         }
         if !name.starts_with(|first: char| first.is_ascii_alphanumeric()) {
-            return wrong("starts with something else");
+            return wrong("starts with another character");
         }
         if !name
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
         {
-            return wrong("holds something else");
+            return wrong("has another character");
         }
         Ok(Self(name.into()))
     }

@@ -1,4 +1,4 @@
-//! Events that are due at one instant, spread over a window.
+//! Jitter windows: spreads events that are due at the same instant.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use crate::event::envelope::Envelope;
 use crate::event::id::EventId;
 use crate::time::{Timestamp, When};
 
-/// The header that says over which window an event is spread, and what its push asked for:
-/// `10s after 1h`, `10s at 1795305600000` (milliseconds since the epoch), or `10s now`.
+/// The header with the jitter window of an event and its requested due time: `10s after 1h`, `10s
+/// at 1795305600000` (milliseconds since the epoch), or `10s now`.
 ///
-/// A header and not a field of the envelope: few events have one, whatever handles and keeps events
-/// passes headers on as it is, and a node of an older version reads them. It is one of the headers
-/// that an event may have.
+/// A header and not a field of the envelope, because few events have one, everything that stores
+/// events passes headers on unchanged, and a node of an older version can read them. It counts
+/// towards the limit of headers.
 pub const SPREAD_HEADER: &str = "duly-spread";
 
-/// The longest window.
+/// The longest jitter window.
 pub const SPREAD_MAX: Duration = Duration::from_secs(86_400);
 
 impl Envelope {
-    /// Over which window it was spread when it was pushed.
+    /// The jitter window of its push, if any.
     #[must_use]
     pub fn spread(&self) -> Option<Duration> {
         duration::parse(self.spread_words().next()?).ok()
     }
 
-    /// When its push asked it to be due, before it was spread; `None` if it was not spread.
+    /// The due time requested by its push, before jitter; `None` without a jitter window.
     #[must_use]
     pub fn asked(&self) -> Option<When> {
         let mut words = self.spread_words().skip(1);
@@ -46,8 +46,8 @@ impl Envelope {
         found.into_iter().flat_map(|(_, words)| words.split(' '))
     }
 
-    /// Spreads it over `window`, which shall not be zero, from when it was asked for; answers its
-    /// part of it.
+    /// Spreads it over `window`, which must not be zero, from the requested time; returns its
+    /// offset.
     pub(crate) fn spread_over(&mut self, window: Duration, asked: When) -> Duration {
         let asked = match asked {
             When::Now => "now".to_owned(),
@@ -62,24 +62,24 @@ impl Envelope {
     }
 }
 
-/// The part of `window` by which an event is due later than it was asked for, in whole milliseconds.
+/// Returns the offset of an event within `window`, in whole milliseconds.
 ///
-/// It is fixed by the chance in the event's id: the same at each push of that id, and as good as
-/// even over many ids.
+/// It is derived from the entropy of the event's id: the same for each push of that id, and uniform
+/// over many ids.
 #[must_use]
 pub fn spread_part(id: EventId, window: Duration) -> Duration {
     let chance = u128::from(xxh3_64(&id.entropy().to_le_bytes()));
     let steps = window.as_millis() + 1;
-    // Less than the window, which has far fewer milliseconds than fit.
+    // Less than the window, whose milliseconds fit.
     let part = u64::try_from((chance * steps) >> 64).unwrap_or(0);
     Duration::from_millis(part)
 }
 
-/// Checks a window.
+/// Checks a jitter window.
 pub(crate) fn check_spread(window: Duration) -> Result<()> {
     if window > SPREAD_MAX {
         return Err(Error::invalid(format!(
-            "spread is {window:?}, it is at most 1d"
+            "spread is {window:?}, it must be at most 1d"
         )));
     }
     Ok(())

@@ -1,10 +1,10 @@
-//! The states of an event and the one table of legal moves between them.
+//! The states of an event and the table of legal transitions.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Where an event stands.
+/// The state of an event.
 ///
 /// ```text
 ///            push              move due           fetch
@@ -22,26 +22,25 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum State {
-    /// Waits for its due time. A push with a delay, a retry and a snooze set it; the mover, a
-    /// cancel or the expiry take it away.
+    /// Waits for its due time, after a push with a delay, a retry or a snooze.
     Scheduled,
-    /// Due, and waits in the publish list for a consumer with room.
+    /// Due; waits in the ready list for a consumer with room.
     Ready,
-    /// Belongs to a node, for as long as that node's heartbeat lasts. If the process dies, the
+    /// Leased to a node, for as long as that node's heartbeat lasts. If the process dies, the
     /// reaper makes it ready again or, when its attempts are used up, dead.
     Leased,
-    /// A handler succeeded, or discarded it. Final.
+    /// Its handler succeeded, or discarded it. Final.
     Done,
-    /// Will not be tried again by itself: kept, listed, and can be revived or dropped.
+    /// A dead letter: not retried automatically; can be revived or dropped.
     Dead,
-    /// Taken back by its owner before a handler started. Final.
+    /// Cancelled before a handler started. Final.
     Cancelled,
-    /// Reached its expiry, or was too late to be of use. Final.
+    /// Expired, by its expiry time or its lateness policy. Final.
     Expired,
 }
 
 impl State {
-    /// Every state, in the order of an event's life.
+    /// All states, in the order of an event's life.
     pub const ALL: [Self; 7] = [
         Self::Scheduled,
         Self::Ready,
@@ -52,7 +51,7 @@ impl State {
         Self::Expired,
     ];
 
-    /// Whether an event may go from this state to `next`: the one table of legal moves.
+    /// Returns whether the transition from this state to `next` is legal.
     ///
     /// # Examples
     ///
@@ -73,7 +72,7 @@ impl State {
         }
     }
 
-    /// Whether the event's life is over. A dead event is not: it can be revived.
+    /// Returns whether the event has ended. A dead event has not: it can be revived.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Cancelled | Self::Expired)

@@ -1,4 +1,4 @@
-//! Which trace an event belongs to.
+//! Trace context of events.
 
 use std::fmt;
 use std::num::NonZeroU128;
@@ -8,18 +8,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::error::{Error, Result, shown};
 
-/// The header that carries a trace from process to process, as
-/// [W3C Trace Context](https://www.w3.org/TR/trace-context/) has it.
+/// The header that carries a trace from process to process, as in [W3C Trace
+/// Context](https://www.w3.org/TR/trace-context/).
 pub const TRACE_HEADER: &str = "traceparent";
 
-/// The header that carries what the systems on a trace's way add to it, beside [`TRACE_HEADER`].
+/// The header with vendor-specific trace data, beside [`TRACE_HEADER`].
 pub const TRACE_STATE_HEADER: &str = "tracestate";
 
-/// The longest `tracestate` that is passed on, in bytes: what the standard asks for at least.
+/// The longest `tracestate` that is passed on, in bytes: the minimum of the standard.
 pub const TRACE_STATE_MAX: usize = 512;
 
-/// Where in a trace an event was pushed: its [`TRACE_HEADER`] and its [`TRACE_STATE_HEADER`], read
-/// with care.
+/// The trace context of a push: its validated [`TRACE_HEADER`] and [`TRACE_STATE_HEADER`].
 ///
 /// # Examples
 ///
@@ -41,10 +40,10 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// A place in a trace; `None` when `traceparent` is not one by the standard.
+    /// Creates a context; `None` if `traceparent` is malformed by the standard.
     ///
-    /// A `tracestate` that is empty, is longer than [`TRACE_STATE_MAX`] or has anything else than
-    /// visible ASCII, spaces and tabs is left out: by the standard the trace goes on without it.
+    /// A `tracestate` that is empty, is longer than [`TRACE_STATE_MAX`] or has anything but visible
+    /// ASCII, spaces and tabs is dropped: by the standard the trace continues without it.
     #[must_use]
     pub fn new(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
         let trace = is_parent(traceparent).then(|| TraceId::of_header(traceparent))??;
@@ -59,7 +58,7 @@ impl TraceContext {
         })
     }
 
-    /// The place that an event's headers name; `None` where they name none.
+    /// Reads the context from an event's headers, if any.
     #[must_use]
     pub fn of_headers(headers: &[(String, String)]) -> Option<Self> {
         let value = |wanted: &str| {
@@ -70,27 +69,27 @@ impl TraceContext {
         Self::new(value(TRACE_HEADER)?, value(TRACE_STATE_HEADER))
     }
 
-    /// The trace.
+    /// The trace id.
     #[must_use]
     pub fn trace(&self) -> TraceId {
         self.trace
     }
 
-    /// The value of the header [`TRACE_HEADER`], to hand on as it is.
+    /// The value of the header [`TRACE_HEADER`], to pass on unchanged.
     #[must_use]
     pub fn traceparent(&self) -> &str {
         &self.traceparent
     }
 
-    /// The value of the header [`TRACE_STATE_HEADER`], to hand on as it is.
+    /// The value of the header [`TRACE_STATE_HEADER`], to pass on unchanged.
     #[must_use]
     pub fn tracestate(&self) -> Option<&str> {
         self.tracestate.as_deref()
     }
 }
 
-/// Whether `text` is a `traceparent`: version, trace, parent and flags in lower-case hexadecimal
-/// digits, where a later version may have more to say behind them.
+/// Returns whether `text` is a `traceparent`: version, trace, parent and flags in lower-case
+/// hexadecimal digits; later versions may append fields.
 fn is_parent(text: &str) -> bool {
     const WIDTHS: [usize; 4] = [2, 32, 16, 2];
     let parts: Vec<&str> = text.splitn(5, '-').collect();
@@ -108,7 +107,7 @@ fn is_parent(text: &str) -> bool {
         && !is_nothing(parts[2])
 }
 
-/// The identity of a trace: 128 bits that are not all zero, written as 32 hexadecimal digits.
+/// A trace id: 128 bits that are not all zero, written as 32 hexadecimal digits.
 ///
 /// # Examples
 ///
@@ -125,7 +124,7 @@ fn is_parent(text: &str) -> bool {
 pub struct TraceId(NonZeroU128);
 
 impl TraceId {
-    /// The trace that a `traceparent` header names; `None` when the header is malformed.
+    /// Reads the trace id from a `traceparent` header; `None` if it is malformed.
     #[must_use]
     pub fn of_header(value: &str) -> Option<Self> {
         let mut parts = value.split('-');
@@ -134,13 +133,13 @@ impl TraceId {
         (is_version && parts.next().is_some()).then(|| read(trace))?
     }
 
-    /// The 16 bytes, the highest first.
+    /// Returns the 16 bytes, big-endian.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.get().to_be_bytes()
     }
 
-    /// A trace from its 16 bytes, the highest first; `None` when all are zero.
+    /// Builds an id from its 16 bytes, big-endian; `None` if all are zero.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
         match NonZeroU128::new(u128::from_be_bytes(bytes)) {
@@ -174,7 +173,7 @@ impl FromStr for TraceId {
     fn from_str(text: &str) -> Result<Self> {
         read(text).ok_or_else(|| {
             Error::invalid(format!(
-                "`{}` is no trace id: it has 32 hexadecimal digits, not all of them 0",
+                "`{}` is not a trace id: expected 32 hexadecimal digits, not all of them 0",
                 shown(text)
             ))
         })

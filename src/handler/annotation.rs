@@ -1,4 +1,4 @@
-//! What `#[delay_event]` says of a handler, as a value.
+//! The annotation of a handler, as a value.
 
 use std::{any, any::TypeId, fmt, time::Duration};
 
@@ -7,10 +7,9 @@ use crate::event::Late;
 use crate::handler::Upgrade;
 use crate::retry::RetryPolicy;
 
-/// Makes a struct or a function the handler of a queue.
+/// Registers a struct or a function as the handler of a queue.
 ///
-/// The annotation and a start are a whole program: the bus finds every annotated handler in the
-/// binary by itself.
+/// The bus finds every annotated handler in the binary automatically.
 ///
 /// # Examples
 ///
@@ -57,28 +56,27 @@ use crate::retry::RetryPolicy;
 #[doc(inline)]
 pub use duly_macros::delay_event;
 
-/// A handler that carries its annotation; implemented by [`delay_event`], not by hand.
+/// A handler with its annotation; implemented by [`delay_event`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no annotation",
     label = "missing `#[delay_event(queue = \"...\")]` on `{Self}`"
 )]
 pub trait Annotated {
-    /// What is pushed to its queue: its handler's payload.
+    /// The payload type of the handler.
     type Value;
 
-    /// What the annotation says.
+    /// The annotation.
     const ANNOTATION: Annotation;
 
-    /// What makes a payload of this version of one of an older version; `None` where such a one is
-    /// decoded as it is.
+    /// The function that upgrades a payload of an older version; `None`: decode it unchanged.
     const UPGRADE: Option<Upgrade<Self::Value>> = None;
 }
 
-/// What an annotation says of its handler.
+/// The options of a handler's annotation.
 ///
-/// A choice that it does not make is `None` here, and is made by the next weaker source of
-/// settings. [`delay_event`] checks each value while the program is compiled; a value built by
-/// hand is checked when the bus starts.
+/// An option that it does not set is `None` and comes from the next source of settings.
+/// [`delay_event`] checks each value at compile time; values built by hand are checked when the bus
+/// starts.
 ///
 /// # Examples
 ///
@@ -95,44 +93,44 @@ pub trait Annotated {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Annotation {
-    /// The queue the handler serves.
+    /// The queue.
     pub queue: &'static str,
-    /// How many buckets the queue is spread over, 1 to 1024.
+    /// The number of buckets, 1 to 1024.
     pub buckets: Option<u16>,
-    /// How many handlers of the queue may run at once on a node, 1 to 65536.
+    /// The number of handlers that run at once on a node, 1 to 65536.
     pub workers: Option<u32>,
-    /// How long one attempt may take, at most 7 days.
+    /// The execution timeout of an attempt, at most 7 days.
     pub timeout: Option<Duration>,
-    /// How often an event is tried before it is dead, 1 to 1000.
+    /// The maximum number of attempts, 1 to 1000.
     pub attempts: Option<u16>,
-    /// How long a failed attempt waits for the next.
+    /// The retry policy.
     pub backoff: Option<RetryPolicy>,
-    /// What becomes of an event that is late.
+    /// The lateness policy.
     pub late: Option<Late>,
-    /// Over which window events are spread, at most a day.
+    /// The jitter window, at most a day.
     pub spread: Option<Duration>,
-    /// Slots in the queue's ring, a power of two from 64 to 65536.
+    /// The number of slots in the queue's ring, a power of two from 64 to 65536.
     pub ring: Option<usize>,
-    /// How long a worker without work looks for more before it goes to sleep.
+    /// How long an idle worker spins before it sleeps.
     pub linger: Option<Duration>,
-    /// The version of the payload that is pushed.
+    /// The version of pushed payloads.
     pub version: Option<u32>,
-    /// Whether records keep the payloads that are pushed.
+    /// Whether records include payloads.
     pub keep_payload: Option<bool>,
-    /// How payloads that are pushed become bytes.
+    /// The codec of pushed payloads.
     pub codec: Option<Codec>,
-    /// Whether payloads that are pushed are encrypted.
+    /// Whether pushed payloads are encrypted.
     pub encrypt: Option<bool>,
-    /// Whether the queue has a runtime of its own, for handlers that are heavy on the processor.
+    /// Whether the queue has a dedicated runtime, for CPU-heavy handlers.
     pub dedicated: bool,
-    /// Whether the handler blocks its thread, and so runs on threads of its own.
+    /// Whether the handler blocks its thread and needs dedicated threads.
     pub blocking: bool,
-    /// The states the handler asks for; one that was not given to the builder fails the start.
+    /// The states that the handler needs; a missing one fails the start.
     pub states: &'static [StateNeed],
 }
 
 impl Annotation {
-    /// An annotation that only names its queue.
+    /// Creates an annotation with only a queue.
     #[must_use]
     pub const fn new(queue: &'static str) -> Self {
         Self {
@@ -156,112 +154,112 @@ impl Annotation {
         }
     }
 
-    /// Spreads the queue over this many [`buckets`](Self#structfield.buckets).
+    /// Sets the number of [`buckets`](Self#structfield.buckets).
     #[must_use]
     pub const fn buckets(mut self, buckets: u16) -> Self {
         self.buckets = Some(buckets);
         self
     }
 
-    /// Lets this many handlers run at once: [`workers`](Self#structfield.workers).
+    /// Sets the number of [`workers`](Self#structfield.workers).
     #[must_use]
     pub const fn workers(mut self, workers: u32) -> Self {
         self.workers = Some(workers);
         self
     }
 
-    /// Ends an attempt after this long: [`timeout`](Self#structfield.timeout).
+    /// Sets the execution [`timeout`](Self#structfield.timeout).
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Tries an event this often: [`attempts`](Self#structfield.attempts).
+    /// Sets the maximum number of [`attempts`](Self#structfield.attempts).
     #[must_use]
     pub const fn attempts(mut self, attempts: u16) -> Self {
         self.attempts = Some(attempts);
         self
     }
 
-    /// Waits like this between attempts: [`backoff`](Self#structfield.backoff).
+    /// Sets the retry policy: [`backoff`](Self#structfield.backoff).
     #[must_use]
     pub const fn backoff(mut self, backoff: RetryPolicy) -> Self {
         self.backoff = Some(backoff);
         self
     }
 
-    /// Does this with what is late: [`late`](Self#structfield.late).
+    /// Sets the lateness policy: [`late`](Self#structfield.late).
     #[must_use]
     pub const fn late(mut self, late: Late) -> Self {
         self.late = Some(late);
         self
     }
 
-    /// Spreads events over a window: [`spread`](Self#structfield.spread).
+    /// Sets the jitter window: [`spread`](Self#structfield.spread).
     #[must_use]
     pub const fn spread(mut self, window: Duration) -> Self {
         self.spread = Some(window);
         self
     }
 
-    /// Gives the ring this many slots: [`ring`](Self#structfield.ring).
+    /// Sets the size of the [`ring`](Self#structfield.ring).
     #[must_use]
     pub const fn ring(mut self, ring: usize) -> Self {
         self.ring = Some(ring);
         self
     }
 
-    /// Lets an idle worker look for work this long: [`linger`](Self#structfield.linger).
+    /// Sets how long an idle worker spins: [`linger`](Self#structfield.linger).
     #[must_use]
     pub const fn linger(mut self, linger: Duration) -> Self {
         self.linger = Some(linger);
         self
     }
 
-    /// Pushes payloads of this [`version`](Self#structfield.version).
+    /// Sets the payload [`version`](Self#structfield.version).
     #[must_use]
     pub const fn version(mut self, version: u32) -> Self {
         self.version = Some(version);
         self
     }
 
-    /// Has records keep payloads, or not: [`keep_payload`](Self#structfield.keep_payload).
+    /// Sets whether records include payloads: [`keep_payload`](Self#structfield.keep_payload).
     #[must_use]
     pub const fn keep_payload(mut self, keep_payload: bool) -> Self {
         self.keep_payload = Some(keep_payload);
         self
     }
 
-    /// Makes bytes of payloads by this [`codec`](Self#structfield.codec).
+    /// Sets the [`codec`](Self#structfield.codec).
     #[must_use]
     pub const fn codec(mut self, codec: Codec) -> Self {
         self.codec = Some(codec);
         self
     }
 
-    /// Has payloads encrypted, or not: [`encrypt`](Self#structfield.encrypt).
+    /// Sets whether payloads are encrypted: [`encrypt`](Self#structfield.encrypt).
     #[must_use]
     pub const fn encrypt(mut self, encrypt: bool) -> Self {
         self.encrypt = Some(encrypt);
         self
     }
 
-    /// Gives the queue a runtime of its own: [`dedicated`](Self#structfield.dedicated).
+    /// Gives the queue a [`dedicated`](Self#structfield.dedicated) runtime.
     #[must_use]
     pub const fn dedicated(mut self) -> Self {
         self.dedicated = true;
         self
     }
 
-    /// Runs the handler on threads that may block: [`blocking`](Self#structfield.blocking).
+    /// Runs the handler on [`blocking`](Self#structfield.blocking) threads.
     #[must_use]
     pub const fn blocking(mut self) -> Self {
         self.blocking = true;
         self
     }
 
-    /// Asks for these [`states`](Self#structfield.states).
+    /// Sets the required [`states`](Self#structfield.states).
     #[must_use]
     pub const fn states(mut self, states: &'static [StateNeed]) -> Self {
         self.states = states;
@@ -269,9 +267,9 @@ impl Annotation {
     }
 }
 
-/// A type of state that a handler asks for.
+/// A type of state that a handler needs.
 ///
-/// Holds functions rather than values, because a constant cannot ask a type for its name.
+/// It has functions instead of values, because a constant cannot query a type's name.
 ///
 /// # Examples
 ///
@@ -287,14 +285,14 @@ impl Annotation {
 /// ```
 #[derive(Clone, Copy)]
 pub struct StateNeed {
-    /// The type's name, for messages.
+    /// The type name, for messages.
     pub name: fn() -> &'static str,
-    /// The type's id, by which the state is found.
+    /// The type id, to look the state up.
     pub id: fn() -> TypeId,
 }
 
 impl StateNeed {
-    /// The need for a state of type `T`.
+    /// Creates the requirement of a state of type `T`.
     #[must_use]
     pub const fn of<T: Send + Sync + 'static>() -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What a handler may know and do besides its event.
+//! The context of an attempt.
 
 use std::any::type_name;
 use std::fmt;
@@ -15,35 +15,34 @@ use crate::event::QueueName;
 use crate::handler::extract::{State, States};
 use crate::record::NodeId;
 
-/// What a handler may know and do besides its event.
+/// The context of an attempt: queue, lease, shared state, cancellation and reply.
 ///
-/// It belongs to one attempt. When the attempt is over, however it ended, its
-/// [cancellation token](Self::cancellation) is cancelled, so that what the handler has spawned can
-/// end too.
+/// When the attempt ends for any reason, its [cancellation token](Self::cancellation) is cancelled,
+/// so that tasks spawned by the handler can end too.
 #[derive(Debug)]
 pub struct Context {
     shared: Arc<Surroundings>,
-    /// The fetch that leased the event, for one that a store knows.
+    /// The fetch that leased the event; `None` for an event that is in no store.
     request: Option<RequestId>,
-    /// Made when first asked for: most handlers never do.
+    /// Created on first use, which is rare.
     rare: OnceLock<Box<Rare>>,
 }
 
-/// What few attempts need.
+/// State that few attempts need.
 #[derive(Debug)]
 struct Rare {
     token: CancellationToken,
     reply: OnceLock<Vec<u8>>,
 }
 
-/// What all attempts of a queue share.
+/// The environment that all attempts of a queue share.
 #[derive(Clone)]
-#[repr(align(128))] // its reference count has a cache line of its own
+#[repr(align(128))] // gives its reference count its own cache line
 pub(crate) struct Surroundings {
     pub(crate) queue: QueueName,
     pub(crate) node: NodeId,
     pub(crate) states: Arc<States>,
-    /// Cancelled when the bus gives up waiting for handlers.
+    /// Cancelled when the bus stops waiting for handlers.
     pub(crate) stop: CancellationToken,
 }
 
@@ -55,10 +54,10 @@ impl fmt::Debug for Surroundings {
     }
 }
 
-/// The surroundings of a queue, a copy for each thread or two.
+/// A sharded `Arc` of a queue's environment, with a copy for every few threads.
 ///
-/// Each attempt counts itself in and out of its surroundings. Were there one copy, the cores would
-/// spend more time on handing its reference count to each other than on small handlers.
+/// Each attempt clones the `Arc`. With a single copy, small handlers would spend most of their time
+/// on contention for its reference count.
 #[derive(Clone)]
 pub(crate) struct Stripes([Arc<Surroundings>; STRIPES]);
 
@@ -69,7 +68,7 @@ impl Stripes {
         Self(std::array::from_fn(|_| Arc::new(surroundings.clone())))
     }
 
-    /// The copy that this thread uses.
+    /// Returns the copy of this thread.
     pub(crate) fn of_this_thread(&self) -> Arc<Surroundings> {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
@@ -96,7 +95,7 @@ impl Context {
         }
     }
 
-    /// A context outside of any bus, to call a handler by hand in a test.
+    /// Creates a context without a bus, to call a handler directly in a test.
     ///
     /// # Examples
     ///
@@ -121,7 +120,7 @@ impl Context {
     ///
     /// # Panics
     ///
-    /// When `queue` is not a legal name.
+    /// If `queue` is not a valid name.
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn detached(queue: &str, states: States) -> Self {
@@ -139,28 +138,28 @@ impl Context {
         Self::new(Arc::new(surroundings), None)
     }
 
-    /// The queue that the event came from.
+    /// The queue of the event.
     #[must_use]
     pub fn queue_name(&self) -> &QueueName {
         &self.shared.queue
     }
 
-    /// The lease under which this attempt runs: no other attempt of the event, on any node, has the
-    /// same. `None` for an event that no store knows.
+    /// The lease of this attempt, which no other attempt of the event has, on any node. `None` for
+    /// an event that is in no store.
     ///
-    /// Pass it on to a system that can refuse what comes twice, or write it down to tell attempts
-    /// apart that share a number, as after a snooze.
+    /// Use it as a fencing token, or to tell attempts with the same number apart, as after a
+    /// snooze.
     #[must_use]
     pub fn lease(&self) -> Option<Lease> {
         let node = self.shared.node;
         self.request.map(|request| Lease { node, request })
     }
 
-    /// The shared value of type `T` that was given to the builder.
+    /// Returns the shared value of type `T` that was passed to the builder.
     ///
     /// # Panics
     ///
-    /// When there is none. Name the type in the annotation, `state(Db)`, or take it as a
+    /// If there is none. Name the type in the annotation, `state(Db)`, or take it as a
     /// [`State<Db>`](State) argument of a handler function, and a missing one fails the start.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(&self) -> &T {
@@ -173,7 +172,7 @@ impl Context {
         }
     }
 
-    /// The shared value of type `T`, to keep.
+    /// Returns a handle to the shared value of type `T`.
     ///
     /// # Panics
     ///
@@ -189,14 +188,14 @@ impl Context {
         }
     }
 
-    /// Cancelled when this attempt is over: its handler ended, was too slow, or was cut short by a
-    /// stop.
+    /// A token that is cancelled when this attempt ends: the handler returned, timed out, or was
+    /// interrupted by a stop.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.rare().token.clone()
     }
 
-    /// Whether this attempt has been given up. For blocking handlers, which nobody can stop.
+    /// Returns whether this attempt was given up. For blocking handlers, which cannot be stopped.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         match self.rare.get() {
@@ -205,16 +204,16 @@ impl Context {
         }
     }
 
-    /// Answers the caller that waits in `Queue::call`; sent when the handler succeeds. The first
-    /// reply of an attempt counts; without a caller it is dropped.
+    /// Sets the reply to the caller in `Queue::call`; sent when the handler succeeds. Only the
+    /// first reply of an attempt counts; without a caller it is dropped.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when `value` cannot be encoded.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `value` cannot be encoded.
     pub fn reply<R: Serialize>(&self, value: &R) -> Result<()> {
         let bytes = serde_json::to_vec(value)
             .map_err(|error| Error::invalid("the reply cannot be encoded").because(error))?;
-        let _ = self.rare().reply.set(bytes); // a second reply of one attempt is ignored, as documented
+        let _ = self.rare().reply.set(bytes); // a second reply is ignored, as documented
         Ok(())
     }
 
@@ -222,7 +221,7 @@ impl Context {
         self.rare.get_mut().and_then(|rare| rare.reply.take())
     }
 
-    /// Another context of the same attempt, for a thread of its own.
+    /// Creates another context of the same attempt, for another thread.
     pub(crate) fn fork(&self) -> Self {
         let rare = Rare {
             token: self.cancellation(),
@@ -245,7 +244,7 @@ impl Context {
     }
 }
 
-const ADVICE: &str = "give it to the builder with `.state(..)`, and name it in the annotation, \
+const ADVICE: &str = "pass it to the builder with `.state(..)`, and name it in the annotation, \
                       `state(..)`, so that a missing one fails the start";
 
 impl Drop for Context {

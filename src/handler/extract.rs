@@ -1,4 +1,4 @@
-//! What handlers share: databases, clients, settings.
+//! Shared state of handlers: databases, clients, settings.
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
@@ -6,10 +6,10 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A shared value that a handler function asks for by its type.
+/// An argument of a handler function that extracts a shared value by its type.
 ///
-/// Which types a handler asks for is known before the bus starts, so a missing one fails the start
-/// and not the thousandth event.
+/// The required types are known before the bus starts, so a missing one fails the start and not the
+/// thousandth event.
 #[derive(Debug)]
 pub struct State<T>(pub Arc<T>);
 
@@ -27,12 +27,12 @@ impl<T> Clone for State<T> {
     }
 }
 
-/// Shared values by their types.
+/// A map of shared values by type.
 #[derive(Clone, Default)]
 pub struct States(HashMap<TypeId, (&'static str, Arc<dyn Any + Send + Sync>)>);
 
 impl States {
-    /// Keeps `value`; answers whether there was one of its type before, which it replaces.
+    /// Inserts `value`; returns whether it replaced one of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) -> bool {
         self.insert_shared(Arc::new(value))
     }
@@ -43,7 +43,7 @@ impl States {
             .is_some()
     }
 
-    /// The value of type `T`.
+    /// Returns the value of type `T`.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.0
@@ -51,7 +51,7 @@ impl States {
             .and_then(|(_, value)| value.downcast_ref())
     }
 
-    /// The value of type `T`, to keep.
+    /// Returns a handle to the value of type `T`.
     #[must_use]
     pub fn share<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         self.0
@@ -64,7 +64,7 @@ impl States {
     }
 }
 
-/// Prints the types, never the values.
+/// Prints the types only.
 impl fmt::Debug for States {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set()

@@ -1,16 +1,16 @@
-//! How a handler says that it did not succeed.
+//! The error type of handlers.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-/// Why a handler did not succeed, and what should become of the event.
+/// A handler's error, with the outcome it asks for.
 ///
 /// Any error converts into a `Failure` that means *retry by the queue's policy*, so `?` is all that
-/// most handlers need: errors of their own types, `Box<dyn Error + Send + Sync>`, `anyhow::Error`,
-/// `eyre::Report`, and texts (`Err("no".into())`). An error that is not `Send + Sync` does not. What
-/// led to an error, its [sources](std::error::Error::source), is kept in the failure's text.
-/// The other endings are said in so many words, here or with [`FailureExt`].
+/// most handlers need: custom errors, `Box<dyn Error + Send + Sync>`, `anyhow::Error`,
+/// `eyre::Report`, and strings (`Err("no".into())`). An error that is not `Send + Sync` does not
+/// convert. The [sources](std::error::Error::source) of an error are included in the failure's
+/// text. Choose any other outcome with the constructors here or with [`FailureExt`].
 ///
 /// # Examples
 ///
@@ -30,24 +30,24 @@ use std::time::Duration;
 /// ```
 pub struct Failure(Box<Said>);
 
-/// Kept behind one pointer, so that the way of success carries no weight.
+/// Boxed, so that the `Ok` path stays small.
 struct Said {
     ending: Ending,
     words: Words,
 }
 
-/// What should become of the event.
+/// The outcome that a handler asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Retry by the policy.
+    /// Retry by the queue's policy.
     Retry,
-    /// Retry after this, whatever the policy says.
+    /// Retry after this delay instead of the policy's.
     RetryAfter(Duration),
-    /// Call again after this; the attempt does not count.
+    /// Run again after this delay; the attempt does not count.
     Snooze(Duration),
-    /// No retry: a dead letter.
+    /// Bury as a dead letter, without a retry.
     Permanent,
-    /// No retry and no dead letter.
+    /// Discard without a retry or a dead letter.
     Discard,
 }
 
@@ -57,28 +57,28 @@ enum Words {
 }
 
 impl Failure {
-    /// Retry by the queue's policy.
+    /// Retries by the queue's policy.
     pub fn retry(words: impl Into<String>) -> Self {
         Self::new(Ending::Retry, words)
     }
 
-    /// Retry after `delay`, whatever the policy says. The attempt counts.
+    /// Retries after `delay` instead of the policy's. The attempt counts.
     pub fn retry_after(delay: Duration, words: impl Into<String>) -> Self {
         Self::new(Ending::RetryAfter(delay), words)
     }
 
-    /// Call again after `delay`; the attempt does not count.
+    /// Runs again after `delay`; the attempt does not count.
     #[must_use]
     pub fn snooze(delay: Duration) -> Self {
         Self::new(Ending::Snooze(delay), "snoozed")
     }
 
-    /// No retry will mend this: the event becomes a dead letter at once.
+    /// Buries the event as a dead letter at once: no retry can help.
     pub fn permanent(words: impl Into<String>) -> Self {
         Self::new(Ending::Permanent, words)
     }
 
-    /// The event is of no use any more: it ends without a dead letter.
+    /// Discards the event as no longer useful, without a dead letter.
     pub fn discard(words: impl Into<String>) -> Self {
         Self::new(Ending::Discard, words)
     }
@@ -95,7 +95,7 @@ impl Failure {
     }
 }
 
-/// An error and what led to it, cause by cause.
+/// Prints the error and its sources.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.words {
@@ -119,8 +119,8 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// Means *retry by the queue's policy*. Covers every error that is `Send + Sync`, boxed or not,
-/// those of anyhow and eyre, and texts.
+/// Means *retry by the queue's policy*. Accepts every error that is `Send + Sync`, boxed or not,
+/// those of anyhow and eyre, and strings.
 impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self(Box::new(Said {
@@ -130,30 +130,30 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Failure {
     }
 }
 
-/// Says what should become of the event, on any `Result`.
+/// Methods on any `Result` that choose the outcome of an error.
 pub trait FailureExt<T> {
-    /// No retry will mend this error: a dead letter at once.
+    /// Buries the event as a dead letter at once: no retry can help.
     ///
     /// # Errors
     ///
     /// The error, as a [`Failure`].
     fn permanent(self) -> Result<T, Failure>;
 
-    /// Retry after `delay`, whatever the policy says.
+    /// Retries after `delay` instead of the policy's.
     ///
     /// # Errors
     ///
     /// The error, as a [`Failure`].
     fn retry_after(self, delay: Duration) -> Result<T, Failure>;
 
-    /// Call again after `delay`; the attempt does not count.
+    /// Runs again after `delay`; the attempt does not count.
     ///
     /// # Errors
     ///
     /// The error, as a [`Failure`].
     fn snooze(self, delay: Duration) -> Result<T, Failure>;
 
-    /// With this error the event is of no use any more.
+    /// Discards the event as no longer useful.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What a user writes: handlers, and what is said of them.
+//! Handlers: the traits that users implement, their context, annotation and errors.
 
 mod annotation;
 mod context;
@@ -18,25 +18,25 @@ pub use upgrade::{OldPayload, Upgrade};
 
 use crate::event::Event;
 
-/// Handles the events of one queue.
+/// An asynchronous handler of the events of one queue.
 ///
-/// One value serves all attempts of its queue at once, so what it keeps must be shareable. What
-/// handlers share (a database, a client) is given to the builder and read with
-/// [`Context::state`].
+/// One value serves all attempts of its queue concurrently. Shared resources such as a database or
+/// a client are passed to the builder and read with [`Context::state`].
 ///
-/// # The contract
+/// # Guarantees
 ///
-/// **At least once.** An event is handled until it succeeds or its attempts are used up; a process
-/// that dies in the middle of a handler means another attempt elsewhere. The effect of a handler
-/// should therefore be the same when it happens twice; [`Event::id`] is the same in each attempt
-/// and can serve as a key for that.
+/// **At least once.** An event is handled until it succeeds or its attempts are used up; if the
+/// process dies during a handler, another attempt follows elsewhere. So handlers should be
+/// idempotent; [`Event::id`] is the same in each attempt and can serve as the idempotency key.
 ///
 /// **Never early.** `handle` is not called before the event is due.
 ///
-/// **A time limit.** A handler that is still suspended when its execution timeout is over is
-/// dropped at the `.await` it waits at. One that blocks its thread cannot be stopped by anybody,
-/// and has timed out all the same when it returns: write a [`BlockingHandler`] for what blocks, and
-/// look at [`Context::is_cancelled`] in long loops.
+/// **Timeout.** A handler that is suspended when its execution timeout expires is dropped at its
+/// current `.await`. One that blocks its thread cannot be stopped, and counts as timed out when it
+/// returns: use a [`BlockingHandler`] for blocking code, and check [`Context::is_cancelled`] in
+/// long loops.
+///
+/// **Panics are contained.** They fail the attempt and nothing else.
 ///
 /// **Panics are contained.** They fail the attempt and nothing else.
 ///
@@ -62,10 +62,10 @@ use crate::event::Event;
     message = "`{Self}` is not a handler",
     label = "missing `impl Handler for {Self}`",
     note = "write `impl Handler for {Self}` with `type Payload` and `async fn handle(&self, event: Event<Self::Payload>, cx: &Context) -> Result<(), Failure>`",
-    note = "if it implements `BlockingHandler`, say `blocking` in its `#[delay_event]`"
+    note = "if it implements `BlockingHandler`, add `blocking` to its `#[delay_event]`"
 )]
 pub trait Handler: Send + Sync + 'static {
-    /// What is pushed.
+    /// The type of the payload.
     type Payload: Serialize + DeserializeOwned + Send + Sync + 'static;
 
     /// Handles one event.
@@ -75,7 +75,7 @@ pub trait Handler: Send + Sync + 'static {
         cx: &Context,
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Handles one event that was pushed with a delay. Calls [`handle`](Self::handle) by default.
+    /// Handles an event that was pushed with a delay. Calls [`handle`](Self::handle) by default.
     fn handle_delayed(
         &self,
         event: Event<Self::Payload>,
@@ -85,13 +85,12 @@ pub trait Handler: Send + Sync + 'static {
     }
 }
 
-/// Handles the events of one queue on threads that may block.
+/// A blocking handler of the events of one queue.
 ///
-/// A queue has threads of its own, at most as many as workers; they are started when they are
-/// needed. The contract is that of [`Handler`], but for the time limit: nobody can stop a thread.
-/// When the execution timeout is over the attempt is settled as timed out, the context is
-/// cancelled, and the handler keeps its worker and its thread until it returns. Give whatever it
-/// waits for a timeout of its own.
+/// Each queue has its own threads, at most as many as workers, started on demand. The guarantees
+/// are those of [`Handler`], except for the timeout, as a thread cannot be stopped: when it expires
+/// the attempt is settled as timed out and the context is cancelled, but the handler keeps its
+/// worker and its thread until it returns. Set timeouts on everything it waits for.
 ///
 /// # Examples
 ///
@@ -117,24 +116,24 @@ pub trait Handler: Send + Sync + 'static {
     message = "`{Self}` is not a blocking handler",
     label = "missing `impl BlockingHandler for {Self}`",
     note = "write `impl BlockingHandler for {Self}` with `type Payload` and `fn handle(&self, event: Event<Self::Payload>, cx: &Context) -> Result<(), Failure>`",
-    note = "if it implements `Handler`, leave `blocking` out of its `#[delay_event]`"
+    note = "if it implements `Handler`, remove `blocking` from its `#[delay_event]`"
 )]
 pub trait BlockingHandler: Send + Sync + 'static {
-    /// What is pushed.
+    /// The type of the payload.
     type Payload: Serialize + DeserializeOwned + Send + Sync + 'static;
 
     /// Handles one event.
     ///
     /// # Errors
     ///
-    /// A [`Failure`] says what should become of the event.
+    /// A [`Failure`], which also chooses the outcome.
     fn handle(&self, event: Event<Self::Payload>, cx: &Context) -> Result<(), Failure>;
 
-    /// Handles one event that was pushed with a delay. Calls [`handle`](Self::handle) by default.
+    /// Handles an event that was pushed with a delay. Calls [`handle`](Self::handle) by default.
     ///
     /// # Errors
     ///
-    /// A [`Failure`] says what should become of the event.
+    /// A [`Failure`], which also chooses the outcome.
     fn handle_delayed(&self, event: Event<Self::Payload>, cx: &Context) -> Result<(), Failure> {
         self.handle(event, cx)
     }

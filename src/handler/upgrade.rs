@@ -1,4 +1,4 @@
-//! Payloads of older versions.
+//! Upgrades of payloads of older versions.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::codec::{Codec, Opened};
 use crate::error::{Error, Result};
 use crate::handler::Failure;
 
-/// A payload of an older version than its handler's, on its way to be made a new one.
+/// A payload of an older version, as passed to an upgrade function.
 ///
 /// # Examples
 ///
@@ -49,44 +49,44 @@ impl<'a> OldPayload<'a> {
         Self { version, opened }
     }
 
-    /// The version that it was pushed as.
+    /// The version that it was pushed with.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// By which codec it was encoded.
+    /// Its codec.
     #[must_use]
     pub fn codec(&self) -> Codec {
         self.opened.codec
     }
 
-    /// Its encoded bytes, in clear.
+    /// Its encoded bytes, decrypted.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         &self.opened.value
     }
 
-    /// The value of it, as the type that this version had.
+    /// Decodes it as the type that this version had.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when it is no `T`.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if it is not a `T`.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T> {
         self.opened.decode().map_err(|error| {
             Error::invalid(format!(
-                "a payload of version {} is something else: {error}",
+                "a payload of version {} does not decode: {error}",
                 self.version
             ))
         })
     }
 }
 
-/// What makes a new payload of an old one.
+/// An upgrade function from an old payload to the current type.
 pub struct Upgrade<T>(fn(OldPayload<'_>) -> Result<T, Failure>);
 
 impl<T> Upgrade<T> {
-    /// An upgrade by this function.
+    /// Wraps a function.
     #[must_use]
     pub const fn new(upgrade: fn(OldPayload<'_>) -> Result<T, Failure>) -> Self {
         Self(upgrade)

@@ -1,4 +1,4 @@
-//! Records as lines of a file.
+//! File formats for exported records.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,47 +6,46 @@ use std::str::FromStr;
 use crate::error::{Error, Result, shown};
 use crate::record::Record;
 
-/// A form in which records are written to a file, a line each.
+/// A line-based file format for records.
 ///
 /// # JSON lines
 ///
-/// Each line is a JSON object that reads back into an equal [`Record`]. Its names are those of the
-/// fields; `due` is in milliseconds since the epoch, `stages` in microseconds, `node` is a whole
-/// number of 64 bits, `payload` a text where it is one and else a list of bytes.
+/// Each line is a JSON object that parses back into an equal [`Record`]. Its names are those of the
+/// fields; `due` is in milliseconds since the epoch, `stages` in microseconds, `node` is a 64-bit
+/// integer, `payload` a string if it is UTF-8 and otherwise a list of bytes.
 ///
 /// # CSV
 ///
-/// The first line has the names of the columns, in this order:
+/// The first line has the column names, in this order:
 ///
-/// | column | holds |
+/// | column | content |
 /// |---|---|
 /// | `id`, `queue`, `key` | the event |
-/// | `attempt` | which one, from 1; 0 where none had begun |
+/// | `attempt` | from 1; 0 if none had begun |
 /// | `outcome`, `cause` | in snake case |
 /// | `due_ms` | when the attempt was due, in milliseconds since the epoch |
-/// | `moved_us`, `fetched_us`, `started_us`, `finished_us` | the stages, in microseconds since the epoch; 0 where one was never reached |
-/// | `lateness_us` | from due to start, in microseconds; empty where no handler started |
+/// | `moved_us`, `fetched_us`, `started_us`, `finished_us` | the stages, in microseconds since the epoch; 0 if never reached |
+/// | `lateness_us` | from due to start, in microseconds; empty if no handler started |
 /// | `node` | 16 hexadecimal digits, as in the log |
 /// | `error`, `trace` | |
-/// | `payload` | as a text, where it is one |
-/// | `payload_hex` | in hexadecimal digits, where it is none |
-/// | `by` | who did it by hand |
+/// | `payload` | as text, if it is UTF-8 |
+/// | `payload_hex` | in hexadecimal digits, if it is not |
+/// | `by` | the actor of an administrative operation |
 ///
-/// What a record does not have is an empty cell. Cells are quoted as
-/// [RFC 4180](https://www.rfc-editor.org/rfc/rfc4180) has it, and lines end in a line feed. A cell
-/// is what the record holds, letter for letter, also where it begins with `=`, `+`, `-` or `@`: it
-/// is data, and a program that reads it gets back what was written. A spreadsheet may take such a
-/// cell for a formula, and errors and keys can come from anywhere: import the columns as text.
+/// Missing values are empty cells. Cells are quoted as in [RFC
+/// 4180](https://www.rfc-editor.org/rfc/rfc4180), and lines end in a line feed. Cells are exported
+/// unchanged, also if they begin with `=`, `+`, `-` or `@`, so that they parse back. A spreadsheet
+/// may take such a cell for a formula, and errors and keys can contain anything: import the columns
+/// as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
     /// One JSON object a line.
     JsonLines,
-    /// Comma-separated values under a line of names.
+    /// Comma-separated values with a header line.
     Csv,
 }
 
-/// The columns of CSV.
 const COLUMNS: [&str; 18] = [
     "id",
     "queue",
@@ -69,10 +68,10 @@ const COLUMNS: [&str; 18] = [
 ];
 
 impl Format {
-    /// Every format.
+    /// All formats.
     pub const ALL: [Self; 2] = [Self::JsonLines, Self::Csv];
 
-    /// Its name, which is also the usual ending of such a file.
+    /// The name, which is also the usual file extension.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -81,7 +80,7 @@ impl Format {
         }
     }
 
-    /// What stands before the first record.
+    /// Returns the bytes before the first record.
     #[must_use]
     pub fn head(self) -> Vec<u8> {
         match self {
@@ -90,7 +89,7 @@ impl Format {
         }
     }
 
-    /// Adds the line of a record to `bytes`.
+    /// Appends the line of a record to `bytes`.
     ///
     /// # Examples
     ///
@@ -109,13 +108,14 @@ impl Format {
     pub fn write(self, record: &Record, bytes: &mut Vec<u8>) {
         match self {
             Self::JsonLines => {
-                // It cannot fail: every field is a text, a number or a list, and memory takes all.
+                // Cannot fail: every field is a text, a number or a list, and writes to memory
+                // succeed.
                 let _ = serde_json::to_writer(&mut *bytes, record);
                 bytes.push(b'\n');
             }
             Self::Csv => {
                 let mut lines = csv::WriterBuilder::new().from_writer(&mut *bytes);
-                // Nor can this: every line has as many cells.
+                // Cannot fail: every line has the same number of cells.
                 let _ = lines.write_record(cells(record));
             }
         }
@@ -176,7 +176,7 @@ impl FromStr for Format {
         found.ok_or_else(|| {
             let known = Self::ALL.map(Self::as_str).join(", ");
             Error::invalid(format!(
-                "unknown format `{}`, known are {known}",
+                "unknown format `{}`, expected one of {known}",
                 shown(text)
             ))
         })

@@ -1,4 +1,4 @@
-//! What happened in a queue within a minute: counts and lateness.
+//! Per-minute statistics of a queue: outcomes and lateness.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,45 +9,45 @@ use crate::event::QueueName;
 use crate::record::{Outcome, Record};
 use crate::time::Timestamp;
 
-/// The records of one queue that finished within one minute, counted.
+/// The statistics of the records of one queue that finished within one minute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Minute {
-    /// When it began.
+    /// The start of the minute.
     pub start: Timestamp,
     /// The queue.
     pub queue: QueueName,
-    /// How many ended in each way; an outcome that none has is left out.
+    /// The number of records by outcome, without zeros.
     pub outcomes: BTreeMap<Outcome, u64>,
-    /// How late handlers started.
+    /// The lateness of handler starts.
     pub lateness: Lateness,
 }
 
-/// Which minutes to read.
+/// A query for per-minute statistics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MinuteQuery {
-    /// Only of this queue.
+    /// Only this queue.
     pub queue: Option<QueueName>,
     /// Only minutes that begin then or later.
     pub since: Option<Timestamp>,
     /// Only minutes that begin before then.
     pub until: Option<Timestamp>,
-    /// Only what comes after this minute and queue: the last one of the page before.
+    /// Only what comes after this minute and queue: the last of the previous page.
     pub after: Option<(Timestamp, QueueName)>,
-    /// At most so many, from 1 to 10,000. Default: 1,440, a day of one queue.
+    /// The page size, from 1 to 10,000. Default: 1,440, a day of one queue.
     pub limit: Option<u32>,
 }
 
 impl MinuteQuery {
-    /// The most minutes of one page.
+    /// The largest page size.
     pub const LIMIT_MAX: u32 = 10_000;
 
-    /// How many minutes a page may hold.
+    /// Returns the page size.
     #[must_use]
     pub fn page_len(&self) -> usize {
         self.limit.unwrap_or(1_440).clamp(1, Self::LIMIT_MAX) as usize
     }
 
-    /// Whether a minute of a queue is one of those asked for, and after the last one.
+    /// Returns whether a minute of a queue matches, and comes after the previous page.
     #[must_use]
     pub fn matches(&self, start: Timestamp, queue: &QueueName) -> bool {
         self.queue.as_ref().is_none_or(|asked| asked == queue)
@@ -61,7 +61,7 @@ impl MinuteQuery {
 }
 
 impl Minute {
-    /// A minute of which nothing is known yet.
+    /// Creates empty statistics.
     #[must_use]
     pub fn new(start: Timestamp, queue: QueueName) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Minute {
         }
     }
 
-    /// The minute in which a record finished.
+    /// Returns the minute in which a record finished.
     #[must_use]
     pub fn of(record: &Record) -> Timestamp {
         let minute_ms = 60_000;
@@ -89,15 +89,15 @@ impl Minute {
         }
     }
 
-    /// How many records there were.
+    /// The number of records.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.outcomes.values().sum()
     }
 }
 
-/// Durations from due time to handler start, counted in slots whose width is a sixteenth of their
-/// value, so that a percentile is off by no more than 3.2 %.
+/// A histogram of durations from due time to handler start. The width of a slot is a sixteenth of
+/// its value, so a percentile is off by at most 3.2 %.
 ///
 /// The slots are those of an [HDR histogram](https://hdrhistogram.org) with four significant bits.
 ///
@@ -124,7 +124,7 @@ pub struct Lateness {
 const EXACT: u64 = 32;
 
 impl Lateness {
-    /// The slot of a duration.
+    /// Returns the slot of a duration.
     #[must_use]
     pub fn slot(late: Duration) -> u16 {
         let us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
@@ -136,7 +136,7 @@ impl Lateness {
         EXACT as u16 + octave as u16 * 16 + sixteenth as u16 // below 32 + 59 * 16
     }
 
-    /// The middle of a slot.
+    /// Returns the middle of a slot.
     #[must_use]
     pub fn middle(slot: u16) -> Duration {
         let slot = u64::from(slot);
@@ -148,30 +148,30 @@ impl Lateness {
         Duration::from_micros(u64::try_from(middle).unwrap_or(u64::MAX))
     }
 
-    /// Counts so many in a slot.
+    /// Adds `many` to a slot.
     pub fn add(&mut self, slot: u16, many: u64) {
         *self.slots.entry(slot).or_default() += many;
     }
 
-    /// Counts all of `other` as well.
+    /// Adds all of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (slot, many) in &other.slots {
             self.add(*slot, *many);
         }
     }
 
-    /// Each slot that has any, and how many.
+    /// Iterates over the non-empty slots and their counts.
     pub fn slots(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
         self.slots.iter().map(|(slot, many)| (*slot, *many))
     }
 
-    /// How many were counted.
+    /// The total count.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.slots.values().sum()
     }
 
-    /// The duration that `percent` of them do not exceed; `None` when there are none.
+    /// Returns the duration that `percent` of the entries do not exceed; `None` if empty.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         let share = percent.clamp(0.0, 100.0) / 100.0;

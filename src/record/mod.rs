@@ -1,4 +1,4 @@
-//! Consumption records: one line of history for each attempt and each end.
+//! Consumption records: a line of history for each attempt and each end of an event.
 
 mod export;
 mod minute;
@@ -17,19 +17,17 @@ pub use self::query::{Cursor, Numbered, Order, Page, Query};
 use crate::event::{Envelope, EventId, Payload, QueueName, TraceId};
 use crate::time::Timestamp;
 
-/// The longest error text that a record keeps, in bytes; longer ones are cut at a character.
+/// The longest error text of a record, in bytes; longer ones are cut at a character boundary.
 pub const ERROR_BYTES_MAX: usize = 2_048;
 
-/// The longest payload that a record keeps where its queue asks for it, in bytes; the records of an
-/// event with a longer one go without.
+/// The longest payload of a record, in bytes, for queues that keep payloads; the records of an
+/// event with a longer one have none.
 pub const PAYLOAD_KEPT_MAX: usize = 64 << 10;
 
-/// The longest name of who did something by hand, in bytes.
+/// The longest actor name, in bytes.
 pub const BY_BYTES_MAX: usize = 128;
 
-/// A process, from its start to its end: what a lease belongs to.
-///
-/// A restarted process is another node.
+/// The id of a node: a process, from its start to its end. A restarted process is another node.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -42,62 +40,62 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// When each stage of an attempt was reached, in microseconds since the epoch by the store's
-/// clock; zero where it never was.
+/// When an attempt reached each stage, in microseconds since the epoch by the store's clock; zero
+/// if never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stages {
-    /// The id was moved to the publish list, or read ahead.
+    /// Its id was moved to the ready list, or it was prefetched.
     pub moved_us: u64,
     /// A node leased it.
     pub fetched_us: u64,
     /// Its handler started.
     pub started_us: u64,
-    /// Its handler ended, or the event did.
+    /// Its handler or the event ended.
     pub finished_us: u64,
 }
 
-/// One line of history: an attempt that ended, an event that ended without one, or what an operator
-/// did to a dead letter.
+/// A line of history: the end of an attempt, the end of an event without one, or an administrative
+/// operation on a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The event.
     pub id: EventId,
     /// Its queue.
     pub queue: QueueName,
-    /// What it belongs to, if it said so.
+    /// Its key, if any.
     pub key: Option<String>,
-    /// Which attempt this was, from 1; 0 where none had begun.
+    /// The number of the attempt, from 1; 0 if none had begun.
     pub attempt: u16,
     /// How it ended.
     pub outcome: Outcome,
-    /// What made it fail, if it did.
+    /// Why it failed, if it did.
     pub cause: Option<Cause>,
     /// When this attempt was due.
     pub due: Timestamp,
-    /// When it passed each stage.
+    /// When it reached each stage.
     pub stages: Stages,
-    /// The node that held it; zero where none did.
+    /// The node that held the lease; zero if none did.
     pub node: NodeId,
     /// The handler's error, at most [`ERROR_BYTES_MAX`] bytes.
     pub error: Option<String>,
-    /// Which trace it belongs to: that of its `traceparent` header.
+    /// Its trace id, from the `traceparent` header.
     pub trace: Option<TraceId>,
-    /// Its payload as it is stored, encrypted if it is; only where its queue asks for it, and at
-    /// most [`PAYLOAD_KEPT_MAX`] bytes.
+    /// Its payload as stored, encrypted if it is; only if its queue keeps payloads, and at most
+    /// [`PAYLOAD_KEPT_MAX`] bytes.
     pub payload: Option<Payload>,
-    /// Who did it, where it was done by hand and somebody said so.
+    /// The actor of an administrative operation, if given.
     pub by: Option<String>,
 }
 
 impl Record {
-    /// From due time to handler start; `None` when no handler started.
+    /// The time from due to handler start; `None` if no handler started.
     #[must_use]
     pub fn lateness(&self) -> Option<Duration> {
         let late = self.stages.started_us.checked_sub(self.due.as_micros());
         (self.stages.started_us > 0).then(|| Duration::from_micros(late.unwrap_or(0)))
     }
 
-    /// Whether the event's life ended with this record.
+    /// Returns whether the event ended with this record.
     #[must_use]
     pub fn is_final(&self) -> bool {
         self.outcome.is_final()
@@ -105,8 +103,7 @@ impl Record {
 }
 
 impl Record {
-    /// The same record with what it tells of the event's own `envelope`: its trace, and its payload
-    /// where that is asked for.
+    /// Adds the data of the event's `envelope`: its trace, and its payload if the queue keeps it.
     #[must_use]
     pub fn telling(mut self, envelope: &Envelope) -> Self {
         self.trace = envelope.trace();
@@ -116,7 +113,7 @@ impl Record {
     }
 }
 
-/// Cuts `text` to at most [`ERROR_BYTES_MAX`] bytes, between two characters.
+/// Cuts `text` to at most [`ERROR_BYTES_MAX`] bytes, at a character boundary.
 #[must_use]
 pub fn cut_error(mut text: String) -> String {
     if text.len() > ERROR_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! How attempts and events end, and why attempts fail.
+//! Outcomes of attempts and events, and causes of failures.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, shown};
 
-/// How one attempt, or the event itself, ended.
+/// The outcome of an attempt or an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -16,29 +16,28 @@ pub enum Outcome {
     Acked,
     /// The attempt failed, and another one follows.
     Retried,
-    /// The handler asked to be called again later; no attempt was used up.
+    /// The handler postponed the event; no attempt was used up.
     Snoozed,
-    /// The attempt failed and was the last one, or the failure is permanent: a dead letter.
+    /// A dead letter: the last attempt failed, or the failure is permanent.
     Buried,
-    /// The handler said that the event is of no use any more.
+    /// The handler discarded the event as no longer useful.
     Discarded,
-    /// Taken back by its owner.
+    /// The event was cancelled.
     Cancelled,
-    /// Reached its expiry, or was too late to be of use.
+    /// The event expired, by its expiry time or its lateness policy.
     Expired,
-    /// The node that held it fell silent. The attempt counts, as nobody can know whether its
-    /// handler had started.
+    /// The lease was lost: its node timed out. The attempt counts, as its handler may have started.
     LeaseLost,
-    /// A dead letter was made ready again by an operator, with all its attempts.
+    /// An operator made a dead letter ready again, with all its attempts.
     Revived,
-    /// A dead letter was given another payload by an operator.
+    /// An operator changed the payload of a dead letter.
     Edited,
-    /// A dead letter was removed for good by an operator.
+    /// An operator removed a dead letter for good.
     Dropped,
 }
 
 impl Outcome {
-    /// Every outcome.
+    /// All outcomes.
     pub const ALL: [Self; 11] = [
         Self::Acked,
         Self::Retried,
@@ -53,7 +52,7 @@ impl Outcome {
         Self::Dropped,
     ];
 
-    /// Whether the event's life ended with it.
+    /// Returns whether the event ended with it.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(
@@ -97,14 +96,14 @@ impl FromStr for Outcome {
             .ok_or_else(|| {
                 let known = Self::ALL.map(Self::as_str).join(", ");
                 Error::invalid(format!(
-                    "unknown outcome `{}`, known are {known}",
+                    "unknown outcome `{}`, expected one of {known}",
                     shown(text)
                 ))
             })
     }
 }
 
-/// What made an attempt fail.
+/// Why an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -115,21 +114,20 @@ pub enum Cause {
     TimedOut,
     /// The handler panicked.
     Panicked,
-    /// The payload is not what the handler's type says, so it was never called.
+    /// The payload does not decode into the handler's type, so the handler was not called.
     Undecodable,
     /// The node was stopped while the handler ran.
     Interrupted,
-    /// The node that held it fell silent or died.
+    /// The node that held the lease timed out or died.
     LeaseLost,
     /// It reached its consumer later than its lateness policy allows.
     TooLate,
-    /// The payload is encrypted and no key that the node has opens it, so the handler was never
-    /// called.
+    /// The payload is encrypted and no key of the node decrypts it, so the handler was not called.
     Undecryptable,
 }
 
 impl Cause {
-    /// Every cause.
+    /// All causes.
     pub const ALL: [Self; 8] = [
         Self::Failed,
         Self::TimedOut,
@@ -173,7 +171,7 @@ impl FromStr for Cause {
             .ok_or_else(|| {
                 let known = Self::ALL.map(Self::as_str).join(", ");
                 Error::invalid(format!(
-                    "unknown cause `{}`, known are {known}",
+                    "unknown cause `{}`, expected one of {known}",
                     shown(text)
                 ))
             })

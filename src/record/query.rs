@@ -1,4 +1,4 @@
-//! Which records to read, in which order, and a page of them.
+//! Queries for records: filter, order, cursor and page.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,56 +10,55 @@ use crate::event::{EventId, QueueName, TraceId};
 use crate::record::{Cause, NodeId, Outcome, Record};
 use crate::time::Timestamp;
 
-/// A record and its number in its outbox: numbers count up by one as records are written.
+/// A record and its sequence number in its outbox.
 pub type Numbered = (u64, Record);
 
-/// Which records to read; everything that is not asked for matches.
+/// A filter for records; fields that are not set match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
-    /// Only of this event.
+    /// Only records of this event.
     pub id: Option<EventId>,
-    /// Only of this queue.
+    /// Only records of this queue.
     pub queue: Option<QueueName>,
-    /// Only with one of these outcomes; empty: with any.
+    /// Only these outcomes; empty: all.
     pub outcomes: Vec<Outcome>,
-    /// Only with this cause.
+    /// Only this cause.
     pub cause: Option<Cause>,
-    /// Only finished then or later.
+    /// Only records finished then or later.
     pub since: Option<Timestamp>,
-    /// Only finished before then.
+    /// Only records finished before then.
     pub until: Option<Timestamp>,
-    /// Only of events with this key.
+    /// Only events with this key.
     pub key: Option<String>,
-    /// Only of attempts that this node held.
+    /// Only attempts of this node.
     pub node: Option<NodeId>,
-    /// Only of this trace.
+    /// Only this trace.
     pub trace: Option<TraceId>,
-    /// Only with this text somewhere in the error, as it is written.
+    /// Only errors that contain this text; case-sensitive.
     pub error: Option<String>,
-    /// In which order. Default: the oldest first.
+    /// The order. Default: oldest first.
     pub order: Order,
-    /// Only what comes after this one in that order: [`Page::next`] of the page before.
+    /// Only records after this cursor: [`Page::next`] of the previous page.
     pub after: Option<Cursor>,
-    /// At most so many, from 1 to 1,000. Default: 100.
+    /// The page size, from 1 to 1,000. Default: 100.
     pub limit: Option<u32>,
 }
 
-/// In which order records are read: that of the time at which they finished, then that of their
-/// numbers, then of their events.
+/// The order of records: by the time at which they finished, then by number, then by event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// The oldest first.
+    /// Oldest first.
     #[default]
     Oldest,
-    /// The newest first.
+    /// Newest first.
     Newest,
 }
 
-/// A place between two records.
+/// A position between two records.
 ///
-/// It stays where it is while records arrive: going on from there gives no record twice, and none
-/// is passed over that was there when the first page was read.
+/// It is stable while records arrive: the following pages repeat no record, and skip none that
+/// existed when the first page was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cursor {
     /// When the record before it finished, in microseconds since the epoch.
@@ -71,7 +70,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// The place of a record: it tells it from every other one.
+    /// Returns the cursor of a record, which is unique.
     #[must_use]
     pub fn of((number, record): &Numbered) -> Self {
         Self {
@@ -103,7 +102,7 @@ impl FromStr for Cursor {
         };
         read().ok_or_else(|| {
             Error::invalid(format!(
-                "`{}` is no cursor: take the one that a page answered",
+                "`{}` is not a cursor; pass the one that the last page returned",
                 shown(text)
             ))
         })
@@ -111,16 +110,16 @@ impl FromStr for Cursor {
 }
 
 impl Query {
-    /// The most records of one page.
+    /// The largest page size.
     pub const LIMIT_MAX: u32 = 1_000;
 
-    /// How many records a page may hold.
+    /// Returns the page size.
     #[must_use]
     pub fn page_len(&self) -> usize {
         self.limit.unwrap_or(100).clamp(1, Self::LIMIT_MAX) as usize
     }
 
-    /// Whether `record` is one of those asked for; the cursor is not looked at.
+    /// Returns whether `record` matches; ignores the cursor.
     #[must_use]
     pub fn matches(&self, record: &Record) -> bool {
         fn is<T: PartialEq>(asked: &Option<T>, found: &T) -> bool {
@@ -146,7 +145,7 @@ impl Query {
             })
     }
 
-    /// Whether a record at `place` comes after the cursor.
+    /// Returns whether a record at `place` comes after the cursor.
     #[must_use]
     pub fn is_after(&self, place: Cursor) -> bool {
         self.after.is_none_or(|after| match self.order {
@@ -156,13 +155,12 @@ impl Query {
     }
 }
 
-/// Some results, in order, and where the next ones start.
+/// A page of results, in order, with the cursor of the next page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T, C = Cursor> {
     /// The results.
     pub items: Vec<T>,
-    /// Where to go on; `None` when there are no more. A page may have fewer results than were
-    /// asked for, or none, and there are more all the same: each looks at a bounded number of
-    /// records.
+    /// The cursor of the next page; `None` if there are no more results. A page may be short or
+    /// empty although there are more, because each scans a bounded number of records.
     pub next: Option<C>,
 }

@@ -191,7 +191,7 @@ async fn another_key_of_the_same_id_makes_a_dead_letter_that_says_so(world: Worl
     let dead = letter(&bus, id).await;
     assert_eq!(dead.cause(), Some(Cause::Undecryptable));
     let words = dead.error().unwrap();
-    assert!(words.contains("key k1 does not open it"), "{words}");
+    assert!(words.contains("key k1 does not decrypt it"), "{words}");
     assert_eq!(probe.count(), 0);
 }
 

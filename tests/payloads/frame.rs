@@ -52,14 +52,14 @@ fn a_malformed_frame_is_told_apart() {
     for (bytes, how) in [
         ("fa", "ends too early"),
         ("fa 00", "ends too early"),
-        ("fa 03 00", "no known codec"),
-        ("fa 40 00", "no known codec"),
-        ("fa 00 02", "no known cipher"),
+        ("fa 03 00", "unknown codec"),
+        ("fa 40 00", "unknown codec"),
+        ("fa 00 02", "unknown cipher"),
         ("fa 80 00 0100", "ends too early"),
-        ("fa 00 01 00", "of a length that none has"),
-        ("fa 00 01 41", "of a length that none has"),
+        ("fa 00 01 00", "of an invalid length"),
+        ("fa 00 01 41", "of an invalid length"),
         ("fa 00 01 03 6b65", "ends too early"),
-        ("fa 00 01 01 ff", "is no text"),
+        ("fa 00 01 01 ff", "is not UTF-8"),
     ] {
         let wrong = Frame::read(&hex(bytes)).unwrap_err();
         assert!(wrong.contains(how), "{bytes}: {wrong}");

@@ -1,4 +1,4 @@
-//! What a node learns from the store.
+//! Handling of store replies.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ impl<B> Node<B> {
                         care.mover.woken(now);
                     }
                     CallKind::Fetch { request, .. } if kind == ErrorKind::LeaseLost => {
-                        // We were believed dead. This request is refused for ever, and all that
-                        // was fetched before is another node's now.
+                        // This node was reaped. The request stays refused for ever, and everything
+                        // fetched before belongs to other nodes now.
                         care.fetch_over(queue);
                         care.mover.woken(now);
                         self.roomy.insert(care.queue);
@@ -62,7 +62,7 @@ impl<B> Node<B> {
                 }
                 let care = &mut self.buckets[call.bucket];
                 let queue = &mut self.queues[care.queue];
-                // Only this is said for ever; any other error may be over soon.
+                // Only this error is permanent; any other may be over soon.
                 if kind == ErrorKind::Closed {
                     care.doubt(queue);
                     self.roomy.insert(care.queue);
@@ -93,8 +93,8 @@ impl<B> Node<B> {
             true => options.blind_every,
             false => options.sleep_max,
         };
-        // When that is, or was, counted from this answer. What is overdue stays so: whoever looks
-        // later than the owner counts from the due time, and not anew from each look.
+        // A due time, counted from this reply. Overdue ones stay in the past, so that a non-owner's
+        // delay counts from the due time and not anew from each poll.
         let reckon = |due: Option<Timestamp>| {
             due.map_or(Mono::MAX, |due| match due.as_micros().checked_sub(now_us) {
                 Some(left_us) => now + Duration::from_micros(left_us),
@@ -135,7 +135,7 @@ impl<B> Node<B> {
                 },
             ) => {
                 if queue.room() == 0 || queue.window.room(queue.startable()) == 0 {
-                    self.roomy.insert(care.queue); // the other buckets waited for this answer
+                    self.roomy.insert(care.queue); // the other buckets waited for this reply
                 }
                 care.fetch_over(queue);
                 queue.ahead += deliveries.len();
@@ -186,7 +186,7 @@ impl<B> Node<B> {
                 if stands {
                     care.renew(bucket, (now, call.sent), queue, options, out);
                 } else {
-                    // What was fetched before this heartbeat was sent is another node's now.
+                    // Everything fetched before this heartbeat was sent belongs to other nodes now.
                     let through = held.last;
                     care.release_held(now, through, queue);
                     out.push(Action::Lost {
@@ -208,13 +208,13 @@ impl<B> Node<B> {
                 care.reaper.deadline(reckon(reaped.next_deadline));
                 let is_holder = reaped.holders.iter().any(|(node, _)| *node == self.id);
                 if is_holder && care.leases.holdings.len() == 0 && care.fetching.is_none() {
-                    care.leases.differs(now); // or it was so when the store looked
+                    care.leases.differs(now); // it may only have been so at the scan
                 }
                 if reaped.ready > 0 {
                     care.mover.found();
                 }
             }
-            (_, _) => {} // no call has such an answer
+            (_, _) => {} // no call has such a reply
         }
     }
 }

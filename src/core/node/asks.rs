@@ -1,4 +1,4 @@
-//! What a node asks the store.
+//! Store calls: which operations a node sends for a bucket.
 
 use crate::core::bucket_care::Look;
 use crate::core::holdings::Statement;
@@ -7,7 +7,7 @@ use crate::core::op::{Fetch, StoreOp};
 use crate::time::Mono;
 
 impl<B> Node<B> {
-    /// What the store is to be asked about a bucket now.
+    /// Returns the operations to send for a bucket now.
     pub(super) fn asks(&mut self, now: Mono, bucket: usize) -> Vec<(CallKind, StoreOp)> {
         let pace = self.pace(now);
         let Self {

@@ -1,4 +1,4 @@
-//! A node: the machines of all its buckets and queues behind one door.
+//! The node state machine: all its buckets and queues behind one interface.
 
 mod answers;
 mod asks;
@@ -21,10 +21,10 @@ use crate::event::{BucketKey, EventId, QueueName};
 use crate::record::NodeId;
 use crate::time::Mono;
 
-/// The machines of a node.
+/// The state machine of a node.
 ///
-/// [`handle`](Self::handle) takes in what happened, [`turn`](Self::turn) answers what should
-/// happen, and [`wakes`](Self::wakes) says when to turn again if nothing happens before.
+/// [`handle`](Self::handle) takes an input, [`turn`](Self::turn) returns actions, and
+/// [`wakes`](Self::wakes) returns when to call `turn` again if no input comes first.
 #[derive(Debug)]
 pub struct Node<B> {
     id: NodeId,
@@ -38,12 +38,12 @@ pub struct Node<B> {
     next_request: RequestId,
     timers: BTreeSet<(Mono, usize)>,
     timer_of: Vec<Mono>,
-    /// Buckets about which there is news.
+    /// Buckets with changes since the last turn.
     touched: BTreeSet<usize>,
-    /// Which bucket comes first in this turn: each in its own, so that the first of many does not
-    /// take all the room.
+    /// The first bucket of this turn; rotates, so that the first of many does not take all the
+    /// room.
     first: usize,
-    /// When an event that was due found no room the last time.
+    /// When a due event last found no room.
     starved: Mono,
     /// Queues that have room again.
     roomy: BTreeSet<usize>,
@@ -51,19 +51,19 @@ pub struct Node<B> {
     stopped: bool,
 }
 
-/// What a node accounts for in one queue.
+/// The credits in use of one queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Events that are published and have not ended.
     pub outstanding: usize,
-    /// Room kept free for what fetches on their way may bring.
+    /// Room reserved for the results of fetches in flight.
     pub reserved: usize,
-    /// Events held until they are due or there is room, and room kept for more of them.
+    /// Events in the prefetch buffer, and room reserved for more of them.
     pub ahead: usize,
 }
 
 impl Load {
-    /// Whether there is nothing.
+    /// Returns whether no credits are in use.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::default()
@@ -84,17 +84,17 @@ enum CallKind {
     },
     Fetch {
         request: RequestId,
-        /// An answer of so many means that there may be more to read ahead.
+        /// A reply with this many events means that there may be more to prefetch.
         full_at: usize,
-        /// What was held before.
+        /// What the node held before.
         held: Holding,
-        /// On so many of what it brings handlers may start.
+        /// Handlers may start on this many of the returned leases.
         starts: usize,
     },
     Settle {
         started: StartMark,
     },
-    /// A settle of nothing, by which starts are announced.
+    /// A settle without settlements, to announce starts.
     Announce {
         started: StartMark,
     },
@@ -109,7 +109,7 @@ enum CallKind {
 }
 
 impl<B> Node<B> {
-    /// A node that serves nothing yet.
+    /// Creates a node that serves nothing yet.
     #[must_use]
     pub fn new(id: NodeId, options: NodeOptions) -> Self {
         Self {
@@ -133,8 +133,8 @@ impl<B> Node<B> {
         }
     }
 
-    /// Serves a queue that takes `capacity` events at once and runs so many handlers; answers its
-    /// place.
+    /// Adds a queue that takes `capacity` events at once and runs `workers` handlers; returns its
+    /// index.
     pub fn add_queue(&mut self, name: QueueName, capacity: usize, workers: usize) -> usize {
         let mut queue = QueueCare::new(name, capacity, self.options.starts_min);
         queue.resize(capacity, workers);
@@ -143,7 +143,7 @@ impl<B> Node<B> {
         self.queues.len() - 1
     }
 
-    /// Serves a bucket of a queue, at any time; answers its place.
+    /// Adds a bucket of a queue, at any time; returns its index.
     pub fn add_bucket(&mut self, queue: usize, key: BucketKey) -> usize {
         if let Some(known) = self.places.get(&key) {
             return *known;
@@ -159,19 +159,20 @@ impl<B> Node<B> {
         bucket
     }
 
-    /// The bucket at a place.
+    /// Returns the bucket at an index.
     #[must_use]
     pub fn bucket(&self, bucket: usize) -> &BucketKey {
         &self.buckets[bucket].key
     }
 
-    /// The place of the queue that the bucket at a place belongs to.
+    /// Returns the index of the queue of a bucket.
     #[must_use]
     pub fn queue_of(&self, bucket: usize) -> usize {
         self.buckets[bucket].queue
     }
 
-    /// Whether due events of a queue wait for nothing but its rate, as far as this node knows.
+    /// Returns whether due events of a queue wait only for its rate limit, as far as this node
+    /// knows.
     #[must_use]
     pub fn waits_for_rate(&self, now: Mono, queue: usize) -> bool {
         let queue = &self.queues[queue];
@@ -180,25 +181,25 @@ impl<B> Node<B> {
         paced && queue.free() > 0 && queue.buckets.iter().any(|at| is_due(&self.buckets[*at]))
     }
 
-    /// This node's identity.
+    /// This node's id.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.id
     }
 
-    /// How many events are published and have not ended, in all queues.
+    /// Returns how many events are published and have not ended, in all queues.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.queues.iter().map(|queue| queue.outstanding).sum()
     }
 
-    /// Whether a lease of the bucket at a place is this node's, as far as it knows.
+    /// Returns whether this node holds a lease of the event, as far as it knows.
     #[must_use]
     pub fn holds(&self, bucket: usize, id: EventId) -> bool {
         self.buckets[bucket].leases.holdings.has(id)
     }
 
-    /// What a queue accounts for now.
+    /// Returns the credits in use of a queue.
     #[must_use]
     pub fn load(&self, queue: usize) -> Load {
         let queue = &self.queues[queue];
@@ -209,7 +210,7 @@ impl<B> Node<B> {
         }
     }
 
-    /// When to turn if nothing happens before; [`Mono::MAX`] is never.
+    /// Returns when to call `turn` if no input comes first; [`Mono::MAX`] is never.
     #[must_use]
     pub fn wakes(&self) -> Mono {
         if !self.touched.is_empty() || !self.roomy.is_empty() {
@@ -219,8 +220,8 @@ impl<B> Node<B> {
         timer.min(self.members.wakes(&self.options))
     }
 
-    /// Takes in what happened. Nothing is decided before the next [`turn`](Self::turn), so that
-    /// many things that happened together are decided together.
+    /// Takes an input. Decisions wait for the next [`turn`](Self::turn), so that inputs that arrive
+    /// together are decided together.
     pub fn handle(&mut self, now: Mono, input: Input<B>, out: &mut Vec<Action<B>>) {
         match input {
             Input::Woken { bucket } => {
@@ -257,7 +258,7 @@ impl<B> Node<B> {
                 self.queues[queue].resize(capacity, workers);
                 self.roomy.insert(queue);
                 if capacity == 0 {
-                    // Others may take what this node will not start.
+                    // Other nodes may take what this node will not start.
                     self.hand_back_held(now, |care| care.queue == queue);
                 }
             }
@@ -281,7 +282,7 @@ impl<B> Node<B> {
         }
     }
 
-    /// Decides what should happen now.
+    /// Decides what to do now.
     pub fn turn(&mut self, now: Mono, out: &mut Vec<Action<B>>) {
         for queue in std::mem::take(&mut self.roomy) {
             self.touched.extend(&self.queues[queue].buckets);
@@ -329,7 +330,7 @@ impl<B> Node<B> {
                 .all(|care| (care.settler.len() == 0 && care.fetching.is_none()) || care.doubted)
     }
 
-    /// Asks the store what has to be asked about a bucket now.
+    /// Sends the store calls that a bucket needs now.
     fn ask(&mut self, now: Mono, bucket: usize, out: &mut Vec<Action<B>>) {
         if self.buckets[bucket].doubted {
             return;
@@ -353,8 +354,8 @@ impl<B> Node<B> {
         self.set_timer(now, bucket);
     }
 
-    /// How soon finished attempts are settled: while events that are due wait for room in any
-    /// queue, the time is theirs.
+    /// Returns how soon finished attempts are settled: while due events wait for room in any queue,
+    /// starting them comes first.
     fn pace(&self, now: Mono) -> Pace {
         let starved = now.since(self.starved) < self.options.settle_linger * 2;
         match (self.stopping, starved && self.starved > Mono::default()) {
@@ -364,7 +365,7 @@ impl<B> Node<B> {
         }
     }
 
-    /// Sleeps until the first thing that this bucket wants and can have.
+    /// Sets the timer to the first action that the bucket needs and may take.
     fn set_timer(&mut self, now: Mono, bucket: usize) {
         let care = &self.buckets[bucket];
         let queue = &self.queues[care.queue];

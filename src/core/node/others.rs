@@ -1,4 +1,4 @@
-//! What a node makes of the other nodes.
+//! Membership and rate changes: how a node reacts to other nodes.
 
 use crate::core::bucket_care::BucketCare;
 use crate::core::node::Node;
@@ -9,8 +9,8 @@ use crate::core::step::Action;
 use crate::time::Mono;
 
 impl<B> Node<B> {
-    /// Says that it is there, unless it cannot keep what it holds: then nobody shall think that it
-    /// can, and the others look for what it loses.
+    /// Polls the membership, which also reports this node as alive; unless it cannot renew its
+    /// leases: then it must seem dead, so that others take over what it loses.
     pub(super) fn call_roll(&mut self, now: Mono, out: &mut Vec<Action<B>>) {
         let is_heard =
             |care: &BucketCare<B>| care.doubted || care.leases.is_heard(now, &self.options);
@@ -21,7 +21,7 @@ impl<B> Node<B> {
         }
     }
 
-    /// A roll call was answered now.
+    /// Handles the reply to a membership poll.
     pub(super) fn rolled(&mut self, now: Mono, members: &[Member], out: &mut Vec<Action<B>>) {
         let turnout = self.members.answered(now, members, &self.options);
         if turnout.suspicion {
@@ -38,7 +38,7 @@ impl<B> Node<B> {
         }
     }
 
-    /// Until the others have heard of this node, they share each rate without it.
+    /// Delays paced starts: until the others have seen this node, they share each rate without it.
     fn hold_back(&mut self, now: Mono) {
         let heard = now + self.options.roll_every * 2;
         for queue in &mut self.queues {
@@ -50,7 +50,7 @@ impl<B> Node<B> {
         }
     }
 
-    /// Somebody may be dead: whatever he holds is looked for.
+    /// A member may be dead: scans for its leases.
     pub(super) fn suspect(&mut self) {
         for (at, care) in self.buckets.iter_mut().enumerate() {
             care.reaper.suspects();
@@ -59,15 +59,15 @@ impl<B> Node<B> {
         }
     }
 
-    /// Says anew which buckets this node looks at first, and what its part of each rate is. What is
-    /// held of a bucket that goes to another stays here.
+    /// Recomputes which buckets this node owns, and its share of each rate. Events prefetched from
+    /// a bucket that gets another owner stay here.
     fn assign(&mut self) {
         for (at, care) in self.buckets.iter_mut().enumerate() {
             let rank = self.members.rank(&care.key);
             if care.standby.rank() != rank {
                 care.standby = Standby::new(rank, &self.options);
                 if rank == 0 {
-                    care.mover.found(); // whoever was the owner may have left something
+                    care.mover.found(); // the previous owner may have left events
                 }
                 self.touched.insert(at);
             }
@@ -80,7 +80,7 @@ impl<B> Node<B> {
         }
     }
 
-    /// Handlers of a queue start at most so often, on all nodes together.
+    /// Sets the rate limit of a queue, over all nodes.
     pub(super) fn rated(&mut self, now: Mono, queue: usize, rate: Option<f64>) {
         let care = &mut self.queues[queue];
         let nodes = self.members.count(&care.name);

@@ -1,4 +1,4 @@
-//! What goes into the rings.
+//! Publishing: moves due events from the prefetch buffers into the rings.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::core::step::{Action, Job};
 use crate::time::Mono;
 
 impl QueueCare {
-    /// Publishes events that were held; there must be room for them.
+    /// Publishes prefetched events; there must be room for them.
     pub(super) fn publish<B>(&mut self, queue: usize, jobs: Vec<Job<B>>, out: &mut Vec<Action<B>>) {
         if !jobs.is_empty() {
             self.outstanding += jobs.len();
@@ -19,8 +19,8 @@ impl QueueCare {
 }
 
 impl<B> Node<B> {
-    /// Publishes what is due of the buckets that there is news of. All of them, before anything is
-    /// asked for: what is held already comes first.
+    /// Publishes the due events of all touched buckets, before anything is fetched: prefetched
+    /// events come first.
     pub(super) fn publish(&mut self, now: Mono, out: &mut Vec<Action<B>>) {
         for at in &self.touched {
             let care = &mut self.buckets[*at];
@@ -37,8 +37,8 @@ impl<B> Node<B> {
         self.publish_paced(now, out);
     }
 
-    /// Publishes of each queue whose starts are paced as much as may start now: what has been due
-    /// for the longest time first, in whichever bucket it is.
+    /// Publishes as much of each rate-limited queue as may start now, the longest due first, from
+    /// any bucket.
     fn publish_paced(&mut self, now: Mono, out: &mut Vec<Action<B>>) {
         let touched = self.touched.iter();
         let queues: BTreeSet<usize> = touched.map(|at| self.buckets[*at].queue).collect();
@@ -65,7 +65,7 @@ impl<B> Node<B> {
             if let Some(rate) = &mut queue.rate {
                 rate.took(now, jobs.len());
             }
-            // What starts makes room for what starts next, in any of the buckets.
+            // A start makes room for the next one, from any of the buckets.
             self.touched.extend(&queue.buckets);
             queue.publish(place, jobs, out);
         }

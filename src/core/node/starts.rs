@@ -1,4 +1,4 @@
-//! What a node announces before it starts it.
+//! Start announcements: a node tells the store before its handlers start.
 
 use crate::core::bucket_care::BucketCare;
 use crate::core::held::ANNOUNCE_AHEAD;
@@ -8,12 +8,12 @@ use crate::core::queue_care::QueueCare;
 use crate::time::Mono;
 
 impl QueueCare {
-    /// Events on whose leases handlers may start and have not ended.
+    /// Returns the number of unfinished events on whose leases handlers may start.
     pub(super) fn startable(&self) -> usize {
         self.outstanding + self.pledged + self.fetched_starts
     }
 
-    /// How many more a bucket may announce: half of them where there are other buckets.
+    /// Returns how many more a bucket may announce: half of them where there are other buckets.
     fn announceable(&self) -> usize {
         let room = self.window.room(self.startable());
         match self.buckets.len() {
@@ -22,15 +22,15 @@ impl QueueCare {
         }
     }
 
-    /// How many workers have nothing to do.
+    /// Returns the number of idle workers.
     fn idle(&self) -> usize {
         self.workers.saturating_sub(self.outstanding)
     }
 }
 
 impl<B> BucketCare<B> {
-    /// On how many of what a fetch of at most `wanted` brings handlers may start without another
-    /// word.
+    /// Returns on how many of the events of a fetch of at most `wanted` handlers may start without
+    /// a further announcement.
     pub(super) fn starts(&self, queue: &QueueCare, wanted: usize) -> usize {
         /// A fetch of one of many buckets seldom brings more.
         const FEW: usize = 2;
@@ -46,8 +46,7 @@ impl<B> BucketCare<B> {
         wanted.min(most.saturating_sub(self.held.closed()))
     }
 
-    /// Announces starts with a call that is made anyway, or because it is time for it; returns how
-    /// far they are announced then.
+    /// Announces starts, with a call that is made anyway or when it is time; returns the new mark.
     pub(super) fn announce(
         &mut self,
         now: Mono,
@@ -67,7 +66,7 @@ impl<B> BucketCare<B> {
         mark
     }
 
-    /// When starts have to be announced, if nothing changes before.
+    /// Returns when starts have to be announced, if nothing changes first.
     pub(super) fn announces_at(&self, now: Mono, queue: &QueueCare) -> Mono {
         let first = match self.held.is_announcing() {
             true => None,
@@ -86,12 +85,12 @@ impl<B> BucketCare<B> {
         }
     }
 
-    /// Whether due events and workers wait for each other.
+    /// Returns whether due events and idle workers wait for an acknowledgement.
     fn wait_idly(&self, now: Mono, queue: &QueueCare) -> bool {
         self.held.is_due() && queue.idle() > 0 && !self.is_overdue(now)
     }
 
-    /// Looks whether the window is too small.
+    /// Grows the start window if it is too small.
     pub(super) fn look_at_window(&mut self, now: Mono, queue: &mut QueueCare) {
         self.held.ripen(now, &self.clock);
         self.count_held(queue);
@@ -102,7 +101,7 @@ impl<B> BucketCare<B> {
         }
     }
 
-    /// Accounts in the queue for what is held here now.
+    /// Updates the queue's counters with this bucket's buffer.
     pub(crate) fn count_held(&mut self, queue: &mut QueueCare) {
         let (pledged, waiting) = (self.held.pledged(), self.held.waiting());
         queue.pledged = queue.pledged + pledged - self.counted.0;
@@ -112,7 +111,7 @@ impl<B> BucketCare<B> {
 }
 
 impl<B> Node<B> {
-    /// The store knows, or does not, what was announced by a call.
+    /// Handles the end of a call that announced starts.
     pub(super) fn announced(&mut self, bucket: usize, mark: StartMark, is_known: bool) {
         let care = &mut self.buckets[bucket];
         let queue = &mut self.queues[care.queue];

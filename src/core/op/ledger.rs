@@ -1,4 +1,4 @@
-//! What a store that outlives its process has to remember.
+//! A trait for persisting the decisions of the reference store.
 
 use std::sync::Arc;
 
@@ -7,53 +7,54 @@ use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::Record;
 use crate::time::Timestamp;
 
-/// Told what a store that outlives its process has to remember of each decision.
+/// A sink for the state changes of a store that outlives its process.
 ///
-/// The reference store decides and calls this in the order of its decisions; a ledger never says
-/// no. [`Body`](Self::Body) is what the reference store keeps of an envelope: the envelope itself
-/// in memory, a row number where it lies in a file.
+/// The reference store calls it in the order of its decisions; a sink cannot refuse.
+/// [`Body`](Self::Body) is what the reference store keeps of an envelope: the envelope itself in
+/// memory, a row number where it is in a file.
 pub trait Ledger {
-    /// What is kept in memory of an envelope.
+    /// The in-memory representation of an envelope.
     type Body: Clone;
 
-    /// Whether a push takes effect only once it was confirmed.
+    /// Whether a push takes effect only once it is confirmed.
     ///
-    /// When `true`, a pushed event is *held* by [`Bucket`](crate::core::reference::Bucket) until
-    /// `confirm`: nobody can lease or see it, and `forget` undoes it.
+    /// If `true`, a pushed event stays *unconfirmed* in [`Bucket`](crate::core::reference::Bucket)
+    /// until `confirm`: it cannot be leased or read, and `forget` undoes it.
     const CONFIRMS: bool = false;
 
-    /// An event was accepted; answers what to keep of it.
+    /// An event was accepted; returns its body.
     fn added(&mut self, envelope: &Arc<Envelope>, due: Timestamp) -> Self::Body;
 
-    /// An event waits for another due time, or has used up so many attempts.
+    /// An event has another due time or number of attempts used up.
     fn changed(&mut self, body: &Self::Body, due: Timestamp, tries: u16);
 
     /// An event has another payload.
     fn updated(&mut self, body: &mut Self::Body, payload: &Payload);
 
-    /// An event became a dead letter, at `at`.
+    /// An event became a dead letter at `at`.
     fn buried(&mut self, body: &Self::Body, at: Timestamp, tries: u16);
 
-    /// A dead event is ready again, due at `due`, with all its attempts.
+    /// A dead letter is ready again, due at `due`, with all its attempts.
     fn revived(&mut self, body: &Self::Body, due: Timestamp);
 
-    /// An event is over.
+    /// An event has ended.
     fn removed(&mut self, body: &Self::Body);
 
-    /// A unique key stays taken by an event that is done, until then; or not any more.
+    /// The unique key of an event that is done stays taken until the given time; `None`: it is
+    /// free.
     fn unique_held(&mut self, bucket: &BucketKey, key: &str, held: Option<(EventId, Timestamp)>) {
         let _ = (bucket, key, held);
     }
 
-    /// A silent node's lease ended on which it had announced no start: there is nothing to remember.
+    /// A dead node's lease ended without an announced start: there is nothing to persist.
     fn handed_back(&mut self, body: &Self::Body, lease: Lease) {
         let _ = (body, lease);
     }
 
-    /// An attempt, or an event, ended, or something was done to it by hand; written in the same step
-    /// as what it tells of.
+    /// An attempt or an event ended, or an administrative operation changed it; written in the same
+    /// step as the change.
     ///
-    /// `telling`: where the envelope has something that the record shall tell as well
-    /// ([`Record::telling`]), what is kept of it.
+    /// `telling`: the body of the envelope, where the record needs data from it
+    /// ([`Record::telling`]).
     fn recorded(&mut self, record: Record, telling: Option<&Self::Body>);
 }

@@ -1,8 +1,8 @@
-//! Every operation of a store as a value, and its answer.
+//! The operations of a store as values, and their replies.
 //!
-//! An operation is atomic on one bucket and idempotent: after an [`Unknown`] answer it can be sent
-//! again as it is. A push carries its ids, a fetch its request number, a settle the lease that it
-//! belongs to, a heartbeat and a reap only state what is so.
+//! An operation is atomic on one bucket and idempotent: after an [`Unknown`] error it can be resent
+//! unchanged. A push carries its ids, a fetch its request number, a settle its leases; a heartbeat
+//! and a reap only state facts.
 //!
 //! [`Unknown`]: crate::ErrorKind::Unknown
 
@@ -26,14 +26,15 @@ use crate::time::When;
 /// The most events that one operation may carry or return.
 pub const BATCH_MAX: usize = 1_000;
 
-/// How many bytes of payload are enough for one operation: 4 MiB.
+/// The payload limit of one operation: 4 MiB.
 ///
-/// A fetch and a page end with the event that reaches this bound, so they return at least one event
-/// of any size; a push or a rewrite of more than one event must stay within it. Without the bound a
-/// batch of large payloads keeps a server busy for seconds.
+/// A fetch and a page end with the event that reaches it, so they return at least one event of any
+/// size; a push or a rewrite of more than one event must stay within it. Without the limit a batch
+/// of large payloads keeps a server busy for seconds.
 pub const BATCH_BYTES: usize = 4 << 20;
 
-/// How many of the first of `items`, whose payloads have so many `bytes`, go with one operation.
+/// Returns how many of `items` fit into one operation, given the size of their payloads; at least
+/// 1.
 pub(crate) fn fitting<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> usize {
     let mut sum = 0;
     let fits = items.iter().take(BATCH_MAX).take_while(|item| {
@@ -43,202 +44,202 @@ pub(crate) fn fitting<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> usize {
     fits.count().max(1)
 }
 
-/// How many unique keys of events that are done stay taken in a bucket: beyond that the one that is
-/// free first is free at once.
+/// The most unique keys of a bucket that stay taken after their event is done; beyond it the one
+/// that expires first is freed.
 pub const HOLDS_MAX: usize = 100_000;
 
 /// One operation on one bucket.
 #[derive(Clone, Debug)]
 pub enum StoreOp {
-    /// Adds events. Due ones become ready, others scheduled; an id that exists changes nothing.
+    /// Adds events: due ones become ready, others scheduled. An id that exists changes nothing.
     /// More than one event must stay within [`BATCH_BYTES`].
     Push(Vec<NewEvent>),
-    /// Moves scheduled events that are due to the publish list, at most `limit`.
+    /// Moves due scheduled events to the ready list, at most `limit`.
     MoveDue {
-        /// At most so many.
+        /// The most events to move.
         limit: usize,
-        /// Whether to call the other nodes if something is ready then: who asks has no room for it.
+        /// Whether to call other nodes if events are ready then: this node has no room for them.
         calls: bool,
     },
     /// Leases events to a node.
     Fetch(Fetch),
-    /// Ends attempts, each only under the lease it belongs to, and writes their records.
+    /// Ends attempts, each only under its own lease, and writes their records.
     Settle {
-        /// The node that held them.
+        /// The node that holds the leases.
         node: NodeId,
-        /// How each ended. There may be none, where only a start is announced.
+        /// The outcomes. May be empty, to announce starts only.
         settlements: Vec<Settlement>,
-        /// On which leases of the node handlers may start from the answer on.
+        /// The leases on which handlers may start after the reply.
         started: StartMark,
     },
-    /// Says that `node` is alive, and so keeps everything that it holds in the bucket.
+    /// Renews all leases of `node` in the bucket.
     Heartbeat {
         /// The node.
         node: NodeId,
-        /// What the node knows that it holds. A store keeps it for its audit and decides nothing
-        /// by it: the node compares its own account with the store's.
+        /// The node's own count of its leases. A store only keeps it for its audit; the node
+        /// compares the two counts.
         holds: Holding,
-        /// On which leases of the node handlers may have started, for a store that has forgotten it.
+        /// The leases on which handlers may have started, for a store that has forgotten it.
         started: StartMark,
     },
-    /// Says exactly what a node holds of some of its fetches. Whatever else the store has leased
-    /// to it by them is handed back, at most `limit` events: after a failover that lost the last
+    /// States which leases of some fetches a node still holds. All others that the store has from
+    /// these fetches are taken back, at most `limit` events: after a failover that lost the last
     /// writes these are leases whose settlement the store has forgotten.
     Reconcile {
         /// The node.
         node: NodeId,
-        /// The first fetch that this is about.
+        /// The first fetch concerned.
         from: RequestId,
-        /// The last one. All of them have been answered.
+        /// The last fetch concerned. All of them got a reply.
         through: RequestId,
-        /// What the node holds, by fetch, in ascending order; at most [`BATCH_MAX`] events. Leases
-        /// with deadlines of their own are not concerned.
+        /// The leases held, by fetch, ascending; at most [`BATCH_MAX`] events. Leases with their
+        /// own deadline are not concerned.
         held: Vec<(RequestId, Vec<EventId>)>,
-        /// On which leases of the node handlers may have started, for a store that has forgotten it.
+        /// The leases on which handlers may have started, for a store that has forgotten it.
         started: StartMark,
-        /// At most so many events.
+        /// The most events to take back.
         limit: usize,
     },
-    /// Moves the deadlines of leases that have one of their own.
+    /// Moves the deadlines of leases that have their own.
     Extend {
         /// The node that holds them.
         node: NodeId,
-        /// Which leases: the event and the request that fetched it.
+        /// The leases: the event and the request that fetched it.
         leases: Vec<(EventId, RequestId)>,
         /// The new deadline, from now.
         hold: Duration,
     },
-    /// Takes back what silent nodes hold and what is past its own deadline, at most `limit`.
+    /// Takes back the leases of timed-out nodes and those past their own deadline, at most `limit`.
     Reap {
-        /// Nodes that fell silent: each with the last heartbeat number seen of it. One that has
-        /// beaten since is spared.
+        /// Timed-out nodes, each with its last known heartbeat number. A node with a newer
+        /// heartbeat is spared.
         silent: Vec<(NodeId, u64)>,
-        /// At most so many events.
+        /// The most events to take back.
         limit: usize,
     },
-    /// Takes an event back.
+    /// Cancels an event.
     Cancel {
         /// The event.
         id: EventId,
     },
-    /// Gives an event another due time.
+    /// Changes the due time of an event.
     Reschedule {
         /// The event.
         id: EventId,
-        /// When it shall be due.
+        /// The new due time.
         when: When,
     },
-    /// Gives an event another payload. Of a dead one a record says so.
+    /// Changes the payload of an event. For a dead one it writes a record.
     Update {
         /// The event.
         id: EventId,
-        /// Its new payload.
+        /// The new payload.
         payload: Payload,
-        /// Who does it, for the record.
+        /// The actor, for the record.
         by: Option<String>,
-        /// Only a dead one is changed, so that none changes without a record; of any other the
-        /// answer is its state.
+        /// Only change a dead event, so that every change has a record; for any other the reply is
+        /// its state.
         dead_only: bool,
     },
-    /// Gives events the same values in another form: a new key, say. Each only if its payload is
-    /// still the one that was read, and nobody holds it. No record says so. More than one must stay
+    /// Re-encodes payloads, for example under a new key. Each only if its payload is still the one
+    /// that was read, and the event is not leased. Writes no records. More than one must stay
     /// within [`BATCH_BYTES`].
     Rewrite(Vec<Rewriting>),
-    /// Looks an event up.
+    /// Reads one event.
     Get {
         /// The event.
         id: EventId,
     },
-    /// Reads what is not over, in whatever state, page by page, in an order of the store's own; those
-    /// of one key in the order of their ids.
+    /// Reads live events, in any state, page by page, in an order of the store's choice; those of
+    /// one key in the order of their ids.
     ///
-    /// What is there from the first page to the last comes in at least one of them, whatever becomes
-    /// of it meanwhile. What comes or ends meanwhile may come, and on a store of many nodes an event
-    /// may come twice. A page costs what it holds, however many events there are.
+    /// An event that exists from the first page to the last is on at least one of them. One that
+    /// comes or ends meanwhile may be, and on a store of many nodes an event may appear twice. A
+    /// page costs what it holds, however many events there are.
     Peek {
-        /// Which of them.
+        /// Selects the events.
         by: PeekBy,
-        /// Where the page before ended; `None` for the first.
+        /// Where the previous page ended; `None` for the first.
         from: Option<PeekCursor>,
-        /// About so many, at least one. A page may have fewer, above all where [`BATCH_BYTES`] end
-        /// it, and a few more; only what it says of the next one tells whether it is the last.
+        /// The approximate page size, at least one. A page may have fewer events, above all where
+        /// [`BATCH_BYTES`] end it, or a few more; only its cursor tells whether it is the last.
         limit: usize,
     },
-    /// Reads dead events, in the order of their ids, page by page.
+    /// Reads dead letters, ordered by id, page by page.
     ReadDead {
         /// Only ids greater than this.
         after: Option<EventId>,
-        /// At most so many, at least one; [`BATCH_BYTES`] may end the page before.
+        /// The page size, at least one; [`BATCH_BYTES`] may end the page earlier.
         limit: usize,
     },
-    /// Makes dead events ready again, with all their attempts; each leaves a record.
+    /// Makes dead letters ready again, with all their attempts; each gets a record.
     Revive {
-        /// Which; those that are not dead are passed over.
+        /// The events; those that are not dead are skipped.
         ids: Vec<EventId>,
-        /// Who does it, for the record.
+        /// The actor, for the record.
         by: Option<String>,
     },
-    /// Removes dead events for good; each leaves a record.
+    /// Removes dead letters for good; each gets a record.
     Drop {
-        /// Which; those that are not dead are passed over.
+        /// The events; those that are not dead are skipped.
         ids: Vec<EventId>,
-        /// Who does it, for the record.
+        /// The actor, for the record.
         by: Option<String>,
     },
     /// Counts events by state.
     Stats,
     /// Counts scheduled events that fall due within each of the spans.
     Forecast {
-        /// The spans, from now, none shorter than the one before; at most [`BATCH_MAX`].
+        /// The spans, from now, in ascending order; at most [`BATCH_MAX`].
         within: Vec<Duration>,
     },
 }
 
-/// Which events a [`StoreOp::Peek`] reads.
+/// A selection of events for [`StoreOp::Peek`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PeekBy {
-    /// All of them.
+    /// All events.
     #[default]
     All,
-    /// Those with this key.
+    /// Events with this key.
     Key(String),
-    /// The one that has this unique key: while it waits or runs, not any more when it is dead.
+    /// The waiting or running event with this unique key.
     Unique(String),
 }
 
-/// The value of one event in another form.
+/// The payload of one event in another encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewriting {
     /// The event.
     pub id: EventId,
-    /// The [fingerprint](Envelope::fingerprint) of it as it was read.
+    /// The [fingerprint](Envelope::fingerprint) of the event that was read.
     pub was: u64,
-    /// Its payload in the other form.
+    /// The re-encoded payload.
     pub payload: Payload,
 }
 
-/// A number that a node gives to each fetch; a repeat of the fetch carries the same one.
+/// The number of a fetch, chosen by the node; a repeat of the fetch carries the same one.
 pub type RequestId = u64;
 
-/// What a node holds in a bucket for as long as its heartbeat lasts, by its own account or by the
-/// store's.
+/// The leases of a node in a bucket that its heartbeat keeps, as counted by the node or by the
+/// store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
-    /// How many leases.
+    /// The number of leases.
     pub leases: usize,
-    /// The last fetch that is known: leases of later ones are not counted.
+    /// The last known fetch; leases of later ones are not counted.
     pub last: RequestId,
 }
 
-/// How far the handlers of a node may have started in a bucket: on every lease of its fetches before
-/// `request`, and on the first `leases` of that one.
+/// A watermark of announced handler starts of a node in a bucket: every lease of its fetches before
+/// `request`, and the first `leases` of that one.
 ///
 /// A node announces a start before it happens, and starts nothing beyond what the store has
-/// acknowledged. So when it dies, the store knows of every other lease that its handler never
-/// started, and hands the event back without an attempt. The mark is one number for each node, it
-/// only grows, and an operation that carries a smaller one changes nothing: to announce costs the
-/// same however many events it is about. Leases with deadlines of their own are not concerned, they
-/// count as started.
+/// acknowledged. So when it dies, the store knows which other leases were never started, and hands
+/// those events back without using up an attempt. The mark is one number for each node and only
+/// grows; an operation with a smaller one changes nothing, so an announcement costs the same
+/// however many events it covers. Leases with their own deadline are not concerned: they count as
+/// started.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -250,14 +251,14 @@ pub struct StartMark {
 }
 
 impl StartMark {
-    /// Whether a handler may have started on the lease at `place` of the fetch `request`.
+    /// Returns whether a handler may have started on the lease at `place` of the fetch `request`.
     #[must_use]
     pub fn covers(self, request: RequestId, place: usize) -> bool {
         (request, place) < (self.request, self.leases)
     }
 }
 
-/// What tells one lease of an event from all others: who fetched it, and by which fetch.
+/// The identity of a lease: the node and its fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Lease {
     /// The node that holds it.
@@ -273,80 +274,80 @@ pub struct NewEvent {
     pub envelope: Arc<Envelope>,
     /// When it is due.
     pub when: When,
-    /// What to do when its unique key is taken.
+    /// What to do if its unique key is taken.
     pub on_taken: Unique,
 }
 
-/// What a push does when an event with its unique key waits already.
+/// The policy of a push whose unique key is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unique {
-    /// The waiting one stays; the push answers *duplicate of* it. The default.
+    /// Keep the existing event; the push returns it as a *duplicate*. The default.
     #[default]
     Keep,
-    /// The waiting one is cancelled in the same step. One whose handler may have started is left
+    /// Cancel the existing event in the same step. One whose handler may have started is left
     /// alone, and the new one is accepted beside it.
     Replace,
 }
 
-/// Leases events to a node, at most so many as fit into [`BATCH_BYTES`].
+/// A fetch: leases events to a node, as many as fit into [`BATCH_BYTES`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetch {
-    /// Who asks.
+    /// The node.
     pub node: NodeId,
-    /// The number of this fetch; its repeat answers the same batch.
+    /// The number of this fetch; its repeat returns the same batch.
     pub request: RequestId,
-    /// At most so many ready events.
+    /// The most ready events.
     pub limit: usize,
-    /// Also scheduled ones that are due within this span.
+    /// Also lease scheduled events that are due within this span.
     pub ahead: Duration,
-    /// At most so many of those.
+    /// The most events to prefetch in this way.
     pub ahead_limit: usize,
-    /// `None`: for as long as the node's heartbeat lasts. Otherwise until this long from now.
+    /// The duration of the leases; `None`: as long as the node's heartbeat lasts.
     pub hold: Option<Duration>,
-    /// On the first so many of what it leases handlers may start, and on every earlier lease of the
-    /// node. 0 announces nothing, and neither does a fetch that leases nothing.
+    /// Announces starts: on the first `starts` of the new leases and on every earlier lease of the
+    /// node. 0 announces nothing, and so does a fetch that leases nothing.
     pub starts: usize,
 }
 
-/// How one attempt ended.
+/// The end of one attempt, as sent to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
     /// The event.
     pub id: EventId,
     /// The fetch that leased it.
     pub request: RequestId,
-    /// What becomes of it.
+    /// The outcome.
     pub verdict: Verdict,
-    /// When its handler started, in microseconds since the epoch; 0 when it did not.
+    /// When its handler started, in microseconds since the epoch; 0 if it did not.
     pub started_us: u64,
     /// When it was leased, in microseconds since the epoch.
     pub fetched_us: u64,
 }
 
-/// What becomes of an event after an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is done.
+    /// The event is done.
     Ack,
-    /// It failed and is due again after a delay, unless this was its last attempt.
+    /// The attempt failed; the event is due again after a delay, unless this was its last attempt.
     Retry(Duration, Failing),
-    /// It is due again after a delay, and the attempt does not count.
+    /// The event is due again after a delay; the attempt does not count.
     Snooze(Duration),
-    /// It becomes a dead letter.
+    /// The event becomes a dead letter.
     Bury(Failing),
-    /// It is of no use any more.
+    /// The event is dropped as no longer useful.
     Discard(Option<String>),
-    /// It reached its expiry before its handler started.
+    /// The event expired before its handler started.
     Expire,
-    /// Its handler never started: it is ready again at once, and the attempt does not count.
+    /// The handler never started: the event is ready again at once, and the attempt does not count.
     Release,
 }
 
 /// Why an attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failing {
-    /// What kind of failure it was.
+    /// The category.
     pub cause: Cause,
-    /// The handler's words.
+    /// The handler's error text.
     pub error: Option<String>,
 }

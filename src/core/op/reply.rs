@@ -1,4 +1,4 @@
-//! What a store answers.
+//! The replies of a store.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use crate::time::Timestamp;
 pub struct Delivery<B = Arc<Envelope>> {
     /// The event.
     pub id: EventId,
-    /// What is stored of it.
+    /// The stored event.
     pub body: B,
     /// When this attempt is due; it must not start earlier.
     pub due: Timestamp,
-    /// Its number, from 1.
+    /// The attempt number, from 1.
     pub attempt: u16,
-    /// The fetch that leased it; with the node it is the token of the lease.
+    /// The fetch that leased it; together with the node, the lease token.
     pub request: RequestId,
-    /// Its place among what that fetch leased, from 0.
+    /// Its index among the leases of that fetch, from 0.
     pub place: usize,
-    /// When it was moved to the publish list, in microseconds since the epoch.
+    /// When it was moved to the ready list, in microseconds since the epoch.
     pub moved_us: u64,
 }
 
 impl<B> Delivery<B> {
-    /// The same lease with what `f` makes of the body.
+    /// Maps the body with `f`.
     pub fn try_map<C, E>(self, f: impl FnOnce(B) -> Result<C, E>) -> Result<Delivery<C>, E> {
         let Self {
             id,
@@ -50,119 +50,119 @@ impl<B> Delivery<B> {
     }
 }
 
-/// An answer and when it was given.
+/// A reply with the store's time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer<B = Arc<Envelope>> {
     /// The store's time, in microseconds since the epoch.
     pub now_us: u64,
-    /// The answer.
+    /// The reply.
     pub reply: Reply<B>,
 }
 
-/// What a store answers, a variant for each kind of operation.
+/// The reply to each kind of operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<B = Arc<Envelope>> {
-    /// To a push: what became of each event, in their order.
+    /// To a push: the result for each event, in order.
     Pushed(Vec<Pushed>),
-    /// To move due.
+    /// To a move.
     Moved {
-        /// How many; as many as the limit means: call again.
+        /// How many events were moved; as many as the limit means that there are more.
         moved: usize,
-        /// How many are ready now.
+        /// How many events are ready now.
         ready: usize,
         /// When the next scheduled event is due.
         next_due: Option<Timestamp>,
     },
     /// To a fetch.
     Fetched {
-        /// What is the node's now.
+        /// The new leases.
         deliveries: Vec<Delivery<B>>,
         /// How many ready events are left.
         ready: usize,
         /// When the next scheduled event that is not leased is due.
         next_due: Option<Timestamp>,
-        /// Whether it ended at its bound of bytes, so that fewer events than asked for do not mean
-        /// that there are no more.
+        /// Whether it ended at the byte limit, so that fewer events than requested do not mean that
+        /// there are no more.
         full: bool,
-        /// What the node holds now, these deliveries among it, and its last fetch before this one.
-        /// A number that is smaller than that of a fetch that was answered before shows that the
-        /// store has forgotten that fetch.
+        /// The node's leases, these included, and its last fetch before this one. A number below
+        /// that of an earlier successful fetch shows that the store has forgotten that fetch.
         holding: Holding,
     },
-    /// To a settle: for each settlement whether it was accepted; `false` means lease lost.
+    /// To a settle: for each settlement whether it was accepted; `false` means that the lease was
+    /// lost.
     Settled(Vec<bool>),
     /// To a heartbeat.
     Kept {
         /// Whether the node's leases still stand. `false`: they were reaped, or it has none.
         stands: bool,
-        /// What the node holds, by the store's account.
+        /// The node's leases, by the store's count.
         holding: Holding,
     },
-    /// To extend: for each lease whether it still stood.
+    /// To an extend: for each lease whether it still stood.
     Extended(Vec<bool>),
-    /// To a reap, and to a reconcile, which names no holders and no deadline.
+    /// To a reap; and to a reconcile, then without holders and deadline.
     Reaped(Reaped),
     /// To a cancel.
     Cancelled(Cancelled),
-    /// To reschedule.
+    /// To a reschedule.
     Rescheduled(Changed),
-    /// To update.
+    /// To an update.
     Updated(Changed),
-    /// To get.
+    /// To a get.
     Found(Option<Snapshot<B>>),
-    /// To peek.
+    /// To a peek.
     Peeked {
-        /// What is on the page.
+        /// The events of the page.
         events: Vec<Snapshot<B>>,
-        /// Where the next page begins; `None`: this was the last.
+        /// Where the next page begins; `None`: this is the last.
         next: Option<PeekCursor>,
     },
-    /// To read dead.
+    /// To a read of dead letters.
     Dead {
-        /// What is on the page.
+        /// The events of the page.
         letters: Vec<Snapshot<B>>,
-        /// After which id the next page begins; `None`: this was the last.
+        /// The id after which the next page begins; `None`: this is the last.
         next: Option<EventId>,
     },
-    /// To revive and drop: how many.
+    /// To a revive, drop or rewrite: how many.
     Counted(usize),
     /// To stats.
     Stats(Stats),
-    /// To forecast: for each span how many.
+    /// To a forecast: how many for each span.
     Forecast(Vec<usize>),
 }
 
-/// What became of one event of a push.
+/// The result of pushing one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pushed {
     /// When it is due, by the store's clock.
     pub due: Timestamp,
-    /// Whether it is new.
+    /// Whether the event is new.
     pub verdict: PushVerdict,
 }
 
 /// Whether a pushed event is new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushVerdict {
-    /// It is, and the store has it.
+    /// It is new and stored.
     Accepted,
-    /// It is not: this event, the same or one with its unique key, was there already.
+    /// It is not: this event, itself or one with its unique key, exists already.
     Duplicate(EventId),
-    /// It is, and took the place of this event, which was cancelled.
+    /// It is new and replaced this event, which was cancelled.
     Replaced(EventId),
     /// Its id belongs to an event with another payload; nothing was changed.
     Conflict,
-    /// Its id is older than what the store remembers of finished events, so nobody can know
-    /// whether it is new; nothing was changed by this push.
+    /// Its id is older than the dedup window, so it is not known whether it is new; nothing was
+    /// changed by this push.
     TooOld,
-    /// Its id was made further ahead of the store's time than an id may be; nothing was changed.
+    /// Its id was generated too far ahead of the store's time; nothing was changed.
     TooNew,
-    /// The store refused it, and an earlier attempt of the same push, whose answer was lost, may
-    /// have been accepted: nobody can know whether the event is there, or was.
+    /// The store refused it, but an earlier attempt of the same push, whose reply was lost, may
+    /// have been accepted: it is not known whether the event exists, or did.
     Unknown,
 }
 
-/// What a reap did and saw.
+/// The result of a reap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reaped {
     /// Events made ready again.
@@ -171,97 +171,97 @@ pub struct Reaped {
     pub dead: usize,
     /// Whether the limit cut it short.
     pub more: bool,
-    /// Every node that holds something, with the number of its last heartbeat.
+    /// Every node that holds leases, with the number of its last heartbeat.
     pub holders: Vec<(NodeId, u64)>,
-    /// When the next lease with a deadline of its own ends.
+    /// When the next lease with its own deadline ends.
     pub next_deadline: Option<Timestamp>,
 }
 
-/// The truth about a cancel.
+/// The result of a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "the event may be running or gone, and only this says so"]
 pub enum Cancelled {
     /// No handler will start.
     Cancelled,
-    /// No *new* attempt will start; but a lease had been given before, and its holder, believed
-    /// dead, may still be running.
+    /// No *new* attempt will start, but the event was leased before, and its holder, believed dead,
+    /// may still be running it.
     CancelledAfterAttempt,
-    /// It is too late: the event has reached this state.
+    /// Too late: the event has reached this state.
     TooLate(State),
-    /// No event has this id, or none that is still known.
+    /// No known event has this id.
     NotFound,
 }
 
-/// The truth about a reschedule or an update.
+/// The result of a reschedule or an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "the event may be running or gone, and only this says so"]
 pub enum Changed {
-    /// It is so; the event is due then.
+    /// The change is made; the event is due then.
     Changed(Timestamp),
-    /// It is so; but a lease had been given before, and its holder, believed dead, may still be
-    /// running the event as it was.
+    /// The change is made; but the event was leased before, and its holder, believed dead, may
+    /// still be running it unchanged.
     ChangedAfterAttempt(Timestamp),
-    /// It is too late: the event has reached this state.
+    /// Too late: the event has reached this state.
     TooLate(State),
-    /// No event has this id, or none that is still known.
+    /// No known event has this id.
     NotFound,
 }
 
-/// A place on the way through the events of a bucket: only the store that said it can read it.
+/// An opaque position in the events of a bucket; only the store that made it can read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeekCursor(Box<[u8]>);
 
 impl PeekCursor {
-    /// A place, in the words of the store.
+    /// Wraps a position in the store's encoding.
     #[must_use]
     pub fn new(words: impl Into<Box<[u8]>>) -> Self {
         Self(words.into())
     }
 
-    /// The words of the store.
+    /// The position in the store's encoding.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// One event as the store has it.
+/// One event as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot<B = Arc<Envelope>> {
     /// The event.
     pub id: EventId,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     /// When it is, or was, due.
     pub due: Timestamp,
     /// Attempts that have ended and count.
     pub tries: u16,
-    /// Since when it is ready, leased or dead; `None` of any other, and where it is not known.
+    /// Since when it is ready, leased or dead; `None` in other states and if unknown.
     pub since: Option<Timestamp>,
-    /// Who holds it.
+    /// The node that holds its lease.
     pub holder: Option<NodeId>,
-    /// When its lease ends, if that has a deadline of its own.
+    /// When its lease ends, if it has its own deadline.
     pub until: Option<Timestamp>,
-    /// What is stored of it; `None` when it is over, and when its bytes are damaged.
+    /// The stored event; `None` if it has ended or its bytes are damaged.
     pub body: Option<B>,
 }
 
-/// How many events of a bucket stand where, and for how long the next one has been ready.
+/// Statistics of a bucket: events by state, and the age of the next ready one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Wait for their due time.
+    /// Events that wait for their due time.
     pub scheduled: usize,
-    /// Are due and wait for a consumer.
+    /// Due events that wait for a consumer.
     pub ready: usize,
-    /// Belong to a node.
+    /// Events leased to a node.
     pub leased: usize,
-    /// Are dead letters.
+    /// Dead letters.
     pub dead: usize,
-    /// Since when the first event of the publish list is there: the one that is fetched next.
-    /// `None` when none is ready, or when so many events have left the list since that a store
-    /// would have to search for it.
+    /// Since when the first event of the ready list, the next to be fetched, is there. `None` if
+    /// none is ready, or if so many events have left the list since that a store would have to
+    /// search.
     pub oldest_ready: Option<Timestamp>,
 }
 
@@ -279,7 +279,7 @@ impl std::ops::AddAssign for Stats {
 }
 
 impl<B> Reply<B> {
-    /// The same answer with what `f` makes of each body.
+    /// Maps each body with `f`.
     pub fn try_map<C, E>(self, mut f: impl FnMut(B) -> Result<C, E>) -> Result<Reply<C>, E> {
         Ok(match self {
             Self::Fetched {

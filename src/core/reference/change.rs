@@ -1,4 +1,4 @@
-//! Changes by hand: cancel, reschedule and update, which tell the truth.
+//! Administrative changes of one event: cancel, reschedule, update and rewrite.
 
 use crate::core::op::{Cancelled, Changed, Ledger, Rewriting};
 use crate::core::reference::entry::{Ending, Entry, Place};
@@ -63,7 +63,7 @@ impl<B: Clone> Bucket<B> {
         Ok(changed(entry))
     }
 
-    /// A dead event can be updated too, as its payload may be what killed it; a record says so.
+    /// Changes the payload. Dead events too, as the payload may have killed them; with a record.
     pub(super) fn update<L: Ledger<Body = B>>(
         &mut self,
         id: EventId,
@@ -91,8 +91,8 @@ impl<B: Clone> Bucket<B> {
         Ok(changed(entry))
     }
 
-    /// Answers how many are in the other form now. Only the form is another one, so no record is
-    /// written, not even of a dead one.
+    /// Replaces encoded payloads; returns how many. Only the encoding differs, so no record is
+    /// written, not even for a dead event.
     pub(super) fn rewrite<L: Ledger<Body = B>>(
         &mut self,
         rewritings: &[Rewriting],

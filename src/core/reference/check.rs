@@ -1,18 +1,18 @@
-//! What must be so at any time: each event in exactly one place, and every counter right.
+//! An invariant check of a bucket: each event in exactly one place, every counter right.
 
 use crate::core::reference::Bucket;
 use crate::core::reference::entry::Place;
 use crate::event::State;
 
 impl<B: Clone> Bucket<B> {
-    /// Checks everything that must be so at any time; looks at every event.
+    /// Checks all invariants; scans every event.
     ///
-    /// Each id is in exactly one place; the index of that place has it and no other has; leases
-    /// and what nodes hold are the same; counters equal sets.
+    /// Each id is in exactly one place; the index of that place has it and no other has; the leases
+    /// of events and of nodes match; counters equal sets.
     ///
     /// # Errors
     ///
-    /// The first thing that is not so.
+    /// The first violated invariant.
     pub fn check(&self) -> Result<(), String> {
         self.check_places()?;
         self.check_keys()?;
@@ -23,19 +23,19 @@ impl<B: Clone> Bucket<B> {
         self.nodes.check(leases)?;
         self.past.check()?;
         match self.past.ids().find(|id| self.entries.contains_key(id)) {
-            Some(id) => Err(format!("{id} is over and is still there")),
+            Some(id) => Err(format!("{id} has a tombstone but is live")),
             None => Ok(()),
         }
     }
 
-    /// Each index names only events that are in its place, and counts as many as there are.
+    /// Checks that each index only names events in its place, and that the totals match.
     fn check_places(&self) -> Result<(), String> {
         for (due, id) in self.waiting.scheduled() {
             let entry = self.entries.get(&id);
             let same = entry
                 .is_some_and(|entry| matches!(entry.place, Place::Scheduled) && entry.due == due);
             expect(same, || {
-                format!("{id} is in the delay set and not scheduled")
+                format!("{id} is in the delay set but not scheduled")
             })?;
         }
         for (at, ready) in self.waiting.ready() {
@@ -43,49 +43,49 @@ impl<B: Clone> Bucket<B> {
             let same =
                 entry.is_some_and(|entry| matches!(entry.place, Place::Ready(here) if here == at));
             expect(same, || {
-                format!("{} is in the publish list and not ready", ready.id)
+                format!("{} is in the ready list but not ready", ready.id)
             })?;
         }
         for id in &self.dead {
             let state = self.entries.get(id).map(|entry| entry.state());
             expect(state == Some(State::Dead), || {
-                format!("{id} is listed as dead and is not")
+                format!("{id} is indexed as dead but is not")
             })?;
         }
         for id in &self.held {
             let held = self.entries.get(id).is_some_and(|entry| entry.is_held());
             expect(held, || {
-                format!("{id} waits for a confirmation and is not held")
+                format!("{id} is indexed as unconfirmed but is not")
             })?;
         }
         let stats = self.stats();
         let indexed = stats.scheduled + stats.ready + stats.leased + stats.dead + self.held.len();
         let (places, events) = (indexed, self.entries.len());
         expect(places == events, || {
-            format!("{events} events are in {places} places")
+            format!("{events} events have {places} index entries")
         })?;
         let spent = self
             .entries
             .iter()
             .find(|(_, entry)| entry.tries >= entry.attempts && entry.state() != State::Dead);
         match spent {
-            Some((id, _)) => Err(format!("{id} has used up its attempts and is not dead")),
+            Some((id, _)) => Err(format!("{id} has used up its attempts but is not dead")),
             None => Ok(()),
         }
     }
 
-    /// Each event that has a key is found by it, and by no other.
+    /// Checks that each event with a key is found by it, and by no other.
     fn check_keys(&self) -> Result<(), String> {
         for (key, id) in &self.keys {
             let entry = self.entries.get(id);
             expect(entry.is_some_and(|entry| entry.key() == Some(key)), || {
-                format!("{id} is found by a key that is not its own")
+                format!("{id} is indexed by a key that is not its own")
             })?;
         }
         let keyed = self.entries.values().filter(|entry| entry.key().is_some());
         let (keyed, found) = (keyed.count(), self.keys.len());
         expect(keyed == found, || {
-            format!("{keyed} events have a key, {found} are found by one")
+            format!("{keyed} events have a key, but {found} are indexed")
         })
     }
 
@@ -98,7 +98,7 @@ impl<B: Clone> Bucket<B> {
                 .filter(|entry| entry.state() != State::Dead);
             let owns = entry.is_some_and(|entry| entry.unique() == Some(unique));
             expect(owns || is_over, || {
-                format!("{id} has a unique key that is not its own")
+                format!("{id} is indexed by a unique key that is not its own")
             })?;
         }
         self.uniques.check()

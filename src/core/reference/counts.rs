@@ -1,35 +1,34 @@
-//! How many events are due by when, without looking at each of them.
+//! A counter of events by due time, without a scan over all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::EventId;
 use crate::time::Timestamp;
 
-/// A cell of each level is two to the power of so many milliseconds wide: 4 seconds, a little more
-/// than an hour, and 50 days.
+/// The cell width of each level, as a power of two in milliseconds: 4 seconds, a little more than
+/// an hour, and 50 days.
 const SHIFTS: [u32; 3] = [12, 22, 32];
-/// A narrow cell with so many events counts them by the millisecond, so that nobody has to walk
-/// over more than that.
+/// A narrow cell with this many events counts them by the millisecond, which bounds the scan of a
+/// cell.
 const CROWDED: usize = 1_024;
 
-/// Counts of the delay set by due time, kept up to date with it.
+/// Counts of the delay set by due time, updated with it.
 ///
-/// Asked how many are due by an instant, it adds up whole cells, wide ones first, and at the edge
-/// walks over the events of one narrow cell or over its counts by the millisecond. That is some
-/// thousand steps, however many events there are, how far they reach and how close they lie; and
-/// what was added up for one instant is the beginning for the next.
+/// To count the events due by an instant, it sums whole cells, wide ones first, and then scans the
+/// events of one narrow cell or its counts by the millisecond: some thousand steps, whatever the
+/// number and distribution of events. The sums for one instant are reused for the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Narrow cells first. None of them is empty, and so with the milliseconds.
+    /// Narrow cells first. No cell and no millisecond is empty.
     levels: [BTreeMap<u64, usize>; SHIFTS.len()],
-    /// By the millisecond, of each narrow cell that was crowded since it was empty.
+    /// By the millisecond, for each narrow cell that was crowded since it was last empty.
     crowded: BTreeMap<u64, BTreeMap<u64, usize>>,
 }
 
 type Scheduled = BTreeSet<(Timestamp, EventId)>;
 
 impl Counts {
-    /// One more is due then, and `scheduled` has it already.
+    /// Adds an event due then, which `scheduled` has already.
     pub(super) fn add(&mut self, due: Timestamp, scheduled: &Scheduled) {
         let ms = due.as_millis();
         let mut count = 0; // in the narrow cell, which comes last
@@ -52,7 +51,7 @@ impl Counts {
         }
     }
 
-    /// One that was due then is not any more.
+    /// Removes an event that was due then.
     pub(super) fn remove(&mut self, due: Timestamp) {
         let ms = due.as_millis();
         for (level, shift) in self.levels.iter_mut().zip(SHIFTS) {
@@ -67,7 +66,7 @@ impl Counts {
         }
     }
 
-    /// Begins to count how many of `scheduled` are due until one instant and another.
+    /// Starts a count of `scheduled` events by a series of instants.
     pub(super) fn counting<'a>(&'a self, scheduled: &'a Scheduled) -> Counting<'a> {
         Counting {
             counts: self,
@@ -77,7 +76,7 @@ impl Counts {
         }
     }
 
-    /// Whether the counts are what they count.
+    /// Checks the counts.
     pub(super) fn check(&self, scheduled: &Scheduled) -> Result<(), String> {
         let mut right = Self::default();
         for (due, _) in scheduled {
@@ -99,19 +98,19 @@ impl Counts {
     }
 }
 
-/// Counts until one instant after the other. What was added up for the instant before is not added
-/// up again, so that in their order they cost together little more than the last one alone.
+/// A count by a series of instants that reuses the sums of the previous one, so that an ascending
+/// series costs little more than its last instant.
 pub(super) struct Counting<'a> {
     counts: &'a Counts,
     scheduled: &'a Scheduled,
-    /// Of each level, from the beginning of the wider cell on.
+    /// For each level, from the start of the wider cell.
     sums: [Sum; SHIFTS.len()],
-    /// Of the milliseconds of a crowded cell.
+    /// For the milliseconds of a crowded cell.
     fine: Sum,
 }
 
 impl Counting<'_> {
-    /// How many are due until then, that instant included.
+    /// Returns how many are due by `until`, inclusive.
     pub(super) fn until(&mut self, until: Timestamp) -> usize {
         let ms = until.as_millis();
         let mut whole = 0;
@@ -133,7 +132,7 @@ impl Counting<'_> {
     }
 }
 
-/// How many are in the cells before one of them, from an earlier one on.
+/// The sum of a range of cells.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     from: u64,
@@ -142,7 +141,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// How many are in the cells from one to before another; goes on from what was asked last.
+    /// Returns the sum of the cells `from..to`; continues the previous range if it can.
     fn of(&mut self, cells: &BTreeMap<u64, usize>, from: u64, to: u64) -> usize {
         if self.from != from || self.to > to {
             *self = Self {
@@ -160,7 +159,7 @@ impl Sum {
     }
 }
 
-/// What is scheduled from the beginning of a narrow cell on.
+/// Returns the scheduled events from the start of a narrow cell.
 fn from(scheduled: &Scheduled, cell: u64) -> impl Iterator<Item = &(Timestamp, EventId)> {
     scheduled.range((Timestamp::from_millis(cell << SHIFTS[0]), MIN_ID)..)
 }

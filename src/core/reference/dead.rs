@@ -8,8 +8,8 @@ use crate::event::{EventId, State};
 use crate::record::Outcome;
 
 impl<B: Clone> Bucket<B> {
-    /// Dead events are ready again, due now, with all their attempts. One whose unique key was
-    /// taken meanwhile lives on without it.
+    /// Makes dead letters ready again, due now, with all their attempts. One whose unique key was
+    /// taken meanwhile is revived without it.
     pub(super) fn revive<L: Ledger<Body = B>>(
         &mut self,
         ids: &[EventId],
@@ -45,7 +45,7 @@ impl<B: Clone> Bucket<B> {
         Ok(revived)
     }
 
-    /// Removes dead events for good.
+    /// Removes dead letters for good.
     pub(super) fn drop_dead<L: Ledger<Body = B>>(
         &mut self,
         ids: &[EventId],

@@ -1,4 +1,4 @@
-//! One event as the reference store keeps it.
+//! A live event of the reference store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,44 +8,44 @@ use crate::event::{EventId, Late, QueueName, State};
 use crate::record::{Cause, NodeId, Outcome, Record, Stages, cut_error};
 use crate::time::Timestamp;
 
-/// An event that is not over. Kept small: there may be ten million of them.
+/// A live event. Kept small: there may be ten million of them.
 #[derive(Clone, Debug)]
 pub(super) struct Entry<B> {
     pub(super) body: B,
     pub(super) fingerprint: u64,
     pub(super) due: Timestamp,
     pub(super) place: Place,
-    /// What few events have.
+    /// Fields that few events have.
     more: Option<Box<More>>,
     pub(super) tries: u16,
     pub(super) attempts: u16,
-    /// How long its payload is, in KiB, rounded up.
+    /// The size of its payload in KiB, rounded up.
     kib: u16,
-    /// A lease of it was lost once, so somebody believed dead may still run it.
+    /// A lease of it was lost once, so a node believed dead may still run it.
     pub(super) haunted: bool,
-    /// Its records say something that only its envelope knows.
+    /// Its records need data from its envelope.
     tells: bool,
 }
 
-/// Where an event is; it is in the index of that place and in no other.
+/// The place of an event; it is in the index of that place and in no other.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
-    /// Pushed, not yet confirmed.
+    /// Pushed, not confirmed yet.
     Held,
     Scheduled,
-    /// At this position of the publish list.
+    /// At this position of the ready list.
     Ready(i64),
     Leased(Box<Lease>),
     /// Since then.
     Dead(Timestamp),
 }
 
-/// Who has an event, and since when.
+/// The lease of an event.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
     pub(super) node: NodeId,
     pub(super) request: RequestId,
-    /// Its place among what that fetch leased.
+    /// Its index among the leases of that fetch.
     pub(super) place: usize,
     pub(super) moved_us: u64,
     pub(super) fetched_us: u64,
@@ -69,7 +69,7 @@ struct More {
     settled: Option<Settled>,
 }
 
-/// The last settlement that was accepted, so that its repeat is known.
+/// The last accepted settlement, to recognise its repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settled {
     node: NodeId,
@@ -96,7 +96,7 @@ impl Settled {
     }
 }
 
-/// What an envelope says that the reference store has to know.
+/// The options of an envelope that the reference store needs.
 #[derive(Clone, Debug)]
 pub(super) struct Terms {
     pub(super) fingerprint: u64,
@@ -107,11 +107,11 @@ pub(super) struct Terms {
     pub(super) expires: Option<Timestamp>,
     pub(super) late: Late,
     pub(super) tells: bool,
-    /// How long its payload is.
+    /// The size of the payload.
     pub(super) bytes: usize,
 }
 
-/// Why an event is not handed out any more.
+/// Why an event is no longer delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stale {
     Expired,
@@ -156,7 +156,7 @@ impl<B> Entry<B> {
         }
     }
 
-    /// Its payload has so many bytes now.
+    /// Sets the size of its payload.
     pub(super) fn resize(&mut self, bytes: usize) {
         self.kib = kib(bytes);
     }
@@ -170,7 +170,7 @@ impl<B> Entry<B> {
         }
     }
 
-    /// Takes it to another place and answers the one it was in.
+    /// Moves it to another place; returns the previous one.
     pub(super) fn go(&mut self, place: Place) -> Place {
         let (before, from) = (self.state(), std::mem::replace(&mut self.place, place));
         debug_assert!(
@@ -192,7 +192,7 @@ impl<B> Entry<B> {
         }
     }
 
-    /// The lease that `node` got by `request`, if it still stands.
+    /// Returns the lease that `node` got by `request`, if it still stands.
     pub(super) fn lease_under(&self, node: NodeId, request: RequestId) -> Option<&Lease> {
         self.lease().filter(|lease| lease.is_under(node, request))
     }
@@ -217,7 +217,7 @@ impl<B> Entry<B> {
         self.more.get_or_insert_default().settled = Some(settled);
     }
 
-    /// Whether it is of no use any more at `now_us`, and why.
+    /// Returns why it must not be delivered at `now_us`, if so.
     pub(super) fn stale(&self, now_us: u64) -> Option<Stale> {
         let more = self.more.as_ref()?;
         let passed = |limit: Duration| {
@@ -234,7 +234,7 @@ impl<B> Entry<B> {
         }
     }
 
-    /// Records how an attempt, or the event itself, ended, or what was done to it.
+    /// Records the end of an attempt or an event, or an administrative change.
     pub(super) fn record<L: Ledger<Body = B>>(
         &self,
         id: EventId,
@@ -267,7 +267,7 @@ fn kib(bytes: usize) -> u16 {
     u16::try_from(bytes.div_ceil(1024)).unwrap_or(u16::MAX)
 }
 
-/// How much an operation may still carry: it ends with the event that uses it up.
+/// The byte limit of an operation: it ends with the event that exhausts it.
 pub(super) struct Budget {
     left_kib: usize,
 }
@@ -288,22 +288,22 @@ impl Budget {
     }
 }
 
-/// What a record says beside what the entry knows.
+/// The data of a record that the entry does not have.
 #[derive(Debug)]
 pub(super) struct Ending {
     pub(super) outcome: Outcome,
     pub(super) cause: Option<Cause>,
-    /// 0 where no attempt had begun.
+    /// 0 if no attempt had begun.
     pub(super) attempt: u16,
     pub(super) node: NodeId,
     pub(super) stages: Stages,
     pub(super) error: Option<String>,
-    /// Who did it by hand.
+    /// The actor of an administrative change.
     pub(super) by: Option<String>,
 }
 
 impl Ending {
-    /// The end of an event that nobody held.
+    /// Creates the end of an event that was not leased.
     pub(super) fn unheld(outcome: Outcome, moved_us: u64, finished_us: u64) -> Self {
         Self {
             outcome,
@@ -320,7 +320,7 @@ impl Ending {
         }
     }
 
-    /// What somebody did to a dead event.
+    /// Creates an administrative change of a dead letter.
     pub(super) fn by_hand(outcome: Outcome, by: Option<String>, finished_us: u64) -> Self {
         Self {
             by,

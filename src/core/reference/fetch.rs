@@ -1,4 +1,4 @@
-//! Fetch, heartbeat and extend: who has what, and for how long.
+//! Fetch, heartbeat and extend: grants and renews leases.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use crate::event::{EventId, State};
 use crate::record::{Cause, NodeId, Outcome};
 use crate::time::{Timestamp, When};
 
-/// A fetch on its way: what it has leased so far.
+/// A fetch in progress.
 struct Batch<B> {
     deadline: Option<Timestamp>,
     deliveries: Vec<Delivery<B>>,
-    /// How many events of no use it may still set aside; the rest is for the next fetch.
+    /// How many stale events it may still remove; the rest is for the next fetch.
     aside: usize,
     budget: Budget,
 }
 
 impl<B> Batch<B> {
-    /// Whether it may take more, up to so many deliveries.
+    /// Returns whether it may take more, up to `limit` deliveries.
     fn has_room(&self, limit: usize) -> bool {
         self.deliveries.len() < limit && self.aside > 0 && !self.budget.is_spent()
     }
@@ -55,9 +55,8 @@ impl<B: Clone> Bucket<B> {
         })
     }
 
-    /// Whether the request was never seen. One that is older than the last, or the last itself, is
-    /// a repeat, and whatever has not reached the store yet comes too late: its node goes on with
-    /// a greater number, so what it leased now would belong to nobody.
+    /// Returns whether the request is new. One that is not above the last is a repeat, or arrives
+    /// too late: its node has moved on to a greater number, so its leases would have no holder.
     fn is_new_request(&mut self, fetch: &Fetch) -> Result<bool> {
         let reaping = self.nodes.is_reaping(fetch.node);
         let node = self.nodes.fetching(fetch.node);
@@ -70,8 +69,8 @@ impl<B: Clone> Bucket<B> {
             return Err(Error::new(
                 ErrorKind::LeaseLost,
                 format!(
-                    "node {} was believed dead and what it held is given to others; drop it and \
-                     fetch again",
+                    "node {} was reaped and its leases went to other nodes; drop them and fetch \
+                     again",
                     fetch.node
                 ),
             ));
@@ -137,7 +136,7 @@ impl<B: Clone> Bucket<B> {
         (batch.deliveries, batch.budget.is_spent())
     }
 
-    /// Leases one event that has left its index, or sets it aside if it is of no use any more.
+    /// Leases one event that has left its index, or ends it if it is stale.
     fn take<L: Ledger<Body = B>>(
         &mut self,
         fetch: &Fetch,
@@ -191,7 +190,7 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
-    /// Keeps what a node holds, on which handlers may have started so far.
+    /// Renews the leases of a node and raises its start mark.
     pub(super) fn keep(&mut self, node: NodeId, started: StartMark) -> Reply<B> {
         self.nodes.announce(node, started);
         Reply::Kept {
@@ -230,7 +229,7 @@ impl<B: Clone> Bucket<B> {
                 return false;
             }
             match &mut lease.deadline {
-                // It lasts as long as the heartbeat, and so it does not need this.
+                // It lasts as long as the heartbeat and needs no extension.
                 None => !self.nodes.is_reaping(node),
                 Some(deadline) => {
                     self.nodes.extend(*id, *deadline, after);

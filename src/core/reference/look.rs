@@ -1,5 +1,4 @@
-//! Looking: get, peek, stats and forecast. None of it changes anything, and none of it sees what
-//! is not confirmed.
+//! Read-only operations: get, peek, stats and forecast. None sees unconfirmed events.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,8 +20,8 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
-    /// Goes through the events in the order of their ids: an id never changes, so nothing that stays
-    /// is passed by.
+    /// Scans the events in the order of their ids: an id never changes, so no event that stays is
+    /// missed.
     pub(super) fn peek(
         &self,
         by: &PeekBy,
@@ -92,7 +91,7 @@ impl<B: Clone> Bucket<B> {
         Reply::Dead { letters, next }
     }
 
-    /// How many events stand where; what is not confirmed is not counted.
+    /// Counts events by state; unconfirmed ones are not counted.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
@@ -136,7 +135,7 @@ impl<B: Clone> Bucket<B> {
     }
 }
 
-/// Everything greater than an id.
+/// Returns the range of everything greater than an id.
 fn beyond(after: Option<EventId>) -> (Bound<EventId>, Bound<EventId>) {
     (
         after.map_or(Bound::Unbounded, Bound::Excluded),
@@ -144,12 +143,12 @@ fn beyond(after: Option<EventId>) -> (Bound<EventId>, Bound<EventId>) {
     )
 }
 
-/// The id after which a page begins.
+/// Returns the id after which a page begins.
 fn id_of(cursor: &PeekCursor) -> Result<EventId> {
     let bytes = cursor.as_bytes().try_into();
-    bytes
-        .map(EventId::from_bytes)
-        .map_err(|_| Error::invalid("the place of a peek is none that this store has said"))
+    bytes.map(EventId::from_bytes).map_err(|_| {
+        Error::invalid("the cursor of a peek is not from this store; pass the one of the last page")
+    })
 }
 
 fn over<B>(finished: &Finished) -> Snapshot<B> {

@@ -1,8 +1,8 @@
-//! The reference store: the executable meaning of the store contract, in plain maps.
+//! The reference store: executable semantics of the store contract, in plain maps.
 //!
-//! A [`Bucket`] is a value. It decides; what has to be remembered of its decisions it tells a
-//! [`Ledger`]. The memory store is this bucket behind a lock, the embedded store is this bucket
-//! with a ledger that writes a file, and every other store is compared with it.
+//! A [`Bucket`] is a value that decides, and sends its changes to a [`Ledger`]. The memory store is
+//! this bucket behind a lock, the embedded store is this bucket with a sink that writes a file, and
+//! every other store is compared with it.
 //!
 //! ```text
 //!              push                 move due                fetch
@@ -13,8 +13,9 @@
 //!                                        revive ----'------- dead <------- settle ---> past
 //! ```
 //!
-//! An event is an entry in the one map of events, and its id is in exactly one index, the one
-//! of its place. An event that is over leaves the map; the `past` remembers its id for a while.
+//! An event is an entry in the one map of events, and its id is in exactly one index, that of its
+//! place. An event that ends leaves the map; its id stays in `past`, the dedup window, for a while.
+//! The ready list is the publish list of the design.
 
 mod change;
 mod check;
@@ -53,7 +54,7 @@ use crate::event::{BucketKey, EventId, State};
 use crate::record::{BY_BYTES_MAX, Outcome};
 use crate::time::Timestamp;
 
-/// One bucket of the reference store; `B` is what is kept of an envelope.
+/// One bucket of the reference store; `B` is the kept form of an envelope.
 ///
 /// # Examples
 ///
@@ -80,38 +81,38 @@ use crate::time::Timestamp;
 /// let mut bucket = Bucket::new(BucketKey::new("orders".parse()?, BucketId(0)));
 /// let Answer { now_us, reply } = bucket.apply(1_000, StoreOp::Stats, &mut Forgetful)?;
 /// assert_eq!((now_us, reply), (1_000, Reply::Stats(Default::default())));
-/// // Time does not go back within a bucket.
+// Time does not go back within a bucket.
 /// assert_eq!(bucket.apply(999, StoreOp::Stats, &mut Forgetful)?.now_us, 1_000);
 /// # Ok::<(), duly::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Bucket<B> {
     key: BucketKey,
-    /// The latest time ever given.
+    /// The latest time seen.
     now_us: u64,
     entries: BTreeMap<EventId, Entry<B>>,
     held: BTreeSet<EventId>,
     waiting: Waiting,
     nodes: Nodes,
     dead: BTreeSet<EventId>,
-    /// Every event that has a key.
+    /// Ids by key, of every event that has one.
     keys: BTreeSet<(Arc<str>, EventId)>,
-    /// Which event has a unique key.
+    /// Events by unique key.
     uniques: Uniques,
     past: Past,
 }
 
-/// What a bucket's next work is.
+/// A summary of a bucket's next work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// Whether it has ready events.
+    /// Whether the bucket has ready events.
     pub ready: bool,
     /// When its next scheduled event is due.
     pub next_due: Option<Timestamp>,
 }
 
 impl Head {
-    /// Whether there is work sooner than there was at `other`.
+    /// Returns whether there is work sooner than in `other`.
     #[must_use]
     pub fn is_earlier_than(self, other: Self) -> bool {
         let sooner = match (self.next_due, other.next_due) {
@@ -123,7 +124,7 @@ impl Head {
 }
 
 impl<B: Clone> Bucket<B> {
-    /// An empty bucket with the default [`DedupWindow`].
+    /// Creates an empty bucket with the default [`DedupWindow`].
     #[must_use]
     pub fn new(key: BucketKey) -> Self {
         Self {
@@ -140,26 +141,26 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
-    /// Which bucket this is.
+    /// The identity of this bucket.
     #[must_use]
     pub fn key(&self) -> &BucketKey {
         &self.key
     }
 
-    /// The latest time that it was given, in microseconds since the epoch.
+    /// The latest time seen, in microseconds since the epoch.
     #[must_use]
     pub fn now_us(&self) -> u64 {
         self.now_us
     }
 
-    /// Applies one operation at `now_us`, or at the latest time seen if that is later, and tells
-    /// `ledger` what was decided.
+    /// Applies one operation at `now_us`, or at the latest time seen if that is later, and reports
+    /// the changes to `ledger`.
     ///
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid): the operation can never be accepted.
-    /// [`LeaseLost`](crate::ErrorKind::LeaseLost), for a fetch: the node was believed dead, and it
-    /// is told so. No event was changed.
+    /// [`LeaseLost`](crate::ErrorKind::LeaseLost), for a fetch: the node was reaped. No event was
+    /// changed.
     pub fn apply<L: Ledger<Body = B>>(
         &mut self,
         now_us: u64,
@@ -225,7 +226,7 @@ impl<B: Clone> Bucket<B> {
         })
     }
 
-    /// The bucket's next work.
+    /// Returns the bucket's next work.
     #[must_use]
     pub fn head(&self) -> Head {
         Head {
@@ -234,7 +235,7 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
-    /// Whether it holds no event that is not over.
+    /// Returns whether it has no live events.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -263,8 +264,8 @@ impl<B: Clone> Bucket<B> {
         Timestamp::from_millis(self.now_us / 1_000)
     }
 
-    /// The event is over: it leaves the map, and its id is remembered. Its place must have been
-    /// left before.
+    /// Ends an event: removes it from the map and adds a tombstone. It must have left its place
+    /// before.
     fn finish<L: Ledger<Body = B>>(
         &mut self,
         id: EventId,
@@ -294,8 +295,8 @@ impl<B: Clone> Bucket<B> {
         self.past.remember(finished, entry.settled(), self.now_us);
     }
 
-    /// The event becomes a dead letter, with `tries` attempts used up. Its place must have been
-    /// left before.
+    /// Makes an event a dead letter, with `tries` attempts used up. It must have left its place
+    /// before.
     fn bury<L: Ledger<Body = B>>(
         &mut self,
         id: EventId,
@@ -316,7 +317,7 @@ impl<B: Clone> Bucket<B> {
         self.free_unique(id, unique.as_ref());
     }
 
-    /// Puts an event that waits where its due time says; answers the place.
+    /// Puts a waiting event where its due time requires; returns the place.
     fn wait(waiting: &mut Waiting, now_us: u64, id: EventId, due: Timestamp) -> Place {
         if due.as_micros() <= now_us {
             Place::Ready(waiting.append(id, now_us))
@@ -326,7 +327,7 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
-    /// Takes a waiting event out of its index; answers when it was moved to the publish list.
+    /// Takes a waiting event out of its index; returns when it was moved to the ready list.
     fn unwait(&mut self, id: EventId) -> u64 {
         let Some(entry) = self.entries.get(&id) else {
             return 0;
@@ -345,7 +346,7 @@ impl<B: Clone> Bucket<B> {
         0
     }
 
-    /// Cancels an event that waits, with a record.
+    /// Cancels a waiting event, with a record.
     fn cancel_waiting<L: Ledger<Body = B>>(&mut self, id: EventId, ledger: &mut L) {
         let moved_us = self.unwait(id);
         let ending = Ending::unheld(Outcome::Cancelled, moved_us, self.now_us);
@@ -353,45 +354,45 @@ impl<B: Clone> Bucket<B> {
     }
 }
 
-/// Refuses a list that is longer than an operation may carry.
+/// Rejects a list that is longer than an operation may carry.
 pub(crate) fn bounded(what: &str, len: usize) -> Result<()> {
     if len > BATCH_MAX {
         return Err(Error::invalid(format!(
-            "the operation carries {len} {what}, at most {BATCH_MAX} are allowed"
+            "the operation carries {len} {what}; at most {BATCH_MAX} are allowed"
         )));
     }
     Ok(())
 }
 
-/// Refuses several payloads that have more bytes together than an operation may carry.
+/// Rejects several payloads that together exceed the byte limit of an operation.
 pub(crate) fn check_bytes(lens: impl ExactSizeIterator<Item = usize>) -> Result<()> {
     let many = lens.len();
     let bytes: usize = lens.sum();
     if many > 1 && bytes > BATCH_BYTES {
         return Err(Error::invalid(format!(
-            "the operation carries {many} payloads of {bytes} bytes together, at most {BATCH_BYTES} \
-             are allowed; send them in parts"
+            "the operation carries {many} payloads with {bytes} bytes together; at most \
+             {BATCH_BYTES} are allowed, split it"
         )));
     }
     Ok(())
 }
 
-/// Refuses too many spans, and those that are not in their order.
+/// Rejects too many spans, and spans that are not in ascending order.
 pub(crate) fn check_spans(within: &[Duration]) -> Result<()> {
     bounded("spans", within.len())?;
     match within.is_sorted() {
         true => Ok(()),
         false => Err(Error::invalid(
-            "a span of a forecast is shorter than the one before it",
+            "the spans of a forecast are not in ascending order",
         )),
     }
 }
 
-/// Refuses a name that is longer than a record keeps.
+/// Rejects an actor name that is longer than a record keeps.
 pub(crate) fn check_by(by: Option<&str>) -> Result<()> {
     match by.map_or(0, str::len) {
         len if len > BY_BYTES_MAX => Err(Error::invalid(format!(
-            "the name of who does it has {len} bytes, at most {BY_BYTES_MAX} are allowed"
+            "the actor name has {len} bytes; at most {BY_BYTES_MAX} are allowed"
         ))),
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! What each node holds.
+//! The leases of each node in a bucket.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
@@ -9,39 +9,39 @@ use crate::event::EventId;
 use crate::record::NodeId;
 use crate::time::Timestamp;
 
-/// How many nodes that hold nothing are remembered, for late repeats of their fetches.
+/// The most idle nodes that are remembered, for late repeats of their fetches.
 const IDLE_NODES_MAX: usize = 1_024;
 
 /// The leases of a bucket, by node and by deadline.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
     nodes: BTreeMap<NodeId, Node>,
-    /// Those that are being reaped and still hold something.
+    /// Nodes that are being reaped and still have leases.
     reaping: BTreeSet<NodeId>,
-    /// The leases with a deadline of their own.
+    /// Leases with their own deadline.
     deadlines: BTreeSet<(Timestamp, EventId)>,
     leased: usize,
-    /// Counts fetches, to know which node was heard of last.
+    /// Counts fetches, to find the least recently active node.
     fetches: u64,
 }
 
-/// One node, from its first fetch on.
+/// A node, from its first fetch on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
-    /// Its last heartbeat. A fetch that leases something, and its repeat, is one as well: the node
-    /// relies on its leases from then on, so nobody may reap it by what was seen before.
+    /// Its last heartbeat. A fetch that leases events, and its repeat, counts as one: the node
+    /// relies on its leases from then on, so an older number must not get it reaped.
     pub(super) beat: u64,
     /// Its greatest request number.
     pub(super) last_request: Option<RequestId>,
-    /// It was reaped and has not been told by a refused fetch.
+    /// It was reaped, and no fetch of it has been refused since.
     pub(super) lost: bool,
-    /// The fetch that told it; repeats of it tell it again.
+    /// The refused fetch; repeats of it are refused again.
     pub(super) refused: Option<RequestId>,
-    /// On which of its leases handlers may have started.
+    /// Its announced starts.
     started: StartMark,
-    /// What lasts as long as its heartbeat.
+    /// Leases that its heartbeat keeps.
     kept: Batches,
-    /// What has deadlines of its own.
+    /// Leases with their own deadline.
     timed: Batches,
     last_fetch: u64,
 }
@@ -55,7 +55,7 @@ struct Batches {
 
 #[derive(Clone, Debug, Default)]
 struct Batch {
-    /// What the request answered; leases that have ended are still in it.
+    /// The events that the request returned; leases that have ended are still in it.
     ids: VecDeque<EventId>,
     leased: usize,
 }
@@ -78,12 +78,12 @@ impl Batches {
 }
 
 impl Node {
-    /// Whether it holds anything that its heartbeat keeps.
+    /// Returns whether it has leases that its heartbeat keeps.
     pub(super) fn is_holder(&self) -> bool {
         self.kept.leased > 0
     }
 
-    /// What `request` answered.
+    /// Returns the events that `request` returned.
     pub(super) fn batch(&self, request: RequestId) -> impl Iterator<Item = EventId> + '_ {
         let batches = [&self.kept, &self.timed].into_iter();
         let batches = batches.filter_map(move |batches| batches.batches.get(&request));
@@ -104,7 +104,7 @@ impl Nodes {
         self.nodes.get_mut(&node)
     }
 
-    /// The node that fetches now, which need not be known.
+    /// Returns the node that fetches now, adding it if it is new.
     pub(super) fn fetching(&mut self, node: NodeId) -> &mut Node {
         if !self.nodes.contains_key(&node) && self.nodes.len() >= IDLE_NODES_MAX {
             let idle = self.nodes.iter().filter(|(_, node)| node.is_idle());
@@ -119,21 +119,21 @@ impl Nodes {
         known
     }
 
-    /// Handlers of a node may have started so far; of one that is not known it means nothing.
+    /// Raises the start mark of a node; ignored for an unknown one.
     pub(super) fn announce(&mut self, node: NodeId, mark: StartMark) {
         if let Some(known) = self.nodes.get_mut(&node) {
             known.started = known.started.max(mark);
         }
     }
 
-    /// Whether a handler may have started on a lease.
+    /// Returns whether a handler may have started on a lease.
     pub(super) fn may_have_started(&self, lease: &Lease) -> bool {
         let node = self.nodes.get(&lease.node);
         let started = node.is_none_or(|node| node.started.covers(lease.request, lease.place));
         started || lease.deadline.is_some()
     }
 
-    /// Notes that `node` got `ids` by `request`.
+    /// Adds the leases that `node` got by `request`.
     pub(super) fn lease(
         &mut self,
         node: NodeId,
@@ -161,7 +161,7 @@ impl Nodes {
         batches.batches.insert(request, Batch { ids, leased });
     }
 
-    /// Notes that a lease ended, however it did.
+    /// Removes a lease that ended for any reason.
     pub(super) fn end(&mut self, id: EventId, lease: &Lease) {
         self.leased -= 1;
         let Some(node) = self.nodes.get_mut(&lease.node) else {
@@ -179,13 +179,13 @@ impl Nodes {
         }
     }
 
-    /// Gives a lease another deadline.
+    /// Changes the deadline of a lease.
     pub(super) fn extend(&mut self, id: EventId, before: Timestamp, after: Timestamp) {
         self.deadlines.remove(&(before, id));
         self.deadlines.insert((after, id));
     }
 
-    /// Marks `node` as reaped if it has not beaten since `beat`; from then on there is no way back.
+    /// Starts to reap `node` if its heartbeat is still `beat`; this is final.
     pub(super) fn give_up(&mut self, node: NodeId, beat: u64) {
         let Some(known) = self.nodes.get_mut(&node) else {
             return;
@@ -199,7 +199,7 @@ impl Nodes {
         self.reaping.contains(&node)
     }
 
-    /// One lease of a node that is being reaped, with its request. It may have ended already.
+    /// Removes one lease of a node that is being reaped. It may have ended already.
     pub(super) fn pop_reaping(&mut self) -> Option<(NodeId, RequestId, EventId)> {
         let node = *self.reaping.first()?;
         let kept = &mut self.nodes.get_mut(&node)?.kept;
@@ -212,18 +212,18 @@ impl Nodes {
         !self.reaping.is_empty()
     }
 
-    /// The next lease to reach its own deadline.
+    /// Returns the next lease to reach its own deadline.
     pub(super) fn next_deadline(&self) -> Option<(Timestamp, EventId)> {
         self.deadlines.first().copied()
     }
 
-    /// Every node with something that its heartbeat keeps, and its last heartbeat.
+    /// Returns every node with leases that its heartbeat keeps, and its last heartbeat.
     pub(super) fn holders(&self) -> Vec<(NodeId, u64)> {
         let holders = self.nodes.iter().filter(|(_, node)| node.is_holder());
         holders.map(|(id, node)| (*id, node.beat)).collect()
     }
 
-    /// What a node holds for as long as its heartbeat lasts, and its last request.
+    /// Returns the count of leases that a node's heartbeat keeps, and its last request.
     pub(super) fn holding(&self, node: NodeId) -> Holding {
         let known = self.nodes.get(&node);
         known.map_or_else(Holding::default, |known| Holding {
@@ -232,8 +232,8 @@ impl Nodes {
         })
     }
 
-    /// What the requests of a node answered that its heartbeat keeps; leases that have ended are
-    /// among it.
+    /// Returns the events that some requests of a node returned and its heartbeat keeps; leases
+    /// that have ended are included.
     pub(super) fn kept_by(
         &self,
         node: NodeId,
@@ -253,7 +253,7 @@ impl Nodes {
         self.leased
     }
 
-    /// Whether the counters are what they count; `leases` are all leases that stand.
+    /// Checks the counters; `leases` are all leases that stand.
     pub(super) fn check<'a>(
         &self,
         leases: impl Iterator<Item = (EventId, &'a Lease)>,
@@ -264,17 +264,17 @@ impl Nodes {
             *standing.entry(key).or_default() += 1;
             let known = self.get(lease.node);
             if !known.is_some_and(|node| node.batch(lease.request).any(|held| held == id)) {
-                return Err(format!("{id} is leased and its node does not hold it"));
+                return Err(format!("{id} is leased but not in the leases of its node"));
             }
             if let Some(deadline) = lease.deadline {
                 timed += 1;
                 if !self.deadlines.contains(&(deadline, id)) {
-                    return Err(format!("{id} has a deadline that nobody looks at"));
+                    return Err(format!("{id} has a deadline that is not indexed"));
                 }
             }
         }
         if timed != self.deadlines.len() {
-            return Err("there are deadlines without a lease".into());
+            return Err("the deadline index has an entry without a lease".into());
         }
         if standing.values().sum::<usize>() != self.leased {
             return Err("the counter of leases differs from the leases".into());
@@ -285,15 +285,17 @@ impl Nodes {
                 for (request, batch) in counted {
                     let standing = standing.get(&(*id, *request, timed));
                     if standing.copied().unwrap_or(0) != batch.leased || batch.leased == 0 {
-                        return Err(format!("node {id} counts request {request} wrongly"));
+                        return Err(format!(
+                            "the lease counter of node {id}, request {request} is wrong"
+                        ));
                     }
                 }
                 if batches.count() != batches.leased {
-                    return Err(format!("node {id} counts its leases wrongly"));
+                    return Err(format!("the lease counter of node {id} is wrong"));
                 }
             }
             if self.is_reaping(*id) && !node.is_holder() {
-                return Err(format!("node {id} is being reaped and holds nothing"));
+                return Err(format!("node {id} is being reaped but has no leases"));
             }
         }
         Ok(())

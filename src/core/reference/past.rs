@@ -1,4 +1,4 @@
-//! The memory of events that are over, so that a late repeat of a push or a settle is known.
+//! The dedup window of a bucket: tombstones of ended events, to recognise late repeats.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,18 +8,18 @@ use crate::core::reference::window::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX};
 use crate::event::EventId;
 use crate::time::Timestamp;
 
-/// The finished events still remembered, and how far the forgetting has come.
+/// The tombstones of a bucket, and the watermark of the dropped ones.
 #[derive(Clone, Debug)]
 pub(super) struct Past {
     known: BTreeMap<EventId, Remembered>,
-    /// The same ids and when they ended, us; the one that finished first in front.
+    /// The same ids and when they ended, in µs; oldest first.
     order: VecDeque<(EventId, u64)>,
     window: DedupWindow,
-    /// The latest creation time among the forgotten ones.
+    /// The watermark: the latest creation time among the dropped ones.
     forgotten: Option<Timestamp>,
-    /// How many the operation under way may still forget.
+    /// How many the current operation may still drop.
     budget: usize,
-    /// Whether the operation under way has ended an event.
+    /// Whether the current operation has ended an event.
     has_new: bool,
 }
 
@@ -49,12 +49,12 @@ impl Past {
         self.order.len()
     }
 
-    /// An operation begins.
+    /// Starts an operation.
     pub(super) fn begin(&mut self) {
         (self.budget, self.has_new) = (FORGET_MAX, false);
     }
 
-    /// Whether the operation under way has ended an event.
+    /// Returns whether the current operation has ended an event.
     pub(super) fn has_new(&self) -> bool {
         self.has_new
     }
@@ -67,18 +67,17 @@ impl Past {
         }
     }
 
-    /// Forgets what the window does not hold, the first to finish first, as far as the operation
-    /// under way may.
+    /// Drops what exceeds the window, oldest first, within the budget of the current operation.
     ///
-    /// An operation that ended something does so when it is done, so that a batch which ends some
-    /// events and repeats the end of others is answered by what was known before it; a push does
-    /// so as soon as it has replaced an event.
+    /// An operation that ends events calls this last, so that a batch that ends some events and
+    /// repeats the end of others sees the window as it was before; a push calls it as soon as it
+    /// has replaced an event.
     pub(super) fn forget_surplus(&mut self, now_us: u64) {
         self.forget(now_us, self.window.max);
     }
 
-    /// Forgets what is too old, and what is more than the cap: what the periodic look does, so that
-    /// a bucket in which nothing ends any more costs next to nothing.
+    /// Drops what is too old or exceeds the cap. The periodic scan calls this, so that an unused
+    /// bucket costs next to nothing.
     pub(super) fn forget_old(&mut self, now_us: u64) {
         self.forget(now_us, usize::MAX);
     }
@@ -92,14 +91,14 @@ impl Past {
             self.known.remove(&id);
             self.budget -= 1;
             self.heal(now_us);
-            // One that is further ahead is refused for that.
+            // An id too far ahead is rejected for that.
             if !is_ahead(id.created(), now_us) {
                 self.forget_until(id.created());
             }
         }
     }
 
-    /// Whether the first one, which ended so long ago, is to be forgotten.
+    /// Returns whether the oldest tombstone, of the given age, is to be dropped.
     fn is_surplus(&self, age_us: u64, max: usize) -> bool {
         let (len, age_us) = (self.order.len(), u128::from(age_us));
         len > self.window.cap
@@ -111,8 +110,9 @@ impl Past {
         self.forgotten = self.forgotten.max(Some(created));
     }
 
-    /// No id that was ever accepted is so far ahead: a watermark that is, from a time when the
-    /// clock was wrong or ids of any time were accepted, would close the bucket to all.
+    /// Lowers a watermark that is too far ahead. No id that far ahead is ever accepted, so such a
+    /// watermark is from a time when the clock was wrong or any id was accepted, and would close
+    /// the bucket to all.
     pub(super) fn heal(&mut self, now_us: u64) {
         if self.forgotten.is_some_and(|until| is_ahead(until, now_us)) {
             let before_now = Timestamp::from_millis((now_us / 1_000).saturating_sub(1));
@@ -124,32 +124,32 @@ impl Past {
         self.known.get(&id)
     }
 
-    /// The remembered ones.
+    /// Returns the ids of all tombstones.
     pub(super) fn ids(&self) -> impl Iterator<Item = EventId> + '_ {
         self.known.keys().copied()
     }
 
-    /// Whether an id that is not known may be one of the forgotten.
+    /// Returns whether the tombstone of an unknown id may have been dropped.
     pub(super) fn may_have_forgotten(&self, id: EventId) -> bool {
         self.forgotten.is_some_and(|until| id.created() <= until)
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
         if self.order.len() != self.known.len() {
-            return Err("the memory of finished events counts differently twice".into());
+            return Err("the two indexes of the tombstones differ in length".into());
         }
         match self
             .order
             .iter()
             .find(|(id, _)| !self.known.contains_key(id))
         {
-            Some((id, _)) => Err(format!("{id} is in the order of finished events only")),
+            Some((id, _)) => Err(format!("{id} is only in the order of the tombstones")),
             None => Ok(()),
         }
     }
 }
 
-/// Whether an id made then is further ahead of the store's time than one may be.
+/// Returns whether an id created then is too far ahead of the store's time.
 pub(super) fn is_ahead(created: Timestamp, now_us: u64) -> bool {
     let ahead_ms = created.as_millis().saturating_sub(now_us / 1_000);
     u128::from(ahead_ms) > ID_AHEAD_MAX.as_millis()

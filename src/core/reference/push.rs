@@ -1,4 +1,4 @@
-//! Push, and what becomes of an event that waits for its confirmation.
+//! Push, and the confirmation of pushed events.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl<B: Clone> Bucket<B> {
     fn belongs(&self, envelope: &Envelope) -> Result<()> {
         if envelope.queue != self.key.queue || envelope.id.bucket() != self.key.bucket {
             return Err(Error::invalid(format!(
-                "event {} of queue {} belongs to bucket {}, it was pushed to {}",
+                "event {} of queue {} belongs to bucket {}, but was pushed to {}",
                 envelope.id,
                 envelope.queue,
                 envelope.id.bucket(),
@@ -82,7 +82,7 @@ impl<B: Clone> Bucket<B> {
                     self.past.forget_surplus(self.now_us);
                     verdict = PushVerdict::Replaced(taken);
                 }
-                // Its handler may have started: it is left alone and only loses the key.
+                // Its handler may have started: the event is left alone and only loses the key.
                 Unique::Replace if entry.is_some() && L::CONFIRMS => {
                     self.uniques.taken_from(id, taken);
                 }
@@ -108,7 +108,7 @@ impl<B: Clone> Bucket<B> {
         Pushed { due, verdict }
     }
 
-    /// The answer for an id that is, or may have been, here already.
+    /// Returns the reply for an id that exists, or may have existed.
     fn known(&self, id: EventId, due: Timestamp, fingerprint: u64) -> Option<Pushed> {
         let past = self.past.get(id).map(|past| past.finished);
         let (due, known) = match (self.entries.get(&id), past) {
@@ -131,12 +131,11 @@ impl<B: Clone> Bucket<B> {
         Some(Pushed { due, verdict })
     }
 
-    /// Lets held events take effect, those that are due in the given order; others are passed
-    /// over.
+    /// Makes unconfirmed events take effect, those due in the given order; others are skipped.
     ///
-    /// A held event exists for everything that changes: it is a duplicate for a push, has its
-    /// unique key, and can be cancelled, rescheduled and updated. For everything that reads or
-    /// leases it does not exist yet.
+    /// An unconfirmed event exists for every operation that changes: it is a duplicate for a push,
+    /// has its unique key, and can be cancelled, rescheduled and updated. For every operation that
+    /// reads or leases it does not exist yet.
     pub fn confirm(&mut self, ids: &[EventId]) {
         for id in ids {
             if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.is_held()) {
@@ -148,7 +147,8 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
-    /// An event that lost its unique key has it again, if it still waits or runs and nobody has it.
+    /// Returns its unique key to an event that lost it, if it still waits or runs and the key is
+    /// free.
     fn give_back(&mut self, id: EventId, unique: &Arc<str>) {
         let entry = self.entries.get(&id);
         let lives = entry.is_some_and(|entry| entry.state() != State::Dead);
@@ -157,9 +157,9 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
-    /// Removes held events without a trace, as if they had never been pushed; others are passed
-    /// over. What they replaced stays cancelled; one that ran, and only lost its unique key to them,
-    /// has it again.
+    /// Removes unconfirmed events without a trace, as if they had never been pushed; others are
+    /// skipped. What they replaced stays cancelled; a running event that only lost its unique key
+    /// to them gets it back.
     pub fn forget(&mut self, ids: &[EventId]) {
         for id in ids {
             if self.held.remove(id)

@@ -1,4 +1,4 @@
-//! Reap and reconcile: what nobody holds any more goes back.
+//! Reap and reconcile: takes leases back.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -11,10 +11,10 @@ use crate::event::EventId;
 use crate::record::{Cause, NodeId, Outcome, Stages};
 
 impl<B: Clone> Bucket<B> {
-    /// Takes back what the silent nodes hold and what is past its own deadline.
+    /// Takes back the leases of timed-out nodes and those past their own deadline.
     ///
-    /// That a node is given up is decided here and now, by its last heartbeat; what the limit
-    /// leaves of it is taken back by the reaps that follow, whoever asks.
+    /// Whether a node is reaped is decided here, by its last heartbeat; what exceeds the limit is
+    /// taken back by the reaps that follow, from any node.
     pub(super) fn reap<L: Ledger<Body = B>>(
         &mut self,
         silent: &[(NodeId, u64)],
@@ -47,7 +47,8 @@ impl<B: Clone> Bucket<B> {
         Ok(reaped)
     }
 
-    /// Takes back what `node` got by these requests and does not hold any more by its own account.
+    /// Takes back the leases that `node` got by these requests and no longer holds by its own
+    /// count.
     pub(super) fn reconcile<L: Ledger<Body = B>>(
         &mut self,
         node: NodeId,
@@ -84,14 +85,14 @@ impl<B: Clone> Bucket<B> {
         Ok(Reply::Reaped(reaped))
     }
 
-    /// The next event whose lease is past its own deadline.
+    /// Returns the next event whose lease is past its own deadline.
     fn next_overdue(&self) -> Option<EventId> {
         let next = self.nodes.next_deadline();
         let (_, id) = next.filter(|(deadline, _)| deadline.as_micros() <= self.now_us)?;
         Some(id)
     }
 
-    /// Hands back what never started, in its order, as its holder would have done.
+    /// Hands back the events that never started, in order, as their holder would have done.
     fn release_all<L: Ledger<Body = B>>(
         &mut self,
         unstarted: Vec<(EventId, Lease)>,
@@ -107,8 +108,8 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
-    /// Ends a lease against its holder's will. The attempt counts, as nobody can know whether its
-    /// handler had started; unless its holder never announced it: then it never has.
+    /// Takes a lease away from its holder. The attempt counts, as its handler may have started;
+    /// unless its start was never announced.
     fn take_back<L: Ledger<Body = B>>(
         &mut self,
         id: EventId,
@@ -150,7 +151,7 @@ impl<B: Clone> Bucket<B> {
             reaped.dead += 1;
         } else {
             entry.record(id, &self.key.queue, ending, ledger);
-            // What was read ahead is not due yet and waits on.
+            // A prefetched event is not due yet and waits on.
             let place = Self::wait(&mut self.waiting, self.now_us, id, entry.due);
             entry.go(place);
             ledger.changed(&entry.body, entry.due, tries);

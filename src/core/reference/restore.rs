@@ -1,4 +1,4 @@
-//! What a store that outlives its process gives back to the reference store at start.
+//! Restoring a bucket at start, from what its store has persisted.
 
 use std::collections::btree_map::Entry as Slot;
 use std::sync::Arc;
@@ -9,42 +9,40 @@ use crate::core::reference::entry::{Entry, Place, Terms};
 use crate::event::{EventId, Late, State};
 use crate::time::Timestamp;
 
-/// An event that was not over when the process ended.
-///
-/// Its leases, and the shadow of lost ones, died with the process.
+/// An event that was live when the process ended. Leases, lost ones included, are not restored.
 #[derive(Clone, Debug)]
 pub struct Restored<B> {
     /// The event.
     pub id: EventId,
-    /// What to keep of its envelope.
+    /// The kept form of its envelope.
     pub body: B,
     /// When it is due.
     pub due: Timestamp,
     /// Attempts that have ended and count.
     pub tries: u16,
-    /// How often it is tried at most.
+    /// The maximum number of attempts.
     pub attempts: u16,
     /// [`Envelope::fingerprint`](crate::event::Envelope::fingerprint) of its envelope.
     pub fingerprint: u64,
-    /// What it belongs to.
+    /// Its key.
     pub key: Option<String>,
     /// [`Envelope::unique_for`](crate::event::Envelope::unique_for) of its envelope.
     pub unique_for: Option<Duration>,
-    /// Its unique key; where several waiting events have the same, the last one restored has it.
+    /// Its unique key; if several waiting events have the same, the last one restored has it.
     pub unique: Option<String>,
-    /// From then on it is not started any more.
+    /// When it expires.
     pub expires: Option<Timestamp>,
-    /// What becomes of it when it reaches its consumer late.
+    /// Its lateness policy.
     pub late: Late,
     /// [`Envelope::tells`](crate::event::Envelope::tells) of its envelope.
     pub tells: bool,
-    /// How long its payload is, in bytes.
+    /// The size of its payload, in bytes.
     pub bytes: usize,
     /// When it became a dead letter, if it did.
     pub dead_at: Option<Timestamp>,
 }
 
-/// An event that is over and still remembered, so that a late repeat of its push is recognised.
+/// A tombstone: an event that has ended, kept to recognise a late repeat of its push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// The event.
@@ -55,17 +53,17 @@ pub struct Finished {
     pub fingerprint: Option<u64>,
     /// When it was due.
     pub due: Timestamp,
-    /// Attempts that had ended and count.
+    /// Attempts that ended and count.
     pub tries: u16,
     /// Whether a lease of it was lost before it was cancelled.
     pub haunted: bool,
 }
 
 impl<B: Clone> Bucket<B> {
-    /// Takes up an event from before the start; events come in the order in which they were
-    /// accepted. One that is due becomes ready with the next move.
+    /// Restores a live event; events come in the order in which they were accepted. A due one
+    /// becomes ready with the next move.
     ///
-    /// Answers whether it was taken up: one that is there already, or is over, is not.
+    /// Returns `false` if the event is there already or has ended.
     #[must_use]
     pub fn restore(&mut self, restored: Restored<B>) -> bool {
         let id = restored.id;
@@ -110,21 +108,21 @@ impl<B: Clone> Bucket<B> {
         true
     }
 
-    /// Takes up a unique key that stays taken by an event that is done; before all events.
+    /// Restores a unique key that stays taken by an event that is done; call before all events.
     pub fn restore_unique(&mut self, key: &str, id: EventId, until: Timestamp) {
         self.uniques.restore(Arc::from(key), id, until);
     }
 
-    /// Takes up the memory of a finished event from before the start, with when it ended, in
-    /// microseconds since the epoch; the one that finished first comes first.
+    /// Restores a tombstone with the time of its end, in microseconds since the epoch; oldest
+    /// first.
     pub fn restore_finished(&mut self, finished: Finished, ended_us: u64) {
         self.past.begin();
         self.past.remember(finished, None, ended_us);
-        // It is at least so late.
+        // The time is at least this late.
         self.past.forget_surplus(ended_us);
     }
 
-    /// Says that finished ids created until `created` may have been forgotten before the start.
+    /// Raises the watermark: tombstones of ids created until `created` may have been dropped.
     pub fn forgotten_before(&mut self, created: Timestamp) {
         self.past.forget_until(created);
     }

@@ -1,4 +1,4 @@
-//! Settle: what becomes of a lease when its attempt has ended.
+//! Settle: ends leases with the outcome of their attempts.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl<B: Clone> Bucket<B> {
         self.nodes.announce(node, started);
         let releases = settlements.iter();
         let releases = releases.filter(|settlement| settlement.verdict == Verdict::Release);
-        // What is handed back keeps its order, so it takes its places from the first one on.
+        // Released events keep their order, so they take positions from the front.
         let mut front = self.waiting.make_room(releases.count());
         let accepted = settlements.into_iter().map(|settlement| {
             let settled = Settled::new(node, &settlement);
@@ -45,8 +45,7 @@ impl<B: Clone> Bucket<B> {
         Ok(accepted.collect())
     }
 
-    /// Hands back an event whose handler never started. One that was read ahead waits on for its
-    /// due time.
+    /// Hands back an event whose handler never started. A prefetched one waits on for its due time.
     pub(super) fn release(&mut self, id: EventId, lease: &Lease, front: &mut i64) {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
@@ -62,7 +61,7 @@ impl<B: Clone> Bucket<B> {
         entry.go(place);
     }
 
-    /// Ends an attempt that counts for something, with its record.
+    /// Ends an attempt with any outcome but a release, with its record.
     fn conclude<L: Ledger<Body = B>>(
         &mut self,
         lease: &Lease,
@@ -131,7 +130,7 @@ impl<B: Clone> Bucket<B> {
         }
     }
 
-    /// The event waits once more, with `tries` attempts used up.
+    /// Schedules the event once more, with `tries` attempts used up.
     fn again<L: Ledger<Body = B>>(
         &mut self,
         id: EventId,

@@ -1,4 +1,4 @@
-//! Which event has which unique key, and which keys stay taken after the end of theirs.
+//! Unique keys: which event has which, and which stay taken after their event is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,33 +10,33 @@ use crate::core::reference::entry::Entry;
 use crate::event::EventId;
 use crate::time::Timestamp;
 
-/// How many holds that are over one that begins removes at most.
+/// The most expired keys that are freed when another one begins to stay taken.
 const EXPIRED_MAX: usize = 2;
 
-/// Who has a unique key.
+/// The owner of a unique key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
     pub(super) id: EventId,
-    /// Until when it stays taken, of an event that is done; `None`: it waits or runs.
+    /// Until when the key stays taken by an event that is done; `None`: the event waits or runs.
     pub(super) until: Option<Timestamp>,
 }
 
 impl<B: Clone> Bucket<B> {
-    /// An event that is gone is found by its key no more.
+    /// Removes an event from the key index.
     pub(super) fn free_key(&mut self, id: EventId, entry: &Entry<B>) {
         if let Some(key) = entry.key() {
             self.keys.remove(&(Arc::clone(key), id));
         }
     }
 
-    /// The unique key is free again, unless another event has taken it over.
+    /// Frees a unique key, unless another event has taken it over.
     pub(super) fn free_unique(&mut self, id: EventId, unique: Option<&Arc<str>>) {
         if let Some(unique) = unique {
             self.uniques.free(unique, id);
         }
     }
 
-    /// The unique key of an event that is done stays taken, unless another one has taken it over.
+    /// Keeps the unique key of an event that is done, unless another event has taken it over.
     pub(super) fn hold_unique<L: Ledger<Body = B>>(
         &mut self,
         id: EventId,
@@ -62,27 +62,27 @@ impl<B: Clone> Bucket<B> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uniques {
     taken: BTreeMap<Arc<str>, Holder>,
-    /// The keys of events that are done, the one that is free first in front.
+    /// The keys that stay taken, by expiry.
     holds: BTreeSet<(Timestamp, Arc<str>)>,
-    /// Held events that took their key from one that runs, and from which.
+    /// Unconfirmed events that took their key from a running one, and that one.
     from: BTreeMap<EventId, EventId>,
 }
 
 impl Uniques {
-    /// Who has the key, unless that is over by now.
+    /// Returns the owner of a key, unless that has expired.
     pub(super) fn holder(&self, key: &str, now: Timestamp) -> Option<Holder> {
         let holder = self.taken.get(key).copied()?;
         let is_over = holder.until.is_some_and(|until| until <= now);
         (!is_over).then_some(holder)
     }
 
-    /// The event that waits or runs and has the key.
+    /// Returns the waiting or running event that has the key.
     pub(super) fn event(&self, key: &str) -> Option<EventId> {
         let holder = self.taken.get(key)?;
         holder.until.is_none().then_some(holder.id)
     }
 
-    /// An event has the key from now on; answers whether one that is done had it.
+    /// Gives the key to an event; returns whether an event that is done had it.
     pub(super) fn take(&mut self, key: &Arc<str>, id: EventId) -> bool {
         let holder = Holder { id, until: None };
         let before = self.taken.insert(Arc::clone(key), holder);
@@ -90,17 +90,17 @@ impl Uniques {
         until.is_some_and(|until| self.holds.remove(&(until, Arc::clone(key))))
     }
 
-    /// A held event took its key from one that runs.
+    /// Notes that an unconfirmed event took its key from a running one.
     pub(super) fn taken_from(&mut self, id: EventId, before: EventId) {
         self.from.insert(id, before);
     }
 
-    /// A held event is held no more; answers from whom it had its key.
+    /// Ends the unconfirmed state of an event; returns the event from which it took its key.
     pub(super) fn settled(&mut self, id: EventId) -> Option<EventId> {
         self.from.remove(&id)
     }
 
-    /// The key is free again, unless another event has taken it over.
+    /// Frees a key, unless another event has taken it over.
     pub(super) fn free(&mut self, key: &str, id: EventId) {
         let its = Holder { id, until: None };
         if self.taken.get(key) == Some(&its) {
@@ -108,8 +108,8 @@ impl Uniques {
         }
     }
 
-    /// An event is done and its key stays taken, unless another one has taken it over; answers
-    /// whether it does, and which keys are let go for it.
+    /// Keeps the key of an event that is done, unless another event has taken it over; returns
+    /// whether it does, and the keys that are freed for it.
     pub(super) fn hold(
         &mut self,
         key: &Arc<str>,
@@ -132,7 +132,7 @@ impl Uniques {
         (true, let_go)
     }
 
-    /// Takes up a key that stayed taken when the process ended.
+    /// Restores a key that stayed taken when the process ended.
     pub(super) fn restore(&mut self, key: Arc<str>, id: EventId, until: Timestamp) {
         let holder = Holder {
             id,
@@ -146,7 +146,7 @@ impl Uniques {
         self.taken.iter()
     }
 
-    /// Whether the order of the holds is that of the keys.
+    /// Checks that the expiry index matches the keys.
     pub(super) fn check(&self) -> Result<(), String> {
         let held = self.taken.iter().filter_map(|(key, holder)| {
             let until = holder.until?;
@@ -154,7 +154,7 @@ impl Uniques {
         });
         match held.collect::<BTreeSet<_>>() == self.holds {
             true => Ok(()),
-            false => Err("keys that stay taken and their order differ".into()),
+            false => Err("the expiry index differs from the unique keys that stay taken".into()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What waits: the delay set and the publish list.
+//! The waiting events of a bucket: the delay set and the ready list.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use crate::core::reference::counts::Counts;
 use crate::event::EventId;
 use crate::time::Timestamp;
 
-/// The delay set in the order of due times, and the publish list in the order of arrival.
+/// The delay set, ordered by due time, and the ready list, ordered by arrival.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting {
     scheduled: BTreeSet<(Timestamp, EventId)>,
@@ -17,7 +17,7 @@ pub(super) struct Waiting {
     back: i64,
 }
 
-/// A place in the publish list.
+/// An item of the ready list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
     pub(super) id: EventId,
@@ -38,7 +38,7 @@ impl Waiting {
         }
     }
 
-    /// The next scheduled event, if it is due until `until_us`.
+    /// Returns the next scheduled event, if it is due until `until_us`.
     pub(super) fn due_until(&self, until_us: u64) -> Option<(Timestamp, EventId)> {
         let first = self.scheduled.first().copied();
         first.filter(|(due, _)| due.as_micros() <= until_us)
@@ -48,14 +48,14 @@ impl Waiting {
         self.scheduled.first().map(|(due, _)| *due)
     }
 
-    /// How many are due until each of these instants; cheapest in their order.
+    /// Returns how many are due until each of these instants; cheapest if ascending.
     pub(super) fn count_until_each(&self, ends_us: impl Iterator<Item = u64>) -> Vec<usize> {
         let mut count = self.counts.counting(&self.scheduled);
         let ends = ends_us.map(|end_us| Timestamp::from_millis(end_us / 1_000));
         ends.map(|end| count.until(end)).collect()
     }
 
-    /// Appends to the publish list; answers the position.
+    /// Appends to the ready list; returns the position.
     pub(super) fn append(&mut self, id: EventId, moved_us: u64) -> i64 {
         let at = self.back;
         self.back += 1;
@@ -63,13 +63,13 @@ impl Waiting {
         at
     }
 
-    /// Makes room for `count` events before the first; answers the first of the positions.
+    /// Reserves `count` positions before the first; returns the first of them.
     pub(super) fn make_room(&mut self, count: usize) -> i64 {
-        self.front -= i64::try_from(count).unwrap_or(0); // a batch, so it always fits
+        self.front -= i64::try_from(count).unwrap_or(0); // a batch always fits
         self.front
     }
 
-    /// Puts an event on a position that [`make_room`](Self::make_room) gave.
+    /// Puts an event at a position reserved by [`make_room`](Self::make_room).
     pub(super) fn put(&mut self, at: i64, id: EventId, moved_us: u64) {
         self.ready.insert(at, Ready { id, moved_us });
     }
@@ -78,12 +78,12 @@ impl Waiting {
         self.ready.remove(&at)
     }
 
-    /// When what is at this position was moved there.
+    /// Returns when the event at this position was moved there.
     pub(super) fn moved_us(&self, at: i64) -> Option<u64> {
         self.ready.get(&at).map(|ready| ready.moved_us)
     }
 
-    /// When what is first in the publish list was moved there.
+    /// Returns when the first event of the ready list was moved there.
     pub(super) fn oldest_ready_us(&self) -> Option<u64> {
         self.ready
             .first_key_value()
@@ -110,12 +110,12 @@ impl Waiting {
         self.scheduled.len()
     }
 
-    /// Whether the counters are what they count.
+    /// Checks the counters.
     pub(super) fn check(&self) -> Result<(), String> {
         self.counts.check(&self.scheduled)?;
         let inside = |at: &i64| (self.front..self.back).contains(at);
         if !self.ready.keys().all(inside) {
-            return Err("the publish list has a position outside its ends".into());
+            return Err("the ready list has a position outside its bounds".into());
         }
         Ok(())
     }

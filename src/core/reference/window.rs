@@ -1,48 +1,48 @@
-//! The dedup window: for how long, and how many, ended ids a store remembers.
+//! Limits of the dedup window: how long, and how many, tombstones a store keeps.
 
 use std::time::Duration;
 
 use crate::core::reference::Bucket;
 
-/// How many ended ids a bucket remembers beyond [`KEEP_FOR`] unless told otherwise.
+/// The default number of tombstones that a bucket keeps beyond [`KEEP_FOR`].
 pub const FINISHED_MAX: usize = 100_000;
-/// How many ended ids all buckets of a store remember together: a minute at 16,000 events a second,
-/// in some 130 MB of a Redis server.
+/// The default number of tombstones in all buckets of a store together: a minute at 16,000 events a
+/// second, in some 130 MB of a Redis server.
 pub const FINISHED_TOTAL: usize = 1_000_000;
-/// The least that a bucket may remember, however many buckets share the total.
+/// The least number of tombstones of a bucket, however many buckets share the total.
 pub const FINISHED_FLOOR: usize = 1_000;
-/// For how long an ended id is remembered at least: longer than any retry of a push can take.
+/// The least age at which a tombstone is dropped: longer than any retry of a push can take.
 pub const KEEP_FOR: Duration = Duration::from_secs(60);
-/// After how long an ended id is forgotten even where there is room, so that a bucket that is no
-/// longer used costs next to nothing.
+/// The age at which a tombstone is dropped even where there is room, so that an unused bucket costs
+/// next to nothing.
 pub const MAX_AGE: Duration = Duration::from_secs(24 * 3_600);
-/// How far ahead of the store's time an id may have been made.
+/// How far ahead of the store's time an id may have been generated.
 pub const ID_AHEAD_MAX: Duration = Duration::from_secs(60);
-/// How many ids one operation forgets at most, so that none takes long.
+/// The most tombstones that one operation drops, so that none takes long.
 pub const FORGET_MAX: usize = 2_000;
 
-// An id that is forgotten for its age was made before now, so the watermark closes no bucket to
+// An id that is dropped for its age was generated before now, so the watermark closes no bucket to
 // ids of now.
 const _: () = assert!(KEEP_FOR.as_secs() >= ID_AHEAD_MAX.as_secs());
-// No operation ends more than it may forget, so that a surplus shrinks.
+// No operation ends more than it may drop, so a surplus shrinks.
 const _: () = assert!(FORGET_MAX > crate::core::op::BATCH_MAX);
 
-/// For how long, and how many, ended ids a bucket remembers, so that a late repeat of a push or a
-/// settle is recognized.
+/// How long, and how many, tombstones a bucket keeps, to recognise a late repeat of a push or a
+/// settle.
 ///
-/// An id is forgotten when it ended more than [`keep_for`](Self::keep_for) ago and more than
-/// [`max`](Self::max) are remembered; when it ended more than [`max_age`](Self::max_age) ago; and
-/// when more than [`cap`](Self::cap) are remembered, however young it is.
+/// A tombstone is dropped when it is older than [`keep_for`](Self::keep_for) and there are more
+/// than [`max`](Self::max); when it is older than [`max_age`](Self::max_age); and when there are
+/// more than [`cap`](Self::cap), however young it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DedupWindow {
-    /// For how long an ended id is remembered at least, unless the cap is reached. Default: a
-    /// minute, longer than any retry of a push can take.
+    /// The least age of a dropped tombstone, unless the cap is reached. Default: a minute, longer
+    /// than any retry of a push can take.
     pub keep_for: Duration,
-    /// How many are remembered beyond that time. Default: [`FINISHED_MAX`].
+    /// The most tombstones older than that. Default: [`FINISHED_MAX`].
     pub max: usize,
-    /// How many are remembered at most. Default: [`FINISHED_TOTAL`].
+    /// The most tombstones of any age. Default: [`FINISHED_TOTAL`].
     pub cap: usize,
-    /// For how long an ended id is remembered at most. Default: a day.
+    /// The greatest age of a tombstone. Default: a day.
     pub max_age: Duration,
 }
 
@@ -58,7 +58,7 @@ impl Default for DedupWindow {
 }
 
 impl DedupWindow {
-    /// The window of one of so many buckets that share its cap: none has less than
+    /// Returns the window of one of `buckets` buckets that share the cap: none has less than
     /// [`FINISHED_FLOOR`], unless the whole cap is less.
     #[must_use]
     pub fn shared_by(self, buckets: usize) -> Self {
@@ -72,19 +72,19 @@ impl DedupWindow {
 }
 
 impl<B: Clone> Bucket<B> {
-    /// The same bucket with another dedup window.
+    /// Returns the same bucket with another dedup window.
     #[must_use]
     pub fn with_window(mut self, window: DedupWindow) -> Self {
         self.past.set_window(window);
         self
     }
 
-    /// Gives it another dedup window: what is too much is forgotten by the operations that follow.
+    /// Changes the dedup window; the operations that follow drop the surplus.
     pub fn set_window(&mut self, window: DedupWindow) {
         self.past.set_window(window);
     }
 
-    /// How many finished ids it remembers.
+    /// Returns the number of tombstones.
     #[must_use]
     pub fn remembered(&self) -> usize {
         self.past.len()

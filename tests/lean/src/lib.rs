@@ -25,7 +25,7 @@ async fn a_url_of_what_is_not_compiled_in_names_the_feature() {
     ] {
         let error = builder.start().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-        let words = format!("is not compiled in: give duly the feature `{feature}`");
+        let words = format!("is not compiled in; enable the feature `{feature}` of duly");
         assert!(error.to_string().contains(&words), "{error}");
     }
 }
