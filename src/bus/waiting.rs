@@ -1,36 +1,36 @@
-//! A way through everything that waits: bucket by bucket, page by page.
+//! A scan of all stored events: bucket by bucket, page by page.
 
 use crate::bus::Inner;
 use crate::core::op::{PeekBy, PeekCursor, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, QueueName};
 
-/// How many events are read at a time: each comes with its payload.
+/// The events of a page: each comes with its payload.
 pub(super) const PAGE: usize = 100;
 
-/// A place on the way through the events that wait, to go on from.
+/// A position in the scan, to continue from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingCursor {
     pub(super) bucket: BucketKey,
     pub(super) from: Option<PeekCursor>,
 }
 
-/// The way through the buckets of some queues.
+/// A scan of the buckets of some queues.
 pub(super) struct Waiting<'a> {
     inner: &'a Inner,
-    /// Those that are left, the next one last.
+    /// The remaining buckets, in reverse order.
     buckets: Vec<BucketKey>,
     from: Option<PeekCursor>,
 }
 
-/// A page of it.
+/// A page of the scan.
 pub(super) struct Part {
     pub(super) bucket: BucketKey,
     pub(super) events: Vec<Snapshot>,
 }
 
 impl<'a> Waiting<'a> {
-    /// The way through the queues that are `asked` for, from a place on it or from its beginning.
+    /// Starts a scan of the queues that are `asked` for, from a position or the beginning.
     pub(super) async fn new(
         inner: &'a Inner,
         asked: impl Fn(&QueueName) -> bool,
@@ -53,7 +53,7 @@ impl<'a> Waiting<'a> {
         Ok(way)
     }
 
-    /// The next page, of about `limit` events; `None` at the end. It may be empty.
+    /// Returns the next page, of about `limit` events, maybe empty; `None` at the end.
     pub(super) async fn next(&mut self, limit: usize) -> Result<Option<Part>> {
         let Some(bucket) = self.buckets.last().cloned() else {
             return Ok(None);
@@ -67,7 +67,7 @@ impl<'a> Waiting<'a> {
         Ok(Some(Part { bucket, events }))
     }
 
-    /// Leaves out what is left of a queue.
+    /// Skips the rest of a queue.
     pub(super) fn skip_queue(&mut self, queue: &QueueName) {
         if self.queue() == Some(queue) {
             self.from = None;
@@ -75,7 +75,7 @@ impl<'a> Waiting<'a> {
         self.buckets.retain(|bucket| bucket.queue != *queue);
     }
 
-    /// Where the next page begins; `None` at the end.
+    /// Returns where the next page begins; `None` at the end.
     pub(super) fn place(&self) -> Option<WaitingCursor> {
         self.buckets.last().map(|bucket| WaitingCursor {
             bucket: bucket.clone(),
@@ -83,7 +83,7 @@ impl<'a> Waiting<'a> {
         })
     }
 
-    /// The queue of the next page.
+    /// Returns the queue of the next page.
     pub(super) fn queue(&self) -> Option<&QueueName> {
         self.buckets.last().map(|bucket| &bucket.queue)
     }

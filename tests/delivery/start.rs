@@ -109,7 +109,7 @@ async fn an_illegal_queue_name_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_store_is_refused() {
     for url in ["", "memory", "memory:x", "postgres://127.0.0.1", "duly.db"] {
-        let words = &["not known", "`memory:`", "`sqlite:`"];
+        let words = &["unknown scheme", "`memory:`", "`sqlite:`"];
         refused(builder().store_url(url), words).await;
     }
 }

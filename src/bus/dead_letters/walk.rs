@@ -1,4 +1,4 @@
-//! Goes through dead letters, bucket by bucket.
+//! A scan of dead letters, bucket by bucket.
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 
@@ -11,34 +11,34 @@ use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, EventId};
 use crate::time::Timestamp;
 
-/// How many events are looked up at once.
+/// The most concurrent lookups.
 const AT_ONCE: usize = 32;
 
-/// A way through the dead letters of some buckets, in their order.
+/// A scan of the dead letters of some buckets, in order.
 pub(super) struct Walk<'a> {
     inner: &'a Inner,
     filter: &'a Filter,
-    /// Those that are left, the next one last.
+    /// The remaining buckets, in reverse order.
     buckets: Vec<BucketKey>,
-    /// The letter of the next bucket that was looked at last.
+    /// The last dead letter of the next bucket that was scanned.
     after: Option<EventId>,
-    /// That buckets were left out, and why.
+    /// Why buckets were left out, if any.
     pub(super) left_out: Option<Error>,
 }
 
-/// A part of the way.
+/// A step of the scan.
 pub(super) struct Step {
     pub(super) bucket: BucketKey,
-    /// What matches, as far as the store can tell.
+    /// The matches, as far as the store can tell.
     pub(super) letters: Vec<Snapshot>,
-    /// The place behind all that was looked at, whether it matches or not.
+    /// The position behind all that was scanned, matching or not.
     pub(super) end: LetterCursor,
-    /// How many letters were looked at.
+    /// How many dead letters were scanned.
     pub(super) looked: usize,
 }
 
 impl<'a> Walk<'a> {
-    /// A way through what `asked` asks for.
+    /// Starts a scan for a query.
     pub(super) async fn new(asked: &'a DeadLetters) -> Result<Self> {
         let DeadLetters {
             inner,
@@ -69,7 +69,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// The next part, of at most `limit` letters; `None` at the end.
+    /// Returns the next step, of at most `limit` dead letters; `None` at the end.
     pub(super) async fn next(&mut self, limit: usize) -> Result<Option<Step>> {
         let Some(bucket) = self.buckets.last().cloned() else {
             return Ok(None);
@@ -119,7 +119,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The last id that a bucket can have.
+/// Returns the last possible id of a bucket.
 fn last_id(bucket: BucketId) -> EventId {
     EventId::from_parts(Timestamp::MAX, bucket, u64::MAX)
 }

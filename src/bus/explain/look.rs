@@ -1,4 +1,4 @@
-//! Asks the store and this process for the facts.
+//! Collection: reads the facts from the store and this process.
 
 use std::time::Duration;
 
@@ -13,29 +13,29 @@ use crate::record::NodeId;
 use crate::store::{Control, Member, Presence};
 use crate::time::Timestamp;
 
-/// How many questions are asked at once.
+/// The most concurrent queries.
 const AT_ONCE: usize = 32;
-/// For how long each answer is waited for.
+/// The timeout of each query.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// For how long nodes are listened for: two of their calls, and the time that an answer takes.
+/// How long to observe other nodes: two of their polls, plus the time of a query.
 const LISTEN: Duration = Duration::from_millis(600);
 
-/// What was found out about an event.
+/// The facts about an event.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
-    /// Where it is, if a queue knows it.
+    /// Its stored state, if a queue knows it.
     pub(super) found: Option<Found>,
-    /// How many queues were asked for it.
+    /// How many queues were queried for it.
     pub(super) asked: usize,
-    /// What is set of its queue.
+    /// The runtime settings of its queue.
     pub(super) control: Control,
-    /// How many events of its queue stand where.
+    /// The number of events of its queue by state.
     pub(super) stats: Stats,
-    /// Who is there; `None` where the roll could not be called.
+    /// The members; `None` if the membership could not be read.
     pub(super) nodes: Option<Vec<Node>>,
-    /// What its queue does in this process, if it has a handler here.
+    /// The load of its queue in this process, if it has a handler here.
     pub(super) here: Option<QueueLoad>,
-    /// The first question that the store did not answer, to this or to the node of this process.
+    /// The first error of the store, for this query or for the node of this process.
     pub(super) away: Option<Error>,
 }
 
@@ -47,11 +47,11 @@ pub(super) struct Found {
     pub(super) snapshot: Snapshot,
 }
 
-/// A node that is on the roll.
+/// A member.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) member: Member,
-    /// Whether it has answered while it was listened for.
+    /// Whether it polled while it was observed.
     pub(super) answers: bool,
 }
 
@@ -66,7 +66,7 @@ impl Facts {
         }
     }
 
-    /// How many live nodes consume a queue.
+    /// Returns how many live nodes consume a queue.
     pub(super) fn consumers(&self, queue: &QueueName) -> usize {
         let nodes = self.nodes.iter().flatten();
         nodes
@@ -75,7 +75,7 @@ impl Facts {
     }
 }
 
-/// Finds out about an event.
+/// Explains an event.
 pub(super) async fn explain(bus: &Bus, id: EventId) -> Explanation {
     let inner = &*bus.inner;
     let mut facts = Facts::default();
@@ -102,14 +102,14 @@ pub(super) async fn explain(bus: &Bus, id: EventId) -> Explanation {
     conclude(inner, id, facts).await
 }
 
-/// What happened so far is read last: whatever the event has become meanwhile is told as well.
+/// Records are read last: they include what happened to the event meanwhile.
 async fn conclude(inner: &Inner, id: EventId, facts: Facts) -> Explanation {
     let attempts = past::read(&*inner.store, inner.journal(), id).await;
     let now = Timestamp::from_millis(inner.store.now_us() / 1_000);
     judge::explanation(id, inner.id, now, facts, attempts)
 }
 
-/// Asks the bucket that the id names of every queue that the store knows.
+/// Queries the bucket of the id in every queue that the store knows.
 async fn find(inner: &Inner, id: EventId, facts: &mut Facts) -> Option<Found> {
     let mut buckets = known_buckets(inner, facts).await?;
     buckets.retain(|key| key.bucket == id.bucket());
@@ -122,7 +122,7 @@ async fn find(inner: &Inner, id: EventId, facts: &mut Facts) -> Option<Found> {
         let Some(Some(found)) = facts.miss(answer) else {
             continue;
         };
-        // One that is not over is the one that is asked about.
+        // An event that is not over takes precedence.
         if best
             .as_ref()
             .is_none_or(|best| best.snapshot.state.is_final())
@@ -133,7 +133,7 @@ async fn find(inner: &Inner, id: EventId, facts: &mut Facts) -> Option<Found> {
     best
 }
 
-/// The buckets that are known; that there may be others is noted.
+/// Returns the known buckets; notes that there may be others.
 async fn known_buckets(inner: &Inner, facts: &mut Facts) -> Option<Vec<BucketKey>> {
     let known = in_time(inner.store.known_buckets()).await;
     let known = facts.miss(known)?;
@@ -153,7 +153,7 @@ async fn get(inner: &Inner, bucket: BucketKey, id: EventId) -> Result<Option<Fou
     }))
 }
 
-/// Who is on the roll; whoever asks so is no member of it.
+/// Reads the members, without becoming one.
 async fn roll_call(inner: &Inner) -> Result<Vec<Member>> {
     let listener = Presence {
         node: NodeId(fastrand::u64(1..)),
@@ -164,8 +164,8 @@ async fn roll_call(inner: &Inner) -> Result<Vec<Member>> {
     Ok(roll.members)
 }
 
-/// Who of the members is alive: a node that died is on the roll for a minute, but its number stays
-/// as it is. What was found before is looked at again afterwards.
+/// Observes which members are alive: a dead node stays a member for a minute, but its poll counter
+/// stops. What was found before is read again afterwards.
 async fn listen(
     inner: &Inner,
     first: Vec<Member>,
@@ -207,7 +207,7 @@ fn found_id(facts: &Facts) -> Option<EventId> {
     facts.found.as_ref().map(|found| found.snapshot.id)
 }
 
-/// This process as a node, if it consumes anything.
+/// Returns this process as a node, if it consumes anything.
 fn this_node(inner: &Inner) -> Option<Node> {
     let flow = inner.flow();
     let queues = flow.as_ref()?.load().map(|(queue, ..)| queue.clone());
@@ -221,7 +221,7 @@ fn this_node(inner: &Inner) -> Option<Node> {
     })
 }
 
-/// How many events of a queue stand where, as far as its buckets answer.
+/// Counts the events of a queue by state, in the buckets that respond.
 async fn count(inner: &Inner, queue: &QueueName, facts: &mut Facts) -> Stats {
     let mut buckets = known_buckets(inner, facts).await.unwrap_or_default();
     buckets.retain(|key| key.queue == *queue);
@@ -242,6 +242,6 @@ async fn stats(inner: &Inner, bucket: BucketKey) -> Result<Stats> {
 }
 
 async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_elapsed| Error::new(ErrorKind::TimedOut, "no answer within 2s");
+    let late = |_elapsed| Error::new(ErrorKind::TimedOut, "no response within 2s");
     tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
 }
