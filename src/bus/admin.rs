@@ -1,4 +1,4 @@
-//! Administrative operations: statistics, and how many workers a queue has.
+//! Administrative operations: statistics, and the number of workers.
 
 use crate::bus::names::Doubt;
 use crate::bus::{Bus, Inner};
@@ -7,10 +7,10 @@ use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
 
-/// How many events of a queue stand where, in all of its buckets.
+/// The number of events of a queue by state, over all of its buckets.
 pub type QueueStats = Stats;
 
-/// What a queue of this process is doing.
+/// The load of a queue in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueLoad {
@@ -18,16 +18,17 @@ pub struct QueueLoad {
     pub queue: QueueName,
     /// Events that wait in its ring.
     pub queued: usize,
-    /// Workers that are active: an upper bound of the handlers that run.
+    /// Active workers: an upper bound of the running handlers.
     pub active: usize,
-    /// Workers there may be; 0 means paused.
+    /// The most workers that may run; 0 means paused.
     pub workers: usize,
-    /// How many events its ring takes: those that wait there and those that are handled, together.
+    /// The slots of its ring, for events that wait there and events that are handled, together.
     pub ring: usize,
 }
 
 impl QueueLoad {
-    /// Whether it has no room for another event: every worker is active, or the ring is full.
+    /// Returns whether it has no room for another event: every worker is active, or the ring is
+    /// full.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.active >= self.workers || self.queued + self.active >= self.ring
@@ -35,13 +36,13 @@ impl QueueLoad {
 }
 
 impl Bus {
-    /// How many events of a queue stand where.
+    /// Counts the events of a queue by state.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a name that is not legal;
-    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for one that is unknown and a known one
-    /// spelled otherwise (`order_close` for `order-close`); or what the store answers.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid name;
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for an unknown name that is another
+    /// spelling of a known one (`order_close` for `order-close`); or the store's error.
     pub async fn stats(&self, queue: &str) -> Result<QueueStats> {
         let mut sum = Stats::default();
         for (_, stats) in self.bucket_stats(queue).await? {
@@ -50,11 +51,11 @@ impl Bus {
         Ok(sum)
     }
 
-    /// How many events of a queue stand where, bucket by bucket, in the order of the buckets.
+    /// Counts the events of a queue by state for each bucket, in the order of the buckets.
     ///
-    /// A bucket with many more events than the others is a hot one: most often a key or a unique
-    /// key that many events share. Buckets that the queue has no more, because their number was
-    /// lowered, are listed too; one that never had an event may be missing.
+    /// A bucket with many more events than the others is hot, usually because many events share a
+    /// key or a unique key. The result includes buckets that are no longer in use because their
+    /// number was lowered; a bucket that never had an event may be missing.
     ///
     /// # Errors
     ///
@@ -91,7 +92,7 @@ impl Bus {
         Ok(found)
     }
 
-    /// What each queue with a handler in this process is doing.
+    /// Returns the load of each queue with a handler in this process.
     #[must_use]
     pub fn load(&self) -> Vec<QueueLoad> {
         let flow = self.inner.flow();
@@ -106,9 +107,9 @@ impl Bus {
         .collect()
     }
 
-    /// Lets so many handlers of a queue run at once in this process, from now on; 0 pauses it.
+    /// Sets how many handlers of a queue may run at once in this process; 0 pauses it.
     ///
-    /// With fewer than before, what runs goes on to its end and is not replaced.
+    /// With fewer than before, running handlers finish and are not replaced.
     ///
     /// # Errors
     ///
@@ -118,7 +119,7 @@ impl Bus {
         let queue = QueueName::new(queue)?;
         if workers > 65_536 {
             return Err(Error::invalid(format!(
-                "workers is {workers}, it is at most 65536"
+                "workers is {workers}; it must be at most 65536"
             )));
         }
         let set = match self.inner.flow().as_ref() {
@@ -136,7 +137,7 @@ impl Bus {
 }
 
 impl Inner {
-    /// Every bucket of a queue, those of earlier bucket counts too.
+    /// Returns every bucket of a queue, including those of earlier bucket counts.
     pub(super) async fn buckets_of(&self, queue: &QueueName) -> Result<Vec<BucketKey>> {
         let mut buckets = self.open()?.buckets().await?;
         buckets.retain(|key| key.queue == *queue);

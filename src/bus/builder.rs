@@ -1,4 +1,4 @@
-//! The choices for a bus.
+//! The builder of a bus.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -25,23 +25,22 @@ use crate::record::NodeId;
 use crate::store::{Durability, Metered, Store};
 use crate::time::{Clock, SystemClock};
 
-/// Where events are kept when nobody says otherwise: a file in the working directory.
+/// The default store: a file in the working directory.
 const STORE_URL: &str = "sqlite:duly.db";
-/// The most that the largest payload may have, in bytes: a store takes whole batches of them.
+/// The upper bound of `payload_bytes_max`: a store takes whole batches of payloads.
 const PAYLOAD_BYTES_LIMIT: usize = 256 * 1024 * 1024;
-/// The largest payload when nobody says otherwise, in bytes.
+/// The default of `payload_bytes_max`.
 const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
-/// Collects the choices for a bus; nothing starts before [`start`](Self::start).
+/// Builds a bus; nothing starts before [`start`](Self::start).
 ///
-/// Settings come, weakest first, from what a file says of all queues (`queue_defaults` in
-/// `duly.toml`), the annotation, what the file says of one queue, the environment
-/// (`DULY__STORE__URL`), and this builder.
+/// Settings come, weakest first, from `queue_defaults` in `duly.toml`, the annotation, the queue's
+/// section in `duly.toml`, the environment (`DULY__STORE__URL`), and this builder.
 #[derive(Debug, Default)]
 #[must_use = "a builder does nothing until `start` is called"]
 pub struct BusBuilder {
     store: Option<Arc<dyn Store>>,
-    /// Whether others hold the store that was given.
+    /// Whether the given store is shared with others.
     is_lent: bool,
     store_url: Option<String>,
     settings: Option<Settings>,
@@ -71,41 +70,43 @@ impl BusBuilder {
         }
     }
 
-    /// Where events are kept: `memory:` forgets them with the process, `sqlite:path` (or
-    /// `sqlite://path`) is the embedded store in that file, `redis://host` and its kin are a store that many processes
-    /// share ([`RedisStore`](crate::store::RedisStore) has every form). Default: `sqlite:duly.db`.
+    /// Sets where events are kept: `memory:` loses them with the process, `sqlite:path` (or
+    /// `sqlite://path`) is the embedded store in that file, `redis://host` and similar URLs are a
+    /// store that many processes share (see [`RedisStore`](crate::store::RedisStore)). Default:
+    /// `sqlite:duly.db`.
     pub fn store_url(mut self, url: impl Into<String>) -> Self {
         self.store_url = Some(url.into());
         self
     }
 
-    /// A store of your own; it takes the place of [`store_url`](Self::store_url).
+    /// Sets a store; it replaces [`store_url`](Self::store_url).
     pub fn store(mut self, store: impl Store) -> Self {
         self.store = Some(Arc::new(store));
         self.is_lent = false;
         self
     }
 
-    /// A store that others hold too, such as one that several buses share.
+    /// Sets a store that is shared, for example by several buses.
     pub fn shared_store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
         self.is_lent = true;
         self
     }
 
-    /// These settings instead of those of the file and the environment.
+    /// Replaces the settings of the file and the environment.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = Some(settings);
         self
     }
 
-    /// A value that handlers share: a database, a client. A second one of its type replaces it.
+    /// Adds a value that handlers share, for example a database client. A second value of its type
+    /// replaces it.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.states.insert(value);
         self
     }
 
-    /// A handler given by hand: for one that says `register = false`, or that has fields.
+    /// Registers a handler by hand: one that says `register = false`, or that has fields.
     pub fn register<H>(mut self, handler: H) -> Self
     where
         H: Handler + Annotated<Value = <H as Handler>::Payload>,
@@ -115,7 +116,7 @@ impl BusBuilder {
         self
     }
 
-    /// A blocking handler given by hand.
+    /// Registers a blocking handler by hand.
     pub fn register_blocking<H>(mut self, handler: H) -> Self
     where
         H: BlockingHandler + Annotated<Value = <H as BlockingHandler>::Payload>,
@@ -125,14 +126,14 @@ impl BusBuilder {
         self
     }
 
-    /// A handler without an annotation, for the queue that `annotation` names.
+    /// Registers a handler without an annotation, for the queue that `annotation` names.
     pub fn register_as<H: Handler>(mut self, annotation: Annotation, handler: H) -> Self {
         self.handlers
             .push(Entry::suspending(handler, annotation, None));
         self
     }
 
-    /// Leaves out the annotated handlers that the linker found; only those given by hand run.
+    /// Runs only the handlers registered by hand, not those that the linker found.
     pub fn only_registered(mut self) -> Self {
         self.linked = false;
         self
@@ -144,7 +145,7 @@ impl BusBuilder {
         self
     }
 
-    /// Choices for one queue, stronger than its annotation, the file and the environment.
+    /// Sets options of one queue, stronger than its annotation, the file and the environment.
     ///
     /// A second call for the same queue replaces the first.
     pub fn queue(mut self, name: impl Into<String>, choices: QueueChoices) -> Self {
@@ -152,59 +153,59 @@ impl BusBuilder {
         self
     }
 
-    /// How long before its due time an event may be leased, so that it starts at the instant.
-    /// Zero reads nothing ahead; at most 10 s. Default: 100 ms.
+    /// Sets how long before its due time an event may be prefetched, so that it starts on time.
+    /// Zero disables prefetch; at most 10 s. Default: 100 ms.
     pub fn read_ahead(mut self, ahead: Duration) -> Self {
         self.read_ahead = Some(ahead);
         self
     }
 
-    /// The largest payload that a push accepts, encoded, in bytes. Default: 1 MiB.
+    /// Sets the largest encoded payload that a push accepts, in bytes. Default: 1 MiB.
     pub fn payload_bytes_max(mut self, bytes: usize) -> Self {
         self.payload_bytes_max = Some(bytes);
         self
     }
 
-    /// What every push has to survive before it answers, where it says nothing else
-    /// ([`durable`](crate::bus::EventBuilder::durable)). Default: what the store does by itself.
+    /// Sets the durability that every push waits for, unless it sets its own
+    /// ([`durable`](crate::bus::EventBuilder::durable)). Default: the store's own.
     ///
-    /// A bus whose store can never be so durable does not start, or, where only the server can tell,
+    /// If the store can never reach it, the bus does not start, or, where only the server knows,
     /// its pushes are refused; both as [`ErrorKind::Invalid`](crate::ErrorKind::Invalid).
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
     }
 
-    /// The keys by which payloads are encrypted and decrypted, in place of those of the settings.
-    /// Every clone of the ring is the same one, so that keys can be added, chosen and removed while
-    /// the bus runs. Default: those of the settings, or none.
+    /// Sets the keys for encrypting and decrypting payloads; they replace those of the settings.
+    /// All clones of the ring share their keys, which can be added, chosen and removed while the
+    /// bus runs. Default: those of the settings, or none.
     pub fn keys(mut self, keys: KeyRing) -> Self {
         self.keys = Some(keys);
         self
     }
 
-    /// The times and bounds of this node. Default: [`NodeOptions::default`].
+    /// Sets the intervals and limits of this node. Default: [`NodeOptions::default`].
     pub fn node_options(mut self, node: NodeOptions) -> Self {
         self.node = Some(node);
         self
     }
 
-    /// Choices for metrics, stronger than the file and the environment.
+    /// Sets metrics options, stronger than the file and the environment.
     pub fn metrics(mut self, choices: MetricsChoices) -> Self {
         self.metrics = self.metrics.with(choices);
         self
     }
 
-    /// The clock that tells the time. Default: the machine's.
+    /// Sets the clock. Default: the machine's.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Time is that of the runtime, which tests pause: the mover is a task, not a thread.
+    /// Uses the runtime's time, which tests pause: the mover is a task, not a thread.
     ///
-    /// Whatever is left open is chosen for a test: nothing is read from the environment, nothing is
-    /// kept, nothing lingers, and no look at an idle bucket hides a wake-up that was lost.
+    /// Unset options default to what a test needs: nothing is read from the environment, nothing is
+    /// kept, nothing lingers, and no fallback poll of an idle bucket hides a lost wake-up.
     #[cfg(feature = "testing")]
     pub(crate) fn virtual_time(mut self, clock: Arc<dyn Clock>) -> Self {
         const DAY: Duration = Duration::from_secs(86_400);
@@ -225,18 +226,18 @@ impl BusBuilder {
         self.clock(clock)
     }
 
-    /// Checks every choice, opens the store, and starts.
+    /// Checks every option, opens the store, and starts.
     ///
     /// Annotated handlers are found wherever they are in the program. The linker leaves out a crate
-    /// that is named in `Cargo.toml` and nowhere in the code, and its handlers with it: say
-    /// `use my_handlers as _;`. A bus without handlers that is not
-    /// [`publish_only`](Self::publish_only) says so in the log.
+    /// that is named in `Cargo.toml` but nowhere in the code, and its handlers with it: write `use
+    /// my_handlers as _;`. A bus without handlers that is not [`publish_only`](Self::publish_only)
+    /// logs a warning.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for two handlers of one queue, a state that
-    /// a handler asks for and nobody gave, a value out of its bounds, an unknown setting; or what
-    /// the store answers to being opened.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for two handlers of one queue, a missing
+    /// state of a handler, a value out of bounds, or an unknown setting; or the store's error on
+    /// opening.
     ///
     /// # Panics
     ///
@@ -269,7 +270,7 @@ impl BusBuilder {
         };
         if node.ahead > AHEAD_MAX {
             return Err(Error::invalid(format!(
-                "reading ahead {:?} is too far, it is at most {AHEAD_MAX:?}",
+                "read_ahead is {:?}; it must be at most {AHEAD_MAX:?}",
                 node.ahead
             )));
         }
@@ -285,7 +286,7 @@ impl BusBuilder {
             .unwrap_or(PAYLOAD_BYTES_MAX);
         if !(1..=PAYLOAD_BYTES_LIMIT).contains(&payload_bytes_max) {
             return Err(Error::invalid(format!(
-                "payload_bytes_max is {payload_bytes_max}, it is 1 to {PAYLOAD_BYTES_LIMIT}"
+                "payload_bytes_max is {payload_bytes_max}; it must be 1 to {PAYLOAD_BYTES_LIMIT}"
             )));
         }
 
@@ -392,5 +393,5 @@ impl BusBuilder {
     }
 }
 
-/// The furthest that may be read ahead.
+/// The upper bound of `read_ahead`.
 const AHEAD_MAX: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Push and wait for the handler's reply: the synchronous model.
+//! Calls: push an event and wait for its handler's reply.
 
 use std::time::Duration;
 
@@ -12,22 +12,21 @@ use crate::flow::Answered;
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Pushes `payload`, due at once, and waits for the reply that its handler gives with
-    /// [`Context::reply`](crate::Context::reply); one that gives none replies `()`.
+    /// [`Context::reply`](crate::Context::reply), or `()` if it gives none.
     ///
-    /// The event is as durable as any other: when the wait is over it is handled all the same.
-    /// The handler must run in this process. Waits at most 24 hours. The reply may come a moment
-    /// before its record can be read.
+    /// The event is as durable as any other: it is handled even if the wait ends first. The handler
+    /// must run in this process. Waits at most 24 hours. The reply may arrive a moment before the
+    /// event's record can be read.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::NotFound`] when no handler of the queue runs in this process;
-    /// [`ErrorKind::Closed`] when the bus stops before the reply;
-    /// [`ErrorKind::TimedOut`] after `timeout`; [`ErrorKind::Unavailable`] when the event ended
-    /// without success, in the handler's words; [`ErrorKind::Invalid`] when the reply is not an
-    /// `R`; and as [`push`](Self::push).
+    /// [`ErrorKind::Closed`] when the bus stops before the reply; [`ErrorKind::TimedOut`] after
+    /// `timeout`; [`ErrorKind::Unavailable`] with the handler's error when the event ended without
+    /// success; [`ErrorKind::Invalid`] when the reply is not an `R`; and as [`push`](Self::push).
     pub async fn call<R: DeserializeOwned>(&self, payload: T, timeout: Duration) -> Result<R> {
         let id = self.new_id();
-        // First registered and then looked: a flow that ends after the look lets its callers go.
+        // Register first, then check: a flow that ends after the check releases its callers.
         let mut waiting = self.inner.replies.wait(id);
         match self.inner.flow().as_ref() {
             Some(flow) if flow.serves(&self.name) => {}
@@ -35,9 +34,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                 return Err(Error::new(
                     ErrorKind::NotFound,
                     format!(
-                        "queue {} has no handler in this process that could reply, and a reply \
-                         does not come from another one; push the event, and let its handler push \
-                         the reply",
+                        "queue {} has no handler in this process, and another process cannot \
+                         reply; push the event, and let its handler push the reply",
                         self.name
                     ),
                 ));
@@ -50,8 +48,11 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             Ok(Some(Answered::Replied(reply))) => {
                 let reply = reply.unwrap_or_else(|| b"null".to_vec());
                 serde_json::from_slice(&reply).map_err(|error| {
-                    Error::invalid(format!("queue {}: the reply is something else", self.name))
-                        .because(error)
+                    Error::invalid(format!(
+                        "queue {}: the reply does not decode as the requested type",
+                        self.name
+                    ))
+                    .because(error)
                 })
             }
             Ok(Some(Answered::Ended(words))) => Err(Error::new(

@@ -1,4 +1,4 @@
-//! Whether this build reads everything that waits.
+//! A check that this build can read every stored payload.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,11 +9,10 @@ use crate::bus::{Bus, Inner};
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName, State};
 
-/// How many failures are listed one by one.
+/// The most failures that are listed.
 const LISTED: usize = 100;
 
-/// A check whether the handlers of this program read every payload that waits, put together step by
-/// step.
+/// A check that the handlers of this program can read every stored payload.
 #[derive(Clone)]
 #[must_use = "nothing is looked at before `run`"]
 pub struct PayloadCheck {
@@ -23,16 +22,16 @@ pub struct PayloadCheck {
     dead: bool,
 }
 
-/// What a check found.
+/// The result of a payload check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "what cannot be read is in it"]
 pub struct PayloadReport {
-    /// How many events were looked at.
+    /// How many events were checked.
     pub looked: u64,
-    /// How many payloads became what their handler takes.
+    /// How many payloads were read.
     pub read: u64,
-    /// How many did not.
+    /// How many were not.
     pub failed: u64,
     /// The first hundred of those.
     pub failures: Vec<UnreadPayload>,
@@ -40,7 +39,7 @@ pub struct PayloadReport {
     pub without_handler: BTreeSet<QueueName>,
 }
 
-/// A payload that its handler would not read.
+/// A payload that its handler could not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnreadPayload {
@@ -48,11 +47,11 @@ pub struct UnreadPayload {
     pub id: EventId,
     /// Its queue.
     pub queue: QueueName,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     /// The version that it was pushed as.
     pub version: u32,
-    /// Why, in the words that its record would have.
+    /// Why, as its record would say.
     pub why: String,
 }
 
@@ -67,7 +66,7 @@ impl fmt::Display for UnreadPayload {
 }
 
 impl PayloadReport {
-    /// The same, if every payload was read.
+    /// Returns this report, if every payload was read.
     ///
     /// # Errors
     ///
@@ -87,13 +86,12 @@ impl PayloadReport {
 }
 
 impl Bus {
-    /// Checks whether the handlers of this program read every payload that waits: by its codec, with
-    /// the keys of this bus, and through upgrades. No handler is called and nothing is changed, so a
-    /// bus that only publishes can check the store of a running system, before a build goes there.
+    /// Checks whether the handlers of this program can read every stored payload: with its codec,
+    /// the keys of this bus, and upgrades. Calls no handler and changes nothing, so a publish-only
+    /// bus can check the store of a running system before a deployment.
     ///
-    /// What waits from the beginning to the end is looked at, whatever becomes of it meanwhile; on
-    /// Redis an event may be looked at, and counted, twice. A page of events costs the same however
-    /// many there are.
+    /// Every event that exists during the whole check is included, however its state changes; on
+    /// Redis an event may be counted twice. A page of events costs the same however many there are.
     ///
     /// # Examples
     ///
@@ -141,13 +139,13 @@ impl fmt::Debug for PayloadCheck {
 }
 
 impl PayloadCheck {
-    /// Only this queue, or this one too. Default: all.
+    /// Checks only this queue; repeat for several. Default: all.
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.queues.push(name.into());
         self
     }
 
-    /// At most so many events of each queue. Default: all.
+    /// Checks at most `events` of each queue. Default: all.
     pub fn limit(mut self, events: u64) -> Self {
         self.limit = Some(events);
         self
@@ -159,12 +157,11 @@ impl PayloadCheck {
         self
     }
 
-    /// Looks at everything that was asked for, page by page.
+    /// Runs the check, page by page.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a name that is not legal, or what the
-    /// store answers.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid name, or the store's error.
     pub async fn run(self) -> Result<PayloadReport> {
         let names = self.queues.iter().map(|name| QueueName::new(name));
         let asked: BTreeSet<QueueName> = names.collect::<Result<_>>()?;

@@ -1,4 +1,4 @@
-//! What an operator sets of a queue while it runs: once, for every node, until it is set again.
+//! Runtime settings of a queue, stored once for every node until they are changed.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,17 @@ use crate::event::{BUCKETS_MAX, QueueName};
 use crate::store::{Control, RATES, Setting};
 
 impl Bus {
-    /// Lets no handler of a queue start any more, on any node, until [`resume`](Self::resume).
+    /// Pauses a queue on every node until [`resume`](Self::resume): no handler of it starts.
     ///
-    /// What runs goes on to its end, and pushes are accepted as before. Every node hears of it
-    /// within a quarter of a second, and one that is started later knows it from the beginning.
-    /// What is set is kept by the store, for as long as the store keeps anything.
+    /// Running handlers finish, and pushes are accepted as before. Every node follows within a
+    /// quarter of a second, and a node that starts later from its beginning. The store keeps the
+    /// setting as long as it keeps anything.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a name that is not legal, or a store
-    /// that keeps no settings; [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for a queue that
-    /// neither this program nor the store knows and whose name is almost that of one they do; or
-    /// what the store answers.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid name, or a store that keeps
+    /// no settings; [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for a queue that neither
+    /// this program nor the store knows and whose name is almost a known one; or the store's error.
     ///
     /// # Examples
     ///
@@ -39,7 +38,7 @@ impl Bus {
         self.set(queue, Setting::Paused(true)).await
     }
 
-    /// Takes a [`pause`](Self::pause) back.
+    /// Reverts [`pause`](Self::pause).
     ///
     /// # Errors
     ///
@@ -48,12 +47,11 @@ impl Bus {
         self.set(queue, Setting::Paused(false)).await
     }
 
-    /// Lets so many handlers of a queue run at once on *each* node, whatever the nodes have chosen
-    /// themselves; `None` leaves it to them again. Reaches every node as [`pause`](Self::pause)
-    /// does.
+    /// Sets how many handlers of a queue may run at once on *each* node, overriding the nodes' own
+    /// numbers; `None` removes the override. Reaches every node as [`pause`](Self::pause) does.
     ///
-    /// [`set_workers`](Self::set_workers) is the choice of this process alone, and has no effect
-    /// while a number is set here.
+    /// [`set_workers`](Self::set_workers) concerns this process alone, and has no effect while a
+    /// number is set here.
     ///
     /// # Errors
     ///
@@ -62,13 +60,13 @@ impl Bus {
         self.set(queue, Setting::Workers(workers)).await
     }
 
-    /// Lets so many handlers of a queue start in a second, on all nodes together; `None` takes the
-    /// limit away. Reaches every node as [`pause`](Self::pause) does.
+    /// Limits how many handlers of a queue start per second, over all nodes; `None` removes the
+    /// limit. Reaches every node as [`pause`](Self::pause) does.
     ///
-    /// Each node that consumes the queue has the same part of it and paces its starts evenly; what
-    /// a node does not use is not made up for later. Events that wait for their turn wait in the
-    /// store. Retries count as any other start; values that are
-    /// [published](crate::bus::Queue::publish) straight into a ring do not.
+    /// Each node that consumes the queue has an equal share and paces its starts evenly; an unused
+    /// share is not made up for later. Events over the limit wait in the store. Retries count as
+    /// any other start; values that are [published](crate::bus::Queue::publish) straight into a
+    /// ring do not.
     ///
     /// # Errors
     ///
@@ -78,39 +76,39 @@ impl Bus {
         let (setting, (least, most)) = (Setting::Rate(per_second), RATES);
         if let Some(rate) = per_second.filter(|_| !setting.is_possible()) {
             return Err(Error::invalid(format!(
-                "a rate of {rate} a second is not possible, it is {least} to {most}; to let \
-                 nothing start, pause the queue"
+                "the rate is {rate} per second; it must be {least} to {most}; to start nothing, \
+                 pause the queue"
             )));
         }
         self.set(queue, setting).await
     }
 
-    /// Spreads new events of a queue over so many buckets; `None` leaves the number to each
-    /// pusher's own choices again. Reaches every node as [`pause`](Self::pause) does.
+    /// Sets the number of buckets for new events of a queue; `None` leaves it to each pusher's own
+    /// options again. Reaches every node as [`pause`](Self::pause) does.
     ///
-    /// Events that are there stay in their buckets, and these are served until they are empty. An
-    /// event with a key goes to the bucket of its key under the number of now: of
-    /// [unique](crate::bus::EventBuilder::unique) events one from before may not be seen.
+    /// Existing events stay in their buckets, which are served until they are empty. An event with
+    /// a key goes to the bucket of its key under the current number, so a
+    /// [unique](crate::bus::EventBuilder::unique) event from before a change may not be seen.
     ///
     /// # Errors
     ///
-    /// As [`pause`](Self::pause); and [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for none,
-    /// or more than 1,024.
+    /// As [`pause`](Self::pause); and [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for 0, or
+    /// more than 1,024.
     pub async fn set_buckets(&self, queue: &str, buckets: Option<u16>) -> Result<()> {
         let setting = Setting::Buckets(buckets);
         if let Some(buckets) = buckets.filter(|_| !setting.is_possible()) {
             return Err(Error::invalid(format!(
-                "buckets is {buckets}, it is 1 to {BUCKETS_MAX}"
+                "buckets is {buckets}; it must be 1 to {BUCKETS_MAX}"
             )));
         }
         self.set(queue, setting).await
     }
 
-    /// What is set of each queue; one of which nothing is set is left out.
+    /// Returns the runtime settings of each queue that has any.
     ///
     /// # Errors
     ///
-    /// What the store answers.
+    /// The store's error.
     pub async fn controls(&self) -> Result<BTreeMap<QueueName, Control>> {
         self.inner.open()?.controls().await
     }
@@ -120,7 +118,7 @@ impl Bus {
         self.inner.check_known(&queue, Doubt::Slips).await?;
         self.inner.open()?.set(&queue, setting).await?;
         let orders = self.inner.flow().as_ref().map(|flow| flow.orders());
-        // This node need not wait for its next roll call, and may have none.
+        // This node need not wait for its next membership poll, and may have none.
         if let Some(orders) = orders
             && let Err(error) = orders.read_controls().await
         {

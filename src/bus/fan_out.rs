@@ -33,6 +33,6 @@ pub(super) fn as_they_come<'a, T: Send + 'a>(
 ///
 /// [`ErrorKind::TimedOut`] after that, or the call's own.
 pub(super) async fn in_time<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_elapsed| Error::new(ErrorKind::TimedOut, "no answer within 2s");
+    let late = |_elapsed| Error::new(ErrorKind::TimedOut, "no response within 2s");
     tokio::time::timeout(PATIENCE, call).await.map_err(late)?
 }

@@ -1,4 +1,4 @@
-//! The coming load: how many scheduled events fall due by when.
+//! Forecasts: how many scheduled events fall due by when.
 
 use std::time::Duration;
 
@@ -12,48 +12,46 @@ use crate::error::{Error, Result};
 use crate::event::QueueName;
 use crate::time::Timestamp;
 
-/// The most steps that one forecast answers: a year by the day, or a day by four
-/// minutes.
+/// The most steps of a forecast: a year by the day, or a day by four minutes.
 pub const FORECAST_STEPS_MAX: usize = 400;
 
-/// So long a step of a bucket has to itself: it takes one or two hundredths of that.
+/// The time budget for one step of a bucket, of which it takes one or two hundredths.
 const EACH: Duration = Duration::from_micros(200);
-/// A forecast begins at once as long as those before it are not further ahead of that.
+/// A forecast begins at once if earlier ones are no further ahead of their budget than this.
 const AHEAD: Duration = Duration::from_secs(1);
 
-/// The load of one step of a forecast.
+/// One step of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Coming {
     /// The end of the step, by the store's clock.
     pub until: Timestamp,
-    /// How many events that are scheduled now fall due in it: after the end of the step before,
-    /// and not after this one. What is overdue and was not moved yet is in the first.
+    /// How many events that are scheduled now fall due in it: after the end of the step before, and
+    /// not after this one. The first step includes overdue events that were not moved yet.
     pub events: usize,
 }
 
 impl Bus {
-    /// How many of a queue's scheduled events fall due in each `step` from now until `horizon`, in
-    /// all of its buckets, those of earlier bucket counts too.
+    /// Counts how many of a queue's scheduled events fall due in each `step` from now until
+    /// `horizon`, in all of its buckets, including those of earlier bucket counts.
     ///
-    /// Retries that wait for their backoff are scheduled events, too. What is ready or running is
-    /// not counted, and nobody knows what is pushed meanwhile. The last step may be shorter.
+    /// Retries that wait for their backoff are scheduled events, too. Ready and running events are
+    /// not counted, nor what is pushed meanwhile. The last step may be shorter.
     ///
-    /// No store looks at the events for it: it costs the same with a hundred and with ten million
-    /// of them. Each bucket counts at its own instant, one after the other, so over buckets whose
-    /// answers took milliseconds the numbers are as exact as that.
+    /// A store does not read the events for it: it costs the same with a hundred and with ten
+    /// million of them. Each bucket counts at its own time, one after the other, so the counts of
+    /// different buckets are milliseconds apart.
     ///
-    /// A store counts in time that it has for nobody else. So a bus counts 5,000 steps of buckets a
-    /// second, and a forecast begins when no more than 5,000 are owed: 60 steps over 8 buckets,
-    /// which are 480, can be asked for ten times a second, 400 steps three times in two seconds,
-    /// and whoever asks for more waits.
+    /// A store counts in time that it has for nothing else. So a bus counts 5,000 steps of buckets
+    /// per second, and a forecast waits while more than 5,000 are owed: 60 steps over 8 buckets,
+    /// which are 480, can run ten times a second, 400 steps three times in two seconds.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a `step` of zero, or more than
-    /// [`FORECAST_STEPS_MAX`] steps, or a name that is not legal;
-    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for one that is unknown and a known one
-    /// spelled otherwise; or what the store answers.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a `step` of zero, more than
+    /// [`FORECAST_STEPS_MAX`] steps, or an invalid name;
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for an unknown name that is another
+    /// spelling of a known one; or the store's error.
     ///
     /// # Examples
     ///
@@ -108,15 +106,15 @@ impl Bus {
     }
 }
 
-/// How fast a bus counts, in all its forecasts together.
+/// A pacer for all forecasts of a bus together.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Until when the steps that were counted have the time.
+    /// Until when the budget is used up.
     taken: Mutex<Option<Instant>>,
 }
 
 impl Pace {
-    /// Waits until so many steps of buckets may be counted; who came first goes first.
+    /// Waits until `steps` steps of buckets may be counted, first come first served.
     async fn wait_for(&self, steps: usize) {
         let mut taken = self.taken.lock().await;
         let now = Instant::now();
@@ -126,10 +124,12 @@ impl Pace {
     }
 }
 
-/// The end of each step, from now.
+/// Returns the end of each step, from now.
 fn steps(horizon: Duration, step: Duration) -> Result<Vec<Duration>> {
     if step.is_zero() {
-        return Err(Error::invalid("a forecast by steps of zero has no end"));
+        return Err(Error::invalid(
+            "the step of a forecast is zero; it must be longer",
+        ));
     }
     let count = horizon.as_nanos().div_ceil(step.as_nanos());
     match usize::try_from(count) {
@@ -137,7 +137,7 @@ fn steps(horizon: Duration, step: Duration) -> Result<Vec<Duration>> {
         _ => {
             return Err(Error::invalid(format!(
                 "a forecast of {horizon:?} by {step:?} has {count} steps, at most \
-                 {FORECAST_STEPS_MAX} are answered: take longer steps, or look less far"
+                 {FORECAST_STEPS_MAX} are allowed; use longer steps or a nearer horizon"
             )));
         }
     }

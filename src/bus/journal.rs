@@ -1,4 +1,4 @@
-//! The journal of a bus: which one it is, and how it is.
+//! The journal of a bus: how it is chosen and opened, and its status.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 #[cfg(feature = "postgres")]
 const REACHED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A journal that was given by hand.
+/// A journal that was passed to the builder.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     pub(super) journal: Arc<dyn Journal>,
-    /// Whether others use it, too, so that it is not this bus's to close.
+    /// Whether it is shared, so that the bus must not close it.
     pub(super) is_shared: bool,
 }
 
@@ -40,15 +40,15 @@ pub(super) struct Recorded {
 }
 
 impl BusBuilder {
-    /// Where records are kept: `off`, `sqlite:` and the path of a file, or
-    /// `postgres://host/database`. Default: with a store at `sqlite:path` the file `path.records`
-    /// beside it, with any other store none: it keeps the last records itself.
+    /// Sets where records are kept: `off`, `sqlite:` and the path of a file, or
+    /// `postgres://host/database`. Default: for a store at `sqlite:path` the file `path.records`,
+    /// for any other store none: it keeps the last records itself.
     pub fn journal_url(mut self, url: impl Into<String>) -> Self {
         self.records.journal = Some(url.into());
         self
     }
 
-    /// A journal of your own; it takes the place of [`journal_url`](Self::journal_url).
+    /// Sets a journal; it replaces [`journal_url`](Self::journal_url).
     pub fn journal(mut self, journal: impl Journal) -> Self {
         self.journal = Some(Given {
             journal: Arc::new(journal),
@@ -57,8 +57,7 @@ impl BusBuilder {
         self
     }
 
-    /// A journal that others hold too, such as one that several buses share. The bus does not close
-    /// it.
+    /// Sets a journal that is shared, for example by several buses. The bus does not close it.
     pub fn shared_journal(mut self, journal: Arc<dyn Journal>) -> Self {
         self.journal = Some(Given {
             journal,
@@ -67,13 +66,13 @@ impl BusBuilder {
         self
     }
 
-    /// Choices for records, stronger than the file and the environment.
+    /// Sets record options, stronger than the file and the environment.
     pub fn records(mut self, choices: RecordChoices) -> Self {
         self.records = self.records.with(choices);
         self
     }
 
-    /// How records are carried to the journal. Default: [`RecorderOptions::default`].
+    /// Sets how records are carried to the journal. Default: [`RecorderOptions::default`].
     pub fn recorder_options(mut self, options: RecorderOptions) -> Self {
         self.recorder = Some(options);
         self
@@ -81,7 +80,8 @@ impl BusBuilder {
 }
 
 impl Bus {
-    /// How the journal is, and what this bus has recorded since it started; `None` without one.
+    /// Returns the status of the journal, and what this bus has recorded since it started; `None`
+    /// without a journal.
     ///
     /// # Examples
     ///
@@ -117,27 +117,27 @@ impl Bus {
 }
 
 impl Inner {
-    /// Where records are kept, unless the store keeps the last ones itself.
+    /// Returns the journal; without one the store keeps the last records.
     pub(super) fn journal(&self) -> Option<&dyn Journal> {
         let recorded = self.recorded.as_ref()?;
         Some(&*recorded.journal)
     }
 }
 
-/// What the choice of a journal is made from.
+/// The arguments that select and open a journal.
 pub(super) struct Choice<'a> {
     pub(super) given: Option<Given>,
     pub(super) choices: &'a RecordChoices,
     pub(super) options: RecorderOptions,
     pub(super) store: &'a Arc<dyn Store>,
-    /// The url that the store was opened from.
+    /// The URL of the store.
     pub(super) store_url: Option<&'a str>,
-    /// Told when another node is gone.
+    /// Notified when another node is lost.
     pub(super) bereft: &'a Arc<Notify>,
     pub(super) virtual_time: bool,
 }
 
-/// Opens the journal that is chosen, bounds the outboxes, and starts to record.
+/// Opens the selected journal, bounds the outboxes, and starts the recorder.
 pub(super) async fn record(choice: Choice<'_>) -> Result<Option<Recorded>> {
     let Choice {
         given,
@@ -164,15 +164,13 @@ pub(super) async fn record(choice: Choice<'_>) -> Result<Option<Recorded>> {
     let Some(Given { journal, is_shared }) = given else {
         if limit.when_full == WhenFull::RefusePushes {
             return Err(Error::invalid(
-                "records.when_full is `refuse_pushes` and there is no journal, so that pushes would \
-                 be refused for ever; name a journal, or leave it at `drop_oldest`",
+                "records.when_full is `refuse_pushes` without a journal, so pushes would be \
+                 refused for ever; configure a journal, or leave it at `drop_oldest`",
             ));
         }
         limit.max = choices.outbox_max;
         store.limit_outboxes(limit)?;
-        tracing::info!(
-            "there is no journal: the store itself keeps the last records, as many as an outbox holds"
-        );
+        tracing::info!("no journal configured; the store keeps the last records of its outboxes");
         return Ok(None);
     };
     store.limit_outboxes(limit)?;
@@ -194,7 +192,7 @@ pub(super) async fn record(choice: Choice<'_>) -> Result<Option<Recorded>> {
 }
 
 impl Recorded {
-    /// Records what is left and lets go of the journal.
+    /// Records what is left and closes the journal.
     pub(super) async fn stop(&self) {
         self.recorder.stop().await;
         if self.is_shared {
@@ -213,15 +211,15 @@ impl Recorded {
     }
 }
 
-/// The journal beside a store that is a file.
+/// Returns the default journal of a store in a file.
 fn beside(store_url: &str) -> Option<String> {
     store_url
         .starts_with("sqlite:")
         .then(|| format!("{store_url}.records"))
 }
 
-/// What a store is called in the names of its outboxes: never with a password, and a file by its
-/// whole path, since working directories differ.
+/// Returns the name of a store in the names of its outboxes: without a password, and a file by its
+/// absolute path, since working directories differ.
 fn name_of(store_url: &str) -> String {
     match store_url.strip_prefix("sqlite:").map(sqlite_path) {
         Some(Ok(path)) => {
@@ -235,16 +233,16 @@ fn name_of(store_url: &str) -> String {
     }
 }
 
-/// Opens the journal that a url names.
+/// Opens the journal of a URL.
 async fn open(url: &str) -> Result<Given> {
     let journal = match url.split_once(':') {
         Some(("sqlite", rest)) => open_sqlite(sqlite_path(rest)?)?,
         Some(("postgres" | "postgresql", _)) => open_postgres(url).await?,
-        // Only the scheme is named: what follows may hold a password.
+        // Only the scheme is quoted: the rest may contain a password.
         other => {
             return Err(Error::invalid(format!(
-                "a journal url of scheme \"{}\" is not known; it is `off`, `sqlite:` and the path \
-                 of a file, or `postgres://host/database`",
+                "unknown scheme \"{}\" of a journal url; use `off`, `sqlite:` and the path of a \
+                 file, or `postgres://host/database`",
                 shown(other.map_or("", |(scheme, _)| scheme)),
             )));
         }
@@ -268,7 +266,7 @@ fn open_sqlite(_: &str) -> Result<Arc<dyn Journal>> {
     ))
 }
 
-/// A database that is only out of reach is connected to later: the bus does not need it to start.
+/// An unreachable database is connected later: the bus does not need it to start.
 #[cfg(feature = "postgres")]
 async fn open_postgres(url: &str) -> Result<Arc<dyn Journal>> {
     use crate::journal::PostgresJournal;
@@ -279,7 +277,7 @@ async fn open_postgres(url: &str) -> Result<Arc<dyn Journal>> {
         Ok(Err(error)) if !is_out_of_reach(&error) => Err(error),
         unreached => {
             let error = unreached.map(Result::err).ok().flatten();
-            let error = error.map_or_else(|| "no answer".to_owned(), |it| it.to_string());
+            let error = error.map_or_else(|| "no response".to_owned(), |it| it.to_string());
             tracing::warn!(
                 error,
                 "journal unavailable; records stay in the store and the connection is retried"
@@ -290,7 +288,7 @@ async fn open_postgres(url: &str) -> Result<Arc<dyn Journal>> {
 }
 
 #[cfg(not(feature = "postgres"))]
-#[allow(clippy::unused_async)] // opening one takes time
+#[allow(clippy::unused_async)] // opening one is async
 async fn open_postgres(_: &str) -> Result<Arc<dyn Journal>> {
     Err(Error::not_built("a journal in PostgreSQL", "postgres"))
 }

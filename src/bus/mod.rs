@@ -1,4 +1,4 @@
-//! The bus: the one thing a user holds.
+//! The bus: the API of the crate.
 
 mod admin;
 mod builder;
@@ -73,10 +73,10 @@ use crate::time::Timestamp;
 /// A running event bus.
 ///
 /// Cloning is cheap, and every clone is the same bus. It runs until [`shutdown`](Self::shutdown),
-/// or until the last clone outside of handlers is dropped; then it stops at once and waits for
-/// nothing, says so in the log, and what it held is handed on when its leases run out, or at the
-/// next start. Queues do not keep it running: their calls return
-/// [`Closed`](ErrorKind::Closed) from then on.
+/// or until the last clone outside of handlers is dropped: then it stops at once without waiting,
+/// logs a warning, and its leased events are delivered again when the leases expire or at the next
+/// start. Queues do not keep it running: their calls return [`Closed`](ErrorKind::Closed) from then
+/// on.
 ///
 /// # Examples
 ///
@@ -104,12 +104,12 @@ use crate::time::Timestamp;
 #[must_use = "a bus stops when it is dropped: keep it, and call `shutdown` at the end"]
 pub struct Bus {
     inner: Arc<Inner>,
-    /// Absent in the handle that handlers see, so that they do not keep the bus running.
+    /// `None` in the handle of handlers, so that they do not keep the bus running.
     _owner: Option<Arc<Owner>>,
 }
 
 pub(crate) struct Inner {
-    /// As which node it takes part.
+    /// The id of this node.
     id: NodeId,
     store: Arc<dyn Store>,
     /// The journal; without one records stay in the store's outboxes.
@@ -117,38 +117,38 @@ pub(crate) struct Inner {
     replies: Arc<Replies>,
     /// Taken out at the end.
     flow: RwLock<Option<Flow>>,
-    /// The queues that have a handler here, or choices of their own.
+    /// The queues that have a handler here, or their own options.
     queues: BTreeMap<QueueName, Arc<QueueOptions>>,
-    /// What goes for any other queue.
+    /// The options of any other queue.
     defaults: Arc<QueueOptions>,
-    /// What is set of queues while they run.
+    /// The runtime settings of queues.
     controls: Arc<Controls>,
     /// The keys of encrypted payloads.
     keys: KeyRing,
-    /// Reads payloads as the handlers that this program has would, whether they run here or not.
+    /// The payload checks of all handlers of this program, whether they run here or not.
     checks: BTreeMap<QueueName, Check>,
-    /// What is counted of pushes.
+    /// The metrics of pushes.
     push_meters: PushMeters,
-    /// Counts the events that were pushed one by one, from a number by chance.
+    /// Counts the events that were pushed one by one, from a random start.
     pushes: AtomicU64,
     payload_bytes_max: usize,
-    /// What pushes survive that say nothing else; `None`: what the store does by itself.
+    /// The default durability of pushes; `None`: the store's own.
     durability: Option<Durability>,
-    /// How fast forecasts are counted.
+    /// The pacer of forecasts.
     forecasts: Pace,
     /// The unknown names that were pushed to.
     judged: Judged,
-    /// Held while the bus stops, so that nobody closes the store before everything is settled.
+    /// Held while the bus stops, so that the store stays open until everything is settled.
     stopping: tokio::sync::Mutex<()>,
-    /// Nothing is asked of the store any more.
+    /// The store is not called any more.
     is_closed: AtomicBool,
-    /// Whether others use the store too, so that it is not this bus's to close when it is dropped.
+    /// Whether the store is shared, so that the bus must not close it when it is dropped.
     is_lent: bool,
-    /// Where the bus runs.
+    /// The runtime of the bus.
     runtime: Handle,
 }
 
-/// How many events that are pushed one by one share a bucket.
+/// How many consecutive single pushes share a bucket.
 const RUN: u64 = 64;
 
 impl fmt::Debug for Bus {
@@ -164,12 +164,12 @@ impl Inner {
         self.flow.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies an operation to a bucket, for as long as the bus is open.
+    /// Applies an operation to a bucket, if the bus is open.
     async fn apply<R>(&self, bucket: &BucketKey, operation: Operation<R>) -> Result<R> {
         operation.apply(&**self.open()?, bucket).await
     }
 
-    /// Pushes, so that it survives what is `wanted`.
+    /// Pushes with the given durability.
     fn push(
         &self,
         bucket: &BucketKey,
@@ -183,40 +183,39 @@ impl Inner {
         }
     }
 
-    /// The store, for as long as the bus is open.
+    /// Returns the store, if the bus is open.
     fn open(&self) -> Result<&Arc<dyn Store>> {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(Error::closed(
-                "the bus was shut down or dropped, so its queues accept nothing; keep the bus for \
-                 as long as its queues are used, or start another one",
+                "the bus was shut down or dropped, so its queues are closed; keep the bus while its \
+                 queues are used, or start another one",
             ));
         }
         Ok(&self.store)
     }
 
-    /// What time it is for the store. A pusher whose own clock is wrong harms nobody: nothing that
-    /// is stored is made from it.
+    /// Returns the store's time. Nothing that is stored depends on a pusher's own clock.
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.store.now_us() / 1_000)
     }
 
-    /// Over how many buckets new events of a queue are spread now.
+    /// Returns the current number of buckets for new events of a queue.
     fn buckets(&self, queue: &QueueName, options: &QueueOptions) -> u16 {
         self.controls.of(queue).buckets.unwrap_or(options.buckets)
     }
 
-    /// The bucket, of `buckets`, of the next event that is pushed by itself.
+    /// Returns the bucket, of `buckets`, of the next single push.
     ///
-    /// So many in a row share one. A store that works by the batch, with one commit or one round
-    /// trip for what is there at a time, does so by the bucket: of 64 pushes that are made at once,
-    /// 64 buckets would make 64 batches of one.
+    /// Consecutive pushes share one. A store that commits, or makes a round trip, once for
+    /// concurrent pushes does so by the bucket: 64 concurrent pushes to 64 buckets would make 64
+    /// batches of one.
     fn next_bucket(&self, buckets: u16) -> BucketId {
         let run = self.pushes.fetch_add(1, Ordering::Relaxed) / RUN;
         // It fits, since it is less than `buckets`.
         BucketId(u16::try_from(run % u64::from(buckets.max(1))).unwrap_or(0))
     }
 
-    /// The same payload, if it is not too large.
+    /// Returns the payload, if it is not too large.
     fn checked(&self, payload: Payload) -> Result<Payload> {
         let (len, max) = (payload.len(), self.payload_bytes_max);
         if len > max {
@@ -233,32 +232,32 @@ impl Inner {
 }
 
 impl Bus {
-    /// Collects the choices for a bus.
+    /// Returns a builder of a bus.
     pub fn builder() -> BusBuilder {
         BusBuilder::new()
     }
 
-    /// As which node this bus takes part: the one that its records and its leases name. Another
-    /// start of the same program is another node.
+    /// Returns the id of this node, which its records and leases name. Each start of a program is
+    /// another node.
     #[must_use]
     pub fn node_id(&self) -> NodeId {
         self.inner.id
     }
 
-    /// The keys of this bus: keys can be added, chosen and removed while it runs.
+    /// Returns the keys of this bus: keys can be added, chosen and removed while it runs.
     #[must_use]
     pub fn keys(&self) -> &KeyRing {
         &self.inner.keys
     }
 
-    /// The queue of an annotated handler, to push to.
+    /// Returns the queue of an annotated handler, to push to.
     ///
     /// The handler need not run in this process.
     ///
     /// # Panics
     ///
-    /// When an annotation that was written by hand names an illegal queue; `#[delay_event]` refuses
-    /// that while the program is compiled.
+    /// When an annotation that was written by hand has an invalid queue name; `#[delay_event]`
+    /// rejects one at compile time.
     #[must_use]
     pub fn queue<H>(&self) -> Queue<H::Value>
     where
@@ -271,14 +270,15 @@ impl Bus {
         }
     }
 
-    /// A queue by its name and the type of its payload, to push to.
+    /// Returns a queue by its name and payload type, to push to.
     ///
-    /// It may be one of another program. Where this one has no handler and no settings for it, but
-    /// for one whose name is nearly the same (`order_close` for `order-close`), the log warns once.
+    /// It may be a queue of another program. If this program has neither a handler nor settings for
+    /// it, but for a queue of nearly the same name (`order_close` for `order-close`), a warning is
+    /// logged once.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] when the name is not legal.
+    /// [`ErrorKind::Invalid`] for an invalid name.
     pub fn queue_named<T>(&self, name: &str) -> Result<Queue<T>>
     where
         T: Serialize + Send + Sync + 'static,
@@ -288,32 +288,31 @@ impl Bus {
         Ok(Queue::new(Arc::clone(&self.inner), name))
     }
 
-    /// What an accepted push survives.
+    /// Returns the durability of an accepted push.
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.inner.store.durability()
     }
 
-    /// Stops: fetches nothing more, lets handlers finish for as long as `grace`, hands back what
-    /// never started at once, settles everything that ended, records what waits for the journal as
-    /// far as that takes no more than two seconds, and closes the store.
+    /// Shuts down: stops fetching, lets handlers finish within `grace`, releases what never
+    /// started, settles everything that ended, records what waits for the journal within two
+    /// seconds, and closes the store.
     ///
-    /// A handler that still runs when the grace is over is told so by its
-    /// [cancellation](Context::cancellation) and then dropped; its attempt counts, and its event is
-    /// ready again. Later calls wait for the first one and have nothing to do.
+    /// A handler that still runs after the grace period is [cancelled](Context::cancellation) and
+    /// then dropped; its attempt counts, and its event is ready again. Later calls wait for the
+    /// first one and do nothing.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] on the bus that a handler sees ([`Context::bus`]): the bus would wait
-    /// for the handler, and the handler for the bus.
-    /// [`ErrorKind::TimedOut`] when outcomes could not be settled in time (a handler that blocks
-    /// its thread, a store that does not answer): these events are handled again. Or what the
-    /// store answers to being closed.
+    /// [`ErrorKind::Invalid`] on the bus of a handler ([`Context::bus`]): the bus would wait for
+    /// the handler, and the handler for the bus. [`ErrorKind::TimedOut`] when outcomes could not be
+    /// settled in time (a handler that blocks its thread, an unresponsive store): these events are
+    /// handled again. Or the store's error on closing.
     pub async fn shutdown(&self, grace: Duration) -> Result<()> {
         if self._owner.is_none() {
             return Err(Error::invalid(
-                "a handler cannot shut its bus down, which waits for the handler; tell the part of \
-                 the program that holds the bus, by a channel for example",
+                "a handler cannot shut its bus down, which waits for the handler; signal the owner \
+                 of the bus instead, for example by a channel",
             ));
         }
         let _stopping = self.inner.stopping.lock().await;
@@ -341,27 +340,27 @@ impl Bus {
         Ok(())
     }
 
-    /// The store, for tests that look underneath.
+    /// Returns the store, for tests that look underneath.
     #[cfg(feature = "testing")]
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
     }
 
-    /// Whether this process has a handler for `queue`.
+    /// Returns whether this process has a handler for `queue`.
     #[cfg(feature = "testing")]
     pub(crate) fn serves(&self, queue: &QueueName) -> bool {
         let flow = self.inner.flow();
         flow.as_ref().is_some_and(|flow| flow.serves(queue))
     }
 
-    /// Whether a handler runs that blocks its thread.
+    /// Returns whether a handler runs that blocks its thread.
     #[cfg(feature = "testing")]
     pub(crate) fn is_blocking(&self) -> bool {
         let flow = self.inner.flow();
         flow.as_ref().is_some_and(Flow::is_blocking)
     }
 
-    /// The same bus, seen from inside: it does not keep the bus running.
+    /// Returns a handle for handlers, which does not keep the bus running.
     fn from_inside(inner: Arc<Inner>) -> Self {
         Self {
             inner,
@@ -371,7 +370,7 @@ impl Bus {
 }
 
 impl Context {
-    /// The bus, to push from a handler.
+    /// Returns the bus, to push from a handler.
     ///
     /// # Examples
     ///

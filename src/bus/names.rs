@@ -1,4 +1,4 @@
-//! Names of queues that nobody knows: which known one was probably meant.
+//! Unknown queue names: the known name that was probably meant.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -8,25 +8,25 @@ use crate::config::{queue_meant, spelled_otherwise};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
 
-/// How many names are judged that no handler and no setting of this program has; it has more queues
-/// than that only where their names are made by a program, which makes no slips.
+/// The most unknown names that are checked. Only a program that generates names has more, and it
+/// makes no typing mistakes.
 const JUDGED_MAX: usize = 1_000;
 
-/// Which unknown names are taken for slips.
+/// Which unknown names are taken for mistakes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doubt {
-    /// Those that are a known name spelled otherwise.
+    /// Another spelling of a known name.
     Spelling,
-    /// Those, and those that are a letter or two away from a known one.
+    /// Also a name that is a letter or two away from a known one.
     Slips,
 }
 
-/// The names that were judged when they were pushed to.
+/// The names that were checked when they were pushed to.
 #[derive(Debug, Default)]
 pub(super) struct Judged(Mutex<BTreeSet<QueueName>>);
 
 impl Judged {
-    /// Whether this name is judged for the first time.
+    /// Returns whether this name is checked for the first time.
     fn is_first(&self, queue: &QueueName) -> bool {
         let mut judged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         judged.len() < JUDGED_MAX && judged.insert(queue.clone())
@@ -34,10 +34,10 @@ impl Judged {
 }
 
 impl Inner {
-    /// Refuses a queue that neither this program nor the store knows, that no other program
-    /// consumes, and that is probably meant to be one that is known.
+    /// Rejects a queue that neither this program nor the store knows, that no other program
+    /// consumes, and whose name is probably a mistake for a known one.
     ///
-    /// A name that is like no other is let through: a queue has no first event before its first.
+    /// A name that resembles no other is accepted: each queue has a first event.
     pub(super) async fn check_known(&self, queue: &QueueName, doubt: Doubt) -> Result<()> {
         if self.queues.contains_key(queue) {
             return Ok(());
@@ -47,7 +47,7 @@ impl Inner {
         self.check_known_among(queue, doubt, &stored)
     }
 
-    /// The same, where the queues that the store knows are at hand.
+    /// The same, given the queues that the store knows.
     pub(super) fn check_known_among(
         &self,
         queue: &QueueName,
@@ -71,15 +71,15 @@ impl Inner {
             Some(meant) => Err(Error::new(
                 ErrorKind::NotFound,
                 format!(
-                    "queue {queue} is known neither to this program nor to its store, and no other \
-                     program consumes it, did you mean {meant}?"
+                    "queue {queue} is unknown to this program and to its store, and no other program \
+                     consumes it; did you mean {meant}?"
                 ),
             )),
         }
     }
 
-    /// Logs, once for each name, that a queue to push to is probably meant to be another one. It
-    /// may be one of another program that has not started yet, so it is not refused.
+    /// Logs once for each name that a queue to push to is probably a mistake for another. It may
+    /// belong to a program that has not started yet, so it is not rejected.
     pub(super) fn warn_of_slip(&self, queue: &QueueName) {
         if self.queues.contains_key(queue) || !self.judged.is_first(queue) {
             return;

@@ -1,4 +1,4 @@
-//! Opening the store that a URL names.
+//! Opening the store of a URL.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::error::{Error, Result, shown};
 use crate::store::{Durability, MemoryStore, Store};
 use crate::time::Clock;
 
-/// The schemes of the URLs of Redis stores.
+/// The URL schemes of Redis stores.
 const REDIS: [&str; 8] = [
     "redis",
     "rediss",
@@ -18,7 +18,7 @@ const REDIS: [&str; 8] = [
     "rediss-cluster",
 ];
 
-/// Opens the store that `url` names.
+/// Opens the store of `url`.
 pub(super) async fn open_store(
     url: &str,
     clock: &Arc<dyn Clock>,
@@ -28,10 +28,10 @@ pub(super) async fn open_store(
         Some(("memory", "")) => Ok(Arc::new(MemoryStore::with_clock(Arc::clone(clock)))),
         Some(("sqlite", rest)) => open_embedded(sqlite_path(rest)?, clock, virtual_time),
         Some((scheme, _)) if REDIS.contains(&scheme) => open_redis(url).await,
-        // Only the scheme is named: what follows may hold a password.
+        // Only the scheme is quoted: the rest may contain a password.
         other => Err(Error::invalid(format!(
-            "a store url of scheme \"{}\" is not known; it is `memory:` alone, `sqlite:` and the \
-             path of a file, or one of redis: {}",
+            "unknown scheme \"{}\" of a store url; use `memory:`, `sqlite:` and the path of a file, \
+             or one of redis: {}",
             shown(other.map_or("", |(scheme, _)| scheme)),
             REDIS.join(", ")
         ))),
@@ -61,27 +61,27 @@ async fn open_redis(url: &str) -> Result<Arc<dyn Store>> {
 }
 
 #[cfg(not(feature = "redis"))]
-#[allow(clippy::unused_async)] // opening one takes time
+#[allow(clippy::unused_async)] // opening one is async
 async fn open_redis(_: &str) -> Result<Arc<dyn Store>> {
     Err(Error::not_built("a store in Redis", "redis"))
 }
 
-/// Refuses a store that can never be as durable as every push of a bus shall be.
+/// Rejects a store that can never be as durable as configured.
 pub(super) fn check_durability(store: &dyn Store, wanted: Option<Durability>) -> Result<()> {
     let reached = store.durability();
     match wanted {
-        // What processes share may reach more than it does by itself: its servers tell, at a push.
+        // A shared store may reach more than its default: its servers decide, at a push.
         Some(wanted) if !store.is_shared() && wanted > reached => Err(Error::invalid(format!(
-            "every push shall survive {wanted:?} (store.durability), and this store reaches \
-             {reached:?}; use a store that does, such as `sqlite:duly.db`, or ask for less"
+            "store.durability is {wanted:?}, and this store reaches {reached:?}; use a store that does, \
+             such as `sqlite:duly.db`, or a lower durability"
         ))),
         _ => Ok(()),
     }
 }
 
-/// The path in what follows `sqlite:`, which may begin with `//` as that of other URLs:
-/// `sqlite:duly.db` and `sqlite://duly.db` lie in the working directory, `sqlite:/var/duly.db` and
-/// `sqlite:///var/duly.db` do not.
+/// Returns the path after `sqlite:`, which may begin with `//` as in other URLs: `sqlite:duly.db`
+/// and `sqlite://duly.db` are relative to the working directory, `sqlite:/var/duly.db` and
+/// `sqlite:///var/duly.db` are absolute.
 pub(super) fn sqlite_path(rest: &str) -> Result<&str> {
     let path = rest.strip_prefix("//").unwrap_or(rest);
     match path {
@@ -90,7 +90,7 @@ pub(super) fn sqlite_path(rest: &str) -> Result<&str> {
              `sqlite:duly.db` or `sqlite:/var/lib/duly.db`"
         ))),
         ":memory:" => Err(Error::invalid(format!(
-            "the url `sqlite:{rest}` is no file; a store without a file is `memory:`"
+            "the url `sqlite:{rest}` names no file; for a store without a file use `memory:`"
         ))),
         path => Ok(path),
     }

@@ -1,11 +1,11 @@
-//! The end of a bus that nobody holds any more.
+//! The owner of a bus: ends it when the last handle is dropped.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use crate::bus::Inner;
 
-/// Ends the bus when the last one who holds it lets go of it, unless it was shut down.
+/// Ends the bus when the last handle is dropped, unless it was shut down.
 pub(super) struct Owner(pub(super) Arc<Inner>);
 
 impl Drop for Owner {
@@ -22,9 +22,9 @@ impl Drop for Owner {
         }
         tracing::warn!(
             node = %inner.id,
-            "bus dropped without `shutdown`: what ran is cut short, what it held waits for its lease"
+            "bus dropped without shutdown; running handlers are cut and leased events wait for expiry"
         );
-        // Queues may live on, and must not keep the store's file or its connections.
+        // Queues may live on, but must not keep the store's file or connections open.
         if !inner.is_lent {
             let closing = inner.store.close();
             inner.runtime.spawn(closing);

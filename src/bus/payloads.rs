@@ -1,4 +1,4 @@
-//! Payloads on their way into the store, and out of it by hand.
+//! Encoding and encryption of payloads, and decoding on request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::event::{EventId, Payload, QueueName};
 use crate::flow::QueueOptions;
 use crate::store::Durability;
 
-/// Checks that there is a key for whatever is to be encrypted.
+/// Checks that there is a key for every queue that is encrypted.
 pub(super) fn check_encryption(
     keys: &KeyRing,
     defaults: &QueueOptions,
@@ -33,14 +33,14 @@ pub(super) fn check_encryption(
 
 fn no_key(queue: &str) -> Error {
     Error::invalid(format!(
-        "queue {queue}: encrypt is true, and no key is used for new payloads; give keys in the \
-         section `encryption` of the settings and name one in `encryption.use`, or give the \
-         builder a key ring and choose one"
+        "queue {queue}: encrypt is true, and there is no active key; set keys in the section \
+         `encryption` of the settings and one of them in `encryption.use`, or pass a key ring with \
+         a chosen key to the builder"
     ))
 }
 
 impl Inner {
-    /// What is stored of an encoded value, by what the queue's options say.
+    /// Encodes the stored form of a value by the queue's options.
     pub(super) fn stored(
         &self,
         place: (EventId, &QueueName),
@@ -62,7 +62,8 @@ impl Inner {
         self.checked(Payload::from(bytes))
     }
 
-    /// The same payload for the same event under another id: what is encrypted is bound to its id.
+    /// Re-encodes a payload for the same event under another id: an encrypted payload is bound to
+    /// its id.
     pub(super) fn under_another_id(
         &self,
         payload: &Payload,
@@ -78,7 +79,7 @@ impl Inner {
         Ok(Payload::from(sealed.ok_or_else(|| no_key(queue))?))
     }
 
-    /// A stored payload as a value.
+    /// Decodes a stored payload.
     pub(super) fn value<T: DeserializeOwned>(
         &self,
         id: EventId,
@@ -89,7 +90,7 @@ impl Inner {
     }
 }
 
-/// A stored payload as a value, by these keys.
+/// Decodes a stored payload with these keys.
 pub(super) fn value<T: DeserializeOwned>(
     keys: &KeyRing,
     id: EventId,
@@ -100,24 +101,27 @@ pub(super) fn value<T: DeserializeOwned>(
     let opened = opened
         .map_err(|why| Error::invalid(format!("the payload of event {id}: {why}")).because(why))?;
     opened.decode().map_err(|error| {
-        Error::invalid(format!("the payload of event {id} is something else")).because(error)
+        Error::invalid(format!(
+            "the payload of event {id} does not decode as the requested type"
+        ))
+        .because(error)
     })
 }
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// The bytes of a value, by the queue's codec.
+    /// Encodes a value by the queue's codec.
     pub(super) fn encode(&self, payload: &T) -> Result<Vec<u8>> {
         encode_for(&self.name, &self.options, payload)
     }
 
-    /// What is stored of an encoded value when it is pushed.
+    /// Returns the stored form of an encoded value when it is pushed.
     pub(super) fn stored(&self, id: EventId, value: Vec<u8>) -> Result<Payload> {
         self.inner
             .stored((id, &self.name), &self.options, None, value)
     }
 
-    /// What is stored of a value that takes the place of another one: the envelope says which
-    /// version that was, so this says its own.
+    /// Returns the stored form of a value that replaces another: the envelope has the version of
+    /// that one, so this includes its own.
     pub(super) fn stored_as_update(&self, id: EventId, payload: &T) -> Result<Payload> {
         let value = self.encode(payload)?;
         let version = Some(self.options.version).filter(|version| *version > 0);
@@ -125,9 +129,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             .stored((id, &self.name), &self.options, version, value)
     }
 
-    /// A payload as it is stored, of a [record](crate::Record) or a
-    /// [snapshot](crate::core::op::Snapshot), as a value: by its own codec, and by the keys of this
-    /// bus where it is encrypted. It is not upgraded.
+    /// Decodes a stored payload of a [record](crate::Record) or a
+    /// [snapshot](crate::core::op::Snapshot), by its own codec and with the keys of this bus. It is
+    /// not upgraded.
     ///
     /// # Errors
     ///
@@ -156,9 +160,9 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         self.inner.value(id, &self.name, payload)
     }
 
-    /// Whether an event whose push met a conflict is there with the same value all the same: it may
-    /// have been pushed before another key was chosen, or be stored as an update writes it. The store
-    /// only knows bytes, so each form is shown to it; one that it knows changes nothing.
+    /// Returns whether the store has this event with the same value in another form: it may have
+    /// been pushed under another key, or stored by an update. The store compares bytes, so each
+    /// form is pushed; a duplicate changes nothing.
     pub(super) async fn same_in_another_form(
         &self,
         event: &NewEvent,
@@ -173,11 +177,11 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             let place = (id, &self.name);
             let under = |key: String| self.inner.keys.seal_under(&key, place, form, value);
             let sealed = self.inner.keys.ids().into_iter().filter_map(under);
-            // In clear it is not shown to the store where it was to be encrypted.
+            // A value to be encrypted is never sent to the store in clear.
             let plain = (!self.options.encrypt).then(|| form.plain(value.to_vec()));
             for bytes in sealed.chain(plain) {
                 if bytes == event.envelope.payload.as_bytes() {
-                    continue; // that is the one that met the conflict
+                    continue; // that form met the conflict
                 }
                 let mut event = event.clone();
                 Arc::make_mut(&mut event.envelope).payload = Payload::from(bytes);
@@ -196,7 +200,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     }
 }
 
-/// The bytes of a value, by the codec of its queue.
+/// Encodes a value by the codec of its queue.
 pub(super) fn encode_for<T: Serialize + ?Sized>(
     queue: &QueueName,
     options: &QueueOptions,

@@ -1,4 +1,4 @@
-//! An event on its way to the store: put together from what was said of it, and pushed.
+//! A prepared event: built, encoded, and ready to be pushed.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use crate::trace;
 /// An event on its way to the store.
 pub(super) struct Prepared {
     pub(super) event: NewEvent,
-    /// Its encoded value, where its id was chosen before.
+    /// Its encoded value, if the caller chose its id.
     pub(super) given: Option<Vec<u8>>,
     pub(super) durability: Option<Durability>,
 }
 
 impl Prepared {
-    /// Adds the trace that it is pushed in.
+    /// Adds the trace context of the push.
     pub(super) fn stamp(&mut self) {
         trace::stamp(&mut Arc::make_mut(&mut self.event.envelope).headers);
     }
 }
 
 impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
-    /// What goes to the store.
+    /// Builds what is sent to the store.
     pub(super) fn prepare(self) -> Result<Prepared> {
         let queue = self.queue;
         let now = queue.inner.now();
@@ -47,7 +47,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         let attempts = self.attempts.unwrap_or(queue.options.attempts);
         if !(1..=1_000).contains(&attempts) {
             return Err(Error::invalid(format!(
-                "attempts is {attempts}, it is 1 to 1000"
+                "attempts is {attempts}; it must be 1 to 1000"
             )));
         }
         let value = queue.encode(&self.payload)?;
@@ -83,14 +83,14 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         })
     }
 
-    /// The queue that it is pushed to.
+    /// Returns the queue that it is pushed to.
     pub(super) fn queue(&self) -> &Queue<T> {
         &self.queue
     }
 }
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// Pushes one event, under its own id or under one that was made for it.
+    /// Pushes one event, under its own id or a generated one.
     pub(super) async fn push_prepared(&self, prepared: Prepared) -> Result<Receipt> {
         let Prepared {
             event,

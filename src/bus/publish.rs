@@ -1,4 +1,4 @@
-//! Values that need no durability: straight into the ring, in nanoseconds.
+//! Publishing values without durability: straight into the ring, in nanoseconds.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,8 +13,8 @@ use crate::flow::Port;
 use crate::handler::Annotated;
 
 impl Bus {
-    /// Publishes a value straight into the ring of its handler: **a crash forgets it**, and nobody
-    /// retries it or keeps a record. Waits while the ring is full.
+    /// Publishes a value straight into the ring of its handler: **a crash loses it**, and it has no
+    /// retries and no record. Waits while the ring is full.
     ///
     /// For many values get the [`Queue`] or a [`Publisher`] once and publish there.
     ///
@@ -31,8 +31,8 @@ impl Bus {
 }
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// Publishes a value straight into the ring of its handler: **a crash forgets it**, and nobody
-    /// retries it or keeps a record. Waits while the ring is full.
+    /// Publishes a value straight into the ring of its handler: **a crash loses it**, and it has no
+    /// retries and no record. Waits while the ring is full.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`publish`](Self::publish), and [`ErrorKind::Full`]; the value comes back.
+    /// As [`publish`](Self::publish), and [`ErrorKind::Full`]; both return the value.
     pub fn try_publish(&self, payload: T) -> Result<(), (T, Error)> {
         match self.port() {
             Ok(port) => port.try_publish(payload),
@@ -58,7 +58,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         }
     }
 
-    /// A publisher of one's own, for one task that publishes a lot.
+    /// Returns a publisher, for one task that publishes a lot.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         let flow = self.inner.flow();
         let Some(flow) = flow.as_ref() else {
             return Err(Error::closed(
-                "the bus is stopping and takes no more events",
+                "the bus is stopping and accepts no more events",
             ));
         };
         let Some(port) = flow.port::<T>(&self.name) else {
@@ -90,7 +90,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     }
 }
 
-/// Publishes values of one type straight into one ring: **a crash forgets them**.
+/// Publishes values of one type straight into one ring: **a crash loses them**.
 pub struct Publisher<T>(Box<dyn Port<T>>);
 
 impl<T> fmt::Debug for Publisher<T> {
@@ -116,20 +116,20 @@ impl<T: Send + Sync + 'static> Publisher<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Full`] and [`ErrorKind::Closed`]; the value comes back.
+    /// [`ErrorKind::Full`] and [`ErrorKind::Closed`], with the value.
     pub fn try_publish(&mut self, payload: T) -> Result<(), (T, Error)> {
         self.0.try_publish(payload)
     }
 
     /// Publishes as many values as there is room for, from the front, with one step on the ring;
-    /// answers how many.
+    /// returns their number.
     pub fn try_publish_many(&mut self, payloads: &mut VecDeque<T>) -> usize {
         self.0.try_publish_many(payloads)
     }
 
-    /// Publishes all values in order, as many with one step on the ring as there is room for; waits
-    /// while it is full. What was not published when this is cancelled or fails stays in `payloads`,
-    /// but for the one that was waiting.
+    /// Publishes all values in order, as many per step on the ring as there is room for; waits
+    /// while it is full. When this is cancelled or fails, the unpublished values stay in
+    /// `payloads`, except the one that was waiting.
     ///
     /// # Errors
     ///

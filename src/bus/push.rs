@@ -1,4 +1,4 @@
-//! Pushing one event, with all it can say.
+//! Pushing one event, with all its options.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::store::Durability;
 use crate::time::{Timestamp, When};
 use crate::trace;
 
-/// An event on its way into a queue; nothing happens before [`send`](Self::send).
+/// A builder of an event to push; nothing happens before [`send`](Self::send).
 ///
 /// # Examples
 ///
@@ -74,111 +74,112 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         }
     }
 
-    /// Due after `delay`. Default: at once.
+    /// Makes it due after `delay`. Default: at once.
     pub fn after(self, delay: Duration) -> Self {
         self.when(delay)
     }
 
-    /// Due at an instant; one that is past means at once.
+    /// Makes it due at an instant; a past one means at once.
     pub fn at(self, due: impl Into<Timestamp>) -> Self {
         self.when(due.into())
     }
 
-    /// Due after a [`Duration`], or at a [`SystemTime`](std::time::SystemTime) or [`Timestamp`].
+    /// Makes it due after a [`Duration`], or at a [`SystemTime`](std::time::SystemTime) or
+    /// [`Timestamp`].
     pub fn when(mut self, when: impl Into<When>) -> Self {
         self.when = when.into();
         self
     }
 
-    /// What the event belongs to, for example an order: events of one key share a bucket, and
-    /// records can be searched for it. At most 1,024 bytes.
+    /// Sets the key, for example an order: events of one key share a bucket, and records can be
+    /// searched for it. At most 1,024 bytes.
     ///
-    /// Which bucket that is follows the number of buckets that the queue has now
-    /// ([`Bus::set_buckets`](crate::Bus::set_buckets)): when it is changed, events of one key from
-    /// before and after lie in two of them.
+    /// The bucket depends on the queue's current number of buckets
+    /// ([`Bus::set_buckets`](crate::Bus::set_buckets)): after a change, older and newer events of
+    /// one key lie in two of them.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// While an event with this key waits or runs, there is no second one. At most 1,024 bytes.
+    /// Sets the unique key: while an event with it waits or runs, there is no second one. At most
+    /// 1,024 bytes.
     ///
-    /// Only the bucket of the event is looked at: with an [id](Self::id) that was chosen before the
-    /// one that it names ([`Queue::new_id_for`]), else that of the key. Which one that is follows the number of buckets
-    /// that the queue has now: when it is changed, an event from before may not be seen, and until
-    /// every node has heard of the change (a quarter of a second), neither may one of another
-    /// node.
+    /// Only the event's own bucket is checked: with a preset [id](Self::id) the one that it names
+    /// ([`Queue::new_id_for`]), else that of the key. It depends on the queue's current number of
+    /// buckets: after a change, an older event may not be seen, nor, until every node follows the
+    /// change (a quarter of a second), an event of another node.
     pub fn unique(mut self, key: impl Into<String>, on_taken: Unique) -> Self {
         self.unique = Some((key.into(), on_taken));
         self
     }
 
-    /// How long its [unique key](Self::unique) stays taken when the event is done, counted from its
-    /// end: a push with [`Unique::Keep`] answers *duplicate of* it until then, one with
-    /// [`Unique::Replace`] takes the key over. At most 366 days. Default: it is free at once.
+    /// Sets the dedup window of its [unique key](Self::unique), counted from the event's end: until
+    /// then a push with [`Unique::Keep`] returns *duplicate of* it, one with [`Unique::Replace`]
+    /// takes the key over. At most 366 days. Default: the key is free at once.
     ///
-    /// Whoever is cancelled, expires or becomes a dead letter was not done, and its key is free. A
-    /// bucket keeps 100,000 such keys; beyond that the one that is free first is free at once. It
-    /// takes one of the headers, [`UNIQUE_HEADER`](crate::event::UNIQUE_HEADER).
+    /// An event that is cancelled, expires or becomes a dead letter frees its key. A bucket keeps
+    /// 100,000 such keys; beyond that the one that expires first is freed. It uses one of the
+    /// headers, [`UNIQUE_HEADER`](crate::event::UNIQUE_HEADER).
     pub fn unique_for(mut self, period: Duration) -> Self {
         self.unique_for = Some(period);
         self
     }
 
-    /// How often the event is tried at most, 1 to 1,000. Default: as the queue says.
+    /// Sets the most attempts, 1 to 1,000. Default: the queue's.
     pub fn attempts(mut self, attempts: u16) -> Self {
         self.attempts = Some(attempts);
         self
     }
 
-    /// This long after the push it is not started any more: it ends as expired.
+    /// Sets its expiry, counted from the push: it is not started afterwards, and ends as expired.
     pub fn expires_after(mut self, span: Duration) -> Self {
         self.expires_after = Some(span);
         self
     }
 
-    /// What becomes of it when it is late. Default: as the queue says.
+    /// Sets its lateness policy. Default: the queue's.
     pub fn late(mut self, late: Late) -> Self {
         self.late = Some(late);
         self
     }
 
-    /// Makes it due later than asked for by a part of `window` that its id fixes, so that events of
-    /// one instant do not come all at once. At most a day; zero is not at all. Default: as the queue
-    /// says.
+    /// Sets the jitter window: makes it due later than requested by a part of `window` that its id
+    /// determines, so that events of one instant do not start all at once. At most a day; zero
+    /// disables it. Default: the queue's.
     ///
-    /// Never earlier than asked for, and pushed again under the same id it is due at the same time.
-    /// It takes one of the headers, [`SPREAD_HEADER`](crate::event::SPREAD_HEADER). Another due
-    /// time that it is given later, by [`Queue::reschedule`] or a retry, is not spread.
+    /// It is never due earlier than requested, and a repeated push under the same id has the same
+    /// due time. It uses one of the headers, [`SPREAD_HEADER`](crate::event::SPREAD_HEADER). A
+    /// later due time, by [`Queue::reschedule`] or a retry, has no jitter.
     pub fn spread(mut self, window: Duration) -> Self {
         self.spread = Some(window);
         self
     }
 
-    /// A name and a value that travel with the event; at most 32 of them, of 1,024 bytes.
+    /// Adds a header; at most 32, of 1,024 bytes.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// What the event has to survive before the push answers. Default: as the bus says
+    /// Sets the durability that the push waits for. Default: the bus's
     /// ([`BusBuilder::durability`](crate::BusBuilder::durability)).
     pub fn durable(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
     }
 
-    /// Whether its records keep its payload as it is stored, where it has at most 64 KiB. Default: as
-    /// the queue says.
+    /// Sets whether its records keep its payload as it is stored, up to 64 KiB. Default: the
+    /// queue's.
     pub fn keep_payload(mut self, keep_payload: bool) -> Self {
         self.keep_payload = Some(keep_payload);
         self
     }
 
-    /// An id chosen before, by [`Queue::new_id`] or [`Queue::id_for_name`]: pushing again with the same id changes nothing,
-    /// so a push whose answer was lost can be repeated.
+    /// Sets an id from [`Queue::new_id`] or [`Queue::id_for_name`]: pushing again with the same id
+    /// changes nothing, so a push whose result was lost can be repeated.
     ///
-    /// The id names the bucket, so it overrules `key` and `unique` in that.
+    /// The id names the bucket, so `key` and `unique` do not determine it.
     pub fn id(mut self, id: EventId) -> Self {
         self.id = Some(id);
         self
@@ -189,10 +190,10 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// # Errors
     ///
     /// As [`Queue::push`]; [`ErrorKind::Conflict`] when its id belongs to another payload, or is
-    /// older than what the store remembers of finished events, so that nobody can know whether it
-    /// was handled already; [`ErrorKind::Invalid`] when its id was made more than a minute ahead of
-    /// the store's time, or the store can never be as [durable](Self::durable) as was asked for;
-    /// and [`ErrorKind::Unknown`] when that was not reached: the push may have happened.
+    /// older than the store's tombstones, so that it may have been handled already;
+    /// [`ErrorKind::Invalid`] when its id was made more than a minute ahead of the store's time, or
+    /// the store can never be as [durable](Self::durable) as requested; and [`ErrorKind::Unknown`]
+    /// when that durability was not reached: the push may have happened.
     pub async fn send(self) -> Result<Receipt> {
         let pushes = Arc::clone(&self.queue.pushes);
         let sent = self.sent().await;
@@ -212,37 +213,37 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
 }
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// A new id, for a push that can be repeated safely.
+    /// Returns a new id, for a push that can be repeated safely.
     #[must_use]
     pub fn new_id(&self) -> EventId {
         let buckets = self.inner.buckets(&self.name, &self.options);
         id_in(self.inner.next_bucket(buckets), self.inner.now())
     }
 
-    /// A new id in the bucket of a [key](EventBuilder::key) or a [unique key](EventBuilder::unique),
-    /// for a push that can be repeated safely and is kept out by others of the same unique key:
-    /// those of [`new_id`](Self::new_id) lie in any bucket, and a unique key is looked for in that of
-    /// its event.
+    /// Returns a new id in the bucket of a [key](EventBuilder::key) or a [unique
+    /// key](EventBuilder::unique), for a push that can be repeated safely and is deduplicated by
+    /// its unique key: an id of [`new_id`](Self::new_id) lies in any bucket, and a unique key is
+    /// checked only in that of its event.
     #[must_use]
     pub fn new_id_for(&self, key: &str) -> EventId {
         let buckets = self.inner.buckets(&self.name, &self.options);
         id_in(BucketId::of_text(key, buckets), self.inner.now())
     }
 
-    /// The id that stands for a name in this queue, the same in every process and for ever, so that
-    /// pushing under it twice does nothing: [`EventId::for_name`].
+    /// Returns the id of a name in this queue, the same in every process and for ever, so that
+    /// pushing it twice does nothing: [`EventId::for_name`].
     #[must_use]
     pub fn id_for_name(&self, name: &str) -> EventId {
         EventId::for_name(&self.name, name)
     }
 }
 
-/// A new id, in a bucket, made at an instant.
+/// Returns a new id in a bucket, made at an instant.
 pub(super) fn id_in(bucket: BucketId, now: Timestamp) -> EventId {
     EventId::from_parts(now, bucket, fastrand::u64(..))
 }
 
-/// Spreads an event over `window` from when it was asked for; answers when it is due.
+/// Applies jitter over `window` to the requested time; returns the due time.
 pub(super) fn spread_out(
     envelope: &mut Envelope,
     window: Duration,
@@ -261,7 +262,7 @@ pub(super) fn spread_out(
     })
 }
 
-/// Counts what became of each event of a push.
+/// Counts the results of a push.
 pub(super) fn count(pushes: &Pushes, sent: &[Result<Receipt>]) {
     let (mut new, mut duplicates) = (0, 0);
     for sent in sent {
@@ -275,5 +276,8 @@ pub(super) fn count(pushes: &Pushes, sent: &[Result<Receipt>]) {
 }
 
 pub(super) fn lost() -> Error {
-    Error::new(ErrorKind::Corrupt, "the store answered a push with nothing")
+    Error::new(
+        ErrorKind::Corrupt,
+        "the store returned no result for a push",
+    )
 }

@@ -1,4 +1,5 @@
-//! Pushing a batch of events into one bucket, and under a new id what the store refused for its time.
+//! Pushing a batch of events into one bucket, with new ids for those that the store refused for
+//! their time.
 
 use std::sync::Arc;
 
@@ -14,11 +15,11 @@ use crate::event::{BucketId, BucketKey, EventId};
 use crate::store::{Durability, unexpected};
 use crate::time::Timestamp;
 
-/// What the store says of each event of a batch, and what time it was then for the store.
+/// The store's result for each event of a batch, and the store's time.
 type Verdicts = (Vec<Pushed>, u64);
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// Pushes a batch into one bucket, under the ids that callers gave.
+    /// Pushes a batch into one bucket, under ids of the callers.
     pub(super) async fn push_given(
         &self,
         bucket: BucketId,
@@ -35,12 +36,11 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         Ok(receipts.collect())
     }
 
-    /// Pushes a batch into one bucket, under ids that were made here: one whose time the store
-    /// refuses, since its time is not what was thought here, is made anew by the store's time,
-    /// once.
+    /// Pushes a batch into one bucket, under generated ids. An id that the store refuses for its
+    /// time is made anew by the store's time, once.
     ///
-    /// The new id keeps the random part of the first one: by it the event is spread, and its due
-    /// time is fixed already.
+    /// The new id keeps the random part of the first one, which determines the jitter: the due time
+    /// is fixed already.
     pub(super) async fn push_made(
         &self,
         bucket: BucketId,
@@ -74,7 +74,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         }
         let second = match self.push_batch(bucket, renewed.clone(), wanted).await {
             Ok(verdicts) => self.judged(PushedId::Renewed, &renewed, verdicts, wanted),
-            // It says nothing of those that were accepted before.
+            // The error does not concern those that were accepted before.
             Err(error) => {
                 let error = Arc::new(error);
                 let each = |_: &usize| {
@@ -109,7 +109,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         events.iter().zip(pushed).map(judge).collect()
     }
 
-    /// What an accepted event survives.
+    /// Returns the durability of an accepted event.
     fn reached(&self, wanted: Option<Durability>) -> Durability {
         let by_itself = self.inner.store.durability();
         wanted.map_or(by_itself, |wanted| wanted.max(by_itself))

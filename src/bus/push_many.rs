@@ -16,23 +16,23 @@ use crate::trace;
 
 /// The most events of one [`push_many`](Queue::push_many).
 pub const PUSH_MANY_MAX: usize = 100_000;
-/// How many batches of a push are on their way at once: enough that none waits for another, few
-/// enough that a large push leaves room for others.
+/// The concurrent batches of a push: enough to use the store well, few enough to leave room for
+/// others.
 pub(super) const BATCHES_AT_ONCE: usize = 8;
 /// Events of one bucket.
 type Batch = (BucketId, Vec<NewEvent>);
 
-/// No batch of a large push is smaller than this.
+/// The smallest batch of a large push.
 const CHUNK_MIN: usize = 64;
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// Pushes many values with one due time, in batches that go to the store together.
+    /// Pushes many values with one due time, in batches.
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push), and [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for more than [`PUSH_MANY_MAX`]. An error
-    /// may come after a part of the batches was accepted; nothing of the failed one was, unless the
-    /// kind is [`ErrorKind::Unknown`](crate::ErrorKind::Unknown).
+    /// As [`push`](Self::push), and [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for more than
+    /// [`PUSH_MANY_MAX`]. On an error a part of the batches may have been accepted, but nothing of
+    /// the failed one, unless the kind is [`ErrorKind::Unknown`](crate::ErrorKind::Unknown).
     pub async fn push_many(
         &self,
         payloads: impl IntoIterator<Item = T>,
@@ -48,7 +48,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         pushed
     }
 
-    /// Spreads events over buckets, under the span of their push; or says why none of them can be pushed.
+    /// Distributes events over buckets, within the span of their push; fails if none of them can be
+    /// pushed.
     fn batches(
         &self,
         payloads: impl IntoIterator<Item = T>,
@@ -74,7 +75,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         let first = fastrand::u16(..buckets);
         let mut batches = Vec::new();
         for (payloads, turn) in encoded.chunks_mut(chunk).zip(0_u16..) {
-            // No overflow: a push has at most PUSH_MANY_MAX / CHUNK_MIN batches, a queue 1,024 buckets.
+            // No overflow: a push has at most PUSH_MANY_MAX / CHUNK_MIN batches, a queue 1,024
+            // buckets.
             let bucket = BucketId((first + turn) % buckets);
             let event =
                 |value| self.plain_event(bucket, now, std::mem::take(value), when, &headers);

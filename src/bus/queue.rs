@@ -1,4 +1,4 @@
-//! The typed handle that an application pushes to.
+//! A typed handle of a queue, to push to.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,7 +17,7 @@ use crate::metrics::Pushes;
 use crate::store::Operation;
 use crate::time::{Timestamp, When};
 
-/// The typed handle that an application pushes to. Cloning is cheap.
+/// A typed handle of a queue, to push to. Cloning is cheap.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ pub struct Queue<T> {
     pub(super) name: QueueName,
     pub(super) options: Arc<QueueOptions>,
     pub(super) pushes: Arc<Pushes>,
-    /// Where values go straight into the ring; looked up once.
+    /// The publisher into the ring; looked up once.
     pub(super) port: OnceLock<Arc<dyn Port<T>>>,
     payload: PhantomData<fn(T)>,
 }
@@ -77,7 +77,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         }
     }
 
-    /// The queue's name.
+    /// Returns the queue's name.
     #[must_use]
     pub fn name(&self) -> &QueueName {
         &self.name
@@ -94,14 +94,13 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the payload cannot be encoded or is
     /// too large, or the delay is longer than [`DELAY_MAX`](crate::time::DELAY_MAX);
     /// [`ErrorKind::Full`](crate::ErrorKind::Full) when the store has no room: nothing happened;
-    /// [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) when the answer was lost. To be able to
-    /// push again safely then, choose the id before: [`event`](Self::event) and
-    /// [`id`](EventBuilder::id).
+    /// [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) when the result was lost. To repeat a push
+    /// safely then, choose the id first: [`event`](Self::event) and [`id`](EventBuilder::id).
     pub async fn push(&self, payload: T, when: impl Into<When>) -> Result<Receipt> {
         self.event(payload).when(when).send().await
     }
 
-    /// Pushes `payload`, due at once: it never touches the delay set.
+    /// Pushes `payload`, due at once: it skips the delay set.
     ///
     /// # Errors
     ///
@@ -110,7 +109,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         self.event(payload).send().await
     }
 
-    /// Pushes `payload`, due at an instant; one that is past means at once.
+    /// Pushes `payload`, due at an instant; a past one means at once.
     ///
     /// # Errors
     ///
@@ -119,22 +118,22 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         self.event(payload).when(due.into()).send().await
     }
 
-    /// An event with more to say than a payload and a delay.
+    /// Builds an event with more options than a payload and a delay.
     pub fn event(&self, payload: T) -> EventBuilder<T> {
         EventBuilder::new(self.clone(), payload)
     }
 
-    /// Takes an event back, and tells the truth about it.
+    /// Cancels an event, and returns the result.
     ///
     /// # Errors
     ///
-    /// When the store does not answer; [`ErrorKind::Unknown`](crate::ErrorKind::Unknown): calling
-    /// again is safe.
+    /// The store's error; on [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) calling again is
+    /// safe.
     pub async fn cancel(&self, id: EventId) -> Result<Cancelled> {
         self.apply(id, StoreOp::cancel(id)).await
     }
 
-    /// Gives an event that waits another due time, and tells the truth about it.
+    /// Reschedules an event that waits, and returns the result.
     ///
     /// # Errors
     ///
@@ -145,7 +144,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         self.apply(id, StoreOp::reschedule(id, when)).await
     }
 
-    /// Gives an event that waits another payload, and tells the truth about it.
+    /// Replaces the payload of an event that waits, and returns the result.
     ///
     /// # Errors
     ///
@@ -160,7 +159,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// When the store does not answer.
+    /// The store's error.
     pub async fn get(&self, id: EventId) -> Result<Option<Snapshot>> {
         self.apply(id, StoreOp::get(id)).await
     }
@@ -171,5 +170,5 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     }
 }
 
-/// How long a call waits at most when nobody says otherwise.
+/// The longest wait of a call.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(24 * 3_600);

@@ -1,4 +1,4 @@
-//! Which queues a bus has, and the choices for each from all their sources.
+//! The queues of a bus, and the options of each from all their sources.
 
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::event::QueueName;
 use crate::flow::{Check, Entry, QueueChoices, QueueOptions, annotations, checks, linked};
 
 impl BusBuilder {
-    /// The queues besides the linked ones that a variable may name.
+    /// Returns the queues besides the linked ones that a variable may name.
     pub(super) fn known_queues(&self) -> Result<Vec<QueueName>> {
         let by_hand = self.handlers.iter().map(|entry| entry.annotation.queue);
         let chosen = self.queues.keys().map(String::as_str);
         by_hand.chain(chosen).map(QueueName::new).collect()
     }
 
-    /// Every handler that shall run, with its queue's options.
+    /// Returns every handler to run, with its queue's options.
     pub(super) fn handlers(
         &mut self,
         settings: &Settings,
@@ -31,8 +31,8 @@ impl BusBuilder {
         }
         if entries.is_empty() {
             tracing::warn!(
-                "bus has no handlers: a crate of handlers must be named in code, \
-                 `use my_handlers as _;`; a bus that only pushes says `publish_only`"
+                "bus has no handlers; name a crate of handlers in code, `use my_handlers as _;`, \
+                 or call `publish_only` if it only pushes"
             );
         }
         let mut taken: BTreeMap<QueueName, &'static str> = BTreeMap::new();
@@ -52,8 +52,8 @@ impl BusBuilder {
                 .find(|need| !self.states.has((need.id)()))
             {
                 return Err(Error::invalid(format!(
-                    "handler {} of queue {queue} asks for a state of type {}, which the builder \
-                     was not given; add `.state(..)`",
+                    "handler {} of queue {queue} needs a state of type {}, which the builder \
+                     does not have; add `.state(..)`",
                     entry.handler,
                     (need.name)()
                 )));
@@ -68,8 +68,9 @@ impl BusBuilder {
         Ok(handlers)
     }
 
-    /// The options of each queue that has a handler, also one that does not run here, or choices of
-    /// its own. Asked before [`handlers`](Self::handlers) takes those that were given by hand.
+    /// Returns the options of each queue that has a handler, also one that does not run here, or
+    /// its own options. Call it before [`handlers`](Self::handlers), which takes the handlers
+    /// registered by hand.
     pub(super) fn named_queues(
         &self,
         settings: &Settings,
@@ -94,8 +95,8 @@ impl BusBuilder {
         Ok(queues)
     }
 
-    /// Refuses choices for a queue whose name is that of a handler's spelled otherwise, and says in
-    /// the log where another slip is likely.
+    /// Rejects options of a queue whose name is another spelling of a handler's, and logs other
+    /// likely mistakes.
     fn check_names(
         &self,
         settings: &Settings,
@@ -110,7 +111,7 @@ impl BusBuilder {
             }
             if let Some(meant) = spelled_otherwise(&queue, handled.keys()) {
                 return Err(Error::invalid(format!(
-                    "settings are given for queue {queue}, which has no handler in this program, \
+                    "there are settings for queue {queue}, which has no handler in this program; \
                      did you mean {meant}?"
                 )));
             }
@@ -121,8 +122,8 @@ impl BusBuilder {
         Ok(())
     }
 
-    /// For each queue that has a handler in this program how its payloads are read, though they may
-    /// not be handled here. Asked before [`handlers`](Self::handlers), as the other one.
+    /// Returns the payload check of each queue that has a handler in this program, also one that
+    /// does not run here. Call it before [`handlers`](Self::handlers).
     pub(super) fn checks(&self) -> Result<BTreeMap<QueueName, Check>> {
         let linked = checks().filter(|_| self.linked);
         let by_hand = self.handlers.iter();
@@ -149,7 +150,7 @@ impl BusBuilder {
             options = options.with(choices);
         }
         options.check(queue)?;
-        options.dedicated &= !self.virtual_time; // another runtime has a time of its own
+        options.dedicated &= !self.virtual_time; // another runtime has its own time
         Ok(options)
     }
 }

@@ -1,4 +1,4 @@
-//! The buckets that an operator's question goes to, also while the registry of buckets is away.
+//! The buckets of an administrative query, also while the registry of buckets is unavailable.
 
 use std::collections::BTreeSet;
 
@@ -9,27 +9,27 @@ use crate::core::op::StoreOp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 
-/// How many buckets are asked at once whether they answer.
+/// The most concurrent probes.
 const AT_ONCE: usize = 256;
-/// For how long each is waited for.
+/// The timeout of a probe.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// Buckets that can be asked.
+/// Buckets that can be queried.
 pub(super) struct Reach {
     pub(super) buckets: Vec<BucketKey>,
     /// Every queue that the store knows, wanted or not.
     pub(super) queues: BTreeSet<QueueName>,
-    /// That some were left out, or that there may be others, and why.
+    /// Why some were left out, or others may be missing.
     pub(super) left_out: Option<Error>,
 }
 
 impl Inner {
-    /// Every wanted bucket; while the registry is away those that are known here and answer, and a
-    /// line in the log says how many do not.
+    /// Returns every wanted bucket; while the registry is unavailable, those that are known here
+    /// and respond, and logs how many do not.
     ///
     /// # Errors
     ///
-    /// When nothing is known, or nothing of it answers.
+    /// When no bucket is known, or none responds.
     pub(super) async fn reach(&self, wanted: impl Fn(&BucketKey) -> bool) -> Result<Reach> {
         let known = self.open()?.known_buckets().await?;
         let mut buckets = known.buckets;
@@ -50,9 +50,8 @@ impl Inner {
         let answers: Vec<_> = stream::iter(asked).buffered(AT_ONCE).collect().await;
         let buckets: Vec<BucketKey> = answers.into_iter().flatten().collect();
         let silent = all - buckets.len();
-        let words = format!(
-            "{away}; of {all} that are asked about {silent} do not answer and were left out"
-        );
+        let words =
+            format!("{away}; {silent} of {all} known buckets do not respond and were left out");
         if buckets.is_empty() && all > 0 {
             return Err(Error::new(away.kind(), words).because(away));
         }

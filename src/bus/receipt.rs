@@ -1,4 +1,4 @@
-//! What a push answers.
+//! The receipt of a push.
 
 use crate::core::op::{PushVerdict, Pushed};
 use crate::core::push::PushedId;
@@ -9,7 +9,7 @@ use crate::store::Durability;
 use crate::time::Timestamp;
 use crate::trace::names::{ACCEPTED, DUPLICATE, REPLACED};
 
-/// What a push answers: proof of what was reached.
+/// The receipt of a push: its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     id: EventId,
@@ -19,7 +19,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The event's id: that of the event which was there already when the push was a duplicate.
+    /// Returns the event's id: that of the existing event when the push was a duplicate.
     #[must_use]
     pub fn id(&self) -> EventId {
         match self.verdict {
@@ -28,32 +28,32 @@ impl Receipt {
         }
     }
 
-    /// When it is due, by the store's clock.
+    /// Returns when it is due, by the store's clock.
     #[must_use]
     pub fn due(&self) -> Timestamp {
         self.due
     }
 
-    /// What the event survives from now on: what was asked for, or what the store does by itself
-    /// where that is more.
+    /// Returns the durability of the event: what was requested, or more if the store's own is
+    /// higher.
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.durability
     }
 
-    /// Whether the event is new.
+    /// Returns whether the event is new.
     #[must_use]
     pub fn is_accepted(&self) -> bool {
         !self.is_duplicate()
     }
 
-    /// Whether it was there already, the same or one with its unique key; nothing was changed.
+    /// Returns whether the event, or one with its unique key, existed already; nothing was changed.
     #[must_use]
     pub fn is_duplicate(&self) -> bool {
         matches!(self.verdict, PushVerdict::Duplicate(_))
     }
 
-    /// The waiting event whose place it took; that one is cancelled.
+    /// Returns the waiting event that it replaced; that one is cancelled.
     #[must_use]
     pub fn replaced(&self) -> Option<EventId> {
         match self.verdict {
@@ -64,7 +64,7 @@ impl Receipt {
 }
 
 impl Receipt {
-    /// Its outcome and its due time, as the span of its push tells them.
+    /// Returns its outcome and its due time, as fields of the push's span.
     pub(super) fn told(&self) -> (&'static str, Timestamp) {
         let outcome = match self.verdict {
             PushVerdict::Duplicate(_) => DUPLICATE,
@@ -75,7 +75,7 @@ impl Receipt {
     }
 }
 
-/// What a push of an event is answered with, that the store decided on at `now_us`.
+/// Returns the receipt of an event that the store decided on at `now_us`.
 pub(super) fn receipt(
     (id, made): (EventId, PushedId),
     pushed: Pushed,
@@ -99,24 +99,24 @@ pub(super) fn receipt(
         (PushVerdict::TooOld, PushedId::Given) => (
             ErrorKind::Conflict,
             format!(
-                "the id {id} is older than what the store remembers of finished events, so nobody \
-                 can know whether its event was handled already; it was not pushed now. Look for \
-                 its records, and push it under a new id only where handling it twice does no harm"
+                "the id {id} is older than the tombstones of the store, so its event may have been \
+                 handled already; it was not pushed. Check its records, and push it under a new id \
+                 only if handling it twice does no harm"
             ),
         ),
         (PushVerdict::TooOld, PushedId::Made | PushedId::Renewed) => (
             ErrorKind::Unavailable,
             format!(
-                "the bucket accepts no id as old as {id}, though it was made by the store's time; \
+                "the bucket accepts no id as old as {id}, although it was made by the store's time; \
                  nothing was pushed. Push again in a moment"
             ),
         ),
         (PushVerdict::TooNew, _) => (
             ErrorKind::Invalid,
             format!(
-                "the id {id} says that it was made at {}, and the store's time is {}; an id may be \
-                 at most {ID_AHEAD_MAX:?} ahead. Set the clock right by which ids are made, or make \
-                 them by `Queue::new_id`",
+                "the id {id} was made at {}, and the store's time is {}; an id may be at most \
+                 {ID_AHEAD_MAX:?} ahead. Set the clock that ids are made by, or make them by \
+                 `Queue::new_id`",
                 id.created(),
                 Timestamp::from_millis(now_us / 1_000),
             ),
@@ -125,8 +125,8 @@ pub(super) fn receipt(
             ErrorKind::Unknown,
             format!(
                 "the event {id} may have been accepted: an earlier attempt of this push got no \
-                 answer, and the store does not know any more what became of it. Look for its \
-                 records before it is pushed under a new id"
+                 response, and its tombstone is gone. Check its records before pushing it under a \
+                 new id"
             ),
         ),
     };

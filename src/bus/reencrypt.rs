@@ -1,4 +1,4 @@
-//! The payloads that wait, under the key that is used now.
+//! Re-encryption of stored payloads under the active key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,12 @@ use crate::error::{Error, Result};
 use crate::event::{BucketKey, Envelope, EventId, Payload, QueueName, State};
 use crate::store::RATES;
 
-/// How many failures are listed one by one.
+/// The most failures that are listed.
 const LISTED: usize = 100;
-/// Why nothing is done with an event that has no body.
+/// The reason for an event without a body.
 const DAMAGED: &str = "its bytes are damaged";
 
-/// Writes the payloads of a queue anew under the key that is used now, or counts under which keys
-/// they are.
+/// Rewrites the payloads of a queue under the active key, or counts them by key.
 #[derive(Clone)]
 #[must_use = "nothing is done before `run` or `count`"]
 pub struct Reencrypt {
@@ -29,39 +28,39 @@ pub struct Reencrypt {
     after: Option<WaitingCursor>,
 }
 
-/// What became of the payloads of a queue.
+/// The result of a re-encryption.
 #[derive(Debug, Default)]
 #[must_use = "it may have been stopped by an error, and some may have failed"]
 #[non_exhaustive]
 pub struct Reencrypted {
-    /// How many events were looked at.
+    /// How many events were scanned.
     pub looked: u64,
-    /// How many were written anew.
+    /// How many were rewritten.
     pub rewritten: u64,
-    /// How many were under the key that is used already.
+    /// How many were under the active key already.
     pub current: u64,
-    /// How many are in clear and stay so, as the queue says nothing of encryption.
+    /// How many are in clear and stay so, since the queue is not encrypted.
     pub plain: u64,
-    /// How many are as they were because a handler has them, or somebody changed them meanwhile.
-    /// They are under another key only until they end; another run finds those that come back.
+    /// How many were skipped because a handler has them, or they changed concurrently. They stay
+    /// under their key only until they end; another run finds those that are retried.
     pub passed_over: u64,
-    /// How many could not be opened.
+    /// How many could not be decrypted.
     pub failed: u64,
     /// The first hundred of those, and why.
     pub failures: Vec<(EventId, String)>,
-    /// Where to go on with [`Reencrypt::after`]: after an error, or where [`Reencrypt::limit`]
+    /// Where to continue with [`Reencrypt::after`]: after an error, or where [`Reencrypt::limit`]
     /// ended it.
     pub next: Option<WaitingCursor>,
-    /// What ended it before its end; what was done until then is counted.
+    /// The error that stopped it; what was done until then is counted.
     pub stopped: Option<Error>,
 }
 
 impl Reencrypted {
-    /// The same, or the error that stopped it.
+    /// Returns this result, or the error that stopped it.
     ///
     /// # Errors
     ///
-    /// What stopped it; what had been done until then stays done.
+    /// The error that stopped it; what had been done until then stays done.
     pub fn finished(self) -> Result<Self> {
         match self.stopped {
             Some(error) => Err(error),
@@ -70,12 +69,11 @@ impl Reencrypted {
     }
 }
 
-/// Under which keys the payloads of a queue are.
+/// The number of payloads of a queue by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyCounts {
-    /// How many events are under each key, by its id: those that wait, those that are held by a
-    /// handler, and dead letters.
+    /// The number of events by key id: waiting, leased, and dead letters.
     pub keys: BTreeMap<String, u64>,
     /// How many are in clear.
     pub plain: u64,
@@ -84,7 +82,7 @@ pub struct KeyCounts {
 }
 
 impl KeyCounts {
-    /// How many events are under this key.
+    /// Returns how many events are under this key.
     #[must_use]
     pub fn under(&self, key: &str) -> u64 {
         self.keys.get(key).copied().unwrap_or(0)
@@ -92,13 +90,12 @@ impl KeyCounts {
 }
 
 impl Bus {
-    /// Writes the payloads of a queue anew under the key that is used now: of everything that is
-    /// scheduled or ready and of dead letters. What handlers hold is passed over.
+    /// Rewrites the payloads of a queue under the active key: of scheduled and ready events, and of
+    /// dead letters. Leased events are skipped.
     ///
-    /// What is there from the beginning to the end is looked at, whatever becomes of it meanwhile;
-    /// on Redis an event may be looked at twice. A page of events costs the same however many there
-    /// are. A payload that somebody changes meanwhile keeps the change. Records are not touched: a
-    /// payload that a record keeps stays under the key that it was pushed under.
+    /// Every event that exists during the whole run is scanned, however its state changes; on Redis
+    /// perhaps twice. A page of events costs the same however many there are. A concurrent update
+    /// of a payload wins. Records are not touched: a payload in a record stays under its key.
     ///
     /// # Examples
     ///
@@ -146,42 +143,41 @@ impl std::fmt::Debug for Reencrypt {
 }
 
 impl Reencrypt {
-    /// At most so many a second, 0.001 to 1,000,000. Default: as fast as the store goes.
+    /// Limits the rewrites per second, 0.001 to 1,000,000. Default: as fast as the store goes.
     pub fn rate(mut self, per_second: f64) -> Self {
         self.rate = Some(per_second);
         self
     }
 
-    /// Looks at about so many and then says where to go on. Default: at all.
+    /// Scans about so many events and then returns where to continue. Default: all.
     pub fn limit(mut self, events: u64) -> Self {
         self.limit = Some(events);
         self
     }
 
-    /// Goes on from where another run [ended](Reencrypted::next).
+    /// Continues where another run [ended](Reencrypted::next).
     pub fn after(mut self, place: Option<WaitingCursor>) -> Self {
         self.after = place;
         self
     }
 
-    /// Does it; goes on for as long as the future is polled. Where it was dropped or stopped,
-    /// another run does the rest.
+    /// Runs it, while the future is polled. If it was dropped or stopped, another run does the
+    /// rest.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when no key is used for new payloads, or
-    /// for a name or a rate that is not possible. An error of the store is in
-    /// [`Reencrypted::stopped`].
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) without an active key, or for an invalid
+    /// name or rate. An error of the store is in [`Reencrypted::stopped`].
     pub async fn run(self) -> Result<Reencrypted> {
         let queue = QueueName::new(&self.queue)?;
         let Some(used) = self.inner.keys.used() else {
             return Err(Error::invalid(
-                "no key is used for new payloads; choose one of the key ring first",
+                "no active key for new payloads; choose one of the key ring first",
             ));
         };
         if let Some(rate) = self.rate.filter(|rate| !(RATES.0..=RATES.1).contains(rate)) {
             return Err(Error::invalid(format!(
-                "a rate of {rate} a second is not possible, it is {} to {}",
+                "the rate is {rate} per second; it must be {} to {}",
                 RATES.0, RATES.1
             )));
         }
@@ -193,13 +189,12 @@ impl Reencrypt {
         Ok(done)
     }
 
-    /// Counts under which keys the payloads of the queue are. A key that none is under can be
-    /// removed, once every process uses another one; records may keep payloads under it.
+    /// Counts the payloads of the queue by key. A key without payloads can be removed, once every
+    /// process uses another one; records may keep payloads under it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a name that is not legal, or what the
-    /// store answers.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid name, or the store's error.
     pub async fn count(self) -> Result<KeyCounts> {
         let queue = QueueName::new(&self.queue)?;
         let mut counts = KeyCounts::default();
@@ -241,7 +236,7 @@ impl Reencrypt {
         Ok(())
     }
 
-    /// What is to be written anew of a page; whatever else there is, is counted.
+    /// Returns what to rewrite of a page; counts the rest.
     fn judge(&self, page: &ScanPage, used: &str, done: &mut Reencrypted) -> Vec<Rewriting> {
         let encrypts = self.inner.options(&page.bucket.queue).encrypt;
         let mut rewritings = Vec::new();
@@ -269,13 +264,13 @@ impl Reencrypt {
         rewritings
     }
 
-    /// The payload of an event under the key that is used.
+    /// Re-encrypts the payload of an event under the active key.
     fn anew(&self, body: &Envelope) -> Result<Payload, String> {
         let keys = &self.inner.keys;
         let opened = keys.open(body.id, &body.queue, &body.payload);
         let opened = opened.map_err(|why| why.to_string())?;
         let sealed = keys.seal((body.id, &body.queue), opened.form(), &opened.value);
-        Ok(sealed.ok_or("no key is used any more")?.into())
+        Ok(sealed.ok_or("no active key any more")?.into())
     }
 
     async fn rewrite(
@@ -284,7 +279,7 @@ impl Reencrypt {
         rewritings: &[Rewriting],
         done: &mut Reencrypted,
     ) -> Result<()> {
-        // A page may have a few more than were asked for, and a few bytes more than are enough.
+        // A page may exceed the limits by a few events and a few bytes.
         let mut rest = rewritings;
         while !rest.is_empty() {
             let (some, others) = rest.split_at(fitting(rest, |one| one.payload.len()));

@@ -1,4 +1,4 @@
-//! Pushing many events at once, each with all it can say.
+//! Pushing many events at once, each with all its options.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,22 +17,21 @@ use crate::event::BucketId;
 use crate::store::Durability;
 use crate::trace;
 
-/// Events of one bucket that go to the store together, and the place of each in the push.
+/// Events of one bucket that go to the store together, and the index of each in the push.
 type Batch = Vec<(usize, Prepared)>;
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// Pushes many events, each with its own key, unique key, id, due time and whatever else an
-    /// [`event`](Self::event) can say, in batches that go to the store together. For many payloads
-    /// with one due time and nothing else there is [`push_many`](Self::push_many).
+    /// Pushes many events in batches, each with its own key, unique key, id, due time and other
+    /// options of [`event`](Self::event). For many payloads with one due time and nothing else
+    /// there is [`push_many`](Self::push_many).
     ///
     /// The receipts are in the order of the events.
     ///
     /// # Errors
     ///
-    /// As [`EventBuilder::send`], [`ErrorKind::Invalid`] for more than [`PUSH_MANY_MAX`] and for an
+    /// As [`EventBuilder::send`]; [`ErrorKind::Invalid`] for more than [`PUSH_MANY_MAX`] and for an
     /// event of another queue: nothing was pushed then. An error of the store may come after some
-    /// were accepted; with [ids](EventBuilder::id) that were chosen before, the same push again is
-    /// safe.
+    /// were accepted; with preset [ids](EventBuilder::id), repeating the push is safe.
     ///
     /// # Examples
     ///
@@ -83,8 +82,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             let other = event.queue();
             if other.name != self.name || !Arc::ptr_eq(&other.inner, &self.inner) {
                 return Err(Error::invalid(format!(
-                    "an event of queue {} was given to a push to queue {} of this bus; make it by \
-                     `event` of the same queue",
+                    "an event of queue {} was passed to queue {} of this bus; build it with `event` of \
+                     the same queue",
                     other.name, self.name
                 )));
             }
@@ -122,7 +121,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     }
 }
 
-/// Events that can go to the store together, in their order.
+/// Returns events that can go to the store together, in their order.
 fn batches(prepared: Vec<Prepared>) -> Vec<Batch> {
     let mut groups = BTreeMap::<(BucketId, bool, Option<Durability>), (Vec<Batch>, usize)>::new();
     for (place, it) in prepared.into_iter().enumerate() {
@@ -144,7 +143,7 @@ fn batches(prepared: Vec<Prepared>) -> Vec<Batch> {
     groups.flat_map(|(batches, _)| batches).collect()
 }
 
-/// The receipts in the order of the push, or the first thing that went wrong.
+/// Returns the receipts in the order of the push, or the first error.
 fn in_order(many: usize, pushed: Vec<Vec<(usize, Result<Receipt>)>>) -> Result<Vec<Receipt>> {
     let mut pushed: Vec<_> = pushed.into_iter().flatten().collect();
     pushed.sort_unstable_by_key(|(place, _)| *place);

@@ -1,4 +1,4 @@
-//! One call of a user's handler: on the runtime, or on a thread that may block.
+//! One call of a handler: on the runtime, or on a thread that may block.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use crate::flow::threads::Threads;
 use crate::handler::{BlockingHandler, Context, Failure, Handler};
 use crate::trace::Carried;
 
-/// What came of one call of a handler.
+/// How one call of a handler ended.
 pub(crate) enum Attempted {
-    /// It returned; with the reply that it gave to a waiting caller.
+    /// It returned; with its reply for a waiting caller, if it gave one.
     Returned(Result<(), Failure>, Option<Vec<u8>>),
-    /// It was too slow and that was told at once; now its thread is free again.
+    /// It exceeded its timeout, was settled then, and has returned now.
     Late,
-    /// It was never called: it may not start any more, or there was no thread for it.
+    /// It was never called: it may not start any more, or no thread was available.
     NotStarted,
 }
 
-/// Decides on the handler's own thread, right before its first line, whether it may start.
+/// Decides on the handler's own thread, right before the call, whether it may start.
 pub(crate) type MayStart = Box<dyn FnOnce() -> bool + Send>;
 
 /// Calls a handler.
 pub(crate) trait Attempt: Send + Sync + 'static {
-    /// What its queue carries.
+    /// The payload type of its queue.
     type Payload: Send + Sync + 'static;
     /// Whether the pool enforces the execution timeout, by dropping the future.
     const CAN_BE_DROPPED: bool;
 
     /// Calls the handler with `event`.
     ///
-    /// One that cannot be dropped asks `may_start` when its thread is there, calls `timed_out`
-    /// when the handler has run for `limit`, and goes on to its end.
+    /// A handler that cannot be dropped calls `may_start` once it has a thread, calls `timed_out`
+    /// after `limit`, and runs to its end.
     fn attempt(
         &self,
         event: Event<Self::Payload>,
@@ -47,7 +47,7 @@ pub(crate) trait Attempt: Send + Sync + 'static {
         timed_out: impl FnOnce() + Send,
     ) -> impl Future<Output = Attempted> + Send;
 
-    /// How many handlers run on after their timeout and keep their worker.
+    /// Returns how many handlers run on after their timeout and keep their worker.
     fn stuck(&self) -> usize {
         0
     }
@@ -77,11 +77,10 @@ impl<H: Handler> Attempt for Suspending<H> {
     }
 }
 
-/// A handler on threads of its queue's own.
+/// A handler on its queue's own threads.
 ///
-/// Nobody can stop a thread, so a handler that is too slow keeps its place among the queue's
-/// workers until it returns; its event is settled when the time is over. The queue has no more
-/// threads than workers for that reason.
+/// A thread cannot be stopped, so a handler that is too slow keeps its worker until it returns; its
+/// event is settled at the timeout. For that reason the queue has no more threads than workers.
 pub(crate) struct Blocking<H> {
     handler: Arc<H>,
     threads: Threads,
@@ -150,7 +149,7 @@ impl<H: BlockingHandler> Attempt for Blocking<H> {
         match returned {
             Ok(Ok((returned, reply))) => Attempted::Returned(returned, reply),
             Ok(Err(panic)) => resume_unwind(panic),
-            // The thread sends whatever happens to the handler.
+            // The thread sends the result whatever happens to the handler.
             Err(_gone) => Attempted::NotStarted,
         }
     }

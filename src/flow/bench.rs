@@ -1,4 +1,4 @@
-//! What the benchmarks may see of the pool: thin covers over what is otherwise private.
+//! Wrappers that expose the pool to the benchmarks.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,12 +16,12 @@ use super::publisher::Publisher;
 use super::ring::{RingProducer, ring};
 use super::work::{Ended, Work};
 
-/// The deadline board of a runtime.
+/// The deadline table of a runtime.
 #[derive(Clone)]
 pub struct Deadlines(Arc<Board>);
 
 impl Deadlines {
-    /// Makes the board of the current runtime.
+    /// Creates the table of the current runtime.
     #[must_use]
     pub fn new() -> Self {
         Self(Board::new(Handle::current()))
@@ -53,7 +53,7 @@ where
     H: Fn(J) -> F + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    /// Makes a pool of `workers` in the current runtime.
+    /// Creates a pool of `workers` in the current runtime.
     ///
     /// # Panics
     ///
@@ -83,17 +83,17 @@ where
         }
     }
 
-    /// Makes a publisher.
+    /// Creates a publisher.
     pub fn publisher(&self) -> BenchPublisher<J, H, F> {
         BenchPublisher(self.0.publisher())
     }
 
-    /// Waits until nothing is queued and nothing runs.
+    /// Waits until nothing is queued or running.
     pub async fn idle(&self) {
         self.0.idle().await;
     }
 
-    /// Stops at once, and drops what runs and what is queued.
+    /// Stops at once; drops what runs and what is queued.
     pub async fn stop(&self) {
         self.0.set_workers(0);
         self.0.cut();
@@ -126,7 +126,7 @@ where
     H: Fn(J) -> F + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    /// Publishes, or gives the job back.
+    /// Publishes a job, or returns it.
     ///
     /// # Errors
     ///
@@ -135,12 +135,12 @@ where
         self.0.try_publish(job)
     }
 
-    /// Publishes, waiting for room; whether the pool was open.
+    /// Publishes a job, waiting for room. Returns whether the pool was open.
     pub async fn publish(&mut self, job: J) -> bool {
         self.0.publish(job).await.is_ok()
     }
 
-    /// Publishes all of `jobs`, waiting for room; whether the pool was open.
+    /// Publishes all of `jobs`, waiting for room. Returns whether the pool was open.
     pub async fn publish_many(&mut self, jobs: &mut VecDeque<J>) -> bool {
         self.0.publish_many(jobs).await.is_ok()
     }
@@ -187,14 +187,14 @@ where
     }
 }
 
-/// A ring and its stash without workers, to measure taking alone.
+/// A job queue (ring and stash) without workers, to measure taking alone.
 pub struct BenchFeed<J> {
     producer: Mutex<RingProducer<J>>,
     feed: Feed<J>,
 }
 
 impl<J: Send + 'static> BenchFeed<J> {
-    /// Makes an empty one.
+    /// Creates an empty one.
     ///
     /// # Panics
     ///
@@ -210,14 +210,14 @@ impl<J: Send + 'static> BenchFeed<J> {
         }
     }
 
-    /// Publishes what fits.
+    /// Publishes as many of `jobs` as fit.
     pub fn publish_many(&mut self, jobs: &mut VecDeque<J>) -> usize {
         self.producer
             .get_mut()
             .map_or(0, |producer| producer.try_publish_many(jobs, |job| job))
     }
 
-    /// Takes up to `most` jobs; whether there are more.
+    /// Takes up to `most` jobs. Returns whether there are more.
     #[inline]
     pub fn take(&self, local: &mut VecDeque<J>, most: usize) -> bool {
         self.feed.take(local, most)

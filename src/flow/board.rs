@@ -1,10 +1,10 @@
-//! The deadline board: what the suspended workers of one runtime share.
+//! The deadline table: the deadlines of one runtime's suspended workers.
 //!
-//! A timer for each event would cost more than the hand-over of the event. A worker instead writes
-//! its deadline, in ticks of 10 ms, into a slot of its own; one task looks over all slots each tick
-//! and wakes the workers whose deadline has come. That task runs only while there are deadlines.
+//! A timer for each event would cost more than handing over the event. Instead, a worker writes its
+//! deadline, in ticks of 10 ms, into its own slot; one task scans all slots each tick and wakes the
+//! workers whose deadline has passed. That task runs only while there are deadlines.
 //!
-//! A slot also tells how to wake its worker for another reason, which is how a pool is cut short.
+//! A slot also holds the worker's waker, which is how a pool is cut short.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -19,32 +19,31 @@ use tokio::time::{Instant, sleep};
 
 use crate::flow::ticking::Ticking;
 
-/// How finely the board tells time.
+/// The resolution of the table.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
-/// The shortest limit that is left to the board, which is up to two ticks late; for a shorter one
-/// that would be too coarse, and a timer of its own is worth its price.
+/// The shortest limit that the table watches. It may be up to two ticks late; a shorter limit gets
+/// a timer of its own.
 pub(crate) const COARSE_MIN: Duration = Duration::from_millis(100);
 
-/// After how many ticks without a deadline the task ends; starting it costs more than a tick.
+/// The task ends after this many ticks without a deadline; starting it costs more than a tick.
 const QUIET_TICKS: u32 = 10;
 
 /// The value of a slot without a deadline.
 const NEVER: u64 = 0;
 
-/// The deadlines of the workers of one runtime, and the right to linger in it.
+/// The deadlines of one runtime's workers, and its single permit to linger.
 pub(crate) struct Board {
     runtime: Handle,
     started: Instant,
-    /// The tick that the ticking task saw last.
+    /// The tick that the task saw last.
     now: CachePadded<AtomicU64>,
     ticking: CachePadded<Ticking>,
     lingering: AtomicBool,
     slots: Mutex<Slots>,
 }
 
-/// Every slot there is, and those that no worker has. They are as many as workers were ever
-/// suspended at once.
+/// All slots, and the free ones. There are as many as workers were ever suspended at once.
 #[derive(Default)]
 struct Slots {
     all: Vec<Arc<Slot>>,
@@ -53,17 +52,17 @@ struct Slots {
 
 type Slot = CachePadded<Watch>;
 
-/// When a worker is to be woken at the latest, and how.
+/// A worker's deadline and waker.
 struct Watch {
     deadline: AtomicU64,
     waker: AtomicWaker,
 }
 
 impl Board {
-    /// Makes an empty board, whose task will run in `runtime`. The runtime needs its timers.
+    /// Creates an empty table whose task runs in `runtime`, which must have timers enabled.
     pub(crate) fn new(runtime: Handle) -> Arc<Self> {
         let started = {
-            let _inside = runtime.enter(); // a paused clock is seen only from inside
+            let _inside = runtime.enter(); // a paused clock is visible only inside the runtime
             Instant::now()
         };
         Arc::new(Self {
@@ -76,7 +75,7 @@ impl Board {
         })
     }
 
-    /// Gives a worker a slot of its own, until it drops it.
+    /// Reserves a slot for a worker until it is dropped.
     pub(crate) fn reserve(self: &Arc<Self>) -> Reserved {
         let mut slots = self.slots();
         let slot = slots.free.pop().unwrap_or_else(|| {
@@ -93,31 +92,32 @@ impl Board {
         }
     }
 
-    /// Wakes everyone who has a slot, so that they look at what has changed.
+    /// Wakes every worker with a slot, so that it sees what has changed.
     pub(crate) fn wake_all(&self) {
         let slots = self.slots().all.clone();
         slots.iter().for_each(|slot| slot.waker.wake());
     }
 
-    /// Asks for the right to linger, of which a runtime has one: a lingering worker keeps a core
-    /// busy. Whoever got it gives it back by [`stop_lingering`](Self::stop_lingering).
+    /// Acquires the permit to linger. A runtime has only one, since a lingering worker keeps a core
+    /// busy. Release it with [`stop_lingering`](Self::stop_lingering).
     pub(crate) fn try_linger(&self) -> bool {
         !self.lingering.load(Relaxed) && !self.lingering.swap(true, Relaxed)
     }
 
-    /// Gives the right to linger back.
+    /// Releases the permit to linger.
     pub(crate) fn stop_lingering(&self) {
         self.lingering.store(false, Relaxed);
     }
 
-    /// Starts the ticking task unless it runs. To be called after a deadline was written.
+    /// Starts the task unless it runs. Call it after writing a deadline.
     fn start_ticking(self: &Arc<Self>) {
         if self.ticking.must_start() {
             self.runtime.spawn(self.clone().tick());
         }
     }
 
-    /// Wakes whose deadline has come, tick by tick, until there has been no deadline for a while.
+    /// Wakes the workers whose deadline has passed, every tick, until there have been no deadlines
+    /// for a while.
     async fn tick(self: Arc<Self>) {
         let mut quiet = 0;
         loop {
@@ -138,7 +138,7 @@ impl Board {
         }
     }
 
-    /// Wakes the workers whose deadline is not after `now`; answers whether there is any deadline.
+    /// Wakes the workers whose deadline is not after `now`; returns whether any deadline is left.
     fn wake_due(&self, now: u64) -> bool {
         let mut due = Vec::new();
         let mut any = false;
@@ -149,7 +149,7 @@ impl Board {
                 due.push(slot.clone());
             }
         }
-        // Woken without the lock: what a waker does is not ours.
+        // Outside the lock: a waker runs foreign code.
         due.iter().for_each(|slot| slot.waker.wake());
         any
     }
@@ -161,7 +161,7 @@ impl Board {
             .any(|slot| slot.deadline.load(Relaxed) != NEVER)
     }
 
-    /// Whole ticks from the board's start to `instant`.
+    /// Returns the whole ticks from the table's start to `instant`.
     fn ticks_at(&self, instant: Instant) -> u64 {
         ticks(instant.saturating_duration_since(self.started))
     }
@@ -171,15 +171,15 @@ impl Board {
     }
 }
 
-/// A worker's slot on the board, which goes back when it is dropped.
+/// A worker's slot, released on drop.
 pub(crate) struct Reserved {
     board: Arc<Board>,
     slot: Arc<Slot>,
 }
 
 impl Reserved {
-    /// Sets the deadline to `limit` from now, rounded up to the next tick and one more: it may come
-    /// up to two ticks late, but never early.
+    /// Sets the deadline to `limit` from now, rounded up to the next tick plus one: up to two ticks
+    /// late, but never early.
     #[inline]
     pub(crate) fn arm(&self, limit: Duration) -> Deadline {
         let whole = ticks(limit.saturating_add(TICK - Duration::from_nanos(1)));
@@ -190,19 +190,19 @@ impl Reserved {
         Deadline(deadline)
     }
 
-    /// Takes the deadline away.
+    /// Clears the deadline.
     #[inline]
     pub(crate) fn disarm(&self) {
         self.slot.deadline.store(NEVER, Relaxed);
     }
 
-    /// Says how to wake the worker from now on, until it is woken.
+    /// Sets the waker; it is used once.
     #[inline]
     pub(crate) fn watch(&self, waker: &Waker) {
         self.slot.waker.register(waker);
     }
 
-    /// Whether `deadline` has come. To be asked after [`watch`](Self::watch).
+    /// Returns whether `deadline` has passed. Call [`watch`](Self::watch) first.
     #[inline]
     pub(crate) fn has_passed(&self, deadline: Deadline) -> bool {
         self.board.now.load(Acquire) >= deadline.0
@@ -217,11 +217,11 @@ impl Drop for Reserved {
     }
 }
 
-/// The tick at which a worker's time is over.
+/// A worker's deadline, as a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline(u64);
 
-/// Whole ticks in `duration`, without the long division that `as_millis` would need.
+/// Returns the whole ticks in `duration`, without the long division of `as_millis`.
 #[inline]
 fn ticks(duration: Duration) -> u64 {
     const TICK_MS: u32 = TICK.as_millis() as u32;
@@ -238,7 +238,7 @@ mod tests {
 
     use super::*;
 
-    /// Suspends until `limit` has passed on the board, and returns the time that took.
+    /// Suspends until `limit` has passed in the table; returns the time that took.
     async fn wait(board: &Arc<Board>, limit: Duration) -> Duration {
         let (slot, start) = (board.reserve(), Instant::now());
         let deadline = slot.arm(limit);

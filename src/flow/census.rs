@@ -1,4 +1,4 @@
-//! Samples queue depth for the metrics, every few seconds.
+//! A sampler: counts the events of each queue for the depth metrics, every few seconds.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,20 +17,20 @@ use crate::record::NodeId;
 use crate::store::{Store, unexpected};
 use crate::time::Clock;
 
-/// The first one comes after so long, when the roll has been called.
+/// The first sample, when the members are known.
 const FIRST_AFTER: Duration = Duration::from_secs(1);
-/// So many buckets are asked at a time.
+/// The most buckets that are counted at a time.
 const AT_ONCE: usize = 8;
-/// How long a bucket has to answer.
+/// The timeout of one bucket's count.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A bucket that was empty and of which nothing was heard since is asked again in every so many
-/// censuses: news get lost, but seldom.
+/// A bucket that was empty and had no notification since is counted in every so many samples: a
+/// notification may be lost.
 const EMPTY_EVERY: u64 = 30;
 
-/// Counts the events of the queues that this node consumes and of those that nobody consumes, and
-/// sets the gauges.
+/// Counts the events of the queues that this node consumes or that no node consumes, and sets the
+/// gauges.
 ///
-/// Every node reports whole queues, so that whoever reads the gauges of several takes the largest.
+/// Every node reports whole queues, so aggregate several nodes by their maximum.
 pub(crate) struct Census {
     pub(crate) id: NodeId,
     pub(crate) store: Arc<dyn Store>,
@@ -39,14 +39,14 @@ pub(crate) struct Census {
     pub(crate) inbox: Arc<Inbox>,
     /// The queues that this node consumes.
     pub(crate) queues: Arc<[QueueName]>,
-    /// Absent where nobody else could answer.
+    /// `None` where the store has only one node.
     pub(crate) roll: Option<Arc<RollCall>>,
     pub(crate) pace: Pace,
     pub(crate) stop: CancellationToken,
 }
 
 impl Census {
-    /// Counts until it is told to stop.
+    /// Samples until it is stopped.
     pub(crate) async fn run(self) {
         let mut known = Known::default();
         let mut wait = self.pace.every.min(FIRST_AFTER);
@@ -62,16 +62,16 @@ impl Census {
         }
     }
 
-    /// Answers `false` when it was told to stop meanwhile.
+    /// Returns `false` when it was stopped meanwhile.
     async fn waits(&self, span: Duration) -> bool {
         let slept = self.stop.run_until_cancelled(tokio::time::sleep(span));
         slept.await.is_some()
     }
 
-    /// Counts once.
+    /// Takes one sample.
     async fn count(&self, known: &mut Known, news: &News) -> Result<()> {
         let Some(members) = self.members() else {
-            return Ok(()); // who consumes what is not known yet
+            return Ok(()); // the members are not known yet
         };
         metrics::live_nodes(members);
         let mut buckets = in_time(self.store.buckets()).await?;
@@ -102,7 +102,7 @@ impl Census {
                         .chain([seen])
                         .min_by_key(|skew| skew.within_us);
                 }
-                // What was known of it is told once more.
+                // Its last count is reported again.
                 Err(error) => {
                     tracing::debug!(bucket = %key, %error, "failed to sample the depth of a bucket");
                 }
@@ -118,7 +118,7 @@ impl Census {
         Ok(())
     }
 
-    /// How many nodes consume something; `None` while that is not known.
+    /// Returns the number of members; `None` while it is unknown.
     fn members(&self) -> Option<usize> {
         match &self.roll {
             Some(roll) => roll.members(),
@@ -131,7 +131,7 @@ impl Census {
         self.queues.contains(queue) || !self.roll.as_ref().is_some_and(is_consumed)
     }
 
-    /// Counts one bucket, and sees how far the clocks are apart.
+    /// Counts one bucket and measures the clock skew.
     async fn ask(&self, key: &BucketKey) -> Result<(Counted, Skew)> {
         let sent_us = self.clock.wall_us();
         let stats = StoreOp::stats().apply_timed(&*self.store, key);
@@ -148,7 +148,7 @@ impl Census {
             let due = in_time(StoreOp::forecast(within).apply(&*self.store, key)).await?;
             counted.due = due.try_into().map_err(|_| unexpected())?;
         }
-        // The answer was given some time between the two.
+        // The store read its clock at some time between the two.
         let within_us = arrived_us.saturating_sub(sent_us);
         let skew = Skew {
             ahead_us: difference(now_us, sent_us + within_us / 2),
@@ -157,8 +157,7 @@ impl Census {
         Ok((counted, skew))
     }
 
-    /// What is known, by the labels of the queues. A queue that is consumed here is told of in any
-    /// case.
+    /// Returns the last counts by queue label. A queue that is consumed here is always included.
     fn shares(&self, known: &Known, now_us: u64) -> Shares {
         let mut shares = Shares::new();
         for queue in &*self.queues {
@@ -172,7 +171,7 @@ impl Census {
     }
 }
 
-/// Nobody counts these buckets in this node's name any more.
+/// This node does not report these queues any more.
 impl Drop for Census {
     fn drop(&mut self) {
         metrics::tell_shares(self.id.0, Shares::new());
@@ -182,7 +181,7 @@ impl Drop for Census {
     }
 }
 
-/// What the last answers said.
+/// The last counts.
 #[derive(Default)]
 struct Known {
     buckets: BTreeMap<BucketKey, Counted>,
@@ -220,14 +219,14 @@ impl Counted {
     }
 }
 
-/// By how much the store's clock is ahead of this machine's, and how sure that is.
+/// How far the store's clock is ahead of this machine's, and the error bound.
 #[derive(Clone, Copy, Debug)]
 struct Skew {
     ahead_us: i64,
     within_us: u64,
 }
 
-/// The buckets in which something came since the last census.
+/// The buckets that received events since the last sample.
 #[derive(Debug, Default)]
 pub(crate) struct News(Mutex<HashSet<BucketKey>>);
 
@@ -250,6 +249,6 @@ fn difference(this_us: u64, that_us: u64) -> i64 {
 }
 
 async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_elapsed| Error::new(ErrorKind::Unknown, "the store did not answer in time");
+    let late = |_elapsed| Error::new(ErrorKind::Unknown, "the store did not respond in time");
     tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
 }

@@ -1,4 +1,4 @@
-//! What is set of queues while they run, as this process last read it.
+//! A cache of the runtime settings of queues, as this process last read them.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -6,18 +6,18 @@ use std::sync::{PoisonError, RwLock};
 use crate::event::QueueName;
 use crate::store::Control;
 
-/// The controls of every queue, for whoever pushes or consumes here.
+/// The runtime settings of every queue.
 #[derive(Debug, Default)]
 pub(crate) struct Controls(RwLock<BTreeMap<QueueName, Control>>);
 
 impl Controls {
-    /// What is set of a queue.
+    /// Returns the settings of a queue.
     pub(crate) fn of(&self, queue: &QueueName) -> Control {
         let set = self.0.read().unwrap_or_else(PoisonError::into_inner);
         set.get(queue).copied().unwrap_or_default()
     }
 
-    /// Takes in what was read.
+    /// Replaces all settings.
     pub(crate) fn replace(&self, read: BTreeMap<QueueName, Control>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = read;
     }

@@ -1,8 +1,8 @@
-//! How many wait for room, so that nobody is called when nobody waits.
+//! A counter of waiters, so that a notification is sent only when a task waits.
 //!
-//! Who waits counts itself, and then tries once more; who makes room looks at the count after that.
-//! Each has a fence between its two steps, so at least one of the two sees the other: no room is
-//! made that a waiter misses. Checked in every interleaving by `tests/loom`.
+//! A waiter counts itself and then tries once more; a task that makes room reads the count
+//! afterwards. Each has a fence between its two steps, so at least one sees the other: no waiter
+//! misses room. Checked in every interleaving by `tests/loom`.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicUsize, fence};
@@ -11,21 +11,21 @@ use std::sync::atomic::{AtomicUsize, fence};
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// The number of those who wait.
+/// The number of waiters.
 #[derive(Debug, Default)]
 pub(crate) struct Crowd(AtomicUsize);
 
-/// One who waits, counted until this is dropped.
+/// A waiter, counted until it is dropped.
 pub(crate) struct Waiting<'a>(&'a Crowd);
 
 impl Crowd {
-    /// Counts one more.
+    /// Counts one more waiter.
     pub(crate) fn join(&self) -> Waiting<'_> {
         self.0.fetch_add(1, SeqCst);
         Waiting(self)
     }
 
-    /// Whether somebody waits; to be asked after room was made.
+    /// Returns whether there are waiters. Call it after making room.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         fence(SeqCst);
@@ -34,7 +34,7 @@ impl Crowd {
 }
 
 impl Waiting<'_> {
-    /// To be called before each try, once it is certain that a call from now on is heard.
+    /// Must be called before each try, once this waiter is registered for notifications.
     pub(crate) fn before_trying(&self) {
         fence(SeqCst);
     }

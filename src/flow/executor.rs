@@ -1,4 +1,4 @@
-//! One attempt, from the ring to its verdict.
+//! The executor: runs one attempt, from the ring to its outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::retry::RetryPolicy;
 use crate::trace;
 use serde::de::DeserializeOwned;
 
-/// How much longer than its timeout a handler may take that returns by itself: the deadline board
-/// would not have ended it earlier for certain.
+/// How far a handler that returns by itself may exceed its timeout: the deadline table might not
+/// have ended it earlier.
 const SLACK: Duration = TICK.saturating_mul(3);
 
-/// What travels through a ring.
+/// An entry of a ring.
 pub(crate) enum Task<T> {
     /// A leased event.
     Stored(Box<Job<Arc<Envelope>>>),
@@ -102,10 +102,10 @@ impl<A: Attempt> Executor<A>
 where
     A::Payload: DeserializeOwned,
 {
-    /// Looks whether a delivery may start, and decodes it; otherwise deals with it.
+    /// Checks whether a delivery may start, and decodes it; settles it otherwise.
     fn check_in(&self, job: Box<Job<Arc<Envelope>>>) -> Option<(Event<A::Payload>, Ticket)> {
-        // A handler with a thread of its own starts there, which may be later: that is where its
-        // lease is looked at, and its start noted.
+        // A handler on its own thread may start later: its lease is checked, and its start logged,
+        // there.
         if A::CAN_BE_DROPPED && !self.means.is_fresh(&job) {
             self.means.hand_back(&job);
             return None;
@@ -143,8 +143,8 @@ where
         Some((event, ticket))
     }
 
-    /// What is no payload of this handler will not be one at the next attempt either, unless a newer
-    /// build has pushed it, which may be on its way to this process.
+    /// Settles a payload that does not decode. It will not decode at the next attempt either,
+    /// unless a newer build has pushed it and is about to replace this process.
     fn settle_unread(&self, job: &Job<Arc<Envelope>>, why: &Unread) {
         let delivery = &job.delivery;
         let (cause, tries_again) = match why {
@@ -174,7 +174,7 @@ where
         self.means.tell(job, 0, Verdict::Bury(failing));
     }
 
-    /// Judges how an attempt ended and passes it on, once.
+    /// Decides the outcome of an attempt and passes it on, once.
     fn settle(&self, ticket: &Ticket, ended: Ended<Attempted>) {
         match ticket.tell() {
             Told::Started => {}
@@ -182,7 +182,7 @@ where
                 return self.means.hand_back(&ticket.job);
             }
             Told::NotStarted => return self.means.hand_back_later(&ticket.job),
-            // Its handler was too slow, and gives its place back only now.
+            // It was settled at its timeout; only its worker is released now.
             Told::Already => return self.means.stuck.notify_one(),
         }
         let ran = self.means.clock.mono().since(ticket.since);
@@ -213,8 +213,8 @@ where
         self.means.tell(&ticket.job, ticket.started_us(), verdict);
     }
 
-    /// Whether a handler on the runtime that returned after so long was too slow. Nothing could end
-    /// it while it blocked its thread, but its attempt was over.
+    /// Returns whether a handler on the runtime exceeded its timeout. Nothing could end it while it
+    /// blocked its thread, but its attempt was over.
     fn is_too_late(&self, ran: Duration) -> bool {
         A::CAN_BE_DROPPED && ran > self.means.options.timeout.saturating_add(SLACK)
     }
@@ -239,12 +239,12 @@ where
         }
     }
 
-    /// Hands a delivery back whose handler never started.
+    /// Releases a delivery whose handler never started.
     pub(crate) fn hand_back(&self, job: &Job<Arc<Envelope>>) {
         self.means.hand_back(job);
     }
 
-    /// Nobody keeps an event that was published in memory; the log says that it failed.
+    /// Logs the failure of an event that was published in memory, which is not retried.
     fn lament(&self, ended: &Ended<Attempted>) {
         let queue = &self.means.surroundings.queue;
         match ended {
@@ -264,7 +264,7 @@ where
     }
 }
 
-/// Decides what becomes of an event; pure, so every row can be read and tested.
+/// Decides the outcome of an attempt. Pure, so that every row can be tested.
 fn judge(
     (attempt, attempts): (u16, u16),
     ended: Ended<Attempted>,

@@ -1,4 +1,4 @@
-//! The consumer side of a pool's ring: where workers take jobs, and publishers wait for room.
+//! A pool's job queue: the consumer side of its ring, and the publishers that wait for room.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -10,12 +10,12 @@ use tokio::sync::Notify;
 use super::crowd::Crowd;
 use super::ring::{RingConsumer, RingProducer};
 
-/// The jobs that are published and not taken: in the ring, and in the stash that the ring is drained
-/// into.
+/// The published jobs that no worker has taken: in the ring, and in the stash that the ring is
+/// drained into.
 ///
-/// A worker frees the ring when it drains it, not when a job ends, so a slow job never holds up the
-/// ring's other slots. Ring and stash together hold at most twice the ring's capacity, and the few
-/// jobs that workers have given back.
+/// Draining frees the ring, not the end of a job, so a slow job never blocks the ring's other
+/// slots. Ring and stash together hold at most twice the ring's capacity, plus the few jobs that
+/// workers have given back.
 pub(super) struct Feed<J> {
     inner: CachePadded<Mutex<Inner<J>>>,
     room: Room,
@@ -24,7 +24,7 @@ pub(super) struct Feed<J> {
 struct Inner<J> {
     consumer: RingConsumer<J>,
     stash: VecDeque<J>,
-    /// The ring is full of nothing and is never drained again.
+    /// The ring was filled with empty values and is never drained again.
     sealed: bool,
 }
 
@@ -41,11 +41,11 @@ impl<J> Feed<J> {
         }
     }
 
-    /// Moves up to `most` jobs to the back of `local`, oldest first, and returns whether it leaves
-    /// any that nobody else will be called for.
+    /// Moves up to `most` jobs to the back of `local`, oldest first. Returns whether it leaves any
+    /// for which no other worker will be woken.
     ///
-    /// Right after the ring was drained that is the stash alone: whoever publishes later calls for
-    /// itself, and is heard. Not looking at the ring again spares its publishers' cache lines.
+    /// Right after the ring was drained those are the stash alone: a later publisher wakes a worker
+    /// itself. Not checking the ring again spares its publishers' cache lines.
     #[inline]
     pub(super) fn take(&self, local: &mut VecDeque<J>, most: usize) -> bool {
         let mut inner = self.lock();
@@ -68,7 +68,7 @@ impl<J> Feed<J> {
         more
     }
 
-    /// Puts jobs that were taken and not begun back to the front, in their order.
+    /// Puts jobs that were taken but not begun back to the front, in order.
     pub(super) fn give_back(&self, local: &mut VecDeque<J>) {
         let mut inner = self.lock();
         while let Some(job) = local.pop_back() {
@@ -76,7 +76,7 @@ impl<J> Feed<J> {
         }
     }
 
-    /// Takes every job that waits and is `wanted`, oldest first.
+    /// Removes and returns every waiting job that is `wanted`, oldest first.
     pub(super) fn withdraw(&self, wanted: impl Fn(&J) -> bool) -> Vec<J> {
         let mut inner = self.lock();
         let drained = inner.drain_ring();
@@ -89,19 +89,19 @@ impl<J> Feed<J> {
         taken
     }
 
-    /// Whether [`take`](Self::take) would find something.
+    /// Returns whether [`take`](Self::take) would find a job.
     #[inline]
     pub(super) fn has_work(&self) -> bool {
         self.lock().has_work()
     }
 
-    /// How many jobs are published and not taken, those included that are just being published.
+    /// Returns how many jobs are published and not taken, including those being published now.
     pub(super) fn len(&self, seed: &Mutex<RingProducer<J>>) -> usize {
         self.lock().len(seed)
     }
 
-    /// Whether there is no job and `nobody_works`, at one and the same moment: while this looks, no
-    /// worker takes a job or gives one back.
+    /// Returns whether there is no job and `nobody_works`, atomically: during the call no worker
+    /// takes a job or gives one back.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn is_idle(
         &self,
@@ -112,26 +112,26 @@ impl<J> Feed<J> {
         inner.len(seed) == 0 && nobody_works()
     }
 
-    /// Takes everything that was ever published and lets nothing in after it.
+    /// Takes every job ever published and lets none in afterwards.
     ///
-    /// A publisher that races with this is either in time, and its job is among those returned, or
-    /// finds the ring full: the ring itself decides, since the last thing that it takes is a batch
-    /// of nothing as large as itself, which fits only when no publisher is half-way.
+    /// A racing publisher is either in time, and its job is among those returned, or finds the ring
+    /// full. The ring itself decides: the last entry is a batch of empty values as large as the
+    /// ring, which fits only when no publisher is half-way.
     pub(super) fn seal(&self, seed: &Mutex<RingProducer<J>>) -> Vec<J> {
         let mut inner = self.lock();
         while !inner.sealed {
             inner.drain_ring();
             inner.sealed = lock(seed).try_fill();
             if !inner.sealed {
-                // Somebody is between claiming a slot and publishing it, which is a matter of
-                // nanoseconds unless their thread was interrupted just there.
+                // A publisher is between claiming a slot and publishing it: nanoseconds, unless its
+                // thread was preempted just there.
                 std::thread::yield_now();
             }
         }
         inner.stash.drain(..).collect()
     }
 
-    /// Where publishers wait.
+    /// Returns where publishers wait for room.
     #[inline]
     pub(super) fn room(&self) -> &Room {
         &self.room
@@ -160,7 +160,7 @@ impl<J> Inner<J> {
     }
 }
 
-/// Publishers that wait until the ring has room.
+/// The publishers that wait until the ring has room.
 #[derive(Default)]
 pub(super) struct Room {
     waiting: CachePadded<Crowd>,
@@ -168,7 +168,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Tries `publish` whenever there may be room, until it says that it is done.
+    /// Calls `publish` whenever there may be room, until it returns a value.
     pub(super) async fn wait_until<T>(&self, mut publish: impl FnMut() -> Option<T>) -> T {
         let waiting = self.waiting.join();
         loop {
@@ -183,7 +183,7 @@ impl Room {
         }
     }
 
-    /// Says that slots were freed.
+    /// Notifies waiters that slots were freed.
     #[inline]
     pub(super) fn freed(&self) {
         if self.waiting.waits() {
@@ -191,13 +191,13 @@ impl Room {
         }
     }
 
-    /// Says that there will be no room, whatever the count: those who wait look once more.
+    /// Wakes all waiters, whatever the count: there will be no more room.
     pub(super) fn closed(&self) {
         self.freed.notify_waiters();
     }
 }
 
-/// Locks, poisoned or not: nothing that happens under these locks can leave a mess behind.
+/// Locks, ignoring poison: no panic under these locks leaves invalid state behind.
 #[inline]
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -215,7 +215,7 @@ mod tests {
         producer.try_publish("in time").unwrap();
         assert_eq!(feed.seal(&seed), ["in time"]);
 
-        // A publisher that saw an open pool, and was interrupted before it published.
+        // A publisher that saw an open pool, and was preempted before it published.
         assert_eq!(producer.try_publish("late"), Err("late"));
         assert!(!feed.has_work());
         assert_eq!(feed.len(&seed), 0);

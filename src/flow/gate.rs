@@ -1,8 +1,8 @@
-//! Until when handlers may start on what was leased from one bucket.
+//! A lease fence: until when handlers may start on what was leased from one bucket.
 //!
-//! The mover writes, workers read without a lock. What is lost is written before what is fresh, and
-//! read after it: a worker that sees a lease's new trust also sees which leases it is not about.
-//! Checked in every interleaving by `tests/loom`.
+//! The mover writes, workers read without a lock. Lost leases are written before a new freshness
+//! and read after it: a worker that sees a new freshness also sees the leases that it does not
+//! cover. Checked in every interleaving by `tests/loom`.
 
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU64;
@@ -11,27 +11,27 @@ use std::sync::atomic::AtomicU64;
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// A gate; it is shut until somebody opens it.
+/// A fence, closed at first.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    /// In nanoseconds of the process's own time.
+    /// In nanoseconds of the process's monotonic time.
     fresh_until: AtomicU64,
     /// The number of a fetch.
     lost_through: AtomicU64,
 }
 
 impl Gate {
-    /// Handlers may start until then.
+    /// Lets handlers start until `until_ns`.
     pub(crate) fn fresh(&self, until_ns: u64) {
         self.fresh_until.fetch_max(until_ns, Release);
     }
 
-    /// Nothing may start on leases from fetches up to `through`, however fresh others become later.
+    /// Forbids starts on leases from fetches up to `through`, however fresh later ones become.
     pub(crate) fn lost(&self, through: u64) {
         self.lost_through.fetch_max(through, Relaxed);
     }
 
-    /// Whether a handler may start now on the lease of fetch `request`.
+    /// Returns whether a handler may start now on the lease of fetch `request`.
     pub(crate) fn is_open(&self, now_ns: u64, request: u64) -> bool {
         now_ns < self.fresh_until.load(Acquire) && request > self.lost_through.load(Relaxed)
     }

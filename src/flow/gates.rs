@@ -1,17 +1,17 @@
-//! The gates of a node's buckets.
+//! The lease fences of a node's buckets.
 
 use std::sync::OnceLock;
 
 use crate::flow::gate::Gate;
 
-/// The first row of gates has so many, and each row twice as many as the one before.
+/// The size of the first row; each row is twice as long as the one before.
 const FIRST_ROW: usize = 64;
-/// As many rows as there are places for: a node runs out of memory long before.
+/// Enough rows for any node: memory runs out long before.
 const ROWS: usize = 32;
 
-/// The gates of a node's buckets, by their places.
+/// The lease fences by bucket index.
 ///
-/// Buckets come while workers look, so it grows by whole rows and never moves what is there:
+/// Buckets are added while workers read, so it grows by whole rows and never moves an entry:
 /// workers need no lock.
 #[derive(Debug, Default)]
 pub(crate) struct Gates {
@@ -19,7 +19,7 @@ pub(crate) struct Gates {
 }
 
 impl Gates {
-    /// The gate of the bucket at a place; one that nobody has opened is shut.
+    /// Returns the fence of the bucket at `place`; closed if it was never opened.
     pub(crate) fn of(&self, place: usize) -> &Gate {
         let number = place + FIRST_ROW;
         let row = (number / FIRST_ROW).ilog2() as usize;

@@ -1,4 +1,4 @@
-//! The gauges of rings and workers, looked at when the mover goes to sleep.
+//! The gauges of rings and workers, set when the mover goes to sleep.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use crate::flow::lane::Lane;
 use crate::metrics::{Doing, Gauges, Queues, Sleep};
 use crate::time::Mono;
 
-/// How far apart two looks are at least.
+/// The least time between two updates.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The gauges of a process's lanes.
+/// The gauges of a process's consumers.
 ///
-/// They are looked at when the mover goes to sleep, at most once in a while, and as long as
-/// anything is going on the mover is woken for the next look. So a bus that does nothing is not
-/// woken for them, and what they said last is that it does nothing.
+/// They are set when the mover goes to sleep, at most once in a while; while there is work, the
+/// mover is woken for the next update. An idle bus is not woken: its last update showed that it is
+/// idle.
 pub(crate) struct Looks {
     gauges: Vec<Gauges>,
-    /// For each lane the place of its gauges: lanes whose queues share a label share them.
+    /// The index of each consumer's gauges: consumers whose queues share a label share them.
     places: Vec<usize>,
     next: Mono,
     sleep: Sleep,
 }
 
 impl Looks {
-    /// At the lanes of `queues`, in their order.
+    /// Creates the gauges of the consumers of `queues`, in their order.
     pub(crate) fn at<'a>(queues: impl IntoIterator<Item = &'a QueueName>, labels: &Queues) -> Self {
         let mut known = BTreeMap::new();
         let mut gauges = Vec::new();
@@ -47,8 +47,8 @@ impl Looks {
         }
     }
 
-    /// The mover sleeps from `now` until `at`; answers until when it may sleep. `waits` tells
-    /// whether the queue at a place waits for its rate.
+    /// Updates the gauges before the mover sleeps from `now` until `at`; returns until when it may
+    /// sleep. `waits` returns whether the queue at an index waits for its rate limit.
     pub(crate) fn before_sleep(
         &mut self,
         now: Mono,
@@ -69,7 +69,7 @@ impl Looks {
         at
     }
 
-    /// Sets every gauge; answers whether all stays as it is until something happens.
+    /// Sets every gauge; returns whether they stay correct until something happens.
     fn look(&mut self, lanes: &[Arc<dyn Lane>], waits: impl Fn(usize) -> bool) -> bool {
         let mut doing = vec![Doing::default(); self.gauges.len()];
         for (queue, (lane, place)) in lanes.iter().zip(&self.places).enumerate() {

@@ -1,4 +1,4 @@
-//! News for the mover, from whichever thread it comes.
+//! The mover's inbox, filled from any thread.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -12,23 +12,22 @@ use crate::flow::census;
 use crate::flow::mailbox::Mailbox;
 use crate::store::Watcher;
 
-/// News on its way to the mover.
+/// An input on its way to the mover.
 pub(crate) type News = Input<Arc<Envelope>>;
 
-/// What happened and the mover has not seen yet.
+/// The inputs that the mover has not seen yet.
 ///
-/// Bounded by what can happen: each entry is the end of a published event, the answer to a call,
-/// a wake-up or a roll call, and all of these are bounded by credits, by the number of buckets
-/// and by time.
+/// Bounded by their sources: each entry is the end of an event, the result of a call, a wake-up or
+/// a membership poll, and these are bounded by credits, by the number of buckets and by time.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     news: Mailbox<News>,
     mover: OnceLock<Sleeper>,
-    /// The places of the buckets that this node serves.
+    /// The indexes of the buckets that this node serves.
     buckets: RwLock<HashMap<BucketKey, usize>>,
-    /// The places of the queues that it serves.
+    /// The indexes of the queues that it serves.
     queues: OnceLock<HashMap<QueueName, usize>>,
-    /// What the census wants to hear of, once there is one.
+    /// The notifications of the depth sampler, if there is one.
     census: OnceLock<census::News>,
 }
 
@@ -42,41 +41,41 @@ pub(crate) enum Sleeper {
 }
 
 impl Inbox {
-    /// Says how the mover is woken; what came before is seen at its first turn.
+    /// Sets how the mover is woken. It sees earlier inputs at its first turn.
     pub(crate) fn belongs_to(&self, mover: Sleeper) {
         let _ = self.mover.set(mover); // a flow has one mover
     }
 
-    /// Says which queues this node serves.
+    /// Sets the queues that this node serves.
     pub(crate) fn consumes(&self, queues: HashMap<QueueName, usize>) {
         let _ = self.queues.set(queues); // a flow is started once
     }
 
-    /// Lets the node serve a bucket of the queue at a place, unless it does already.
+    /// Adds a bucket of the queue at an index to the node, unless it has it already.
     pub(crate) fn serve(&self, queue: usize, bucket: BucketKey) {
         if self.place(&bucket).is_none() {
             self.add(Input::Serve { queue, bucket });
         }
     }
 
-    /// Says that a bucket is served, at this place: its wake-ups are of interest.
+    /// Registers a bucket at its index: its wake-ups are delivered.
     pub(crate) fn serves(&self, bucket: BucketKey, place: usize) {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
         buckets.insert(bucket, place);
     }
 
-    /// In which buckets something came, from the first call on.
+    /// Returns the buckets that received events, tracked from the first call on.
     pub(crate) fn news(&self) -> &census::News {
         self.census.get_or_init(census::News::default)
     }
 
-    /// The place of a bucket that this node serves.
+    /// Returns the index of a bucket that this node serves.
     pub(crate) fn place(&self, bucket: &BucketKey) -> Option<usize> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         buckets.get(bucket).copied()
     }
 
-    /// Adds news, and wakes the mover if it sleeps and this is worth it.
+    /// Adds an input, and wakes the mover if it sleeps and this is worth it.
     pub(crate) fn add(&self, news: News) {
         let is_end = matches!(news, Input::Ended { .. });
         if self.news.add(news, is_end) {
@@ -84,13 +83,13 @@ impl Inbox {
         }
     }
 
-    /// Takes all news there is into `news`, which must be empty.
+    /// Takes all inputs into `news`, which must be empty.
     pub(crate) fn take(&self, news: &mut Vec<News>) {
         self.news.take(news);
     }
 
-    /// The mover goes to sleep, until `ends_at` attempts have ended or something else happens;
-    /// answers `false` when that is so already.
+    /// Prepares to sleep until `ends_at` attempts have ended or something else happens; returns
+    /// `false` when that is so already.
     pub(crate) fn may_sleep(&self, ends_at: usize) -> bool {
         self.news.may_sleep(ends_at)
     }
@@ -118,7 +117,7 @@ impl Watcher for Inbox {
         if let Some(bucket) = self.place(bucket) {
             return self.add(Input::Woken { bucket });
         }
-        // Somebody spreads his events over more buckets than this node knows of.
+        // A pusher uses more buckets than this node knows of.
         let queue = self
             .queues
             .get()

@@ -1,4 +1,4 @@
-//! One queue of this process: its ring, its workers and its handler.
+//! A consumer: one queue of this process, with its ring, workers and handler.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -17,67 +17,68 @@ use crate::flow::executor::{Executor, Task};
 use crate::flow::pool::{Pool, PoolOptions};
 use crate::flow::publisher::Publisher;
 
-/// A queue's lane as the mover and the bus see it, whatever it carries.
+/// A consumer, whatever its payload type.
 pub(crate) trait Lane: Send + Sync {
     /// Publishes leased events into the ring.
     fn publish_jobs(&self, jobs: Vec<Job<Arc<Envelope>>>);
 
-    /// Lets so many handlers run at once; 0 pauses.
+    /// Sets how many handlers may run at once; 0 pauses.
     fn set_workers(&self, workers: usize);
 
-    /// How many handlers may run at once.
+    /// Returns how many handlers may run at once.
     fn workers(&self) -> usize;
 
-    /// How many events wait in the ring and how many workers are active.
+    /// Returns how many events wait in the ring and how many workers are active.
     fn load(&self) -> (usize, usize);
 
-    /// Whether its handlers block their threads.
+    /// Returns whether its handlers block their threads.
     fn blocks(&self) -> bool;
 
-    /// How many of its workers are held by handlers that run on after their timeout.
+    /// Returns how many workers are held by handlers that run on after their timeout.
     fn stuck(&self) -> usize;
 
-    /// Hands back what waits in the ring, for others to start; published values stay.
+    /// Releases the leased events that wait in the ring; published values stay.
     fn withdraw(&self);
 
-    /// Stops beginning handlers, and hands back what never started once no handler runs.
+    /// Starts no more handlers, waits for those that run, and releases the events that never
+    /// started.
     fn stop(self: Arc<Self>) -> BoxFuture<'static, ()>;
 
-    /// Cuts short what still runs.
+    /// Drops the handlers that still run.
     fn cut(&self);
 
-    /// The same as a [`Port`] of its payload's type.
+    /// Returns this consumer's [`Port`] for its payload type.
     fn port(self: Arc<Self>) -> Box<dyn Any + Send + Sync>;
 }
 
-/// Where values go straight into a ring.
+/// Publishes values straight into a ring.
 pub(crate) trait Port<T>: Send + Sync {
-    /// Publishes a value, or gives it back when the ring is full or the bus is stopping.
+    /// Publishes a value, or returns it when the ring is full or the bus is stopping.
     fn try_publish(&self, payload: T) -> Result<(), (T, Error)>;
 
-    /// Publishes as many values as there is room for, from the front.
+    /// Publishes as many values as there is room for, from the front; returns their number.
     fn try_publish_many(&self, payloads: &mut VecDeque<T>) -> usize;
 
     /// Publishes all values in order, waiting for room.
     fn publish_many<'a>(&'a self, payloads: &'a mut VecDeque<T>) -> BoxFuture<'a, Result<()>>;
 
-    /// Publishes a value as soon as there is room.
+    /// Publishes a value, waiting for room.
     fn publish(&self, payload: T) -> BoxFuture<'_, Result<()>>;
 
-    /// A port of one's own, that shares nothing with others that publish.
+    /// Returns an independent port to the same ring.
     fn split(&self) -> Box<dyn Port<T>>;
 }
 
-/// The lane of a handler.
+/// The consumer of a handler.
 pub(crate) struct HandlerLane<A: Attempt>
 where
     A::Payload: DeserializeOwned,
 {
     pool: Pool<Executor<A>>,
-    /// The mover's.
+    /// The mover's publisher.
     publisher: Mutex<Publisher<Executor<A>>>,
     runtime: Handle,
-    /// A runtime of the queue's own, for handlers that are heavy on the processor.
+    /// The queue's own runtime, for handlers that are heavy on the processor.
     own_runtime: Mutex<Option<Runtime>>,
 }
 
@@ -85,11 +86,11 @@ impl<A: Attempt> HandlerLane<A>
 where
     A::Payload: DeserializeOwned,
 {
-    /// Makes the ring; workers start when there is work.
+    /// Creates the ring; workers start when there is work.
     ///
     /// # Errors
     ///
-    /// When the ring cannot be that large, or a runtime of its own cannot be had.
+    /// When the ring size is invalid, or the queue's own runtime cannot be started.
     pub(crate) fn new(executor: Executor<A>, runtime: &Handle, board: &Arc<Board>) -> Result<Self> {
         let options = Arc::clone(&executor.means.options);
         let own_runtime = match options.dedicated {
@@ -106,7 +107,7 @@ where
             ..PoolOptions::new(options.workers, runtime.clone(), board)
         };
         let pool = Pool::new(executor, pool_options)
-            .map_err(|error| Error::invalid("the ring cannot be made").because(error))?;
+            .map_err(|error| Error::invalid("invalid ring size").because(error))?;
         let publisher = Mutex::new(pool.publisher());
         Ok(Self {
             pool,
@@ -150,7 +151,7 @@ where
         if tasks.is_empty() {
             return;
         }
-        // Credits keep room for these, but values published in memory took it: wait for theirs.
+        // Credits reserve room for these, but values published in memory took it: wait for room.
         let mut publisher = self.pool.publisher();
         let inbox = Arc::clone(&self.pool.work().means.inbox);
         self.runtime.spawn(async move {
@@ -225,7 +226,7 @@ where
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(runtime) = own {
-            runtime.shutdown_background(); // a runtime must not be waited for inside another one
+            runtime.shutdown_background(); // a runtime must not block inside another one
         }
     }
 }
@@ -259,9 +260,9 @@ where
             Err(Task::Published(payload)) if publisher.is_closed() => Err((payload, stopping())),
             Err(Task::Published(payload)) => Err((
                 payload,
-                Error::new(ErrorKind::Full, "the ring is full, try again later"),
+                Error::new(ErrorKind::Full, "the ring is full; try again later"),
             )),
-            Err(Task::Stored(_)) => unreachable!("the task that is given back is the one given"),
+            Err(Task::Stored(_)) => unreachable!("a publisher returns the task that it was given"),
         }
     }
 
@@ -275,7 +276,7 @@ where
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             while self.try_publish_many(payloads) > 0 {}
-            // The ring is full: each of the others waits for its place.
+            // The ring is full: wait for room for each of the others.
             while let Some(payload) = payloads.pop_front() {
                 self.publish(payload).await?;
                 self.try_publish_many(payloads);
@@ -304,7 +305,7 @@ where
 }
 
 fn stopping() -> Error {
-    Error::closed("the bus is stopping and takes no more events")
+    Error::closed("the bus is stopping and accepts no more events")
 }
 
 fn own_runtime(queue: &str) -> Result<Runtime> {
@@ -316,7 +317,7 @@ fn own_runtime(queue: &str) -> Result<Runtime> {
         .map_err(|error| {
             Error::new(
                 ErrorKind::Unavailable,
-                format!("queue {queue}: no thread of its own"),
+                format!("queue {queue}: failed to start its own runtime"),
             )
             .because(error)
         })

@@ -1,4 +1,4 @@
-//! The queues that this process consumes, and how many of their handlers may start.
+//! The consumers of this process, and how many of their handlers may run.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use crate::flow::inbox::Inbox;
 use crate::flow::lane::Lane;
 use crate::flow::options::QueueOptions;
 
-/// The lanes of a process, each as its own choices and what is set for every node have it.
+/// The consumers of a process, run as its options and the runtime settings say.
 pub(crate) struct Lanes {
     lanes: BTreeMap<QueueName, Served>,
     controls: Arc<Controls>,
@@ -21,22 +21,21 @@ pub(crate) struct Lanes {
 /// One queue.
 pub(crate) struct Served {
     pub(crate) lane: Arc<dyn Lane>,
-    /// Its place in the node.
+    /// Its index in the node.
     place: usize,
     options: Arc<QueueOptions>,
-    /// Locked while something of it changes, so that of two changes the later one stays.
+    /// Locked during a change, so that the later of two changes wins.
     course: Mutex<Course>,
 }
 
-/// How a queue is run now.
+/// How a queue runs now.
 #[derive(Debug)]
 struct Course {
-    /// How many handlers this process has chosen to run at once.
+    /// The number of workers that this process has set.
     chosen: usize,
-    /// What the lane and the node were told last.
+    /// What the consumer and the node were last set to.
     told: Option<Terms>,
-    /// How many workers were held, when that was said last, by handlers that run on after their
-    /// timeout.
+    /// How many workers were last reported as held by handlers that run on after their timeout.
     stuck: usize,
 }
 
@@ -84,13 +83,13 @@ impl Lanes {
         self.lanes.iter()
     }
 
-    /// The names of all of them.
+    /// Returns the names of all queues.
     pub(crate) fn queues(&self) -> Arc<[QueueName]> {
         self.lanes.keys().cloned().collect()
     }
 
-    /// Lets this process run so many handlers of `queue` at once, unless another number is set for
-    /// every node.
+    /// Sets how many handlers of `queue` this process runs at once. A number set for every node
+    /// takes precedence.
     pub(crate) fn set_workers(&self, queue: &QueueName, workers: usize) -> Result<()> {
         let Some(served) = self.lanes.get(queue) else {
             return Err(Error::new(
@@ -102,7 +101,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Does as the controls say now, and serves the buckets that new events go to.
+    /// Applies the current runtime settings, and serves the buckets that new events go to.
     pub(crate) fn follow(&self) {
         for (queue, served) in &self.lanes {
             self.steer(queue, served, None);
@@ -115,7 +114,7 @@ impl Lanes {
         }
     }
 
-    /// Serves these buckets as well, where they are of queues that this process consumes.
+    /// Serves those of the listed buckets whose queues this process consumes.
     pub(crate) fn serve(&self, listed: &[BucketKey]) {
         for key in listed {
             if let Some(served) = self.lanes.get(&key.queue) {
@@ -124,9 +123,8 @@ impl Lanes {
         }
     }
 
-    /// Fetches nothing for a queue whose workers are all held by blocking handlers that run on
-    /// after their timeout, and hands back what waits for one; answers whether there is such a
-    /// queue.
+    /// Stops fetching for queues whose workers are all held by blocking handlers that run on after
+    /// their timeout, and releases what waits there. Returns whether there is such a queue.
     pub(crate) fn follow_stuck(&self) -> bool {
         let blocking = self.lanes.iter().filter(|(_, served)| served.lane.blocks());
         blocking.fold(false, |any, (queue, served)| {
@@ -134,7 +132,7 @@ impl Lanes {
         })
     }
 
-    /// Runs a queue as it has to be run now; answers whether all of its workers are stuck.
+    /// Applies options and settings to a queue; returns whether all of its workers are stuck.
     fn steer(&self, queue: &QueueName, served: &Served, chosen: Option<usize>) -> bool {
         let mut course = served.course.lock().unwrap_or_else(PoisonError::into_inner);
         course.chosen = chosen.unwrap_or(course.chosen);
@@ -147,9 +145,10 @@ impl Lanes {
         let is_stuck = workers > 0 && stuck >= workers;
         let capacity = match (workers, control.rate) {
             (0, _) => 0,
-            // Others may start what this process has no thread for.
+            // Leave the events to other nodes: this process has no free thread.
             _ if is_stuck => 0,
-            // What is published has to start at once, or it would start later and all together.
+            // Under a rate limit, what is published has to start at once, or it would start later
+            // and all together.
             (_, Some(_)) => served.options.ring.min(workers),
             (_, None) => served.options.ring,
         };
@@ -163,7 +162,7 @@ impl Lanes {
             course.stuck = stuck;
         }
         if course.told != Some(terms) {
-            // Not for the other terms: a lane that was stopped has none, and keeps none.
+            // Only for a changed number: a stopped consumer has none, and must stay stopped.
             if course.told.is_none_or(|told| told.workers != workers) {
                 served.lane.set_workers(workers);
             }
@@ -184,7 +183,7 @@ impl Lanes {
     }
 }
 
-/// Says that blocking handlers keep their workers after their timeout: the first one, the last free
+/// Logs that blocking handlers hold workers after their timeout: the first one, the last free
 /// worker, and when all are free again.
 fn say_stuck(queue: &QueueName, before: usize, stuck: usize, workers: usize) {
     let all = |stuck: usize| workers > 0 && stuck >= workers;

@@ -1,11 +1,10 @@
-//! Where news waits for the one who reads it, and when he is to be woken.
+//! A mailbox of one reader, which decides when the reader must be woken.
 //!
-//! The reader takes everything, works, and says before he sleeps how many small news are worth a
-//! wake-up; whoever adds is told whether to wake him. The danger is the *lost wake-up*: news comes
-//! just as the reader goes to sleep. Both sides decide under one lock: who adds sees what the
-//! reader sleeps for, or the reader sees what was added. The waking itself must remember that it
-//! happened when it comes before the sleep, as `Thread::unpark` does. Checked in every
-//! interleaving by `tests/loom`.
+//! The reader takes everything, works, and before it sleeps sets how many small messages are worth
+//! a wake-up; `add` returns whether to wake it. The danger is the *lost wake-up*: a message arrives
+//! just as the reader goes to sleep. Both sides decide under one lock: the sender sees what the
+//! reader sleeps for, or the reader sees the message. A wake-up before the sleep must be
+//! remembered, as `Thread::unpark` does. Checked in every interleaving by `tests/loom`.
 
 #[cfg(loom)]
 use loom::sync::{Mutex, MutexGuard};
@@ -14,7 +13,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use std::sync::PoisonError;
 
-/// News that the reader has not seen yet, the oldest first.
+/// The messages that the reader has not seen yet, oldest first.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     waiting: Mutex<Waiting<T>>,
@@ -23,7 +22,7 @@ pub(crate) struct Mailbox<T> {
 #[derive(Debug)]
 struct Waiting<T> {
     news: Vec<T>,
-    /// Small news alone are worth a wake-up when so many have come.
+    /// How many small messages are worth a wake-up.
     enough: usize,
 }
 
@@ -40,22 +39,22 @@ impl<T> Default for Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Adds news; answers whether the reader has to be woken. What is not `small` is always worth
-    /// it.
+    /// Adds a message; returns whether to wake the reader. A message that is not `small` is always
+    /// worth a wake-up.
     pub(crate) fn add(&self, news: T, small: bool) -> bool {
         let mut waiting = self.lock();
         waiting.news.push(news);
-        // Beyond the number somebody has woken him, and he has not looked since.
+        // Beyond the number the reader has been woken, and has not read since.
         !small || waiting.news.len() == waiting.enough
     }
 
-    /// Takes all news there is into `news`, which must be empty.
+    /// Takes all messages into `news`, which must be empty.
     pub(crate) fn take(&self, news: &mut Vec<T>) {
         std::mem::swap(&mut self.lock().news, news);
     }
 
-    /// The reader goes to sleep, until there are `enough` small news, at least one, or anything
-    /// else; answers `false` when that is so already.
+    /// Prepares to sleep until there are `enough` small messages, at least one, or any other;
+    /// returns `false` when that is so already.
     pub(crate) fn may_sleep(&self, enough: usize) -> bool {
         let mut waiting = self.lock();
         waiting.enough = enough.max(1);

@@ -1,4 +1,4 @@
-//! What an executor works with besides its handler, and what it does with it before a start.
+//! The dependencies of an executor, and the checks before a handler starts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::metrics::{Runs, Stages};
 use crate::store::Store;
 use crate::time::Clock;
 
-/// How long an event whose start could not be noted waits before it is handed back.
+/// The pause before an event whose start could not be logged is released.
 const NOTE_REST: Duration = Duration::from_secs(1);
 
-/// What an executor works with besides its handler.
+/// The dependencies of an executor besides its handler.
 #[derive(Clone)]
 pub(crate) struct Means {
     pub(crate) options: Arc<QueueOptions>,
@@ -35,13 +35,13 @@ pub(crate) struct Means {
     pub(crate) replies: Arc<Replies>,
     pub(crate) keys: KeyRing,
     pub(crate) runs: Arc<Runs>,
-    /// Told when a blocking handler runs on after its timeout, and when it has returned.
+    /// Notified when a blocking handler exceeds its timeout, and when it has returned.
     pub(crate) stuck: Arc<Notify>,
-    /// When it was last said that something blocks a thread of the runtime.
+    /// Limits the log lines about blocked runtime threads.
     pub(crate) blocked: Arc<Seldom>,
 }
 
-/// Whether an event is of no use any more at `now_us`.
+/// Returns whether an event has expired at `now_us`.
 pub(crate) fn has_expired(envelope: &Envelope, now_us: u64) -> bool {
     envelope
         .expires
@@ -49,16 +49,16 @@ pub(crate) fn has_expired(envelope: &Envelope, now_us: u64) -> bool {
 }
 
 impl Means {
-    /// Whether the lease of a delivery is fresh enough to start its handler.
+    /// Returns whether the lease of a delivery is fresh enough to start its handler.
     pub(crate) fn is_fresh(&self, job: &Job<Arc<Envelope>>) -> bool {
         let gate = self.gates.of(job.bucket);
         gate.is_open(self.clock.mono().as_nanos(), job.delivery.request)
     }
 
-    /// Looks on a handler's own thread whether its attempt may start still, and notes that it does.
+    /// Checks on the handler's own thread whether its attempt may still start, and logs the start.
     ///
-    /// A thread may be there late, and what has lost its lease or was settled meanwhile must not
-    /// run. What does not start is handed back here.
+    /// The thread may be late, and an attempt that has lost its lease or was settled meanwhile must
+    /// not run. It is released here.
     pub(crate) fn may_start(&self, ticket: &Ticket) -> bool {
         let (job, started_us) = (&ticket.job, self.store.now_us());
         if !self.is_fresh(job) || has_expired(&job.delivery.body, started_us) {
@@ -78,10 +78,10 @@ impl Means {
         noted
     }
 
-    /// Has the store note that the handler of a delivery starts; `false` if it cannot.
+    /// Writes to the store that the handler of a delivery starts; `false` if that fails.
     ///
-    /// The last thing before the handler: what is noted and does not start has lost an attempt if
-    /// the process dies.
+    /// This is the last step before the handler: a logged start that does not happen costs an
+    /// attempt if the process dies.
     pub(crate) fn note_start(&self, job: &Job<Arc<Envelope>>, started_us: u64) -> bool {
         let (delivery, queue) = (&job.delivery, &self.surroundings.queue);
         if let Err(error) = self.store.starting(queue, &[delivery]) {
@@ -94,7 +94,7 @@ impl Means {
         true
     }
 
-    /// Passes on what becomes of a delivery.
+    /// Passes on the outcome of a delivery.
     pub(crate) fn tell(&self, job: &Job<Arc<Envelope>>, started_us: u64, verdict: Verdict) {
         let settlement = Settlement {
             verdict,
@@ -107,13 +107,13 @@ impl Means {
         });
     }
 
-    /// Hands a delivery back whose handler never started.
+    /// Releases a delivery whose handler never started.
     pub(crate) fn hand_back(&self, job: &Job<Arc<Envelope>>) {
         self.tell(job, 0, Verdict::Release);
     }
 
-    /// Hands a delivery back after a rest, so that a store that cannot note starts, or a system
-    /// without threads, is not asked at full speed; until then it keeps its credit.
+    /// Releases a delivery after a pause, so that a store that cannot log starts, or a system
+    /// without threads, is not called in a loop. The delivery keeps its credit until then.
     pub(crate) fn hand_back_later(&self, job: &Job<Arc<Envelope>>) {
         let (inbox, bucket, settlement) = (Arc::clone(&self.inbox), job.bucket, job.release());
         tokio::spawn(async move {

@@ -1,4 +1,5 @@
-//! The driver: does with threads, a runtime, rings and handlers what [`core`](crate::core) decides.
+//! The driver: threads, a runtime, rings and handlers that carry out the decisions of
+//! [`core`](crate::core).
 
 mod attempt;
 #[cfg(feature = "testing")]

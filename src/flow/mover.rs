@@ -1,4 +1,4 @@
-//! The mover: drives a node's machines, on a thread of its own with a precise timer.
+//! The mover: drives the node's state machines, on its own thread with a precise timer.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -29,58 +29,58 @@ use crate::store::{Store, StoreFuture};
 use crate::time::{Clock, Mono};
 use crate::trace;
 
-/// After this long without an answer a call to the store counts as unanswered, and is repeated.
+/// The timeout of a store call; it is repeated afterwards.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// So many attempts that end between two sleeps mean that more are about to.
+/// When this many attempts end between two sleeps, more are about to.
 const DENSE: usize = 8;
-/// At most so many ends come together before the mover is woken.
+/// The most ended attempts that are gathered before the mover is woken.
 const TOGETHER_MAX: usize = 64;
-/// At most so long they wait for that.
+/// The longest that ended attempts are gathered.
 const PATIENCE: Duration = Duration::from_micros(300);
 
-/// Runs the node's machines: feeds them what happened and does what they answer.
+/// Drives the node: feeds it inputs and carries out its actions.
 ///
-/// It never waits for a handler, a full ring or a slow store: a call that is not answered at once
-/// goes on in the runtime, and its answer comes back through the inbox.
+/// It never waits for a handler, a full ring or a slow store: a call that does not complete at once
+/// goes on in the runtime, and its result arrives in the inbox.
 pub(crate) struct Mover {
     pub(crate) node: Node<Arc<Envelope>>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) lanes: Vec<Arc<dyn Lane>>,
-    /// What is taken in and done in a turn; kept for their room.
+    /// The inputs and actions of a turn; kept for their capacity.
     pub(crate) news: Vec<News>,
     pub(crate) actions: Vec<Action<Arc<Envelope>>>,
     pub(crate) gates: Arc<Gates>,
-    /// For each queue what its answers are counted in.
+    /// The counters of each queue's moves.
     pub(crate) moves: Vec<Arc<Moves>>,
     pub(crate) looks: Looks,
     pub(crate) inbox: Arc<Inbox>,
-    /// Absent where nobody else could answer.
+    /// `None` where the store has only one node.
     pub(crate) roll: Option<Arc<RollCall>>,
-    /// Which buckets the store does not serve, by their places.
+    /// The buckets that the store does not serve, by index.
     pub(crate) outage: Arc<Outage<usize>>,
-    /// Told when another node is gone.
+    /// Notified when another node is lost.
     pub(crate) bereft: Arc<Notify>,
     pub(crate) runtime: Handle,
     /// Cancelled when the node has stopped.
     pub(crate) stopped: CancellationToken,
-    /// Cancelled when the mover shall end at once, whatever is left.
+    /// Cancelled to end the mover at once, whatever is left.
     pub(crate) abandoned: CancellationToken,
 }
 
 impl Mover {
-    /// Runs on a thread of its own until the node has stopped.
+    /// Runs on its own thread until the node has stopped.
     ///
     /// # Errors
     ///
-    /// When the system has no thread to give.
+    /// When the system cannot start a thread.
     pub(crate) fn spawn_thread(mut self) -> Result<()> {
         let inbox = Arc::clone(&self.inbox);
         let runtime = self.runtime.clone();
         let run = move || {
             let _ended = self.stopped.clone().drop_guard();
-            let _entered = runtime.enter(); // stores that wait arm the runtime's timers
+            let _entered = runtime.enter(); // a store may arm the runtime's timers
             while !self.is_over() {
                 match self.turn(true) {
                     Mono::MAX => std::thread::park(),
@@ -92,14 +92,14 @@ impl Mover {
             .name("duly-mover".into())
             .spawn(run);
         let thread = thread.map_err(|error| {
-            Error::new(ErrorKind::Unavailable, "the mover has no thread").because(error)
+            Error::new(ErrorKind::Unavailable, "failed to start the mover's thread").because(error)
         })?;
         inbox.belongs_to(Sleeper::Thread(thread.thread().clone()));
-        thread.thread().unpark(); // news may have come before it could be woken
+        thread.thread().unpark(); // inputs may have arrived before it could be woken
         Ok(())
     }
 
-    /// Runs as a task of the runtime: for time that is virtual, which threads do not see.
+    /// Runs as a task of the runtime: threads do not see virtual time.
     pub(crate) fn spawn_task(mut self) {
         let notify = Arc::new(Notify::new());
         self.inbox.belongs_to(Sleeper::Task(Arc::clone(&notify)));
@@ -122,10 +122,10 @@ impl Mover {
         self.stopped.is_cancelled() || self.abandoned.is_cancelled()
     }
 
-    /// Does everything that is to be done now; answers when to turn again.
+    /// Does everything that is due; returns when the mover must run next.
     ///
-    /// While many attempts end, `patient` lets some come together before they wake the mover: each
-    /// wake-up costs more than an attempt.
+    /// While many attempts end, `patient` lets some gather before they wake the mover: a wake-up
+    /// costs more than an attempt.
     fn turn(&mut self, patient: bool) -> Mono {
         let mut answers = VecDeque::new();
         let mut ended = 0;
@@ -142,7 +142,7 @@ impl Mover {
             for action in actions.drain(..) {
                 answers.extend(self.act(action));
             }
-            self.actions = actions; // keeps its room
+            self.actions = actions; // keeps its capacity
             if !is_idle {
                 continue;
             }
@@ -163,7 +163,7 @@ impl Mover {
         }
     }
 
-    /// Does one thing; answers the store's answer where it came at once.
+    /// Carries out one action; returns the result of a store call that completed at once.
     fn act(&self, action: Action<Arc<Envelope>>) -> Option<News> {
         match action {
             Action::Call { call, bucket, op } => {
@@ -235,7 +235,7 @@ impl Mover {
                 .unwrap_or_else(|_| {
                     Err(Error::new(
                         ErrorKind::Unknown,
-                        "the store did not answer in time",
+                        "the store did not respond in time",
                     ))
                 });
             inbox.add(answered(call, answer, told));
@@ -244,7 +244,7 @@ impl Mover {
     }
 }
 
-/// Who is told of a call's answer besides the node.
+/// What a call's result is reported to, besides the node.
 struct Told {
     tally: Tally,
     span: Span,
@@ -257,7 +257,7 @@ fn answered(call: CallId, answer: Result<Answer>, told: Told) -> News {
     told.tally.count(&answer);
     match &answer {
         Ok(_) => told.outage.succeeded(&told.bucket),
-        // That is said of the lease, by a store that is well.
+        // The lease is lost, but the store is well.
         Err(error) if error.kind() == ErrorKind::LeaseLost => {}
         Err(error) => told.outage.failed(told.bucket, error),
     }

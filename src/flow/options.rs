@@ -1,4 +1,4 @@
-//! The choices for one queue.
+//! The options of one queue.
 
 use std::time::Duration;
 
@@ -8,46 +8,44 @@ use crate::event::{BUCKETS_MAX, Late, QueueName, check_spread};
 use crate::handler::Annotation;
 use crate::retry::RetryPolicy;
 
-/// How one queue is run: every choice made.
+/// The resolved options of one queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueOptions {
-    /// Over how many buckets its events are spread, 1 to 1,024. Default: 8.
+    /// The number of buckets for its events, 1 to 1,024. Default: 8.
     pub buckets: u16,
-    /// How many of its handlers run at once, at most 65,536; 0 pauses it. Default: 16.
+    /// The most handlers that run at once, up to 65,536; 0 pauses the queue. Default: 16.
     pub workers: usize,
-    /// How long a handler may take, at most 7 days. Default: 30 s.
+    /// The timeout of a handler, at most 7 days. Default: 30 s.
     pub timeout: Duration,
-    /// How often an event is tried at most, 1 to 1,000. Default: 16.
+    /// The most attempts of an event, 1 to 1,000. Default: 16.
     pub attempts: u16,
-    /// How long a failed event waits for its next attempt. Default: `exp(1s..10m, jitter 10%)`.
+    /// The delay before the next attempt. Default: `exp(1s..10m, jitter 10%)`.
     pub backoff: RetryPolicy,
-    /// What becomes of its events when they are late. It is said when an event is pushed, by the
-    /// pusher. Default: they are delivered all the same.
+    /// The lateness policy, fixed when an event is pushed. Default: late events are delivered all
+    /// the same.
     pub late: Late,
-    /// Over which window its events are spread, at most a day: each is due later than asked for by
-    /// a part of it that its id fixes. It is said when an event is pushed, by the pusher. Default:
-    /// zero, which is not at all.
+    /// The jitter window, at most a day: each event is due later than requested by a part of it
+    /// that its id determines. Fixed when an event is pushed. Default: zero, no jitter.
     pub spread: Duration,
-    /// Slots of its ring, a power of two from 64 to 65,536: how many events are on their way to
-    /// handlers at most. Default: 1,024.
+    /// The slots of its ring, a power of two from 64 to 65,536: the most events that are on their
+    /// way to handlers. Default: 1,024.
     pub ring: usize,
-    /// How long an idle worker looks for the next event while traffic is dense. Default: 20 µs.
+    /// How long an idle worker polls for the next event while traffic is dense. Default: 20 µs.
     pub linger: Duration,
-    /// Whether its handlers have a runtime of their own. Default: no.
+    /// Whether its handlers have their own runtime. Default: no.
     pub dedicated: bool,
-    /// Whether this process consumes it. Default: yes.
+    /// Whether this process consumes the queue. Default: yes.
     pub consume: bool,
-    /// The version of its payload's type. Default: 0.
+    /// The version of its payload type. Default: 0.
     pub version: u32,
-    /// Whether records keep the payload as it is stored, where it has at most 64 KiB
-    /// ([`PAYLOAD_KEPT_MAX`](crate::record::PAYLOAD_KEPT_MAX)). It is said when an event is pushed,
-    /// by the pusher. Default: no.
+    /// Whether records keep the payload as it is stored, up to 64 KiB
+    /// ([`PAYLOAD_KEPT_MAX`](crate::record::PAYLOAD_KEPT_MAX)). Fixed when an event is pushed.
+    /// Default: no.
     pub keep_payload: bool,
-    /// How values that are pushed become bytes; what is stored already is read whatever it was.
-    /// Default: JSON.
+    /// The codec of pushed values; stored values are read whatever their codec. Default: JSON.
     pub codec: Codec,
-    /// Whether values that are pushed are encrypted, under the key that the bus's
-    /// [key ring](crate::codec::KeyRing) uses. Default: no.
+    /// Whether pushed values are encrypted, under the active key of the bus's [key
+    /// ring](crate::codec::KeyRing). Default: no.
     pub encrypt: bool,
 }
 
@@ -73,10 +71,10 @@ impl Default for QueueOptions {
     }
 }
 
-/// Some choices for a queue; what is `None` is left to a weaker source.
+/// Partial options of a queue; `None` defers to a weaker source.
 ///
-/// The sources are, weakest first: the default, `queue_defaults` of the settings file, the
-/// annotation, the queue's section of the file, the environment, the builder.
+/// The sources, weakest first: the default, `queue_defaults` of the settings file, the annotation,
+/// the queue's section of the file, the environment, the builder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueChoices {
     /// See [`QueueOptions::buckets`].
@@ -134,7 +132,7 @@ impl From<&Annotation> for QueueChoices {
 }
 
 impl QueueOptions {
-    /// The same with every choice that `choices` makes.
+    /// Returns these options with those set in `choices` replaced.
     #[must_use]
     pub fn with(self, choices: &QueueChoices) -> Self {
         Self {
@@ -160,34 +158,40 @@ impl QueueOptions {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming queue, value and bound.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), with queue, value and bound.
     pub fn check(&self, queue: &QueueName) -> Result<()> {
         const WEEK: Duration = Duration::from_secs(7 * 86_400);
         let wrong = |what: String| Err(Error::invalid(format!("queue {queue}: {what}")));
         if !(1..=BUCKETS_MAX).contains(&self.buckets) {
             return wrong(format!(
-                "buckets is {}, it is 1 to {BUCKETS_MAX}",
+                "buckets is {}; it must be 1 to {BUCKETS_MAX}",
                 self.buckets
             ));
         }
         if self.workers > 65_536 {
-            return wrong(format!("workers is {}, it is at most 65536", self.workers));
+            return wrong(format!(
+                "workers is {}; it must be at most 65536",
+                self.workers
+            ));
         }
         if self.timeout.is_zero() || self.timeout > WEEK {
             return wrong(format!(
-                "timeout is {:?}, it is more than 0 and at most 7d",
+                "timeout is {:?}; it must be more than 0 and at most 7d",
                 self.timeout
             ));
         }
         if !(1..=1_000).contains(&self.attempts) {
-            return wrong(format!("attempts is {}, it is 1 to 1000", self.attempts));
+            return wrong(format!(
+                "attempts is {}; it must be 1 to 1000",
+                self.attempts
+            ));
         }
         if let Err(error) = check_spread(self.spread) {
             return wrong(error.to_string());
         }
         if !self.ring.is_power_of_two() || !(64..=65_536).contains(&self.ring) {
             return wrong(format!(
-                "ring is {}, it is a power of two from 64 to 65536",
+                "ring is {}; it must be a power of two from 64 to 65536",
                 self.ring
             ));
         }

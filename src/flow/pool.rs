@@ -6,16 +6,16 @@
 //!     `------- room ----------'
 //! ```
 //!
-//! Every queue has a pool of its own and shares nothing with the others but the threads of the
-//! runtime, so a slow queue fills only its own ring. A pool without work has no task and no timer.
+//! Every queue has its own pool and shares only the threads of the runtime with the others, so a
+//! slow queue fills only its own ring. A pool without work has no task and no timer.
 //!
 //! # Stopping
 //!
-//! [`close`](Pool::close) lets nobody publish any more, [`idle`](Pool::idle) waits until everything
-//! published has ended. Where that takes too long: [`set_workers(0)`](Pool::set_workers) begins
-//! nothing more, [`cut`](Pool::cut) drops what runs, [`stopped`](Pool::stopped) waits until it has,
-//! and [`drain`](Pool::drain) hands back what was never begun. Every published job is then
-//! accounted for: it ended, or it is among those handed back.
+//! [`close`](Pool::close) rejects further jobs, [`idle`](Pool::idle) waits until everything
+//! published has ended. If that takes too long: [`set_workers(0)`](Pool::set_workers) begins nothing
+//! more, [`cut`](Pool::cut) drops what runs, [`stopped`](Pool::stopped) waits until it has ended, and
+//! [`drain`](Pool::drain) returns what was never begun. Every published job is then accounted for:
+//! it ended, or it was returned.
 
 use std::fmt;
 use std::pin::pin;
@@ -40,26 +40,27 @@ use super::worker::Worker;
 #[cfg(test)]
 mod tests;
 
-/// The choices for a pool.
+/// The options of a pool.
 #[derive(Clone)]
 pub(crate) struct PoolOptions {
-    /// Slots of the ring: a power of two of at least 64. As many jobs again may wait in the stash.
+    /// The slots of the ring: a power of two of at least 64. As many jobs again may wait in the
+    /// stash.
     pub(crate) capacity: usize,
     /// The most jobs that run at once; 0 pauses.
     pub(crate) workers: usize,
-    /// How long a worker looks for more work before it leaves, when traffic is dense; zero for not
-    /// at all. 20 µs saves most wake-ups, and costs up to a core while traffic is dense.
+    /// How long a worker polls for work before it leaves, when traffic is dense; zero disables it.
+    /// 20 µs saves most wake-ups, and costs up to a core while traffic is dense.
     pub(crate) linger: Duration,
-    /// How long a worker works before it lets the other tasks of its thread go first.
+    /// How long a worker works before it yields to the other tasks of its thread.
     pub(crate) slice: Duration,
-    /// Where the workers run. Its timers must be enabled.
+    /// The runtime of the workers, with timers enabled.
     pub(crate) runtime: Handle,
-    /// The deadline board of that runtime.
+    /// The deadline table of that runtime.
     pub(crate) board: Arc<Board>,
 }
 
 impl PoolOptions {
-    /// Chooses 256 slots, 20 µs of lingering and slices of 50 µs.
+    /// Sets 256 slots, 20 µs of lingering and slices of 50 µs.
     pub(crate) fn new(workers: usize, runtime: Handle, board: Arc<Board>) -> Self {
         Self {
             capacity: 256,
@@ -78,7 +79,7 @@ pub(crate) struct Pool<W: Work> {
 }
 
 impl<W: Work> Pool<W> {
-    /// Makes a pool without starting anything.
+    /// Creates a pool without starting anything.
     ///
     /// # Errors
     ///
@@ -86,7 +87,7 @@ impl<W: Work> Pool<W> {
     pub(crate) fn new(work: W, options: PoolOptions) -> Result<Self, BadCapacity> {
         let (seed, consumer) = ring(options.capacity)?;
         let started = {
-            let _inside = options.runtime.enter(); // a paused clock is seen only from inside
+            let _inside = options.runtime.enter(); // a paused clock is visible only inside the runtime
             Instant::now()
         };
         let shared = Arc::new(Shared {
@@ -107,18 +108,18 @@ impl<W: Work> Pool<W> {
         Ok(Self { shared })
     }
 
-    /// What the pool does with its jobs.
+    /// Returns what the pool does with its jobs.
     pub(crate) fn work(&self) -> &W {
         &self.shared.work
     }
 
-    /// Makes another publisher. It costs a lock: keep it.
+    /// Creates another publisher. It costs a lock: keep it.
     pub(crate) fn publisher(&self) -> Publisher<W> {
         Publisher::new(lock(&self.shared.seed).clone(), self.shared.clone())
     }
 
-    /// Lets up to `workers` jobs run at once from now on. With fewer than before, what runs goes on
-    /// to its end and is not replaced; with 0 nothing is begun until the number is raised again.
+    /// Sets how many jobs may run at once. With fewer than before, running jobs finish and are not
+    /// replaced; with 0 nothing is begun until the number is raised.
     pub(crate) fn set_workers(&self, workers: usize) {
         let shared = &self.shared;
         if shared.wake.set_limit(workers, || shared.feed.has_work()) {
@@ -126,22 +127,22 @@ impl<W: Work> Pool<W> {
         }
     }
 
-    /// The most jobs that run at once.
+    /// Returns the most jobs that run at once.
     pub(crate) fn workers(&self) -> usize {
         self.shared.wake.limit()
     }
 
-    /// How many workers are active: an upper bound of the jobs that run.
+    /// Returns how many workers are active: an upper bound of the running jobs.
     pub(crate) fn active(&self) -> usize {
         self.shared.wake.active()
     }
 
-    /// How many jobs are published and not taken by a worker.
+    /// Returns how many jobs are published and not taken by a worker.
     pub(crate) fn queued(&self) -> usize {
         self.shared.feed.len(&self.shared.seed)
     }
 
-    /// Whether no job is queued and no worker is active.
+    /// Returns whether no job is queued and no worker is active.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn is_idle(&self) -> bool {
         let shared = &self.shared;
@@ -161,28 +162,28 @@ impl<W: Work> Pool<W> {
         self.when_a_worker_leaves(|| self.active() == 0).await;
     }
 
-    /// Lets nobody publish any more; publishers, waiting ones too, get their job back. What is
-    /// queued is still worked off.
+    /// Rejects further jobs; publishers, waiting ones too, get their job back. Queued jobs are
+    /// still run.
     ///
-    /// A publisher that races with this may still be accepted; its job is treated like any other.
+    /// A racing publisher may still be accepted; its job is treated like any other.
     pub(crate) fn close(&self) {
         self.shared.closed.store(true, SeqCst);
         self.shared.feed.room().closed();
     }
 
     /// Drops every job that was begun: at once where it is suspended, else as soon as it suspends.
-    /// Each ends as [`Cut`](super::work::Ended::Cut), unless it finishes, panics or times out first.
-    /// What is queued is not touched: set the workers to 0 before, or the next jobs begin.
+    /// Each ends as [`Cut`](super::work::Ended::Cut), unless it finishes, panics or times out
+    /// first. Queued jobs stay: set the workers to 0 first, or the next jobs begin.
     pub(crate) fn cut(&self) {
         self.shared.cuts.fetch_add(1, SeqCst);
         self.shared.board.wake_all();
     }
 
-    /// [`close`](Self::close)s the pool and hands back what was not begun, oldest first.
+    /// [`close`](Self::close)s the pool and returns the jobs that were not begun, oldest first.
     ///
-    /// No job is ever stranded by this: a publisher that is late gets its job back. A worker that is
-    /// active meanwhile may hold a few jobs and give them back later, so that all are handed back
-    /// only with the workers set to 0 and after [`stopped`](Self::stopped). May be called again.
+    /// No job is stranded by this: a late publisher gets its job back. An active worker may hold a
+    /// few jobs and give them back later, so all are returned only with the workers set to 0 and
+    /// after [`stopped`](Self::stopped). May be called again.
     pub(crate) fn drain(&self) -> Vec<W::Job> {
         self.close();
         let jobs = self.shared.feed.seal(&self.shared.seed);
@@ -190,13 +191,12 @@ impl<W: Work> Pool<W> {
         jobs
     }
 
-    /// Takes the jobs that wait and are `wanted` out of the pool, oldest first; it stays open, and
-    /// the others stay where they are.
+    /// Removes the waiting jobs that are `wanted`, oldest first; the pool stays open.
     pub(crate) fn withdraw(&self, wanted: impl Fn(&W::Job) -> bool) -> Vec<W::Job> {
         self.shared.feed.withdraw(wanted)
     }
 
-    /// Waits until `done` is so; looks at once, and whenever the last worker has left.
+    /// Waits until `done` returns true; checks at once, and whenever the last worker has left.
     async fn when_a_worker_leaves(&self, done: impl Fn() -> bool) {
         loop {
             let mut left = pin!(self.shared.left.notified());
@@ -225,7 +225,7 @@ impl<W: Work> fmt::Debug for Pool<W> {
     }
 }
 
-/// What a pool's publishers and workers share.
+/// The state that a pool's publishers and workers share.
 pub(super) struct Shared<W: Work> {
     pub(super) wake: CachePadded<Wake>,
     pub(super) feed: Feed<W::Job>,
@@ -240,20 +240,21 @@ pub(super) struct Shared<W: Work> {
     started: Instant,
     /// When a worker last left, in nanoseconds since `started`; `u64::MAX` for never.
     left_at: CachePadded<AtomicU64>,
-    /// The last worker has left.
+    /// Notified when the last worker has left.
     left: Notify,
-    /// The producer that the publishers' are cloned from. Locked after the feed, never before it.
+    /// The producer that the publishers' are cloned from. Locked after the job queue, never before
+    /// it.
     seed: Mutex<RingProducer<W::Job>>,
 }
 
 impl<W: Work> Shared<W> {
-    /// Whether the pool takes nothing more.
+    /// Returns whether the pool rejects further jobs.
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
 
-    /// Says that there is work, after it was published or given back.
+    /// Starts a worker if one is needed, after work was published or given back.
     #[inline]
     pub(super) fn call(self: &Arc<Self>) {
         if self.wake.call() {
@@ -266,13 +267,13 @@ impl<W: Work> Shared<W> {
         self.runtime.spawn(Worker::new(self.clone()).run());
     }
 
-    /// How often the pool was cut short. What was set before the cut is seen after this.
+    /// Returns how often the pool was cut short. What was set before the cut is seen after this.
     #[inline]
     pub(super) fn cuts(&self) -> usize {
         self.cuts.load(Acquire)
     }
 
-    /// Notes that a worker leaves now.
+    /// Records that a worker leaves now.
     pub(super) fn is_left_now(&self) {
         if !self.linger.is_zero() {
             self.left_at
@@ -280,7 +281,7 @@ impl<W: Work> Shared<W> {
         }
     }
 
-    /// Whether lingering is on and the last worker left less than `gap` before `now`.
+    /// Returns whether lingering is on and the last worker left less than `gap` before `now`.
     pub(super) fn was_left_less_than(&self, gap: Duration, now: Instant) -> bool {
         let left_at = self.left_at.load(Relaxed);
         !self.linger.is_zero()
@@ -288,7 +289,7 @@ impl<W: Work> Shared<W> {
             && Duration::from_nanos(nanos(self.started, now).saturating_sub(left_at)) < gap
     }
 
-    /// Tells those who wait for it that the last worker has left.
+    /// Notifies those who wait for the last worker to leave.
     pub(super) fn a_worker_left(&self, last: bool) {
         if last {
             self.left.notify_waiters();
@@ -296,7 +297,7 @@ impl<W: Work> Shared<W> {
     }
 }
 
-/// Nanoseconds from `start` to `now`; enough for five hundred years.
+/// Returns the nanoseconds from `start` to `now`; enough for five hundred years.
 fn nanos(start: Instant, now: Instant) -> u64 {
     u64::try_from(now.saturating_duration_since(start).as_nanos()).unwrap_or(u64::MAX - 1)
 }

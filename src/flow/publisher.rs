@@ -1,4 +1,4 @@
-//! The publishers of a pool: each hands jobs to its ring, or waits until the ring has room.
+//! The publishers of a pool: each puts jobs into its ring, or waits until the ring has room.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use super::pool::Shared;
 use super::ring::RingProducer;
 use super::work::Work;
 
-/// Publishes jobs to a pool. Cloning costs a lock: one clone for each task that publishes.
+/// Publishes jobs to a pool. Cloning costs a lock: keep one clone for each task that publishes.
 pub(crate) struct Publisher<W: Work> {
     producer: RingProducer<W::Job>,
     shared: Arc<Shared<W>>,
 }
 
-/// The pool was closed; the job comes back.
+/// The pool is closed; contains the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed<J>(pub(crate) J);
 
@@ -59,16 +59,16 @@ impl<W: Work> Publisher<W> {
         shared.feed.room().wait_until(full).await
     }
 
-    /// Publishes as many of `jobs` as there is room for, from the front and in order, with one claim
-    /// and one call, and returns their number. What is left in `jobs` found no room, or the pool
-    /// [`is_closed`](Self::is_closed).
+    /// Publishes as many of `jobs` as there is room for, from the front and in order, with one
+    /// claim and one wake-up; returns their number. The rest stays in `jobs`: there was no room, or
+    /// the pool [`is_closed`](Self::is_closed).
     #[inline]
     pub(crate) fn try_publish_many(&mut self, jobs: &mut VecDeque<W::Job>) -> usize {
         self.try_publish_many_as(jobs, |job| job)
     }
 
-    /// As [`try_publish_many`](Self::try_publish_many), of values that `wrap` makes jobs of. It must
-    /// only move: a panic in it would wedge the ring.
+    /// Like [`try_publish_many`](Self::try_publish_many), for values that `wrap` turns into jobs.
+    /// `wrap` must only move: a panic in it would wedge the ring.
     #[inline]
     pub(crate) fn try_publish_many_as<U>(
         &mut self,
@@ -113,7 +113,7 @@ impl<W: Work> Publisher<W> {
         shared.feed.room().wait_until(rest).await
     }
 
-    /// Whether the pool takes nothing more.
+    /// Returns whether the pool rejects further jobs.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.shared.is_closed()

@@ -1,4 +1,4 @@
-//! From a stored payload to what a handler takes.
+//! Decoding: from a stored payload to the value that a handler takes.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,14 +10,14 @@ use crate::event::Envelope;
 use crate::flow::running::words;
 use crate::handler::{OldPayload, Upgrade};
 
-/// Why a stored payload is not what its handler takes.
+/// Why a stored payload could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// It is something else, in these words, and always will be.
+    /// It never decodes; contains the reason.
     Undecodable(String),
-    /// It is something else to this build, and of a version that a newer one has pushed.
+    /// It does not decode in this build, but a newer version has pushed it.
     Newer(String),
-    /// No key opens it.
+    /// No key decrypts it.
     Undecryptable(String),
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Unread {
     }
 }
 
-/// How the payloads of one queue are read.
+/// The payload decoder of one queue.
 pub(crate) struct Reading<T> {
     pub(crate) keys: KeyRing,
     /// The version of `T`.
@@ -40,9 +40,9 @@ pub(crate) struct Reading<T> {
 }
 
 impl<T: DeserializeOwned> Reading<T> {
-    /// The value of an event.
+    /// Decodes the value of an event.
     ///
-    /// How a type is read is its author's to say, and what he says may panic.
+    /// The decoder of a user's type may panic.
     pub(crate) fn read(&self, envelope: &Envelope) -> Result<T, Unread> {
         let opened = self
             .keys
@@ -82,14 +82,14 @@ fn decoded<T: DeserializeOwned>(opened: &Opened<'_>) -> Result<T, String> {
     let value = caught("its decoder", || {
         opened.decode().map_err(|error| error.to_string())
     });
-    // A panic may quote what it was given.
+    // A panic may quote its input.
     value.map_err(|why| match opened.is_sealed() {
         false => why,
         true => UNTOLD.to_owned(),
     })
 }
 
-/// What is read, or the words of what went wrong; the code of others may panic.
+/// Runs foreign code; returns its value, or its error or panic as text.
 fn caught<T>(who: &str, read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(read) => read,

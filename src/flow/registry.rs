@@ -1,4 +1,4 @@
-//! The handlers of a bus, those that the linker found and those given by hand.
+//! The registry of handlers: those that the linker found and those added by hand.
 
 use std::any::type_name;
 use std::fmt;
@@ -19,22 +19,22 @@ use crate::flow::reading::{Reading, Unread};
 use crate::flow::threads::Threads;
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, Upgrade};
 
-/// What a lane is made of, besides its handler.
+/// The dependencies of a consumer besides its handler.
 pub(crate) struct Parts {
     pub(crate) means: Means,
     pub(crate) runtime: Handle,
     pub(crate) board: Arc<Board>,
-    /// Whether time is virtual, so that it must stand still while a thread works.
+    /// Whether time is virtual, and so must stand still while a thread works.
     pub(crate) virtual_time: bool,
 }
 
 type Install = Box<dyn FnOnce(Parts) -> Result<Arc<dyn Lane>> + Send>;
 
-/// Reads a stored payload as the handler of its queue would, whose version is given, and lets go of
-/// the value.
+/// Decodes a stored payload as the handler of its queue would at the given version, and drops the
+/// value.
 pub(crate) type Check = Arc<dyn Fn(&KeyRing, u32, &Envelope) -> Result<(), Unread> + Send + Sync>;
 
-/// A handler and what its annotation says, ready to be given a lane.
+/// A handler and its annotation, ready to become a consumer.
 pub(crate) struct Entry {
     /// The handler's type, for messages.
     pub(crate) handler: &'static str,
@@ -50,7 +50,7 @@ impl fmt::Debug for Entry {
 }
 
 impl Entry {
-    /// A handler on the runtime.
+    /// Registers a handler on the runtime.
     pub(crate) fn suspending<H: Handler>(
         handler: H,
         annotation: Annotation,
@@ -59,7 +59,7 @@ impl Entry {
         Self::new::<H, _>(annotation, upgrade, |_| Suspending(handler))
     }
 
-    /// A handler on threads of its own.
+    /// Registers a handler on its own threads.
     pub(crate) fn blocking<H: BlockingHandler>(
         handler: H,
         annotation: Annotation,
@@ -120,9 +120,9 @@ fn check<T: DeserializeOwned + 'static>(upgrade: Option<Upgrade<T>>) -> Check {
     })
 }
 
-/// How a registered handler comes to be; `#[delay_event]` implements it for what it registers.
+/// Constructs a registered handler; `#[delay_event]` implements it.
 pub trait Construct: Sized {
-    /// Makes the one value of the handler that the bus keeps.
+    /// Creates the single value of the handler that the bus keeps.
     fn construct() -> Self;
 }
 
@@ -142,7 +142,7 @@ impl fmt::Debug for Registration {
 }
 
 impl Registration {
-    /// The registration of a handler.
+    /// Returns the registration of a handler.
     #[must_use]
     pub const fn of<H>() -> Self
     where
@@ -155,7 +155,7 @@ impl Registration {
         }
     }
 
-    /// The registration of a handler that blocks.
+    /// Returns the registration of a blocking handler.
     #[must_use]
     pub const fn blocking<H>() -> Self
     where
@@ -168,7 +168,7 @@ impl Registration {
         }
     }
 
-    /// What the handler's annotation says.
+    /// Returns the handler's annotation.
     #[must_use]
     pub const fn annotation(&self) -> &Annotation {
         &self.annotation
@@ -177,7 +177,7 @@ impl Registration {
 
 inventory::collect!(Registration);
 
-/// Every handler that the linker found in this program.
+/// Returns every handler that the linker found in this program.
 pub(crate) fn linked() -> Vec<Entry> {
     inventory::iter::<Registration>
         .into_iter()
@@ -185,14 +185,14 @@ pub(crate) fn linked() -> Vec<Entry> {
         .collect()
 }
 
-/// For each handler that the linker found its queue, and how it reads payloads.
+/// Returns the queue and the payload check of each handler that the linker found.
 pub(crate) fn checks() -> impl Iterator<Item = (&'static str, Check)> {
     inventory::iter::<Registration>
         .into_iter()
         .map(|registration| (registration.annotation.queue, (registration.check)()))
 }
 
-/// What the annotations of every handler say that the linker found in this program.
+/// Returns the annotation of each handler that the linker found.
 pub(crate) fn annotations() -> impl Iterator<Item = &'static Annotation> {
     inventory::iter::<Registration>
         .into_iter()

@@ -1,4 +1,4 @@
-//! Callers that wait for a handler's reply.
+//! The callers that wait for a handler's reply.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,24 +8,24 @@ use tokio::sync::oneshot;
 
 use crate::event::EventId;
 
-/// What a caller learns of its event.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) enum Answered {
-    /// The handler succeeded, with this reply if it gave one.
+    /// The handler succeeded, with its reply if it gave one.
     Replied(Option<Vec<u8>>),
-    /// The event ended without success; in the handler's words.
+    /// The event ended without success; contains the handler's error.
     Ended(String),
 }
 
-/// The callers of this process, by the event they wait for.
+/// The waiting callers of this process, by event id.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     waiting: Mutex<HashMap<EventId, oneshot::Sender<Answered>>>,
-    /// How many that are, so that events nobody waits for need no lock.
+    /// The number of callers, so that other events need no lock.
     count: AtomicUsize,
 }
 
-/// A caller's place; dropping it gives up waiting.
+/// A waiting caller; dropping it stops waiting.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     replies: Arc<Replies>,
@@ -46,7 +46,7 @@ impl Replies {
         }
     }
 
-    /// Tells the caller of `id`, if there is one.
+    /// Reports the result to the caller of `id`, if there is one.
     pub(crate) fn tell(&self, id: EventId, answer: impl FnOnce() -> Answered) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
@@ -56,7 +56,7 @@ impl Replies {
         }
     }
 
-    /// Lets every caller go: no reply will come any more.
+    /// Releases every caller: no reply will come any more.
     pub(crate) fn give_up(&self) {
         self.lock().clear();
     }
@@ -67,7 +67,7 @@ impl Replies {
 }
 
 impl Waiting {
-    /// The answer; `None` when the flow went away.
+    /// Returns the result; `None` when the flow was dropped.
     pub(crate) async fn answer(&mut self) -> Option<Answered> {
         (&mut self.answer).await.ok()
     }

@@ -1,13 +1,14 @@
 //! The ring: a bounded queue from many publishers to one consumer, on `disruptor`'s ring buffer.
 //!
-//! This is the only file that names that crate, because its sharp edges are covered here:
+//! Only this file names that crate, because its pitfalls are covered here:
 //!
-//! - a publish closure that unwinds would wedge the ring for ever, so ours only *move* a value into
-//!   a slot that the consumer has emptied;
-//! - the spinning forms of publishing are never used: a full ring gives the value back;
-//! - a poll's guard, dropped early, skips what it has not handed out, so [`RingConsumer::drain_into`]
-//!   reads to the end and keeps the guard to itself;
-//! - taking a few events costs as much as looking at the whole backlog, so everything is taken at once.
+//!   - a publish closure that unwinds would wedge the ring for ever, so ours only *move* a value
+//! into a slot that the consumer has emptied;
+//!   - the spinning forms of publishing are never used: a full ring returns the value;
+//!   - a poll's guard, dropped early, skips what it has not yielded, so
+//! [`RingConsumer::drain_into`] reads to the end and keeps the guard to itself;
+//!   - taking a few events costs as much as scanning the whole backlog, so everything is taken at
+//! once.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,10 +20,10 @@ use disruptor::{
     SingleConsumerBarrier, build_multi_producer,
 };
 
-/// A place in the ring: empty, or a value on its way to the consumer.
+/// A slot of the ring: empty, or a value on its way to the consumer.
 ///
-/// The lock is never contended, since the ring hands a slot to one side at a time. It is what makes
-/// a slot `Sync` without `unsafe`.
+/// The lock is never contended, since the ring gives a slot to one side at a time. It makes a slot
+/// `Sync` without `unsafe`.
 type Slot<T> = Mutex<Option<T>>;
 
 /// The fewest slots a ring may have.
@@ -31,7 +32,7 @@ pub(crate) const CAPACITY_MIN: usize = 64;
 /// The most slots a ring may have; they are allocated when the ring is made.
 pub(crate) const CAPACITY_MAX: usize = 1 << 20;
 
-/// Makes a ring of `capacity` slots.
+/// Creates a ring of `capacity` slots.
 ///
 /// # Errors
 ///
@@ -44,7 +45,7 @@ where
     if !capacity.is_power_of_two() || !(CAPACITY_MIN..=CAPACITY_MAX).contains(&capacity) {
         return Err(BadCapacity(capacity));
     }
-    // A wait strategy is for consumer threads, of which there are none: nothing ever spins.
+    // A wait strategy is for consumer threads, which there are not: nothing ever spins.
     let (poller, builder) =
         build_multi_producer(capacity, Slot::default, BusySpin).new_event_poller();
     let producer = RingProducer {
@@ -54,14 +55,14 @@ where
     Ok((producer, RingConsumer { inner: poller }))
 }
 
-/// The side of the ring that publishes. Cloning costs a lock, so a publisher keeps its clone.
+/// The publishing side of the ring. Cloning costs a lock, so a publisher keeps its clone.
 pub(crate) struct RingProducer<T> {
     inner: MultiProducer<Slot<T>, SingleConsumerBarrier>,
     capacity: usize,
 }
 
 impl<T> RingProducer<T> {
-    /// Publishes `value`, or gives it back when the ring is full.
+    /// Publishes `value`, or returns it when the ring is full.
     #[inline]
     pub(crate) fn try_publish(&mut self, value: T) -> Result<(), T> {
         let mut value = Some(value);
@@ -77,7 +78,7 @@ impl<T> RingProducer<T> {
 
     /// Publishes as many of `values` as there is room for, from the front and in order, each as
     /// `wrap` makes it, and returns their number. They are claimed together, at the price of about
-    /// one single publication. `wrap` must only move: a panic in it would wedge the ring.
+    /// one publication. `wrap` must only move: a panic in it would wedge the ring.
     pub(crate) fn try_publish_many<U>(
         &mut self,
         values: &mut VecDeque<U>,
@@ -100,16 +101,16 @@ impl<T> RingProducer<T> {
         0
     }
 
-    /// Takes every slot with nothing in it, if and only if the ring is empty and nobody is in the
-    /// middle of publishing. As long as the consumer does not drain, the ring is full from then on.
+    /// Fills every slot with an empty value, if and only if the ring is empty and no publisher is
+    /// half-way. Until the consumer drains it, the ring is full from then on.
     pub(crate) fn try_fill(&mut self) -> bool {
         self.inner.try_batch_publish(self.capacity, drop).is_ok()
     }
 
-    /// Returns how many slots are taken, those that are just being published included.
+    /// Returns how many slots are taken, including those being published now.
     pub(crate) fn len(&mut self) -> usize {
-        // The ring does not tell its length, but it tells how many slots are missing for a batch
-        // that can never fit.
+        // The ring does not report its length, but how many slots a batch that can never fit would
+        // lack.
         match self.inner.try_batch_publish(self.capacity + 1, drop) {
             Err(MissingFreeSlots(missing)) => usize::try_from(missing)
                 .unwrap_or(usize::MAX)
@@ -128,13 +129,13 @@ impl<T> Clone for RingProducer<T> {
     }
 }
 
-/// The side of the ring that consumes; there is one.
+/// The single consuming side of the ring.
 pub(crate) struct RingConsumer<T> {
     inner: EventPoller<Slot<T>, MultiProducerBarrier>,
 }
 
 impl<T> RingConsumer<T> {
-    /// Moves everything that is published to the back of `stash`, which frees its slots, and returns
+    /// Moves everything that is published to the back of `stash`, which frees its slots; returns
     /// whether there was anything.
     #[inline]
     pub(crate) fn drain_into(&mut self, stash: &mut VecDeque<T>) -> bool {
@@ -152,7 +153,7 @@ impl<T> RingConsumer<T> {
     }
 }
 
-/// A capacity that a ring cannot have.
+/// An invalid ring capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadCapacity(pub(crate) usize);
 
@@ -168,7 +169,7 @@ impl fmt::Display for BadCapacity {
 
 impl std::error::Error for BadCapacity {}
 
-/// What is in a slot, for the producer that has claimed it.
+/// Returns the content of a slot to the producer that has claimed it.
 #[inline]
 fn content<T>(slot: &mut Slot<T>) -> &mut Option<T> {
     slot.get_mut().unwrap_or_else(PoisonError::into_inner)

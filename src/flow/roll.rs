@@ -1,4 +1,4 @@
-//! The roll call: says that this node is there, and brings what the others say and what was set.
+//! Membership polls: renew this node's membership, and follow members and runtime settings.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +17,13 @@ use crate::flow::lanes::Lanes;
 use crate::outage::Outage;
 use crate::store::{Presence, Store};
 
-/// After this long without an answer a call counts as unanswered: others may think by then that
-/// this node is gone, so it rather calls again.
+/// The timeout of a poll: after it, others may consider this node dead, so it polls again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often the orders are read whatever their versions say: the net.
+/// How often the settings are read whatever their versions: the fallback poll.
 const ALL_EVERY: Duration = Duration::from_secs(60);
 
-/// What was set of queues, and which buckets there are: read from the store when it has changed.
+/// The runtime settings of queues and the list of buckets, read from the store when they change.
 pub(crate) struct Orders {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) controls: Arc<Controls>,
@@ -32,8 +31,8 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Reads all of it; where it cannot be reached on a shared store, what the settings say goes
-    /// until a roll call is answered.
+    /// Reads everything. If a shared store cannot be reached, the configured settings apply until a
+    /// membership poll succeeds.
     ///
     /// # Errors
     ///
@@ -58,7 +57,7 @@ impl Orders {
         Ok(())
     }
 
-    /// Reads what was set, and does as it says.
+    /// Reads and applies the settings of queues.
     ///
     /// # Errors
     ///
@@ -70,7 +69,7 @@ impl Orders {
         Ok(())
     }
 
-    /// Reads which buckets there are, and serves them.
+    /// Reads the list of buckets, and serves them.
     ///
     /// # Errors
     ///
@@ -81,31 +80,31 @@ impl Orders {
     }
 }
 
-/// Calls the roll of a shared store, whenever the node's machines say so.
+/// Polls the membership of a shared store, whenever the node's state machines request it.
 ///
-/// They say so only while they run and can keep what the node holds. So a node whose mover is
-/// stuck falls silent, though its runtime is well.
+/// They do so only while they run and can renew the node's leases. So a node whose mover is stuck
+/// falls silent, even if its runtime is well.
 pub(crate) struct RollCall {
     orders: Arc<Orders>,
     inbox: Arc<Inbox>,
     me: Presence,
-    /// One call at a time, so that the last one is the last.
+    /// One poll at a time, so that the last result is the latest.
     calls: Mutex<()>,
-    /// Which orders were read last; locked while they are read.
+    /// The versions that were read last; locked while they are read.
     read: Mutex<Read>,
-    /// A call was not answered since they were read: whoever answers next may be another server.
+    /// A poll has failed since they were read: the next result may come from another server.
     was_away: AtomicBool,
-    /// The queues that each member consumes, by the last answer; nothing before the first.
+    /// The queues that each member consumes, by the last poll; `None` before the first.
     consumed: std::sync::Mutex<Option<Vec<Arc<[QueueName]>>>>,
     outage: Outage,
 }
 
-/// Which orders were read last.
+/// The versions that were read last.
 #[derive(Default)]
 struct Read {
     controls_version: Option<u64>,
     buckets_version: Option<u64>,
-    /// When all of them were read.
+    /// When everything was last read.
     all_at: Option<Instant>,
 }
 
@@ -123,29 +122,29 @@ impl RollCall {
         }
     }
 
-    /// Whether a member consumes `queue`, by the last answer.
+    /// Returns whether a member consumes `queue`, by the last poll.
     pub(crate) fn is_consumed(&self, queue: &QueueName) -> bool {
         let consumed = self.consumed();
         let mut members = consumed.iter().flatten();
         members.any(|queues| queues.contains(queue))
     }
 
-    /// How many members there are, by the last answer; `None` before the first.
+    /// Returns the number of members by the last poll; `None` before the first.
     pub(crate) fn members(&self) -> Option<usize> {
         self.consumed().as_ref().map(Vec::len)
     }
 
     fn consumed(&self) -> std::sync::MutexGuard<'_, Option<Vec<Arc<[QueueName]>>>> {
-        // Every change under the lock is one assignment.
+        // Poison is harmless: every change under the lock is one assignment.
         let consumed = self.consumed.lock();
         consumed.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls once, and reads the orders that have changed.
+    /// Polls once, and reads the settings that have changed.
     ///
     /// # Errors
     ///
-    /// When the store does not answer.
+    /// When the store does not respond.
     pub(crate) async fn call(&self) -> Result<()> {
         let called = {
             let _one = self.calls.lock().await;
@@ -163,7 +162,7 @@ impl RollCall {
         let consumed = members.iter().map(|it| Arc::clone(&it.queues));
         *self.consumed() = Some(consumed.collect());
         self.inbox.add(Input::Rolled { members });
-        // Where they are being read, the next call looks again.
+        // If they are being read now, the next poll checks again.
         if let Ok(mut read) = self.read.try_lock() {
             let versions = (roll.controls_version, roll.buckets_version);
             self.follow(versions, &mut read).await?;
@@ -171,9 +170,9 @@ impl RollCall {
         Ok(())
     }
 
-    /// Reads what has another version than before, and from time to time everything: the net.
+    /// Reads what has a new version, and everything once a minute as a fallback.
     ///
-    /// What changes while it is read changes its version again.
+    /// A change during the read changes the version again.
     async fn follow(&self, (controls, buckets): (u64, u64), read: &mut Read) -> Result<()> {
         let now = Instant::now();
         let is_old = read
@@ -194,7 +193,7 @@ impl RollCall {
         Ok(())
     }
 
-    /// As [`call`](Self::call), where nobody waits for it.
+    /// Like [`call`](Self::call), in the background.
     pub(crate) async fn call_again(self: Arc<Self>) {
         match self.call().await {
             Ok(()) => self.outage.succeeded(&()),
@@ -202,7 +201,7 @@ impl RollCall {
         }
     }
 
-    /// Says that this node has stopped and holds nothing any more.
+    /// Leaves the membership: this node has stopped and holds nothing any more.
     pub(crate) async fn leave(&self) {
         let _one = self.calls.lock().await;
         let me = Presence {
@@ -216,6 +215,6 @@ impl RollCall {
 }
 
 async fn in_time<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_elapsed| Error::new(ErrorKind::Unknown, "the store did not answer in time");
+    let late = |_elapsed| Error::new(ErrorKind::Unknown, "the store did not respond in time");
     tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
 }

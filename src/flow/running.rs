@@ -1,4 +1,4 @@
-//! A job that was begun: its future, its time and its end.
+//! A running job: its future, its limit and its end.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -15,44 +15,44 @@ use super::board::{COARSE_MIN, Deadline, Reserved};
 use super::pool::Shared;
 use super::work::{Ended, Work};
 
-/// The most bytes that are kept of a panic's words.
+/// The most bytes that are kept of a panic's message.
 const WORDS_MAX: usize = 1_024;
 
-/// What a job has from the worker that runs it.
+/// What a worker lends to the job that it runs.
 pub(super) struct Lent<'a, W: Work> {
     pub(super) pool: &'a Arc<Shared<W>>,
-    /// The jobs behind this one, which go back when it suspends.
+    /// The jobs behind this one, which are given back when it suspends.
     pub(super) local: &'a mut VecDeque<W::Job>,
-    /// The worker's slot on the deadline board, if it has needed one yet.
+    /// The worker's slot in the deadline table, once it has needed one.
     pub(super) reserved: &'a mut Option<Reserved>,
     /// How often the pool had been cut short before the job was begun.
     pub(super) cuts: usize,
 }
 
-/// A job that was begun. Its work is told how it ended, at the latest when this is dropped.
+/// A running job. Its end is reported exactly once, at the latest on drop.
 pub(super) struct Running<'a, W: Work, F> {
     lent: Lent<'a, W>,
-    /// Present until the end was told.
+    /// Present until the end was reported.
     ticket: Option<W::Ticket>,
     future: Pin<&'a mut Option<F>>,
     timer: Pin<&'a mut Option<Sleep>>,
     limit: Limit,
 }
 
-/// What watches a job's time. Nothing does until it suspends for the first time.
+/// What enforces a job's limit. Unset until it suspends for the first time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Limit {
     /// It has never been suspended.
     Unset,
     /// It has no limit.
     None,
-    /// The board watches it.
+    /// The deadline table.
     Coarse(Deadline),
-    /// Its own timer watches it.
+    /// Its own timer.
     Fine,
 }
 
-// Nothing is pinned inside: the future and the timer are pinned where they are.
+// No structural pinning: the future and the timer are pinned where they are.
 impl<W: Work, F> Unpin for Running<'_, W, F> {}
 
 impl<W: Work, F> Future for Running<'_, W, F>
@@ -78,7 +78,7 @@ where
 }
 
 impl<'a, W: Work, F> Running<'a, W, F> {
-    /// Takes over a job's future, which stays where it is pinned, and the place for a timer.
+    /// Takes over a job's pinned future, and the place for a timer.
     #[inline]
     pub(super) fn new(
         lent: Lent<'a, W>,
@@ -95,19 +95,19 @@ impl<'a, W: Work, F> Running<'a, W, F> {
         }
     }
 
-    /// Whether the job was ever suspended.
+    /// Returns whether the job was ever suspended.
     #[inline]
     pub(super) fn was_suspended(&self) -> bool {
         self.limit != Limit::Unset
     }
 
-    /// Sees to it that the suspended job is woken when its time is over or the pool is cut short,
+    /// Registers the suspended job to be woken when its limit has passed or the pool is cut short,
     /// and ends it if that is so already.
     fn watch(&mut self, cx: &mut Context<'_>) -> Poll<Ended<W::Output>> {
         if self.limit == Limit::Unset {
             self.suspend();
         }
-        // First the waker, then the looks: who changes something and then wakes is not missed.
+        // First the waker, then the checks: a change that is followed by a wake-up is not missed.
         if let Some(reserved) = &self.lent.reserved {
             reserved.watch(cx.waker());
         }
@@ -129,7 +129,7 @@ impl<'a, W: Work, F> Running<'a, W, F> {
         }
     }
 
-    /// The job suspends for the first time: others may have the jobs behind it, and its time begins.
+    /// Handles the first suspension: gives the jobs behind it back, and starts its limit.
     fn suspend(&mut self) {
         let Lent {
             pool,
@@ -152,7 +152,7 @@ impl<'a, W: Work, F> Running<'a, W, F> {
         };
     }
 
-    /// Drops the future and tells the work how the job ended, once.
+    /// Drops the future and reports how the job ended, once.
     #[inline]
     pub(super) fn end(&mut self, ended: Ended<W::Output>) {
         let Some(ticket) = self.ticket.take() else {
@@ -161,7 +161,7 @@ impl<'a, W: Work, F> Running<'a, W, F> {
         if let (Limit::Coarse(_), Some(reserved)) = (self.limit, &self.lent.reserved) {
             reserved.disarm();
         }
-        // A panic while dropping does not change how the job ended: the work was done or was not.
+        // A panic on drop does not change how the job ended: the work was done or was not.
         let drop = || self.future.set(None);
         let work = &self.lent.pool.work;
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work.within(&ticket, drop))) {
@@ -181,13 +181,13 @@ impl<W: Work, F> Drop for Running<'_, W, F> {
     }
 }
 
-/// Writes down a panic that no job's end can carry.
+/// Logs a panic that no job's end can carry.
 #[cold]
 pub(super) fn log(what: &'static str, panic: Box<dyn Any + Send>) {
     tracing::error!(panic = words(panic), "{what}");
 }
 
-/// The words of a panic, cut to a bounded length.
+/// Returns the message of a panic, truncated.
 #[cold]
 pub(super) fn words(panic: Box<dyn Any + Send>) -> String {
     let words = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
@@ -196,7 +196,7 @@ pub(super) fn words(panic: Box<dyn Any + Send>) -> String {
         _ => "a panic without words",
     };
     let words = words[..words.floor_char_boundary(WORDS_MAX)].to_owned();
-    // What a panic carries may panic when it is dropped; that it may do once.
+    // The panic's payload may panic once when it is dropped.
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         mem::forget(again);
     }

@@ -1,22 +1,22 @@
-//! A limit for log lines: at most one a minute.
+//! A rate limit for log lines: at most one a minute.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::time::Mono;
 
-/// How far apart two lines are at least.
+/// The least time between two lines.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Allows something at most once a minute; the first time at once.
+/// Allows a line at most once a minute; the first one at once.
 #[derive(Debug, Default)]
 pub(crate) struct Seldom {
-    /// When it is allowed next, in nanoseconds.
+    /// When the next line is allowed, in nanoseconds.
     next: AtomicU64,
 }
 
 impl Seldom {
-    /// Whether it is allowed at `now`.
+    /// Returns whether a line is allowed at `now`.
     pub(crate) fn allows(&self, now: Mono) -> bool {
         let next = self.next.load(Ordering::Relaxed);
         let after = (now + EVERY).as_nanos();

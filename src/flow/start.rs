@@ -1,4 +1,4 @@
-//! Starting and stopping the flow of events through this process.
+//! Start and stop of the flow of events through this process.
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -39,10 +39,10 @@ use crate::record::NodeId;
 use crate::store::{Presence, Store, Watcher};
 use crate::time::Clock;
 
-/// How long handlers that were told to stop have before they are cut.
+/// How long handlers have after their stop signal before they are cut.
 const LAST_WORDS: Duration = Duration::from_millis(50);
 
-/// What a flow is started with.
+/// The dependencies of a flow.
 pub(crate) struct Setup {
     pub(crate) id: NodeId,
     pub(crate) store: Arc<dyn Store>,
@@ -53,43 +53,43 @@ pub(crate) struct Setup {
     pub(crate) replies: Arc<Replies>,
     pub(crate) controls: Arc<Controls>,
     pub(crate) keys: KeyRing,
-    /// Told when another node is gone.
+    /// Notified when another node is lost.
     pub(crate) bereft: Arc<Notify>,
     /// The labels of queues in metrics.
     pub(crate) labels: Arc<Queues>,
-    /// How often events are counted; `None`: never.
+    /// How often the depth is sampled; `None`: never.
     pub(crate) census: Option<Pace>,
     /// Whether time is virtual, so that the mover must be a task of the runtime.
     pub(crate) virtual_time: bool,
 }
 
-/// The running flow of events through this process: one mover, and a lane for each queue.
+/// The running flow of events through this process: one mover, and a consumer for each queue.
 pub(crate) struct Flow {
     lanes: Arc<Lanes>,
     orders: Arc<Orders>,
     inbox: Arc<Inbox>,
-    /// Which buckets the store does not serve.
+    /// The buckets that the store does not serve.
     outage: Arc<Outage<usize>>,
-    /// Absent where nobody else could answer.
+    /// `None` where the store has only one node.
     roll: Option<Arc<RollCall>>,
     /// Cancelled when the node has stopped.
     stopped: CancellationToken,
-    /// Cancelled to end the mover and the census at once.
+    /// Cancelled to end the mover and the depth sampler at once.
     abandoned: CancellationToken,
-    /// Counts events until the flow is abandoned.
+    /// The depth sampler; it runs until the flow is abandoned.
     census: Option<JoinHandle<()>>,
-    /// Tells handlers to give up.
+    /// Cancelled to stop handlers.
     stop: CancellationToken,
-    /// Who waits for a handler's reply.
+    /// The callers that wait for a handler's reply.
     replies: Arc<Replies>,
 }
 
 impl Flow {
-    /// Makes the lanes and starts the mover.
+    /// Creates the consumers and starts the mover.
     ///
     /// # Errors
     ///
-    /// When a lane or the mover's thread cannot be had, or the store cannot be read.
+    /// When a consumer or the mover's thread cannot be started, or the store cannot be read.
     pub(crate) async fn start(setup: Setup) -> Result<Self> {
         let Setup {
             id,
@@ -165,7 +165,7 @@ impl Flow {
         });
 
         store.watch(Arc::clone(&inbox) as Arc<dyn Watcher>);
-        // Before the mover begins, so that nothing is fetched against what was set.
+        // Before the mover begins, so that nothing is fetched against the settings.
         orders.read_at_start().await?;
         let roll = if store.is_shared() {
             let me = Presence {
@@ -174,7 +174,7 @@ impl Flow {
                 leaves: false,
             };
             let roll = Arc::new(RollCall::new(Arc::clone(&orders), Arc::clone(&inbox), me));
-            // A store that is full may not take it down, and is drained all the same.
+            // A node starts even if the store is full, and drains it.
             Arc::clone(&roll).call_again().await;
             Some(roll)
         } else {
@@ -236,48 +236,49 @@ impl Flow {
         })
     }
 
-    /// Where values of type `T` go straight into the ring of `queue`, if this process consumes it.
+    /// Returns the port for values of type `T` into the ring of `queue`, if this process consumes
+    /// it.
     pub(crate) fn port<T: 'static>(&self, queue: &QueueName) -> Option<Arc<dyn Port<T>>> {
         let port: Box<dyn Any> = Arc::clone(&self.lanes.get(queue)?.lane).port();
         port.downcast().ok().map(|port| *port)
     }
 
-    /// Why the store does not serve a bucket to this node, if so.
+    /// Returns why the store does not serve a bucket to this node, if so.
     pub(crate) fn why_not_served(&self, bucket: &BucketKey) -> Option<Error> {
         let (kind, words) = self.outage.why(&self.inbox.place(bucket)?)?;
         Some(Error::new(kind, words))
     }
 
-    /// Whether this process has a handler for `queue`.
+    /// Returns whether this process has a handler for `queue`.
     pub(crate) fn serves(&self, queue: &QueueName) -> bool {
         self.lanes.get(queue).is_some()
     }
 
-    /// Whether a process that shares the store has a handler for `queue`, as far as it was heard.
+    /// Returns whether a node that shares the store has a handler for `queue`, by the last poll.
     pub(crate) fn is_consumed(&self, queue: &QueueName) -> bool {
         let roll = self.roll.as_ref();
         roll.is_some_and(|roll| roll.is_consumed(queue))
     }
 
-    /// Whether a handler runs that blocks its thread.
+    /// Returns whether a handler runs that blocks its thread.
     #[cfg(feature = "testing")]
     pub(crate) fn is_blocking(&self) -> bool {
         let mut lanes = self.lanes.iter().map(|(_, served)| &served.lane);
         lanes.any(|lane| lane.blocks() && lane.load().1 > 0)
     }
 
-    /// Lets so many handlers of `queue` run at once; 0 pauses it.
+    /// Sets how many handlers of `queue` may run at once; 0 pauses it.
     pub(crate) fn set_workers(&self, queue: &QueueName, workers: usize) -> Result<()> {
         self.lanes.set_workers(queue, workers)
     }
 
-    /// What was set of queues, to be read anew.
+    /// Returns the runtime settings, to read them again.
     pub(crate) fn orders(&self) -> Arc<Orders> {
         Arc::clone(&self.orders)
     }
 
-    /// Each queue with how many events wait in its ring, how many workers are active, and how many
-    /// there may be.
+    /// Returns for each queue how many events wait in its ring, how many workers are active, and
+    /// how many there may be.
     pub(crate) fn load(&self) -> impl Iterator<Item = (&QueueName, usize, usize, usize)> {
         self.lanes.iter().map(|(queue, served)| {
             let (queued, active) = served.lane.load();
@@ -285,8 +286,8 @@ impl Flow {
         })
     }
 
-    /// Fetches nothing more, lets handlers finish for as long as `grace`, hands back what never
-    /// started and settles everything that ended; answers whether all of that was done in time.
+    /// Stops fetching, lets handlers finish within `grace`, releases what never started and settles
+    /// everything that ended. Returns whether all of that was done in time.
     pub(crate) async fn stop(mut self, grace: Duration) -> bool {
         self.inbox.add(Input::Stop);
         let stops: Vec<_> = self
@@ -304,12 +305,12 @@ impl Flow {
                 for (_, served) in self.lanes.iter() {
                     served.lane.cut();
                 }
-                // What suspends is gone now; only what blocks its thread is not waited for.
+                // Suspended handlers are gone now; those that block their thread are not awaited.
                 let _ = tokio::time::timeout(LAST_WORDS, finished).await;
             }
         }
         let settled = tokio::time::timeout(grace.max(SETTLE_MIN), self.stopped.cancelled()).await;
-        // Who has not settled everything may hold something, and is not gone.
+        // A node that has not settled everything may hold leases, and must not leave.
         if settled.is_ok()
             && let Some(roll) = self.roll.take()
         {
@@ -317,23 +318,23 @@ impl Flow {
         }
         if let Some(census) = self.census.take() {
             self.abandoned.cancel();
-            let _ = census.await; // nothing is told of this node once it has stopped
+            let _ = census.await; // no gauges of this node after its stop
         }
         settled.is_ok()
     }
 }
 
-/// However short the grace, outcomes have this long to reach the store.
+/// The least time for outcomes to reach the store, however short the grace.
 const SETTLE_MIN: Duration = Duration::from_secs(2);
 
-/// A flow that is dropped ends at once and waits for nothing; the leases run out by themselves.
+/// A dropped flow ends at once and waits for nothing; the leases expire.
 impl Drop for Flow {
     fn drop(&mut self) {
         self.stop.cancel();
         self.abandoned.cancel();
         self.inbox.add(Input::Stop); // wakes the mover, so that it sees that it is abandoned
         for (_, served) in self.lanes.iter() {
-            served.lane.set_workers(0); // or what is cut makes room for what waits
+            served.lane.set_workers(0); // or cut jobs make room for waiting ones
             served.lane.cut();
         }
         self.replies.give_up();

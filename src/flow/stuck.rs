@@ -1,4 +1,4 @@
-//! A task that follows blocking handlers which run on after their timeout.
+//! A task that tracks blocking handlers which run on after their timeout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::flow::lanes::Lanes;
 
-/// How often a queue without a free worker is looked at: what was on its way to it when its last
-/// worker was lost is handed back then.
+/// How often a queue without a free worker is checked, to release events that were on their way to
+/// it.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Follows the queues of `lanes` until it is stopped; it sleeps until `told`, or for a moment while
-/// a queue has no worker left.
+/// Tracks the consumers until it is stopped; sleeps until `told`, or for a moment while a queue has
+/// no worker left.
 pub(crate) async fn follow(lanes: Arc<Lanes>, told: Arc<Notify>, stop: CancellationToken) {
     let mut is_stuck = false;
     loop {

@@ -1,4 +1,4 @@
-//! What the store's answers to the mover count for.
+//! Metrics of the store calls that the mover makes.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use crate::core::op::{Answer, Reply, StoreOp, Verdict};
 use crate::error::Result;
 use crate::metrics::{Moves, Settled};
 
-/// What the answer to one call will count for.
+/// What the result of one call will count for.
 pub(crate) struct Tally {
     moves: Arc<Moves>,
-    /// What is to be settled by the call.
+    /// The settlements of the call.
     settled: Vec<Settled>,
 }
 
 impl Tally {
-    /// Of the call `op` about a queue whose answers are counted in `moves`.
+    /// Prepares to count the call `op` in the queue's `moves`.
     pub(crate) fn of(moves: &Arc<Moves>, op: &StoreOp) -> Self {
         let settled = match op {
             StoreOp::Settle { settlements, .. } => settlements
@@ -29,8 +29,8 @@ impl Tally {
         }
     }
 
-    /// Counts what was answered. A call that was not answered counts for nothing: it is repeated,
-    /// and then answered for both.
+    /// Counts a result. A call without a result is not counted: it is repeated, and then counted
+    /// for both.
     pub(crate) fn count(self, answer: &Result<Answer>) {
         match answer.as_ref().map(|answer| &answer.reply) {
             Ok(Reply::Moved { moved, .. }) => self.moves.moved(*moved),

@@ -1,9 +1,9 @@
 //! A thread pool for the blocking handlers of one queue.
 //!
-//! A job never waits behind another one: it runs on a thread that is idle, or on a new one. The
-//! number of threads is bounded by whoever calls: a queue has at most one job here for each of its
-//! workers, and a worker waits until its job has ended, however long that takes. So the handlers of
-//! one queue can hang without taking a thread from another queue.
+//! A job never waits behind another one: it runs on an idle thread, or on a new one. The caller
+//! bounds the number of threads: a queue has at most one job here for each of its workers, and a
+//! worker waits until its job has ended, however long that takes. So hanging handlers of one queue
+//! take no thread from another queue.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,14 +13,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How long a thread without work stays: starting another one costs some 20 µs.
+/// How long an idle thread is kept: starting one costs some 20 µs.
 const KEEP_IDLE: Duration = Duration::from_secs(10);
 
-/// What a thread runs. It catches its own panics.
+/// A job; it catches its own panics.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The threads of one queue. They are started on demand, and end when they have been idle for a
-/// while or the pool is dropped; one whose job never returns is never ended.
+/// The threads of one queue. They start on demand, and end after an idle time or when the pool is
+/// dropped; a thread whose job never returns is never ended.
 pub(crate) struct Threads {
     shared: Arc<Shared>,
     /// Whether virtual time stands still while a job runs.
@@ -36,7 +36,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Handed over to threads that are idle; never more than there are of those.
+    /// Jobs for idle threads; never more than there are of those.
     jobs: VecDeque<Job>,
     idle: usize,
     alive: usize,
@@ -44,7 +44,7 @@ struct State {
 }
 
 impl Threads {
-    /// An empty pool for the handlers of `queue`.
+    /// Creates an empty pool for the handlers of `queue`.
     pub(crate) fn new(queue: &str, stops_time: bool) -> Self {
         Self::keeping(queue, stops_time, KEEP_IDLE)
     }
@@ -62,11 +62,11 @@ impl Threads {
         }
     }
 
-    /// Runs `job` at once, on a thread that is idle or on a new one.
+    /// Runs `job` at once, on an idle thread or a new one.
     ///
     /// # Errors
     ///
-    /// When the system has no thread to give; the job is dropped.
+    /// When the system cannot start a thread; the job is dropped.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let job: Job = match self.stops_time {
             false => Box::new(job),
@@ -104,7 +104,7 @@ impl Drop for Threads {
 }
 
 impl Shared {
-    /// One thread: runs `job` and those that follow until there has been none for a while.
+    /// The loop of one thread: runs `job` and those that follow until it has been idle for a while.
     fn serve(&self, job: Job) {
         let mut next = Some(job);
         while let Some(job) = next {
@@ -115,7 +115,7 @@ impl Shared {
         }
     }
 
-    /// The next job; without one, the thread is no longer counted and has to end.
+    /// Returns the next job; on `None`, the thread is no longer counted and has to end.
     fn next(&self) -> Option<Job> {
         let mut state = self.lock();
         state.idle += 1;
@@ -137,11 +137,11 @@ impl Shared {
     }
 }
 
-/// The same job, during which a runtime whose time is paused does not let time pass: it does not
-/// know of the thread, but it waits for a blocking task of its own.
+/// Wraps a job so that paused time stands still while it runs: the runtime does not know of the
+/// thread, but waits for a blocking task of its own.
 fn stopping_time(job: impl FnOnce() + Send + 'static) -> Job {
     let (running, ended) = channel::<()>();
-    // It returns when the job has run or was dropped, and nobody needs its result.
+    // It returns when the job has run or was dropped; its result is not needed.
     drop(tokio::task::spawn_blocking(move || ended.recv()));
     Box::new(move || {
         let _running = running;

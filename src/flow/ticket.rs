@@ -1,4 +1,4 @@
-//! An attempt that was begun: what is needed to settle it, once.
+//! The ticket of an attempt that was begun: settles it exactly once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -8,18 +8,18 @@ use crate::event::Envelope;
 use crate::time::Mono;
 use crate::trace::Handled;
 
-/// A stored event whose handler runs, or is about to on a thread of its own.
+/// A stored event whose handler runs, or waits for its thread.
 #[derive(Clone)]
 pub(crate) struct Ticket {
     pub(crate) job: Box<Job<Arc<Envelope>>>,
     pub(crate) started_us: u64,
     pub(crate) traced: Handled,
     pub(crate) since: Mono,
-    /// Only where two may settle it: a handler that cannot be dropped.
+    /// Only for a handler that cannot be dropped, which two parties may settle.
     pub(crate) phase: Option<Arc<Phase>>,
 }
 
-/// Where the attempt of a blocking handler stands: it waits for its thread, runs, or is settled.
+/// The phase of a blocking handler's attempt: waiting for its thread, running, or settled.
 #[derive(Debug, Default)]
 pub(crate) struct Phase {
     step: AtomicU8,
@@ -30,26 +30,26 @@ const WAITING: u8 = 0;
 const RUNNING: u8 = 1;
 const SETTLED: u8 = 2;
 
-/// What was so when an attempt was settled.
+/// The phase of an attempt when it was settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// Its handler had not started.
     NotStarted,
     /// Its handler had started.
     Started,
-    /// Somebody else had settled it before.
+    /// It had been settled before.
     Already,
 }
 
 impl Ticket {
-    /// Settles it, for whoever comes first.
+    /// Settles the attempt; only the first call does.
     pub(crate) fn tell(&self) -> Told {
         self.phase
             .as_ref()
             .map_or(Told::Started, |phase| phase.tell())
     }
 
-    /// When its handler started, by the store's clock, in microseconds since the epoch.
+    /// Returns when its handler started, by the store's clock, in microseconds since the epoch.
     pub(crate) fn started_us(&self) -> u64 {
         let on_its_thread = self.phase.as_ref().map(|phase| &phase.started_us);
         on_its_thread.map_or(self.started_us, |us| us.load(Ordering::Relaxed))
@@ -57,7 +57,7 @@ impl Ticket {
 }
 
 impl Phase {
-    /// The handler starts; `false` if the attempt was settled before that.
+    /// Marks the handler as started; `false` if the attempt was settled before.
     pub(crate) fn start(&self, started_us: u64) -> bool {
         self.started_us.store(started_us, Ordering::Relaxed);
         let (before, after) = (Ordering::AcqRel, Ordering::Acquire);

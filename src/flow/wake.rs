@@ -1,22 +1,22 @@
-//! When a worker must be started, and when one may go: the pool's wake-up protocol.
+//! The wake-up protocol of a pool: when a worker must be started, and when one may leave.
 //!
-//! A pool has no worker while it has no work. Whoever publishes starts the first worker, a worker
-//! that sees more work than it takes starts the next, and a worker that finds nothing leaves. The
-//! danger in this is the *lost wake-up*: work is published just as the last worker goes, and
-//! nobody comes for it. Every transition here is made so that this cannot happen:
+//! A pool without work has no worker. A publisher starts the first worker, a worker that sees more
+//! work than it takes starts the next, and a worker that finds nothing leaves. The danger is the
+//! *lost wake-up*: work is published just as the last worker leaves. Every transition here excludes
+//! it:
 //!
-//! | who | writes | then, after a fence, reads |
+//! | role | writes | then, after a fence, reads |
 //! |---|---|---|
 //! | publisher ([`call`](Wake::call)) | the work | the state |
 //! | leaver ([`leave`](Wake::leave)) | the state | the work, and then the limit |
 //! | lingerer ([`linger`](Wake::linger), [`found`](Wake::found)) | the state | the work |
 //! | operator ([`set_limit`](Wake::set_limit)) | the limit | the work and the state |
 //!
-//! Each pair of rows writes what the other reads, and between writing and reading each has a
-//! sequentially consistent fence: at least one of the two sees the other.
+//! Each pair of rows writes what the other reads, with a sequentially consistent fence between
+//! writing and reading: at least one of the two sees the other.
 //!
-//! The type knows neither ring nor runtime. It is told how to look for work, and answers what is to
-//! be done; so a model checker can run this very file (`tests/loom`), also with a step left out to
+//! The type knows neither ring nor runtime: callers pass in how to check for work, and act on the
+//! result. So a model checker can run this very file (`tests/loom`), also with a step left out to
 //! see the loss.
 
 #[cfg(loom)]
@@ -26,19 +26,19 @@ use std::sync::atomic::{AtomicUsize, fence};
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// A worker was started and has not looked for work yet: starting another can wait for it.
+/// A worker was started and has not polled yet: starting another can wait for it.
 const WAKING: usize = 1;
 
-/// A worker without work is looking for some instead of leaving: nobody needs to be started.
+/// An idle worker polls instead of leaving: no start is needed.
 const LINGERING: usize = 2;
 
-/// One active worker; the count of them is the state divided by this.
+/// One active worker; their count is the state divided by this.
 const ONE: usize = 4;
 
 /// The most workers that can be counted.
 const LIMIT_MAX: usize = usize::MAX / ONE - 1;
 
-/// Which workers there are, and who has to start one.
+/// The state of a pool's workers.
 pub(crate) struct Wake {
     state: AtomicUsize,
     limit: AtomicUsize,
@@ -46,12 +46,12 @@ pub(crate) struct Wake {
     fault: Fault,
 }
 
-/// What became of a worker that wanted to leave.
+/// The result of [`Wake::leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// Work came in meanwhile and the worker has its place again.
+    /// Work arrived meanwhile and the worker has its place again.
     Stayed,
-    /// The worker is gone; it was the `last` one if nobody else is active.
+    /// The worker has left.
     Left {
         /// No other worker is active.
         last: bool,
@@ -59,7 +59,7 @@ pub(crate) enum Leave {
 }
 
 impl Wake {
-    /// Starts without workers, and lets `limit` of them be active at once.
+    /// Creates the state without workers; up to `limit` may be active at once.
     #[cfg(not(loom))]
     pub(crate) fn new(limit: usize) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Wake {
         }
     }
 
-    /// Starts like the real one, with one step left out.
+    /// Creates the state with one step of the protocol left out.
     #[cfg(loom)]
     pub(crate) fn faulty(limit: usize, fault: Fault) -> Self {
         Self {
@@ -78,8 +78,8 @@ impl Wake {
         }
     }
 
-    /// Says that there is work, after it was published. When it answers `true`, the caller has to
-    /// start a worker, whose place is already counted.
+    /// Announces published work. On `true` the caller has to start a worker, whose place is already
+    /// counted.
     #[inline]
     #[must_use = "on `true` a worker has to be started"]
     pub(crate) fn call(&self) -> bool {
@@ -100,14 +100,14 @@ impl Wake {
         }
     }
 
-    /// The started worker is about to look for work for the first time.
+    /// Marks that a started worker is about to poll for the first time.
     pub(crate) fn enter(&self) {
         self.state.fetch_and(!WAKING, SeqCst);
         fence(SeqCst);
     }
 
-    /// A worker found nothing and would like to linger. On `true` it does, publishers call nobody,
-    /// and the worker has to look again at once; on `false` somebody lingers already.
+    /// Tries to linger. On `true` publishers start no worker, and this one has to poll again at
+    /// once; on `false` another worker lingers already.
     #[must_use = "on `true` the worker lingers, which `found` or `leave` ends"]
     pub(crate) fn linger(&self) -> bool {
         let first = self.state.fetch_or(LINGERING, SeqCst) & LINGERING == 0;
@@ -115,8 +115,8 @@ impl Wake {
         first
     }
 
-    /// The lingering worker has taken work. Answers whether there is more of it, published while
-    /// lingering kept the publishers from calling; then the worker has to [`call`](Self::call).
+    /// Ends lingering, after work was taken. Returns whether there is more of it, published during
+    /// the lingering; then the worker has to [`call`](Self::call).
     #[must_use = "on `true` another worker has to be called"]
     pub(crate) fn found(&self, has_work: impl FnOnce() -> bool) -> bool {
         self.state.fetch_and(!LINGERING, SeqCst);
@@ -128,8 +128,8 @@ impl Wake {
         has_work()
     }
 
-    /// A worker without work, or one too many, gives its place back; `lingering` if it was. It
-    /// stays when there is work after all and the place is still free.
+    /// Gives the place of a worker back that has no work or is one too many; `lingering` if it was.
+    /// It stays when there is work after all and the place is still free.
     #[must_use = "a worker that stayed has to look for work"]
     pub(crate) fn leave(&self, lingering: bool, has_work: impl FnOnce() -> bool) -> Leave {
         let mut state = self.give_up(if lingering { ONE | LINGERING } else { ONE });
@@ -142,7 +142,7 @@ impl Wake {
         if !has_work() {
             return Leave::Left { last };
         }
-        // With as many active as allowed, each of them will look again before it leaves.
+        // With as many active as allowed, each of them polls again before it leaves.
         while state / ONE < self.limit() {
             match self
                 .state
@@ -155,17 +155,16 @@ impl Wake {
         Leave::Left { last }
     }
 
-    /// A worker that will never look for work again gives its place back without looking, because
-    /// its runtime went away. `waking` if it never entered, `lingering` if it was. Answers whether
-    /// it was the last one.
+    /// Gives a place back without a poll, because the runtime was shut down. `waking` if the worker
+    /// never entered, `lingering` if it was. Returns whether it was the last one.
     pub(crate) fn abandon(&self, waking: bool, lingering: bool) -> bool {
         let waking = if waking { WAKING } else { 0 };
         let lingering = if lingering { LINGERING } else { 0 };
         self.give_up(ONE | waking | lingering) < ONE
     }
 
-    /// Allows `limit` active workers from now on; 0 pauses. On `true` the caller has to start a
-    /// worker. Those that are too many notice by [`is_over`](Self::is_over).
+    /// Sets how many workers may be active; 0 pauses. On `true` the caller has to start a worker.
+    /// Workers in excess notice by [`is_over`](Self::is_over).
     #[must_use = "on `true` a worker has to be started"]
     pub(crate) fn set_limit(&self, limit: usize, has_work: impl FnOnce() -> bool) -> bool {
         self.limit.store(limit.min(LIMIT_MAX), SeqCst);
@@ -173,24 +172,24 @@ impl Wake {
         has_work() && self.call()
     }
 
-    /// Whether more workers are active than allowed, so that whoever asks should leave.
+    /// Returns whether more workers are active than allowed, so that the caller should leave.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.state.load(Relaxed) / ONE > self.limit()
     }
 
-    /// How many workers are active, those that were just started included.
+    /// Returns how many workers are active, including those just started.
     pub(crate) fn active(&self) -> usize {
         self.state.load(SeqCst) / ONE
     }
 
-    /// How many workers may be active.
+    /// Returns how many workers may be active.
     #[inline]
     pub(crate) fn limit(&self) -> usize {
         self.limit.load(Relaxed)
     }
 
-    /// Orders what was published before the look at the state.
+    /// Orders the published work before the read of the state.
     #[inline]
     fn publishers_fence(&self) {
         #[cfg(loom)]
@@ -200,22 +199,22 @@ impl Wake {
         fence(SeqCst);
     }
 
-    /// Takes `place` out of the state and returns what is left of it.
+    /// Takes `place` out of the state and returns the rest.
     fn give_up(&self, place: usize) -> usize {
         self.state.fetch_sub(place, SeqCst) - place
     }
 }
 
-/// A step of the protocol that the model checker leaves out, to see that it finds the loss.
+/// A step of the protocol that the model checker leaves out, to prove that it finds the loss.
 #[cfg(loom)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The protocol as it is.
+    /// The whole protocol.
     None,
-    /// The publisher reads the state without a fence after publishing.
+    /// The publisher reads the state without a fence.
     NoPublisherFence,
-    /// The leaver does not look for work again after giving its place back.
+    /// The leaver does not check for work again after giving its place back.
     NoExitRecheck,
-    /// The lingerer does not look for more work after it stopped lingering.
+    /// The lingerer does not check for more work after it stopped lingering.
     NoLingerRecheck,
 }

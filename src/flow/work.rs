@@ -1,51 +1,51 @@
-//! What a pool does with its jobs: the [`Work`] trait.
+//! The [`Work`] trait: what a pool does with its jobs.
 
 use std::future::Future;
 use std::time::Duration;
 
 /// What a pool does with a job.
 ///
-/// A job is *begun*, its future runs to an end of some kind, and the work is told how it
-/// [`end`](Self::end)ed: exactly once for each job that was begun, whatever happens to the future,
-/// the worker or the runtime. A job that was not begun is still the pool's, which hands it back when
-/// it is drained.
+/// A job is *begun*, its future runs, and [`end`](Self::end) is called exactly once for each job
+/// that was begun, whatever happens to the future, the worker or the runtime. A job that was not
+/// begun belongs to the pool, which returns it when it is drained.
 ///
-/// Panics of the future, when it is polled or dropped, end that job and nothing else. The methods
-/// should not panic; where they do, the panic is logged and the worker goes on.
+/// A panic of the future, when it is polled or dropped, ends that job and nothing else. The methods
+/// should not panic; if they do, the panic is logged and the worker goes on.
 pub(crate) trait Work: Send + Sync + 'static {
-    /// What is published to the pool.
+    /// The type of its jobs.
     type Job: Send + 'static;
 
-    /// What [`end`](Self::end) needs to know of a job that was begun.
+    /// What [`end`](Self::end) needs of a job that was begun.
     type Ticket: Send + 'static;
 
-    /// What a job's future resolves to.
+    /// The output of a job's future.
     type Output: Send;
 
-    /// Begins a job, or refuses it: then nothing was started, and the work has dealt with it itself.
+    /// Begins a job, or refuses it: then nothing was started, and the work has dealt with it
+    /// itself.
     ///
-    /// A job whose beginning panics is gone: no ticket exists, so there is nothing to be told.
+    /// A job whose beginning panics is gone: it has no ticket, and `end` is not called.
     fn begin(
         &self,
         job: Self::Job,
     ) -> Option<(Self::Ticket, impl Future<Output = Self::Output> + Send)>;
 
-    /// Runs a part of a job, a poll or its end, with whatever surrounds it.
+    /// Runs a part of a job, a poll or its end, inside its context.
     #[inline]
     fn within<R>(&self, ticket: &Self::Ticket, run: impl FnOnce() -> R) -> R {
         let _nothing_surrounds = ticket;
         run()
     }
 
-    /// Told how a job ended, exactly once for each that was begun, after its future was dropped.
+    /// Reports how a job ended, exactly once for each that was begun, after its future was dropped.
     fn end(&self, ticket: Self::Ticket, ended: Ended<Self::Output>);
 
-    /// How long a job's future may run, or `None` for no limit.
+    /// Returns the limit of a job's future, or `None`.
     ///
-    /// It is measured from the first time that the future suspends, and noticed when it is
-    /// suspended: a future that blocks its thread runs on. The time is never cut short. A limit of
-    /// [`COARSE_MIN`](super::board::COARSE_MIN) or more may be exceeded by some 20 ms; a shorter one
-    /// is kept to the millisecond, at the price of a timer for each job.
+    /// It is measured from the first suspension, and checked while suspended: a future that blocks
+    /// its thread runs on. It never ends early. A limit of [`COARSE_MIN`](super::board::COARSE_MIN)
+    /// or more may be exceeded by some 20 ms; a shorter one is kept to the millisecond, at the
+    /// price of a timer for each job.
     fn limit(&self) -> Option<Duration>;
 }
 
@@ -54,10 +54,10 @@ pub(crate) trait Work: Send + Sync + 'static {
 pub(crate) enum Ended<O> {
     /// Its future resolved.
     Finished(O),
-    /// Its future was suspended when its time was over, and dropped.
+    /// Its future exceeded the limit while suspended, and was dropped.
     TimedOut,
-    /// Its future panicked, with these words; they are cut to a bounded length.
+    /// Its future panicked; contains the message, truncated.
     Panicked(String),
-    /// Its future was dropped because the pool was cut short, or its runtime went away.
+    /// Its future was dropped because the pool was cut short, or its runtime was shut down.
     Cut,
 }

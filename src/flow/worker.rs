@@ -1,14 +1,14 @@
-//! A worker: takes jobs from the feed and runs them, until there are none.
+//! A worker: a task that takes jobs from the job queue and runs them, until there are none.
 //!
-//! A worker is one task for many jobs. Three things keep it both fast and fair:
+//! Three things keep a worker both fast and fair:
 //!
-//! - **Batches of its own.** While jobs finish without suspending, it takes up to eight at a time
-//!   for the price of one lock. The first job that suspends sends the rest back, so that no job
-//!   waits behind a suspended one.
-//! - **Slices.** After 50 µs of work it lets the other tasks of its thread go first. The clock is
-//!   read once a batch, and only a batch that was quick is followed by a longer one.
-//! - **Lingering.** When traffic is dense it looks for work for another 20 µs before it leaves,
-//!   which saves the 10 µs of waking a worker; at most one does so in a queue and in a runtime.
+//!   - **Batches.** While jobs finish without suspending, it takes up to eight at a time for the
+//! price of one lock. The first job that suspends gives the rest back, so that no job waits behind
+//! a suspended one.
+//!   - **Slices.** After 50 µs of work it yields to the other tasks of its thread. It reads the
+//! clock once a batch, and only a quick batch is followed by a longer one.
+//!   - **Lingering.** When traffic is dense it polls for another 20 µs before it leaves, which
+//! saves the 10 µs of waking a worker; at most one does so in a queue and in a runtime.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -29,43 +29,43 @@ use super::work::Work;
 /// The most jobs a worker takes at once.
 const BATCH_MAX: usize = 8;
 
-/// The most batches in a slice, whatever the clock says; a paused clock would say nothing.
+/// The most batches in a slice, whatever the clock shows: it may be paused.
 const BATCHES_MAX: u32 = 4_096;
 
-/// Activations of a queue's workers that are closer than this make traffic dense.
+/// Traffic is dense when a queue's workers are started closer together than this.
 const DENSE: Duration = Duration::from_micros(50);
 
-/// The most times a lingering worker looks, whatever the clock says; a paused clock would say
-/// nothing, and never go on while a worker looks.
+/// The most polls of a lingering worker, whatever the clock shows: a paused clock never advances
+/// while a worker polls.
 const LOOKS_MAX: u32 = 256;
 
-/// One active worker of a pool; it has its place among the active ones from the start, and gives it
-/// back whichever way it ends.
+/// One active worker of a pool; it holds a place among the active ones, and gives it back however
+/// it ends.
 pub(super) struct Worker<W: Work> {
     pool: Arc<Shared<W>>,
-    /// Taken and not begun; empty whenever the worker is suspended.
+    /// Jobs taken and not begun; empty whenever the worker is suspended.
     local: VecDeque<W::Job>,
-    /// The slot on the deadline board, from the first job that suspends.
+    /// The slot in the deadline table, from the first job that suspends.
     reserved: Option<Reserved>,
     pace: Pace,
     phase: Phase,
 }
 
-/// Where a worker stands with the wake-up protocol.
+/// A worker's phase in the wake-up protocol.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Started, and has never run.
     Waking,
     /// Takes and runs jobs.
     Working,
-    /// Looks for jobs instead of leaving, until this instant and so many times.
+    /// Polls instead of leaving: until when, and how many polls so far.
     Lingering(Instant, u32),
     /// Has given its place back.
     Gone,
 }
 
 impl<W: Work> Worker<W> {
-    /// Prepares a worker for the place that [`Wake`](super::wake::Wake) has counted for it.
+    /// Creates a worker for the place that [`Wake`](super::wake::Wake) has counted for it.
     pub(super) fn new(pool: Arc<Shared<W>>) -> Self {
         let pace = Pace::new(pool.slice);
         Self {
@@ -123,8 +123,8 @@ impl<W: Work> Worker<W> {
         }
     }
 
-    /// Fills the empty `local`, and starts another worker if that leaves work behind. On `false`
-    /// there is nothing to do for this one.
+    /// Fills the empty `local`, and starts another worker if that leaves work behind. Returns
+    /// `false` when there is nothing to do.
     #[inline]
     fn take(&mut self) -> bool {
         let pool = &self.pool;
@@ -146,11 +146,11 @@ impl<W: Work> Worker<W> {
         true
     }
 
-    /// The next job of `local`, and how often the pool had been cut short before it was decided to
-    /// begin it. A worker that is one too many begins no more, and gives back what it has.
+    /// Returns the next job of `local`, and how often the pool had been cut short before it was
+    /// begun. A worker in excess begins no more, and gives its jobs back.
     ///
-    /// Who wants to stop everything sets the workers to 0 and then cuts. Read in this order, either
-    /// the cut is seen as new when the job suspends, or the 0 is seen here.
+    /// To stop everything, set the workers to 0 and then cut. Read in this order, either the cut is
+    /// seen as new when the job suspends, or the 0 is seen here.
     #[inline]
     fn next(&mut self) -> Option<(W::Job, usize)> {
         let job = self.local.pop_front()?;
@@ -163,7 +163,7 @@ impl<W: Work> Worker<W> {
         None
     }
 
-    /// Lingers a moment, or leaves. On `true` the worker has to look again.
+    /// Lingers a moment, or leaves. On `true` the worker has to poll again.
     async fn rest(&mut self, dense: &mut bool) -> bool {
         let pool = &self.pool;
         let over = pool.wake.is_over();
@@ -179,7 +179,7 @@ impl<W: Work> Worker<W> {
                 if pool.wake.linger() {
                     self.phase = Phase::Lingering(Instant::now() + pool.linger, LOOKS_MAX);
                     // A worker that is quicker than its publisher would find one job at a time, and
-                    // both would wait for each other's cache lines; so let a few jobs come together.
+                    // both would wait for each other's cache lines; so let a few jobs gather.
                     yield_now().await;
                     self.pace.restart(Instant::now());
                     return true;
@@ -191,7 +191,7 @@ impl<W: Work> Worker<W> {
         self.leave()
     }
 
-    /// Gives the place back, unless there is work after all; then answers `true`.
+    /// Gives the place back, unless there is work after all; then returns `true`.
     fn leave(&mut self) -> bool {
         let pool = &self.pool;
         let lingering = matches!(self.phase, Phase::Lingering(..));
@@ -214,7 +214,7 @@ impl<W: Work> Worker<W> {
 }
 
 impl<W: Work> Drop for Worker<W> {
-    /// Gives back what a worker has that its runtime drops half-way.
+    /// Gives back the jobs and the place of a worker that its runtime drops half-way.
     fn drop(&mut self) {
         if self.phase == Phase::Gone {
             return;
@@ -225,7 +225,7 @@ impl<W: Work> Drop for Worker<W> {
         if lingering {
             pool.board.stop_lingering();
         }
-        // Nobody is called in its place: what was started now would meet the same fate.
+        // No other worker is started: it would be dropped, too.
         let last = pool.wake.abandon(self.phase == Phase::Waking, lingering);
         pool.a_worker_left(last);
     }
@@ -243,11 +243,11 @@ fn begin<W: Work>(
     })
 }
 
-/// How much a worker takes at a time, and when it has worked long enough to let others go first.
+/// How many jobs a worker takes at a time, and when it has to yield.
 struct Pace {
     slice: Duration,
-    /// When the slice began and when the last batch ended; unknown after a suspension, during which
-    /// others went first anyway.
+    /// When the slice began and when the last batch ended; unknown after a suspension, which
+    /// yielded anyway.
     since: Option<(Instant, Instant)>,
     batches: u32,
     /// How many jobs to take next.
@@ -264,20 +264,20 @@ impl Pace {
         }
     }
 
-    /// A new slice begins.
+    /// Begins a new slice.
     fn restart(&mut self, now: Instant) {
         self.since = Some((now, now));
         self.batches = 0;
     }
 
-    /// A job of the batch was suspended.
+    /// Records that a job of the batch was suspended.
     #[inline]
     fn suspended(&mut self) {
         self.since = None;
         self.batch = 1;
     }
 
-    /// Counts a batch whose jobs all finished at once; answers whether the slice is over.
+    /// Counts a batch whose jobs all finished at once; returns whether the slice is over.
     ///
     /// Only a batch that took a small part of the slice is followed by a longer one, and a slow one
     /// by a single job. So jobs that burn time end the slice each by itself, and at worst one batch

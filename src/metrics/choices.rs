@@ -63,13 +63,13 @@ impl MetricsChoices {
     pub fn check(&self) -> Result<()> {
         if let Some(max) = self.queues_max.filter(|max| *max > QUEUES_LIMIT) {
             return Err(Error::invalid(format!(
-                "metrics.queues_max is {max}, it is at most {QUEUES_LIMIT}"
+                "metrics.queues_max is {max}; it must be at most {QUEUES_LIMIT}"
             )));
         }
         let possible = |every: &Duration| every.is_zero() || CENSUS.contains(every);
         if let Some(every) = self.census_every.filter(|every| !possible(every)) {
             return Err(Error::invalid(format!(
-                "metrics.census_every is {every:?}, it is 100ms to 1h, or 0s for never"
+                "metrics.census_every is {every:?}; it must be 100ms to 1h, or 0s for never"
             )));
         }
         Ok(())

@@ -286,9 +286,12 @@ async fn a_question_that_makes_no_sense_is_refused_in_words() {
     let all = || bus.records();
     for (asked, words) in [
         (all().queue("no spaces"), "queue name"),
-        (all().limit(0), "the limit of a page is 0, it is 1 to 1000"),
+        (
+            all().limit(0),
+            "the limit of a page is 0; it must be 1 to 1000",
+        ),
         (all().limit(1_001), "is 1001"),
-        (all().since(now).until(now), "no time lies between"),
+        (all().since(now).until(now), "is empty"),
         (all().key(""), "the key has 0 bytes"),
         (all().key("k".repeat(1_025)), "has 1025 bytes"),
         (all().error_contains(""), "text of the error has 0 bytes"),

@@ -68,13 +68,13 @@ async fn a_state_that_an_annotation_names_is_missed_too() {
 #[tokio::test(start_paused = true)]
 async fn a_value_outside_its_bounds_is_refused_by_name() {
     let cases: [(Annotation, &str); 8] = [
-        (ORDERS.buckets(0), "buckets is 0, it is 1 to 1024"),
+        (ORDERS.buckets(0), "buckets is 0; it must be 1 to 1024"),
         (ORDERS.buckets(1_025), "buckets is 1025"),
         (ORDERS.workers(65_537), "workers is 65537"),
         (ORDERS.attempts(0), "attempts is 0"),
         (ORDERS.timeout(Duration::ZERO), "timeout is 0ns"),
         (ORDERS.timeout(secs(8 * 86_400)), "at most 7d"),
-        (ORDERS.ring(100), "ring is 100, it is a power of two"),
+        (ORDERS.ring(100), "ring is 100; it must be a power of two"),
         (ORDERS.ring(32), "from 64 to 65536"),
     ];
     for (annotation, words) in cases {
@@ -109,7 +109,7 @@ async fn an_illegal_queue_name_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_store_is_refused() {
     for url in ["", "memory", "memory:x", "postgres://127.0.0.1", "duly.db"] {
-        let words = &["not known", "`memory:`", "`sqlite:`"];
+        let words = &["unknown scheme", "`memory:`", "`sqlite:`"];
         refused(builder().store_url(url), words).await;
     }
 }

@@ -38,7 +38,7 @@ async fn a_store_that_refuses_is_told_with_its_words(world: World) {
         assert_eq!(explained.reasons, [away]);
         let words = explained.to_string();
         assert!(
-            words.contains("did not answer: the test says so"),
+            words.contains("did not respond: the test says so"),
             "{words}"
         );
         assert_eq!(explained.advice().len(), 1);
@@ -96,7 +96,7 @@ async fn a_bucket_that_is_refused_to_this_process_alone_is_told_with_the_words(w
         error: "the test says so".to_owned(),
     };
     assert_eq!(explained.reasons.last(), Some(&refused), "{explained}");
-    assert!(explained.to_string().contains("refuses"), "{explained}");
+    assert!(explained.to_string().contains("rejects"), "{explained}");
 
     way.is(Fault::None);
     bus.advance(secs(31)).await;

@@ -64,7 +64,7 @@ async fn a_node_that_died_is_called_silent_and_who_takes_over_is_said() {
     let node = holder.node_id();
     drop(holder);
     let explained = asked.explain(id).await.unwrap();
-    assert!(explained.to_string().contains("does not answer"));
+    assert!(explained.to_string().contains("does not respond"));
     assert!(explained.advice()[0].contains("within about 3s"));
     assert_eq!(holder_of(&asked, id).await, (node, Standing::Silent, 1));
     asked.advance(secs(3)).await;

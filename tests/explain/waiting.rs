@@ -70,7 +70,7 @@ async fn an_event_that_was_spread_says_by_how_much(world: World) {
     assert_eq!(due, asked + spread.part);
     let words = explained.to_string();
     assert!(words.contains("sooner, spread over 10s"), "{words}");
-    assert!(words.contains(&format!("asked for {asked}")), "{words}");
+    assert!(words.contains(&format!("requested {asked}")), "{words}");
     assert_eq!(
         (spread.asked, spread.pushed, spread.rescheduled),
         (Some(When::At(asked)), bus.now(), false)
@@ -87,7 +87,7 @@ async fn an_event_that_was_spread_says_by_how_much(world: World) {
         .await
         .unwrap()
         .to_string();
-    let expected = format!("asked for 1h from {}", bus.now());
+    let expected = format!("requested 1h from {}", bus.now());
     assert!(words.contains(&expected), "{words}");
 
     // Between two attempts, a second apart, and not so near to the next that it is read ahead.
@@ -320,8 +320,8 @@ async fn a_person_can_read_it(world: World) {
     let expected = "\
 event 01KDVDNA00001NXVAYXNFETQQD of queue orders, key order:7
 is    ready for 1m29s, since 2026-01-01T00:01:02.000Z, before attempt 3 of 16
-why   the queue is paused: no handler of it starts, anywhere
-do    bus.resume(\"orders\") lets it go on
+why   the queue is paused on every node
+do    bus.resume(\"orders\") resumes it
 past  2026-01-01T00:01:00.000Z  attempt 1 retried after 0s, failed: 503\\nService Unavailable
 past  2026-01-01T00:01:01.000Z  attempt 2 retried after 0s, panicked: out of paper";
     assert_eq!(bus.explain(id).await.unwrap().to_string(), expected);

@@ -133,7 +133,7 @@ async fn what_is_not_possible_is_refused_with_words(world: World) {
     };
     let letters = || bus.dead_letters();
     refused(letters().by("x".repeat(129)), "129 bytes, at most 128").await;
-    refused(letters().limit(0), "a limit of 0").await;
+    refused(letters().limit(0), "the limit is 0").await;
     refused(letters().queue("no spaces"), "queue name").await;
     for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         refused(letters().rate(rate), "0.001 to 1000000").await;

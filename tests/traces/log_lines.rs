@@ -126,15 +126,21 @@ async fn a_bus_that_ends_without_a_shutdown_says_so_once() {
     let (bus, queue) = orders(ORDERS, Probe::new()).await;
     let again = bus.clone();
     drop(bus);
-    assert!(lines_with(&capture, "without `shutdown`").is_empty());
+    assert!(lines_with(&capture, "bus dropped without shutdown").is_empty());
     drop(again);
     drop(queue);
-    assert_eq!(lines_with(&capture, "without `shutdown`").len(), 1);
+    assert_eq!(
+        lines_with(&capture, "bus dropped without shutdown").len(),
+        1
+    );
 
     let (bus, _queue) = orders(ORDERS, Probe::new()).await;
     bus.shutdown(secs(1)).await.unwrap();
     drop(bus);
-    assert_eq!(lines_with(&capture, "without `shutdown`").len(), 1);
+    assert_eq!(
+        lines_with(&capture, "bus dropped without shutdown").len(),
+        1
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Another payload for a dead letter.
+//! Editing the payload of a dead letter.
 
 use serde::Serialize;
 
@@ -9,38 +9,37 @@ use crate::error::Result;
 use crate::event::{BucketKey, EventId, Payload, QueueName, State};
 use crate::flow::QueueOptions;
 
-/// The truth about an edit.
+/// The result of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Edited {
-    /// The dead letter has the new payload, and a record says so.
+    /// The dead letter has the new payload, and a record of the edit.
     Edited,
-    /// It is no dead letter but in this state; nothing was changed.
+    /// It is in this state and not dead; nothing was changed.
     NotDead(State),
-    /// No queue that was asked has an event with this id, or remembers one.
+    /// No queue in question has an event with this id, or a tombstone of one.
     NotFound,
 }
 
 impl DeadLetters {
-    /// Gives a dead letter another payload: what [`revive`](Self::revive) then hands to its
-    /// handler. Of what was asked for, only [`queue`](Self::queue) and [`by`](Self::by) count here.
+    /// Replaces the payload of a dead letter, which [`revive`](Self::revive) then delivers to its
+    /// handler. Only [`queue`](Self::queue) and [`by`](Self::by) apply here.
     ///
-    /// An event that waits is changed by [`Queue::update`](crate::Queue::update). One that somebody
-    /// else revives at this very moment has the new payload when it is revived, or keeps its own
-    /// and the answer is [`NotDead`](Edited::NotDead): it never changes without a record.
+    /// To change an event that waits, use [`Queue::update`](crate::Queue::update). If the dead
+    /// letter is revived concurrently, either it has the new payload when revived, or it keeps its
+    /// own and the result is [`NotDead`](Edited::NotDead): it never changes without a record.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the payload cannot be encoded or is
-    /// too large, or for something else that was asked for and is not possible; or what the store
-    /// answers.
+    /// too large, or for an invalid option; or the store's error.
     pub async fn edit<T: Serialize + ?Sized>(self, id: EventId, payload: &T) -> Result<Edited> {
         self.edit_by(id, |queue, options| encode_for(queue, options, payload))
             .await
     }
 
-    /// As [`edit`](Self::edit), with a value that is encoded already, by the codec of its queue;
-    /// that its handler can decode it is not checked. It is encrypted where the queue says so.
+    /// Like [`edit`](Self::edit), with a value that is already encoded by the codec of its queue;
+    /// whether its handler can decode it is not checked. It is encrypted if the queue says so.
     ///
     /// # Errors
     ///
@@ -64,13 +63,13 @@ impl DeadLetters {
         };
         let reach = self.inner.reach(is_asked).await?;
         for bucket in reach.buckets {
-            // Only the queue that has it says how its payload is encoded.
+            // Only the queue that has it knows its codec and encryption.
             if self.inner.apply(&bucket, StoreOp::get(id)).await?.is_none() {
                 continue;
             }
             let (queue, options) = (&bucket.queue, self.inner.options(&bucket.queue));
             let value = value(queue, &options)?;
-            // The envelope tells the version of what is replaced.
+            // The envelope has the version of the replaced payload.
             let version = Some(options.version).filter(|version| *version > 0);
             let payload = self.inner.stored((id, queue), &options, version, value)?;
             let edit = StoreOp::edit(id, payload, self.by.clone());

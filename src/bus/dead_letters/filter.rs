@@ -1,4 +1,4 @@
-//! Which dead letters are asked for.
+//! The filter of a query for dead letters.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::record::Cause;
 use crate::time::Timestamp;
 
-/// Which dead letters are asked for; what is not said matches.
+/// The filter of a query for dead letters; an unset field matches everything.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filter {
-    /// Empty: of every queue.
+    /// Empty: every queue.
     pub(super) queues: BTreeSet<QueueName>,
     pub(super) since: Option<Timestamp>,
     pub(super) until: Option<Timestamp>,
@@ -20,7 +20,7 @@ pub(super) struct Filter {
     pub(super) error: Option<String>,
     pub(super) key: Option<String>,
     pub(super) ids: Option<BTreeSet<EventId>>,
-    /// When something began to be done to all of it: what dies later is left alone.
+    /// When a bulk operation began: later dead letters are left alone.
     pub(super) began: Option<Timestamp>,
 }
 
@@ -28,14 +28,14 @@ pub(super) struct Filter {
 const CLOCK_LAG: Duration = Duration::from_secs(1);
 
 impl Filter {
-    /// Whether a bucket may have what is asked for.
+    /// Returns whether a bucket may have matches.
     pub(super) fn may_be_in(&self, bucket: &BucketKey) -> bool {
         let is_of = |ids: &BTreeSet<EventId>| ids.iter().any(|id| id.bucket() == bucket.bucket);
         (self.queues.is_empty() || self.queues.contains(&bucket.queue))
             && self.ids.as_ref().is_none_or(is_of)
     }
 
-    /// Whether a letter is asked for, as far as the store alone can tell.
+    /// Returns whether a dead letter matches, as far as the store alone can tell.
     pub(super) fn matches(&self, letter: &Snapshot) -> bool {
         let key = || letter.body.as_ref().and_then(|body| body.key.as_ref());
         letter.state == State::Dead
@@ -44,7 +44,7 @@ impl Filter {
             && self.ids.as_ref().is_none_or(|ids| ids.contains(&letter.id))
     }
 
-    /// One whose time of death nobody knows is within no time that was asked for.
+    /// A dead letter with an unknown time of death matches no time range.
     fn matches_time(&self, died: Option<Timestamp>) -> bool {
         let Some(died) = died else {
             return self.since.is_none() && self.until.is_none();
@@ -54,12 +54,12 @@ impl Filter {
             && self.began.is_none_or(|began| died < began + CLOCK_LAG)
     }
 
-    /// Whether records have to be read to tell.
+    /// Returns whether matching needs the records.
     pub(super) fn reads_records(&self) -> bool {
         self.cause.is_some() || self.error.is_some()
     }
 
-    /// Whether a letter is asked for, as its last record tells.
+    /// Returns whether a dead letter matches by its last record.
     pub(super) fn matches_last(&self, last: &Last) -> bool {
         let says = |text: &String| last.error().is_some_and(|error| error.contains(text));
         (self.cause.is_none() || self.cause == last.cause()) && self.error.as_ref().is_none_or(says)

@@ -1,4 +1,4 @@
-//! One dead letter.
+//! A dead letter.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::event::{EventId, Payload, QueueName};
 use crate::record::{Cause, Record};
 use crate::time::Timestamp;
 
-/// An event that is not tried again by itself: kept, until it is revived or dropped.
+/// An event that is not retried by itself: kept until it is revived or dropped.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeadLetter {
@@ -21,7 +21,7 @@ pub struct DeadLetter {
     pub id: EventId,
     /// Its queue.
     pub queue: QueueName,
-    /// What it belongs to, if it said so.
+    /// Its key, if it has one.
     pub key: Option<String>,
     /// When it died, by the store's clock; `None` where the store does not know that any more.
     pub died: Option<Timestamp>,
@@ -29,38 +29,38 @@ pub struct DeadLetter {
     pub tries: u16,
     /// Its payload, as it is stored.
     pub payload: Payload,
-    /// What its last record says.
+    /// Its last record.
     pub last: Last,
-    /// The bus's, for whoever asks for the payload as a value.
+    /// The bus's keys, to decrypt the payload.
     pub(super) keys: KeyRing,
 }
 
-/// What the last record of a dead letter says.
+/// The last record of a dead letter.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Last {
-    /// This, of the attempt that was its last one.
+    /// The record of its last attempt.
     Record(Box<Record>),
-    /// Nothing: it was pruned.
+    /// The record was pruned.
     Pruned,
-    /// It could not be read, in these words: the journal did not answer.
+    /// The journal could not be read; contains the error.
     Unread(String),
 }
 
 impl Last {
-    /// Why the last attempt failed.
+    /// Returns why the last attempt failed.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         self.record()?.cause
     }
 
-    /// What the handler said then.
+    /// Returns the handler's error of the last attempt.
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         self.record()?.error.as_deref()
     }
 
-    /// The record, where there is one.
+    /// Returns the record, if there is one.
     #[must_use]
     pub fn record(&self) -> Option<&Record> {
         match self {
@@ -85,20 +85,20 @@ impl DeadLetter {
         }
     }
 
-    /// Why its last attempt failed, if its record tells.
+    /// Returns why its last attempt failed, if its record is there.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         self.last.cause()
     }
 
-    /// What the handler said then, if its record tells.
+    /// Returns the handler's error of the last attempt, if its record is there.
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         self.last.error()
     }
 
-    /// Its payload as a value: by its own codec, and by the keys of the bus where it is encrypted. It
-    /// is not upgraded.
+    /// Decodes its payload by its own codec, and decrypts it with the bus's keys. It is not
+    /// upgraded.
     ///
     /// # Errors
     ///
@@ -107,14 +107,15 @@ impl DeadLetter {
         value(&self.keys, self.id, &self.queue, &self.payload)
     }
 
-    /// Its payload for people, whatever it is: JSON on several lines, MessagePack as JSON, a text, or
-    /// the first bytes as hexadecimal digits; of one that is encrypted under which key. At most some 16 KiB; a longer one says how long it is.
+    /// Formats its payload for display: JSON on several lines, MessagePack as JSON, a text, or the
+    /// first bytes as hexadecimal digits; for an encrypted one its key id. Truncated at about 16
+    /// KiB, with its length.
     #[must_use]
     pub fn payload_shown(&self) -> String {
         shown::payload(self.payload.as_bytes())
     }
 
-    /// Its place in the order of all dead letters.
+    /// Returns its position in the order of all dead letters.
     #[must_use]
     pub fn cursor(&self) -> LetterCursor {
         LetterCursor {
@@ -124,7 +125,7 @@ impl DeadLetter {
     }
 }
 
-/// One line, without the payload.
+/// Writes one line, without the payload.
 impl fmt::Display for DeadLetter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of queue {}", self.id, self.queue)?;

@@ -1,4 +1,4 @@
-//! Dead letters: which there are, and what an operator does about them.
+//! Dead letters: queries, and bulk operations on them.
 //!
 //! [`source`] reads their pages from the store, [`page`] returns one with the last record of each
 //! letter, [`sweep`] revives or drops all that match, and [`letter`] is one of them.
@@ -29,13 +29,13 @@ use self::filter::Filter;
 pub use self::letter::{DeadLetter, Last};
 pub use self::sweep::Sweep;
 
-/// The most ids that one question names.
+/// The most ids of one query.
 const IDS_MAX: usize = 10_000;
 
-/// A question about dead letters, or something to be done about them, put together step by step.
+/// A builder for a query for dead letters, or for an operation on them.
 ///
-/// What is not asked for matches. The order is that of queues, then of buckets, then of ids, and
-/// stays as it is while letters come and go.
+/// Unset filters match everything. The order is by queue, then bucket, then id, and is stable while
+/// dead letters are added and removed.
 #[derive(Clone)]
 #[must_use = "nothing is asked or done before the last step, such as `page` or `revive_all`"]
 pub struct DeadLetters {
@@ -49,17 +49,17 @@ pub struct DeadLetters {
     wrong: Option<String>,
 }
 
-/// A place between two dead letters.
+/// A position between two dead letters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LetterCursor {
-    /// The queue of the letter before it.
+    /// The queue of the dead letter before it.
     pub queue: QueueName,
-    /// That letter.
+    /// The id of the dead letter before it.
     pub id: EventId,
 }
 
 impl Bus {
-    /// Asks for dead letters, or does something about them.
+    /// Starts a query for dead letters, or an operation on them.
     ///
     /// # Examples
     ///
@@ -108,9 +108,9 @@ impl DeadLetters {
         }
     }
 
-    /// Only of this queue; called again, of that one as well. The last step fails with
-    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for a name that is unknown and a known
-    /// one spelled otherwise (`order_close` for `order-close`).
+    /// Selects this queue; repeat for several. The last step fails with
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for an unknown name that is another
+    /// spelling of a known one (`order_close` for `order-close`).
     pub fn queue(mut self, name: &str) -> Self {
         match QueueName::new(name) {
             Ok(name) => drop(self.filter.queues.insert(name)),
@@ -119,39 +119,39 @@ impl DeadLetters {
         self
     }
 
-    /// Only those that died then or later.
+    /// Selects those that died at this time or later.
     pub fn since(mut self, since: impl Into<Timestamp>) -> Self {
         self.filter.since = Some(since.into());
         self
     }
 
-    /// Only those that died before then.
+    /// Selects those that died before this time.
     pub fn until(mut self, until: impl Into<Timestamp>) -> Self {
         self.filter.until = Some(until.into());
         self
     }
 
-    /// Only those whose last attempt failed for this cause. A letter whose record was pruned is
-    /// none of them.
+    /// Selects those whose last attempt failed for this cause. A dead letter whose record was
+    /// pruned does not match.
     pub fn cause(mut self, cause: Cause) -> Self {
         self.filter.cause = Some(cause);
         self
     }
 
-    /// Only those with this text somewhere in the error of the last attempt, as it is written. A
-    /// letter whose record was pruned is none of them.
+    /// Selects those whose last error contains this text, case-sensitively. A dead letter whose
+    /// record was pruned does not match.
     pub fn error(mut self, text: impl Into<String>) -> Self {
         self.filter.error = Some(text.into());
         self
     }
 
-    /// Only those with this key.
+    /// Selects those with this key.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.filter.key = Some(key.into());
         self
     }
 
-    /// Only these, at most 10,000.
+    /// Selects these ids, at most 10,000.
     pub fn ids(mut self, ids: impl IntoIterator<Item = EventId>) -> Self {
         let known = self.filter.ids.take().unwrap_or_default();
         let ids: std::collections::BTreeSet<_> = known.into_iter().chain(ids).collect();
@@ -165,29 +165,29 @@ impl DeadLetters {
         self
     }
 
-    /// Only what comes after this place: [`Page::next`](crate::record::Page::next) of the page
-    /// before, or [`Sweep::next`] of what was stopped.
+    /// Starts after this position: [`Page::next`](crate::record::Page::next) of the page before, or
+    /// [`Sweep::next`] of a stopped operation.
     pub fn after(mut self, cursor: impl Into<Option<LetterCursor>>) -> Self {
         self.after = cursor.into();
         self
     }
 
-    /// At most so many. A page has 1 to 1,000, 100 unless this says otherwise; what is done to
-    /// letters is done to all that match unless this says otherwise.
+    /// Sets the limit: of a page 1 to 1,000, 100 by default; of a bulk operation no limit by
+    /// default.
     pub fn limit(mut self, limit: usize) -> Self {
         if limit == 0 {
-            self.is_wrong("a limit of 0 asks for nothing, it is at least 1".to_owned());
+            self.is_wrong("the limit is 0; it must be at least 1".to_owned());
         }
         self.limit = Some(limit);
         self
     }
 
-    /// Who does it, for the record; at most 128 bytes.
+    /// Sets the actor, for the record; at most 128 bytes.
     pub fn by(mut self, name: impl Into<String>) -> Self {
         let name = name.into();
         if name.len() > BY_BYTES_MAX {
             self.is_wrong(format!(
-                "the name of who does it has {} bytes, at most {BY_BYTES_MAX} are allowed",
+                "the name of the actor has {} bytes, at most {BY_BYTES_MAX} are allowed",
                 name.len()
             ));
         }
@@ -195,27 +195,27 @@ impl DeadLetters {
         self
     }
 
-    /// Does it to at most so many letters in a second, evenly: a partner that has just come back is
-    /// not crushed by everything that waited for it. From 0.001 to 1,000,000. Default: as fast as
-    /// the store goes.
+    /// Limits a bulk operation to so many dead letters per second, evenly, so that a service that
+    /// has just recovered is not overloaded. From 0.001 to 1,000,000. Default: as fast as the store
+    /// goes.
     pub fn rate(mut self, per_second: f64) -> Self {
         let (least, most) = RATES;
         if !(least..=most).contains(&per_second) {
             self.is_wrong(format!(
-                "a rate of {per_second} a second is not possible, it is {least} to {most}"
+                "the rate is {per_second} per second; it must be {least} to {most}"
             ));
         }
         self.rate = Some(per_second);
         self
     }
 
-    /// Changes nothing: counts what would be changed, and shows the first ten of it.
+    /// Changes nothing: counts what would be changed, and returns the first ten.
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
         self
     }
 
-    /// Keeps the first thing that is wrong.
+    /// Keeps the first error.
     fn is_wrong(&mut self, why: String) {
         self.wrong.get_or_insert(why);
     }
@@ -238,7 +238,7 @@ impl fmt::Debug for DeadLetters {
     }
 }
 
-/// As `queue/id`.
+/// Formats as `queue/id`.
 impl fmt::Display for LetterCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.queue, self.id)
@@ -251,7 +251,7 @@ impl FromStr for LetterCursor {
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
             Error::invalid(format!(
-                "`{}` is no cursor of dead letters: take the one that a page answered",
+                "`{}` is not a cursor of dead letters; use `next` of a page",
                 shown(text)
             ))
         };

@@ -1,4 +1,4 @@
-//! A page of dead letters, with what the last record of each says.
+//! Pages of dead letters, with the last record of each.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,24 +15,25 @@ use crate::journal::{Journal, reading};
 use crate::record::{Cursor, Numbered, Order, Outcome, Page, Query, Record};
 use crate::store::Store;
 
-/// How many letters a page has unless it is told otherwise.
+/// The default size of a page.
 const PAGE: usize = 100;
-/// How many letters are looked at for a page; a bucket counts as one as well.
+/// The most dead letters that are scanned for a page; a bucket counts as one as well.
 const LOOKED_MAX: usize = 10_000;
-/// The same where the records of each have to be read.
+/// The same limit where the records of each have to be read.
 const READ_MAX: usize = 1_000;
-/// In how many pages of the journal the last record of a letter is looked for.
+/// The most journal pages that are read for the last record of a dead letter.
 const PAGES_MAX: usize = 4;
 
 impl DeadLetters {
-    /// Reads a page. It looks at a bounded number of letters, so it may have fewer than were asked
-    /// for, or none, and there are more all the same. While the registry of a shared store is away
-    /// it has what lies in the buckets that are known here and answer; the log says how many do not.
+    /// Reads a page. It scans a bounded number of dead letters, so it may have fewer than the
+    /// limit, or none, although there are more. While the registry of a shared store is
+    /// unavailable, it covers the buckets that are known here and respond; the log has the number
+    /// of the others.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] for something that was asked for and is not possible; what the store
-    /// answers; and where a cause or an error is asked for, what the journal answers.
+    /// [`ErrorKind::Invalid`] for an invalid filter or limit; the store's error; and with a cause
+    /// or an error as filter, the journal's error.
     pub async fn page(self) -> Result<Page<DeadLetter, LetterCursor>> {
         self.check()?;
         let limit = self.limit.unwrap_or(PAGE).clamp(1, BATCH_MAX);
@@ -60,7 +61,7 @@ impl DeadLetters {
         Ok(Page { items, next: place })
     }
 
-    /// The letters of a page that match, each with its last record; at most `limit`.
+    /// Returns the matches of a page with their last records, at most `limit`.
     pub(super) async fn told(&self, page: LetterPage, limit: usize) -> Result<Vec<DeadLetter>> {
         let mut letters = page.letters;
         let reads_records = self.filter.reads_records();
@@ -76,7 +77,7 @@ impl DeadLetters {
             if let (true, Last::Unread(why)) = (reads_records, &last) {
                 return Err(Error::new(
                     ErrorKind::Unavailable,
-                    format!("why letters died cannot be read: {why}"),
+                    format!("the records of dead letters cannot be read: {why}"),
                 ));
             }
             if self.filter.matches_last(&last) {
@@ -93,8 +94,8 @@ impl DeadLetters {
     }
 }
 
-/// What the last record of each letter says: of those that wait for the journal first, or one that
-/// is carried there meanwhile would be seen in neither.
+/// Reads the last record of each dead letter: the outboxes first, or a record that moves to the
+/// journal meanwhile would be seen in neither.
 pub(super) async fn last_of(
     store: &dyn Store,
     journal: Option<&dyn Journal>,
@@ -117,7 +118,7 @@ pub(super) async fn last_of(
         }
     };
     waiting.sort_unstable_by_key(Cursor::of);
-    // Of each the last one stays.
+    // Of each event the last one remains.
     let waiting = waiting.into_iter().map(|(_, record)| (record.id, record));
     let mut newest: HashMap<EventId, Record> = waiting.collect();
     let told = letters.iter().map(|letter| {

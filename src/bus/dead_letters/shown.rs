@@ -1,4 +1,4 @@
-//! A payload for people, whatever its bytes are.
+//! Formatting of payloads for display.
 
 use std::fmt::Write;
 
@@ -6,14 +6,14 @@ use serde::de::IgnoredAny;
 
 use crate::codec::{Codec, Frame};
 
-/// About how long a payload is shown, in bytes.
+/// About how many bytes of a payload are displayed.
 const SHOWN_MAX: usize = 16 << 10;
-/// How many bytes of what is no text are shown.
+/// The most bytes that are displayed in hexadecimal.
 const HEX_MAX: usize = 256;
-/// How many of them stand in a line.
+/// The bytes of a hexadecimal line.
 const HEX_LINE: usize = 16;
 
-/// What is stored: its value, or under which key it is encrypted.
+/// Formats a stored payload: its value, or the id of its key if it is encrypted.
 pub(super) fn payload(stored: &[u8]) -> String {
     let Ok(frame) = Frame::read(stored) else {
         return hex(stored);
@@ -32,7 +32,7 @@ pub(super) fn payload(stored: &[u8]) -> String {
     }
 }
 
-/// JSON on several lines, a text as it is, or the first bytes as hexadecimal digits.
+/// Formats JSON on several lines, a text as it is, or the first bytes as hexadecimal digits.
 fn value(bytes: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return hex(bytes);
@@ -48,8 +48,8 @@ fn value(bytes: &[u8]) -> String {
     }
 }
 
-/// The same JSON with a line for each member and element; nothing but its white space is changed,
-/// so that no digit of a number and no second key of the same name is lost.
+/// Reformats JSON with a line for each member and element. Only white space changes, so that no
+/// digit of a number and no duplicate key is lost.
 fn json(text: &str) -> String {
     let mut out = String::new();
     let mut depth = 0_usize;
@@ -66,9 +66,9 @@ fn json(text: &str) -> String {
                     if out.len() > SHOWN_MAX {
                         return cut(out, at, text.len());
                     }
-                    // A string may hold such characters as they are; a terminal may obey them.
+                    // A string may contain raw control characters, which a terminal may interpret.
                     if c.is_control() {
-                        let _ = write!(out, "\\u{:04x}", c as u32); // a string takes it all
+                        let _ = write!(out, "\\u{:04x}", c as u32); // writing to a string never fails
                     } else {
                         out.push(c);
                     }
@@ -120,15 +120,15 @@ fn hex(bytes: &[u8]) -> String {
             _ if at % HEX_LINE == 0 => "\n",
             _ => " ",
         };
-        let _ = write!(out, "{before}{byte:02x}"); // a string takes it all
+        let _ = write!(out, "{before}{byte:02x}"); // writing to a string never fails
     }
     cut(out, head.len(), bytes.len())
 }
 
-/// Says how much is not shown, if any.
+/// Appends the full length, if something was cut off.
 fn cut(mut out: String, shown: usize, len: usize) -> String {
     if shown < len {
-        let _ = write!(out, "\n... {len} bytes in all"); // a string takes it all
+        let _ = write!(out, "\n... {len} bytes in all"); // writing to a string never fails
     }
     out
 }

@@ -1,4 +1,4 @@
-//! What is done to many dead letters: revived or dropped, at a pace.
+//! Bulk operations: revive or drop many dead letters, at a pace.
 
 use crate::bus::dead_letters::letter::DeadLetter;
 use crate::bus::dead_letters::source::{LetterPage, LetterScan};
@@ -8,39 +8,39 @@ use crate::core::op::{BATCH_MAX, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
 
-/// How many letters a dry run shows.
+/// How many dead letters a dry run returns.
 const FIRST: usize = 10;
 
-/// What was done to dead letters.
+/// The result of a bulk operation on dead letters.
 #[derive(Debug, Default)]
 #[must_use = "it may have been stopped by an error"]
 #[non_exhaustive]
 pub struct Sweep {
-    /// How many letters were asked for and found dead.
+    /// How many dead letters matched.
     pub matched: u64,
-    /// To how many of them it was done; none in a dry run.
+    /// How many of them were changed; 0 in a dry run.
     pub done: u64,
-    /// How many were passed over: those named by id that are not dead or do not match, and those
-    /// that somebody else revived or dropped meanwhile.
+    /// How many were skipped: ids that are not dead or do not match, and dead letters that were
+    /// revived or dropped concurrently.
     pub passed_over: u64,
-    /// In a dry run the first ten that it would be done to.
+    /// The first ten matches of a dry run.
     pub first: Vec<DeadLetter>,
-    /// Where to go on with [`DeadLetters::after`]: after an error, or where
+    /// Where to continue with [`DeadLetters::after`]: after an error, or where
     /// [`limit`](DeadLetters::limit) ended it.
     pub next: Option<LetterCursor>,
-    /// What ended it before its end; what was done until then is counted. Where that is
-    /// [`Unknown`](crate::ErrorKind::Unknown), up to a batch more may have been done. Where
-    /// [`next`](Self::next) is empty beside it, it was done to all that answered, and what did not
-    /// answer is left for a call when the store is whole again.
+    /// The error that stopped it; what was done until then is counted. If it is
+    /// [`Unknown`](crate::ErrorKind::Unknown), up to one more batch may have been changed. If
+    /// [`next`](Self::next) is `None`, all buckets that responded are done; repeat the call for the
+    /// others when the store has recovered.
     pub stopped: Option<Error>,
 }
 
 impl Sweep {
-    /// The same, or the error that stopped it.
+    /// Returns this result, or the error that stopped it.
     ///
     /// # Errors
     ///
-    /// What stopped it; what had been done until then stays done.
+    /// The error that stopped it; what had been done until then stays done.
     pub fn finished(self) -> Result<Self> {
         match self.stopped {
             Some(error) => Err(error),
@@ -56,23 +56,23 @@ enum Act {
 }
 
 impl DeadLetters {
-    /// Makes these letters ready again, with all their attempts, if they are dead and match
-    /// whatever else was asked for; the others are counted as passed over. At most 10,000 ids.
+    /// Makes these dead letters ready again, with all their attempts, if they match the other
+    /// filters; the rest are counted as skipped. At most 10,000 ids.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for something that was asked for and is
-    /// not possible. An error of the store is in [`Sweep::stopped`].
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid option. An error of the
+    /// store is in [`Sweep::stopped`].
     pub async fn revive(self, ids: impl IntoIterator<Item = EventId>) -> Result<Sweep> {
         self.named(ids, Act::Revive).await
     }
 
-    /// Makes every letter that matches ready again, with all its attempts. What dies a second or
-    /// more after this began is left alone, so that it comes to an end.
+    /// Makes every matching dead letter ready again, with all its attempts. Dead letters from a
+    /// second or more after the start are left alone, so that it terminates.
     ///
     /// Try it with [`dry_run`](Self::dry_run), and then with a [`limit`](Self::limit) and a
-    /// [`rate`](Self::rate). It goes on for as long as the future is polled; where it was dropped
-    /// or stopped, calling it again does the rest.
+    /// [`rate`](Self::rate). It runs while the future is polled; if it was dropped or stopped, call
+    /// it again to do the rest.
     ///
     /// # Errors
     ///
@@ -99,8 +99,8 @@ impl DeadLetters {
         self.sweep(Act::Revive).await
     }
 
-    /// Removes these letters for good, if they are dead and match whatever else was asked for; the
-    /// others are counted as passed over. At most 10,000 ids.
+    /// Removes these dead letters for good, if they match the other filters; the rest are counted
+    /// as skipped. At most 10,000 ids.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl DeadLetters {
         self.named(ids, Act::Drop).await
     }
 
-    /// Removes every letter that matches for good, but for what dies a second or more after this
-    /// began. Nothing brings it back: try it with [`dry_run`](Self::dry_run) first.
+    /// Removes every matching dead letter for good, except those from a second or more after the
+    /// start. This cannot be undone: try it with [`dry_run`](Self::dry_run) first.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl DeadLetters {
         Ok(sweep)
     }
 
-    /// Goes through all that is asked for; what `sweep` says is true at any time.
+    /// Processes all matches; `sweep` is accurate at any time.
     async fn go(&self, act: Act, sweep: &mut Sweep) -> Result<()> {
         sweep.next.clone_from(&self.after);
         let mut left = self.limit.unwrap_or(usize::MAX);
@@ -173,7 +173,8 @@ impl DeadLetters {
         scan.left_out.take().map_or(Ok(()), Err)
     }
 
-    /// The ids of the letters of a page that match, at most `limit`; a dry run shows the first ten.
+    /// Returns the ids of the matches of a page, at most `limit`; a dry run keeps the first ten
+    /// letters.
     async fn matching(
         &self,
         page: LetterPage,
@@ -194,7 +195,7 @@ impl DeadLetters {
         Ok(letters.take(limit).collect())
     }
 
-    /// Does it to some letters of a bucket; answers to how many.
+    /// Changes dead letters of a bucket; returns how many.
     async fn act(&self, act: Act, bucket: &BucketKey, ids: Vec<EventId>) -> Result<u64> {
         let by = self.by.clone();
         let operation = match act {

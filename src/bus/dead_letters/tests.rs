@@ -1,4 +1,4 @@
-//! What the last records of letters tell, wherever they are by now.
+//! Tests of last records, in outboxes and journal, and of formatted payloads.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ async fn apply(store: &MemoryStore, op: StoreOp) -> Reply {
     reply
 }
 
-/// Ten events that died, each of an error with its number in it.
+/// Creates ten dead letters, each with its number in its error.
 async fn dead(store: &MemoryStore) -> Vec<Snapshot> {
     for number in 0..10 {
         let id = EventId::from_parts(Timestamp::from_millis(number), BucketId(0), number);
@@ -81,7 +81,7 @@ async fn bury(store: &MemoryStore, id: EventId, request: u64) {
     .await;
 }
 
-/// Carries the records with numbers up to `through` to a journal.
+/// Moves the records with numbers up to `through` to a journal.
 async fn carry(store: &MemoryStore, journal: &MemoryJournal, through: u64) {
     let page = store.read_outbox(&Outbox::Store, 0, 100).await.unwrap();
     let mut records = page.records;
@@ -108,7 +108,7 @@ async fn why_letters_died_is_told_from_outbox_and_journal_together() {
     assert!(told.iter().all(|last| *last == Last::Pruned));
 }
 
-/// The one of the last death is meant, not that of a death before it, and no later one.
+/// The record of the last death counts, not of one before it, and no later record.
 #[tokio::test]
 async fn of_several_deaths_the_last_one_is_told() {
     let (store, journal) = (MemoryStore::new(), MemoryJournal::new());
@@ -137,7 +137,7 @@ async fn of_several_deaths_the_last_one_is_told() {
     }
 }
 
-/// Made of what payloads are made of, so that some are nearly JSON and some nearly text.
+/// Random payloads from fragments, so that some are nearly JSON and some nearly text.
 #[test]
 #[allow(clippy::print_stdout, reason = "a failure is told by its seed")]
 fn no_payload_is_too_odd_to_be_shown() {

@@ -1,6 +1,6 @@
-//! Finding events that are not over: by their id, their key or their unique key, or all of a queue.
+//! Queries for events that are not over: by id, key or unique key, or a whole queue.
 //!
-//! [`page`] reads what was asked for, and [`stored`] is one event that was found.
+//! [`page`] reads pages, and [`stored`] is one event that was found.
 
 mod page;
 mod stored;
@@ -21,14 +21,13 @@ use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName, State};
 use crate::time::When;
 
-/// The most events that one [`Events::cancel`] or [`Events::reschedule`] is about.
+/// The most events that one [`Events::cancel`] or [`Events::reschedule`] covers.
 pub const EVENTS_MAX: usize = 10_000;
 
-/// A question about the events that are not over, or something to be done to them, put together step
-/// by step: those that are scheduled, ready, leased or dead.
+/// A builder for a query for events that are not over (scheduled, ready, leased or dead), or for an
+/// operation on them.
 ///
-/// What is not asked for matches. Events come queue by queue and bucket by bucket, those of one key in
-/// the order of their ids.
+/// Unset filters match everything. Events are ordered by queue and bucket; those of one key by id.
 ///
 /// # Examples
 ///
@@ -58,7 +57,7 @@ pub const EVENTS_MAX: usize = 10_000;
 #[must_use = "nothing is asked or done before the last step, such as `page` or `cancel`"]
 pub struct Events {
     inner: Arc<Inner>,
-    /// Empty: of every queue.
+    /// Empty: every queue.
     queues: BTreeSet<QueueName>,
     by: PeekBy,
     state: Option<State>,
@@ -68,16 +67,16 @@ pub struct Events {
 }
 
 impl Bus {
-    /// Finds an event by its id alone, in whatever queue and state, before its first attempt too;
+    /// Finds an event by its id alone, in any queue and state, also before its first attempt;
     /// `None` when no queue knows the id, or not any more.
     ///
-    /// The id names the bucket and not the queue, so each queue that has such a bucket is asked, 32
-    /// at a time; [`Queue::get`] asks one. To learn why an event does not run, ask
+    /// The id names the bucket but not the queue, so each queue with such a bucket is queried, 32
+    /// at a time; [`Queue::get`] queries one. To learn why an event does not run, call
     /// [`explain`](Self::explain).
     ///
     /// # Errors
     ///
-    /// What the store answers, unless another queue has the event.
+    /// The store's error, unless another queue has the event.
     ///
     /// # Examples
     ///
@@ -101,21 +100,21 @@ impl Bus {
         page::event(&self.inner, id).await
     }
 
-    /// Asks for the events that are not over, or does something to them.
+    /// Starts a query for the events that are not over, or an operation on them.
     pub fn events(&self) -> Events {
         Events::new(&self.inner)
     }
 }
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
-    /// Asks for the events of this queue that are not over, or does something to them.
+    /// Starts a query for the events of this queue that are not over, or an operation on them.
     pub fn events(&self) -> Events {
         let mut events = Events::new(&self.inner);
         events.queues.insert(self.name.clone());
         events
     }
 
-    /// Takes every event of a key back, and tells the truth about each: the same as
+    /// Cancels every event of a key, and returns the result for each: the same as
     /// `events().key(key).cancel()`.
     ///
     /// # Errors
@@ -139,7 +138,7 @@ impl Events {
         }
     }
 
-    /// Only of this queue; called again, of that one as well.
+    /// Selects this queue; repeat for several.
     pub fn queue(mut self, name: &str) -> Self {
         match QueueName::new(name) {
             Ok(name) => drop(self.queues.insert(name)),
@@ -148,39 +147,40 @@ impl Events {
         self
     }
 
-    /// Only those with this [key](crate::EventBuilder::key), whatever number of buckets their queue
-    /// had when they were pushed. Dead letters are among them.
+    /// Selects the events with this [key](crate::EventBuilder::key), whatever number of buckets
+    /// their queue had when they were pushed, dead letters included.
     pub fn key(self, key: impl Into<String>) -> Self {
         self.by(PeekBy::Key(key.into()))
     }
 
-    /// Only the one that has this [unique key](crate::EventBuilder::unique): while it waits or runs.
+    /// Selects the event that holds this [unique key](crate::EventBuilder::unique), while it waits
+    /// or runs.
     pub fn unique(self, key: impl Into<String>) -> Self {
         self.by(PeekBy::Unique(key.into()))
     }
 
     fn by(mut self, by: PeekBy) -> Self {
         if self.by != PeekBy::All {
-            let wrong = "events are found by one key or one unique key, two were asked for";
+            let wrong = "events are found by one key or one unique key, two were given";
             self.wrong = Some(wrong.to_owned());
         }
         self.by = by;
         self
     }
 
-    /// Only those that stand there.
+    /// Selects events in this state.
     pub fn state(mut self, state: State) -> Self {
         self.state = Some(state);
         self
     }
 
-    /// From where a page ended.
+    /// Starts where a page ended.
     pub fn after(mut self, place: impl Into<Option<WaitingCursor>>) -> Self {
         self.after = place.into();
         self
     }
 
-    /// About so many a page, 1 to 1,000. Default: 100.
+    /// Sets the approximate size of a page, 1 to 1,000. Default: 100.
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
         self
@@ -193,25 +193,25 @@ impl Events {
         }
     }
 
-    /// Takes back what was asked for, by [`key`](Self::key) or [`unique`](Self::unique), and tells
-    /// the truth about each event: what runs or is dead stays as it is. Nothing found is no error.
+    /// Cancels the events of a [`key`](Self::key) or [`unique`](Self::unique) key, and returns the
+    /// result for each: running events and dead letters stay as they are. An empty result is no
+    /// error.
     ///
-    /// It looks once, from the first event to the last, and is about [`EVENTS_MAX`] of them at most;
-    /// of more than that it has to be called again.
+    /// It scans once, from the first event to the last, and covers at most about [`EVENTS_MAX`]
+    /// events; call it again for more.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when neither a key nor a unique key was
-    /// asked for, or what the store answers: some may have been taken back then, and calling again
-    /// is safe.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) without a key or a unique key, or the
+    /// store's error: some may have been cancelled then, and calling again is safe.
     pub async fn cancel(self) -> Result<Vec<(EventId, Cancelled)>> {
         let cancel = |event: StoredEvent| async move { Ok((event.id, event.cancel().await?)) };
         self.each("cancelled", move |event| cancel(event).boxed())
             .await
     }
 
-    /// Gives what was asked for, by [`key`](Self::key) or [`unique`](Self::unique), another due time,
-    /// and tells the truth about each event, as [`cancel`](Self::cancel) does.
+    /// Reschedules the events of a [`key`](Self::key) or [`unique`](Self::unique) key, and returns
+    /// the result for each, as [`cancel`](Self::cancel) does.
     ///
     /// # Errors
     ///
@@ -231,8 +231,8 @@ impl Events {
     ) -> Result<Vec<(EventId, A)>> {
         if self.by == PeekBy::All {
             return Err(Error::invalid(format!(
-                "events are {done} by their key or their unique key, and neither was given; take \
-                 others one by one from a page"
+                "events are {done} by their key or their unique key, and neither was given; read \
+                 other events from a page and change them one by one"
             )));
         }
         let (mut told, mut place) = (Vec::new(), self.after.clone());

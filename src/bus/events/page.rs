@@ -1,4 +1,4 @@
-//! Reading what was asked for: one event by its id, or a page of them.
+//! Reading events: one by its id, or a page of them.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::error::Result;
 use crate::event::{BucketKey, EventId};
 use crate::record::Page;
 
-/// How many events a page has unless it is told otherwise.
+/// The default size of a page.
 const PAGE: usize = 100;
-/// How many events are looked at for a page where only those in one state are asked for; a page of
-/// the store counts as one as well.
+/// The most events that are scanned for a page with a state as filter; a page of the store counts
+/// as one as well.
 const LOOKED_MAX: usize = 10_000;
 
 /// Finds an event by its id alone, in whatever queue.
@@ -39,19 +39,18 @@ pub(super) async fn event(inner: &Arc<Inner>, id: EventId) -> Result<Option<Stor
 }
 
 impl Events {
-    /// Reads a page: of about as many events as [`limit`](Self::limit) says. It looks at a bounded
-    /// number of them, so it may have fewer than were asked for, or none, and there are more all
-    /// the same: only [`next`](Page::next) tells.
+    /// Reads a page of about [`limit`](Self::limit) events. It scans a bounded number, so it may
+    /// have fewer, or none, although there are more: only [`next`](Page::next) tells.
     ///
-    /// What is there from the first page to the last comes in at least one of them, whatever
-    /// becomes of it meanwhile; what comes or ends meanwhile may come. A page costs what it holds,
-    /// however many events there are; by a key, one question to each bucket of the queues that are
-    /// asked for.
+    /// An event that exists during the whole scan is on at least one page, however its state
+    /// changes; an event that is added or ends meanwhile may be. A page costs what it holds,
+    /// however many events there are; with a key, one query for each bucket of the queues in
+    /// question.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for something that was asked for and is
-    /// not possible, or what the store answers.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid filter or limit, or the
+    /// store's error.
     pub async fn page(self) -> Result<Page<StoredEvent, WaitingCursor>> {
         self.check()?;
         let limit = self.limit.unwrap_or(PAGE).clamp(1, BATCH_MAX);
@@ -76,7 +75,7 @@ impl Events {
         Ok(Page { items, next })
     }
 
-    /// Events of one key lie in few buckets, and nobody knows in which: all are asked at once.
+    /// Events of one key lie in few buckets, in unknown ones: all are queried at once.
     async fn page_by_key(&self, limit: usize) -> Result<Page<StoredEvent, WaitingCursor>> {
         let mut buckets = self.inner.open()?.buckets().await?;
         buckets.retain(|key| self.queues.is_empty() || self.queues.contains(&key.queue));

@@ -1,4 +1,4 @@
-//! One event as the store has it.
+//! A stored event.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::event::{BucketKey, EventId, Headers, Payload, QueueName, State};
 use crate::store::Operation;
 use crate::time::{Timestamp, When};
 
-/// An event as the store had it when it was asked, whatever the type of its payload is.
+/// A snapshot of a stored event, whatever its payload type.
 ///
-/// Of one that is over, only its id, its queue, its state, its due time and its attempts are known.
+/// Of an event that is over, only its id, queue, state, due time and attempts are known.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct StoredEvent {
@@ -22,25 +22,26 @@ pub struct StoredEvent {
     pub id: EventId,
     /// Its queue.
     pub queue: QueueName,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     /// When it is, or was, due.
     pub due: Timestamp,
-    /// Attempts that have ended and count; 0 before the end of the first.
+    /// The counted attempts that have ended; 0 before the end of the first.
     pub tries: u16,
-    /// How often it is tried at most; `None` where that is not known.
+    /// The most attempts; `None` where that is unknown.
     pub tries_max: Option<u16>,
-    /// Since when it is ready, leased or dead; `None` of any other, and where it is not known.
+    /// Since when it is ready, leased or dead; `None` in any other state, and where that is
+    /// unknown.
     pub since: Option<Timestamp>,
     /// When it was pushed.
     pub pushed: Option<Timestamp>,
-    /// From then on it is not started any more.
+    /// When it expires: it is not started afterwards.
     pub expires: Option<Timestamp>,
-    /// What it belongs to, if it said so.
+    /// Its key, if it has one.
     pub key: Option<String>,
-    /// The unique key that it was pushed with. It may have lost it to another event.
+    /// The unique key that it was pushed with. Another event may hold it now.
     pub unique: Option<String>,
-    /// What travels with it.
+    /// Its headers.
     pub headers: Headers,
     /// Its payload, as it is stored; `None` when it is over, and when its bytes are damaged.
     pub payload: Option<Payload>,
@@ -68,8 +69,8 @@ impl StoredEvent {
         }
     }
 
-    /// Its payload as a value: by its own codec, and by the keys of the bus where it is encrypted.
-    /// It is not upgraded.
+    /// Decodes its payload by its own codec, and decrypts it with the bus's keys. It is not
+    /// upgraded.
     ///
     /// # Errors
     ///
@@ -87,7 +88,7 @@ impl StoredEvent {
         self.inner.value(self.id, &self.queue, payload)
     }
 
-    /// Takes it back, and tells the truth about it, as it is now.
+    /// Cancels the event, and returns the result, by its current state.
     ///
     /// # Errors
     ///
@@ -96,7 +97,7 @@ impl StoredEvent {
         self.apply(StoreOp::cancel(self.id)).await
     }
 
-    /// Gives it another due time, and tells the truth about it, as it is now.
+    /// Reschedules the event, and returns the result, by its current state.
     ///
     /// # Errors
     ///
@@ -112,7 +113,7 @@ impl StoredEvent {
     }
 }
 
-/// Without the payload.
+/// Leaves the payload out.
 impl fmt::Debug for StoredEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoredEvent")

@@ -1,4 +1,4 @@
-//! Makes reasons of the facts.
+//! Diagnosis: derives reasons from the collected facts.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::event::{EventId, State, spread_part};
 use crate::record::{NodeId, Outcome, Record};
 use crate::time::{Timestamp, When};
 
-/// What the facts mean. `me` is this process, `now` the store's time as far as it is known.
+/// Explains the facts. `me` is this process, `now` the store's time as far as it is known.
 pub(super) fn explanation(
     id: EventId,
     me: NodeId,
@@ -54,7 +54,7 @@ pub(super) fn explanation(
         }
     }
     match (&facts.found, last) {
-        // Whatever was seen before it: what is over stays over.
+        // Whatever state was read before: a final record takes precedence.
         (_, Some(last)) => {
             let (state, at) = (ended_as(last), finished(last));
             explanation.state = Some(state);
@@ -86,10 +86,10 @@ pub(super) fn explanation(
     explanation
 }
 
-/// An id may have been made by a process whose clock is ahead by so much.
+/// The clock of the process that made an id may be this far ahead.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
 
-/// Why an event that is not over is where it is.
+/// Returns why an event that is not over is where it is.
 fn standing(found: &Located, me: NodeId, facts: &Facts, attempts: &Attempts) -> Vec<Reason> {
     let Located { snapshot, now, .. } = found;
     match snapshot.state {
@@ -127,7 +127,7 @@ fn not_due(found: &Located) -> Reason {
     }
 }
 
-/// How its push spread it, as long as its due time comes from there.
+/// Returns the jitter of its push, while its due time still comes from there.
 fn spread(found: &Located) -> Option<Spread> {
     let envelope = found.snapshot.body.as_ref();
     let envelope = envelope.filter(|_| found.snapshot.tries == 0)?;
@@ -145,7 +145,7 @@ fn spread(found: &Located) -> Option<Spread> {
     })
 }
 
-/// What lets no handler of the queue start, whatever is ready.
+/// Returns what prevents any handler of the queue from starting.
 fn blocked(found: &Located, facts: &Facts) -> Vec<Reason> {
     let mut reasons = Vec::new();
     if facts.control.paused {
@@ -173,7 +173,7 @@ fn ready(found: &Located, facts: &Facts) -> Vec<Reason> {
     let mut reasons = blocked(found, facts);
     let consumers = facts.consumers(&found.bucket.queue);
     let only_here = [Reason::NoWorkers { everywhere: false }];
-    // Another node may start what this process does not.
+    // Another node may start events although this process does not.
     let may_start = reasons.is_empty() || (reasons == only_here && consumers > 1);
     if !may_start {
         return reasons;
@@ -203,7 +203,7 @@ fn held(found: &Located, me: NodeId, facts: &Facts) -> Vec<Reason> {
     let node = found.snapshot.holder.unwrap_or_default();
     let is_due = found.snapshot.due <= found.now;
     let load = facts.here.clone();
-    // Where starts are paced, what is leased may wait for its turn beside the ring.
+    // Under a rate limit, a leased event may wait for its turn besides the ring.
     let is_paced = facts.control.rate.is_some();
     let is_started = |load: &QueueLoad| load.queued == 0 && load.active > 0;
     let runs = is_due && !is_paced && load.as_ref().is_some_and(is_started);
@@ -225,7 +225,7 @@ fn held(found: &Located, me: NodeId, facts: &Facts) -> Vec<Reason> {
     if !is_due {
         reasons.push(not_due(found));
     }
-    // What waits in the ring of this process starts no more than what is ready.
+    // Whatever prevents a ready event from starting also applies to one in this process's ring.
     let waits = facts.here.as_ref().is_some_and(|here| here.queued > 0);
     if node == me && waits {
         reasons.extend(blocked(found, facts));
@@ -233,7 +233,7 @@ fn held(found: &Located, me: NodeId, facts: &Facts) -> Vec<Reason> {
     reasons
 }
 
-/// The state that a final record tells of.
+/// Returns the state of a final record.
 fn ended_as(record: &Record) -> State {
     match record.outcome {
         Outcome::Acked | Outcome::Discarded => State::Done,

@@ -1,4 +1,4 @@
-//! Asks the store and this process for the facts.
+//! Collection: reads the facts from the store and this process.
 
 use std::time::Duration;
 
@@ -15,33 +15,33 @@ use crate::record::NodeId;
 use crate::store::{Control, Member, Presence};
 use crate::time::Timestamp;
 
-/// For how long nodes are listened for: two of their calls, and the time that an answer takes.
+/// How long to observe other nodes: two of their polls, plus the time of a query.
 const LISTEN: Duration = Duration::from_millis(600);
 
-/// What was found out about an event.
+/// The facts about an event.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
-    /// Where it is, if a queue knows it.
+    /// Its stored state, if a queue knows it.
     pub(super) found: Option<Located>,
-    /// How many queues were asked for it.
+    /// How many queues were queried for it.
     pub(super) asked: usize,
-    /// What is set of its queue.
+    /// The runtime settings of its queue.
     pub(super) control: Control,
-    /// How many events of its queue stand where.
+    /// The number of events of its queue by state.
     pub(super) stats: Stats,
-    /// Who is there; `None` where the roll could not be called.
+    /// The members; `None` if the membership could not be read.
     pub(super) nodes: Option<Vec<Node>>,
-    /// What its queue does in this process, if it has a handler here.
+    /// The load of its queue in this process, if it has a handler here.
     pub(super) here: Option<QueueLoad>,
-    /// The first question that the store did not answer, to this or to the node of this process.
+    /// The first error of the store, for this query or for the node of this process.
     pub(super) away: Option<Error>,
 }
 
-/// A node that is on the roll.
+/// A member.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) member: Member,
-    /// Whether it has answered while it was listened for.
+    /// Whether it polled while it was observed.
     pub(super) answers: bool,
 }
 
@@ -56,7 +56,7 @@ impl Facts {
         }
     }
 
-    /// How many live nodes consume a queue.
+    /// Returns how many live nodes consume a queue.
     pub(super) fn consumers(&self, queue: &QueueName) -> usize {
         let nodes = self.nodes.iter().flatten();
         nodes
@@ -65,7 +65,7 @@ impl Facts {
     }
 }
 
-/// Finds out about an event.
+/// Explains an event.
 pub(super) async fn explain(bus: &Bus, id: EventId) -> Explanation {
     let inner = &*bus.inner;
     let mut facts = Facts::default();
@@ -92,7 +92,7 @@ pub(super) async fn explain(bus: &Bus, id: EventId) -> Explanation {
     conclude(inner, id, facts).await
 }
 
-/// What happened so far is read last: whatever the event has become meanwhile is told as well.
+/// Records are read last: they include what happened to the event meanwhile.
 async fn conclude(inner: &Inner, id: EventId, facts: Facts) -> Explanation {
     let attempts = past::read(&*inner.store, inner.journal(), id).await;
     let now = Timestamp::from_millis(inner.store.now_us() / 1_000);
@@ -112,7 +112,7 @@ async fn find(inner: &Inner, id: EventId, facts: &mut Facts) -> Option<Located> 
     event
 }
 
-/// The buckets that are known; that there may be others is noted.
+/// Returns the known buckets; notes that there may be others.
 async fn known_buckets(inner: &Inner, facts: &mut Facts) -> Option<Vec<BucketKey>> {
     let known = in_time(inner.store.known_buckets()).await;
     let known = facts.miss(known)?;
@@ -120,7 +120,7 @@ async fn known_buckets(inner: &Inner, facts: &mut Facts) -> Option<Vec<BucketKey
     Some(known.buckets)
 }
 
-/// Who is on the roll; whoever asks so is no member of it.
+/// Reads the members, without becoming one.
 async fn roll_call(inner: &Inner) -> Result<Vec<Member>> {
     let listener = Presence {
         node: NodeId(fastrand::u64(1..)),
@@ -131,8 +131,8 @@ async fn roll_call(inner: &Inner) -> Result<Vec<Member>> {
     Ok(roll.members)
 }
 
-/// Who of the members is alive: a node that died is on the roll for a minute, but its number stays
-/// as it is. What was found before is looked at again afterwards.
+/// Observes which members are alive: a dead node stays a member for a minute, but its poll counter
+/// stops. What was found before is read again afterwards.
 async fn listen(
     inner: &Inner,
     first: Vec<Member>,
@@ -174,7 +174,7 @@ fn found_id(facts: &Facts) -> Option<EventId> {
     facts.found.as_ref().map(|found| found.snapshot.id)
 }
 
-/// This process as a node, if it consumes anything.
+/// Returns this process as a node, if it consumes anything.
 fn this_node(inner: &Inner) -> Option<Node> {
     let flow = inner.flow();
     let queues = flow.as_ref()?.load().map(|(queue, ..)| queue.clone());
@@ -188,7 +188,7 @@ fn this_node(inner: &Inner) -> Option<Node> {
     })
 }
 
-/// How many events of a queue stand where, as far as its buckets answer.
+/// Counts the events of a queue by state, in the buckets that respond.
 async fn count(inner: &Inner, queue: &QueueName, facts: &mut Facts) -> Stats {
     let mut buckets = known_buckets(inner, facts).await.unwrap_or_default();
     buckets.retain(|key| key.queue == *queue);

@@ -1,7 +1,7 @@
-//! Why does this event not run? One answer for a person who asks.
+//! Explanations: why an event does not run.
 //!
-//! [`look`] asks the store and this process, [`judge`] makes reasons of the facts, [`past`] reads
-//! the records, and [`words`] says it all in a few lines.
+//! [`look`] collects facts from the store and this process, [`judge`] derives reasons, [`past`]
+//! reads the records, and [`words`] formats the result.
 
 mod judge;
 mod look;
@@ -19,42 +19,42 @@ use crate::time::Timestamp;
 pub use self::past::Attempts;
 pub use self::reason::{Reason, Spread, Standing};
 
-/// Where an event is, since when, what it waits for, what happened in each attempt, and what can be
-/// done about it; [`Display`](std::fmt::Display) says it in a few lines.
+/// Where an event is, since when, what it waits for, the history of its attempts, and advice;
+/// [`Display`](std::fmt::Display) formats it in a few lines.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
     /// The event.
     pub id: EventId,
-    /// When this was so, by the store's clock.
+    /// The time of this explanation, by the store's clock.
     pub at: Timestamp,
-    /// Its queue, where anything is known of the event.
+    /// Its queue, if the event is known.
     pub queue: Option<QueueName>,
-    /// Where it stands, or stood at its end; `None` where that is not known.
+    /// Its state; `None` where that is unknown.
     pub state: Option<State>,
-    /// Since when it stands there, where that is known.
+    /// When it entered its state, where that is known.
     pub since: Option<Timestamp>,
     /// When it is, or was, due.
     pub due: Option<Timestamp>,
-    /// Attempts that have ended and count.
+    /// The counted attempts that have ended.
     pub tries: u16,
-    /// How often it is tried at most, while it is not over.
+    /// The most attempts, while it is not over.
     pub tries_max: Option<u16>,
-    /// What it belongs to, if it said so.
+    /// Its key, if it has one.
     pub key: Option<String>,
-    /// Why it is where it is, the weightiest reason first; never empty.
+    /// Why it is where it is, the most important reason first; never empty.
     pub reasons: Vec<Reason>,
-    /// What happened to it so far.
+    /// Its history so far.
     pub attempts: Attempts,
 }
 
 impl Explanation {
-    /// What an operator could do, for each reason that there is something to do about.
+    /// Returns advice for each reason that can be acted upon.
     #[must_use]
     pub fn advice(&self) -> Vec<String> {
         let queue = self.queue.as_ref().map_or("..", QueueName::as_str);
         let is_leased = self.state == Some(State::Leased);
-        // What a node holds can be neither moved nor taken back.
+        // A leased event can be neither rescheduled nor cancelled.
         let is_of_use = |it: &&Reason| !(is_leased && matches!(it, Reason::NotDue { .. }));
         let reasons = self.reasons.iter().filter(is_of_use);
         let advice = reasons.map(|it| it.advice(self.id, queue));
@@ -63,13 +63,12 @@ impl Explanation {
 }
 
 impl Bus {
-    /// Explains an event: where it is, since when, what it waits for, what happened in each attempt,
-    /// and what can be done about it.
+    /// Explains an event: where it is, since when, what it waits for, the history of its attempts,
+    /// and what can be done.
     ///
-    /// It is found by its id alone. Whether other nodes are alive is heard and not believed: where
-    /// that matters, the answer takes 0.6 s, in which a node that lives is heard of twice. A store
-    /// or a journal that does not answer is a part of the explanation and no error; each question is
-    /// given up after two seconds.
+    /// The id is enough to find it. Other nodes are not assumed to be alive but observed: where
+    /// that matters, the call takes 0.6 s, in which a live node polls twice. An unresponsive store
+    /// or journal is part of the explanation and no error; each query times out after two seconds.
     ///
     /// # Errors
     ///

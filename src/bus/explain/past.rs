@@ -1,4 +1,4 @@
-//! What happened to an event so far, as its records tell.
+//! The history of an event, from its records.
 
 use std::collections::VecDeque;
 
@@ -11,27 +11,27 @@ use crate::journal::reading::{self, Unread};
 use crate::record::{Cursor, Order, Page, Query, Record};
 use crate::store::Store;
 
-/// How many records are told: the newest ones.
+/// The most records that are returned: the newest ones.
 const TOLD_MAX: usize = 20;
-/// How many pages are read to count the others.
+/// The most pages that are read to count the others.
 const PAGES_MAX: usize = 16;
 
-/// What happened to an event so far.
+/// The history of an event so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Attempts {
     /// The last records, at most 20, in the order in which they were written.
     pub records: Vec<Record>,
-    /// How many there are before these.
+    /// How many records there are before these.
     pub earlier: u64,
-    /// Whether these are all; else there are more of them, which were not counted.
+    /// Whether `earlier` is exact; else there are more.
     pub is_all_counted: bool,
-    /// Why the journal, the store's outboxes, or both could not be read; what the other one has is
-    /// told all the same.
+    /// Why the journal, the store's outboxes, or both could not be read; the records of the other
+    /// one are included.
     pub unread: Option<String>,
 }
 
-/// Reads them, from wherever they can be read.
+/// Reads the history from wherever it can be read.
 pub(super) async fn read(
     store: &dyn Store,
     journal: Option<&dyn Journal>,
@@ -69,7 +69,7 @@ pub(super) async fn read(
     }
 }
 
-/// What answers.
+/// The sources that respond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Both,
@@ -79,7 +79,7 @@ enum Source {
 }
 
 impl Source {
-    /// A page of what can be read. Whoever does not answer once is not asked again.
+    /// Reads a page. A source that fails once is not read again.
     async fn page(
         &mut self,
         store: &dyn Store,
@@ -95,8 +95,8 @@ impl Source {
             };
             *self = Self::Outboxes;
             *unread = Some(match journal {
-                Some(_) => format!("the journal did not answer ({error}); this is from the store"),
-                None => format!("the store did not answer ({error})"),
+                Some(_) => format!("the journal did not respond ({error}); this is from the store"),
+                None => format!("the store did not respond ({error})"),
             });
         }
         if *self == Self::Outboxes && journal.is_some() {
@@ -106,7 +106,7 @@ impl Source {
                 Err(error) => {
                     *self = Self::Journal;
                     *unread = Some(format!(
-                        "the store did not answer ({error}); this is from the journal"
+                        "the store did not respond ({error}); this is from the journal"
                     ));
                 }
             }
@@ -115,7 +115,7 @@ impl Source {
             match in_time(journal.page(query)).await {
                 Ok(found) => return of_journal(found.records, found.next),
                 Err(error) => {
-                    *unread = Some(format!("neither store nor journal answered ({error})"));
+                    *unread = Some(format!("neither store nor journal responded ({error})"));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Why an event is where it is, and what can be done about it.
+//! The reasons why an event is where it is, and advice for each.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::event::{BucketId, EventId, State};
 use crate::record::{Cause, NodeId};
 use crate::time::{Timestamp, When};
 
-/// Why an event is where it is; [`Display`](fmt::Display) says it in one line.
+/// Why an event is where it is; [`Display`](fmt::Display) formats it as one line.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -19,114 +19,113 @@ pub enum Reason {
     NotDue {
         /// When it is due.
         due: Timestamp,
-        /// In how long that is.
+        /// The time until then.
         left: Duration,
-        /// How it was spread when it was pushed, before its first attempt.
+        /// Its jitter, before its first attempt.
         spread: Option<Spread>,
     },
-    /// It is due, and nobody has moved it to the publish list.
+    /// It is due, but not yet on the ready list.
     NotMoved {
-        /// For how long it has been due.
+        /// How long it has been due.
         late: Duration,
     },
     /// Its queue is paused, on every node.
     Paused,
-    /// Its queue may run no handler at all.
+    /// Its queue has 0 workers.
     NoWorkers {
-        /// Whether that is set for every node; else this process has chosen it for itself.
+        /// Whether that is set for every node, or only in this process.
         everywhere: bool,
     },
     /// No live node consumes its queue.
     NoConsumer {
-        /// How many live nodes there are that consume other queues.
+        /// How many live nodes consume other queues.
         others: usize,
     },
-    /// It waits for its turn under the rate of its queue.
+    /// It waits for its turn under its queue's rate limit.
     RateLimited {
-        /// How many handlers may start in a second, on all nodes together.
+        /// How many handlers may start per second, over all nodes.
         per_second: f64,
-        /// How many events are ready in its queue, this one among them.
+        /// How many events are ready in its queue, including this one.
         ready: usize,
-        /// At this rate its turn comes within this span, if nothing else holds it up.
+        /// The time until its turn at this rate, if nothing else delays it.
         turn: Duration,
     },
-    /// It is ready, and others are before it: consumers are busy, or were until now.
+    /// It is ready, behind other events: consumers are busy, or were until now.
     Behind {
-        /// How many events are ready in its queue, this one among them.
+        /// How many events are ready in its queue, including this one.
         ready: usize,
-        /// How many events of its queue belong to a node.
+        /// How many events of its queue are leased.
         leased: usize,
-        /// How many live nodes consume its queue, this one among them.
+        /// How many live nodes consume its queue, including this one.
         consumers: usize,
-        /// What its queue does in this process, if it has a handler here.
+        /// The load of its queue in this process, if it has a handler here.
         here: Option<QueueLoad>,
     },
-    /// A node holds it.
+    /// A node has leased it.
     Held {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// When that lease ends, if it has a deadline of its own; else it lasts for as long as the
-        /// node answers.
+        /// When the lease ends, if it has its own deadline; else it lasts while the node is alive.
         until: Option<Timestamp>,
-        /// Whether the node answers.
+        /// Whether the node is alive.
         standing: Standing,
-        /// How many live nodes consume its queue and would take it back from a silent one.
+        /// How many live nodes consume its queue and would reap it from a dead one.
         consumers: usize,
     },
-    /// It is a dead letter: it is not tried again by itself.
+    /// It is a dead letter: it is not retried by itself.
     Dead {
-        /// Why its last attempt failed; `None` where its record is not there any more.
+        /// Why its last attempt failed; `None` without a record of it.
         cause: Option<Cause>,
-        /// What the handler said then.
+        /// The handler's error.
         error: Option<String>,
     },
     /// It is over.
     Over {
-        /// How.
+        /// Its final state.
         state: State,
-        /// When, if a record tells.
+        /// When it ended, if a record says so.
         at: Option<Timestamp>,
     },
-    /// The store did not answer, so whatever only the store knows is missing here.
+    /// The store did not respond, so facts are missing.
     StoreAway {
-        /// What a caller can do.
+        /// The kind of the error.
         kind: ErrorKind,
-        /// What it said.
+        /// The error.
         error: String,
     },
     /// No queue of this store knows it.
     NotKnown {
         /// When its id was made.
         created: Timestamp,
-        /// Whether that is later than the store's time, so that the id is not of its world.
+        /// Whether that is later than the store's time, so that the id comes from elsewhere.
         is_of_the_future: bool,
-        /// Which bucket its id names.
+        /// The bucket of its id.
         bucket: BucketId,
-        /// How many queues have such a bucket, and were asked.
+        /// How many queues have such a bucket, and were queried.
         asked: usize,
     },
 }
 
-/// How an event was spread when it was pushed.
+/// The jitter of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Spread {
-    /// Over which window.
+    /// The jitter window.
     pub window: Duration,
-    /// By how much later it was made due than it was asked for.
+    /// How much later than requested it was made due.
     pub part: Duration,
-    /// What was asked for; `None` where its push did not write that down.
+    /// The requested time; `None` if its push did not store it.
     pub asked: Option<When>,
-    /// When it was pushed, by the clock of who pushed it.
+    /// When it was pushed, by the pusher's clock.
     pub pushed: Timestamp,
-    /// Whether it has been given another due time since. Known of what was asked to be due at an
-    /// instant; after a delay, the store's clock alone knows when that began.
+    /// Whether it was rescheduled since. Known if an instant was requested; a delay starts at the
+    /// store's clock.
     pub rescheduled: bool,
 }
 
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("its push asked for ")?;
+        f.write_str("its push requested ")?;
         match self.asked {
             None => {}
             Some(When::Now) => write!(f, "it at once, at {}, ", self.pushed)?,
@@ -144,7 +143,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Whether the node that holds an event is there.
+/// Whether the node that has leased an event is alive.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Standing {
@@ -152,33 +151,33 @@ pub enum Standing {
     Here {
         /// Whether its handler runs; else it waits for its time, or for a worker.
         runs: bool,
-        /// What its queue does here.
+        /// The load of its queue here.
         load: Option<QueueLoad>,
     },
-    /// It answers the roll call.
+    /// It polls the membership.
     Answers,
-    /// It is on the roll, and has not answered while it was listened for.
+    /// It is a member, but did not poll while it was observed.
     Silent,
-    /// It is not on the roll: it has left, or was silent for a minute.
+    /// It is no member: it has left, or was silent for a minute.
     Gone,
-    /// The roll could not be called.
+    /// The membership could not be read.
     NotKnown,
 }
 
 impl Reason {
-    /// What can be done about it, in one line; `None` where there is nothing to do but wait.
+    /// Returns in one line what can be done; `None` where the only thing is to wait.
     #[must_use]
     pub fn advice(&self, id: EventId, queue: &str) -> Option<String> {
         let consume = || format!("start a process that consumes queue {queue}");
         Some(match self {
             Self::NotDue { .. } => format!(
-                "reschedule(\"{id}\", ..) moves it, cancel(\"{id}\") takes it back, both of queue \
+                "reschedule(\"{id}\", ..) moves it, cancel(\"{id}\") cancels it, both of queue \
                  {queue}"
             ),
-            Self::NotMoved { .. } => "if this lasts, look at the log and the processor load of \
+            Self::NotMoved { .. } => "if this lasts, check the log and the processor load of \
                                       the nodes that consume this queue"
                 .to_owned(),
-            Self::Paused => format!("bus.resume(\"{queue}\") lets it go on"),
+            Self::Paused => format!("bus.resume(\"{queue}\") resumes it"),
             Self::NoWorkers { everywhere: true } => {
                 format!("bus.set_workers_everywhere(\"{queue}\", None), or a number above 0")
             }
@@ -187,7 +186,7 @@ impl Reason {
             }
             Self::NoConsumer { .. } => consume(),
             Self::RateLimited { .. } => {
-                format!("bus.set_rate(\"{queue}\", ..) raises the rate, or takes it away")
+                format!("bus.set_rate(\"{queue}\", ..) raises or removes the rate")
             }
             Self::Behind { here, .. } => {
                 let is_full = here.as_ref().is_some_and(QueueLoad::is_busy);
@@ -203,16 +202,16 @@ impl Reason {
                 ..
             } => match standing {
                 Standing::Silent | Standing::Gone if *consumers == 0 => {
-                    format!("{}: nobody else takes it back", consume())
+                    format!("{}: no live node reaps it", consume())
                 }
                 Standing::Silent | Standing::Gone => match until {
-                    Some(_) => "nothing: a consumer takes it back at that time".to_owned(),
-                    None => "nothing: another consumer takes it back within about 3s".to_owned(),
+                    Some(_) => "nothing: a consumer reaps it at that time".to_owned(),
+                    None => "nothing: another consumer reaps it within about 3s".to_owned(),
                 },
                 _ => return None,
             },
             Self::Dead { .. } => format!(
-                "mend the cause, then bus.dead_letters().queue(\"{queue}\") and revive([id]), \
+                "fix the cause, then bus.dead_letters().queue(\"{queue}\") and revive([id]), \
                  edit(id, ..) before it, or drop([id])"
             ),
             Self::Over { .. } => return None,
@@ -220,7 +219,7 @@ impl Reason {
                 ErrorKind::Corrupt | ErrorKind::Closed => {
                     "see `When something is wrong` in the guide to operations".to_owned()
                 }
-                _ => "see to the store, then ask again".to_owned(),
+                _ => "restore the store, then explain again".to_owned(),
             },
             Self::NotKnown { .. } => "compare the id with the receipt, and this store with the \
                                       one that it was pushed to"
@@ -241,7 +240,7 @@ impl fmt::Display for Reason {
                 "it has been due for {}, and no consumer has moved it yet",
                 spoken(*late)
             ),
-            Self::Paused => f.write_str("the queue is paused: no handler of it starts, anywhere"),
+            Self::Paused => f.write_str("the queue is paused on every node"),
             Self::NoWorkers { everywhere: true } => {
                 f.write_str("the queue has 0 workers, which is set for every node")
             }
@@ -263,7 +262,7 @@ impl fmt::Display for Reason {
                 turn,
             } => write!(
                 f,
-                "the queue may start {per_second} a second; {} ready, so its turn comes within \
+                "the rate limit is {per_second} per second; {} ready, so its turn comes within \
                  about {}",
                 counted(*ready, "event is", "events are"),
                 spoken(*turn)
@@ -289,10 +288,10 @@ impl fmt::Display for Reason {
                 standing,
                 ..
             } => {
-                write!(f, "node {node} holds it ")?;
+                write!(f, "node {node} has leased it ")?;
                 match until {
                     Some(until) => write!(f, "until {until}")?,
-                    None => f.write_str("for as long as that node answers")?,
+                    None => f.write_str("while that node is alive")?,
                 }
                 match standing {
                     Standing::Here { runs, load } => {
@@ -302,17 +301,17 @@ impl fmt::Display for Reason {
                         }
                         load.as_ref().map_or(Ok(()), |load| write!(f, ": {load}"))
                     }
-                    Standing::Answers => f.write_str(", and it answers"),
-                    Standing::Silent => f.write_str(", and it does not answer"),
-                    Standing::Gone => f.write_str(", and it is not there any more"),
-                    Standing::NotKnown => f.write_str("; whether it does is not known"),
+                    Standing::Answers => f.write_str(", and it is alive"),
+                    Standing::Silent => f.write_str(", and it does not respond"),
+                    Standing::Gone => f.write_str(", and it is gone"),
+                    Standing::NotKnown => f.write_str("; whether it is alive is unknown"),
                 }
             }
             Self::Dead { cause, error } => {
                 f.write_str("it is a dead letter: ")?;
                 match cause {
                     Some(cause) => write!(f, "its last attempt ended as {cause}")?,
-                    None => f.write_str("the record of its last attempt is not there any more")?,
+                    None => f.write_str("the record of its last attempt was pruned")?,
                 }
                 match error {
                     Some(error) => write!(f, ": {}", shown(error)),
@@ -321,15 +320,12 @@ impl fmt::Display for Reason {
             }
             Self::Over { state, at } => match at {
                 Some(at) => write!(f, "it is over: {state} since {at}"),
-                None => write!(
-                    f,
-                    "it is over: {state}; its last record is not there any more"
-                ),
+                None => write!(f, "it is over: {state}; its last record was pruned"),
             },
             Self::StoreAway { kind, error } => match kind {
                 ErrorKind::Corrupt => write!(f, "the store cannot read it: {}", shown(error)),
-                ErrorKind::Invalid => write!(f, "the store refuses it: {}", shown(error)),
-                _ => write!(f, "the store did not answer: {}", shown(error)),
+                ErrorKind::Invalid => write!(f, "the store rejects it: {}", shown(error)),
+                _ => write!(f, "the store did not respond: {}", shown(error)),
             },
             Self::NotKnown {
                 created,
@@ -346,11 +342,14 @@ impl fmt::Display for Reason {
                     )?,
                 }
                 match is_of_the_future {
-                    true => write!(f, ", and its id says {created}, which is yet to come"),
+                    true => write!(
+                        f,
+                        ", and its id was made at {created}, which is in the future"
+                    ),
                     false => write!(
                         f,
-                        ": the id is wrong, of another store, or older than what is remembered; \
-                         it says {created}"
+                        ": the id is wrong, of another store, or older than the tombstones; \
+                         it was made at {created}"
                     ),
                 }
             }
@@ -358,7 +357,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What a queue does in this process, as the middle of a sentence.
+/// Formats the load of a queue, as the middle of a sentence.
 impl fmt::Display for QueueLoad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -1,4 +1,4 @@
-//! What an explanation tells of records that are in the journal and in no outbox any more.
+//! Tests of explanations whose records are in the journal and no longer in the outbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::event::EventId;
 use crate::journal::{Batch, Journal, MemoryJournal};
 use crate::store::{MemoryStore, Outbox, Store};
 
-/// A store with an event that was cancelled, whose record waits in its outbox.
+/// Creates a store with a cancelled event, whose record waits in its outbox.
 async fn cancelled() -> (Arc<MemoryStore>, EventId) {
     let store = Arc::new(MemoryStore::new());
     let builder = Bus::builder().only_registered().publish_only();

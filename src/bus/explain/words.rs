@@ -1,4 +1,4 @@
-//! An explanation in words.
+//! Formatting of explanations.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::event::State;
 use crate::record::{Outcome, Record};
 use crate::time::Timestamp;
 
-/// A span as people say it: two units at most.
+/// Formats a duration for people, with at most two units.
 pub(super) fn spoken(span: Duration) -> String {
     let nanos = span.as_nanos();
     let finest: u128 = match span {
@@ -25,7 +25,7 @@ pub(super) fn spoken(span: Duration) -> String {
     format(Duration::from_nanos_u128(nanos - nanos % finest))
 }
 
-/// So many of something.
+/// Formats a number with its noun.
 pub(super) fn counted(many: usize, one: &str, more: &str) -> String {
     match many {
         1 => format!("1 {one}"),
@@ -56,10 +56,10 @@ impl fmt::Display for Explanation {
 }
 
 impl Explanation {
-    /// Where it is, since when, and which attempt comes.
+    /// Formats its state, since when, and the next attempt.
     fn standing(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(state) = self.state else {
-            return f.write_str("not known");
+            return f.write_str("unknown");
         };
         write!(f, "{state}")?;
         if let Some(since) = self.since {
@@ -98,7 +98,7 @@ impl fmt::Display for Attempts {
     }
 }
 
-/// A record in one line.
+/// Formats a record in one line.
 fn line(record: &Record, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let at = Timestamp::from_millis(record.stages.finished_us / 1_000);
     write!(f, "{at}  ")?;
@@ -125,7 +125,7 @@ fn line(record: &Record, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// An outcome as a person says it.
+/// Returns the word for an outcome.
 fn said(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::LeaseLost => "lost with its node",

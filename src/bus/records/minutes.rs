@@ -1,4 +1,4 @@
-//! Asking for counts and lateness by minute.
+//! Queries for per-minute statistics.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::record::{Minute, MinuteQuery, Page, Query};
 use crate::store::Store;
 use crate::time::Timestamp;
 
-/// A question about what happened in each minute, put together step by step.
+/// A builder for a query for per-minute statistics.
 #[derive(Clone)]
 #[must_use = "nothing is asked before `page` is called"]
 pub struct Minutes {
@@ -25,15 +25,15 @@ pub struct Minutes {
 }
 
 impl Records {
-    /// Asks for counts and lateness instead, by queue and minute.
+    /// Queries counts and lateness by queue and minute instead.
     ///
-    /// Of what was asked for so far it takes the queue and the times, and nothing else can be: a
-    /// minute is the one in which a record finished. A minute counts if any part of it lies within
-    /// the times, and then as a whole. The journal keeps minutes for longer than records; without a
-    /// journal they are counted from what the store keeps.
+    /// Of the filters so far it uses the queue and the times; others are an error. A record belongs
+    /// to the minute in which it finished. A minute that overlaps the time range counts as a whole.
+    /// The journal keeps per-minute statistics for longer than records; without a journal they are
+    /// counted from the records in the store.
     ///
-    /// While records are on their way to the journal, one that gets there in this very moment may be
-    /// missing; asked again it is not.
+    /// A record that moves to the journal at this very moment may be missing; the next query has
+    /// it.
     ///
     /// # Examples
     ///
@@ -71,8 +71,8 @@ impl Records {
         };
         let wrong = self.wrong.clone().or_else(|| {
             (only != self.query).then(|| {
-                "minutes are asked for by queue and time, and by nothing else; ask for records, or \
-                 take the rest away"
+                "minutes are filtered by queue and time only; query records, or remove the other \
+                 filters"
                     .to_owned()
             })
         });
@@ -99,13 +99,13 @@ impl Records {
 }
 
 impl Minutes {
-    /// Only after this minute and queue: [`Page::next`] of the page before.
+    /// Starts after this minute and queue: [`Page::next`] of the page before.
     pub fn after(mut self, after: impl Into<Option<(Timestamp, QueueName)>>) -> Self {
         self.query.after = after.into();
         self
     }
 
-    /// At most so many on a page, from 1 to 10,000. Default: 1,440, a day of one queue.
+    /// Sets the limit of a page, from 1 to 10,000. Default: 1,440, a day of one queue.
     pub fn limit(mut self, limit: u32) -> Self {
         self.query.limit = Some(limit);
         self
@@ -115,9 +115,9 @@ impl Minutes {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a question that makes no sense, as
-    /// [`Records::page`] has it, or that asks for more than a queue and times. Or what the store or
-    /// the journal answers.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid query, as in
+    /// [`Records::page`], or one with other filters than queue and times. Or the error of the store
+    /// or the journal.
     pub async fn page(self) -> Result<Page<Minute, (Timestamp, QueueName)>> {
         let max = MinuteQuery::LIMIT_MAX;
         let wrong = self.wrong.clone().or_else(|| {
@@ -126,7 +126,7 @@ impl Minutes {
                 .limit
                 .filter(|limit| !(1..=max).contains(limit))?;
             Some(format!(
-                "the limit of a page of minutes is {limit}, it is 1 to {max}"
+                "the limit of a page of minutes is {limit}; it must be 1 to {max}"
             ))
         });
         if let Some(wrong) = wrong {
@@ -153,7 +153,7 @@ impl fmt::Debug for Minutes {
     }
 }
 
-/// When the minute of an instant began.
+/// Returns when the minute of an instant began.
 fn minute_of(at: Timestamp) -> Timestamp {
     Timestamp::from_millis(at.as_millis() - at.as_millis() % 60_000)
 }

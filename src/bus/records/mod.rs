@@ -1,4 +1,4 @@
-//! Asking for consumption records.
+//! Queries for consumption records.
 
 mod minutes;
 mod stream;
@@ -17,11 +17,11 @@ use crate::record::{Cause, Cursor, ERROR_BYTES_MAX, NodeId, Order, Outcome, Page
 use crate::store::Store;
 use crate::time::Timestamp;
 
-/// A question about consumption records, put together step by step.
+/// A builder for a query for consumption records.
 ///
-/// Everything that is asked for has to hold at once. Records are read out of the journal, and out of
-/// the outboxes of the store where they are not in the journal yet; of what waits there, the newest
-/// 100,000. Every page looks at a bounded number of records, so it is quick, and may be short.
+/// All filters must match. Records are read from the journal, and from the outboxes of the store if
+/// they are not in the journal yet; of those, the newest 100,000. Every page scans a bounded number
+/// of records, so it is quick, and may be short.
 ///
 /// # Examples
 ///
@@ -62,7 +62,7 @@ pub struct Records {
 }
 
 impl Bus {
-    /// Asks for consumption records.
+    /// Starts a query for consumption records.
     ///
     /// # Examples
     ///
@@ -98,7 +98,7 @@ impl Records {
         }
     }
 
-    /// Only of this queue.
+    /// Selects this queue.
     pub fn queue(mut self, name: &str) -> Self {
         match QueueName::new(name) {
             Ok(name) => self.query.queue = Some(name),
@@ -107,13 +107,13 @@ impl Records {
         self
     }
 
-    /// Only of this event: its whole history.
+    /// Selects this event: its whole history.
     pub fn id(mut self, id: EventId) -> Self {
         self.query.id = Some(id);
         self
     }
 
-    /// Only with this outcome; a second call asks for either.
+    /// Selects this outcome; repeat for several.
     pub fn outcome(mut self, outcome: Outcome) -> Self {
         if !self.query.outcomes.contains(&outcome) {
             self.query.outcomes.push(outcome);
@@ -121,78 +121,77 @@ impl Records {
         self
     }
 
-    /// Only attempts that failed: retried, buried, or lost with their lease.
+    /// Selects failed attempts: retried, buried, or lost with their lease.
     ///
-    /// An event that [expired](Outcome::Expired) did not fail but was of no use any more; it is
-    /// asked for by its outcome.
+    /// An event that [expired](Outcome::Expired) did not fail; select it by its outcome.
     pub fn failed(self) -> Self {
         self.outcome(Outcome::Retried)
             .outcome(Outcome::Buried)
             .outcome(Outcome::LeaseLost)
     }
 
-    /// Only attempts that failed of this.
+    /// Selects attempts that failed for this cause.
     pub fn cause(mut self, cause: Cause) -> Self {
         self.query.cause = Some(cause);
         self
     }
 
-    /// Only finished then or later, by the store's clock.
+    /// Selects what finished at this time or later, by the store's clock.
     pub fn since(mut self, since: impl Into<Timestamp>) -> Self {
         self.query.since = Some(since.into());
         self
     }
 
-    /// Only finished before then, by the store's clock.
+    /// Selects what finished before this time, by the store's clock.
     pub fn until(mut self, until: impl Into<Timestamp>) -> Self {
         self.query.until = Some(until.into());
         self
     }
 
-    /// Only of events that were pushed with this [key](crate::EventBuilder::key).
+    /// Selects events that were pushed with this [key](crate::EventBuilder::key).
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.query.key = Some(key.into());
         self
     }
 
-    /// Only of attempts that this node held.
+    /// Selects attempts of this node.
     pub fn node(mut self, node: NodeId) -> Self {
         self.query.node = Some(node);
         self
     }
 
-    /// Only of this trace: of events that were pushed with it in their header `traceparent`.
+    /// Selects this trace: events that were pushed with it in their header `traceparent`.
     pub fn trace(mut self, trace: TraceId) -> Self {
         self.query.trace = Some(trace);
         self
     }
 
-    /// Only with this text somewhere in the error, letter for letter.
+    /// Selects errors that contain this text, case-sensitively.
     pub fn error_contains(mut self, text: impl Into<String>) -> Self {
         self.query.error = Some(text.into());
         self
     }
 
-    /// Only those that wait in the store for the journal, the newest 100,000: what can be read while
-    /// the journal is away. Without a journal there are no others.
+    /// Selects records that wait in the store for the journal, the newest 100,000: readable while
+    /// the journal is unavailable. Without a journal these are all records.
     pub fn only_waiting(mut self) -> Self {
         self.journal = None;
         self
     }
 
-    /// The newest first. Default: the oldest first.
+    /// Orders by newest first. Default: oldest first.
     pub fn newest_first(mut self) -> Self {
         self.query.order = Order::Newest;
         self
     }
 
-    /// Only after this cursor: [`Page::next`] of the page before, of the same question.
+    /// Starts after this cursor: [`Page::next`] of the page before, of the same query.
     pub fn after(mut self, cursor: impl Into<Option<Cursor>>) -> Self {
         self.query.after = cursor.into();
         self
     }
 
-    /// At most so many on a page, from 1 to 1,000. Default: 100.
+    /// Sets the limit of a page, from 1 to 1,000. Default: 100.
     pub fn limit(mut self, limit: u32) -> Self {
         self.query.limit = Some(limit);
         self
@@ -200,24 +199,23 @@ impl Records {
 
     /// Reads a page.
     ///
-    /// It may have fewer records than the limit, or none, while [`Page::next`] says that there is
-    /// more.
+    /// It may have fewer records than the limit, or none, although [`Page::next`] is set and there
+    /// are more.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a question that makes no sense: a queue
-    /// name that is not legal, a limit out of its bounds, a time range that ends before it begins, a
-    /// text that is empty or longer than what is looked for can be.
-    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) where nothing was found of a queue that is
-    /// unknown, and its name is a known one spelled otherwise (`order_close` for `order-close`).
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) while the journal is away, also when
-    /// it has not answered for 30 seconds: a page without what it holds would look like all there is.
-    /// Then [`only_waiting`](Self::only_waiting) reads the rest. Or what the store answers.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid query: an invalid queue
+    /// name, a limit out of bounds, a time range that ends before it begins, a text that is empty
+    /// or too long. [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) where nothing was found of
+    /// an unknown queue whose name is another spelling of a known one (`order_close` for
+    /// `order-close`). [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) while the journal
+    /// is unavailable, also after a timeout of 30 seconds: a page without its records would look
+    /// complete. Then [`only_waiting`](Self::only_waiting) reads the rest. Or the store's error.
     pub async fn page(self) -> Result<Page<Record>> {
         self.checked()?.read().await
     }
 
-    /// Reads a page of what is known to make sense.
+    /// Reads a page of a valid query.
     async fn read(&self) -> Result<Page<Record>> {
         let Self { store, journal, .. } = self;
         let page = reading::page(&**store, journal.as_deref(), self.query.clone()).await?;
@@ -228,7 +226,7 @@ impl Records {
         Ok(page)
     }
 
-    /// The same, once it is known to make sense.
+    /// Validates the query.
     fn checked(self) -> Result<Self> {
         match self.wrong.clone().or_else(|| nonsense(&self.query)) {
             Some(wrong) => Err(Error::invalid(wrong)),
@@ -247,17 +245,19 @@ impl fmt::Debug for Records {
     }
 }
 
-/// What makes no sense in a question.
+/// Returns what is invalid in a query.
 fn nonsense(query: &Query) -> Option<String> {
     let max = Query::LIMIT_MAX;
     if let Some(limit) = query.limit.filter(|limit| !(1..=max).contains(limit)) {
-        return Some(format!("the limit of a page is {limit}, it is 1 to {max}"));
+        return Some(format!(
+            "the limit of a page is {limit}; it must be 1 to {max}"
+        ));
     }
     if let (Some(since), Some(until)) = (query.since, query.until)
         && since >= until
     {
         return Some(format!(
-            "the records are asked for since {since} and until {until}, and no time lies between"
+            "the time range from {since} until {until} is empty"
         ));
     }
     let texts = [
@@ -267,6 +267,6 @@ fn nonsense(query: &Query) -> Option<String> {
     texts.into_iter().find_map(|(name, text, max)| {
         let bytes = text.as_ref()?.len();
         (bytes == 0 || bytes > max)
-            .then(|| format!("the {name} has {bytes} bytes, it has 1 to {max}"))
+            .then(|| format!("the {name} has {bytes} bytes; it must have 1 to {max}"))
     })
 }

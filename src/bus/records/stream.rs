@@ -1,4 +1,4 @@
-//! All records of a question: as a stream, and as a file.
+//! All records of a query: as a stream, and as a file.
 
 use std::fmt;
 use std::io;
@@ -13,15 +13,15 @@ use crate::bus::records::Records;
 use crate::error::{Error, ErrorKind, Result};
 use crate::record::{Format, Query, Record};
 
-/// Every record of a question, read page by page as they are asked for.
+/// Every record of a query, read page by page on demand.
 ///
-/// It is a `Stream`, and has a [`next`](Self::next) of its own for whoever has no package for those.
-/// After an error it ends.
+/// It is a `Stream`, and has its own [`next`](Self::next) for use without `StreamExt`. It ends
+/// after an error.
 #[must_use = "nothing is read before the next record is asked for"]
 pub struct RecordStream(BoxStream<'static, Result<Record>>);
 
 impl RecordStream {
-    /// The next record; `None` at the end.
+    /// Returns the next record; `None` at the end.
     pub async fn next(&mut self) -> Option<Result<Record>> {
         StreamExt::next(&mut self.0).await
     }
@@ -42,12 +42,12 @@ impl fmt::Debug for RecordStream {
 }
 
 impl Records {
-    /// Every record that is asked for, page by page; [`limit`](Self::limit) says how many are held
+    /// Returns every matching record, page by page; [`limit`](Self::limit) sets how many are held
     /// in memory at a time, not how many there are.
     ///
-    /// It has every record once that was there when it began. Of those that arrive meanwhile it has
-    /// some, and with the oldest first it goes on for as long as they arrive faster than they are
-    /// read; [`until`](Self::until) bounds that.
+    /// It has every record once that existed when it began, and some of those that arrive
+    /// meanwhile. Oldest first, it goes on for as long as they arrive faster than they are read;
+    /// [`until`](Self::until) bounds that.
     ///
     /// # Examples
     ///
@@ -87,15 +87,15 @@ impl Records {
         RecordStream(pages.try_flatten().boxed())
     }
 
-    /// Writes every record that is asked for to `writer`, as [`stream`](Self::stream) reads them,
-    /// and answers how many there were. [`Format`] has the columns.
+    /// Writes every matching record to `writer`, as [`stream`](Self::stream) reads them, and
+    /// returns how many there were. [`Format`] has the columns.
     ///
-    /// At most a page of them is in memory, a thousand where no [`limit`](Self::limit) says
-    /// otherwise. What was written before an error stays written.
+    /// At most a page of them is in memory, a thousand by default ([`limit`](Self::limit)). What
+    /// was written before an error stays written.
     ///
     /// # Errors
     ///
-    /// As [`page`](Self::page); [`ErrorKind::Full`] when the writer's disk is, and
+    /// As [`page`](Self::page); [`ErrorKind::Full`] when the writer's disk is full, and
     /// [`ErrorKind::Unavailable`] when it fails otherwise.
     ///
     /// # Examples

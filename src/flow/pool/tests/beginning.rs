@@ -1,4 +1,4 @@
-//! Which jobs are begun, and when.
+//! Tests: which jobs are begun, and when.
 
 use std::collections::VecDeque;
 use std::future::{Future, pending, ready};

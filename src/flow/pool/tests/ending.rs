@@ -1,4 +1,4 @@
-//! How a job ends that panics or takes too long.
+//! Tests: jobs that panic or exceed their limit.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{Future, pending};

@@ -1,4 +1,4 @@
-//! What a pool promises, seen from inside the crate, and what its tests share.
+//! Tests of the pool from inside the crate, and their helpers.
 
 mod beginning;
 mod ending;
@@ -28,7 +28,7 @@ use crate::flow::work::{Ended, Work};
 /// Longer than anything here takes; only a lost job waits that long.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// Work whose handler is a closure, and which keeps books.
+/// Work whose handler is a closure, and which logs what was begun and how it ended.
 struct Books<H> {
     handler: H,
     limit: Option<Duration>,
@@ -65,7 +65,7 @@ where
         lock(&self.begun).clone()
     }
 
-    /// How each job ended; a job that ended twice is a failure.
+    /// Returns how each job ended; fails if one ended twice.
     fn ends(&self) -> BTreeMap<u64, Ended<()>> {
         let ended = lock(&self.ended).clone();
         let ends: BTreeMap<_, _> = ended.iter().cloned().collect();
@@ -86,7 +86,7 @@ where
         };
         assert!(
             timeout(NEVER, waiting).await.is_ok(),
-            "waited in vain until {what}"
+            "timed out waiting until {what}"
         );
     }
 
@@ -134,7 +134,7 @@ where
     }
 }
 
-/// A pool of `workers` in the current runtime, with the smallest ring.
+/// Creates a pool of `workers` in the current runtime, with the smallest ring.
 fn pool<W: Work>(work: W, workers: usize) -> Pool<W> {
     let runtime = Handle::current();
     let board = Board::new(runtime.clone());

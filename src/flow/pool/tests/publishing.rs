@@ -1,4 +1,4 @@
-//! What a publisher is told, and how it waits for room.
+//! Tests: full and closed pools, and waiting for room.
 
 use std::collections::VecDeque;
 use std::future::ready;
@@ -47,7 +47,7 @@ async fn a_full_pool_gives_the_job_back_and_waits_for_room_when_asked_to() {
     assert_eq!(pool.work().ends(), all_finished(0..=64));
 }
 
-/// A worker that is called before would find nothing and go, and nobody would call another.
+/// A worker that is started before would find nothing and leave, and no other would be started.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_worker_is_called_when_its_job_is_there_and_not_before() {
     let pool = pool(Books::new(|_| ready(())), 1);

@@ -1,4 +1,4 @@
-//! What becomes of the jobs when a pool or its runtime stops.
+//! Tests: the jobs of a pool or runtime that stops.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
@@ -72,7 +72,7 @@ fn a_runtime_that_goes_away_ends_every_job_that_was_begun() {
     assert_eq!(ends.len(), 5);
     assert!(ends.values().all(|ended| *ended == Ended::Cut));
     assert_eq!(pool.active(), 0);
-    publisher.try_publish(60).unwrap(); // nobody can run it, and nothing goes wrong
+    publisher.try_publish(60).unwrap(); // no worker can run it, and nothing fails
     assert_eq!(pool.active(), 0);
     let left: BTreeSet<_> = pool.drain().into_iter().collect();
     assert!(

@@ -1,4 +1,4 @@
-//! Random rounds: `DULY_STRESS` says how many, `DULY_SEED` where to start.
+//! Randomized stress tests: `DULY_STRESS` sets the rounds, `DULY_SEED` the first seed.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering::SeqCst;
@@ -8,7 +8,7 @@ use tokio::task::yield_now;
 
 use super::{Books, NEVER, all_finished, pool, within};
 
-/// How many rounds a stress test runs: `DULY_STRESS`, or a few.
+/// Returns how many rounds a stress test runs: `DULY_STRESS`, or a few.
 fn rounds() -> u64 {
     std::env::var("DULY_STRESS")
         .ok()
@@ -16,7 +16,7 @@ fn rounds() -> u64 {
         .unwrap_or(20)
 }
 
-/// The first round's seed: `DULY_SEED` to run a failed round again, or another one each time.
+/// Returns the first seed: `DULY_SEED` to repeat a failed round, or a random one.
 fn seed() -> u64 {
     let seed = std::env::var("DULY_SEED")
         .ok()
@@ -33,7 +33,7 @@ fn pause(random: &mut fastrand::Rng) {
     }
 }
 
-/// What a handler does is decided by its job, so that a round can be run again.
+/// The job determines what its handler does, so that a round can be repeated.
 async fn at_random(job: u64) {
     let mut random = fastrand::Rng::with_seed(job);
     for _ in 0..random.u8(..4).saturating_sub(1) {

@@ -1,4 +1,4 @@
-//! How many jobs run at once.
+//! Tests: how many jobs run at once.
 
 use std::collections::VecDeque;
 use std::future::ready;
