@@ -84,8 +84,8 @@ pub(crate) fn full(waiting: u64) -> Error {
     Error::new(
         ErrorKind::Full,
         format!(
-            "{waiting} records wait for the journal, and no more are to wait: see what keeps the \
-             journal"
+            "{waiting} records wait for the journal, which is the limit: check why the journal does \
+             not take them"
         ),
     )
 }
