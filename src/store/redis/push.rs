@@ -22,7 +22,7 @@ use crate::store::redis::registry;
 use crate::store::redis::shared::Shared;
 use crate::time::{DELAY_MAX, Timestamp, When};
 
-/// The most bytes of payload that pushes bring together; a larger one goes alone.
+/// The limit of payload bytes in a batch; a larger push goes alone.
 const BYTES_MAX: usize = 1024 * 1024;
 /// The weight of an event that may replace another one: the script reads that one too.
 const REPLACED_BYTES: usize = 128 * 1024;
