@@ -1,20 +1,20 @@
-//! What a forecast costs, and whether pushes are slower while forecasts are asked for.
+//! A benchmark of forecasts: their cost, and their effect on pushes.
 //!
 //! ```text
 //! cargo bench --bench coming               # 1 million events on each store
 //! cargo bench --bench coming -- --quick    # some seconds, for a first look
-//! # As many as a large queue holds:
+//! As many as a large queue contains:
 //! cargo bench --bench coming -- --events 10000000 --passes 5
 //! ```
 //!
 //! A third of the events is due at one instant, as at midnight, the rest is spread over a day. Then
-//! the same pushes are made in turns of a second: with nobody asking, with a forecast of 400 steps
-//! each second, with ten of them each second (which wait for the pace that a bus keeps), and with a
-//! census each second, ten times as often as a bus counts by itself. Rates are this machine's;
-//! their ratios travel, so each turn is compared with the one without in the same pass, and the
-//! middle of all passes is printed.
-//! `-- memory`, `-- embedded` and `-- redis` are the parts. Whatever is pushed stays: each pass
-//! takes some two gigabytes more of memory where nothing slows the pushes down.
+//! the same pushes are made in turns of a second: without forecasts, with a forecast of 400 steps
+//! each second, with ten of them each second (which wait for the limit of a bus), and with a depth
+//! sample each second, ten times as often as a bus takes one. Rates are this machine's; their
+//! ratios travel, so each turn is compared with the plain one in the same pass, and the median of
+//! all passes is printed.
+//! `-- memory`, `-- embedded` and `-- redis` are the parts. Pushed events stay: each pass takes
+//! some two gigabytes more of memory where nothing slows the pushes down.
 
 #![allow(clippy::print_stdout)] // a bench talks
 

@@ -1,12 +1,12 @@
-//! What the embedded store costs beside bare SQLite doing the same work in the same run.
+//! A benchmark of the embedded store against plain SQLite with the same work in the same run.
 //!
-//! `cargo bench --bench store` prints rates and their ratio to the base case; `-- --quick` does a
-//! tenth of the work, and `-- push`, `settle`, `open` or `pass` only that part. Ratios travel between
-//! machines, rates do not.
+//! `cargo bench --bench store` prints rates and their ratio to the baseline; `-- --quick` does a
+//! tenth of the work, and `-- push`, `settle`, `open` or `pass` only that part. Ratios travel
+//! between machines, rates do not.
 //!
-//! `pass` goes through everything that waits, page by page, as a re-encryption does: of one queue in
-//! the embedded store and on Redis, with a hundredth of the events and with all of them. What a page
-//! costs shall not depend on how many there are.
+//! `pass` scans all waiting events, page by page, as a re-encryption does: of one queue in the
+//! embedded store and on Redis, with a hundredth of the events and with all of them. The cost of a
+//! page must not depend on their number.
 
 #![allow(clippy::print_stdout)] // a bench talks
 

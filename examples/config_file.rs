@@ -1,4 +1,4 @@
-//! How are a queue's settings changed without compiling again, and who has the last word?
+//! How are a queue's settings changed without recompiling, and which source wins?
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

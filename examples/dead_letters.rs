@@ -1,4 +1,4 @@
-//! Where do events go that cannot be handled, and how do they come back?
+//! What happens to events that cannot be handled, and how are they revived?
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

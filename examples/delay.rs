@@ -1,4 +1,4 @@
-//! How is an event pushed for later, and how is it moved, changed or taken back while it waits?
+//! How is an event delayed, and how is it rescheduled, updated or cancelled while it waits?
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

@@ -1,4 +1,4 @@
-//! How are payloads kept from whoever can read the store?
+//! How are payloads encrypted, so that access to the store does not reveal them?
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

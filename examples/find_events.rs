@@ -1,4 +1,4 @@
-//! Which events wait, for whom, and how are they found to be changed or taken back?
+//! Which events wait for a customer, and how are they found, changed or cancelled?
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

@@ -1,4 +1,4 @@
-//! What happens to the events that run, and to those that wait, when a process stops?
+//! What happens to running and waiting events when a process stops?
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

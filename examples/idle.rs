@@ -1,6 +1,6 @@
-//! What does a bus cost that has nothing to do?
+//! How much does an idle bus cost?
 //!
-//! `cargo run --example idle -- --seconds 20` looks for longer than the 3 seconds of the default.
+//! `cargo run --example idle -- --seconds 20` measures for longer than the default of 3 seconds.
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

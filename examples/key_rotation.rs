@@ -1,4 +1,4 @@
-//! How is the key of encrypted payloads changed while events run?
+//! How is the key of encrypted payloads rotated while events run?
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

@@ -1,6 +1,6 @@
-//! How does Prometheus see what a bus does, and what is coming?
+//! How does Prometheus read the metrics of a bus, and its forecast?
 //!
-//! In `dashboards/` lie a board for Grafana, and alerts.
+//! `dashboards/` has a board for Grafana, and alerts.
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

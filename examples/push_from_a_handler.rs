@@ -1,4 +1,4 @@
-//! How does one event lead to the next?
+//! How does a handler push the next event?
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

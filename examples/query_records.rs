@@ -1,4 +1,4 @@
-//! What has happened, to whom, how late, and why?
+//! How are records queried: outcomes, lateness, errors?
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

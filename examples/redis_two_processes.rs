@@ -1,4 +1,4 @@
-//! What becomes of the work when one of two processes on one Redis queue is killed?
+//! What happens to the work when one of two processes on a Redis queue is killed?
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

@@ -1,4 +1,4 @@
-//! What happens when a handler fails, and who decides when it is tried again?
+//! What happens when a handler fails, and what determines when it is retried?
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

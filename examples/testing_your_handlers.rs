@@ -1,4 +1,4 @@
-//! How do I test what happens in half an hour, or in thirty days?
+//! How is a delay of half an hour, or of thirty days, tested?
 //!
 //! In a project of your own this is `tests/close_order.rs`, with `#[tokio::test(start_paused = true)]`
 //! on each test, and `duly = { version = "..", features = ["testing"] }` in `[dev-dependencies]`.

@@ -1,4 +1,4 @@
-//! What becomes of a handler that takes too long, and of one that nobody can stop?
+//! What happens to a handler that takes too long, and to one that cannot be stopped?
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

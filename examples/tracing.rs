@@ -1,4 +1,4 @@
-//! How is an event followed from its push to its handler, and on?
+//! How is an event traced from its push to its handler, and on?
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

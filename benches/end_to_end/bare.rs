@@ -1,4 +1,4 @@
-//! The base case of what is durable: bare SQLite, the same rows in batches, each batch synced.
+//! The baseline of durable pushes: bare SQLite, the same rows in batches, each batch synced.
 
 use rusqlite::{Connection, params};
 use tempfile::TempDir;

@@ -1,4 +1,4 @@
-//! Many events that are due at the same instant: how long until the last one has started?
+//! A burst: many events due at the same instant, measured until the last one has started.
 
 use std::sync::Arc;
 use std::time::Duration;

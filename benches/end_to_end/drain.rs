@@ -1,4 +1,4 @@
-//! Draining: from the release of a backlog until the last event of it is handled and settled.
+//! A drain: from the release of a backlog until its last event is handled and settled.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a bus costs that has nothing to do: ten queues, and events a day away.
+//! The cost of an idle bus: ten queues, and events a day away.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Lateness at a steady rate, while pushing goes on.
+//! Lateness at a steady rate, during pushes.
 
 use std::sync::Arc;
 use std::time::Duration;

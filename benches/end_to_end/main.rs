@@ -1,16 +1,16 @@
-//! How fast and how punctual is the whole bus, from push to settled, beside what it could be?
+//! A benchmark of throughput and lateness of the whole bus, from push to settlement, against
+//! baselines.
 //!
 //! ```text
 //! cargo bench --bench end_to_end              # about two minutes
 //! cargo bench --bench end_to_end -- --quick   # some seconds, for a first look
-//! cargo bench --bench end_to_end -- push idle # only the parts whose name holds one of these words
+//! cargo bench --bench end_to_end -- push idle # only the parts whose name contains one of these words
 //! ```
 //!
-//! Parts: push, drain, records, late, burst, publish, idle, metrics. Measures only, and asserts no
-//! time: every table begins with its base case, measured in the same run, and the last column
-//! compares with it.
+//! Parts: push, drain, records, late, burst, publish, idle, metrics. It asserts no time: every
+//! table begins with its baseline, measured in the same run, and the last column is relative to it.
 //! Ratios travel between machines, rates do not. It fails if an event was early or is missing,
-//! since a figure of a bus that does that means nothing.
+//! since figures of such a bus are worthless.
 
 #![allow(
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! What it costs to be watched: the same work with metrics and traces taken and without.
+//! The cost of metrics and traces: the same work with and without them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! Publishing in memory: the path that keeps nothing, beside a channel that keeps nothing.
+//! Publishing in memory, against a plain channel.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

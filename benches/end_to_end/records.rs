@@ -1,4 +1,4 @@
-//! What a journal costs handlers, and one that is away: the same backlog drained with each.
+//! The cost of a journal, available or not: the same backlog drained with each.
 
 use duly::BusBuilder;
 use duly::journal::{

@@ -1,4 +1,4 @@
-//! What the parts share: how much is measured, where events are kept, and who counts them.
+//! Shared setup of the parts: sizes, stores, counters.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Tables whose first line is the base case, and whose last column compares with it.
+//! Tables whose first line is the baseline, and whose last column is relative to it.
 
 use std::time::Duration;
 

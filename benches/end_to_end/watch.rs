@@ -1,4 +1,4 @@
-//! What something takes: time, and time of the processor, which a busy machine disturbs less.
+//! Stopwatches: wall time, and processor time, which a busy machine disturbs less.
 
 use std::fs;
 use std::ops::Add;

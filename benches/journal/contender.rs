@@ -1,4 +1,4 @@
-//! What is measured of each journal.
+//! A trait: the operations that are measured of each journal.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Loading as the recorder does when it catches up, and the bare bulk insert of the same rows.
+//! Loading like a recorder that catches up, against a bulk insert of the same rows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

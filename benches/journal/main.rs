@@ -1,4 +1,4 @@
-//! How fast does a journal take records in, and how long does a page of any query take?
+//! A benchmark of journals: the rate of loads, and the time of a page of each query.
 //!
 //! ```text
 //! cargo bench --bench journal                                # 100,000 records
@@ -7,10 +7,10 @@
 //! cargo bench --bench journal -- postgres                    # one journal alone
 //! ```
 //!
-//! Measures only, and asserts no time. Loading is set beside the bare bulk insert of the same rows
-//! into the same tables, batch by batch in turn, so that both have the same company on the machine;
-//! the ratio travels, the rates do not. Then each query is asked for its first page, for one in the
-//! middle and for one of the last, in both orders, and the way that the database takes is printed.
+//! It asserts no time. Loading is compared with a bulk insert of the same rows into the same
+//! tables, batch by batch in turn, so that both run under the same conditions; the ratio travels,
+//! the rates do not. Then each query reads its first page, one in the middle and one of the last,
+//! in both orders, and the database's plan is printed.
 
 #![allow(
     clippy::print_stdout,

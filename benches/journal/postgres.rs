@@ -1,4 +1,4 @@
-//! The journal in PostgreSQL, and the bare `COPY` of the same rows into the same tables.
+//! The journal in PostgreSQL, and a `COPY` of the same rows into the same tables.
 
 use std::io::Cursor as Bytes;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! How long a load may wait for retention: some steps of it, each by itself.
+//! Retention: how long a single step may block a load.
 
 use std::time::Duration;
 

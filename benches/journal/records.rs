@@ -1,4 +1,4 @@
-//! Records as a month of several queues leaves them, the same in every run.
+//! Records like those of a month of several queues, the same in every run.
 
 use duly::event::{EventId, TraceId};
 use duly::record::{Cause, NodeId, Numbered, Record, Stages};

@@ -1,4 +1,4 @@
-//! The journal in a SQLite file, and the bare insert of the same rows into the same table.
+//! The journal in a SQLite file, and a plain insert of the same rows into the same table.
 
 use std::sync::Arc;
 use std::time::Duration;

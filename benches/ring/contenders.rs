@@ -1,4 +1,4 @@
-//! Ways to hand events to 64 workers: that of duly, and those that are at hand without it.
+//! Ways to hand events to 64 workers: duly's, and common alternatives.
 
 use std::collections::VecDeque;
 use std::future::Future;

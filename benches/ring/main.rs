@@ -1,13 +1,13 @@
-//! How fast are events handed to a queue's workers, and what do other queues notice of it?
+//! A benchmark of handing events to a queue's workers, and of its effect on other queues.
 //!
 //! ```text
 //! cargo bench --bench ring              # about two minutes
 //! cargo bench --bench ring -- --quick   # a few seconds, for a first look
-//! cargo bench --bench ring -- duly      # only the cases whose names hold all words
+//! cargo bench --bench ring -- duly      # only the cases whose names contain all words
 //! ```
 //!
-//! Measures only, and claims nothing: every table names its base case, and the last column compares
-//! with it. Runs on a runtime of two threads, whatever the machine has.
+//! It asserts nothing: every table names its baseline, and the last column is relative to it. Runs
+//! on a runtime of two threads on any machine.
 
 #![allow(
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! What a queue notices of a backlog of its own, and of a busy neighbour.
+//! The effect on a queue of a backlog of its own, and of a busy neighbour.
 
 use std::collections::VecDeque;
 use std::future::pending;

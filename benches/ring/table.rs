@@ -1,4 +1,4 @@
-//! Lines of throughput, and what they cost.
+//! Lines of throughput and cost.
 
 use std::fs;
 use std::future::Future;

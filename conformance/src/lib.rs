@@ -1,8 +1,7 @@
-//! What a store of [`duly`] must do, as tests, and checkers of what happened to events.
+//! A conformance suite for stores of [`duly`], and checkers of event histories.
 //!
-//! [`store_contract`] is the contract of a store as a suite of tests, for a store of your own.
-//! [`history`] is what happened to events as JSON lines, and the checkers that hold it against
-//! what is promised.
+//! [`store_contract`] is the contract of a store as a suite of tests, for custom stores.
+//! [`history`] is a log of events as JSON lines, with checkers that compare it with the promises.
 
 pub mod history;
 pub mod store_contract;

@@ -1,4 +1,4 @@
-//! The account: what the records say of each event that a receipt was given for.
+//! The account: the records of each event that has a receipt.
 
 use std::collections::BTreeMap;
 use std::fmt;

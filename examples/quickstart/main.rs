@@ -1,4 +1,4 @@
-//! What is duly for? Orders that nobody pays are closed on time, and every one is accounted for.
+//! What is duly for? Unpaid orders are closed on time, and every one is accounted for.
 //!
 //! ```text
 //! cargo run --example quickstart             # the orders of examples/data/orders.jsonl
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Ends by itself within ten seconds. Fails if an event is missing, was early, or ended otherwise
-//! than its pusher was told.
+//! than its receipt says.
 
 #![allow(
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! Orders as they come: one JSON object a line.
+//! The orders: a stream of JSON objects, one a line.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What a person reads at the end.
+//! The printed report.
 
 use std::time::Duration;
 

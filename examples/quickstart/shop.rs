@@ -1,4 +1,4 @@
-//! The shop: sells, waits for the money, and closes what is not paid.
+//! The shop: sells, waits for payments, and closes unpaid orders.
 
 use std::time::Duration;
 

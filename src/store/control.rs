@@ -1,24 +1,24 @@
-//! What an operator has set of a queue while it runs: once, for every node, until it is set again.
+//! Runtime settings of a queue (pause, workers, rate, buckets), kept by the store for every node.
 
 use crate::event::BUCKETS_MAX;
 
-/// The lowest and the highest rate, in starts a second.
+/// The lowest and the highest rate, in starts per second.
 pub(crate) const RATES: (f64, f64) = (0.001, 1_000_000.0);
 
-/// What is set of one queue; what is not set is as each node's own choices say.
+/// The runtime settings of one queue; a field that is unset leaves each node's own configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Control {
-    /// Whether no handler of the queue starts, on any node.
+    /// Whether the queue is paused: no handler of it starts on any node.
     pub paused: bool,
-    /// How many of its handlers run at once on each node.
+    /// The limit of concurrent handlers on each node.
     pub workers: Option<u16>,
-    /// How many of its handlers start in a second, on all nodes together.
+    /// The limit of handler starts per second, over all nodes.
     pub rate: Option<f64>,
-    /// Over how many buckets its new events are spread.
+    /// The number of buckets over which new events are distributed.
     pub buckets: Option<u16>,
 }
 
-/// One thing to set of a queue; `None` takes back what was set.
+/// A change of one runtime setting; `None` removes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Setting {
     /// See [`Control::paused`].
@@ -32,7 +32,7 @@ pub enum Setting {
 }
 
 impl Control {
-    /// The same with one more thing set.
+    /// Returns these settings with `setting` applied.
     #[must_use]
     pub fn with(self, setting: Setting) -> Self {
         match setting {
@@ -45,7 +45,7 @@ impl Control {
 }
 
 impl Setting {
-    /// Whether it is within its bounds. What a store answers was perhaps written by somebody else.
+    /// Returns whether all values are within their bounds; another program may have written them.
     pub(crate) fn is_possible(self) -> bool {
         match self {
             Self::Rate(Some(rate)) => (RATES.0..=RATES.1).contains(&rate),

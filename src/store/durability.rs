@@ -1,25 +1,25 @@
-//! What an accepted push survives, and how that is spelled.
+//! Durability levels of an accepted push, and their text form.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, shown};
 
-/// What an accepted push survives.
+/// The failures that an accepted push survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Nothing: it lives as long as the process.
+    /// None: the event lives as long as the process.
     Memory,
-    /// The death of any process of ours, not a power cut.
+    /// The death of any of this application's processes, but not a power cut.
     OsCache,
     /// A power cut.
     Disk,
-    /// The loss of the machine: so many others have it.
+    /// The loss of the machine: this many replicas have the event.
     Replicated(u16),
 }
 
-/// As in settings: `memory`, `os_cache`, `disk` or `replicated:2`.
+/// Formats as in settings: `memory`, `os_cache`, `disk` or `replicated:2`.
 impl fmt::Display for Durability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! What a store answers with.
+//! The future that store operations return.
 
 use std::fmt;
 use std::pin::Pin;
@@ -6,10 +6,10 @@ use std::task::{Context, Poll};
 
 use crate::error::Result;
 
-/// The future that a store answers with.
+/// The future of a store operation.
 ///
-/// A store that needs no disk and no network has its answer when it is asked, and says so: then
-/// nothing is allocated, and whoever stands before it may look at the answer.
+/// A store that needs neither disk nor network returns a future that is ready at once: it allocates
+/// nothing, and the caller may read the result without polling.
 ///
 /// # Examples
 ///
@@ -28,23 +28,23 @@ use crate::error::Result;
 pub struct StoreFuture<T>(State<T>);
 
 enum State<T> {
-    /// The answer, until it was taken.
+    /// The result, until it is taken.
     Ready(Option<Result<T>>),
     Coming(Pin<Box<dyn Future<Output = Result<T>> + Send>>),
 }
 
 impl<T> StoreFuture<T> {
-    /// An answer that is there.
+    /// Creates a future that is ready with `answer`.
     pub fn ready(answer: Result<T>) -> Self {
         Self(State::Ready(Some(answer)))
     }
 
-    /// An answer that a future will have.
+    /// Wraps a future.
     pub fn new(answer: impl Future<Output = Result<T>> + Send + 'static) -> Self {
         Self(State::Coming(Box::pin(answer)))
     }
 
-    /// The answer, if it is there without waiting.
+    /// Returns the result if it is ready.
     pub(crate) fn peek(&self) -> Option<&Result<T>> {
         match &self.0 {
             State::Ready(answer) => answer.as_ref(),
@@ -53,13 +53,13 @@ impl<T> StoreFuture<T> {
     }
 }
 
-/// Neither an answer nor a box is ever pinned in place.
+/// Neither variant is pinned structurally.
 impl<T> Unpin for StoreFuture<T> {}
 
 impl<T> Future for StoreFuture<T> {
     type Output = Result<T>;
 
-    /// Once it has answered it is never ready again.
+    /// Not ready again after it has returned its result.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             State::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),

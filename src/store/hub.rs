@@ -1,4 +1,4 @@
-//! What a store that lives in this process knows of its nodes and of what was set.
+//! Membership and runtime settings of a store that lives in this process.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,26 +9,27 @@ use crate::event::QueueName;
 use crate::record::NodeId;
 use crate::store::control::{Control, Setting};
 
-/// A member that has not called for so long, by the store's clock, is taken off the roll.
+/// A member that has not polled for this long, by the store's clock, is removed from the
+/// membership.
 const FORGOTTEN_AFTER_US: u64 = 60_000_000;
-/// Of how many queues something may be set.
+/// The limit of queues with runtime settings.
 const CONTROLS_MAX: usize = 10_000;
 
-/// The roll and the controls.
+/// The members of an in-process store and its runtime settings.
 #[derive(Debug, Default)]
 pub(crate) struct Hub(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// With each member when it called last.
+    /// Each member, with the time of its last poll.
     members: BTreeMap<NodeId, (Member, u64)>,
     controls: BTreeMap<QueueName, Control>,
-    /// Counts what was set.
+    /// Incremented by every change of a setting.
     version: u64,
 }
 
 impl Hub {
-    /// A hub in which this was set before.
+    /// Creates a registry with the settings that a file has kept.
     #[cfg(feature = "embedded")]
     pub(crate) fn with(controls: BTreeMap<QueueName, Control>) -> Self {
         Self(Mutex::new(State {
@@ -37,7 +38,7 @@ impl Hub {
         }))
     }
 
-    /// A call by `me`; `listed` is the number of buckets that were ever used.
+    /// Records a membership poll by `me`; `listed` is the number of buckets that were ever used.
     pub(crate) fn call(&self, me: Presence, now_us: u64, listed: u64) -> Roll {
         let mut state = self.lock();
         let members = &mut state.members;
@@ -60,7 +61,7 @@ impl Hub {
         }
     }
 
-    /// As [`call`](Self::call) where there is nobody else.
+    /// Returns the reply to a membership poll in a store with one node.
     pub(crate) fn alone(&self, me: &Presence, listed: u64) -> Roll {
         Roll {
             buckets_version: listed,
@@ -73,8 +74,7 @@ impl Hub {
         self.lock().controls.clone()
     }
 
-    /// Sets one thing, once `keep` has kept what the queue's control is then; nobody else sets
-    /// anything meanwhile.
+    /// Applies a setting after `keep` has stored the queue's new settings; changes are serialised.
     pub(crate) fn set<T>(
         &self,
         queue: &QueueName,
@@ -86,7 +86,7 @@ impl Hub {
         let control = before.unwrap_or_default().with(setting);
         if before.is_none() && state.controls.len() >= CONTROLS_MAX {
             return Err(Error::invalid(format!(
-                "something is set of {CONTROLS_MAX} queues already; take some of it back"
+                "{CONTROLS_MAX} queues have runtime settings already, which is the limit; reset some"
             )));
         }
         let kept = keep(control)?;

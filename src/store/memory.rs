@@ -17,13 +17,12 @@ use crate::store::{
 };
 use crate::time::{Clock, SystemClock, Timestamp};
 
-/// How many records a memory store keeps.
+/// The default limit of records in a memory store.
 pub const RECORDS_MAX: usize = 100_000;
 
-/// A store that lives as long as the process: for tests, and for events that may be forgotten.
+/// A store that lives as long as the process: for tests, and for events that may be lost.
 ///
-/// It keeps the whole contract but survives nothing. Records are kept as well, the last
-/// [`RECORDS_MAX`] of them.
+/// It keeps the whole contract but survives nothing. It keeps the last [`RECORDS_MAX`] records.
 ///
 /// # Examples
 ///
@@ -52,13 +51,13 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store on the machine's clock.
+    /// Creates an empty store on the machine's clock.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(Arc::new(SystemClock::new()))
     }
 
-    /// An empty store on `clock`.
+    /// Creates an empty store on `clock`.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -71,16 +70,16 @@ impl MemoryStore {
         }
     }
 
-    /// The same store for several buses in one process: they look for silent ones among them.
+    /// Shares the store between several buses in one process: they detect silent nodes among them.
     #[must_use]
     pub fn shared(mut self) -> Self {
         self.shared = true;
         self
     }
 
-    /// The same store, still empty, with other bounds: each bucket remembers at most `finished`
-    /// finished ids beyond those that ended within the last minute, and at most `records` records
-    /// are kept. Defaults: 100,000 each.
+    /// Sets the limits of a store that is still empty: the dedup window of each bucket keeps at
+    /// most `finished` tombstones beyond those of the last minute, and the store at most `records`
+    /// records. Defaults: 100,000 each.
     #[must_use]
     pub fn with_memory(self, finished: usize, records: usize) -> Self {
         self.with_window(DedupWindow {
@@ -90,7 +89,7 @@ impl MemoryStore {
         .with_records(records)
     }
 
-    /// The same store, still empty, with this dedup window in each bucket; all buckets share its
+    /// Sets the dedup window of each bucket in a store that is still empty; all buckets share its
     /// cap.
     #[must_use]
     pub fn with_window(mut self, window: DedupWindow) -> Self {
@@ -103,11 +102,11 @@ impl MemoryStore {
         self
     }
 
-    /// Checks everything that must be so at any time; looks at every event.
+    /// Checks all invariants, over every event.
     ///
     /// # Errors
     ///
-    /// The first thing that is not so.
+    /// The first violation.
     pub fn check(&self) -> Result<(), String> {
         self.shards.check()
     }
@@ -123,7 +122,7 @@ impl MemoryStore {
             let answer = bucket.apply(now_us, op, &mut ledger);
             has_recorded = !ledger.records.is_empty();
             if has_recorded {
-                // Still under the bucket's lock, so that its records are in their order.
+                // Still under the bucket's lock, which keeps the records in order.
                 self.records().append(ledger.records);
             }
             answer
@@ -225,7 +224,7 @@ impl Store for MemoryStore {
     }
 }
 
-/// Keeps the envelope itself, and the records until the operation is over.
+/// A change sink that stores the envelope itself, and the records when the operation is over.
 #[derive(Debug, Default)]
 struct MemoryLedger {
     records: Vec<Record>,
@@ -258,14 +257,14 @@ impl Ledger for MemoryLedger {
     }
 }
 
-/// The last records, numbered from 1 in the order in which they were written.
+/// The newest records, numbered from 1 in the order of writing.
 #[derive(Debug)]
 struct Records {
     kept: VecDeque<Record>,
-    /// The number of the first one kept.
+    /// The number of the oldest record kept.
     first: u64,
     max: usize,
-    /// The bound where nobody says otherwise.
+    /// The limit when no outbox limit is set.
     max_anyway: usize,
     when_full: WhenFull,
 }
@@ -281,7 +280,7 @@ impl Records {
         }
     }
 
-    /// Refuses a push when no more records may wait.
+    /// Refuses a push when the outbox is full.
     fn check_room(&self) -> Result<()> {
         let waiting = self.kept.len();
         if self.when_full == WhenFull::RefusePushes && waiting >= self.max {

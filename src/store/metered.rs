@@ -1,4 +1,4 @@
-//! A store whose calls are timed and counted.
+//! A store decorator that times and counts each call.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
 use crate::store::{KnownBuckets, Store, StoreFuture, Watcher};
 use crate::time::{Clock, Mono};
 
-/// What a store is asked, as metrics name it.
+/// The store operations, as metrics name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     Push,
@@ -49,7 +49,7 @@ enum Op {
 }
 
 impl Op {
-    /// The names, each at the place of its variant.
+    /// The metric labels, indexed by variant.
     const NAMES: [&'static str; 27] = [
         "push",
         "move",
@@ -105,7 +105,7 @@ impl Op {
     }
 }
 
-/// A store whose calls are timed and counted; it does nothing else.
+/// A store that times and counts the calls of another one.
 pub(crate) struct Metered {
     near: Arc<dyn Store>,
     meter: Arc<Meter>,
@@ -116,22 +116,22 @@ struct Meter {
     calls: [Calls; Op::NAMES.len()],
 }
 
-/// A call without an answer for so long has failed, whoever gives it up.
+/// A call that is dropped after this long without a reply counts as failed.
 const UNANSWERED_AFTER: Duration = Duration::from_secs(10);
 
-/// A call on its way. One that is dropped before it was answered was given up by whoever asked:
-/// it has taken so long at least, and how it ended nobody knows. That is no error of the store,
-/// unless it had time enough to answer.
+/// A call in flight. One that is dropped before its reply was cancelled by its caller: its duration
+/// is a lower bound and its result unknown. It counts as an error of the store only if the store
+/// had time enough to reply.
 struct Call {
     meter: Arc<Meter>,
     op: Op,
     since: Mono,
-    /// How it was answered; nothing before that.
+    /// The result; `None` until the store has replied.
     answered: Option<Option<ErrorKind>>,
 }
 
 impl Metered {
-    /// `near`, with handles of the recorder that is installed now.
+    /// Wraps `near`, with metric handles of the recorder that is installed now.
     pub(crate) fn new(near: Arc<dyn Store>, clock: &Arc<dyn Clock>) -> Self {
         let meter = Arc::new(Meter {
             clock: Arc::clone(clock),
@@ -140,7 +140,7 @@ impl Metered {
         Self { near, meter }
     }
 
-    /// Times a call from before it is made.
+    /// Starts the timer before it makes the call.
     fn timed<T: Send + 'static>(
         &self,
         op: Op,
@@ -260,7 +260,7 @@ impl Store for Metered {
         self.near.watch(watcher);
     }
 
-    /// Only what fails is counted: it is called for each attempt, and writes to memory at most.
+    /// Counts failures only: it is called for each attempt, and writes to memory at most.
     fn starting(&self, queue: &QueueName, deliveries: &[&Delivery]) -> Result<()> {
         let count = |error: Error| {
             self.meter.calls[Op::Starting as usize].failed(error.kind(), 1);
@@ -300,7 +300,7 @@ impl Store for Metered {
 mod tests {
     use super::*;
 
-    /// The names of the methods in a part of a file.
+    /// The method names in a part of a source file.
     fn methods(part: &str) -> Vec<&str> {
         let name = |line: &'_ str| line.starts_with("    fn ");
         let lines = part.lines().filter(|line| name(line));
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn passes_on_whatever_a_store_may_be_asked() {
-        // A method with a default that is not passed on would silently do something else.
+        // A method with a default would silently do something else if it were not forwarded.
         let asked = methods(part(include_str!("mod.rs"), "pub trait Store:"));
         let passed = methods(part(include_str!("metered.rs"), "impl Store for Metered {"));
         assert!(asked.contains(&"apply") && asked.contains(&"look_every"));

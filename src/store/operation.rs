@@ -1,4 +1,4 @@
-//! Operations of a store, each of a type that names its reply.
+//! Store operations, each typed with its reply.
 
 use std::time::Duration;
 
@@ -10,23 +10,24 @@ use crate::event::{BucketKey, EventId, Payload};
 use crate::store::Store;
 use crate::time::When;
 
-/// An operation, and how its reply `R` is taken out of the store's.
+/// An operation, with the function that extracts its reply `R` from the store's.
 pub(crate) struct Operation<R> {
     op: StoreOp,
     reply: fn(Reply) -> Option<R>,
 }
 
 impl<R> Operation<R> {
-    /// Applies it to a bucket.
+    /// Applies the operation to a bucket.
     ///
     /// # Errors
     ///
-    /// The store's, and [`Corrupt`](crate::ErrorKind::Corrupt) when it replies to something else.
+    /// The store's, and [`Corrupt`](crate::ErrorKind::Corrupt) when the reply is of another
+    /// operation.
     pub(crate) async fn apply(self, store: &dyn Store, bucket: &BucketKey) -> Result<R> {
         Ok(self.apply_timed(store, bucket).await?.0)
     }
 
-    /// The same, with the time of the store in microseconds.
+    /// As [`apply`](Self::apply), with the time of the store in microseconds.
     pub(crate) async fn apply_timed(
         self,
         store: &dyn Store,
@@ -38,12 +39,12 @@ impl<R> Operation<R> {
     }
 }
 
-/// A store replied with something that does not belong to the operation.
+/// The error for a reply that does not match the operation.
 pub(crate) fn unexpected() -> Error {
-    Error::corrupt("the store replied to another operation than it was asked for")
+    Error::corrupt("the store's reply does not match the operation")
 }
 
-/// The reply of one variant.
+/// Extracts the reply of one variant.
 macro_rules! replies {
     ($variant:pat => $reply:expr) => {
         |reply| match reply {
@@ -68,7 +69,7 @@ impl StoreOp {
         }
     }
 
-    /// Of an event that waits.
+    /// Updates a waiting event.
     pub(crate) fn update(id: EventId, payload: Payload) -> Operation<Changed> {
         Operation {
             op: Self::Update {
@@ -81,7 +82,7 @@ impl StoreOp {
         }
     }
 
-    /// Of a dead letter.
+    /// Edits a dead letter.
     pub(crate) fn edit(id: EventId, payload: Payload, by: Option<String>) -> Operation<Changed> {
         Operation {
             op: Self::Update {
@@ -108,7 +109,7 @@ impl StoreOp {
         }
     }
 
-    /// A page, and where the next one begins.
+    /// Reads a page, and the position of the next one.
     pub(crate) fn peek(
         by: PeekBy,
         from: Option<PeekCursor>,
@@ -120,7 +121,7 @@ impl StoreOp {
         }
     }
 
-    /// A page, and the dead letter after which the next one begins.
+    /// Reads a page, and the dead letter after which the next page begins.
     pub(crate) fn read_dead(
         after: Option<EventId>,
         limit: usize,
@@ -152,7 +153,7 @@ impl StoreOp {
         }
     }
 
-    /// How many are due within each of these spans.
+    /// Counts the events that are due within each of these spans.
     pub(crate) fn forecast(within: Vec<Duration>) -> Operation<Vec<usize>> {
         Operation {
             op: Self::Forecast { within },

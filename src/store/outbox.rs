@@ -1,4 +1,4 @@
-//! Outboxes: where records wait for the journal.
+//! Outboxes: the records of a store that wait for the journal.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,18 +7,18 @@ use crate::error::{Error, ErrorKind};
 use crate::event::BucketKey;
 use crate::record::Numbered;
 
-/// The most records that one read of an outbox answers.
+/// The limit of records in one read of an outbox.
 pub const OUTBOX_BATCH_MAX: usize = 10_000;
 
 /// One sequence of records of a store.
 ///
-/// They are numbered one after the other as they are written, and wait until they are in the
-/// journal; where there is none, the last ones stay.
+/// Records are numbered consecutively as they are written, and wait until they are in the journal;
+/// without a journal, the last ones stay.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outbox {
-    /// The one of a store that has only one.
+    /// The single outbox of a store that has one.
     Store,
-    /// That of one bucket.
+    /// The outbox of one bucket.
     Bucket(BucketKey),
 }
 
@@ -31,80 +31,80 @@ impl fmt::Display for Outbox {
     }
 }
 
-/// Some records of an outbox, and what it holds beside them.
+/// A page of records of an outbox, with the outbox's bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OutboxPage {
-    /// The records, in the order of their numbers.
+    /// The records, by ascending number.
     pub records: Vec<Numbered>,
-    /// Up to which number it was looked, damaged records included: reading goes on after it.
+    /// The last number that was examined, damaged records included: continue after it.
     pub last: u64,
-    /// Numbers of damaged records that were passed over.
+    /// The number of damaged records that were skipped.
     pub damaged: u64,
-    /// Whether records follow that a newer duly has written in a form that this one does not read:
-    /// they are neither passed over nor to be trimmed, and wait for its recorder.
+    /// Whether records follow in the form of a newer duly, which this one cannot read. They are
+    /// neither skipped nor to be trimmed, and wait for that version's recorder.
     pub newer: bool,
-    /// The number of the oldest record that is there.
+    /// The number of the oldest record.
     pub first: u64,
-    /// The number that the next record will get: `next - first` are there.
+    /// The number of the next record: the outbox has `next - first` records.
     pub next: u64,
 }
 
 impl OutboxPage {
-    /// Whether there is more to be read after what was looked at, even if all of that was damaged.
+    /// Returns whether more can be read after this page, even if all of it was damaged.
     #[must_use]
     pub fn has_more(&self) -> bool {
         !self.newer && self.last.saturating_add(1) < self.next
     }
 }
 
-/// How much an outbox keeps, and what happens when that is not enough.
+/// The size limit of an outbox, and the policy for reaching it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutboxLimit {
-    /// How many records wait at most; `None`: as many as the store keeps anyway.
+    /// The limit of waiting records; `None`: as many as the store keeps anyway.
     pub max: Option<u64>,
-    /// What happens when there are more.
+    /// What happens beyond the limit.
     pub when_full: WhenFull,
 }
 
-/// What happens when more records wait for the journal than an outbox keeps.
+/// The policy of a full outbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The oldest are let go, never to reach the journal; it is logged and counted. Handlers and
-    /// pushes go on. The default, and all there is without a journal.
+    /// Drops the oldest records, which never reach the journal; each drop is logged and counted.
+    /// Handlers and pushes go on. The default, and the only policy without a journal.
     #[default]
     DropOldest,
-    /// New events are refused as [`Full`](crate::ErrorKind::Full) until the journal has caught up,
-    /// and no record is let go. What is stored is handled to its end, so the outbox can grow by
-    /// that.
+    /// Refuses new events with [`Full`](crate::ErrorKind::Full) until the journal has caught up,
+    /// and drops no record. Stored events are still handled, so the outbox can grow by their
+    /// records.
     RefusePushes,
 }
 
-/// The error of a push while `waiting` records wait and no more are to.
+/// The error of a push to a full outbox with `waiting` records.
 pub(crate) fn full(waiting: u64) -> Error {
     Error::new(
         ErrorKind::Full,
         format!(
-            "{waiting} records wait for the journal, and no more are to wait: see what keeps the \
-             journal"
+            "{waiting} records wait for the journal, which is the limit: check why the journal does \
+             not take them"
         ),
     )
 }
 
-/// Told by a store that an outbox has records that it had not before.
+/// A callback for new records in an outbox.
 pub trait OutboxWatcher: Send + Sync {
     /// `outbox` has new records. Called often and from anywhere, so it must be quick.
     fn recorded(&self, outbox: &Outbox);
 }
 
-/// Who is told of new records.
+/// The registered outbox watchers.
 #[derive(Default)]
 pub(crate) struct OutboxWatchers(Mutex<Vec<Arc<dyn OutboxWatcher>>>);
 
-/// How many watchers are told; beyond that the one that came first is let go.
+/// The limit of watchers; one more drops the oldest.
 const WATCHERS_MAX: usize = 64;
 
 impl OutboxWatchers {
-    /// From now on `watcher` is told as well.
+    /// Registers `watcher`.
     pub(crate) fn add(&self, watcher: Arc<dyn OutboxWatcher>) {
         let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if watchers.len() == WATCHERS_MAX {
@@ -113,7 +113,7 @@ impl OutboxWatchers {
         watchers.push(watcher);
     }
 
-    /// Tells everybody.
+    /// Notifies every watcher.
     pub(crate) fn tell(&self, outbox: &Outbox) {
         let watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for watcher in watchers.iter() {

@@ -1,4 +1,4 @@
-//! The buckets of a store that keeps its index in memory, each behind a lock of its own.
+//! Buckets of a store with its index in memory, each behind its own lock.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,45 +11,46 @@ use crate::event::BucketKey;
 use crate::store::Watcher;
 use crate::time::Timestamp;
 
-/// How many watchers are told; beyond that the one that came first is let go.
+/// The limit of watchers; one more drops the oldest.
 const WATCHERS_MAX: usize = 64;
 
-/// Buckets by their keys, made when they are first asked for, and who watches them.
+/// A map of buckets, created on first use, with their watchers.
 ///
-/// A bucket is locked for one operation at a time. Watchers are told after the lock is given back.
+/// A bucket is locked for one operation at a time. Watchers are notified after the lock is
+/// released.
 pub(crate) struct Shards<B> {
     buckets: RwLock<BTreeMap<BucketKey, Arc<Shard<B>>>>,
-    /// How many of them were ever used.
+    /// The number of buckets that were ever used.
     used: AtomicU64,
     watchers: RwLock<Vec<Arc<dyn Watcher>>>,
     /// The dedup window of a bucket; its cap is that of all buckets together.
     window: DedupWindow,
-    /// How many ended ids all buckets remember.
+    /// The number of tombstones in all buckets.
     remembered: AtomicUsize,
-    /// What every bucket may have forgotten before the start.
+    /// Ids created until then may have been forgotten before the start.
     forgotten: Option<Timestamp>,
 }
 
-/// One bucket.
 struct Shard<B> {
     bucket: Mutex<Bucket<B>>,
-    /// Whether an event was ever in it: one that was only asked about is not worth a look.
+    /// Whether an event was ever in it: a bucket that was only queried is not worth a poll.
     is_used: AtomicBool,
 }
 
-/// Whether a change can bring work that nobody knows of yet.
+/// Whether a change can bring work that the mover does not know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It can: watchers are told when the bucket's head is earlier after it.
+    /// It can: watchers are notified when the bucket's head is earlier after it.
     Tell,
-    /// It is the mover's own doing, who sees the answer.
+    /// The mover itself made it, and sees the reply.
     Known,
-    /// It as well, and the mover has no room: all others are called if something is ready after it.
+    /// The same, and the mover has no capacity: all others are notified if an event is ready after
+    /// it.
     Called,
 }
 
 impl News {
-    /// What `op` is.
+    /// Classifies `op`.
     pub(crate) fn of(op: &StoreOp) -> Self {
         match op {
             StoreOp::MoveDue { calls: true, .. } => Self::Called,
@@ -74,7 +75,7 @@ impl<B: Clone> Default for Shards<B> {
 }
 
 impl<B: Clone> Shards<B> {
-    /// No buckets; each that is made has this dedup window, and all of them share its cap.
+    /// Creates an empty map; each new bucket has this dedup window, and all of them share its cap.
     pub(crate) fn new(window: DedupWindow) -> Self {
         Self {
             buckets: RwLock::default(),
@@ -86,7 +87,7 @@ impl<B: Clone> Shards<B> {
         }
     }
 
-    /// Every bucket, known and to come, may have forgotten finished ids created until `created`.
+    /// Sets the creation time up to which any bucket may have forgotten tombstones.
     #[cfg(feature = "embedded")]
     pub(crate) fn forgotten_before(&mut self, created: Timestamp) {
         self.forgotten = Some(created);
@@ -97,7 +98,8 @@ impl<B: Clone> Shards<B> {
         }
     }
 
-    /// Does `change` under the bucket's lock and tells the watchers if it brought work sooner.
+    /// Applies `change` under the bucket's lock, and notifies the watchers if it brought work
+    /// sooner.
     pub(crate) fn change<T>(
         &self,
         key: &BucketKey,
@@ -113,7 +115,8 @@ impl<B: Clone> Shards<B> {
         let is_earlier = bucket.head().is_earlier_than(before);
         let is_ready = bucket.head().ready;
         if !bucket.is_empty() && !shard.is_used.swap(true, Ordering::Relaxed) {
-            // Before anybody hears of the event, so that whoever reads the number later sees it.
+            // Before the watchers are notified, so that a later read of the number includes this
+            // bucket.
             self.used.fetch_add(1, Ordering::Release);
         }
         drop(bucket);
@@ -126,15 +129,15 @@ impl<B: Clone> Shards<B> {
         answer
     }
 
-    /// How many buckets were ever used; it grows with every new one.
+    /// Returns the number of buckets that were ever used; it grows with every new one.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Every bucket that holds events or did so before, in the order of keys.
+    /// Returns every bucket that holds events or did before, by key.
     ///
-    /// Those that are empty now belong to it: who does not serve one would not hear of the next
-    /// event in it.
+    /// Empty buckets are included: a consumer that does not serve one would not be notified of the
+    /// next event in it.
     pub(crate) fn keys(&self) -> Vec<BucketKey> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         let used = |shard: &&Arc<Shard<B>>| shard.is_used.load(Ordering::Relaxed);
@@ -142,7 +145,7 @@ impl<B: Clone> Shards<B> {
         keys.map(|(key, _)| key.clone()).collect()
     }
 
-    /// From now on `watcher` is told as well; the same one only once.
+    /// Registers `watcher`; the same one only once.
     pub(crate) fn watch(&self, watcher: Arc<dyn Watcher>) {
         let mut watchers = self
             .watchers
@@ -157,7 +160,7 @@ impl<B: Clone> Shards<B> {
         watchers.push(watcher);
     }
 
-    /// Checks every bucket; answers the first thing that is not as it must be.
+    /// Checks every bucket and returns the first violation.
     pub(crate) fn check(&self) -> Result<(), String> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         for (key, shard) in buckets.iter() {
@@ -167,8 +170,8 @@ impl<B: Clone> Shards<B> {
         Ok(())
     }
 
-    /// The dedup window of a bucket now: it has to share only once all of them together remember
-    /// too much.
+    /// Returns the dedup window that applies to a bucket now: its share shrinks only once all
+    /// buckets together exceed the cap.
     fn window_now(&self) -> DedupWindow {
         if self.remembered.load(Ordering::Relaxed) < self.window.cap {
             return self.window;
@@ -177,7 +180,7 @@ impl<B: Clone> Shards<B> {
         self.window.shared_by(used)
     }
 
-    /// A bucket remembers another number of ids than before.
+    /// Adds a bucket's change of its number of tombstones to the total.
     fn count(&self, before: usize, after: usize) {
         if after >= before {
             self.remembered.fetch_add(after - before, Ordering::Relaxed);

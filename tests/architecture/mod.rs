@@ -1,8 +1,8 @@
-//! The architecture, as tests: which room may know which, and what may be said where.
+//! The architecture, as tests: the allowed imports of each module, and the rules for texts.
 //!
 //! Each check is a function from files to complaints. Here they run over the files of the project;
-//! beside each of them are tests that feed it made-up files and expect its complaint, since a check
-//! that cannot fail is none.
+//! beside each are tests that pass it made-up files and expect its complaint, to prove that the
+//! check can fail.
 
 mod files;
 mod manners;

@@ -1,4 +1,4 @@
-//! What settings promise: which source wins, what is refused, and in which words.
+//! Tests of settings: precedence, refusals and their messages.
 
 mod example;
 mod files;

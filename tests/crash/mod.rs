@@ -1,11 +1,12 @@
-//! Processes that are killed with `kill -9`, and then a full account of every event.
+//! Crash tests: processes killed with `kill -9`, and a full account of every event.
 //!
-//! A child process pushes, cancels and handles on the embedded store, and writes what it was
-//! answered and what it started into a log of its own. It is killed at a random moment, one to
-//! three times in a row. Then the file is opened once more and worked off, and the log, the store
-//! and the records must tell one story: see [`nodes::account`].
+//! A child process pushes, cancels and handles on the embedded store, and writes the results of its
+//! calls and its starts into its own log. It is killed at a random moment, one to three times in a
+//! row. Then the file is opened once more and drained, and the log, the store and the records must
+//! agree: see [`nodes::account`].
 //!
-//! `DULY_CRASH_CASES` says how many cases, `DULY_CRASH_SEED` which; the seed of each is printed.
+//! `DULY_CRASH_CASES` sets the number of cases, `DULY_CRASH_SEED` selects them; the seed of each is
+//! printed.
 
 use std::env;
 use std::thread;

@@ -1,5 +1,5 @@
-//! The board and the alerts of `dashboards/`, and the page that Prometheus reads: each expression
-//! is asked of a real server that scrapes a real bus under load.
+//! Tests of `dashboards/` and of the metrics page: each expression is evaluated by a real
+//! Prometheus server that scrapes a real bus under load.
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 

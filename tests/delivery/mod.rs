@@ -1,6 +1,6 @@
-//! What the bus promises, promise by promise, over every store and on virtual time.
+//! The promises of the bus, one by one, over every store and on virtual time.
 //!
-//! `src/docs/delivery.md` says for each promise which file of this folder holds it.
+//! `src/docs/delivery.md` names the file of this folder that tests each promise.
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 

@@ -1,4 +1,4 @@
-//! What the embedded store promises beyond the contract: about its file, its disk and its process.
+//! Tests of the embedded store beyond the contract: its file, its disk and its process.
 //!
 //! The contract itself is tested in `store_contract`, random operations and reopening in
 //! `store_model`.

@@ -1,5 +1,4 @@
-//! `bus.explain(id)`: why an event is where it is, each reason by itself, over every store and on
-//! virtual time.
+//! Tests of `bus.explain(id)`: each reason by itself, over every store and on virtual time.
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 

@@ -1,4 +1,4 @@
-//! The checkers of histories.
+//! Tests of the history checkers.
 
 mod account;
 mod guide;

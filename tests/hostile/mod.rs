@@ -1,11 +1,11 @@
-//! Hostile input: whatever bytes come from outside, nothing panics and no memory runs out.
+//! Hostile input: no external bytes cause a panic or exhaust memory.
 //!
 //! `targets` has a function for each place where bytes or text enter the library; `corpus` keeps
-//! inputs for each of them, valid ones and hostile ones. Every input is replayed, and then changed
-//! at random: `DULY_FUZZ_CASES` says how often for each target, `DULY_FUZZ_SEED` in which way. An
-//! input that fails is made small and written into `corpus`, where every later run replays it.
+//! inputs for each of them, valid and hostile ones. Every input is replayed, and then mutated at
+//! random: `DULY_FUZZ_CASES` sets the number for each target, `DULY_FUZZ_SEED` the mutations. An
+//! input that fails is minimised and written into `corpus`, where every later run replays it.
 //!
-//! `fuzz` holds the same targets for cargo-fuzz.
+//! `fuzz` has the same targets for cargo-fuzz.
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 

@@ -1,9 +1,9 @@
-//! What every journal has to keep, once for each journal.
+//! The journal contract, run over each journal.
 //!
-//! Each promise is one function with a name that says it, in a file of this folder; `suite.rs`
-//! lists them. A journal takes part by a harness and one line; one that outlives its process takes
-//! the second line as well. `DULY_JOURNAL_CASES` says how many random cases are compared with the
-//! plain oracle (default 48).
+//! Each promise is one function named after it, in a file of this folder; `suite.rs` lists them. A
+//! journal takes part by a harness and one line; one that outlives its process adds the second
+//! line. `DULY_JOURNAL_CASES` sets the number of random cases that are compared with the oracle
+//! (default 48).
 
 mod file;
 mod filters;

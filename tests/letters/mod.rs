@@ -1,4 +1,5 @@
-//! Dead letters: found, read, revived, edited and dropped, each with a record of who did it.
+//! Tests of dead letters: found, read, revived, edited and dropped, each with a record of its
+//! actor.
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 

@@ -1,4 +1,4 @@
-//! The annotation: what it puts into a program, what it refuses, and the texts that it reads.
+//! Tests of the annotation: its expansion, its errors, and its parsers.
 
 pub(crate) mod built;
 mod hygiene;

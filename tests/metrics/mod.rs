@@ -1,4 +1,4 @@
-//! What metrics say is so: counters, stages of lateness, store calls, gauges, and the page of them.
+//! Tests of metrics: counters, stages of lateness, store calls, gauges, and their page.
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 

@@ -1,7 +1,7 @@
-//! The list of mutants is true: every bug can still be planted, and the guide shows what is in it.
+//! Tests of the list of mutants: every bug can still be planted, and the guide shows the list.
 //!
-//! That each bug is also caught is a matter of an hour, which a program of its own takes:
-//! `cargo run --manifest-path tests/mutants/Cargo.toml`.
+//! That each bug is also caught takes an hour, in a program of its own: `cargo run --manifest-path
+//! tests/mutants/Cargo.toml`.
 
 mod list;
 

@@ -1,10 +1,10 @@
-//! Processes that push and handle until they are killed, and the account of what they did.
+//! Node processes that push and handle until they are killed, and their account.
 //!
-//! A child process runs the test [`child`] of this module. Each child pushes, cancels and
-//! handles on the store of a [`Site`], and writes what it was answered and what it started into a
-//! history that all share, one plain `write` a line. In the end the store is worked off, the
-//! history is completed with the store's records and states, and [`duly_conformance::history::Account`] follows
-//! every event through it: see [`account`].
+//! A child process runs the test [`child`] of this module. Each child pushes, cancels and handles
+//! on the store of a [`Site`], and writes the results of its calls and its starts into a shared
+//! history, one plain `write` a line. In the end the store is drained, the history is completed
+//! with the store's records and states, and [`duly_conformance::history::Account`] follows every
+//! event through it: see [`account`].
 
 #![allow(dead_code)] // each program that takes this in uses a part of it
 

@@ -1,4 +1,4 @@
-//! Payloads: by which codec they lie in the store, under which key, and of which version.
+//! Tests of payloads: codec, encryption and version.
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 

@@ -1,8 +1,8 @@
-//! Records on their way from a store's outboxes to the journal: nothing is lost between them, nothing
-//! is there twice, and no handler waits for it.
+//! Tests of records from a store's outboxes to the journal: none is lost or duplicated, and no
+//! handler waits for it.
 //!
-//! Most of it runs on virtual time, with a journal that does badly where a test says so; `kills` is
-//! about real processes and files. `DULY_RECORD_KILLS` says how many kills each of its cases has.
+//! Most of it runs on virtual time, with a failing journal where a test needs one; `kills` uses
+//! real processes and files. `DULY_RECORD_KILLS` sets the number of kills in each of its cases.
 
 #![allow(clippy::print_stdout)] // counts that are not printed show nothing
 #![allow(clippy::unwrap_used)] // what several tests share fails as they do

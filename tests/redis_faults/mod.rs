@@ -1,10 +1,10 @@
-//! Redis and the nodes on it under faults, with real processes, and a full account of every event.
+//! Redis and its nodes under faults, with real processes, and a full account of every event.
 //!
-//! Each case prints what it counted: pushes sent and answered, handled, early, lost, unaccounted.
+//! Each case prints its counters: pushes sent and answered, handled, early, lost, unaccounted.
 //!
-//! `DULY_REDIS_CASES` says how many cases of random kills, `DULY_REDIS_SEED` which;
-//! `DULY_REDIS_KILLS` how often each server is killed, how often its file is torn, and a third of it
-//! how often one fails over.
+//! `DULY_REDIS_CASES` sets the number of cases with random kills, `DULY_REDIS_SEED` selects them;
+//! `DULY_REDIS_KILLS` sets how often each server is killed and its file torn, and a third of it how
+//! often one fails over.
 
 #![allow(clippy::print_stdout)] // counts that are not printed show nothing
 

@@ -95,7 +95,7 @@ async fn goes_on_without_the_registry(how: Away) {
     }
     let refused = push_to(&old_queue, beyond)
         .await
-        .expect_err("nobody might serve it");
+        .expect_err("it might have no consumer");
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
     assert!(refused.to_string().contains("registry"), "{refused}");
 

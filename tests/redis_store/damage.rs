@@ -130,9 +130,9 @@ async fn what_was_deleted_by_hand_is_named_by_the_audit_and_harms_nothing_else()
     );
     for ((id, wrong), words) in [
         (one, "has no body"),
-        (two, "has a body and is over, or neither"),
-        (three, "has a body and is nowhere"),
-        (four, "has a body and is nowhere"),
+        (two, "has a body and has ended, or neither"),
+        (three, "has a body and no state"),
+        (four, "has a body and no state"),
     ] {
         let names = |line: &&String| line.contains(&hex(id)) && line.contains(words);
         assert!(wrong.iter().any(|line| names(&line)), "{words}: {wrong:?}");

@@ -1,7 +1,6 @@
-//! What the Redis store promises beyond the contract, each promise against a real server.
+//! Tests of the Redis store beyond the contract, against real servers.
 //!
-//! What every store promises is in `tests/store_contract`, faults under load in
-//! `tests/redis_faults`.
+//! The contract is tested in `tests/store_contract`, faults under load in `tests/redis_faults`.
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 

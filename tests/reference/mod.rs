@@ -1,4 +1,4 @@
-//! What only a store that outlives its process asks of the reference store.
+//! Tests of functions of the reference store that only a persistent store uses.
 
 mod heads;
 mod held;

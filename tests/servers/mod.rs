@@ -1,8 +1,8 @@
-//! Real servers for tests: each in a folder of its own, each gone when its test is gone.
+//! Real servers for tests: each in a folder of its own, and stopped with its test.
 //!
-//! A test or a bench takes them in by `#[path = "../servers/mod.rs"] mod servers;`. A server is
-//! killed by its own id when it is dropped. Where nothing is dropped, because the program was
-//! killed or the server lives in a `static`, its keeper (`keep.sh`) does it; it needs no signal and
+//! A test or a bench includes them by `#[path = "../servers/mod.rs"] mod servers;`. A server is
+//! killed by its own id when it is dropped. If nothing is dropped, because the program was killed
+//! or the server is in a `static`, its keeper (`keep.sh`) kills it; the keeper needs no signal and
 //! no lock, only the end of a pipe.
 
 #![allow(dead_code)] // each program that takes this in uses a part of it

@@ -1,4 +1,4 @@
-//! The store contract, once for each store.
+//! The store contract, run over each store.
 
 mod memory {
     use duly_conformance::store_contract::MemoryHarness;

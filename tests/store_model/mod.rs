@@ -1,8 +1,8 @@
-//! Random operations on a store and on a naive model side by side: every answer and every record
-//! must be the same.
+//! Random operations on a store and on a naive model side by side: all replies and records must be
+//! equal.
 //!
-//! `DULY_MODEL_CASES` says how many sequences are tried (default 64). A failure prints its seed;
-//! `DULY_MODEL_SEED` plays it again.
+//! `DULY_MODEL_CASES` sets the number of sequences (default 64). A failure prints its seed;
+//! `DULY_MODEL_SEED` replays it.
 
 mod machine;
 mod model;

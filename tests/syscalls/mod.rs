@@ -1,25 +1,24 @@
-//! A child that is stopped at each of its system calls, and the account of every event after it.
+//! A child that is killed at each of its system calls, and the account of every event after it.
 //!
 //! A process changes the world only by its system calls, so a `kill -9` at any instruction leaves
-//! what a kill at the entry of the next call leaves that changes something. A child runs a short
-//! script on the embedded store (see [`script`]): under `strace` it is killed at the first such
-//! call, another one at the second, and so on until a child comes to its end. After each death the
-//! store is opened once more and worked off, and the diary, the store and the records must tell one
-//! story of every event: see [`account`].
+//! the same state as a kill at the entry of the next call that changes something. A child runs a
+//! short script on the embedded store (see [`script`]): under `strace` it is killed at the first
+//! such call, another one at the second, and so on until a child finishes. After each death the
+//! store is opened once more and drained, and the diary, the store and the records must agree on
+//! every event: see [`account`].
 //!
-//! What is covered: every call that can change a file or a folder, by name, of every thread, on
-//! every file of the store and on the diary, while the store is first made, while it is used, while
-//! it is closed, and while it recovers from an earlier kill. `strace` counts by thread and by call,
-//! so a *point* is the n-th time that a thread makes a call on a file; where two threads make the
-//! same call on the same file, which only those do that leave it as it is, it is the first of them.
-//! Calls that change nothing have no point of their own: what they leave is what the next point
-//! leaves. The one file that is changed without calls is the index of the write-ahead log, which is
-//! shared memory: after each death it is overwritten, or removed, or left.
+//! Covered are: every call that can change a file or a folder, by name, of every thread, on every
+//! file of the store and on the diary, while the store is created, used, closed, and recovered from
+//! an earlier kill. `strace` counts by thread and by call, so a *point* is the n-th time that a
+//! thread makes a call on a file; where two threads make the same call on the same file, which only
+//! calls without an effect do, it is the first of them. Calls that change nothing have no point of
+//! their own: they leave the same state as the next point. The one file that is changed without
+//! calls is the index of the write-ahead log, which is shared memory: after each death it is
+//! overwritten, or removed, or left.
 //!
-//! The same points once more for promise 11: the call is not made and answers an error instead.
+//! The same points are used for promise 11: the call is not made and returns an error instead.
 //!
-//! `DULY_SYSCALLS=all` takes every point of every part, where otherwise each takes a sample, another
-//! one each time;
+//! `DULY_SYSCALLS=all` takes every point of every part; by default each part takes a random sample.
 //! `DULY_SYSCALLS` with a point as it is printed takes that one alone.
 
 mod account;

@@ -1,4 +1,4 @@
-//! What `tracing` hears of an event's way: spans, lines of the log, and the trace that it carries.
+//! Tests of `tracing` output: spans, log lines, and the trace that an event carries.
 
 #![allow(clippy::unwrap_used)] // these are tests, though some are helpers of tests
 

@@ -1,8 +1,8 @@
-//! The raw ceiling: the same work as bare scripts in bare loops, without a library.
+//! The raw ceiling: the same work as plain scripts in plain loops, without a library.
 //!
-//! It keeps what must be kept to hand an event on when its holder dies (the ids that are held, the
-//! bodies until they are settled, a record for each), and nothing else: no envelope, no attempts,
-//! no conflict of ids, no heartbeat, no handler that may fail.
+//! It keeps the minimum to hand an event on when its node dies (the leased ids, the bodies until
+//! they are settled, a record for each), and nothing else: no envelope, no attempts, no id
+//! conflicts, no heartbeat, no handler that may fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What is asked of a contender: take events, start their handlers, and say what is left.
+//! A trait: how a contender takes events, starts their handlers, and reports what is left.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,13 +1,13 @@
-//! How do duly, its peers and the raw ceiling compare on Redis, on the same work in one run?
+//! A benchmark of duly, its peers and the raw ceiling on Redis, with the same work in one run.
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/peers/Cargo.toml             # some ten minutes
 //! cargo run --release --manifest-path benches/peers/Cargo.toml -- --quick  # about a minute
 //! ```
 //!
-//! The README beside it says what is compared, with which settings, and what to doubt. Measures
-//! only, and asserts no time; it fails when duly lost an event, doubled one or started one early,
-//! since a figure of a bus that does that means nothing.
+//! The README beside it describes the comparison, the settings and the caveats. It asserts no time;
+//! it fails if duly lost an event, doubled one or started one early, since figures of such a bus
+//! are worthless.
 
 mod ceiling;
 mod contender;

@@ -1,4 +1,4 @@
-//! bullmq-official, the Rust port by BullMQ's own makers.
+//! bullmq-official, the Rust port by BullMQ's authors.
 
 use std::sync::Arc;
 use std::time::Duration;

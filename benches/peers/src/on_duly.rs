@@ -1,4 +1,4 @@
-//! duly, with its records, as it runs when nobody says otherwise.
+//! duly, with records and default settings.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The 64 bytes that every contender carries, and who counts what arrives.
+//! The 64-byte payload of every contender, and the counter of arrivals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};

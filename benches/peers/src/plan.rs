@@ -1,4 +1,4 @@
-//! How much is measured, and of whom.
+//! The plan of a run: sizes and contenders.
 
 use std::time::Duration;
 

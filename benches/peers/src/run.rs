@@ -1,5 +1,5 @@
-//! Who does what, in which order: each measurement in a process of its own, beside a server of its
-//! own, and the contenders in turn.
+//! The runner: each measurement in a process of its own, with a server of its own, and the
+//! contenders in turn.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! A redis-server of one's own, and what it tells about itself.
+//! A private redis-server, and its statistics.
 
 use std::io::ErrorKind;
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-//! The one table: a line for each figure, a column for each contender, and ratios to duly.
+//! The result table: a line for each figure, a column for each contender, and ratios to duly.
 
 use std::collections::BTreeMap;
 

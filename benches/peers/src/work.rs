@@ -1,4 +1,4 @@
-//! The works that are measured, each the same for every contender.
+//! The workloads, each the same for every contender.
 
 use std::fs;
 use std::sync::Arc;

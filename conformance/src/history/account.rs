@@ -1,4 +1,5 @@
-//! The account: what clients, records and the store say of each event must fit together.
+//! A checker of client histories: what clients, records and the store report of each event must
+//! agree.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +10,10 @@ use super::report::Report;
 use super::story::Story;
 use duly::event::EventId;
 
-/// Follows every event of a history that holds what clients saw, and at its end the store's
+/// Follows every event of a history that holds what clients observed, and at its end the store's
 /// records and the events' last states.
 ///
-/// It holds a story for each event, some hundred bytes.
+/// It keeps some hundred bytes for each event.
 #[derive(Debug, Default)]
 pub struct Account {
     stories: BTreeMap<EventId, Story>,
@@ -22,28 +23,28 @@ pub struct Account {
 }
 
 impl Account {
-    /// For a store that keeps what it answered, and a clock that is never set back.
+    /// For a store that keeps what it confirmed, and a clock that is never set back.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// For a store that may have forgotten its last moments: what does not fit is counted, and is
-    /// no broken promise. That something starts early, or happens after it was refused, still is.
+    /// For a store that may have lost its last moments: mismatches are counted, and are no broken
+    /// promise. An early start still is, and so is any effect of a refused push.
     #[must_use]
     pub fn may_forget(mut self) -> Self {
         self.may_forget = true;
         self
     }
 
-    /// For a store whose clock may have been set back by so many microseconds unnoticed.
+    /// For a store whose clock may have been set back by this many microseconds unnoticed.
     #[must_use]
     pub fn early_us_max(mut self, early_us: u64) -> Self {
         self.early_us_max = early_us;
         self
     }
 
-    /// Reads one line.
+    /// Reads one entry.
     pub fn read(&mut self, entry: &Entry) {
         if let Some(id) = entry.id {
             let story = self.stories.entry(id).or_default();
@@ -52,23 +53,23 @@ impl Account {
         }
     }
 
-    /// The events of which nobody knows whether they were accepted, with what was pushed and how
-    /// often it may be tried. Pushing them again, as their pushers would, is safe.
+    /// Returns the events that may have been accepted without confirmation, with the payload and
+    /// the number of attempts. Pushing them again, as their clients would, is safe.
     pub fn open(&self) -> impl Iterator<Item = (EventId, u64, u16)> {
         let open = self.stories.iter().filter(|(_, story)| story.is_open());
         open.map(|(id, story)| (*id, story.payload, story.attempts))
     }
 
-    /// All events of which the history speaks.
+    /// Returns all events of the history.
     pub fn ids(&self) -> impl Iterator<Item = EventId> {
         self.stories.keys().copied()
     }
 
-    /// Adds everything up.
+    /// Computes the report.
     #[must_use]
     pub fn close(self) -> Report {
         let mut report = Report::default();
-        // Where the clock is set back, nobody knows what of two events came first.
+        // If the clock is set back, the order of two events is unknown.
         if !self.may_forget && self.early_us_max == 0 {
             for broken in self.claims.broken() {
                 report.unaccounted += 1;

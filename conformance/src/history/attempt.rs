@@ -1,4 +1,4 @@
-//! What each lease, start, settle and record says about an event, and what it must not say.
+//! The rules for each lease, start, settle and record of an event.
 
 use super::entry::{Ending, Entry};
 use super::expect::Expect;
@@ -22,13 +22,13 @@ impl Life {
             return Ok(()); // the repeat of a fetch
         }
         if self.lease.is_some() {
-            return broken(Promise::LostWorkers, "an event was leased to two at once");
+            return broken(Promise::LostWorkers, "an event had two leases at once");
         }
         if self.is_over || self.is_dead || self.is_cancelled {
             return broken(Promise::Truth, "an event was leased after its end");
         }
         if self.closed.contains(&lease) {
-            return broken(Promise::LostWorkers, "an old lease was given out again");
+            return broken(Promise::LostWorkers, "an ended lease was granted again");
         }
         if u32::from(attempt) != self.tries + 1 || u32::from(attempt) > self.attempts {
             return broken(Promise::Attempts, "the attempt has the wrong number");
@@ -39,7 +39,7 @@ impl Life {
         if due < self.due {
             return broken(
                 Promise::NeverEarly,
-                "an event has an earlier due time than it was given",
+                "an event has an earlier due time than it was set",
             );
         }
         if payload != self.payload {
@@ -74,7 +74,7 @@ impl Life {
         if self.lease != Some(lease) {
             return broken(
                 Promise::LostWorkers,
-                "a handler started on a lease that is over",
+                "a handler started on a lease that has ended",
             );
         }
         if !self
@@ -103,13 +103,10 @@ impl Life {
         let counts = from_us >= expect.late_counts_from_us;
         if counts && expect.late_us_max.is_some_and(|most| late_us > most) {
             return match expect.is_clogged {
-                false => broken(
-                    Promise::Accepted,
-                    "a handler started late, and nothing excuses it",
-                ),
+                false => broken(Promise::Accepted, "a handler started late without a reason"),
                 true => broken(
                     Promise::Apart,
-                    "a handler started late, and only another queue explains it",
+                    "a handler started late because of another queue",
                 ),
             };
         }
@@ -140,7 +137,7 @@ impl Life {
             };
         }
         let started = self.started.contains(&lease);
-        // What a node still holds it hands back without asking anybody.
+        // A node hands prefetched events back without consulting the store.
         let unseen = (!started && ending == Ending::Release).then_some((ending, 0));
         let Some((ran, delay_us)) = self.ended.get(&lease).copied().or(unseen) else {
             return broken(Promise::Records, "an attempt was settled before it ended");
@@ -148,13 +145,13 @@ impl Life {
         if ran != ending {
             return broken(
                 Promise::Records,
-                "an attempt was settled as something that it was not",
+                "an attempt was settled with another outcome than it had",
             );
         }
         if started == matches!(ending, Ending::Release | Ending::Expire) {
             return broken(
                 Promise::Attempts,
-                "what never started was settled as an attempt, or the reverse",
+                "an unstarted lease was settled as an attempt, or the reverse",
             );
         }
         self.lease = None;
@@ -177,13 +174,13 @@ impl Life {
         if self.lease.take() != Some(lease) || self.until.is_some() || expect.leases_stand {
             return broken(
                 Promise::LostWorkers,
-                "a lease was taken back, and nothing explains it",
+                "a lease was taken back without a reason",
             );
         }
         if self.started.contains(&lease) {
             return broken(
                 Promise::Attempts,
-                "a handler had started, and its attempt does not count",
+                "a handler had started, but its attempt does not count",
             );
         }
         self.closed.insert(lease);
@@ -203,7 +200,7 @@ impl Life {
             let Some(lease) = self.lease.take().filter(|lease| lease.node == node) else {
                 return broken(
                     Promise::Records,
-                    "a lost lease is on record, and there was none",
+                    "a lost lease is on record, but none was lost",
                 );
             };
             let until = self.until.unwrap_or(Timestamp::EPOCH);
@@ -214,10 +211,7 @@ impl Life {
                 );
             }
             if expect.leases_stand {
-                return broken(
-                    Promise::LostWorkers,
-                    "a lease was lost, and nothing explains it",
-                );
+                return broken(Promise::LostWorkers, "a lease was lost without a reason");
             }
             self.lost.insert(lease);
             self.closed.insert(lease);
@@ -250,7 +244,7 @@ impl Life {
             _ => false,
         };
         if !fits {
-            return broken(Promise::Records, "a record does not fit what happened");
+            return broken(Promise::Records, "a record does not match its attempt");
         }
         let in_this_life = self.starts.saturating_sub(self.snoozes);
         let counts = matches!(outcome, Outcome::Acked | Outcome::Retried) && self.revivals == 0;

@@ -1,4 +1,4 @@
-//! Follows every event through a history of all witnesses, and says which promise was broken.
+//! A checker of complete histories: follows every event and reports the first broken promise.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,21 +13,21 @@ use duly::core::reference::{DedupWindow, ID_AHEAD_MAX};
 use duly::event::{BucketId, EventId};
 use duly::record::{NodeId, Outcome};
 
-/// Reads a history that holds what the store did, line by line as it is written.
+/// Checks a history that includes the store's operations, entry by entry.
 ///
-/// Each line is held against all that came before, so the first one that does not fit is the one
-/// at fault. A history of clients alone is for [`Account`](super::Account).
+/// Each entry is checked against all before, so the first mismatch is the fault. A history of
+/// clients alone is for [`Account`](super::Account).
 #[derive(Debug, Default)]
 pub struct Checker {
     expect: Expect,
     lives: BTreeMap<EventId, Life>,
-    /// How often what was pushed may be tried.
+    /// The attempts allowed for each push.
     asked: BTreeMap<(EventId, u64), u16>,
-    /// Events that are neither over nor dead letters.
+    /// The number of events that are neither over nor dead letters.
     restless: usize,
-    /// Events that this operation has ended: what follows from that follows after it.
+    /// Events that this operation has ended: their consequences follow afterwards.
     over: Vec<(EventId, u64)>,
-    /// What each bucket remembers of what is over.
+    /// The tombstones of each bucket.
     memories: BTreeMap<BucketId, Memory>,
     /// Buckets of queues that are clogged.
     may_be_late: BTreeSet<BucketId>,
@@ -35,14 +35,14 @@ pub struct Checker {
     stopping: BTreeSet<NodeId>,
     /// Events whose accepted settlement has no record yet.
     owed: Vec<EventId>,
-    /// Which event has which unique key.
+    /// The owners of unique keys.
     uniques: Uniques,
     leases_lost: u64,
     starts: u64,
 }
 
 impl Checker {
-    /// For a world of which `expect` is true.
+    /// Creates a checker for a scenario in which `expect` holds.
     #[must_use]
     pub fn new(expect: Expect) -> Self {
         Self {
@@ -51,15 +51,14 @@ impl Checker {
         }
     }
 
-    /// In these buckets no lateness is held against anybody; no other queue may have a bucket of
-    /// the same number.
+    /// Ignores lateness in these buckets; no other queue may have a bucket of the same number.
     #[must_use]
     pub fn may_be_late(mut self, buckets: impl IntoIterator<Item = BucketId>) -> Self {
         self.may_be_late.extend(buckets);
         self
     }
 
-    /// Reads one line.
+    /// Reads one entry.
     ///
     /// # Errors
     ///
@@ -86,7 +85,7 @@ impl Checker {
             }
             _ => match entry.id {
                 Some(id) => self.read_of_event(id, entry),
-                None => broken(Promise::Accepted, "a line of history names no event"),
+                None => broken(Promise::Accepted, "an entry has no event id"),
             },
         };
         read.map_err(|(promise, text)| Broken::new(promise, entry.id, text))
@@ -144,7 +143,7 @@ impl Checker {
                 return match is_there && !self.is_forgotten(id, entry.store_us) {
                     true => broken(
                         Promise::Truth,
-                        "a cancel says that an event is unknown which is there",
+                        "a cancel reports an existing event as unknown",
                     ),
                     false => Ok(()),
                 };
@@ -168,7 +167,7 @@ impl Checker {
         let Some(life) = self.lives.get_mut(&id) else {
             return broken(
                 Promise::Accepted,
-                "something happens to an event that nobody accepted",
+                "an operation on an event that was never accepted",
             );
         };
         match entry.what {
@@ -209,8 +208,8 @@ impl Checker {
         Ok(())
     }
 
-    /// An event is over, and its bucket remembers its id in place of those that its window does not
-    /// hold any more.
+    /// Adds a tombstone of an event that has ended, and removes those outside of the bucket's
+    /// window.
     fn remember(&mut self, id: EventId, now_us: u64) {
         let Some(window) = &self.expect.remembers else {
             return;
@@ -223,14 +222,14 @@ impl Checker {
         }
     }
 
-    /// Whether an id that its bucket does not know is surely one that it may have forgotten.
+    /// Returns whether the bucket may have forgotten the id for certain.
     fn is_too_old(&self, id: EventId) -> bool {
         let memory = self.memories.get(&id.bucket());
         memory.is_some_and(|memory| memory.is_too_old(id))
     }
 
-    /// Whether an event was over so long ago that its bucket need not know it any more at that time
-    /// of the store.
+    /// Returns whether an event ended so long ago that its bucket may have dropped its tombstone by
+    /// that time of the store.
     #[must_use]
     pub fn is_forgotten(&self, id: EventId, store_us: u64) -> bool {
         let may_be = |window: &DedupWindow| {
@@ -241,7 +240,7 @@ impl Checker {
         is_forgotten || self.expect.remembers.as_ref().is_some_and(may_be)
     }
 
-    /// An operation of the store is over: whatever it owed has been paid.
+    /// Marks the end of a store operation, with all its consequences.
     ///
     /// # Errors
     ///
@@ -263,12 +262,12 @@ impl Checker {
         if verdict == Told::TooOld
             && let Some(window) = &self.expect.remembers
         {
-            // What is forgotten stays so: whatever was true when the store decided still is.
+            // A forgotten id stays forgotten: the store's decision is still valid.
             let memory = self.memories.get(&id.bucket());
             let may = memory.is_some_and(|memory| memory.may_be_too_old(id, now_us, window));
             let text = match self.lives.get(&id) {
-                Some(life) if !life.is_over => "an event that is there is called too old",
-                _ if !may => "a push is called too old, and nothing of its time was forgotten",
+                Some(life) if !life.is_over => "an existing event is reported as too old",
+                _ if !may => "a push is reported as too old, but no id of its time was forgotten",
                 _ => return Ok(()),
             };
             return broken(Promise::Ids, text);
@@ -276,17 +275,17 @@ impl Checker {
         match (self.lives.get(&id), verdict) {
             (None, Told::Accepted | Told::Duplicate | Told::Conflict) => broken(
                 Promise::Accepted,
-                "a push was answered, and the event is not there",
+                "a push was confirmed, but the event is missing",
             ),
             (Some(life), Told::Conflict) if life.pushed == payload && !life.was_updated => {
-                broken(Promise::Ids, "the same push is called a conflict")
+                broken(Promise::Ids, "the same push is reported as a conflict")
             }
             (Some(life), Told::Accepted | Told::Duplicate)
                 if life.pushed != payload && !life.was_updated =>
             {
                 broken(
                     Promise::Ids,
-                    "another payload under the same id is not called a conflict",
+                    "another payload under the same id is not reported as a conflict",
                 )
             }
             _ => Ok(()),
@@ -305,20 +304,20 @@ impl Checker {
         let held = |life: &Life| life.lease.is_some_and(|lease| lease.node == node);
         match self.lives.iter().find(|(_, life)| held(life)) {
             Some((id, _)) => {
-                let text = "a node says that it has stopped, and holds an event";
+                let text = "a node reports that it has stopped, but holds an event";
                 Err(Broken::new(Promise::Stopping, Some(*id), text))
             }
             None => Ok(()),
         }
     }
 
-    /// Whether everything that was accepted is over or a dead letter, and every stop done.
+    /// Returns whether every accepted event has ended or is a dead letter, and every stop is done.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         self.restless == 0 && self.stopping.is_empty()
     }
 
-    /// Looks for what should have happened by now.
+    /// Checks deadlines that have passed.
     ///
     /// # Errors
     ///
@@ -340,44 +339,45 @@ impl Checker {
         }
     }
 
-    /// The last word, long after everything was well.
+    /// Makes the final check, long after the last fault.
     ///
     /// # Errors
     ///
-    /// When something never ended.
+    /// When an event or a stop has not ended.
     pub fn end(&self) -> Result<(), Broken> {
         if !self.stopping.is_empty() {
-            let text = "a node was told to stop and never has";
+            let text = "a node was asked to stop and never has";
             return Err(Broken::new(Promise::Stopping, None, text));
         }
         match self.lives.iter().find(|(_, life)| !life.is_at_rest()) {
             Some((id, _)) => {
-                let text = "an accepted event was never over, long after everything was well";
+                let text = "an accepted event has not ended, long after the last fault";
                 Err(Broken::new(Promise::Accepted, Some(*id), text))
             }
             None => Ok(()),
         }
     }
 
-    /// Since when an event is known to be due when it is.
+    /// Returns since when the current due time of an event is known.
     #[must_use]
     pub fn known_at_us(&self, id: EventId) -> u64 {
         self.lives.get(&id).map_or(0, |life| life.known_at_us)
     }
 
-    /// The lease that an event is under.
+    /// Returns the lease of an event.
     #[must_use]
     pub fn lease_of(&self, id: EventId) -> Option<Lease> {
         self.lives.get(&id)?.lease
     }
 
-    /// How many handlers started.
+    /// Returns the number of started handlers.
     #[must_use]
     pub fn starts(&self) -> u64 {
         self.starts
     }
 
-    /// How many leases were taken from their holders, whether their handlers had started or not.
+    /// Returns the number of leases taken from their nodes, whether their handlers had started or
+    /// not.
     #[must_use]
     pub fn leases_lost(&self) -> u64 {
         self.leases_lost

@@ -1,5 +1,5 @@
-//! Unique keys as clients and records tell of them: no two events had one at the same time, and no
-//! push was kept out by an event that was over.
+//! Checks of unique keys as clients and records report them: no two events had one at the same
+//! time, and no push was refused because of an event that had ended.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use super::promise::{Broken, Promise};
 use duly::event::{BucketId, EventId};
 use duly::record::Outcome;
 
-/// What pushers were told about unique keys, and when the events ended.
+/// The results of pushes with unique keys, and when the events ended.
 ///
-/// Keys under which somebody replaces are left out: one that runs then goes on beside the new one.
+/// Keys with replacing pushes are left out: a running event then continues beside the new one.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     keys: BTreeMap<(BucketId, u64), Vec<Claim>>,
     asked_us: BTreeMap<EventId, u64>,
     ended_us: BTreeMap<EventId, u64>,
-    /// When events became dead letters for the first time: their keys were free from then on, and
-    /// one that is revived has its key again only where nobody has it.
+    /// When events first became dead letters: their keys were free from then on, and a revived
+    /// event has its key again only if it is free.
     buried_us: BTreeMap<EventId, u64>,
 }
 
@@ -35,7 +35,7 @@ impl Claims {
             What::PushAsked { .. } => {
                 self.asked_us.entry(id).or_insert(entry.store_us);
             }
-            // The last one is the event's end, but for an edit, which ends nothing.
+            // The last record is the event's end, except for an edit, which ends nothing.
             What::Recorded {
                 outcome: Outcome::Edited,
                 ..
@@ -68,7 +68,7 @@ impl Claims {
         }
     }
 
-    /// What does not fit.
+    /// Returns the violations.
     pub(super) fn broken(&self) -> Vec<Broken> {
         let mut broken = Vec::new();
         for claims in self.keys.values() {
@@ -78,7 +78,7 @@ impl Claims {
             for (at, claim) in claims.iter().enumerate() {
                 let text = match claim.taken_by {
                     Some(other) if self.was_over(other, claim.id) => {
-                        "a push was kept out by an event that was over"
+                        "a push was refused because of an event that had ended"
                     }
                     None if claims[..at].iter().any(|other| self.overlap(claim, other)) => {
                         "two events had one unique key at the same time"
@@ -91,13 +91,13 @@ impl Claims {
         broken
     }
 
-    /// Whether an event had ended before the push of another one was sent.
+    /// Returns whether an event had ended before the push of another one was sent.
     fn was_over(&self, other: EventId, id: EventId) -> bool {
         let (ended, asked) = (self.ended_us.get(&other), self.asked_us.get(&id));
         ended.zip(asked).is_some_and(|(ended, asked)| ended < asked)
     }
 
-    /// Whether each of two accepted events ended only after the other was answered to be there.
+    /// Returns whether each of two accepted events ended only after the other was confirmed.
     fn overlap(&self, one: &Claim, other: &Claim) -> bool {
         let outlives = |one: &Claim, other: &Claim| {
             let buried = self.buried_us.get(&one.id);

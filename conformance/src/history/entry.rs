@@ -1,4 +1,4 @@
-//! What happened, in the words that the checkers read.
+//! The entries of a history.
 
 use std::fmt;
 
@@ -9,174 +9,172 @@ use duly::event::{EventId, State};
 use duly::record::{NodeId, Outcome};
 use duly::time::Timestamp;
 
-/// One line of history.
+/// One entry of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// When it happened, in microseconds of a clock that is never set: any origin will do.
+    /// The time, in microseconds of a clock that is never set, with any origin.
     pub at_us: u64,
-    /// What the store's clock showed, in microseconds since the epoch.
+    /// The store's clock, in microseconds since the epoch.
     pub store_us: u64,
-    /// The event concerned, if one is.
+    /// The event concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<EventId>,
-    /// What happened.
+    /// The observation.
     #[serde(flatten)]
     pub what: What,
 }
 
-/// What happened.
+/// An observation.
 ///
-/// There are two witnesses. What *clients* saw, those who push and handle, any program can write
-/// down. What the *store* did, step by step, only one who sits beside it can: a simulator. A
-/// history of clients is completed at its end with the store's records and the events' last
-/// states, and then [`Account`](super::Account) follows it; [`Checker`](super::Checker) follows
-/// one that holds both.
+/// There are two sources. What *clients* observe, by pushing and handling, any program can log.
+/// What the *store* does, step by step, only a program beside it can: a simulator. A history of
+/// clients is completed at its end with the store's records and the events' last states, and then
+/// [`Account`](super::Account) checks it; [`Checker`](super::Checker) checks a history with both.
 ///
-/// Payloads are told by a number, for example a hash.
+/// Payloads are represented by a number, for example a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum What {
-    /// A client pushes, perhaps not for the first time.
+    /// A client pushes, possibly again.
     PushAsked {
-        /// What.
+        /// The payload.
         payload: u64,
-        /// How often it may be tried.
+        /// The attempts allowed.
         attempts: u16,
     },
-    /// A client was told what became of its push.
+    /// A client received the result of its push.
     PushAnswered {
-        /// What it was told.
+        /// The result.
         verdict: Told,
-        /// What it had pushed.
+        /// The payload that it had pushed.
         payload: u64,
-        /// The due time that the receipt names, of a push that was accepted.
+        /// The due time in the receipt, if the push was accepted.
         due: Option<Timestamp>,
     },
     /// A client was told that its push did not happen.
     PushRefused,
-    /// A client does not know whether its operation happened.
+    /// A client's operation ended with an unknown result.
     Unknown,
-    /// A client was told what became of its cancel.
+    /// A client received the result of its cancel.
     CancelAnswered {
-        /// What it was told.
+        /// The result.
         truth: Truth,
     },
     /// A handler starts.
     Started {
-        /// What tells this attempt from all others.
+        /// Identifies the attempt.
         lease: Lease,
         /// Its number.
         attempt: u16,
-        /// When it was due.
+        /// The due time.
         due: Timestamp,
-        /// What the handler sees.
+        /// The payload that the handler sees.
         payload: u64,
     },
     /// A handler ended, or a delivery was handed back.
     Ended {
-        /// Of which attempt.
+        /// The attempt.
         lease: Lease,
-        /// How.
+        /// How it ended.
         ending: Ending,
-        /// In how many microseconds it wants to be due again.
+        /// The delay until the event should be due again, in microseconds.
         delay_us: u64,
     },
-    /// The store wrote a record; or the record was read afterwards, in the order of the records.
+    /// The store wrote a record, or the record was read later, in the order of records.
     Recorded {
-        /// Who held the event.
+        /// The node that held the event.
         node: NodeId,
-        /// Which attempt.
+        /// The attempt.
         attempt: u16,
         /// How it ended.
         outcome: Outcome,
-        /// When it had been due.
+        /// The due time.
         due: Timestamp,
     },
-    /// Where the event stands at the end of the history; nothing when the store knows no such
-    /// event.
+    /// The state of the event at the end of the history.
     Found {
-        /// That.
+        /// The state; `None` when the store has no such event.
         state: Option<State>,
     },
 
     /// The store accepted an event.
     Added {
-        /// When it is due.
+        /// The due time.
         due: Timestamp,
-        /// What was pushed.
+        /// The payload.
         payload: u64,
-        /// How often it may be tried.
+        /// The attempts allowed.
         attempts: u16,
     },
-    /// The store accepted a push with a unique key, or kept it out because of another event.
+    /// The store accepted a push with a unique key, or refused it because of another event.
     UniqueAsked {
         /// A number for the key, the same for the same one.
         key: u64,
-        /// Whether it was to replace the event that waits with the key.
+        /// Whether it was to replace the waiting event with that key.
         replaces: bool,
-        /// Which event has kept it out.
+        /// The event because of which it was refused.
         taken_by: Option<EventId>,
     },
-    /// The store applied a cancel, with this answer.
+    /// The store applied a cancel.
     CancelApplied {
-        /// The answer.
+        /// The result.
         truth: Truth,
     },
-    /// The store took an event back in favour of a new one with its unique key.
+    /// The store cancelled an event in favour of a new one with its unique key.
     Replaced,
     /// The store changed an event's due time.
     Rescheduled {
-        /// The answer.
+        /// The result.
         truth: Truth,
         /// The new due time.
         due: Timestamp,
     },
     /// The store changed an event's payload.
     Updated {
-        /// The answer.
+        /// The result.
         truth: Truth,
         /// The new payload.
         payload: u64,
     },
-    /// The store gave an event to a node, or told it so again.
+    /// The store leased an event to a node, or repeated that.
     Leased {
-        /// To whom, by which fetch.
+        /// The node and the fetch.
         lease: Lease,
         /// The number of the attempt.
         attempt: u16,
-        /// When it is due.
+        /// The due time.
         due: Timestamp,
-        /// What was stored.
+        /// The stored payload.
         payload: u64,
     },
-    /// A lease has a deadline of its own, beside which nothing keeps it.
+    /// A lease has a deadline of its own, which heartbeats do not extend.
     Held {
-        /// Which; of a lease that has one already it says nothing new.
+        /// The lease; a repeat has no effect.
         lease: Lease,
-        /// Until when it stands at least.
+        /// The deadline, at least.
         until: Timestamp,
     },
-    /// The store was asked to move the deadline of a lease.
+    /// A call to extend a lease.
     Extended {
-        /// Which.
+        /// The lease.
         lease: Lease,
-        /// Whether it still stood, and stands on.
+        /// Whether it still existed, and was extended.
         stood: bool,
-        /// Until when at least, if it did.
+        /// The new deadline, at least, if it was.
         until: Timestamp,
     },
-    /// The store was asked to end an attempt.
+    /// A call to settle an attempt.
     Settled {
-        /// Which.
+        /// The lease.
         lease: Lease,
-        /// How.
+        /// The outcome.
         ending: Ending,
-        /// Whether it did.
+        /// Whether it was accepted.
         accepted: bool,
     },
-    /// The store took an event back from a node that fell silent and had announced no start: no
-    /// attempt counts.
+    /// The store took an event back from a silent node that had announced no start: no attempt
+    /// counts.
     HandedBack {
         /// The lease that ended.
         lease: Lease,
@@ -185,94 +183,94 @@ pub enum What {
     Buried,
     /// A dead letter is ready again.
     Revived,
-    /// The event is over.
+    /// The event has ended.
     Removed,
 
-    /// A process takes part as a node.
+    /// A process joined as a node.
     Joined {
-        /// As which.
+        /// The node.
         node: NodeId,
-        /// The process's number in its operating system.
+        /// The process id.
         process: u32,
     },
-    /// A node died, with everything that it held.
+    /// A node died, with all its leases.
     Died {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
-    /// A node was told to stop.
+    /// A node was asked to stop.
     Stopping {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
-    /// A node says that its stop is done.
+    /// A node reports that it has stopped.
     Stopped {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
     /// The last fault is over.
     Healed,
 }
 
-/// How a handler ended, or that it never began.
+/// How a handler ended, or that it never started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Ending {
     /// It succeeded.
     Ack,
-    /// It failed, and may be tried again.
+    /// It failed, and may be retried.
     Retry,
-    /// It asked to be called again later.
+    /// It requested to be called again later.
     Snooze,
     /// It failed for good.
     Bury,
-    /// It said that the event is of no use.
+    /// It reported that the event is of no use.
     Discard,
     /// The event had expired before the handler started.
     Expire,
-    /// It was handed back and never started.
+    /// It was handed back before it started.
     Release,
 }
 
-/// The store's answer to a push, without what only a store needs.
+/// The store's result of a push, without fields that only a store needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Told {
-    /// It is there.
+    /// It was accepted.
     Accepted,
-    /// It was there before.
+    /// It existed before.
     Duplicate,
-    /// Another event with its unique key was there.
+    /// Another event has its unique key.
     Taken,
     /// Another payload was pushed under its id.
     Conflict,
-    /// Nobody can know any more whether its id is new.
+    /// Its id may have been forgotten.
     TooOld,
-    /// Its id was made too far ahead of the store's time.
+    /// Its id was created too far ahead of the store's time.
     TooNew,
-    /// It was refused, and an earlier attempt may have been accepted.
+    /// It was refused, but an earlier attempt may have been accepted.
     Unknown,
 }
 
-/// The store's answer to a change by hand.
+/// The store's result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Truth {
-    /// It is so.
+    /// It is done.
     Done,
-    /// It is so; but a lease was lost before, and its holder may still run.
+    /// It is done, but a lease was lost before, and its handler may still run.
     DoneAfterAttempt,
     /// The event has reached this state.
     TooLate(State),
-    /// No such event.
+    /// There is no such event.
     NotFound,
 }
 
 impl Told {
-    /// What became of the push of `id`.
+    /// Converts the store's result of a push of `id`.
     #[must_use]
     pub fn of(verdict: PushVerdict, id: EventId) -> Self {
         match verdict {
@@ -313,7 +311,7 @@ impl From<Changed> for Truth {
     }
 }
 
-/// One line that a person can read: milliseconds, the last digits of the id, what happened.
+/// Formats an entry for display: milliseconds, the last digits of the id, the observation.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>12.3} ms  ", self.at_us as f64 / 1_000.0)?;

@@ -1,31 +1,31 @@
-//! What must be so in one world beside what must always be so.
+//! Expectations of one scenario, in addition to the promises.
 
 use duly::core::reference::DedupWindow;
 
-/// What must be so in one world beside what must always be so.
+/// Expectations of one scenario, in addition to the promises.
 ///
-/// By default nothing is: any fault may have happened.
+/// There are none by default: any fault may have happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Expect {
-    /// No fault: attempts and starts are the same number.
+    /// No fault: the numbers of attempts and starts are equal.
     pub exact: bool,
     /// No lease may be lost.
     pub leases_stand: bool,
-    /// A handler starts at most so many microseconds after the due time.
+    /// The limit of lateness of a start, in microseconds.
     pub late_us_max: Option<u64>,
-    /// Only what was known to be due after this, by the store's clock, can be late.
+    /// Lateness counts only for due times that became known after this time of the store.
     pub late_counts_from_us: u64,
-    /// So many microseconds after the last fault nothing of it is left.
+    /// How long after the last fault its effects end, in microseconds.
     pub calm_after_us: u64,
-    /// What a dead node held starts again within so many microseconds.
+    /// The limit until an event of a dead node starts again, in microseconds.
     pub recovery_us_max: Option<u64>,
-    /// By so many microseconds a clock that was set back may go unnoticed.
+    /// How far back the clock may be set unnoticed, in microseconds.
     pub early_us_max: u64,
-    /// How many microseconds ahead of its due time an event may be leased.
+    /// How far ahead of its due time an event may be leased, in microseconds.
     pub ahead_us: u64,
-    /// Some queue is clogged on purpose, so that lateness in any other breaks promise 7.
+    /// Whether a queue is clogged on purpose, so that lateness in any other breaks promise 7.
     pub is_clogged: bool,
-    /// Which finished ids a bucket remembers, where that is exactly known: only ids that are older
-    /// than one that it has forgotten are too old.
+    /// The dedup window of a bucket, if it is known exactly: only ids that are older than a
+    /// forgotten one are too old.
     pub remembers: Option<DedupWindow>,
 }

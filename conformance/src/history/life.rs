@@ -1,4 +1,4 @@
-//! One event, as its history tells it.
+//! The state of one event in a complete history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,29 +13,29 @@ use duly::time::Timestamp;
 /// An accepted event.
 #[derive(Debug)]
 pub(super) struct Life {
-    /// What was pushed.
+    /// The payload.
     pub(super) pushed: u64,
     pub(super) was_updated: bool,
     pub(super) lease: Option<Lease>,
-    /// Until when the lease stands at least, if it has a deadline of its own.
+    /// The deadline of the lease, at least, if it has one of its own.
     pub(super) until: Option<Timestamp>,
     pub(super) is_dead: bool,
     pub(super) payload: u64,
     pub(super) attempts: u32,
     pub(super) due: Timestamp,
-    /// Since when it is known to be due then, in true time and in the store's.
+    /// Since when the due time is known, in real time and in the store's.
     pub(super) known_at_us: u64,
     pub(super) known_us: u64,
-    /// Attempts that count.
+    /// The attempts that count.
     pub(super) tries: u32,
-    /// A lease was lost once.
+    /// Whether a lease was lost, so that a handler may still run.
     pub(super) is_haunted: bool,
     pub(super) is_over: bool,
-    /// It is over, and its bucket need not know it any more.
+    /// Whether its bucket may have dropped its tombstone.
     pub(super) is_forgotten: bool,
-    /// A cancel was applied, and nobody may start any more.
+    /// Whether a cancel was applied, so that no handler may start.
     pub(super) is_cancelled: bool,
-    /// A client was told so.
+    /// Whether a client received the result of the cancel.
     pub(super) is_cancel_told: bool,
     pub(super) starts: u32,
     pub(super) snoozes: u32,
@@ -44,9 +44,9 @@ pub(super) struct Life {
     pub(super) started: BTreeSet<Lease>,
     pub(super) running: BTreeSet<Lease>,
     pub(super) lost: BTreeSet<Lease>,
-    /// Leases that are over, however they ended.
+    /// Leases that have ended.
     pub(super) closed: BTreeSet<Lease>,
-    /// How each attempt ended where it ran, and until when it wanted to rest.
+    /// The outcome of each attempt on its node, and the requested delay.
     pub(super) ended: BTreeMap<Lease, (Ending, u64)>,
     pub(super) last_settled: Option<(Lease, Ending)>,
     pub(super) owed: Option<Ending>,
@@ -94,7 +94,7 @@ impl Life {
         self.owed.is_some()
     }
 
-    /// Since when it waits to be started again after its node died.
+    /// Returns since when it waits for a restart after its node died.
     pub(super) fn waits_since(&self) -> Option<u64> {
         self.orphaned_us.filter(|_| !self.is_at_rest())
     }
@@ -125,11 +125,11 @@ impl Life {
                 match truth {
                     Truth::Done if self.is_haunted => broken(
                         Promise::Truth,
-                        "a client is told done, and a lost lease may still run",
+                        "a client is told done, but the handler of a lost lease may still run",
                     ),
                     Truth::Done if !self.running.is_empty() => broken(
                         Promise::Truth,
-                        "a cancel is called done while a handler runs",
+                        "a cancel is reported as done while a handler runs",
                     ),
                     _ => Ok(()),
                 }
@@ -163,7 +163,7 @@ impl Life {
                     self.until = Some(until);
                     Ok(())
                 }
-                false => broken(Promise::LostWorkers, "a lease that is over was extended"),
+                false => broken(Promise::LostWorkers, "a lease that has ended was extended"),
             },
             What::Started {
                 lease,
@@ -216,7 +216,7 @@ impl Life {
         }
     }
 
-    /// From here on its lateness counts, and its wait.
+    /// From here on its lateness and its wait count.
     pub(super) fn due_is_known(&mut self, entry: &Entry) {
         (self.known_at_us, self.known_us) = (entry.at_us, entry.store_us);
     }
@@ -228,11 +228,11 @@ impl Life {
             }
             Truth::Done if self.is_haunted => broken(
                 Promise::Truth,
-                "a cancel is called done, and a holder believed dead may still run it",
+                "a cancel is reported as done, but the handler of a lost lease may still run",
             ),
             Truth::DoneAfterAttempt if !self.is_haunted => broken(
                 Promise::Truth,
-                "a cancel speaks of a lost lease, and none was lost",
+                "a cancel reports a lost lease, but none was lost",
             ),
             Truth::Done | Truth::DoneAfterAttempt => {
                 self.is_cancelled = true;
@@ -240,14 +240,15 @@ impl Life {
             }
             Truth::TooLate(State::Leased) if self.lease.is_none() => broken(
                 Promise::Truth,
-                "too late, says a cancel, and nobody holds the event",
+                "a cancel reports too late, but the event is not leased",
             ),
-            Truth::TooLate(State::Dead) if !self.is_dead => {
-                broken(Promise::Truth, "too late, but not dead")
-            }
+            Truth::TooLate(State::Dead) if !self.is_dead => broken(
+                Promise::Truth,
+                "a cancel reports dead, but the event is not",
+            ),
             Truth::TooLate(state) if state.is_final() != self.is_over => broken(
                 Promise::Truth,
-                "a cancel names a state that the event is not in",
+                "a cancel reports a state that the event is not in",
             ),
             _ => Ok(()),
         }
@@ -263,7 +264,7 @@ impl Life {
             }
             Truth::Done if self.is_haunted => broken(
                 Promise::Truth,
-                "a change is called done, and a holder believed dead may still run it",
+                "a change is reported as done, but the handler of a lost lease may still run",
             ),
             Truth::Done | Truth::DoneAfterAttempt => {
                 change(self);

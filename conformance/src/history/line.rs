@@ -1,17 +1,17 @@
-//! Entries as lines of text.
+//! The text form of entries: JSON lines.
 
 use std::io::BufRead;
 
 use super::entry::Entry;
 use duly::error::{Error, ErrorKind, Result};
 
-/// The longest line that is read, in bytes; entries are far shorter.
+/// The limit of a line's length, in bytes; entries are far shorter.
 const LINE_MAX: u64 = 4_096;
 
 impl Entry {
     /// Returns the entry as a line of JSON between two line ends, to be appended by one write.
-    ///
-    /// The first line end keeps it apart from what a killed process has left: a kill cuts a write
+    /// The first line end separates it from the partial line that a killed process may have left: a
+    /// kill cuts a write where a page of the file ends.
     /// where a page of the file ends.
     ///
     /// # Examples
@@ -27,16 +27,15 @@ impl Entry {
     /// ```
     #[must_use]
     pub fn to_line(&self) -> String {
-        // Numbers, words and ids: nothing in an entry can fail to be written as JSON.
+        // Numbers, texts and ids: an entry can always be written as JSON.
         let json = serde_json::to_string(self).unwrap_or_default();
         format!("\n{json}\n")
     }
 }
 
-/// Reads a history, line by line, without holding more than one of them.
+/// Reads a history, line by line, without buffering more than one.
 ///
-/// Empty lines are skipped, and so is a line that was cut short, as a kill or a power cut leaves
-/// it.
+/// Empty lines are skipped, and so is a truncated line, as a kill or a power cut leaves it.
 ///
 /// # Errors
 ///
@@ -54,7 +53,7 @@ pub fn lines(mut from: impl BufRead) -> impl Iterator<Item = Result<Entry>> {
                 Ok(0) => return None,
                 Ok(_) => match serde_json::from_slice(line.trim_ascii_end()) {
                     Ok(entry) => return Some(Ok(entry)),
-                    // Serde's word for a value whose end is missing; an empty line is one, too.
+                    // Serde's category for a truncated value; an empty line is one, too.
                     Err(error) if error.is_eof() && line.len() < LINE_MAX as usize => continue,
                     Err(error) => {
                         let text = format!("line {number} of the history is no entry");

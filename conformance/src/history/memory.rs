@@ -1,4 +1,4 @@
-//! What a bucket remembers of ended events, as a history tells it.
+//! The tombstones of a bucket in a history.
 
 use std::collections::VecDeque;
 
@@ -6,16 +6,16 @@ use duly::core::reference::DedupWindow;
 use duly::event::EventId;
 use duly::time::Timestamp;
 
-/// The ids that a bucket remembers, the one that was over first in front, with when that was.
+/// The tombstones of a bucket, oldest first, each with its time.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     ids: VecDeque<(EventId, u64)>,
-    /// The latest time of an id that it has forgotten.
+    /// The latest creation time of a forgotten id.
     forgotten: Option<Timestamp>,
 }
 
 impl Memory {
-    /// An event is over. Returns the ids that the bucket has forgotten for it.
+    /// Adds a tombstone. Returns the ids that the bucket has forgotten for it.
     pub(super) fn remember(
         &mut self,
         id: EventId,
@@ -30,18 +30,18 @@ impl Memory {
         gone
     }
 
-    /// Whether an id that the bucket does not know is surely as old as one that it has forgotten.
+    /// Returns whether an unknown id is certainly as old as one that the bucket has forgotten.
     pub(super) fn is_too_old(&self, id: EventId) -> bool {
         self.forgotten.is_some_and(|until| id.created() <= until)
     }
 
-    /// Whether it may be: a look at the bucket forgets as well, and is not in the history.
+    /// Returns whether it may be: a read of the bucket forgets as well, and is not in the history.
     pub(super) fn may_be_too_old(&self, id: EventId, now_us: u64, window: &DedupWindow) -> bool {
         let mut may_be_gone = self.ids.iter().take(self.surplus(now_us, window));
         self.is_too_old(id) || may_be_gone.any(|(gone, _)| id.created() <= gone.created())
     }
 
-    /// Whether the bucket may have forgotten an id that it remembered.
+    /// Returns whether the bucket may have dropped a tombstone.
     pub(super) fn may_have_forgotten(
         &self,
         id: EventId,
@@ -52,7 +52,7 @@ impl Memory {
         may_be_gone.any(|(gone, _)| *gone == id)
     }
 
-    /// How many of the first ones the window does not hold any more.
+    /// Returns how many of the oldest are outside of the window.
     fn surplus(&self, now_us: u64, window: &DedupWindow) -> usize {
         let is_surplus = |(at, (_, ended_us)): &(usize, &(EventId, u64))| {
             let (left, age_us) = (

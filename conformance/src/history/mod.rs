@@ -1,14 +1,12 @@
-//! Histories, and the checkers that hold them against what is promised.
+//! Event histories, and checkers that compare them with the promises.
 //!
-//! A history is a list of [`Entry`]s, a JSON line each in a file: who pushed what and was told
-//! what, which handler started when, which records were written. Simulators, tests that kill real
-//! processes, and anybody who wants to know write the same lines and have them checked by the same
-//! code.
+//! A history is a list of [`Entry`]s, a JSON line each in a file: pushes and their results, handler
+//! starts, records. Simulators, tests that kill real processes, and applications write the same
+//! lines and have them checked by the same code.
 //!
-//! [`Account`] follows every event from its push to its last state, by what pushers and handlers
-//! saw and what the store's records say; it ends in a [`Report`]. [`Checker`] also reads what the
-//! store did, step by step, where somebody could watch it, and names the first step that does not
-//! fit.
+//! [`Account`] follows every event from its push to its last state, by the observations of pushers
+//! and handlers and by the store's records, and returns a [`Report`]. [`Checker`] also reads the
+//! store's operations, step by step, where they can be observed, and reports the first violation.
 //!
 //! The form of the report, counters that must be zero beside counters that must not, is that of
 //! RabbitMQ's Jepsen tests.

@@ -1,4 +1,4 @@
-//! What a history can break.
+//! The promises that a history is checked against.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use duly::event::EventId;
 
-/// What is promised; the numbers are those of the [guide to delivery](duly::_docs::delivery).
+/// A promise; the numbers are those of the [guide to delivery](duly::_docs::delivery).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Promise {
-    /// 1: what was accepted is delivered, or its record says what else became of it.
+    /// 1: an accepted event is delivered, or its record says what else became of it.
     Accepted,
     /// 2: no handler starts before the due time.
     NeverEarly,
-    /// 3: a cancel, a reschedule and an update say what is so.
+    /// 3: a cancel, a reschedule and an update report the actual result.
     Truth,
     /// 4: attempts are bounded, and counted.
     Attempts,
@@ -28,7 +28,7 @@ pub enum Promise {
     Apart,
     /// 8: a stop loses nothing.
     Stopping,
-    /// 9: a lost worker is noticed by its lease, and what it held has one holder at a time.
+    /// 9: a lost worker is detected by its lease, and its events have one owner at a time.
     LostWorkers,
     /// 10: a pushed id is a promise.
     Ids,
@@ -37,7 +37,7 @@ pub enum Promise {
 }
 
 impl Promise {
-    /// Every promise, in the order of their numbers.
+    /// Every promise, by number.
     pub const ALL: [Self; 11] = [
         Self::Accepted,
         Self::NeverEarly,
@@ -52,13 +52,13 @@ impl Promise {
         Self::Doubt,
     ];
 
-    /// Its number in the guide.
+    /// Returns its number in the guide.
     #[must_use]
     pub fn number(self) -> u8 {
         self as u8 + 1
     }
 
-    /// Its title in the guide.
+    /// Returns its title in the guide.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -83,19 +83,19 @@ impl fmt::Display for Promise {
     }
 }
 
-/// A promise that did not hold.
+/// A violation of a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// Which.
+    /// The promise.
     pub promise: Promise,
-    /// The event that shows it, if one does.
+    /// The event that shows it, if any.
     pub id: Option<EventId>,
-    /// What was seen.
+    /// The observation.
     pub text: Cow<'static, str>,
 }
 
 impl Broken {
-    /// Of an event, or of none in particular.
+    /// Creates a violation, of an event or of none in particular.
     #[must_use]
     pub fn new(promise: Promise, id: Option<EventId>, text: impl Into<Cow<'static, str>>) -> Self {
         let text = text.into();
@@ -109,13 +109,13 @@ impl fmt::Display for Broken {
     }
 }
 
-/// What a line of history says about the promises.
+/// The result of checking one entry.
 pub(super) type Verdict = Result<(), Fault>;
 
-/// A promise that did not hold, of an event that whoever reads on knows.
+/// A violation, of an event that the caller knows.
 pub(super) type Fault = (Promise, &'static str);
 
-/// The words for a promise that did not hold.
+/// Returns a violation.
 pub(super) fn broken(promise: Promise, text: &'static str) -> Verdict {
     Err((promise, text))
 }

@@ -1,51 +1,51 @@
-//! What an account comes to.
+//! The report of an account.
 
 use std::fmt;
 use std::ops::AddAssign;
 
 use super::promise::Broken;
 
-/// How many broken promises a report keeps with their words; it counts all of them.
+/// The limit of violations that a report keeps in full; it counts all of them.
 const BROKEN_MAX: usize = 16;
 
-/// What was counted: the upper half shows that a run was about something, the lower half must be
+/// The counters of a run: the first part shows that the run was meaningful, the second part must be
 /// zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Processes or servers that were killed; whoever kills counts them.
+    /// Processes or servers that were killed, as counted by the caller.
     pub kills: u64,
     /// Events whose push was sent.
     pub pushed: u64,
-    /// Pushes that were accepted by an answer.
+    /// Pushes that were confirmed.
     pub answered: u64,
-    /// Answers that said that nobody knows.
+    /// Pushes with an unknown result.
     pub unknown: u64,
-    /// Pushes that were answered with *nothing happened*.
+    /// Pushes that failed with *nothing happened*.
     pub refused: u64,
-    /// Events of which a client was told that they are cancelled.
+    /// Events whose cancel was confirmed.
     pub cancelled: u64,
     /// Events whose handler started.
     pub handled: u64,
-    /// Starts, with all repetitions.
+    /// Starts, including repeats.
     pub starts: u64,
     /// Events whose handler started more than once, after a failure or a lost lease.
     pub handled_again: u64,
-    /// Attempts that ended because their node fell silent.
+    /// Attempts that ended because their node was silent.
     pub leases_lost: u64,
     /// Dead letters.
     pub dead: u64,
     /// Starts before the due time.
     pub early: u64,
-    /// Accepted events of which nothing else is known: no start, no record, no state.
+    /// Accepted events without any trace: no start, no record, no state.
     pub lost: u64,
-    /// Events whose log, records and state do not tell one story.
+    /// Events whose log, records and state disagree.
     pub unaccounted: u64,
-    /// The first promises that were broken, with an event that shows it.
+    /// The first violations, each with an event that shows it.
     pub broken: Vec<Broken>,
 }
 
 impl Report {
-    /// Whether no promise was broken.
+    /// Returns whether no promise was broken.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.early + self.lost + self.unaccounted == 0 && self.broken.is_empty()

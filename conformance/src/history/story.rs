@@ -1,4 +1,4 @@
-//! What clients and records say of one event, and whether it fits together.
+//! The state of one event in a history of clients, and its consistency check.
 
 use std::collections::BTreeMap;
 
@@ -20,23 +20,23 @@ pub(super) struct Story {
     is_asked: bool,
     is_accepted: bool,
     is_refused: bool,
-    /// Its pusher was told that another event has its unique key, or that its id is too old. A copy
-    /// of the push that comes later may still be accepted.
+    /// Whether its pusher was told that another event has its unique key, or that its id is too
+    /// old. A later copy of the push may still be accepted.
     is_turned_down: bool,
     unknown: u64,
     is_cancelled: bool,
-    /// It started after it was said to be cancelled.
+    /// Whether it started after a confirmed cancel.
     is_undead: bool,
     /// The due time of the last receipt of each payload.
     dues: BTreeMap<u64, Timestamp>,
-    /// Somebody changed the due time, and receipts say nothing any more.
+    /// Whether its due time was changed, so that receipts no longer apply.
     is_moved: bool,
     starts: Vec<Start>,
     records: Vec<Kept>,
     revivals: u64,
-    /// Where the records of the life since the last revival begin.
+    /// The index of the first record since the last revival.
     revived_at: usize,
-    /// The last state, and whether anybody has looked.
+    /// The last state, and whether it was read.
     state: Option<State>,
     is_found: bool,
 }
@@ -55,7 +55,8 @@ struct Kept {
 }
 
 impl Kept {
-    /// Whether it is the record of an attempt. The node of one that was found after a kill may be
+    /// Returns whether it is the record of this attempt. The store may not know the node of an
+    /// attempt that was recovered after a kill.
     /// unknown to the store.
     fn is_of(&self, start: &Start) -> bool {
         let is_unknown = self.outcome == Outcome::LeaseLost && self.node == NodeId::default();
@@ -70,7 +71,7 @@ impl Story {
                 if !self.is_asked {
                     self.payload = payload;
                 }
-                // Which of several was accepted, only its answer says.
+                // Only the reply tells which of several pushes was accepted.
                 self.attempts = self.attempts.max(attempts);
                 self.is_asked = true;
             }
@@ -102,9 +103,9 @@ impl Story {
                 payload,
             } => {
                 self.is_undead |= self.is_cancelled;
-                // A repeated push is answered with the due time of now, so only what starts after
-                // an answer is held against it; and of a store that has forgotten the event and has
-                // accepted its id again, each payload has its own.
+                // A repeated push returns the current due time, so only starts after a reply are
+                // checked against it; and if a store has lost the event and has accepted its id
+                // again, each payload has its own.
                 let told = self.dues.get(&payload).filter(|_| !self.is_moved);
                 let due = told.map_or(due, |told| due.max(*told));
                 self.early +=
@@ -131,13 +132,13 @@ impl Story {
         }
     }
 
-    /// Whether the push may have happened, and nobody was told.
+    /// Returns whether the push may have happened without a confirmation.
     pub(super) fn is_open(&self) -> bool {
         let is_told = self.is_accepted || self.is_turned_down;
         self.is_asked && !is_told && !(self.is_refused && self.unknown == 0)
     }
 
-    /// Whether nothing is known of it but that it was accepted.
+    /// Returns whether nothing is known of it but that it was accepted.
     pub(super) fn is_lost(&self) -> bool {
         self.is_accepted && !self.happened()
     }
@@ -161,16 +162,15 @@ impl Story {
         report.early += self.early;
     }
 
-    /// What does not fit.
+    /// Returns the first violation.
     pub(super) fn wrong(&self) -> Option<Fault> {
         let told = (self.is_accepted, self.is_refused);
         match told {
-            _ if !self.is_asked && self.happened() => Some((
-                Promise::Doubt,
-                "something happened to an event that nobody pushed",
-            )),
+            _ if !self.is_asked && self.happened() => {
+                Some((Promise::Doubt, "an event happened that was never pushed"))
+            }
             (false, true) if self.unknown == 0 => {
-                let text = "a push was refused, and it happened";
+                let text = "a push was refused, but it happened";
                 self.happened().then_some((Promise::Doubt, text))
             }
             (false, _) if !self.happened() => None,
@@ -221,15 +221,15 @@ impl Story {
             of_handler && !self.starts.iter().any(|start| kept.is_of(start))
         });
         if unstarted.is_some() {
-            let text = "a record speaks of a handler that never started";
+            let text = "a record has a handler that never started";
             return Some((Promise::Records, text));
         }
         let Some(last) = self.records.last() else {
-            let text = "it was accepted, and nothing became of it";
+            let text = "it was accepted and left no trace";
             return Some((Promise::Accepted, text));
         };
         if self.is_cancelled && last.outcome != Outcome::Cancelled {
-            return Some((Promise::Truth, "it was cancelled and went on"));
+            return Some((Promise::Truth, "it was cancelled but went on"));
         }
         let expected = match last.outcome {
             Outcome::Acked | Outcome::Discarded => State::Done,
@@ -244,7 +244,7 @@ impl Story {
             other => unreachable!("{other:?}"),
         };
         if self.is_found && self.state != Some(expected) {
-            let text = "it is somewhere else than its last record says";
+            let text = "its state differs from its last record";
             return Some((Promise::Records, text));
         }
         None

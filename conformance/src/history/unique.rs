@@ -1,8 +1,8 @@
-//! Which event has which unique key, as a history tells it.
+//! The owners of unique keys in a history.
 //!
-//! While an event has a key, no other one is accepted that wants to keep out; one that wants to
-//! replace takes the key, and leaves beside it only what was leased when it came. An event that has
-//! lost its key in that way, or because the key was taken when it was revived, does not get it back.
+//! While an event has a key, no push that keeps is accepted; a push that replaces takes the key,
+//! and leaves only an already leased event beside it. An event that has lost its key in that way,
+//! or because the key was taken when it was revived, does not get it back.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,8 @@ pub(super) struct Uniques {
 type Lives = BTreeMap<EventId, Life>;
 
 impl Uniques {
-    /// The store has decided on a push with a unique key: the key, whether the push replaces, and
-    /// which event has kept it out.
+    /// Checks the store's decision on a push with a unique key: the key, whether the push replaces,
+    /// and the event because of which it was refused.
     pub(super) fn asked(
         &mut self,
         id: EventId,
@@ -36,7 +36,7 @@ impl Uniques {
                 true => Ok(()),
                 false => broken(
                     Promise::Ids,
-                    "a push was kept out by an event that does not have its unique key",
+                    "a push was refused because of an event without its unique key",
                 ),
             };
         }
@@ -48,7 +48,7 @@ impl Uniques {
             if *has_key && !is_leased {
                 return broken(
                     Promise::Ids,
-                    "an event was accepted in place of another one, which waits on",
+                    "an event replaced another one, which is still waiting",
                 );
             }
             *has_key = false;

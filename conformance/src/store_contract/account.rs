@@ -1,4 +1,5 @@
-//! The account of leases: the store tells its own, and hands back what a node does not hold.
+//! Promises of lease reconciliation: the store reports its leases, and hands back those that a node
+//! does not hold.
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, secs};
@@ -9,7 +10,7 @@ use duly::record::{Cause, Outcome};
 async fn holding(world: &World, fetch: &Fetch) -> Holding {
     match world.op(StoreOp::Fetch(fetch.clone())).await {
         Reply::Fetched { holding, .. } => holding,
-        other => panic!("a fetch answered {other:?}"),
+        other => panic!("a fetch returned {other:?}"),
     }
 }
 
@@ -99,7 +100,7 @@ pub async fn a_reconcile_hands_back_only_what_it_is_about(harness: &dyn StoreHar
     for ready in [1, 0] {
         match world.op(middle.clone()).await {
             Reply::Reaped(reaped) => assert_eq!(reaped.ready, ready, "the repeat finds nothing"),
-            other => panic!("a reconcile answered {other:?}"),
+            other => panic!("a reconcile returned {other:?}"),
         }
     }
     for (node, at, stands) in [(A, 0, true), (A, 1, false), (A, 2, true), (B, 3, true)] {

@@ -1,4 +1,4 @@
-//! Short words for each operation, and for what often comes first.
+//! Test helpers: one for each operation, and for common preparations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ impl World {
         let events = drafts.iter().map(|draft| draft.0.clone()).collect();
         match self.op(StoreOp::Push(events)).await {
             Reply::Pushed(pushed) => pushed,
-            other => panic!("a push answered {other:?}"),
+            other => panic!("a push returned {other:?}"),
         }
     }
 
@@ -26,7 +26,7 @@ impl World {
         self.push_all(std::slice::from_ref(draft)).await[0].verdict
     }
 
-    /// Pushes a new event, and answers its id.
+    /// Pushes a new event, and returns its id.
     pub(super) async fn add(&self, draft: Draft) -> EventId {
         assert_eq!(self.push(&draft).await, PushVerdict::Accepted);
         draft.id()
@@ -41,14 +41,14 @@ impl World {
             .await
         {
             Reply::Moved { moved, .. } => moved,
-            other => panic!("move due answered {other:?}"),
+            other => panic!("move due returned {other:?}"),
         }
     }
 
     pub(super) async fn fetch_by(&self, fetch: &Fetch) -> Vec<Delivery> {
         match self.op(StoreOp::Fetch(fetch.clone())).await {
             Reply::Fetched { deliveries, .. } => deliveries,
-            other => panic!("a fetch answered {other:?}"),
+            other => panic!("a fetch returned {other:?}"),
         }
     }
 
@@ -56,7 +56,7 @@ impl World {
         self.fetch_by(&self.fetching(node, BATCH_MAX)).await
     }
 
-    /// Moves and fetches, and answers the only event that there is.
+    /// Moves and fetches, and returns the only event.
     pub(super) async fn take(&self, node: NodeId) -> Delivery {
         self.move_due().await;
         let mut deliveries = self.fetch(node).await;
@@ -84,7 +84,7 @@ impl World {
             .await
         {
             Reply::Settled(settled) => settled,
-            other => panic!("a settle answered {other:?}"),
+            other => panic!("a settle returned {other:?}"),
         }
     }
 
@@ -96,7 +96,7 @@ impl World {
         self.beat(node).await.0
     }
 
-    /// Whether its leases stand, and what it holds.
+    /// Returns whether the node's leases exist, and what it holds.
     pub(super) async fn beat(&self, node: NodeId) -> (bool, Holding) {
         let holds = Holding::default();
         match self
@@ -108,11 +108,11 @@ impl World {
             .await
         {
             Reply::Kept { stands, holding } => (stands, holding),
-            other => panic!("a heartbeat answered {other:?}"),
+            other => panic!("a heartbeat returned {other:?}"),
         }
     }
 
-    /// Says that of all fetches up to `through` the node holds these.
+    /// Reports that of all fetches up to `through` the node holds these.
     pub(super) async fn reconcile(
         &self,
         node: NodeId,
@@ -135,7 +135,7 @@ impl World {
         };
         match self.op(reconcile).await {
             Reply::Reaped(reaped) => reaped,
-            other => panic!("a reconcile answered {other:?}"),
+            other => panic!("a reconcile returned {other:?}"),
         }
     }
 
@@ -143,23 +143,23 @@ impl World {
         let leases = vec![(of.id, of.request)];
         match self.op(StoreOp::Extend { node, leases, hold }).await {
             Reply::Extended(extended) => extended[0],
-            other => panic!("extend answered {other:?}"),
+            other => panic!("extend returned {other:?}"),
         }
     }
 
     pub(super) async fn reap(&self, silent: Vec<(NodeId, u64)>, limit: usize) -> Reaped {
         match self.op(StoreOp::Reap { silent, limit }).await {
             Reply::Reaped(reaped) => reaped,
-            other => panic!("a reap answered {other:?}"),
+            other => panic!("a reap returned {other:?}"),
         }
     }
 
-    /// What a reaper sees: who holds something, and at which heartbeat.
+    /// Returns what a reaper sees: the nodes with leases, each with its heartbeat.
     pub(super) async fn holders(&self) -> Vec<(NodeId, u64)> {
         self.reap(Vec::new(), 0).await.holders
     }
 
-    /// Takes back all that `node` holds.
+    /// Takes back all leases of `node`.
     pub(super) async fn reap_node(&self, node: NodeId) -> Reaped {
         let holders = self.holders().await;
         let silent = holders.into_iter().filter(|(holder, _)| *holder == node);
@@ -169,7 +169,7 @@ impl World {
     pub(super) async fn cancel(&self, id: EventId) -> Cancelled {
         match self.op(StoreOp::Cancel { id }).await {
             Reply::Cancelled(cancelled) => cancelled,
-            other => panic!("a cancel answered {other:?}"),
+            other => panic!("a cancel returned {other:?}"),
         }
     }
 
@@ -177,7 +177,7 @@ impl World {
         let when = when.into();
         match self.op(StoreOp::Reschedule { id, when }).await {
             Reply::Rescheduled(changed) => changed,
-            other => panic!("reschedule answered {other:?}"),
+            other => panic!("reschedule returned {other:?}"),
         }
     }
 
@@ -193,11 +193,11 @@ impl World {
             .await
         {
             Reply::Updated(changed) => changed,
-            other => panic!("update answered {other:?}"),
+            other => panic!("update returned {other:?}"),
         }
     }
 
-    /// The payload of an event in another form, as it is now.
+    /// Re-encodes the current payload of an event.
     pub(super) async fn rewriting(&self, id: EventId, form: &str) -> Rewriting {
         let body = self.get(id).await.and_then(|found| found.body);
         Rewriting {
@@ -210,7 +210,7 @@ impl World {
     pub(super) async fn rewrite(&self, rewritings: Vec<Rewriting>) -> usize {
         match self.op(StoreOp::Rewrite(rewritings)).await {
             Reply::Counted(counted) => counted,
-            other => panic!("a rewrite answered {other:?}"),
+            other => panic!("a rewrite returned {other:?}"),
         }
     }
 
@@ -223,7 +223,7 @@ impl World {
             .await
         {
             Reply::Counted(counted) => counted,
-            other => panic!("revive answered {other:?}"),
+            other => panic!("revive returned {other:?}"),
         }
     }
 
@@ -236,14 +236,14 @@ impl World {
             .await
         {
             Reply::Counted(counted) => counted,
-            other => panic!("drop answered {other:?}"),
+            other => panic!("drop returned {other:?}"),
         }
     }
 
     pub(super) async fn get(&self, id: EventId) -> Option<Snapshot> {
         match self.op(StoreOp::Get { id }).await {
             Reply::Found(found) => found,
-            other => panic!("get answered {other:?}"),
+            other => panic!("get returned {other:?}"),
         }
     }
 
@@ -251,7 +251,7 @@ impl World {
         self.get(id).await.map(|found| found.state)
     }
 
-    /// A page of what is not over, and where the next one begins.
+    /// Reads a page of the events that have not ended, and the position of the next one.
     pub(super) async fn peek(
         &self,
         from: Option<PeekCursor>,
@@ -260,7 +260,7 @@ impl World {
         self.peek_by(PeekBy::All, from, limit).await
     }
 
-    /// A page of what has a key, and where the next one begins.
+    /// Reads a page of the events with a key, and the position of the next one.
     pub(super) async fn peek_by(
         &self,
         by: PeekBy,
@@ -269,7 +269,7 @@ impl World {
     ) -> (Vec<Snapshot>, Option<PeekCursor>) {
         match self.op(StoreOp::Peek { by, from, limit }).await {
             Reply::Peeked { events, next } => (events, next),
-            other => panic!("peek answered {other:?}"),
+            other => panic!("peek returned {other:?}"),
         }
     }
 
@@ -279,14 +279,14 @@ impl World {
                 assert!(letters.iter().all(|letter| letter.state == State::Dead));
                 letters.into_iter().map(|letter| letter.id).collect()
             }
-            other => panic!("read dead answered {other:?}"),
+            other => panic!("read dead returned {other:?}"),
         }
     }
 
     pub(super) async fn stats(&self) -> Stats {
         match self.op(StoreOp::Stats).await {
             Reply::Stats(stats) => stats,
-            other => panic!("stats answered {other:?}"),
+            other => panic!("stats returned {other:?}"),
         }
     }
 
@@ -294,11 +294,11 @@ impl World {
         let within = within.to_vec();
         match self.op(StoreOp::Forecast { within }).await {
             Reply::Forecast(forecast) => forecast,
-            other => panic!("forecast answered {other:?}"),
+            other => panic!("forecast returned {other:?}"),
         }
     }
 
-    /// The records of an event, in the order in which they were written.
+    /// Returns the records of an event, in the order of writing.
     pub(super) async fn records(&self, id: EventId) -> Vec<Record> {
         let query = Query {
             id: Some(id),
@@ -309,14 +309,14 @@ impl World {
         page.expect("records can be read").items
     }
 
-    /// The one record of an event that has one.
+    /// Returns the only record of an event.
     pub(super) async fn record(&self, id: EventId) -> Record {
         let mut records = self.records(id).await;
         assert_eq!(records.len(), 1, "{records:?}");
         records.remove(0)
     }
 
-    /// An event of which `node` lost a lease: ready again, one attempt used up.
+    /// Pushes an event of which `node` loses a lease: ready again, one attempt used up.
     pub(super) async fn haunted(&self, draft: Draft) -> EventId {
         let id = self.add(draft).await;
         let held = self.fetch(B).await;
@@ -325,7 +325,7 @@ impl World {
         id
     }
 
-    /// An event that is dead, by one record.
+    /// Pushes an event and buries it, which leaves one record.
     pub(super) async fn dead(&self, draft: Draft) -> EventId {
         let id = self.add(draft).await;
         let delivery = self.take(A).await;

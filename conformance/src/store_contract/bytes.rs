@@ -1,4 +1,4 @@
-//! Bytes: how much one operation carries, whatever the events weigh.
+//! Promises of the byte limit of one operation.
 
 use std::collections::BTreeSet;
 
@@ -8,19 +8,19 @@ use duly::core::op::{BATCH_BYTES, BATCH_MAX, Fetch, Reply, Rewriting, Snapshot, 
 use duly::error::ErrorKind;
 use duly::event::{EventId, Payload};
 
-/// A payload of which several fit into one operation.
+/// The size of a payload of which several fit into one operation.
 const LARGE: usize = 700 << 10;
-/// More of them than fit into two.
+/// More of them than fit into two operations.
 const MANY: usize = 16;
 
 impl World {
-    /// An event whose payload has so many bytes.
+    /// Creates an event with a payload of `bytes` bytes.
     fn large(&self, bytes: usize) -> Draft {
         self.event()
             .with(|envelope| envelope.payload = Payload::from(vec![b'x'; bytes]))
     }
 
-    /// Pushes large events, each due after so many milliseconds; their ids in their order.
+    /// Pushes large events, `delay` milliseconds apart; returns their ids in order.
     async fn add_large(&self, delay: u64) -> Vec<EventId> {
         let mut ids = Vec::new();
         for _ in 0..MANY {
@@ -29,7 +29,8 @@ impl World {
         ids
     }
 
-    /// What a fetch gives, how many ready events it leaves, and whether it ended at its bound.
+    /// Returns what a fetch leases, how many ready events it leaves, and whether it ended at its
+    /// limit.
     async fn fetch_some(&self, fetch: &Fetch) -> (Vec<EventId>, usize, bool) {
         match self.op(StoreOp::Fetch(fetch.clone())).await {
             Reply::Fetched {
@@ -43,12 +44,12 @@ impl World {
                 let ids = deliveries.iter().map(|it| it.id).collect();
                 (ids, ready, full)
             }
-            other => panic!("a fetch answered {other:?}"),
+            other => panic!("a fetch returned {other:?}"),
         }
     }
 }
 
-/// An operation ends with the event that reaches the bound, and carries one at least.
+/// An operation ends with the event that reaches the limit, and carries at least one.
 fn assert_is_bounded(bytes: usize, events: usize) {
     assert!(
         bytes < BATCH_BYTES + LARGE || events == 1,
@@ -56,7 +57,7 @@ fn assert_is_bounded(bytes: usize, events: usize) {
     );
 }
 
-/// A page may have a few events more: those that lie together in a hash table.
+/// A page may have a few events more: those in the same bucket of a hash table.
 fn assert_is_page(events: &[Snapshot]) {
     let bodies = events.iter().filter_map(|event| event.body.as_ref());
     let lens: Vec<usize> = bodies.map(|body| body.payload.len()).collect();
@@ -168,7 +169,7 @@ pub async fn large_dead_letters_are_read_in_bounded_pages(harness: &dyn StoreHar
         let limit = BATCH_MAX;
         let reply = world.op(StoreOp::ReadDead { after, limit }).await;
         let Reply::Dead { letters, next } = reply else {
-            panic!("read dead answered {reply:?}");
+            panic!("read dead returned {reply:?}");
         };
         assert_is_page(&letters);
         seen.extend(letters.into_iter().map(|letter| letter.id));

@@ -1,4 +1,4 @@
-//! Cancel, reschedule and update: each tells the truth.
+//! Promises of cancel, reschedule and update: each reports the actual result.
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, ms, retry, secs};
@@ -8,7 +8,7 @@ use duly::event::{Payload, State};
 use duly::record::Outcome;
 use duly::time::{DELAY_MAX, When};
 
-/// Ends a fresh event by each verdict that ends its life, or its attempts.
+/// Ends a fresh event by each settlement that ends it, or its attempts.
 async fn ended(harness: &dyn StoreHarness) -> Vec<(World, duly::event::EventId, State)> {
     let mut ended = Vec::new();
     for (verdict, state) in [

@@ -1,4 +1,4 @@
-//! Dead letters: kept, listed, revived, dropped.
+//! Promises of dead letters: kept, listed, revived, dropped.
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, World, bury, retry, secs};
@@ -134,7 +134,7 @@ pub async fn what_is_not_dead_is_not_edited(harness: &dyn StoreHarness) {
         };
         match world.op(update).await {
             Reply::Updated(changed) => changed,
-            other => panic!("an edit answered {other:?}"),
+            other => panic!("an edit returned {other:?}"),
         }
     };
     for (id, state) in [

@@ -1,4 +1,4 @@
-//! The dedup window: which ended ids are remembered, and what an id's time means.
+//! Promises of the dedup window: which tombstones are kept, and how an id's creation time counts.
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, Draft, World, ms, secs};
@@ -6,7 +6,7 @@ use duly::core::op::{PushVerdict, StoreOp, Verdict};
 use duly::core::reference::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
 use duly::event::{BucketId, EventId};
 
-/// Pushes an event and ends it, a millisecond after what was before.
+/// Pushes an event and ends it, a millisecond after the one before.
 async fn ended(world: &World) -> Draft {
     world.advance(ms(1));
     ended_as(world, world.event()).await

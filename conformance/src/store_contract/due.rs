@@ -1,4 +1,4 @@
-//! Time: never early, by the store's clock, whatever is done to it.
+//! Promises of due times: never early, by the store's clock, after any change.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn moved(world: &World, limit: usize) -> (usize, Option<Timestamp>) {
         Reply::Moved {
             moved, next_due, ..
         } => (moved, next_due),
-        other => panic!("move due answered {other:?}"),
+        other => panic!("move due returned {other:?}"),
     }
 }
 
@@ -116,7 +116,7 @@ pub async fn a_clock_that_is_set_back_does_not_take_time_back(harness: &dyn Stor
         answer.expect("it can be read").now_us,
         (start + secs(60)).as_micros()
     );
-    // What comes now counts from the latest time seen, and what was ready stays ready.
+    // From now on due times count from the latest time seen, and ready events stay ready.
     let pushed = world.push_all(&[world.event().when(secs(5))]).await[0];
     assert_eq!(pushed.due, start + secs(65));
     assert_eq!(world.take(A).await.id, before);

@@ -1,4 +1,4 @@
-//! What outlives the process, for stores that outlive it. Others pass by surviving nothing.
+//! Promises of durability, for stores that outlive the process. Others pass by surviving nothing.
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, retry, secs};
@@ -40,7 +40,7 @@ pub async fn what_was_leased_is_ready_again(harness: &dyn StoreHarness) {
         return;
     };
     if world.store().is_shared() {
-        // Others cannot know that its process is gone before it has been silent.
+        // Other stores cannot detect the end of a process before it has been silent.
         world.reap_node(A).await;
     }
     assert!(
@@ -96,7 +96,7 @@ pub async fn dead_letters_survive_and_can_be_revived(harness: &dyn StoreHarness)
 }
 
 impl World {
-    /// A second dead event while `waiting` is ready.
+    /// Pushes a second dead event while `waiting` is ready.
     async fn dead_beside(&self, waiting: duly::event::EventId) -> duly::event::EventId {
         let id = self.add(self.event()).await;
         for delivery in self.fetch(A).await {

@@ -1,4 +1,4 @@
-//! Fetch: who gets what, in which order, and what a repeat answers.
+//! Promises of fetch: order, limits, and the reply to a repeat.
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, ms, secs};
@@ -50,7 +50,7 @@ pub async fn a_fetch_takes_at_most_its_limit_and_tells_what_is_left(harness: &dy
         ..
     } = reply
     else {
-        panic!("a fetch answered {reply:?}");
+        panic!("a fetch returned {reply:?}");
     };
     assert_eq!((deliveries.len(), ready), (3, 2));
     assert_eq!(next_due, Some(world.now() + secs(9)));
@@ -166,7 +166,7 @@ pub async fn read_ahead_leases_what_is_due_soon_in_due_order(harness: &dyn Store
         ..
     } = reply
     else {
-        panic!("a fetch answered {reply:?}");
+        panic!("a fetch returned {reply:?}");
     };
     assert_eq!(deliveries[0].id, ready, "ready ones first");
     let got: Vec<_> = deliveries[1..]

@@ -1,4 +1,4 @@
-//! Finding events by their keys, in whatever state, until they are over.
+//! Promises of finding events by key, in any state until they end.
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, World, bury, retry, secs};
@@ -14,7 +14,7 @@ impl World {
         self.all_by(PeekBy::Unique(key.to_owned()), BATCH_MAX).await
     }
 
-    /// Everything that is found, in pages of so many.
+    /// Returns all matches, read in pages of `limit`.
     async fn all_by(&self, by: PeekBy, limit: usize) -> Vec<(EventId, State)> {
         let (mut from, mut found) = (None::<PeekCursor>, Vec::new());
         for pages in 0.. {

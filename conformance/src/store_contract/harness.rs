@@ -1,4 +1,4 @@
-//! What the suite needs of a store: to be made, to be checked, to be opened again.
+//! The interface between the suite and a store under test.
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -12,26 +12,26 @@ use duly::testing::ManualClock;
 /// A future of the harness.
 pub type Harnessed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Makes the stores that the suite is run over.
+/// A factory of the stores that the suite tests.
 pub trait StoreHarness: Send + Sync {
-    /// A fresh, empty store that tells the time by `clock` and remembers finished ids as `window`
-    /// says; it has one bucket, whose cap is the whole one.
+    /// Creates an empty store with this clock and dedup window; it has one bucket, with the whole
+    /// cap.
     fn fresh(&self, clock: Arc<ManualClock>, window: DedupWindow) -> Harnessed<Arc<dyn Subject>>;
 }
 
 /// One store under test.
 pub trait Subject: Send + Sync {
-    /// The store.
+    /// Returns the store.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// Checks everything that must be so at any time; it is called after every operation.
+    /// Checks all invariants; called after every operation.
     ///
     /// # Errors
     ///
-    /// What is not so. A store without such a check answers `Ok`.
+    /// The violation. A store without such a check returns `Ok`.
     fn check(&self) -> Harnessed<Result<(), String>>;
 
-    /// Lets the process end and opens the store again; `None` if it survives nothing.
+    /// Ends the process and opens the store again; `None` if it survives nothing.
     fn reopen(&self) -> Option<Harnessed<Arc<dyn Subject>>>;
 }
 
@@ -41,11 +41,11 @@ impl fmt::Debug for dyn Subject {
     }
 }
 
-/// Makes memory stores.
+/// A factory of memory stores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemoryHarness;
 
-/// Makes memory stores that several buses may share.
+/// A factory of memory stores that several buses may share.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SharedMemoryHarness;
 

@@ -1,7 +1,7 @@
-//! What nodes know of each other, and what is set for all of them.
+//! Promises of membership and runtime settings.
 //!
-//! A store that no other process can use has one member at most; it passes what is said of others
-//! by not being shared.
+//! A store for a single process has at most one member; it passes the tests about others by not
+//! being shared.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ pub async fn another_version_means_that_there_is_a_new_bucket(harness: &dyn Stor
     let mut before = world.buckets_version().await;
     for bucket in [3, 9, 1_023] {
         world.bucket.bucket = BucketId(bucket);
-        // That somebody looks at it does not make it one that others have to know.
+        // A query does not make it a bucket that other nodes must know.
         assert_eq!(world.fetch(A).await, []);
         world.add(world.event().when(secs(60))).await;
         let after = world.buckets_version().await;
@@ -143,7 +143,7 @@ pub async fn another_version_means_that_there_is_a_new_bucket(harness: &dyn Stor
     );
 }
 
-/// Who does not serve it would not hear of the next event in it.
+/// A consumer that does not serve it would not be notified of its next event.
 pub async fn a_bucket_that_was_used_once_stays_listed(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let id = world.add(world.event().when(secs(60))).await;
@@ -212,7 +212,7 @@ pub async fn a_member_that_leaves_is_gone_at_once(harness: &dyn StoreHarness) {
     assert_eq!(member(&world.call(B, &["one"]).await, A), None);
 }
 
-/// For at least ten seconds others can see that it has fallen silent; but not for ever.
+/// For at least ten seconds others can detect its silence, but not for ever.
 pub async fn a_member_that_calls_no_more_stays_for_a_while_with_its_number(
     harness: &dyn StoreHarness,
 ) {
@@ -245,7 +245,7 @@ pub async fn a_push_reaches_what_the_store_does_by_itself(harness: &dyn StoreHar
         .push_durably(&world.bucket, vec![event.0.clone()], wanted);
     let answer = pushed.await.expect("it is pushed");
     let Reply::Pushed(pushed) = answer.reply else {
-        panic!("a push was answered with {:?}", answer.reply);
+        panic!("a push was returned {:?}", answer.reply);
     };
     assert_eq!(pushed[0].verdict, PushVerdict::Accepted);
     let again = PushVerdict::Duplicate(event.id());
@@ -260,7 +260,7 @@ pub async fn a_push_that_can_never_be_so_durable_is_refused(harness: &dyn StoreH
         .push_durably(&world.bucket, vec![event.0.clone()], wanted);
     let refused = refused.await.expect_err("it has no others");
     if world.store().is_shared() && refused.kind() == ErrorKind::Unknown {
-        return; // how many others there are may change, so it was tried
+        return; // the number of replicas may change, so it was attempted
     }
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     assert_eq!(world.get(event.id()).await, None);

@@ -1,4 +1,4 @@
-//! Leases: kept by heartbeats, lost by silence, and each loss is told.
+//! Promises of leases: kept by heartbeats, lost by silence, and every loss is reported.
 
 use std::time::Duration;
 
@@ -184,8 +184,8 @@ pub async fn a_node_that_was_given_up_is_told_before_it_gets_more(harness: &dyn 
     world.add(world.event()).await;
     world.take(A).await;
     world.reap_node(A).await;
-    // It slept through all of it. Were it given something now, its next heartbeat would seem to
-    // keep what it has lost.
+    // It slept through all of it. If it were granted a lease now, its next heartbeat would seem to
+    // keep the lost ones.
     let fetch = world.fetching(A, 10);
     for _ in 0..2 {
         let error = world.try_op(StoreOp::Fetch(fetch.clone())).await;

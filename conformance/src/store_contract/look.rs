@@ -1,4 +1,4 @@
-//! Looking, and being told: get, stats, forecast, and the watcher.
+//! Promises of queries and notifications: get, stats, forecast, watcher.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +41,7 @@ pub async fn a_snapshot_tells_since_when_and_until_when(harness: &dyn StoreHarne
         let found = world.get(id).await.expect("it is there");
         (found.since, found.until)
     };
-    // A store of many nodes may not know since when an event is on its way.
+    // A store of many nodes may not know since when an event is in flight.
     let is_known = |since: &Option<Timestamp>| since.is_some() || !world.store().is_shared();
     assert_eq!(look().await, (None, None), "it is scheduled");
     world.advance(secs(7));
@@ -148,7 +148,7 @@ pub async fn the_forecast_counts_what_falls_due_within_each_span(harness: &dyn S
 
 pub async fn each_of_many_spans_of_a_forecast_is_counted_exactly(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
-    // Alone, close together, many at one instant, and nothing for long.
+    // Alone, close together, many at one instant, and none for long.
     let mut delays = vec![1_u64, 700, 701, 702, 5_000];
     delays.extend([40_000; 30]);
     delays.extend((0..20).map(|number| 50_000 + 97 * number));
@@ -228,12 +228,12 @@ impl Watcher for Told {
     }
 
     fn called(&self, bucket: &BucketKey) {
-        panic!("nobody has called for {bucket}");
+        panic!("unexpected call for {bucket}");
     }
 }
 
 impl Told {
-    /// Whether it was told since it was asked last.
+    /// Returns whether it was notified since the last call.
     fn take(&self) -> bool {
         self.0.swap(0, Ordering::SeqCst) > 0
     }
@@ -279,7 +279,7 @@ pub async fn a_watcher_is_left_alone_otherwise(harness: &dyn StoreHarness) {
     assert!(!told.take(), "nothing came sooner");
     world.advance(secs(20));
     world.move_due().await;
-    // A store that others push to as well asks for one more look when it begins to listen to them.
+    // A shared store requests one more poll when it subscribes.
     let asks_once = world.store().is_shared();
     assert!(asks_once || !told.take(), "the mover knows what it did");
 }

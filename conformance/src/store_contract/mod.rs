@@ -1,8 +1,8 @@
-//! The store contract as a suite: a store is whatever passes it.
+//! The store contract as a test suite: a store is anything that passes it.
 //!
-//! Each promise is one function with a name that says it; it makes a fresh store, moves the clock
-//! by hand, and checks after every operation that each event is in exactly one place. A store of
-//! your own runs the whole suite with one line:
+//! Each promise is one function, named after it; it creates a store, moves the clock by hand, and
+//! checks after every operation that each event is in exactly one place. A custom store runs the
+//! whole suite with one line:
 //!
 //! ```
 //! # #[cfg(test)] // the line makes tests
@@ -62,7 +62,7 @@ use std::future::Future;
 
 pub use self::harness::{Harnessed, MemoryHarness, SharedMemoryHarness, StoreHarness, Subject};
 
-/// Plays one promise on a runtime of its own; panics when it is broken.
+/// Runs one promise on a runtime of its own; panics when it is broken.
 pub fn play<F: Future<Output = ()>>(promise: F) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -70,7 +70,7 @@ pub fn play<F: Future<Output = ()>>(promise: F) {
     runtime.expect("a runtime of one thread").block_on(promise);
 }
 
-/// Makes one test for each promise of the store contract, over the given
+/// Generates one test for each promise of the store contract, with the given
 /// [`StoreHarness`](crate::store_contract::StoreHarness), and `LISTED`, their names.
 #[macro_export]
 macro_rules! store_contract_tests {
@@ -319,7 +319,7 @@ macro_rules! store_contract_tests {
         }
     };
     (@topics $harness:expr; $($topic:ident { $($promise:ident)* })*) => {
-        /// Every promise of the store contract.
+        /// The names of all promises of the store contract.
         #[allow(dead_code)]
         pub const LISTED: &[&str] = &[$($(stringify!($promise),)*)*];
         $(mod $topic {
@@ -336,4 +336,4 @@ macro_rules! store_contract_tests {
 }
 
 #[doc(inline)]
-pub use store_contract_tests; // an exported macro lies at the front door; this is its room
+pub use store_contract_tests; // exported macros are at the crate root; this is its module

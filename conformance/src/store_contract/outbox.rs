@@ -1,4 +1,4 @@
-//! The outbox: where records wait for the journal, by number.
+//! Promises of the outbox, where records wait for the journal, by number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use duly::store::{OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatch
 use duly::time::When;
 
 impl World {
-    /// The outbox that has the records of the world's bucket.
+    /// Returns the outbox with the records of the world's bucket.
     async fn outbox(&self) -> Outbox {
         let outboxes = self.store().outboxes().await.expect("they can be listed");
         match outboxes.contains(&Outbox::Store) {
@@ -29,7 +29,7 @@ impl World {
         page.expect("it can be read")
     }
 
-    /// The first number, the next one, and the numbers of all that wait.
+    /// Returns the first number, the next one, and the numbers of all waiting records.
     async fn numbers(&self) -> (u64, u64, Vec<u64>) {
         let page = self.waiting(0, OUTBOX_BATCH_MAX).await;
         let numbers = page.records.iter().map(|(number, _)| *number);
@@ -50,7 +50,7 @@ impl World {
         limited.expect("it can keep so much");
     }
 
-    /// Writes so many records, each by an operation of its own.
+    /// Writes `many` records, each by an operation of its own.
     async fn write_records(&self, many: usize) {
         for _ in 0..many {
             self.add(self.event()).await;
@@ -114,7 +114,7 @@ pub async fn trimmed_records_are_gone_and_their_numbers_are_not_given_again(
     for (through, expected) in [
         (0, 1..=5),
         (2, 3..=5),
-        // Saying it again, or less, changes nothing.
+        // Repeating the call, or a smaller number, changes nothing.
         (2, 3..=5),
         (1, 3..=5),
         (4, 5..=5),
@@ -123,7 +123,7 @@ pub async fn trimmed_records_are_gone_and_their_numbers_are_not_given_again(
         let (first, next) = (*expected.start(), 6);
         assert_eq!(world.numbers().await, (first, next, expected.collect()));
     }
-    // More than there is takes what there is.
+    // A number beyond the last trims all.
     world.trim(u64::MAX).await;
     assert_eq!(world.numbers().await, (6, 6, vec![]));
     world.write_records(2).await;
@@ -167,7 +167,7 @@ pub async fn a_full_outbox_refuses_pushes_and_is_settled_into(harness: &dyn Stor
         None,
         "nothing of it happened"
     );
-    // Handlers go on, and no record is let go.
+    // Handlers go on, and no record is dropped.
     for delivery in &held[3..] {
         assert!(world.settle(A, delivery, Verdict::Ack).await);
     }
@@ -184,11 +184,11 @@ pub async fn a_full_outbox_that_drops_keeps_the_newest(harness: &dyn StoreHarnes
     world.limit(5, WhenFull::DropOldest);
     world.write_records(12).await;
     assert_eq!(world.numbers().await, (8, 13, vec![8, 9, 10, 11, 12]));
-    // Whoever reads on from before sees by the numbers that some are missing.
+    // A reader that continues sees by the numbers that some are missing.
     let page = world.waiting(3, 2).await;
     let numbers: Vec<_> = page.records.iter().map(|(number, _)| *number).collect();
     assert_eq!((numbers, page.damaged), (vec![8, 9], 0));
-    // Without a bound of somebody's own it keeps as many as it would anyway.
+    // Without a limit it keeps its default number.
     let anyway = OutboxLimit {
         max: None,
         when_full: WhenFull::DropOldest,
@@ -220,7 +220,7 @@ pub async fn a_watcher_of_outboxes_is_told_of_every_record(harness: &dyn StoreHa
     let mut written = 0;
     let mut check = async |what: &str| {
         written += 1;
-        // What was decided before is written when this is answered.
+        // Everything decided before is written when this returns.
         let next = world.waiting(0, 0).await.next;
         assert_eq!(next, written + 1, "{what} leaves one record");
         assert!(told.0.swap(0, Ordering::SeqCst) > 0, "{what}");

@@ -1,4 +1,4 @@
-//! Going through everything that is not over, page by page.
+//! Promises of a scan of all events that have not ended, page by page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,9 @@ use duly::error::ErrorKind;
 use duly::event::{EventId, State};
 use duly::record::NodeId;
 
-/// How many a page is asked for.
+/// The page size.
 const PAGE: usize = 20;
-/// More than any pass here can have pages.
+/// More pages than any scan here can have.
 const PAGES_MAX: usize = 1_000;
 
 pub async fn a_pass_reads_everything_that_is_not_over_as_it_stands(harness: &dyn StoreHarness) {
@@ -87,7 +87,7 @@ pub async fn a_pass_sees_what_stays_though_everything_moves_and_others_come_and_
         world.advance(secs(1));
         world.move_due().await;
         world.revive(&std::mem::take(&mut dead)).await;
-        let node = NodeId(100 + page as u64); // the one before has fallen silent
+        let node = NodeId(100 + page as u64); // the previous one is silent
         let mut fetching = world.fetching(node, 40);
         fetching.ahead = secs(1);
         fetching.ahead_limit = 20;
@@ -142,7 +142,7 @@ pub async fn a_place_that_the_store_has_not_said_misleads_nobody(harness: &dyn S
         let (by, limit) = (PeekBy::All, 9);
         match world.try_op(StoreOp::Peek { by, from, limit }).await {
             Ok(Reply::Peeked { events, .. }) => assert_eq!(events[0].id, id, "{words:?}"),
-            Ok(other) => panic!("{words:?} was answered with {other:?}"),
+            Ok(other) => panic!("{words:?} was returned {other:?}"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Invalid, "{words:?}"),
         }
     }

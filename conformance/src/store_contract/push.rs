@@ -1,4 +1,4 @@
-//! Push: what is accepted, what is due when, and that an id is a promise.
+//! Promises of push: acceptance, due times, ids.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub async fn a_fraction_of_a_millisecond_rounds_up(harness: &dyn StoreHarness) {
     let draft = world.event().when(Duration::from_micros(701));
     let pushed = world.push_all(&[draft]).await[0];
     assert_eq!(pushed.due, start + ms(2), "1.001 ms after the millisecond");
-    // Not only the answer: that is when it falls due.
+    // Not only the receipt: the event falls due then.
     let next = world
         .op(StoreOp::MoveDue {
             limit: 10,
@@ -67,7 +67,7 @@ pub async fn answers_come_in_the_order_of_the_events(harness: &dyn StoreHarness)
     );
 }
 
-/// Brings an event into each state, one world for each.
+/// Brings an event into each state, in a world each.
 async fn in_every_state(harness: &dyn StoreHarness) -> Vec<(World, Draft, State)> {
     let mut all = Vec::new();
     for state in State::ALL {

@@ -1,4 +1,4 @@
-//! Records: one for each attempt and each end, complete, in order.
+//! Promises of records: one for each attempt and each end, complete, in order.
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, failed, ms, retry, secs};
@@ -104,7 +104,7 @@ pub async fn every_lease_that_ends_leaves_one_record(harness: &dyn StoreHarness)
         assert!(world.settle(A, &delivery, verdict).await);
         world.take(B).await;
         world.reap_node(B).await;
-        // B is told before it gets more.
+        // B is notified before it gets more.
         let told = world.fetching(B, 1);
         assert!(
             world

@@ -1,4 +1,4 @@
-//! Settle: each attempt ends once, under its own lease, with one record.
+//! Promises of settle: each attempt ends once, under its own lease, with one record.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use duly::event::State;
 use duly::record::{Cause, Outcome};
 use duly::time::DELAY_MAX;
 
-/// Every verdict, with the outcome that its record has.
+/// Every kind of settlement, with the outcome of its record.
 fn verdicts() -> Vec<(Verdict, Option<Outcome>, State)> {
     vec![
         (Verdict::Ack, Some(Outcome::Acked), State::Done),
@@ -268,7 +268,7 @@ pub async fn a_delay_that_is_too_long_is_cut_and_never_refused(harness: &dyn Sto
     assert_eq!(due, Some(world.now() + DELAY_MAX));
 }
 
-/// A settle whose answer was lost is repeated in one batch with what has ended since.
+/// A settle whose reply was lost is repeated in a batch with newly ended events.
 pub async fn a_settle_that_ends_one_event_does_not_forget_another_of_its_batch(
     harness: &dyn StoreHarness,
 ) {

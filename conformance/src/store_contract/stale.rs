@@ -1,4 +1,4 @@
-//! What is of no use any more is set aside: expired, or too late by its own policy.
+//! Promises of events that are set aside: expired, or too late by their own policy.
 
 use std::time::Duration;
 

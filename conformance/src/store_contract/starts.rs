@@ -1,4 +1,4 @@
-//! Announced starts: what a dead node never started has lost no attempt.
+//! Promises of announced starts: an event that a dead node never started loses no attempt.
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, secs};
@@ -9,7 +9,7 @@ use duly::event::{EventId, State};
 use duly::record::{NodeId, Outcome};
 
 impl World {
-    /// Pushes so many events that are ready, with one attempt each if they `are_last`.
+    /// Pushes `count` ready events, with one attempt each if they `are_last`.
     async fn ready(&self, count: usize, are_last: bool) -> Vec<EventId> {
         let mut ids = Vec::new();
         for _ in 0..count {
@@ -22,7 +22,7 @@ impl World {
         ids
     }
 
-    /// Leases everything to `node`, on the first so many of which handlers may start.
+    /// Leases everything to `node`; handlers may start on the first `starts` of them.
     async fn lease(&self, node: NodeId, starts: usize) -> Vec<Delivery> {
         let fetch = Fetch {
             starts,
@@ -40,7 +40,7 @@ impl World {
         assert_eq!(self.op(settle).await, Reply::Settled(Vec::new()));
     }
 
-    /// How many attempts each of these has used up.
+    /// Returns how many attempts each of these has used.
     async fn tries(&self, ids: &[EventId]) -> Vec<u16> {
         let mut tries = Vec::new();
         for id in ids {
@@ -210,7 +210,7 @@ pub async fn a_reconcile_counts_what_had_been_announced(harness: &dyn StoreHarne
     };
     match world.op(reconcile).await {
         Reply::Reaped(reaped) => assert_eq!((reaped.ready, reaped.more), (3, false)),
-        other => panic!("a reconcile answered {other:?}"),
+        other => panic!("a reconcile returned {other:?}"),
     }
     assert_eq!(world.tries(&ids).await, [1, 1, 0, 0]);
     assert_eq!(world.state(ids[3]).await, Some(State::Leased));

@@ -1,4 +1,4 @@
-//! Unique keys: while an event with one waits or runs, no second one is accepted beside it.
+//! Promises of unique keys: while an event with one waits or runs, no second one is accepted.
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, Draft, World, bury, retry, secs};
@@ -89,7 +89,7 @@ pub async fn replace_leaves_a_running_event_alone_and_takes_its_key(harness: &dy
         .await;
     assert_eq!(world.state(running.id).await, Some(State::Leased));
     assert!(world.settle(A, &running, Verdict::Ack).await);
-    // The end of the first did not free the key: it is the second's.
+    // The end of the first did not free the key, which the second has.
     let third = world.event().unique("k", Unique::Keep);
     assert_eq!(world.push(&third).await, PushVerdict::Duplicate(second));
 }
@@ -127,7 +127,7 @@ pub async fn one_push_may_replace_its_own_events(harness: &dyn StoreHarness) {
     assert_eq!(world.take(A).await.id, second.id());
 }
 
-/// The key stays taken for so long after its event is done.
+/// Reserves the key for this time after its event is done.
 fn for_secs(draft: Draft, secs: u64) -> Draft {
     draft.with(|envelope| {
         let words = (secs * 1_000).to_string();

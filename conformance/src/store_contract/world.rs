@@ -1,4 +1,4 @@
-//! A store, a clock and one bucket: where each promise is played.
+//! The test world: a store, a clock and one bucket.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,12 +14,12 @@ use duly::store::Store;
 use duly::testing::ManualClock;
 use duly::time::{Clock, Timestamp, When};
 
-/// Two nodes and a third that never held anything.
+/// Two nodes, and a third that never held anything.
 pub(super) const A: NodeId = NodeId(0xA);
 pub(super) const B: NodeId = NodeId(0xB);
 pub(super) const STRANGER: NodeId = NodeId(0xC);
 
-/// A fresh store with its clock, and short words for what is done to one bucket of it.
+/// A fresh store with its clock, and helpers for operations on one of its buckets.
 #[derive(Debug)]
 pub(super) struct World {
     subject: Arc<dyn Subject>,
@@ -102,7 +102,7 @@ impl World {
         Self::within(harness, DedupWindow::default()).await
     }
 
-    /// One whose store remembers so many finished ids, however young they are.
+    /// Creates a world whose store keeps this many tombstones, however young they are.
     pub(super) async fn remembering(harness: &dyn StoreHarness, many: usize) -> Self {
         let window = DedupWindow {
             max: many,
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// The world after the process ended and came back; `None` where nothing survives that.
+    /// Returns the world after a restart of the process; `None` where nothing survives it.
     pub(super) async fn reopened(mut self) -> Option<Self> {
         self.subject = self.subject.reopen()?.await;
         Some(self)
@@ -142,7 +142,7 @@ impl World {
         self.clock.now()
     }
 
-    /// Applies an operation, and checks that everything is where it must be.
+    /// Applies an operation, and checks all invariants.
     pub(super) async fn try_op(&self, op: StoreOp) -> Result<Reply> {
         let answer = self.subject.store().apply(&self.bucket, op).await;
         self.check().await;
@@ -151,7 +151,7 @@ impl World {
 
     pub(super) async fn check(&self) {
         if let Err(wrong) = self.subject.check().await {
-            panic!("the store is not as it must be: {wrong}");
+            panic!("the store is inconsistent: {wrong}");
         }
     }
 
@@ -163,12 +163,12 @@ impl World {
         }
     }
 
-    /// An event that is due at once, with three attempts and an id of its own.
+    /// Creates an event that is due at once, with three attempts and its own id.
     pub(super) fn event(&self) -> Draft {
         self.event_made(self.now())
     }
 
-    /// The same, with an id that was made then.
+    /// Creates such an event with an id of this creation time.
     pub(super) fn event_made(&self, created: Timestamp) -> Draft {
         let entropy = self.entropy.fetch_add(1, Ordering::Relaxed);
         let id = EventId::from_parts(created, self.bucket.bucket, entropy);
@@ -182,7 +182,7 @@ impl World {
         Draft(event).attempts(3)
     }
 
-    /// A fetch with a number of its own, of ready events only.
+    /// Creates a fetch of ready events only, with its own number.
     pub(super) fn fetching(&self, node: NodeId, limit: usize) -> Fetch {
         Fetch {
             node,

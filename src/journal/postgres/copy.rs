@@ -1,4 +1,4 @@
-//! Records as `COPY ... (FORMAT binary)` takes them.
+//! Encoding of records for `COPY ... (FORMAT binary)`.
 
 use std::io::Cursor as Bytes;
 use std::pin::pin;
@@ -9,7 +9,7 @@ use tokio_postgres::Transaction;
 use super::fault::Fault;
 use crate::record::Numbered;
 
-/// The columns of the table of records, in the order in which they are written and read.
+/// The columns of the records table, in the order of writing and reading.
 pub(super) const COLUMNS: &str = "finished, number, event, due, moved, fetched, started, node, \
                                   attempt, trace, queue, outcome, cause, key, error, done_by, \
                                   payload";
@@ -18,10 +18,10 @@ const COLUMNS_MANY: i16 = 17;
 
 const MAGIC: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
-/// How many bytes are handed to the connection at once.
+/// The size of a chunk that is passed to the connection.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Copies records into a table that has the columns.
+/// Copies records into a table with these columns.
 pub(super) async fn copy<'a>(
     step: &Transaction<'_>,
     table: &str,
@@ -43,12 +43,13 @@ pub(super) async fn copy<'a>(
     Ok(())
 }
 
-/// What is put in order: an integer with a sign. No clock reaches the largest one.
+/// Converts a number by which rows are ordered into a signed integer. No clock reaches the largest
+/// one.
 pub(super) fn ordered(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Some rows, as they are sent.
+/// Encoded rows, ready to be sent.
 struct Piece(Vec<u8>);
 
 impl Piece {
@@ -58,7 +59,7 @@ impl Piece {
         self.number(ordered(stages.finished_us));
         self.number(ordered(*number));
         self.bytes(&record.id.to_bytes());
-        // The bits of what is not put in order are kept as they are.
+        // A number that is never ordered keeps its bits.
         self.number(record.due.as_millis() as i64);
         self.number(stages.moved_us as i64);
         self.number(stages.fetched_us as i64);
@@ -100,7 +101,7 @@ impl Piece {
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        // None is near 2 GiB: keys, errors and payloads have bounds.
+        // No value is near 2 GiB: keys, errors and payloads are bounded.
         self.0.extend((bytes.len() as i32).to_be_bytes());
         self.0.extend(bytes);
     }
@@ -110,8 +111,8 @@ impl Piece {
     }
 }
 
-/// A text as PostgreSQL can hold it, which knows no character zero: that becomes the replacement
-/// character, so that the record is kept, and found by what is asked in the same way.
+/// Replaces the zero character, which PostgreSQL cannot store, by the replacement character, so
+/// that the record is kept. Queries replace it in the same way.
 pub(super) fn storable(text: &str) -> String {
     text.replace('\0', "\u{FFFD}")
 }

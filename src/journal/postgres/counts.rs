@@ -1,4 +1,4 @@
-//! Counts and lateness by queue and minute.
+//! Per-minute statistics by queue: counts and lateness.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use crate::event::QueueName;
 use crate::record::{Lateness, Minute, MinuteQuery, Numbered, Outcome};
 use crate::time::Timestamp;
 
-/// What was loaded, counted.
+/// The counters of one load.
 #[derive(Default)]
 pub(super) struct Tally<'a> {
     minutes: BTreeMap<(Timestamp, &'a QueueName), Counted>,
     weeks: BTreeMap<(i32, &'a str), i64>,
 }
 
-/// What was loaded of a queue and a minute.
+/// The counters of one queue and minute.
 #[derive(Default)]
 struct Counted {
     outcomes: BTreeMap<Outcome, i64>,
@@ -40,8 +40,8 @@ impl<'a> Tally<'a> {
         *self.weeks.entry((week, outbox)).or_default() += 1;
     }
 
-    /// Adds it to what is there. In the order of keys, so that two who do so at once wait for each
-    /// other and never in a circle.
+    /// Adds the counters to the stored ones. Rows are locked in the order of keys, so that two
+    /// concurrent loads cannot deadlock.
     pub(super) async fn write(&self, step: &Transaction<'_>) -> Result<(), Fault> {
         let (weeks, outboxes): (Vec<i32>, Vec<&str>) = self.weeks.keys().copied().unzip();
         let many: Vec<i64> = self.weeks.values().copied().collect();
@@ -91,7 +91,7 @@ impl<'a> Tally<'a> {
         Ok(())
     }
 
-    /// What was counted of one kind, as columns of rows.
+    /// Returns the counters of one kind, as columns of rows.
     fn rows<T: Copy + 'a>(&self, kind: impl Fn(&Counted) -> &BTreeMap<T, i64>) -> Rows<'a, T> {
         let mut rows = Rows::default();
         for ((start, queue), counted) in &self.minutes {
@@ -106,7 +106,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// Columns of what was counted: of which minute and queue, what, and how often.
+/// Columns of counters: minute, queue, label and count.
 struct Rows<'a, T> {
     starts: Vec<i64>,
     queues: Vec<&'a str>,
@@ -125,8 +125,8 @@ impl<T> Default for Rows<'_, T> {
     }
 }
 
-/// Removes minutes that began before `before`, in milliseconds, a bounded part; answers whether it
-/// was all.
+/// Removes minutes that began before `before`, in milliseconds, up to a limit; returns whether none
+/// are left.
 pub(super) async fn prune(
     step: &impl GenericClient,
     before: i64,
@@ -148,7 +148,7 @@ pub(super) async fn prune(
     Ok(is_all)
 }
 
-/// Reads minutes.
+/// Reads per-minute statistics.
 pub(super) async fn minutes(
     client: &Client,
     query: &MinuteQuery,
@@ -159,7 +159,7 @@ pub(super) async fn minutes(
         .iter()
         .map(|text| (text as &(dyn ToSql + Sync), Type::TEXT))
         .collect();
-    // Both in one statement, so that they are of one instant.
+    // In one statement, so that both are of one instant.
     let sql = format!(
         "WITH asked AS MATERIALIZED ({asked}) \
          SELECT start, queue, m.outcomes, m.many, l.slots, l.records FROM asked AS a \
@@ -176,7 +176,7 @@ pub(super) async fn minutes(
         .collect()
 }
 
-/// The minutes that are asked for, and what stands for `$1` and so on.
+/// Returns the SQL of the requested minutes, and its parameters.
 fn asked(query: &MinuteQuery) -> (String, Vec<String>) {
     let mut texts = Vec::new();
     let mut conditions = vec!["true".to_owned()];

@@ -1,4 +1,4 @@
-//! What went wrong, in words that say what can be done.
+//! Error classification: maps PostgreSQL errors to error kinds with advice.
 
 use std::error::Error as _;
 
@@ -6,46 +6,42 @@ use tokio_postgres::error::{DbError, SqlState};
 
 use crate::error::{Error, ErrorKind};
 
-/// A fault of PostgreSQL or on the way to it.
+/// An error of PostgreSQL or of the connection to it.
 pub(super) type Fault = tokio_postgres::Error;
 
-/// Where a fault happened.
+/// The context of an error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot<'a> {
-    /// Where the server is.
+    /// The address of the server.
     pub(super) place: &'a str,
-    /// What was done: `cannot load`.
+    /// The failed action: `cannot load`.
     pub(super) doing: &'static str,
 }
 
 impl Spot<'_> {
-    /// Turns a fault into an error; nothing has been changed.
+    /// Converts an error; nothing has been changed.
     pub(super) fn error(self, fault: Fault) -> Error {
         let (kind, hint) = advice(&fault);
         self.told(kind, hint, fault)
     }
 
-    /// The same where a commit was on its way, so that it may have happened.
+    /// Converts an error during a commit, which may have happened.
     pub(super) fn in_doubt(self, fault: Fault) -> Error {
-        // A server that is going down may have carried it out.
+        // A server that is shutting down may have committed.
         let answered = |error: &DbError| !error.code().code().starts_with("57P");
         match fault.as_db_error().is_some_and(answered) {
             true => self.error(fault),
-            false => self.told(
-                ErrorKind::Unknown,
-                "whether it was done is not known",
-                fault,
-            ),
+            false => self.told(ErrorKind::Unknown, "it may have happened", fault),
         }
     }
 
-    /// It took too long.
+    /// Returns a timeout error.
     pub(super) fn late(self) -> Error {
-        let words = format!("{} {}: no answer in time", self.doing, self.place);
+        let words = format!("{} {}: no reply in time", self.doing, self.place);
         Error::new(ErrorKind::TimedOut, words)
     }
 
-    /// An error of `kind` with words of ours.
+    /// Returns an error of `kind` with this description.
     pub(super) fn because(self, kind: ErrorKind, what: &str) -> Error {
         Error::new(kind, format!("{} {}: {what}", self.doing, self.place))
     }
@@ -64,7 +60,7 @@ impl Spot<'_> {
     }
 }
 
-/// What a caller can do, and what an operator can.
+/// Returns the error kind, and advice for the operator.
 fn advice(fault: &Fault) -> (ErrorKind, &'static str) {
     let Some(code) = fault.code() else {
         let hint = match fault.to_string().contains("TLS") {
@@ -77,17 +73,20 @@ fn advice(fault: &Fault) -> (ErrorKind, &'static str) {
         return (ErrorKind::Unavailable, hint);
     };
     if *code == SqlState::DISK_FULL {
-        return (ErrorKind::Full, "make room on the server's disk");
+        return (ErrorKind::Full, "free space on the server's disk");
     }
     if *code == SqlState::QUERY_CANCELED {
-        return (ErrorKind::TimedOut, "the server gave up by `timeout`");
+        return (
+            ErrorKind::TimedOut,
+            "the server cancelled the call after `timeout`",
+        );
     }
     let hint = match code.code() {
         "28P01" | "28000" => {
             "check the user and the password of the journal's URL, and pg_hba.conf"
         }
-        "3D000" => "create the database, the journal does not",
-        "42501" => "grant the user the right to create in the schema, or give it the schema",
+        "3D000" => "create the database; the journal does not create it",
+        "42501" => "grant the user CREATE on the schema, or its ownership",
         "25006" => "this is a standby or a read-only database: name the primary",
         "53300" => "raise max_connections: each node takes up to three",
         _ => "",
@@ -95,12 +94,12 @@ fn advice(fault: &Fault) -> (ErrorKind, &'static str) {
     (ErrorKind::Unavailable, hint)
 }
 
-/// Whether the fault says that a record is here already.
+/// Returns whether the record exists already.
 pub(super) fn is_duplicate(fault: &Fault) -> bool {
     fault.code() == Some(&SqlState::UNIQUE_VIOLATION)
 }
 
-/// Whether others were in the way, and doing it again may do.
+/// Returns whether a concurrent transaction interfered, so that a retry may succeed.
 pub(super) fn is_passing(fault: &Fault) -> bool {
     let codes = [
         SqlState::T_R_SERIALIZATION_FAILURE,
@@ -109,12 +108,12 @@ pub(super) fn is_passing(fault: &Fault) -> bool {
     fault.code().is_some_and(|code| codes.contains(code))
 }
 
-/// Whether a table has no place for a record: its week was dropped in between.
+/// Returns whether a table has no partition for a record: its week was dropped meanwhile.
 pub(super) fn has_no_week(fault: &Fault) -> bool {
     fault.code() == Some(&SqlState::CHECK_VIOLATION)
 }
 
-/// Whether a lock was not to be had in time.
+/// Returns whether a lock timed out.
 pub(super) fn is_locked(fault: &Fault) -> bool {
     fault.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }

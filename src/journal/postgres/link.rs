@@ -1,4 +1,4 @@
-//! Connections: made when they are needed, given up when they are in doubt.
+//! Connections: opened on demand, dropped after any failure.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::tls;
 use super::url::{Target, Tls};
 use crate::error::{Error, Result};
 
-/// Where the server is and how it is spoken to.
+/// The server and how to connect to it.
 pub(super) struct Server {
     pub(super) target: Target,
     pub(super) place: String,
-    /// `None` where nothing can be verified, and nothing has to be.
+    /// `None` if no certificate can be verified, and none has to be.
     tls: Option<MakeRustlsConnect>,
 }
 
@@ -45,7 +45,7 @@ impl Server {
         Spot { place, doing }
     }
 
-    /// Connects and finds or makes the tables.
+    /// Connects, and finds or creates the tables.
     async fn link(&self, settings: &str) -> Result<Link> {
         let spot = self.spot("cannot connect to");
         let connecting = timeout(self.target.connect_timeout, self.connect());
@@ -68,7 +68,7 @@ impl Server {
         };
         match config.connect(tls).await {
             Ok((client, connection)) => Ok(Link::new(client, connection)),
-            // What the server says is its answer, encrypted or not.
+            // A reply of the server is final, encrypted or not.
             Err(fault) if self.target.tls == Tls::Required || fault.code().is_some() => Err(fault),
             Err(_) => {
                 let (client, connection) = config.connect(NoTls).await?;
@@ -77,7 +77,7 @@ impl Server {
         }
     }
 
-    /// What holds for every connection. A server that lost its client lets go of what that held.
+    /// Returns the settings of every connection. A server that lost its client releases its locks.
     fn settings(&self) -> String {
         let ms = self.target.timeout.as_millis();
         format!(
@@ -90,7 +90,7 @@ impl Server {
     }
 }
 
-/// One connection. Its end is the end of whatever it was doing.
+/// One connection. When it ends, so does its transaction.
 #[derive(Debug)]
 struct Link {
     client: Client,
@@ -120,9 +120,9 @@ impl Drop for Link {
     }
 }
 
-/// The way to the server for one kind of call: one connection, for one call at a time.
+/// A slot for one kind of call: one connection, for one call at a time.
 pub(super) struct Door {
-    /// What is set on its connections besides.
+    /// Additional settings of its connections.
     settings: &'static str,
     link: Mutex<Option<Link>>,
 }
@@ -135,7 +135,7 @@ impl Door {
         }
     }
 
-    /// The connection, once it is this call's turn; a new one where there is none.
+    /// Waits for its turn and returns the connection, or opens a new one.
     pub(super) async fn open(&self, server: &Server) -> Result<Held<'_>> {
         let slot = self.link.lock().await;
         self.hold(slot, server).await
@@ -154,13 +154,13 @@ impl Door {
         Ok(Held { slot, link })
     }
 
-    /// Ends the connection, after the call that has it.
+    /// Closes the connection, after the call that uses it.
     pub(super) async fn close(&self) {
         *self.link.lock().await = None;
     }
 }
 
-/// Two doors of one kind, for two calls at a time; the second is used while the first one is.
+/// Two slots of one kind, for two calls at a time; the second is used while the first is busy.
 pub(super) struct Doors([Door; 2]);
 
 impl Doors {
@@ -168,7 +168,7 @@ impl Doors {
         Self([Door::new(settings), Door::new(settings)])
     }
 
-    /// A connection, once one of them is free; a new one where there is none.
+    /// Waits for a free slot and returns its connection, or opens a new one.
     pub(super) async fn open(&self, server: &Server) -> Result<Held<'_>> {
         let [first, second] = &self.0;
         tokio::select! {
@@ -178,7 +178,7 @@ impl Doors {
         }
     }
 
-    /// Ends both connections, after the calls that have them.
+    /// Closes both connections, after the calls that use them.
     pub(super) async fn close(&self) {
         for door in &self.0 {
             door.close().await;
@@ -186,8 +186,8 @@ impl Doors {
     }
 }
 
-/// A connection in use. Unless it is kept at the end it is gone, so that one on which a call was
-/// given up, or failed, is never used again.
+/// A connection in use. Unless it is kept at the end it is dropped, so that a connection with a
+/// cancelled or failed call is never reused.
 pub(super) struct Held<'a> {
     slot: MutexGuard<'a, Option<Link>>,
     link: Link,
@@ -204,7 +204,7 @@ impl Held<'_> {
     }
 }
 
-/// Runs a call within its time.
+/// Runs a call with a timeout.
 pub(super) async fn within<T>(
     time: Duration,
     late: impl FnOnce() -> Error,

@@ -1,9 +1,9 @@
-//! Loading: all of it in one transaction, each record once.
+//! Loading: all records in one transaction, each record once.
 //!
-//! The fast way copies into the table of records itself. It is taken where every number is above
-//! the mark of its outbox; the unique index has the last word, so that a mark which is wrong, after
-//! a store that lost its tail or where two stores have one name, costs time and never a record. The
-//! slow way copies beside the table and inserts what is not there yet.
+//! The fast path copies into the records table itself. It is used if every number is above the
+//! watermark of its outbox. The unique index decides in any case, so that a wrong watermark, after
+//! a store that lost its tail or with two stores of one name, costs time and never a record. The
+//! slow path copies into a temporary table and inserts the missing records.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -21,20 +21,20 @@ use crate::error::Result;
 use crate::journal::Batch;
 use crate::record::Cursor;
 
-/// How often a load begins again when others were in its way.
+/// The limit of attempts when concurrent transactions interfere.
 const TRIES: usize = 5;
 
-/// How many weeks are remembered to be there.
+/// The limit of weeks in the cache.
 const KNOWN_WEEKS_MAX: usize = 1_000;
 
-/// What one process knows without asking.
+/// The cache of one process.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     weeks: Mutex<BTreeSet<i32>>,
 }
 
 impl Known {
-    /// Which of these weeks are not known to be there.
+    /// Returns those of these weeks that are not known to exist.
     fn unknown(&self, asked: &BTreeSet<i32>) -> BTreeSet<i32> {
         let weeks = self.weeks.lock().unwrap_or_else(PoisonError::into_inner);
         asked.difference(&weeks).copied().collect()
@@ -54,11 +54,11 @@ impl Known {
     }
 }
 
-/// Why a transaction did not come to its end.
+/// Why a transaction ended early.
 enum Stop {
-    /// A fault before the commit.
+    /// An error before the commit.
     Fault(Fault),
-    /// A fault of the commit itself.
+    /// An error of the commit itself.
     Doubt(Fault),
     /// There are outboxes without a row.
     NewOutboxes,
@@ -72,10 +72,10 @@ impl From<Fault> for Stop {
     }
 }
 
-/// Which way a load goes.
+/// The path of a load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// The fast one, where the marks allow it.
+    /// The fast one, if the watermarks allow it.
     ByMarks,
     Slow,
 }
@@ -125,7 +125,8 @@ pub(super) async fn load(
     }
 }
 
-/// The weeks of the records, and the one after the last, so that it is there before it begins.
+/// Returns the weeks of the records, and the one after the last, so that it exists before it
+/// begins.
 fn weeks_of(batches: &[Batch]) -> BTreeSet<i32> {
     let records = batches.iter().flat_map(|batch| &batch.records);
     let finished = records.map(|(_, record)| ordered(record.stages.finished_us));
@@ -136,7 +137,8 @@ fn weeks_of(batches: &[Batch]) -> BTreeSet<i32> {
     weeks
 }
 
-/// Outboxes get their rows apart, so that no load waits for one while it holds others.
+/// Creates the rows of outboxes in a transaction of their own, so that no load waits for one while
+/// it holds others.
 async fn add_outboxes(client: &Client, batches: &[Batch]) -> Result<(), Fault> {
     let names: BTreeSet<&str> = batches.iter().map(|batch| batch.outbox.as_str()).collect();
     let names: Vec<&str> = names.into_iter().collect();
@@ -167,12 +169,12 @@ async fn attempt(
         Way::ByMarks | Way::Slow => slow(&step, batches, &mut tally).await?,
     }
     raise_marks(&step, &tops).await?;
-    // Last, as others who load at the same time wait for these rows.
+    // Last, as concurrent loads wait for these rows.
     tally.write(&step).await?;
     step.commit().await.map_err(Stop::Doubt)
 }
 
-/// The highest number of each outbox.
+/// Returns the highest number of each outbox.
 fn tops(batches: &[Batch]) -> BTreeMap<&str, i64> {
     let mut tops: BTreeMap<&str, i64> = BTreeMap::new();
     for batch in batches {
@@ -183,13 +185,13 @@ fn tops(batches: &[Batch]) -> BTreeMap<&str, i64> {
     tops
 }
 
-/// The marks of the outboxes, whose rows are this load's from now on.
+/// Returns the watermarks of the outboxes, and locks their rows for this load.
 async fn lock_outboxes(
     step: &Transaction<'_>,
     tops: &BTreeMap<&str, i64>,
 ) -> Result<BTreeMap<String, i64>, Fault> {
     let names: Vec<&str> = tops.keys().copied().collect();
-    // In order, so that two loads wait for each other and never in a circle.
+    // In order, so that two loads cannot deadlock.
     let sql = "SELECT outbox, mark FROM outboxes WHERE outbox = ANY ($1) \
                ORDER BY outbox FOR UPDATE";
     let params: [(&(dyn ToSql + Sync), Type); 1] = [(&names, Type::TEXT_ARRAY)];
@@ -199,7 +201,7 @@ async fn lock_outboxes(
         .collect()
 }
 
-/// Whether every number is above the mark of its outbox, and above those before it.
+/// Returns whether every number is above the watermark of its outbox, and above those before it.
 fn are_new(batches: &[Batch], marks: &BTreeMap<String, i64>) -> bool {
     let mut marks = marks.clone();
     batches.iter().all(|batch| {
@@ -237,7 +239,7 @@ async fn slow<'a>(
         "CREATE TEMPORARY TABLE IF NOT EXISTS loading (LIKE records) ON COMMIT DELETE ROWS",
     )
     .await?;
-    // Of what is there twice the first counts, as if it had been loaded before.
+    // Of duplicates the first counts, as if it had been loaded before.
     let mut seen = HashSet::new();
     let all = batches
         .iter()
@@ -268,7 +270,7 @@ async fn slow<'a>(
     Ok(())
 }
 
-/// The place of a record as it is stored.
+/// Returns the key of a record as it is stored.
 fn stored(numbered: &crate::record::Numbered) -> Cursor {
     let place = Cursor::of(numbered);
     Cursor {

@@ -1,4 +1,4 @@
-//! The journal in PostgreSQL: one for many nodes.
+//! A journal in PostgreSQL, shared by many nodes.
 //!
 //! ```text
 //!   load ───> two connections ─┐  COPY, counts and marks in one transaction
@@ -6,8 +6,8 @@
 //!   prune ──> one connection ──┘  whole weeks, or a bounded number of rows
 //! ```
 //!
-//! A connection is made when it is needed. A call that fails, or that is given up, takes its
-//! connection with it, and the next one makes another.
+//! A connection is opened on demand. A call that fails or is cancelled drops its connection, and
+//! the next call opens another.
 
 mod copy;
 mod counts;
@@ -35,12 +35,12 @@ use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, Pruned};
 use crate::record::{Minute, MinuteQuery, Query};
 use crate::time::Timestamp;
 
-/// What is set on connections that only read. Each page walks along one index, in its order; a
-/// plan that gathers everything and sorts it then is never what was meant.
+/// Settings of connections that only read. Each page is meant to scan one index, in order; a plan
+/// that collects and sorts all rows is always wrong.
 const READING: &str = "SET enable_seqscan TO off; SET enable_bitmapscan TO off; \
                        SET default_transaction_read_only TO on";
 
-/// Runs one call on the connection of a door, within the call's time.
+/// Runs one call on the connection of a slot, with the call's timeout.
 macro_rules! call {
     ($journal:ident.$door:ident, $doing:literal, |$client:ident, $shared:ident, $spot:ident| $call:expr) => {{
         let $shared = Arc::clone(&$journal.0);
@@ -62,15 +62,15 @@ macro_rules! call {
 
 /// A journal in a PostgreSQL database, which any number of nodes share.
 ///
-/// Its URL is that of any PostgreSQL client, with options of its own behind the question mark:
+/// Its URL is that of any PostgreSQL client, with further query parameters:
 ///
-/// | option | means | default |
+/// | parameter | meaning | default |
 /// |---|---|---|
-/// | `schema` | the schema that the tables lie in; made where it is missing | `duly` |
+/// | `schema` | the schema of the tables; created if it is missing | `duly` |
 /// | `sslmode` | `disable`; `prefer`: encrypted where the server's certificate can be verified, in the clear otherwise; `require`, or `verify-full`: encrypted, with a certificate of a known authority for the host's name, or not at all | `require`; `prefer` where every host is a socket, a loopback address or `localhost` |
-/// | `sslrootcert` | a file with the certificates of authorities to go by | those of the machine |
-/// | `connect_timeout` | how long a connection may take to come up | `5s` |
-/// | `timeout` | how long a call may take, with everything that it waits for | `30s` |
+/// | `sslrootcert` | a file with the certificates of trusted authorities | those of the machine |
+/// | `connect_timeout` | the timeout of an attempt to connect | `5s` |
+/// | `timeout` | the timeout of a call, including all waits | `30s` |
 ///
 /// Clones share their connections: up to two that load, one that reads and one that prunes.
 ///
@@ -99,11 +99,11 @@ struct Shared {
 }
 
 impl PostgresJournal {
-    /// A journal that connects when it is first asked for something; nothing is tried before.
+    /// Creates a journal that connects on first use.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) when the URL is not well-formed or names a file of
+    /// [`Invalid`](crate::ErrorKind::Invalid) when the URL is malformed or names a file of
     /// certificates that cannot be read.
     pub fn new(url: &str) -> Result<Self> {
         Ok(Self(Arc::new(Shared {
@@ -116,14 +116,13 @@ impl PostgresJournal {
         })))
     }
 
-    /// Connects, and makes the tables where they are missing or those of an older duly.
+    /// Connects, and creates the tables or upgrades those of an older duly.
     ///
     /// # Errors
     ///
     /// Those of [`new`](Self::new); [`Unavailable`](crate::ErrorKind::Unavailable) when the server
-    /// cannot be reached or does not let the user in;
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) when the tables are those of a newer duly. None shows
-    /// the password.
+    /// cannot be reached or rejects the user; [`Corrupt`](crate::ErrorKind::Corrupt) when the
+    /// tables are those of a newer duly. No error shows the password.
     pub async fn connect(url: &str) -> Result<Self> {
         let journal = Self::new(url)?;
         let shared = &journal.0;
@@ -137,9 +136,8 @@ impl PostgresJournal {
         Ok(journal)
     }
 
-    /// How the server comes by the records of `query`, in the words of its `EXPLAIN`: along one
-    /// index of each week, in order. All other filters are looked at row by row, 4,000 rows a page
-    /// at most.
+    /// Returns the server's plan of `query`, as the output of `EXPLAIN`: a scan of one index of
+    /// each week, in order. All other filters are compared row by row, at most 4,000 rows a page.
     ///
     /// # Errors
     ///

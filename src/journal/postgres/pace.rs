@@ -1,4 +1,4 @@
-//! How far a step of pruning may go, noted in the table `pruned`.
+//! The pace of pruning: how far a step may go, stored in the table `pruned`.
 
 use std::time::Duration;
 
@@ -9,14 +9,15 @@ use super::fault::Fault;
 use crate::journal::retention::{self, Allowed, Pace, Times};
 use crate::time::Timestamp;
 
-/// What has an age of its own.
+/// A kind of rows with its own retention age.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Records,
     Minutes,
 }
 
-/// How far a step may go, which is noted. One node prunes at a time, so nobody else does so.
+/// Returns how far a step may go, and stores it. One node prunes at a time, so there are no
+/// concurrent updates.
 pub(super) async fn allowed(
     step: &impl GenericClient,
     kind: Kind,
@@ -68,7 +69,7 @@ pub(super) async fn allowed(
     Ok(allowed)
 }
 
-/// A time in microseconds; one before the epoch is that.
+/// A time in microseconds; one before the epoch counts as the epoch.
 fn time(row: &Row, column: usize) -> Result<Option<u64>, Fault> {
     let time: Option<i64> = row.try_get(column)?;
     Ok(time.map(|time| u64::try_from(time).unwrap_or(0)))

@@ -1,8 +1,8 @@
 //! Pages of records.
 //!
-//! Each page walks along one index and looks at a bounded number of records there; what the index
-//! does not answer is compared row by row. No index has the number and the event: records of one
-//! microsecond are put in order as they are read.
+//! Each page scans one index and examines a bounded number of records there; other filters are
+//! compared row by row. No index has the number and the event: records of one microsecond are
+//! sorted as they are read.
 
 use std::fmt::Write as _;
 
@@ -16,8 +16,8 @@ use crate::error::Result;
 use crate::journal::Found;
 use crate::record::{Cursor, Order, Outcome, Query};
 
-/// How many records a page looks at, at most: of those that lie about the table, each may be on a
-/// page of the disk of its own; those in the order of time lie beside each other.
+/// The limit of records that a page examines where each may be on a disk page of its own; those in
+/// time order are adjacent.
 const SCATTERED_MAX: usize = 1_000;
 const TOGETHER_MAX: usize = 4_000;
 
@@ -37,13 +37,13 @@ pub(super) async fn page(client: &Client, query: &Query, spot: Spot<'_>) -> Resu
         if is_found {
             found.records.push(numbered);
         }
-        // The last one that was looked at: nobody has seen what comes after it.
+        // The last record examined: later ones have not been seen.
         found.next = (looked_at == asked.looked_at_max as i64).then_some(place);
     }
     Ok(found)
 }
 
-/// How the server comes by a page, in its words.
+/// Returns the server's plan of a page.
 pub(super) async fn plan(client: &Client, query: &Query, spot: Spot<'_>) -> Result<Vec<String>> {
     let mut asked = Asked::of(query);
     asked.sql.insert_str(0, "EXPLAIN ");
@@ -52,12 +52,12 @@ pub(super) async fn plan(client: &Client, query: &Query, spot: Spot<'_>) -> Resu
     lines.collect()
 }
 
-/// A query in words of SQL.
+/// A query as SQL.
 struct Asked {
     sql: String,
-    /// What stands for `$1`, `$2` and so on. Numbers are written out, so that they are planned for.
+    /// The parameters `$1`, `$2` and so on. Numbers are inlined, so that the planner sees them.
     texts: Vec<String>,
-    /// After so many records a page ends, where there is something to compare row by row.
+    /// A page ends after this many records, if filters are compared row by row.
     looked_at_max: usize,
 }
 
@@ -82,7 +82,7 @@ impl Asked {
                 "SELECT true, 0::bigint, {COLUMNS} FROM records WHERE {} ORDER BY {} LIMIT {limit}",
                 walk.bounds, walk.order
             ),
-            // The window counts as it goes, and both limits end the walk.
+            // The window function counts incrementally, and both limits end the scan.
             false => format!(
                 "SELECT ({rest}) IS TRUE, looked_at, {COLUMNS} FROM (SELECT *, row_number() OVER \
                  (ORDER BY {walk_order}) AS looked_at FROM records WHERE {bounds} \
@@ -111,16 +111,16 @@ impl Asked {
     }
 }
 
-/// Along which index a query is answered: the one that leaves least to look at.
+/// The index that a query scans: the most selective one.
 enum Way {
-    /// By one value of a column that leads an index.
+    /// By one value of the index's leading column.
     Value(&'static str, String),
-    /// By time, over records of which this holds and which have an index of their own.
+    /// By time, over the records of a partial index with this condition.
     Partial(&'static str),
     Time,
 }
 
-/// Where a walk begins and ends, and which way it goes.
+/// The bounds and the direction of a scan.
 struct Walk {
     bounds: String,
     order: String,
@@ -156,7 +156,7 @@ impl Way {
         matches!(self, Self::Value(by, _) if *by == column)
     }
 
-    /// What the index does not answer.
+    /// Returns the conditions that the index does not cover.
     fn left_over(
         &self,
         query: &Query,
@@ -189,14 +189,13 @@ impl Way {
         }
     }
 
-    /// The bounds are rows that begin with the value, and the order does as well: nothing but the
-    /// index that begins with that column can give it without sorting, so that the planner has no
-    /// choice to regret.
+    /// Both the bounds and the order begin with the value: only the index that leads with that
+    /// column can provide it without sorting, so the planner has no other choice.
     fn walk(&self, query: &Query) -> Walk {
         let mut bounds = String::new();
         let mut and = |condition: String| {
             let gap = if bounds.is_empty() { "" } else { " AND " };
-            let _ = write!(bounds, "{gap}{condition}"); // a text takes whatever it is given
+            let _ = write!(bounds, "{gap}{condition}"); // writing to a String cannot fail
         };
         let (column, value) = match self {
             Self::Value(column, value) => (format!("{column}, "), format!("{value}, ")),

@@ -1,7 +1,7 @@
-//! Retention: the oldest go, whole weeks at once where a week is large.
+//! Retention: removes the oldest records, whole weeks at once where a week is large.
 //!
-//! How many records a week has is counted as they are loaded, so nothing is counted here. One node
-//! prunes at a time; nobody who loads waits longer than [`LOCK_TIMEOUT`] for it.
+//! The records of a week are counted as they are loaded, so pruning counts nothing. One node prunes
+//! at a time; no load waits longer than [`LOCK_TIMEOUT`] for it.
 
 use tokio_postgres::{Client, Row, Transaction};
 
@@ -15,37 +15,38 @@ use crate::error::Result;
 use crate::journal::{Keep, Pruned};
 use crate::time::Timestamp;
 
-/// How many rows one step deletes.
+/// The limit of rows that one step deletes.
 const ROWS_MAX: i64 = 5_000;
 
-/// How many records a week has to have, to wait until it can go as a whole.
+/// The minimum number of records in a week that is dropped as a whole.
 const LARGE: i64 = 100_000;
 
 /// How long a step waits for a lock, and others behind it.
 const LOCK_TIMEOUT: &str = "500ms";
 
-/// Up to this part of what is kept may stay too long, to go with its week.
+/// Up to one part in this many of the records kept may exceed their age, to be dropped with their
+/// week.
 const SHARE: i64 = 4;
 
-/// The oldest week that has records.
+/// The oldest week with records.
 struct Oldest {
     week: i32,
     records: i64,
-    /// Of all weeks.
+    /// The records of all weeks.
     total: i64,
 }
 
-/// What is to be done about the oldest week.
+/// The action on the oldest week.
 enum Due {
     Drop,
-    /// Delete those that finished before then, and so many of the oldest in any case.
+    /// Delete the records that finished before then, and in any case this many of the oldest.
     Delete {
         before: i64,
         excess: i64,
     },
 }
 
-/// Removes some of what is too old or too much.
+/// Removes some records beyond the retention limits.
 pub(super) async fn prune(
     client: &mut Client,
     schema: &str,
@@ -64,7 +65,8 @@ pub(super) async fn prune(
     }
 }
 
-/// One step, under the lock of who upgrades the tables; their version, where a newer duly has.
+/// Makes one step, under the lock of upgrades; returns the version of the tables, if a newer duly
+/// has upgraded them.
 async fn step(
     client: &mut Client,
     schema: &str,
@@ -94,11 +96,11 @@ async fn step(
         match due(&oldest, keep, before) {
             Due::Drop => {
                 pruned.records = drop_week(&step, oldest.week).await?.unsigned_abs();
-                pruned.more = true; // the next week may have to go as well
+                pruned.more = true; // the next week may be due as well
             }
             Due::Delete { before, excess } => {
                 let removed = delete(&step, oldest.week, before, excess).await?;
-                // None where there had to be some: they were removed by others, uncounted.
+                // None, although the counters say otherwise: they were removed by hand, uncounted.
                 let is_over = excess > 0 || weeks::end(oldest.week) <= before;
                 let gone = match removed {
                     0 if is_over => oldest.records,
@@ -149,7 +151,7 @@ fn due(oldest: &Oldest, keep: Keep, mut before: i64) -> Due {
         if weeks::end(oldest.week) <= before || oldest.records <= excess {
             return Due::Drop;
         }
-        // Row by row it would take as long as it took to load them. It may wait for its end.
+        // Row by row it would take as long as loading them took. It may stay until its end.
         let age = keep.age.map_or(i64::MAX, |age| {
             i64::try_from(age.as_micros()).unwrap_or(i64::MAX)
         });
@@ -163,7 +165,7 @@ fn due(oldest: &Oldest, keep: Keep, mut before: i64) -> Due {
     Due::Delete { before, excess }
 }
 
-/// Deletes a bounded number of the oldest rows of a week; answers how many.
+/// Deletes a bounded number of the oldest rows of a week; returns their number.
 async fn delete(step: &Transaction<'_>, week: i32, before: i64, excess: i64) -> Result<i64, Fault> {
     let table = weeks::table(week);
     let oldest = async |condition: String, most: i64| -> Result<i64, Fault> {
@@ -196,9 +198,9 @@ async fn count_down(step: &Transaction<'_>, week: i32, gone: i64) -> Result<(), 
     step.execute_typed(&sql, &[]).await.map(drop)
 }
 
-/// Drops the table of a week; answers how many records it had.
+/// Drops the table of a week; returns the number of its records.
 async fn drop_week(step: &Transaction<'_>, week: i32) -> Result<i64, Fault> {
-    // Whoever loads holds this lock until its counts are written, so that they are all there.
+    // A load holds this lock until its counters are written, so they are complete.
     step.batch_execute("LOCK TABLE ONLY records IN ACCESS EXCLUSIVE MODE")
         .await?;
     let sql = format!("SELECT coalesce(sum(records), 0)::bigint FROM weeks WHERE week = {week}");
@@ -211,8 +213,8 @@ async fn drop_week(step: &Transaction<'_>, week: i32) -> Result<i64, Fault> {
     Ok(records)
 }
 
-/// Drops the table of a week that has no records any more, unless others are in the way or some
-/// have come since; an empty table harms nobody.
+/// Drops the table of a week without records, unless it is locked or records have come since; an
+/// empty table does no harm.
 async fn drop_emptied(client: &mut Client, schema: &str, week: i32) -> Result<(), Fault> {
     let dropped = async {
         let step = begin(client, schema).await?;

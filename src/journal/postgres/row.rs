@@ -1,4 +1,4 @@
-//! Rows as records.
+//! Decoding of rows into records.
 
 use std::error::Error as StdError;
 use std::str::FromStr;
@@ -26,7 +26,7 @@ impl<'a> FromSql<'a> for Sixteen {
     }
 }
 
-/// The columns of one row, read one after the other.
+/// The columns of one row, read in order.
 pub(super) struct Columns<'a> {
     row: &'a Row,
     next: usize,
@@ -42,12 +42,12 @@ impl<'a> Columns<'a> {
         let value = self.row.try_get(self.next);
         self.next += 1;
         value.map_err(|fault| {
-            let what = "a column is not what the journal has written";
+            let what = "a column has an unexpected type or value";
             self.spot.because(ErrorKind::Corrupt, what).because(fault)
         })
     }
 
-    /// An integer without a sign, of the same bits.
+    /// Reads an unsigned integer, stored with the same bits.
     pub(super) fn bits(&mut self) -> Result<u64> {
         Ok(self.take::<i64>()? as u64)
     }
@@ -64,12 +64,12 @@ impl<'a> Columns<'a> {
 
     pub(super) fn parse<T: FromStr>(&self, text: &str) -> Result<T> {
         text.parse().map_err(|_| {
-            let what = "a row names what this duly does not know; was it written by a newer one?";
+            let what = "a row has an unknown value; was it written by a newer duly?";
             self.spot.because(ErrorKind::Corrupt, what)
         })
     }
 
-    /// `finished, number, event`: the place of a record.
+    /// Reads `finished, number, event`: the key of a record.
     pub(super) fn place(&mut self) -> Result<Cursor> {
         Ok(Cursor {
             finished_us: self.bits()?,
@@ -78,7 +78,7 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// All columns of a record, in the order of [`COLUMNS`](super::copy::COLUMNS).
+    /// Reads all columns of a record, in the order of [`COLUMNS`](super::copy::COLUMNS).
     pub(super) fn record(&mut self) -> Result<Numbered> {
         let place = self.place()?;
         let due = Timestamp::from_millis(self.bits()?);

@@ -1,4 +1,4 @@
-//! The tables, and which version of them.
+//! The tables: creation, version, upgrade.
 
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, GenericClient};
@@ -7,7 +7,7 @@ use super::fault::{Fault, Spot};
 use super::weeks;
 use crate::error::{Error, ErrorKind, Result};
 
-/// What each version adds to the one before, the first to nothing.
+/// The SQL of each version, applied to the previous one.
 const VERSIONS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("schema_2.sql"),
@@ -15,13 +15,13 @@ const VERSIONS: &[&str] = &[
     include_str!("schema_4.sql"),
 ];
 
-/// The oldest server that plans what is asked as it is meant: 13.
+/// The oldest server whose planner uses the indexes as intended: 13.
 const SERVER_MIN: i32 = 130_000;
 
-/// Finds the tables as this duly knows them, or makes them so.
+/// Creates the tables, or upgrades them to the version of this duly.
 ///
 /// Each version is one transaction under a lock, so that nodes that start at once wait for the
-/// first. A role that may not create a schema can be given one.
+/// first. For a role that may not create a schema, an operator can create one.
 ///
 /// # Errors
 ///
@@ -52,9 +52,9 @@ pub(super) async fn ensure(client: &mut Client, schema: &str, spot: Spot<'_>) ->
     Ok(())
 }
 
-/// Holds off every other node that would change tables, until the transaction ends.
+/// Locks out every other node that would change tables, until the transaction ends.
 pub(super) async fn lock(step: &impl GenericClient, schema: &str) -> Result<(), Fault> {
-    // The first number says who locks: `duly` in ASCII.
+    // The first number identifies the application: `duly` in ASCII.
     let sql = "SELECT pg_advisory_xact_lock(1685417081, hashtext($1))";
     step.query_typed(sql, &[(&schema, Type::TEXT)]).await?;
     Ok(())
@@ -74,7 +74,7 @@ async fn first(step: &impl GenericClient, schema: &str) -> Result<(), Fault> {
     .await
 }
 
-/// Whether the server and its database can hold a journal at all.
+/// Checks whether the server and its database can hold a journal.
 async fn suits(client: &Client, spot: Spot<'_>) -> Result<()> {
     let sql = "SELECT current_setting('server_version_num')::integer, \
                current_setting('server_encoding')";
@@ -85,15 +85,15 @@ async fn suits(client: &Client, spot: Spot<'_>) -> Result<()> {
         return refused("PostgreSQL 13 or later is needed");
     }
     if read::<String>(&row, 1, spot)? != "UTF8" {
-        return refused("the database has to be in the encoding UTF8, or not every text fits");
+        return refused("the encoding of the database must be UTF8, to hold every text");
     }
     Ok(())
 }
 
-/// Whether there is such a table.
+/// Returns whether a table exists.
 ///
-/// Asked of the catalogue itself: by its name a table that another node has just made may not be
-/// found, as names are remembered until a lock is taken.
+/// Reads the catalogue: a lookup by name may miss a table that another node has just created, as
+/// names are cached until a lock is taken.
 pub(super) async fn exists(
     client: &impl GenericClient,
     schema: &str,
@@ -105,7 +105,7 @@ pub(super) async fn exists(
     Ok(found.is_some())
 }
 
-/// Which version the tables have; 0 where there are none.
+/// Returns the version of the tables; 0 without tables.
 async fn version(client: &impl GenericClient, schema: &str, spot: Spot<'_>) -> Result<usize> {
     let fault = |fault| spot.error(fault);
     if !exists(client, schema, "versions").await.map_err(fault)? {
@@ -118,15 +118,15 @@ async fn version(client: &impl GenericClient, schema: &str, spot: Spot<'_>) -> R
     Ok(version)
 }
 
-/// The version that is noted.
+/// Returns the recorded version.
 async fn noted(client: &impl GenericClient, schema: &str) -> Result<usize, Fault> {
     let sql = format!("SELECT coalesce(max(version), 0) FROM \"{schema}\".versions");
     let found = client.query_typed_one(&sql, &[]).await?;
     Ok(usize::try_from(found.try_get::<_, i32>(0)?).unwrap_or(usize::MAX))
 }
 
-/// The version of the tables, if a newer duly has upgraded them since this one has found them as it
-/// knows them: what it does not know of them it would neither write nor keep.
+/// Returns the version of the tables if a newer duly has upgraded them since this one connected: it
+/// would neither write nor prune them correctly.
 pub(super) async fn upgraded(
     client: &impl GenericClient,
     schema: &str,
@@ -135,7 +135,7 @@ pub(super) async fn upgraded(
     Ok(Some(version).filter(|version| *version > VERSIONS.len()))
 }
 
-/// The error of a call on tables of a newer duly.
+/// Returns the error of a call on tables of a newer duly.
 pub(super) fn newer(version: usize, spot: Spot<'_>) -> Error {
     let what = format!(
         "the tables were written by a newer duly (version {version}), this one knows up to {}: it \

@@ -1,4 +1,4 @@
--- Records by the week in which they finished: dropping a week is dropping a table.
+-- Records, partitioned by the week in which they finished: dropping a week is dropping a table.
 CREATE TABLE records (
     finished bigint NOT NULL, -- microseconds since the epoch, as the four below
     number   bigint NOT NULL, -- in its outbox
@@ -19,7 +19,7 @@ CREATE TABLE records (
     payload  bytea
 ) PARTITION BY RANGE (finished);
 
--- What tells a record from every other one; also the whole history of an event, in order.
+-- Identifies a record; also the whole history of an event, in order.
 CREATE UNIQUE INDEX records_event ON records (event, finished, number);
 CREATE INDEX records_time ON records (finished, number);
 CREATE INDEX records_queue ON records (queue, finished, number);
@@ -29,13 +29,13 @@ CREATE INDEX records_trace ON records (trace, finished, number) WHERE trace IS N
 CREATE INDEX records_not_acked ON records (finished, number) WHERE outcome <> 'acked';
 CREATE INDEX records_error ON records (finished, number) WHERE error IS NOT NULL;
 
--- Up to which number the records of an outbox are here. Whoever loads holds the row.
+-- The watermark of each outbox: its records up to this number are here. A load locks the row.
 CREATE TABLE outboxes (
     outbox text COLLATE "C" PRIMARY KEY,
     mark   bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- How many records a week has, by who loaded them; pruning counts down in a row of its own.
+-- The number of records in a week, by loader; pruning decrements a row of its own.
 CREATE TABLE weeks (
     week    integer NOT NULL,
     outbox  text COLLATE "C" NOT NULL,
@@ -43,7 +43,7 @@ CREATE TABLE weeks (
     PRIMARY KEY (week, outbox)
 ) WITH (fillfactor = 50);
 
--- How many records finished in a minute, by outcome; `start` in milliseconds since the epoch.
+-- Records that finished in a minute, by outcome; `start` in milliseconds since the epoch.
 CREATE TABLE minutes (
     start   bigint NOT NULL,
     queue   text COLLATE "C" NOT NULL,
@@ -53,7 +53,7 @@ CREATE TABLE minutes (
 ) WITH (fillfactor = 70);
 CREATE INDEX minutes_time ON minutes (start, queue);
 
--- How late their handlers started, by slot.
+-- The lateness of their handlers, by slot.
 CREATE TABLE lateness (
     start   bigint NOT NULL,
     queue   text COLLATE "C" NOT NULL,
@@ -62,7 +62,7 @@ CREATE TABLE lateness (
     PRIMARY KEY (start, queue, slot)
 ) WITH (fillfactor = 70);
 
--- The 26 letters of an event id.
+-- An event id as its 26 letters.
 CREATE FUNCTION event_id(event uuid) RETURNS text LANGUAGE sql IMMUTABLE STRICT AS $$
     SELECT string_agg(
         substr('0123456789ABCDEFGHJKMNPQRSTVWXYZ', substring(bits FROM n * 5 + 1 FOR 5)::integer + 1, 1),
@@ -71,7 +71,7 @@ CREATE FUNCTION event_id(event uuid) RETURNS text LANGUAGE sql IMMUTABLE STRICT 
         (SELECT B'00' || ('x' || replace(event::text, '-', ''))::bit(128) AS bits) AS b
 $$;
 
--- When an event was made: the first 48 bits of its id, in milliseconds since the epoch.
+-- The creation time of an event: the first 48 bits of its id, in milliseconds since the epoch.
 CREATE FUNCTION event_created(event uuid) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT AS $$
     SELECT ('x' || substr(replace(event::text, '-', ''), 1, 12))::bit(48)::bigint
 $$;
@@ -90,7 +90,7 @@ CREATE FUNCTION time_of_ms(ms bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE
             + (ms % 1000) * interval '1 millisecond' END
 $$;
 
--- A payload as a text, null where it is none.
+-- A payload as text; null if it is none.
 CREATE FUNCTION text_of(payload bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN convert_from(payload, 'UTF8');
@@ -123,7 +123,7 @@ SELECT
     event
 FROM records;
 
--- Each event once, as its last record left it.
+-- Each event once, by its last record.
 CREATE VIEW tasks AS
 SELECT
     event_id(event) AS id,

@@ -1,5 +1,5 @@
--- Indexes without the number: half as much to write. Records of one microsecond are put in order
--- as they are read. What is in an index is there once, so nothing is looked for to be merged.
+-- Indexes without the number: half the size to write. Records of one microsecond are sorted as they
+-- are read. Index entries are not deduplicated, as they are unique.
 DROP INDEX records_time;
 DROP INDEX records_queue;
 DROP INDEX records_node;

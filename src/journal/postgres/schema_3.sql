@@ -1,4 +1,4 @@
--- How late the handlers of a queue started, a row for each minute: a load adds to hundreds of slots.
+-- The lateness of a queue's handlers, one row a minute: a load adds to hundreds of slots.
 LOCK TABLE lateness IN ACCESS EXCLUSIVE MODE;
 ALTER TABLE lateness RENAME TO lateness_by_slot;
 ALTER INDEX lateness_pkey RENAME TO lateness_by_slot_pkey;

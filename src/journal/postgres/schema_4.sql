@@ -1,5 +1,5 @@
--- How far records and minutes were pruned: since when that limit stands, from where it counts, and
--- up to where a step was last allowed to remove, in microseconds.
+-- The pace of pruning records and minutes: since when the limit is in force, its start, and the
+-- bound of the last step, in microseconds.
 CREATE TABLE pruned (
     what    text PRIMARY KEY,
     since   bigint NOT NULL,

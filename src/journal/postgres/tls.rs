@@ -1,4 +1,4 @@
-//! Whom to trust.
+//! TLS: certificate verification.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,11 +10,12 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::{Error, Result};
 
-/// What verifies a server's certificate: by the authorities of a file, or by those of the machine.
+/// Creates a connector that verifies a server's certificate against the authorities of a file, or
+/// those of the machine.
 ///
 /// # Errors
 ///
-/// [`Invalid`](crate::ErrorKind::Invalid) when there is no authority to go by.
+/// [`Invalid`](crate::ErrorKind::Invalid) when there is no authority.
 pub(super) fn connector(roots: Option<&Path>) -> Result<MakeRustlsConnect> {
     match roots {
         Some(file) => of_file(file),
@@ -32,7 +33,7 @@ fn of_file(file: &Path) -> Result<MakeRustlsConnect> {
         added.map_err(|error| wrong(error.to_string()))?;
     }
     if roots.is_empty() {
-        return Err(wrong("it holds no certificate".to_owned()));
+        return Err(wrong("it has no certificate".to_owned()));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -43,11 +44,12 @@ fn of_file(file: &Path) -> Result<MakeRustlsConnect> {
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// The package takes the process's default cipher provider, and panics where there is none or
-/// several could be meant, so one is installed unless the program has chosen its own.
+/// Creates a connector for the authorities of the machine. The package uses the process's default
+/// cipher provider, and panics if there is none or an ambiguous one, so this installs one unless
+/// the program has chosen its own.
 fn of_machine() -> Result<MakeRustlsConnect> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Fails only if another thread was faster, and then there is one as well.
+        // Fails only if another thread was faster, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
     let (connector, _unreadable) = MakeRustlsConnect::with_native_certs().map_err(|_| {

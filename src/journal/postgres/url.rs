@@ -1,4 +1,4 @@
-//! What a journal's URL says.
+//! A parser for the URL of a PostgreSQL journal.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -17,42 +17,43 @@ const KNOWN: &str = "schema, sslmode, sslrootcert, connect_timeout, timeout, hos
                      password, dbname, application_name, channel_binding, target_session_attrs, \
                      keepalives, keepalives_idle";
 
-/// Whether the connection is encrypted.
+/// The encryption of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tls {
     Never,
-    /// Where the server offers it and its certificate can be verified; in the clear otherwise.
+    /// Encrypted if the server offers it and its certificate can be verified; in the clear
+    /// otherwise.
     Preferred,
-    /// Encrypted by a server whose certificate is verified, or not at all.
+    /// Encrypted, with a verified certificate, or not at all.
     Required,
 }
 
-/// What a URL says. It has no `Debug`, so that nothing prints the password.
+/// A parsed URL. It has no `Debug`, so that the password is never printed.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) config: Config,
-    /// Whether what is sent never leaves this machine.
+    /// Whether all traffic stays on this machine.
     pub(super) is_local: bool,
     /// Default: [`Preferred`](Tls::Preferred) on this machine, [`Required`](Tls::Required) anywhere
-    /// else, where somebody between the two could make TLS fail and read the password.
+    /// else, where an attacker in between could make TLS fail and read the password.
     pub(super) tls: Tls,
     /// A file of root certificates; without one, those of the machine.
     pub(super) roots: Option<PathBuf>,
     pub(super) schema: String,
-    /// How long a connection may take to come up, login included. Default: 5 s, so that a call
-    /// outlives a first attempt that runs into nothing.
+    /// The timeout of connecting, login included. Default: 5 s, so that a call outlives a first
+    /// attempt without a response.
     pub(super) connect_timeout: Duration,
-    /// How long a call may take, with everything that it waits for. Default: 30 s, so that a
-    /// checkpoint or a failover is waited for, and a server that hangs is not.
+    /// The timeout of a call, including all waits. Default: 30 s: longer than a checkpoint or a
+    /// failover.
     pub(super) timeout: Duration,
 }
 
 impl Target {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid), with words that never show the password.
+    /// [`Invalid`](crate::ErrorKind::Invalid), with a message that never shows the password.
     pub(super) fn parse(url: &str) -> Result<Self> {
         let is_ours = ["postgres://", "postgresql://"]
             .iter()
@@ -68,7 +69,7 @@ impl Target {
             match asked.take(key, &decode(value)?)? {
                 true => {}
                 false if KNOWN.split(", ").any(|known| known == key) => theirs.push(pair),
-                // It may be the rest of a password that holds a `?`, so it is not repeated.
+                // It may be the rest of a password that contains a `?`, so it is not repeated.
                 false => {
                     return Err(Error::invalid(format!(
                         "a PostgreSQL journal's URL has an option that is not known; known are \
@@ -78,7 +79,7 @@ impl Target {
             }
         }
         let url = format!("{place}?{}", theirs.join("&"));
-        // Their words may hold a piece of the password, where it is not encoded; ours do not.
+        // The package's message may contain a piece of the password, if it is not encoded.
         let mut config: Config = url.parse().map_err(|_| Error::invalid(FORM))?;
         if config.get_hosts().is_empty() {
             config.host("localhost");
@@ -112,7 +113,7 @@ impl Target {
         })
     }
 
-    /// Where it is, for logs and errors; never who is asking.
+    /// Returns the servers, for logs and errors; never the credentials.
     pub(super) fn place(&self) -> String {
         let ports = self.config.get_ports();
         let at = |(i, host): (usize, &Host)| {
@@ -133,7 +134,7 @@ impl Target {
     }
 }
 
-/// The options that are ours.
+/// The parameters of the journal itself.
 #[derive(Default)]
 struct Asked {
     tls: Option<Tls>,
@@ -144,7 +145,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Takes an option if it is one of ours; answers whether it is.
+    /// Takes a parameter if it is the journal's own; returns whether it is.
     fn take(&mut self, key: &str, value: &str) -> Result<bool> {
         match key {
             "sslmode" => self.tls = Some(tls(value)?),
@@ -159,7 +160,8 @@ impl Asked {
     }
 }
 
-/// A socket, a loopback address or `localhost`; what any other name leads to is for others to say.
+/// Returns whether a host is a socket, a loopback address or `localhost`; another name may resolve
+/// to anything.
 fn is_local(host: &Host) -> bool {
     match host {
         Host::Unix(_) => true,
@@ -174,7 +176,7 @@ fn tls(value: &str) -> Result<Tls> {
     match value {
         "disable" => Ok(Tls::Never),
         "prefer" | "allow" => Ok(Tls::Preferred),
-        // Whoever is required is verified as well, name included: the three are the same here.
+        // A required certificate is verified as well, name included: the three are the same here.
         "require" | "verify-ca" | "verify-full" => Ok(Tls::Required),
         _ => Err(Error::invalid(
             "`sslmode` in a PostgreSQL journal's URL is disable, prefer, require or verify-full",
@@ -194,7 +196,7 @@ fn schema(value: &str) -> Result<String> {
     Ok(value.to_owned())
 }
 
-/// A duration such as `5s`; a number alone counts seconds, as everywhere with PostgreSQL.
+/// Parses a duration such as `5s`; a number alone means seconds, as usual with PostgreSQL.
 fn time(key: &str, value: &str) -> Result<Duration> {
     let seconds = value.parse().map(Duration::from_secs).ok();
     let time = seconds.map_or_else(|| duration::parse(&shown(value)), Ok);

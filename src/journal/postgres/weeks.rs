@@ -1,8 +1,8 @@
-//! Weeks: the parts that the table of records is made of.
+//! Weeks: the partitions of the records table.
 //!
-//! A week begins on Monday, at midnight UTC. What finished before the first week or after the last
-//! one, which no clock that is right has seen, lies in a part of its own, so that every record has
-//! a place.
+//! A week begins on Monday, at midnight UTC. Records that finished before the first week or after
+//! the last one, at times that no correct clock shows, have a partition of their own, so that every
+//! record fits.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use crate::time::Timestamp;
 
 const DAY_US: i64 = 86_400_000_000;
 
-/// How long a week is.
+/// The length of a week.
 pub(super) const WEEK_US: i64 = 7 * DAY_US;
 
-/// The first Monday, 29 December 1969, by which weeks are counted.
+/// The first Monday, 29 December 1969, from which weeks are counted.
 const MONDAY_US: i64 = -3 * DAY_US;
 
 /// The week of 6 January 2020.
@@ -26,19 +26,19 @@ const FIRST: i32 = 2_610;
 /// The week after the last one, of 8 January 2120.
 const END: i32 = 7_828;
 
-/// The week in which something finished, by microseconds since the epoch.
+/// Returns the week of a time, in microseconds since the epoch.
 pub(super) fn of(finished: i64) -> i32 {
     let week = finished.saturating_sub(MONDAY_US).div_euclid(WEEK_US);
     // Between the two bounds by then.
     week.clamp(i64::from(FIRST - 1), i64::from(END)) as i32
 }
 
-/// When a week begins.
+/// Returns when a week begins.
 fn start(week: i32) -> i64 {
     i64::from(week) * WEEK_US + MONDAY_US
 }
 
-/// When a week is over; never for the last part.
+/// Returns when a week ends; never for the last partition.
 pub(super) fn end(week: i32) -> i64 {
     match week {
         END => i64::MAX,
@@ -46,12 +46,12 @@ pub(super) fn end(week: i32) -> i64 {
     }
 }
 
-/// Whether a part can go as a whole.
+/// Returns whether a partition can be dropped as a whole.
 pub(super) fn can_be_dropped(week: i32) -> bool {
     (FIRST..END).contains(&week)
 }
 
-/// The table of a week.
+/// Returns the table of a week.
 pub(super) fn table(week: i32) -> String {
     match week {
         ..FIRST => "records_early".to_owned(),
@@ -64,7 +64,7 @@ pub(super) fn table(week: i32) -> String {
     }
 }
 
-/// Makes the parts before and after all weeks.
+/// Creates the partitions before and after all weeks.
 pub(super) async fn attach_edges(step: &impl GenericClient) -> Result<(), Fault> {
     let (first, end) = (start(FIRST), start(END));
     step.batch_execute(&format!(
@@ -74,7 +74,7 @@ pub(super) async fn attach_edges(step: &impl GenericClient) -> Result<(), Fault>
     .await
 }
 
-/// Makes the weeks that there are not. It waits for nobody who loads or reads.
+/// Creates the missing weeks. It does not wait for loads or reads.
 pub(super) async fn ensure(
     client: &mut Client,
     schema: &str,
@@ -95,7 +95,8 @@ pub(super) async fn ensure(
     Ok(())
 }
 
-/// Attaching a table that is there lets others load and read; creating it as a part would not.
+/// Attaches an existing table, which does not block loads and reads; creating it as a partition
+/// would.
 async fn attach(step: &Transaction<'_>, table: &str, week: i32) -> Result<(), Fault> {
     step.batch_execute(&format!(
         "CREATE TABLE {table} (LIKE records INCLUDING STORAGE); \

@@ -1,4 +1,4 @@
-//! Refuses what can never be accepted, before anything is sent.
+//! Client-side validation: refuses what no server would accept, before anything is sent.
 
 use crate::core::op::NewEvent;
 use crate::core::reference::{bounded, check_bytes};
@@ -26,7 +26,7 @@ pub(super) fn check_push(bucket: &BucketKey, events: &[NewEvent]) -> Result<()> 
     Ok(())
 }
 
-/// Refuses a delay that is too long; instants are compared with the server's clock.
+/// Refuses a delay that is too long; absolute times are checked against the server's clock.
 pub(super) fn checked(when: When) -> Result<()> {
     match when {
         When::At(_) => Ok(()),

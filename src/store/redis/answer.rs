@@ -1,4 +1,4 @@
-//! What the scripts answer.
+//! Decoding of script replies.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::store::redis::body;
 use crate::store::redis::leases::{fetched, holding, reaped, taken_back};
 use crate::time::Timestamp;
 
-/// The parts of a script's answer, read from front to back.
+/// A cursor over the elements of a script's reply.
 pub(super) struct Parts {
     script: &'static str,
     parts: std::vec::IntoIter<Value>,
 }
 
 impl Parts {
-    /// The parts of what `script` answered.
+    /// Opens the reply of `script`.
     pub(super) fn of(script: &'static str, value: Value) -> Result<Self> {
         match value {
             Value::Array(parts) => Ok(Self {
@@ -73,7 +73,7 @@ impl Parts {
         }
     }
 
-    /// Scores are written as texts or floats; all of ours are whole, and none is below zero.
+    /// Scores come as texts or floats; those of this store are whole, and none is negative.
     fn score(&self, ms: Option<f64>) -> Result<Option<Timestamp>> {
         match ms.filter(|ms| (0.0..SCORE_END).contains(ms)) {
             Some(ms) => Ok(Some(Timestamp::from_millis(ms as u64))),
@@ -114,33 +114,33 @@ impl Parts {
     }
 }
 
-/// Scores are floats, and exact up to here.
+/// The bound up to which scores, which are floats, are exact.
 const SCORE_END: f64 = (1_u64 << 53) as f64;
 
-/// How long the state of an event is at least, and that of a leased one; `lua/bucket.lua` says what
-/// is in it.
+/// The minimum length of an event's state, and the length of a leased one; `lua/bucket.lua`
+/// describes its bytes.
 pub(super) const STATE_LEN: usize = 45;
 const LEASED_LEN: usize = 71;
 
-/// The id that some bytes begin with.
+/// Returns the id with which `bytes` begin.
 pub(super) fn id_of(bytes: &[u8]) -> Option<EventId> {
     bytes.first_chunk().copied().map(EventId::from_bytes)
 }
 
-/// What a call answered.
+/// A decoded reply.
 pub(super) struct Read {
     pub(super) answer: Answer,
-    /// Whether it brought work that was not known of before.
+    /// Whether the call brought work that was not known before.
     pub(super) is_earlier: bool,
-    /// Whether it wrote records; seldom said although it did not.
+    /// Whether it wrote records; rarely true although it did not.
     pub(super) has_recorded: bool,
-    /// How many events it left to a newer duly, which reads them.
+    /// How many events it left to a newer duly.
     pub(super) newer: usize,
-    /// What was leased and cannot be delivered, as its bytes are damaged.
+    /// Leased events that cannot be delivered because their bytes are damaged.
     pub(super) damaged: Vec<(EventId, Error)>,
 }
 
-/// Reads the answer to an operation that takes one call.
+/// Decodes the reply of an operation that takes one call.
 pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<Read> {
     let now_us = parts.number()?;
     let (mut is_earlier, mut has_recorded, mut damaged) = (false, false, Vec::new());
@@ -251,7 +251,8 @@ fn changed(parts: &mut Parts) -> Result<Changed> {
     }
 }
 
-/// What became of a change; `None` when somebody else was faster and it has to begin anew.
+/// Decodes the result of a change; `None` when a concurrent change came first and it must be
+/// retried.
 pub(super) fn updated(parts: &mut Parts) -> Result<Option<Changed>> {
     let (what, due_ms) = (parts.bytes()?, parts.number()?);
     let due = Timestamp::from_millis(due_ms);
@@ -265,14 +266,14 @@ pub(super) fn updated(parts: &mut Parts) -> Result<Option<Changed>> {
     }))
 }
 
-/// One event of a page. One whose bytes are damaged has no body, and the others are read.
+/// Decodes one event of a page. A damaged one has no body, and the others are still read.
 fn paged(queue: &QueueName, parts: &mut Parts) -> Result<(EventId, Option<Snapshot>)> {
     let id = parts.id()?;
     let decode = |bytes: &[u8]| Ok(body::decode(id, queue, bytes).ok());
     Ok((id, told(id, parts, decode)?))
 }
 
-/// What the script's `look_up` says of an event.
+/// Decodes the fields that the script's `look_up` returns for an event.
 fn told(
     id: EventId,
     parts: &mut Parts,
@@ -338,15 +339,15 @@ fn state(kind: u8) -> Result<State> {
     })
 }
 
-/// Big-endian; every caller has checked the length.
+/// Reads a big-endian number; every caller has checked the length.
 pub(super) fn number_at(bytes: &[u8], at: usize) -> u64 {
     let number = bytes.get(at..).and_then(|rest| rest.first_chunk());
     number.map_or(0, |number| u64::from_be_bytes(*number))
 }
 
-/// The script answered what no version of it answers.
+/// The error for a reply that no version of the script returns.
 pub(super) fn unreadable(script: &str) -> Error {
     Error::corrupt(format!(
-        "redis answered something that the script {script} does not say"
+        "redis sent a reply that the script {script} never returns"
     ))
 }

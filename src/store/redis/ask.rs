@@ -1,4 +1,4 @@
-//! What each operation is called with.
+//! Encoding of store operations into script calls.
 
 use std::time::Duration;
 
@@ -16,24 +16,24 @@ use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::scripts::{self, Script};
 use crate::time::{DELAY_MAX, When};
 
-/// A script and everything that it is called with.
+/// A script with its keys and arguments.
 pub(super) struct Call {
     pub(super) script: &'static Script,
     pub(super) command: Cmd,
 }
 
-/// What calls have in common.
+/// Arguments that calls share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms<'a> {
-    /// The time in microseconds, for tests; otherwise the server's clock decides.
+    /// The time in microseconds, for tests; otherwise the server's clock is used.
     pub(super) now_us: Option<u64>,
-    /// For how long, and how many, ended events a bucket remembers.
+    /// The dedup window of a bucket.
     pub(super) window: DedupWindow,
-    /// How many records its outbox keeps before the oldest are let go.
+    /// How many records its outbox keeps before the oldest are dropped.
     pub(super) records_max: u64,
-    /// How many may wait before pushes are refused; `None`: any number.
+    /// How many may wait before pushes are refused; `None`: unlimited.
     pub(super) waiting_max: Option<u64>,
-    /// Who asks, so that it does not wake itself.
+    /// The calling process, which is not notified.
     pub(super) origin: &'a str,
 }
 
@@ -47,7 +47,7 @@ impl Terms<'_> {
         Call { script, command }
     }
 
-    /// A call of a script that can end events.
+    /// Starts the call of a script that can end events.
     pub(super) fn ending(&self, script: &'static Script, keys: &BucketKeys) -> Call {
         let mut call = self.call(script, keys);
         let DedupWindow {
@@ -63,7 +63,7 @@ impl Terms<'_> {
         call
     }
 
-    /// Adds these events, which were checked.
+    /// Adds events, which were validated.
     pub(super) fn push<'e>(
         &self,
         keys: &BucketKeys,
@@ -98,7 +98,7 @@ impl Terms<'_> {
         call
     }
 
-    /// Gives `id` the body `new`, if its body still begins with `read`, and it is dead if it must be.
+    /// Replaces the body of `id` by `new`, if it still begins with `read`, and is dead if required.
     pub(super) fn update(
         &self,
         keys: &BucketKeys,
@@ -114,7 +114,7 @@ impl Terms<'_> {
         call
     }
 
-    /// Reads at most `most` records after a number; `enough` bytes of them will do.
+    /// Reads at most `most` records after a number; stops after `enough` bytes.
     pub(super) fn outbox(&self, keys: &BucketKeys, after: u64, most: usize, enough: usize) -> Call {
         let mut call = self.call(&scripts::OUTBOX, keys);
         let after = after.min(EXACT_MAX);
@@ -122,7 +122,7 @@ impl Terms<'_> {
         call
     }
 
-    /// Lets go of records up to a number, if the entry `seen` still begins as it did.
+    /// Drops records up to a number, if the entry `seen` still begins as it did.
     pub(super) fn trim(&self, keys: &BucketKeys, through: u64, seen: (u64, &[u8])) -> Call {
         let mut call = self.call(&scripts::TRIM, keys);
         let through = through.min(EXACT_MAX);
@@ -130,18 +130,18 @@ impl Terms<'_> {
         call
     }
 
-    /// Looks these up.
+    /// Looks events up.
     pub(super) fn look(&self, keys: &BucketKeys, ids: &[EventId]) -> Call {
         let mut call = self.call(&scripts::LOOK, keys);
         add_ids(&mut call.command, ids);
         call
     }
 
-    /// Checks a bucket, if it has so many entries at most.
+    /// Checks a bucket, if it has at most `entries_max` entries.
     pub(super) fn audit(&self, keys: &BucketKeys, entries_max: Option<usize>) -> Call {
         let mut call = self.call(&scripts::AUDIT, keys);
         match self.now_us {
-            Some(_) => call.command.arg(""), // time that jumps says nothing of anybody
+            Some(_) => call.command.arg(""), // a test clock that jumps proves no silence
             None => call.command.arg(us(UNHEARD_MAX)),
         };
         match entries_max {
@@ -151,7 +151,7 @@ impl Terms<'_> {
         call
     }
 
-    /// Every other operation: one call of one script.
+    /// Encodes any other operation: one call of one script.
     pub(super) fn operation(&self, keys: &BucketKeys, op: &StoreOp) -> Result<Call> {
         Ok(match op {
             StoreOp::MoveDue { limit, calls } => {
@@ -226,7 +226,7 @@ impl Terms<'_> {
         call
     }
 
-    /// Makes dead events ready again.
+    /// Revives dead events.
     pub(super) fn revive(
         &self,
         keys: &BucketKeys,
@@ -238,7 +238,7 @@ impl Terms<'_> {
         of_dead(call, ids, by)
     }
 
-    /// Removes dead events.
+    /// Deletes dead events.
     pub(super) fn drop(
         &self,
         keys: &BucketKeys,
@@ -249,7 +249,7 @@ impl Terms<'_> {
     }
 }
 
-/// A call of dead events, with who does it.
+/// Adds dead events and the actor to a call.
 fn of_dead(mut call: Call, ids: &[EventId], by: Option<&str>) -> Result<Call> {
     bounded("ids", ids.len())?;
     check_by(by)?;
@@ -258,7 +258,7 @@ fn of_dead(mut call: Call, ids: &[EventId], by: Option<&str>) -> Result<Call> {
     Ok(call)
 }
 
-/// A text that there may be.
+/// Adds an optional text.
 pub(super) fn add_text(command: &mut Cmd, text: Option<&str>) {
     match text {
         Some(text) => command.arg(format!("={text}")),
@@ -280,14 +280,14 @@ fn add_ids(command: &mut Cmd, ids: &[EventId]) {
     }
 }
 
-/// The audit names nodes that hold something and were not heard of for so long: they are dead and
-/// nobody is there to notice it, or they do not know of what they hold.
+/// The audit reports nodes that hold leases and have been silent for this long: they are dead and
+/// no node has noticed, or they do not know their leases.
 const UNHEARD_MAX: Duration = Duration::from_secs(60);
 
-/// Beyond this a script's numbers are not exact any more.
+/// Beyond this a script's numbers are not exact.
 pub(super) const EXACT_MAX: u64 = 1 << 52;
 
-/// Whole microseconds, rounded up so that nothing is early.
+/// Converts to whole microseconds, rounded up so that nothing is early.
 pub(super) fn us(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000)).map_or(EXACT_MAX, |us| us.min(EXACT_MAX))
 }

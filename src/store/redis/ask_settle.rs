@@ -1,4 +1,4 @@
-//! What a settle is called with.
+//! Encoding of a settle.
 
 use redis::Cmd;
 
@@ -14,8 +14,7 @@ use crate::store::redis::scripts;
 use crate::time::DELAY_MAX;
 
 impl Terms<'_> {
-    /// Ends attempts. `damaged` is added to each cause: 0, or
-    /// [`DAMAGED`](record::DAMAGED).
+    /// Ends attempts. `damaged` is added to each cause: 0, or [`DAMAGED`](record::DAMAGED).
     pub(super) fn settle(
         &self,
         keys: &BucketKeys,
@@ -57,7 +56,7 @@ fn is_ack(settlement: &Settlement) -> bool {
     settlement.verdict == Verdict::Ack
 }
 
-/// Acks under one request that follow each other, told in the fewest words; others one by one.
+/// Groups consecutive acks under one request, for a compact encoding; others stay single.
 fn runs(settlements: &[Settlement]) -> impl Iterator<Item = &[Settlement]> {
     settlements.chunk_by(|a, b| is_ack(a) && is_ack(b) && a.request == b.request)
 }
@@ -76,7 +75,7 @@ fn add_any(command: &mut Cmd, settlement: &Settlement, damaged: u8) {
     add_text(command, error.as_deref());
 }
 
-/// Appends what a settlement says; answers its error.
+/// Encodes a settlement; returns its error text.
 fn say<'a>(settlement: &'a Settlement, damaged: u8, out: &mut Vec<u8>) -> Option<&'a String> {
     let (letter, delay, failing, error) = match &settlement.verdict {
         Verdict::Ack => (b'a', None, None, None),

@@ -1,13 +1,13 @@
-//! How long to wait before something is tried again.
+//! Reconnect backoff.
 
 use std::time::Duration;
 
-/// The first wait, and the longest.
+/// The first and the longest delay.
 const FIRST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// How long to wait after so many failures in a row: doubling, with jitter, so that many nodes do
-/// not come back in step.
+/// Returns the delay after `failures` failures in a row: doubling, with jitter, so that many nodes
+/// do not reconnect at once.
 pub(super) fn after(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     let longest = (FIRST * 2_u32.pow(doublings)).min(LONGEST);

@@ -1,17 +1,17 @@
-//! An envelope as the Redis store keeps it: without what its key and its field say already.
+//! The encoding of an envelope in the Redis store, without the fields that its keys contain.
 //!
 //! # Newer formats
 //!
-//! Whatever comes after format 1 begins with 15 in the high four bits and with its number, 2 to 15, in
-//! the second byte, and keeps the fingerprint at 4. So every duly tells what a newer one has written
-//! from what is damaged: the former it leaves alone, to be handled, cancelled and ended by a duly that
-//! reads it; the latter becomes a dead letter.
+//! Every format after format 1 begins with 15 in the high four bits and with its number, 2 to 15,
+//! in the second byte, and keeps the fingerprint at 4. So every version distinguishes a newer format from
+//! damage: a newer event is left to a version that reads it, which handles, cancels and ends it; a
+//! damaged one becomes a dead letter.
 //!
 //! # Format 1, byte by byte
 //!
 //! Numbers are big-endian.
 //!
-//! | at | bytes | what |
+//! | at | bytes | field |
 //! |---|---|---|
 //! | 0 | 1 | format in the high four bits, `1`; flags: 1 delayed, 2 extras, 4 its records keep the payload, 8 traced; the last two only with 2 |
 //! | 1 | 3 | check: the low bytes of xxh3-64 of the id and everything here but the payload |
@@ -19,10 +19,10 @@
 //! | 12 | .. | extras, only with flag 2: their length from here on, less these 4 bytes |
 //! | .. | .. | payload |
 //!
-//! Extras hold what few events have; without them attempts are 16 and the event was pushed when
+//! Extras hold the rarely used fields; without them attempts are 16 and the event was pushed when
 //! its id was made:
 //!
-//! | bytes | what |
+//! | bytes | field |
 //! |---|---|
 //! | 4 | their length without these 4 |
 //! | 1 | flags: 1 key, 2 unique key, 4 expiry, 8 late: expire, 16 late: bury, 32 pushed, 64 version, 128 headers |
@@ -47,17 +47,17 @@ use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, Headers, Late, Payload, QueueName, TraceId};
 use crate::time::Timestamp;
 
-/// How many of the first bytes tell a body from every other of the same event.
+/// The length of the prefix that identifies a body among those of the same event.
 pub(super) const HEAD_LEN: usize = 12;
 
 const FORMAT: u8 = 1;
-/// The high four bits of whatever is newer than format 1.
+/// The high four bits of every format after format 1.
 const NEWER: u8 = 15;
 const DELAYED: u8 = 1;
 const EXTRAS: u8 = 2;
 const KEEPS: u8 = 4;
 const TRACED: u8 = 8;
-/// The attempts of a body without extras.
+/// The number of attempts in a body without extras.
 const ATTEMPTS: u16 = 16;
 
 const KEY: u8 = 1;
@@ -69,7 +69,7 @@ const PUSHED: u8 = 32;
 const VERSION: u8 = 64;
 const HEADERS: u8 = 128;
 
-/// The bytes of `envelope`.
+/// Encodes `envelope`.
 pub(super) fn encode(envelope: &Envelope) -> Vec<u8> {
     let (flags, trace) = (extras_flags(envelope), envelope.trace());
     let keeps = envelope.keeps_payload;
@@ -100,8 +100,8 @@ pub(super) fn encode(envelope: &Envelope) -> Vec<u8> {
     out
 }
 
-/// The newest format that this duly reads, which it also writes. A test may have a child process
-/// stand for a newer build.
+/// Returns the newest format that this version reads and writes. In tests a child process may act
+/// as a newer build.
 pub(super) fn newest() -> u8 {
     #[cfg(feature = "testing")]
     if let Some(format) = pretended_format() {
@@ -110,15 +110,15 @@ pub(super) fn newest() -> u8 {
     FORMAT
 }
 
-/// The format that a test pretends to be the newest, for bodies and records alike; its bytes are
-/// those of format 1, but for the beginning.
+/// Returns the format that a test pretends to be the newest, for bodies and records alike; its
+/// bytes are those of format 1, except for the beginning.
 #[cfg(feature = "testing")]
 pub(super) fn pretended_format() -> Option<u8> {
     static FORMAT: std::sync::OnceLock<Option<u8>> = std::sync::OnceLock::new();
     *FORMAT.get_or_init(|| std::env::var("DULY_TEST_FORMAT").ok()?.parse().ok())
 }
 
-/// Reads the envelope of the event `id` of `queue` back.
+/// Decodes the envelope of the event `id` of `queue`.
 pub(super) fn decode(id: EventId, queue: &QueueName, bytes: &[u8]) -> Result<Envelope> {
     read(id, queue, bytes)
         .map_err(|wrong| Error::corrupt(format!("the body of event {id} {wrong}")))
@@ -126,9 +126,8 @@ pub(super) fn decode(id: EventId, queue: &QueueName, bytes: &[u8]) -> Result<Env
 
 type Read<T> = std::result::Result<T, String>;
 
-/// What is wrong with a body whose flags say what no duly has written so far.
-const FLAGS: &str =
-    "has flags that are not known: it was written by a newer duly, or it is damaged";
+/// The error for flags that no version has written so far.
+const FLAGS: &str = "has unknown flags: it was written by a newer duly, or it is damaged";
 
 fn read(id: EventId, queue: &QueueName, bytes: &[u8]) -> Read<Envelope> {
     let mut rest = Reader(bytes);
@@ -176,7 +175,7 @@ fn read(id: EventId, queue: &QueueName, bytes: &[u8]) -> Read<Envelope> {
     Ok(envelope)
 }
 
-/// Everything but the payload, with the bytes of the check taken as zero.
+/// The checksum of everything but the payload, with its own bytes taken as zero.
 fn check(id: EventId, head: &[u8]) -> [u8; 3] {
     let mut hash = Xxh3::new();
     hash.update(&id.to_bytes());
@@ -199,7 +198,7 @@ fn extras_flags(envelope: &Envelope) -> u8 {
     ])
 }
 
-/// The flags that are set.
+/// Combines the flags that are set.
 fn joined(flags: &[(bool, u8)]) -> u8 {
     let set = flags.iter().filter(|(set, _)| *set);
     set.fold(0, |joined, (_, flag)| joined | flag)
@@ -254,7 +253,7 @@ fn read_extras(envelope: &mut Envelope, mut rest: Reader<'_>, is_traced: bool) -
         let secs = u64::from_be_bytes(rest.array()?);
         let nanos = u32::from_be_bytes(rest.array()?);
         if nanos >= 1_000_000_000 {
-            return Err("has a lateness of more nanoseconds than a second".into());
+            return Err("has a lateness whose nanoseconds exceed a second".into());
         }
         let late = Duration::new(secs, nanos);
         envelope.late = match has(LATE_BURY) {
@@ -284,7 +283,7 @@ fn read_extras(envelope: &mut Envelope, mut rest: Reader<'_>, is_traced: bool) -
     }
     match rest.0 {
         [] => Ok(()),
-        _ => Err("has extras that go on after their end".into()),
+        _ => Err("has extras longer than their length".into()),
     }
 }
 
@@ -293,18 +292,18 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What is left to read.
+/// The unread rest.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
-        let (array, rest) = self.0.split_first_chunk::<N>().ok_or("ends too early")?;
+        let (array, rest) = self.0.split_first_chunk::<N>().ok_or("is truncated")?;
         self.0 = rest;
         Ok(*array)
     }
 
     fn take(&mut self, len: usize) -> Read<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or("ends too early")?;
+        let (taken, rest) = self.0.split_at_checked(len).ok_or("is truncated")?;
         self.0 = rest;
         Ok(taken)
     }

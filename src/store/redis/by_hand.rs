@@ -1,4 +1,4 @@
-//! Operations of an operator that may take more than one call.
+//! Administrative operations that may take several calls.
 
 use crate::core::op::{Answer, Reply, Rewriting};
 use crate::core::reference::{bounded, check_by, check_bytes};
@@ -9,13 +9,13 @@ use crate::store::redis::body;
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
 
-/// So often an update begins anew because somebody else was faster.
+/// The limit of retries of an update after concurrent changes.
 const RACES_MAX: usize = 16;
 
-/// Gives an event another payload.
+/// Replaces the payload of an event.
 ///
-/// The body is read and made anew here, as only this side knows its checksum; the script takes it
-/// only if nobody has changed it meanwhile.
+/// The body is read and rebuilt here, as its checksum needs the whole envelope; the script accepts
+/// it only if the event is unchanged.
 pub(super) async fn update(
     shared: &Shared,
     bucket: &BucketKey,
@@ -31,7 +31,7 @@ pub(super) async fn update(
         let (_, bytes) = (parts.optional()?, parts.optional()?);
         let read = bytes.unwrap_or_default();
         let new = match read.is_empty() {
-            true => Vec::new(), // it is over or was never there, as the script will say
+            true => Vec::new(), // it has ended or is unknown, as the script will report
             false => {
                 let mut envelope = body::decode(id, &bucket.queue, &read)?;
                 envelope.payload = payload.clone();
@@ -56,14 +56,14 @@ pub(super) async fn update(
     }
     Err(Error::new(
         ErrorKind::Unavailable,
-        format!("event {id} was updated by others again and again; it was not by this"),
+        format!("event {id} was not updated, because concurrent updates came first each time"),
     ))
 }
 
-/// Gives events the same values in another form.
+/// Re-encodes events without changing their values.
 ///
-/// As in an update, the bodies are made here, and the script takes each only if nobody has changed
-/// it meanwhile.
+/// As in an update, the bodies are built here, and the script accepts each only if the event is
+/// unchanged.
 pub(super) async fn rewrite(
     shared: &Shared,
     bucket: &BucketKey,
@@ -83,8 +83,8 @@ pub(super) async fn rewrite(
     }
 }
 
-/// Rewrites as many as are read by one call, from the first on: how many those are, how many of
-/// them were rewritten, and when.
+/// Rewrites as many events as one call reads, from the first on. Returns their number, how many
+/// were rewritten, and the time.
 async fn rewrite_some(
     shared: &Shared,
     bucket: &BucketKey,

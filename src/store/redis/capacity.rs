@@ -1,4 +1,4 @@
-//! How much may wait to be pushed: beyond it a push is refused at once.
+//! A limit on pushes in flight: beyond it a push is refused at once.
 
 use std::collections::HashMap;
 use std::ops::{AddAssign, SubAssign};
@@ -8,16 +8,15 @@ use crate::core::op::NewEvent;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 
-/// How many events of all pushes may be on their way at once: more than a `push_many` of the most
-/// events has.
+/// The limit of events in flight over all pushes: more than the largest `push_many` has.
 const EVENTS_MAX: usize = 131_072;
-/// What an event takes besides its payload: its envelope, its id and its place.
+/// The overhead of an event besides its payload: its envelope, its id and its place.
 const EVENT_BYTES: usize = 512;
 
-/// What all pushes of a store together may have on their way.
+/// The limit of a store's pushes in flight.
 ///
-/// A bucket may take as much as it leaves free. So one whose server has stopped takes a half, two
-/// take a third each, and however many stop, there is room for pushes to the others.
+/// A bucket may take as much as it leaves free. So one whose server has stopped takes half, two
+/// take a third each, and however many stop, there is capacity for pushes to the others.
 #[derive(Debug)]
 pub(super) struct Capacity {
     used: Mutex<Used>,
@@ -27,7 +26,7 @@ pub(super) struct Capacity {
 #[derive(Debug, Default)]
 struct Used {
     all: Size,
-    /// Only of buckets to which something is on its way.
+    /// Only buckets with pushes in flight.
     buckets: HashMap<BucketKey, Size>,
 }
 
@@ -37,7 +36,7 @@ struct Size {
     bytes: usize,
 }
 
-/// A part of a capacity, given back when it is dropped.
+/// A part of the capacity, released on drop.
 #[derive(Debug)]
 pub(super) struct Reserved {
     of: Arc<Capacity>,
@@ -56,7 +55,7 @@ impl Capacity {
         })
     }
 
-    /// Takes what these events need. When nothing else is on its way they always fit.
+    /// Reserves capacity for these events. When nothing else is in flight they always fit.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The choices for a Redis store.
+//! Options of a Redis store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::core::reference::DedupWindow;
 use crate::time::Clock;
 
-/// The choices for a [`RedisStore`](crate::store::RedisStore).
+/// Options of a [`RedisStore`](crate::store::RedisStore).
 #[derive(Clone)]
 #[must_use = "options do nothing until a store is opened with them"]
 pub struct RedisOptions {
@@ -38,7 +38,7 @@ impl Default for RedisOptions {
 }
 
 impl RedisOptions {
-    /// The defaults.
+    /// Creates the default options.
     pub fn new() -> Self {
         Self {
             window: DedupWindow {
@@ -53,40 +53,40 @@ impl RedisOptions {
         }
     }
 
-    /// How many ended events each bucket remembers beyond those that ended within the last minute,
-    /// so that a late repeat of a push or a settle is known; some 130 bytes each. An id that is
-    /// older than what was forgotten is refused as too old. After a day it is forgotten anyway.
-    /// Default: 10,000.
+    /// Sets how many tombstones of ended events each bucket keeps beyond those of the last minute,
+    /// to recognise a late repeat of a push or a settle; some 130 bytes each. An id that is older
+    /// than the newest forgotten one is refused as too old. A tombstone is removed after a day in
+    /// any case. Default: 10,000.
     pub fn finished_max(mut self, many: usize) -> Self {
         self.window.max = many;
         self
     }
 
-    /// How many ended events all buckets together remember at most, those of the last minute among
-    /// them: each bucket has an equal share, at least 1,000. Default: 1,000,000, which is a minute
-    /// at 16,000 events a second and some 130 MB of the servers' memory.
+    /// Sets the cap of tombstones in all buckets together, including those of the last minute: each
+    /// bucket has an equal share, at least 1,000. Default: 1,000,000, which is a minute at 16,000
+    /// events a second and some 130 MB of the servers' memory.
     pub fn finished_total(mut self, many: usize) -> Self {
         self.window.cap = many;
         self
     }
 
-    /// The whole dedup window: for tests, which cannot wait for a minute.
+    /// Sets the whole dedup window: for tests, which cannot wait for a minute.
     #[cfg(any(test, feature = "testing"))]
     pub fn window(mut self, window: DedupWindow) -> Self {
         self.window = window;
         self
     }
 
-    /// How many records wait in the outbox of each bucket, at least 1,000, where no
-    /// [`OutboxLimit`](crate::store::OutboxLimit) says otherwise; some 90 bytes each, and their
-    /// payload where it is kept. Default: 25,000.
+    /// Sets how many records wait in the outbox of each bucket, at least 1,000, unless an
+    /// [`OutboxLimit`](crate::store::OutboxLimit) is set; some 90 bytes each, and their payload
+    /// where it is kept. Default: 25,000.
     pub fn records_max(mut self, many: usize) -> Self {
         self.records_max = many.max(crate::core::op::BATCH_MAX);
         self
     }
 
-    /// How many records all outboxes together keep at most: each bucket has an equal share, at least
-    /// 1,000, however much more an [`OutboxLimit`](crate::store::OutboxLimit) allows it. Default:
+    /// Sets the cap of records in all outboxes together: each bucket has an equal share, at least
+    /// 1,000, even if an [`OutboxLimit`](crate::store::OutboxLimit) allows more. Default:
     /// 5,000,000, which is some 450 MB of the servers' memory, and their payloads where they are
     /// kept.
     pub fn records_total(mut self, many: usize) -> Self {
@@ -94,23 +94,23 @@ impl RedisOptions {
         self
     }
 
-    /// For how long a push is tried again when the servers do not answer; as it carries its ids,
-    /// that is safe. Default: 2 s.
+    /// Sets how long a push is retried while the servers do not respond; this is safe, as it
+    /// carries its ids. Default: 2 s.
     pub fn retry_for(mut self, span: Duration) -> Self {
         self.retry_for = span;
         self
     }
 
-    /// How many bytes of events may be on their way to the servers; beyond that, and beyond 131,072
-    /// events, a push answers [`Full`](crate::ErrorKind::Full) at once. A bucket may take as much as
-    /// it leaves free, so that one whose server has stopped does not keep others out. Default: 64
-    /// MiB.
+    /// Sets how many bytes of events may be in flight to the servers; beyond that, and beyond
+    /// 131,072 events, a push fails with [`Full`](crate::ErrorKind::Full) at once. A bucket may
+    /// take as much as it leaves free, so that one whose server has stopped does not block the
+    /// others. Default: 64 MiB.
     pub fn pending_max(mut self, bytes: usize) -> Self {
         self.pending_max = bytes;
         self
     }
 
-    /// Tells the store's time by `clock` instead of the servers': for tests.
+    /// Replaces the servers' time by `clock`: for tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);

@@ -1,4 +1,4 @@
-//! Pushes that answer only once the servers have confirmed more than they do by themselves.
+//! Pushes that wait for confirmed durability, beyond what the servers offer by default.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::store::redis::link::Noted;
 use crate::store::redis::push;
 use crate::store::redis::shared::Shared;
 
-/// How long replicas and disks are waited for.
+/// The timeout for replicas and disks.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Pushes, and waits until the events are as durable as `wanted`; in the same parts as any push.
+/// Pushes, and waits until the events are as durable as `wanted`; split like any push.
 pub(super) async fn push(
     shared: &Arc<Shared>,
     found: &Found,
@@ -38,7 +38,7 @@ pub(super) async fn push(
     Ok(whole.answer())
 }
 
-/// Pushes what one call may carry; the same again while the servers do not answer.
+/// Pushes a part that fits into one call; retries while the servers do not respond.
 async fn push_part(
     shared: &Arc<Shared>,
     bucket: &BucketKey,
@@ -89,7 +89,7 @@ async fn attempt(
     Ok((Answer { now_us, reply }, reached))
 }
 
-/// What has to be waited for.
+/// Returns the confirmation to wait for.
 fn wait(found: &Found, wanted: Durability) -> Result<Wait> {
     match wanted {
         Durability::Replicated(replicas) => Ok(Wait {
@@ -103,7 +103,7 @@ fn wait(found: &Found, wanted: Durability) -> Result<Wait> {
             timeout: PATIENCE,
         }),
         _ => Err(Error::invalid(format!(
-            "a push that survives {wanted:?} was asked for; the server, of version {}, reaches \
+            "a push of durability {wanted:?} was requested; the server, of version {}, offers \
              {:?} and cannot confirm more. Set `appendonly yes` with `appendfsync always`, or use \
              Redis 7.2 or later with an append-only file",
             found.version, found.durability

@@ -6,16 +6,16 @@ use crate::store::redis::link::Link;
 use crate::store::redis::options::LinkOptions;
 use crate::store::redis::url::Target;
 
-/// The connections of a store, apart so that nothing waits behind what may take long.
+/// The connections of a store, separated so that no call waits behind a slow one.
 pub(super) struct Links {
-    /// For pushes and changes by hand.
+    /// For pushes and administrative changes.
     pushes: Vec<Link>,
-    /// For what nodes fetch and settle.
+    /// For fetches and settlements.
     pub(super) work: Link,
-    /// For heartbeats, and for looking at those of others.
+    /// For heartbeats, and for reading those of others.
     pub(super) pulse: Link,
-    /// For what concerns all nodes: one server of a cluster has it, and while that is away nothing
-    /// else must wait.
+    /// For keys that all nodes share: one cluster node has them, and while it is unavailable no
+    /// other call must wait.
     pub(super) hub: Link,
 }
 
@@ -39,7 +39,7 @@ impl Links {
         })
     }
 
-    /// The connection that carries pushes to a bucket.
+    /// Returns the connection that carries pushes to a bucket.
     pub(super) fn for_pushes(&self, bucket: &BucketKey) -> &Link {
         let at = usize::from(bucket.bucket.0) % self.pushes.len().max(1);
         self.pushes.get(at).unwrap_or(&self.work)

@@ -1,4 +1,4 @@
-//! Doors for tests: what operators write and servers answer, straight to what reads it.
+//! Test hooks: direct access to the parsers of URLs and server replies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,59 +19,59 @@ use crate::store::redis::{
 };
 use crate::time::{Timestamp, When};
 
-/// What a URL says; shown, where the servers are.
+/// Parses a URL; the result displays the servers.
 ///
 /// # Errors
 ///
-/// As [`RedisStore::open`](crate::store::RedisStore::open), and without a connection.
+/// As [`RedisStore::open`](crate::store::RedisStore::open), without a connection.
 pub fn url(text: &str) -> Result<impl fmt::Debug + fmt::Display> {
     Target::parse(text)
 }
 
-/// Every script: its name, and the hash by which a server knows it.
+/// Returns every script: its name, and its hash on a server.
 pub fn scripts() -> impl Iterator<Item = (&'static str, String)> {
     scripts::all().map(|script| (script.name, script.hash().to_owned()))
 }
 
-/// Every key and channel of a bucket.
+/// Returns every key and channel of a bucket.
 #[must_use]
 pub fn keys(prefix: &str, bucket: &BucketKey) -> Vec<Vec<u8>> {
     keys::BucketKeys::new(prefix, bucket).all().to_vec()
 }
 
-/// A key of what concerns all nodes.
+/// Returns a key that all nodes share.
 #[must_use]
 pub fn hub_key(prefix: &str, part: &str) -> Vec<u8> {
     keys::hub(prefix, part).into_bytes()
 }
 
-/// The body of an event, as `body` writes it.
+/// Encodes the body of an event.
 #[must_use]
 pub fn body_of(envelope: &Envelope) -> Vec<u8> {
     body::encode(envelope)
 }
 
-/// The envelope that a body holds.
+/// Decodes a body.
 ///
 /// # Errors
 ///
-/// When the bytes are none.
+/// When the bytes are invalid.
 pub fn body(id: EventId, queue: &QueueName, bytes: &[u8]) -> Result<Envelope> {
     body::decode(id, queue, bytes)
 }
 
-/// The records of an entry of an outbox.
+/// Decodes the records of an outbox entry.
 ///
 /// # Errors
 ///
-/// When the bytes are none.
+/// When the bytes are invalid.
 pub fn records(queue: &QueueName, bytes: &[u8]) -> Result<Vec<Record>> {
     let read: Option<Vec<Record>> = record::of_entry(queue, bytes).collect();
     read.ok_or_else(|| answer::unreadable("outbox"))
 }
 
-/// Gives a message, in the bytes of the protocol, to the subscription of a process that looks at
-/// `bucket`; answers how often somebody was told.
+/// Passes a message, in the bytes of the protocol, to the subscription of a process that polls
+/// `bucket`; returns the number of callbacks.
 #[must_use]
 pub fn message(prefix: &str, bucket: &BucketKey, said: &[u8]) -> usize {
     match redis::parse_redis_value(said) {
@@ -80,10 +80,10 @@ pub fn message(prefix: &str, bucket: &BucketKey, said: &[u8]) -> usize {
     }
 }
 
-/// What reads an answer, by its name; what it read is only to be shown.
+/// A reply decoder, by name; its result is only displayed.
 pub type Reader = fn(Value) -> Result<Box<dyn fmt::Debug>>;
 
-/// Everything that reads an answer.
+/// All reply decoders.
 pub const READERS: [(&str, Reader); 24] = [
     ("move_due", |value| {
         operation(
@@ -172,11 +172,11 @@ pub const READERS: [(&str, Reader); 24] = [
     ("info", |value| shown(Ok(check::info(value)))),
 ];
 
-/// Gives an answer, in the bytes of the protocol, to a reader.
+/// Passes a reply, in the bytes of the protocol, to a decoder.
 ///
 /// # Errors
 ///
-/// When it is not an answer that the reader knows.
+/// When the decoder does not accept the reply.
 pub fn answer(reader: Reader, said: &[u8]) -> Result<Box<dyn fmt::Debug>> {
     let value = redis::parse_redis_value(said);
     reader(value.map_err(|_| answer::unreadable("the protocol"))?)

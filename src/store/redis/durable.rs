@@ -1,9 +1,9 @@
-//! Calls that are answered only when they are as durable as was asked.
+//! Calls that return once they are as durable as requested.
 //!
-//! `WAIT` and `WAITAOF` hold up whatever comes after them on their connection, so these calls have
-//! a connection of their own; and they confirm everything that the connection wrote before, so
-//! calls that come while one group waits form the next group and share its wait. A server that
-//! syncs once a second so confirms any number of calls a second later, instead of one a second.
+//! `WAIT` and `WAITAOF` block everything after them on their connection, so these calls have a
+//! connection of their own. They confirm everything that the connection wrote before, so calls that
+//! come while one group waits form the next group and share its wait. A server that syncs once a
+//! second thus confirms any number of calls a second later, instead of one a second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,21 +18,21 @@ use super::link::{Link, Noted, doubted, with_text};
 use super::topology::accepted;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most calls of one group.
+/// The limit of calls in one group.
 const GROUP_MAX: usize = 256;
 
-/// What a call waits for after it has been carried out.
+/// The confirmation that a call waits for after it was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Wait {
     /// Until the server has synced its append-only file; Redis 7.2 or later.
     pub(super) disk: bool,
-    /// Until so many replicas have it.
+    /// Until this many replicas have it.
     pub(super) replicas: u16,
-    /// And no longer than this.
+    /// The time limit of the wait.
     pub(super) timeout: Duration,
 }
 
-/// How far a call has come when the wait was over.
+/// The durability that a call had reached at the end of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reached {
     pub(super) disk: bool,
@@ -42,7 +42,7 @@ pub(super) struct Reached {
 impl Wait {
     fn command(&self) -> Cmd {
         let millis = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
-        // Zero would be without end.
+        // Zero would mean no limit.
         let millis = millis.max(1);
         let mut command = redis::cmd(if self.disk { "WAITAOF" } else { "WAIT" });
         if self.disk {
@@ -66,32 +66,32 @@ impl Wait {
     }
 }
 
-/// One call, and whoever waits for it.
+/// A call in a group, with the channel for its reply.
 struct Call {
     command: Cmd,
     text: Arc<str>,
     answer: oneshot::Sender<Result<(Noted, Reached)>>,
 }
 
-/// What shares a group: the wait, and in a cluster the slot, so the node.
+/// What a group shares: the wait, and in a cluster the slot, hence the node.
 type Lot = (Option<Slot>, Wait);
 
-/// The answers of a group.
+/// The replies of a group.
 struct Answers {
     calls: Vec<Value>,
     confirmed: Value,
-    /// Whether the calls may have been made more than once.
+    /// Whether the calls may have been executed more than once.
     is_repeat: bool,
 }
 
-/// The calls that wait for their group, and the link that carries them.
+/// The calls that wait for their group, and the connection that carries them.
 pub(super) struct Durable {
     link: Link,
     waiting: Arc<Lanes<Lot, Call>>,
 }
 
 impl Durable {
-    /// Over a link that carries nothing else.
+    /// Uses a connection that carries nothing else.
     pub(super) fn new(link: Link) -> Arc<Self> {
         Arc::new(Self {
             link,
@@ -99,8 +99,8 @@ impl Durable {
         })
     }
 
-    /// Carries out one call with whichever others come at the same time. One whose turn has not
-    /// come by `deadline` is not made, nor is one that nobody waits for any more.
+    /// Executes a call together with those that come at the same time. A call whose turn has not
+    /// come by `deadline`, or whose caller has gone, is not sent.
     pub(super) async fn run(
         self: &Arc<Self>,
         text: &str,
@@ -125,26 +125,26 @@ impl Durable {
                 answer
             }
             Ok(Err(_)) => {
-                let words = "the call was given up before its answer";
+                let words = "the call was cancelled before its reply";
                 Err(Error::new(ErrorKind::Unknown, words))
             }
             Err(_) if place.leave().is_some() => Err(Error::new(
                 ErrorKind::Unavailable,
-                "the call could not be made in its time, as others before it waited for the servers",
+                "the call timed out before it was sent, behind others that waited for the servers",
             )),
             Err(_) => Err(Error::new(
                 ErrorKind::Unknown,
-                "the call was not answered in its time",
+                "the call timed out before its reply",
             )),
         }
     }
 
-    /// Lets go of the connection.
+    /// Closes the connection.
     pub(super) fn close(&self) {
         self.link.close();
     }
 
-    /// Sends one group, and its wait behind it.
+    /// Sends one group, followed by its wait.
     async fn send(&self, (slot, wait): Lot, calls: &[Call]) -> Result<Answers> {
         let commands = calls.iter().map(|call| call.command.clone());
         let mut answers = self.exchange(slot, wait, commands).await?;
@@ -154,7 +154,7 @@ impl Durable {
         if !unknown.is_empty() {
             let texts = unknown.iter().map(|call| &calls[*call]);
             let texts = texts.map(|call| with_text(&call.text, &call.command));
-            // The second wait confirms what the first group wrote as well.
+            // The second wait confirms the writes of the first group as well.
             let again = self.exchange(slot, wait, texts).await?;
             for (call, answer) in unknown.into_iter().zip(again.calls) {
                 answers.calls[call] = answer;
@@ -185,7 +185,7 @@ impl Durable {
             }),
             _ => Err(Error::new(
                 ErrorKind::Unknown,
-                "the server sent fewer answers than it was sent calls",
+                "the server sent fewer replies than it received calls",
             )),
         }
     }
@@ -212,13 +212,13 @@ impl Durable {
                 (Ok(value), Ok(reached)) => Ok((Noted { value, is_repeat }, *reached)),
                 (Ok(_), Err(error)) => Err(unconfirmed(error)),
             };
-            // Whoever does not wait any more does not want to know.
+            // The caller may have gone.
             let _ = call.answer.send(outcome);
         }
     }
 }
 
-/// Carries one lot, group after group, until nobody waits.
+/// Executes one lot, group after group, until no call waits.
 async fn carry(durable: Arc<Durable>, mut lane: Driver<Lot, Call>) {
     let (slot, wait) = *lane.key();
     loop {
@@ -239,7 +239,7 @@ async fn carry(durable: Arc<Durable>, mut lane: Driver<Lot, Call>) {
 }
 
 fn unconfirmed(error: &redis::RedisError) -> Error {
-    let text = format!("it was carried out, and nobody confirms how durably ({error})");
+    let text = format!("it was carried out, but its durability is unconfirmed ({error})");
     Error::new(ErrorKind::Unknown, text)
 }
 

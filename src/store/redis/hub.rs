@@ -1,4 +1,4 @@
-//! What concerns all nodes: the format of the keys, who is there, and what was set of queues.
+//! State that all nodes share: the key format, membership, runtime settings.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -18,20 +18,20 @@ use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
 use crate::store::{Control, Member, Presence, Roll, Setting};
 
-/// For how long a member that does not answer the roll call stays listed.
+/// How long a member that does not poll stays listed.
 const LISTED_FOR: Duration = Duration::from_secs(60);
 
-/// Each so many roll calls the format of the keys is looked at: every two seconds.
+/// The key format is checked once in this many membership polls: every two seconds.
 const FORMAT_EVERY: u32 = 8;
 
-/// What this process knows of the hub.
+/// The process's view of the shared state.
 #[derive(Default)]
 pub(super) struct Hub {
-    /// Whether the format of the keys was looked at.
+    /// Whether the key format was checked.
     is_claimed: AtomicBool,
-    /// How often the roll was called.
+    /// The number of membership polls.
     calls: AtomicU32,
-    /// The queues of members seen.
+    /// The queues of known members.
     queues: Mutex<HashMap<NodeId, Arc<[QueueName]>>>,
 }
 
@@ -39,16 +39,17 @@ pub(super) fn key(shared: &Shared, part: &str) -> Vec<u8> {
     keys::hub(&shared.prefix, part).into_bytes()
 }
 
-/// The format of all keys but the bodies, which name their own; `src/docs/storage.md` has each.
+/// The format of all keys except the bodies, which carry their own; `src/docs/storage.md` describes
+/// it.
 const FORMAT: &str = "1";
 
-/// Writes the format down where nobody has, and refuses one that this duly does not know.
+/// Writes the key format if there is none, and refuses an unknown one.
 async fn claim(shared: &Shared) -> Result<()> {
     let hub = key(shared, "hub");
     let mut question = redis::cmd("HGET");
     question.arg(&hub).arg("format");
     let mut answer = shared.send(&shared.links.hub, &question).await?;
-    // Only where it is missing: a server whose memory is full refuses to write, and must drain.
+    // Only if it is missing: a server whose memory is full refuses writes, and must drain.
     if answer == Value::Nil {
         let mut command = redis::cmd("HSETNX");
         command.arg(&hub).arg("format").arg(FORMAT);
@@ -61,7 +62,7 @@ async fn claim(shared: &Shared) -> Result<()> {
     }
 }
 
-/// Refuses keys of a format that this duly does not know.
+/// Refuses an unknown key format.
 fn check_format(shared: &Shared, format: &[u8]) -> Result<()> {
     if format == FORMAT.as_bytes() {
         return Ok(());
@@ -74,7 +75,7 @@ fn check_format(shared: &Shared, format: &[u8]) -> Result<()> {
     )))
 }
 
-/// Says that a node is there, and answers who else is.
+/// Announces that a node is alive, and returns the other members.
 pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
     shared.hub.claim_once(shared).await?;
     let calls = shared.hub.calls.fetch_add(1, Ordering::Relaxed);
@@ -107,7 +108,7 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
         let is_known = parts.is_so()?;
         match &parts.bytes()?[..] {
             b"" => {}
-            b"none" => claim(shared).await?, // the server has forgotten it
+            b"none" => claim(shared).await?, // the server has lost it
             format => check_format(shared, format).map_err(|error| shared.fence(error))?,
         }
         if is_member && !is_known && act == "stays" {
@@ -122,12 +123,12 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
     }
 }
 
-/// A token as a number; 0 where nothing was changed yet.
+/// Returns a token as a number; 0 before the first change.
 fn read_version(token: &[u8]) -> u64 {
     token.try_into().map_or(0, u64::from_be_bytes)
 }
 
-/// The members and the numbers of their last calls, in the order of their ids.
+/// Decodes the members and the numbers of their last polls, ordered by id.
 pub(super) fn read_members(mut parts: Parts) -> Result<Vec<(NodeId, u64)>> {
     let mut members = Vec::new();
     while !parts.is_empty() {
@@ -137,7 +138,7 @@ pub(super) fn read_members(mut parts: Parts) -> Result<Vec<(NodeId, u64)>> {
     Ok(members)
 }
 
-/// The members with the queues that they consume, which are asked for once.
+/// Adds the queues that the members consume, each read once.
 async fn with_queues(shared: &Shared, members: Vec<(NodeId, u64)>) -> Result<Vec<Member>> {
     let unknown: Vec<NodeId> = {
         let mut queues = shared.hub.queues();
@@ -154,7 +155,7 @@ async fn with_queues(shared: &Shared, members: Vec<(NodeId, u64)>) -> Result<Vec
         let value = shared.send(&shared.links.hub, &command).await?;
         let mut parts = Parts::of("roll", value)?;
         for node in unknown {
-            // One that has left meanwhile consumes nothing.
+            // A member that has left meanwhile consumes nothing.
             let queues = read_queues(&mut parts)?;
             shared.hub.queues().insert(node, queues);
         }
@@ -168,7 +169,7 @@ async fn with_queues(shared: &Shared, members: Vec<(NodeId, u64)>) -> Result<Vec
     Ok(members.into_iter().map(member).collect())
 }
 
-/// The queues of one member, a line each.
+/// Decodes the queues of one member, a line each.
 pub(super) fn read_queues(parts: &mut Parts) -> Result<Arc<[QueueName]>> {
     let lines = parts.optional()?.unwrap_or_default();
     let lines = String::from_utf8(lines).map_err(|_| unreadable("roll"))?;
@@ -176,7 +177,7 @@ pub(super) fn read_queues(parts: &mut Parts) -> Result<Arc<[QueueName]>> {
     lines.lines().map(queue).collect()
 }
 
-/// What was set of queues.
+/// Returns the runtime settings of all queues.
 pub(super) async fn controls(shared: &Shared) -> Result<BTreeMap<QueueName, Control>> {
     let mut command = redis::cmd("HGETALL");
     command.arg(key(shared, "control"));
@@ -193,11 +194,11 @@ pub(super) fn read_controls(value: Value) -> Result<BTreeMap<QueueName, Control>
             "workers" => Setting::Workers(value.parse().ok()),
             "rate" => Setting::Rate(value.parse().ok()),
             "buckets" => Setting::Buckets(value.parse().ok()),
-            _ => continue, // a newer duly's
+            _ => continue, // written by a newer duly
         };
         let queue = QueueName::new(queue).map_err(|error| wrong().because(error))?;
         let control = controls.entry(queue).or_default();
-        // One that no duly has set says nothing.
+        // A value that no duly has set is ignored.
         if setting.is_possible() {
             *control = control.with(setting);
         }
@@ -205,7 +206,7 @@ pub(super) fn read_controls(value: Value) -> Result<BTreeMap<QueueName, Control>
     Ok(controls)
 }
 
-/// Sets one thing of a queue.
+/// Changes one runtime setting of a queue.
 pub(super) async fn set(shared: &Shared, queue: &QueueName, setting: Setting) -> Result<()> {
     let text = |value: Option<String>| value.unwrap_or_default();
     let (name, value) = match setting {
@@ -227,8 +228,8 @@ pub(super) async fn set(shared: &Shared, queue: &QueueName, setting: Setting) ->
 }
 
 impl Hub {
-    /// Looks at the format of the keys. Where the one server of a cluster is away that has it, that
-    /// is left to the first roll call which is answered.
+    /// Checks the key format at the start. While the cluster node that has it is unavailable, the
+    /// first successful membership poll checks it.
     pub(super) async fn claim_at_start(&self, shared: &Shared) -> Result<()> {
         match self.claim_once(shared).await {
             Err(error) if shared.is_cluster() && is_away(&error) => {
@@ -256,7 +257,7 @@ impl Hub {
     }
 }
 
-/// Whether nobody answered, so that it may be otherwise soon.
+/// Returns whether no server responded, so that a retry may succeed.
 pub(super) fn is_away(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Unknown)
 }
@@ -266,7 +267,7 @@ fn lines(queues: &[QueueName]) -> String {
     names.join("\n")
 }
 
-/// The fields of a hash and their values, as texts.
+/// Decodes a hash into pairs of texts.
 fn pairs(value: Value) -> Result<Vec<(String, String)>> {
     let text = |value: Value| match value {
         Value::BulkString(bytes) => String::from_utf8(bytes).map_err(|_| unreadable("HGETALL")),

@@ -1,7 +1,7 @@
-//! Operations of which one call does as much as its bytes allow, and further calls the rest.
+//! Operations that may take several calls: each call does as much as its byte limit allows.
 //!
-//! What they do to each event they do to it alone, so nobody can tell a part from the whole. A call
-//! that fails after another has done its part leaves the whole unknown: sent again it does the rest.
+//! Each event is changed on its own, so the split is not observable. A call that fails after
+//! another has succeeded leaves the whole unknown: repeating the operation does the rest.
 
 use crate::core::op::{Answer, Reply, Settlement, StartMark, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
@@ -52,7 +52,7 @@ pub(super) async fn revive_or_drop(
     let (ids, by, revives) = match op {
         StoreOp::Revive { ids, by } => (ids, by, true),
         StoreOp::Drop { ids, by } => (ids, by, false),
-        _ => return Err(Error::invalid("the operation has no parts")),
+        _ => return Err(Error::invalid("the operation takes a single call")),
     };
     let keys = shared.keys(bucket);
     let (mut rest, mut count, mut now_us): (&[EventId], _, _) = (ids, 0, 0);
@@ -81,8 +81,8 @@ pub(super) async fn revive_or_drop(
     }
 }
 
-/// What a settle of so many answers: when, whether there is earlier work, and of each of the first
-/// whether it was accepted.
+/// Decodes the reply of a settle: the time, whether there is earlier work, and of each of the first
+/// settlements whether it was accepted.
 pub(super) fn read_settled(mut parts: Parts, asked: usize) -> Result<(u64, bool, Vec<bool>)> {
     let (now_us, is_earlier, accepted) = (parts.number()?, parts.is_so()?, parts.flags()?);
     if accepted.len() > asked || (accepted.is_empty() && asked > 0) {
@@ -91,8 +91,8 @@ pub(super) fn read_settled(mut parts: Parts, asked: usize) -> Result<(u64, bool,
     Ok((now_us, is_earlier, accepted))
 }
 
-/// What a revive or a drop of so many answers: when, whether there is earlier work, to how many it
-/// was done, and how many of the first were looked at.
+/// Decodes the reply of a revive or drop: the time, whether there is earlier work, how many events
+/// were changed, and how many of the ids were processed.
 pub(super) fn read_counted(
     mut parts: Parts,
     asked: usize,
@@ -106,7 +106,7 @@ pub(super) fn read_counted(
     Ok((now_us, is_earlier, done, looked))
 }
 
-/// One call, after which nothing is known of the whole where a part was done before.
+/// Makes one call; its failure leaves the whole unknown once an earlier part has succeeded.
 async fn call_part(shared: &Shared, link: &Link, call: &Call, is_begun: bool) -> Result<Parts> {
     shared
         .call(link, call)
@@ -114,7 +114,7 @@ async fn call_part(shared: &Shared, link: &Link, call: &Call, is_begun: bool) ->
         .map_err(|error| match is_begun {
             true => Error::new(
                 ErrorKind::Unknown,
-                "a part of it was done and the rest may not be; the same again does the rest",
+                "the operation was done in part; repeating it does the rest",
             )
             .because(error),
             false => error,

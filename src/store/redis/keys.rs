@@ -1,25 +1,25 @@
-//! Every key of the Redis store, made here and nowhere else.
+//! Key names of the Redis store; no other module builds one.
 //!
 //! Keys of one bucket share the hash tag `{queue:bucket}`, so a script touches one slot and the
-//! buckets of a queue spread over a cluster. What concerns all nodes shares the tag `{hub}`.
-//! A queue's name holds none of `{`, `}` and `:`, so no two buckets have a key in common.
+//! buckets of a queue are distributed over a cluster. Keys that all nodes share have the tag
+//! `{hub}`. A queue's name contains none of `{`, `}` and `:`, so no two buckets share a key.
 
 use crate::event::BucketKey;
 
-/// The keys of one bucket, in the order in which every script takes them.
+/// The keys of one bucket, in the order that every script expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BucketKeys {
     keys: Vec<Vec<u8>>,
 }
 
-/// What each key of a bucket holds, in the order of `KEYS`.
+/// The parts of a bucket's keys, in the order of `KEYS`.
 pub(super) const PARTS: [&str; 15] = [
     "meta", "state", "body", "delay", "ready", "lease", "nodes", "held", "dead", "unique", "past",
     "outbox", "wake", "keys", "holds",
 ];
 
 impl BucketKeys {
-    /// The keys of `bucket` under `prefix`.
+    /// Builds the keys of `bucket` under `prefix`.
     pub(super) fn new(prefix: &str, bucket: &BucketKey) -> Self {
         let key = |name: &str| part(prefix, bucket, name).into_bytes();
         Self {
@@ -27,18 +27,18 @@ impl BucketKeys {
         }
     }
 
-    /// All of them.
+    /// Returns all keys.
     pub(super) fn all(&self) -> &[Vec<u8>] {
         &self.keys
     }
 }
 
-/// One key of a bucket; `wake` is the channel on which it says that it has earlier work.
+/// Returns one key of a bucket; `wake` is its channel for notifications of earlier work.
 pub(super) fn part(prefix: &str, bucket: &BucketKey, name: &str) -> String {
     format!("{prefix}:{{{bucket}}}:{name}")
 }
 
-/// A key of what concerns all nodes: `members`, `queues`, `buckets`, `control`, and the channel
+/// Returns a key that all nodes share: `members`, `queues`, `buckets`, `control`, and the channel
 /// `news`.
 pub(super) fn hub(prefix: &str, part: &str) -> String {
     format!("{prefix}:{{hub}}:{part}")

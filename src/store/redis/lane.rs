@@ -1,4 +1,4 @@
-//! One connection, from the time that it came up until it is given up.
+//! A single connection, from connecting until it is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,36 +15,37 @@ use super::topology::{self, Connection, Pushes};
 use super::url::{Place, Target};
 use crate::error;
 
-/// After so many calls in a row without an answer a connection is given up.
+/// A connection is dropped after this many unanswered calls in a row.
 const UNANSWERED_MAX: u32 = 3;
 
-/// A connection that ends sooner than this has not helped.
+/// A connection that ends sooner than this counts as a failed attempt.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// One connection.
+/// A connection.
 ///
-/// In a cluster it stands for one to each node, which come back by themselves. There a call may have
-/// been sent more than once, so that a refusal of the last attempt says nothing about the first.
+/// In a cluster it stands for one to each node, which reconnect by themselves. There a call may
+/// have been sent more than once, so that a refusal of the last attempt proves nothing about the
+/// first.
 #[derive(Debug)]
 pub(super) struct Lane {
     connection: Connection,
     signs: Arc<Signs>,
-    /// Calls since the last answer of any kind.
+    /// Calls since the last reply of any kind.
     unanswered: AtomicU32,
     born: Instant,
     /// The failed attempts in a row before this one.
     pub(super) failures: u32,
 }
 
-/// What a connection says about itself.
+/// The state that push messages of the connection update.
 #[derive(Debug, Default)]
 struct Signs {
     is_broken: AtomicBool,
 }
 
 impl Lane {
-    /// Connects. `made` counts on when a node of a cluster is lost, since its client puts another
-    /// connection in the place of the one by itself.
+    /// Connects. `made` is incremented when a cluster node is lost, since the client replaces its
+    /// connection by itself.
     pub(super) async fn open(
         target: &Target,
         options: &LinkOptions,
@@ -75,13 +76,13 @@ impl Lane {
         })
     }
 
-    /// Sends one command and waits for its answer until `deadline`.
+    /// Sends one command and waits for its reply until `deadline`.
     pub(super) async fn ask(&self, command: &Cmd, deadline: Instant) -> Result<Value, Failure> {
         self.ask_noted(command, deadline).await.0
     }
 
-    /// The same; says as well whether the command may have been sent more than once, so that the
-    /// answer is to a repeat.
+    /// Sends one command; also returns whether it may have been sent more than once, so that the
+    /// reply is to a repeat.
     pub(super) async fn ask_noted(
         &self,
         command: &Cmd,
@@ -92,7 +93,7 @@ impl Lane {
         (self.judge(answer, is_repeat), is_repeat)
     }
 
-    /// Sends one command to every server there is.
+    /// Sends one command to every server.
     pub(super) async fn ask_everywhere(
         &self,
         command: &Cmd,
@@ -103,8 +104,8 @@ impl Lane {
         self.judge(answers, false)
     }
 
-    /// Sends several commands in one piece; one that is refused has its error for an answer. Says as
-    /// well whether they may have been sent more than once.
+    /// Sends several commands in one pipeline; a refused command has its error as its reply. Also
+    /// returns whether they may have been sent more than once.
     pub(super) async fn ask_all(
         &self,
         commands: &Pipeline,
@@ -122,7 +123,7 @@ impl Lane {
         (answers, is_repeat)
     }
 
-    /// Notes what the answer says of the connection.
+    /// Updates the state of the connection by the result.
     fn judge<T>(&self, answer: RedisResult<T>, is_repeat: bool) -> Result<T, Failure> {
         let cause = match answer {
             Ok(answer) => {
@@ -153,12 +154,12 @@ impl Lane {
         }
     }
 
-    /// Whether the connection is of no more use.
+    /// Returns whether the connection is of no more use.
     pub(super) fn is_broken(&self) -> bool {
         self.signs.is_broken.load(Ordering::Relaxed)
     }
 
-    /// Whether it came up so recently that its end is like a failed attempt.
+    /// Returns whether it is so new that its end counts as a failed attempt.
     pub(super) fn is_young(&self) -> bool {
         self.born.elapsed() < YOUNG
     }

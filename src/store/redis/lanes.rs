@@ -1,4 +1,4 @@
-//! Calls that wait for the one under way before them: one lane for each key, in order of arrival.
+//! Serialised execution by key: calls wait in arrival order for the one in progress.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Lanes by their keys. A lane exists while a call of it is under way, and one is at a time.
+/// Queues of calls, by key. A lane exists while one of its calls is in progress; there is one at a
+/// time.
 pub(super) struct Lanes<K, T> {
     state: Mutex<State<K, T>>,
-    /// A lane has ended.
+    /// Notified when a lane has ended.
     ended: Notify,
 }
 
@@ -31,8 +32,8 @@ impl<K, T> Default for Lanes<K, T> {
 }
 
 impl<K: Clone + Eq + Hash, T> Lanes<K, T> {
-    /// Waits in a lane. Returns the place in it, and whether the lane is new, so that somebody has
-    /// to drive it.
+    /// Enqueues an item. Returns its place, and whether the lane is new, so that the caller must
+    /// drive it.
     pub(super) fn join(self: &Arc<Self>, key: &K, item: T) -> (Place<K, T>, bool) {
         let mut state = self.state();
         let number = state.next;
@@ -58,7 +59,7 @@ impl<K: Clone + Eq + Hash, T> Lanes<K, T> {
         (place, is_new)
     }
 
-    /// Drives a lane: calls [`Driver::take`] until it returns `None`.
+    /// Returns the driver of a lane, which calls [`Driver::take`] until it returns `None`.
     pub(super) fn drive(self: &Arc<Self>, key: K) -> Driver<K, T> {
         Driver {
             lanes: Arc::clone(self),
@@ -67,7 +68,7 @@ impl<K: Clone + Eq + Hash, T> Lanes<K, T> {
         }
     }
 
-    /// Waits until no lane is under way.
+    /// Waits until no lane is active.
     pub(super) async fn idle(&self) {
         loop {
             let ended = self.ended.notified();
@@ -84,7 +85,7 @@ impl<K: Clone + Eq + Hash, T> Lanes<K, T> {
     }
 }
 
-/// A place in a lane. Whoever lets go of it before its turn has never been there.
+/// A place in a lane. Dropping it before its turn removes the item.
 pub(super) struct Place<K: Clone + Eq + Hash, T> {
     lanes: Arc<Lanes<K, T>>,
     key: K,
@@ -93,12 +94,12 @@ pub(super) struct Place<K: Clone + Eq + Hash, T> {
 }
 
 impl<K: Clone + Eq + Hash, T> Place<K, T> {
-    /// Its turn has come, and it was answered.
+    /// Consumes the place once its item was taken and its reply has come.
     pub(super) fn answered(mut self) {
         self.is_left = true;
     }
 
-    /// Leaves the lane. Returns what waited, unless its turn has come already.
+    /// Leaves the lane. Returns the item, unless it was taken already.
     pub(super) fn leave(&mut self) -> Option<T> {
         self.is_left = true;
         let mut state = self.lanes.state();
@@ -114,7 +115,7 @@ impl<K: Clone + Eq + Hash, T> Drop for Place<K, T> {
     }
 }
 
-/// Who drives a lane. Where its task is dropped, as with its runtime, the lane goes with it, and
+/// The driver of a lane. If its task is dropped, as with its runtime, the lane is dropped too, and
 /// the next call begins another.
 pub(super) struct Driver<K: Clone + Eq + Hash, T> {
     lanes: Arc<Lanes<K, T>>,
@@ -127,8 +128,8 @@ impl<K: Clone + Eq + Hash, T> Driver<K, T> {
         &self.key
     }
 
-    /// The first of those that wait, and those after it for as long as they are `wanted`; `None`
-    /// ends the lane.
+    /// Takes the first waiting item, and those after it as long as they are `wanted`; `None` ends
+    /// the lane.
     pub(super) fn take(&mut self, mut wanted: impl FnMut(&T) -> bool) -> Option<Vec<T>> {
         let mut state = self.lanes.state();
         let lane = state.lanes.get_mut(&self.key)?;

@@ -1,5 +1,5 @@
-//! Encoding and decoding of the operations on leases: heartbeat, reconcile, extend, reap, and what
-//! a fetch returns.
+//! Encoding and decoding of lease operations: heartbeat, reconcile, extend, reap, and the reply of
+//! a fetch.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::store::redis::{body, scripts};
 use crate::time::Timestamp;
 
 impl Terms<'_> {
-    /// One of these operations.
+    /// Encodes one of these operations.
     pub(super) fn leases(&self, keys: &BucketKeys, op: &StoreOp) -> Result<Call> {
         Ok(match op {
             StoreOp::Heartbeat {
@@ -75,12 +75,12 @@ impl Terms<'_> {
                 }
                 call
             }
-            _ => return Err(Error::invalid("the operation is none on leases")),
+            _ => return Err(Error::invalid("this is no lease operation")),
         })
     }
 }
 
-/// On which leases of a node handlers may have started.
+/// Adds the mark up to which handlers of a node may have started.
 pub(super) fn add_mark(command: &mut Cmd, mark: StartMark) {
     command
         .arg(mark.request.min(EXACT_MAX))
@@ -102,7 +102,7 @@ pub(super) fn fetched(
         None => at,
     };
     let mut deliveries = Vec::with_capacity(parts.len() / 3);
-    // Three for each, and perhaps one more behind them.
+    // Three for each, and possibly one more after them.
     for at in 0.. {
         if parts.len() <= 1 {
             break;

@@ -1,7 +1,7 @@
-//! The Redis store: many processes, many machines.
+//! The Redis store, for many processes on many machines.
 //!
 //! Each operation is one script on the keys of one bucket, so it is atomic, and takes one round
-//! trip. The meaning is that of the reference store.
+//! trip. Its semantics are those of the reference store.
 
 mod admit;
 mod answer;
@@ -64,7 +64,7 @@ use crate::time::SystemClock;
 
 /// A store on Redis 7.0 or later, or Valkey: for many processes on many machines.
 ///
-/// | url | what |
+/// | URL | servers |
 /// |---|---|
 /// | `redis://[user:password@]host[:6379][/database]` | one server; `rediss` is the same over TLS |
 /// | `redis+unix:///path/to.sock` | one server on this machine; `user`, `pass` and `db` as options |
@@ -73,38 +73,38 @@ use crate::time::SystemClock;
 ///
 /// Options follow a `?`, separated by `&`:
 ///
-/// | option | what | default |
+/// | option | meaning | default |
 /// |---|---|---|
-/// | `prefix` | what every key begins with; buses with different ones do not see each other | `duly` |
-/// | `connections` | how many connections carry pushes | 1 |
-/// | `timeout` | the longest that an answer may take | `5s` |
-/// | `connect_timeout` | the longest that an attempt to connect may take | `2s` |
+/// | `prefix` | the key prefix; buses with different ones are separate | `duly` |
+/// | `connections` | the number of connections for pushes | 1 |
+/// | `timeout` | the timeout of a call | `5s` |
+/// | `connect_timeout` | the timeout of an attempt to connect | `2s` |
 /// | `ca` | a file of root certificates, for `rediss` | the machine's |
-/// | `eviction` | `allowed` takes a server that throws keys away when it is full | refused |
+/// | `eviction` | `allowed` accepts a server that evicts keys when it is full | refused |
 ///
-/// What happens when something goes wrong:
+/// Failures:
 ///
-/// - **A process of ours dies, or stops for longer than its leases**: what it held is handed on
-///   within three seconds. What it settles later is refused and on record.
-/// - **The servers are away**: pushes are tried again for [`RedisOptions::retry_for`], and then
-///   answer [`Unavailable`](crate::ErrorKind::Unavailable), or
+/// - **One of the application's processes dies, or stops for longer than its leases**: its events
+///   are handed to others within three seconds. What it settles later is refused and on record.
+/// - **The servers are unavailable**: pushes are retried for [`RedisOptions::retry_for`], and then
+///   fail with [`Unavailable`](crate::ErrorKind::Unavailable), or
 ///   [`Unknown`](crate::ErrorKind::Unknown) where they may have happened. Nothing starts early, and
-///   all goes on by itself when they are back.
-/// - **The one server of a cluster that has the registry is away** (the keys with the tag `{hub}`):
-///   what is known stands. Pushes to the other servers go on, and so do nodes, without hearing of
-///   each other; programs start on what their settings say, and warn. Only a push to a bucket beyond
-///   those that the settings name, and that is not known to be registered, answers
+///   work resumes by itself when they are back.
+/// - **The cluster node with the registry is unavailable** (the keys with the tag `{hub}`): known
+///   data stays valid. Pushes to the other servers go on, and so do nodes, without membership
+///   updates; programs start with the buckets of their settings, and log a warning. Only a push to
+///   a bucket beyond those of the settings, and not known to be registered, fails with
 ///   [`Unavailable`](crate::ErrorKind::Unavailable).
-/// - **Their memory is full**: pushes answer [`Full`](crate::ErrorKind::Full) and nothing of them
-///   happened. What is stored is still handled.
-/// - **Too many records wait for the journal**: the oldest are let go of, or pushes answer
+/// - **Their memory is full**: pushes fail with [`Full`](crate::ErrorKind::Full) and none of their
+///   events is stored. Stored events are still handled.
+/// - **Too many records wait for the journal**: the oldest are dropped, or pushes fail with
 ///   [`Full`](crate::ErrorKind::Full), as [`OutboxLimit`] says.
-/// - **Bytes are damaged**: they are never delivered. The event is a dead letter that says so.
+/// - **Bytes are damaged**: they are never delivered. The event becomes a dead letter that says so.
 ///
-/// A server is as durable as it is set to be: [`durability`](Store::durability) answers
-/// [`Memory`](Durability::Memory) without an append-only file, [`OsCache`](Durability::OsCache) with
-/// one that is synced each second, [`Disk`](Durability::Disk) with `appendfsync always`. A replica
-/// that takes over may lack what was pushed last; a push that must not be lost then asks for
+/// A server is as durable as its configuration: [`durability`](Store::durability) returns
+/// [`Memory`](Durability::Memory) without an append-only file, [`OsCache`](Durability::OsCache)
+/// with one that is synced each second, [`Disk`](Durability::Disk) with `appendfsync always`. A
+/// replica that takes over may lack the last pushes; for a push that must not be lost, request
 /// [`Replicated`](Durability::Replicated).
 ///
 /// # Examples
@@ -125,7 +125,7 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects to the servers that `url` names, and looks whether they can keep the promises.
+    /// Connects to the servers of `url`, and verifies that they can keep the promises.
     ///
     /// # Errors
     ///
@@ -134,17 +134,17 @@ impl RedisStore {
         Self::open_with(url, RedisOptions::new()).await
     }
 
-    /// Connects, with choices of your own.
+    /// Connects with options.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) when the URL cannot be read, or when the servers are
-    /// too old, throw keys away when they are full, or do not allow this user what is needed;
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) when they cannot be reached. The words say
+    /// [`Invalid`](crate::ErrorKind::Invalid) when the URL is malformed, or when the servers are
+    /// too old, evict keys, or deny this user a required command;
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) when they cannot be reached. The message says
     /// what would be right.
     ///
-    /// Where sentinels name a master that cannot be used, a failover may be under way: then it is
-    /// tried again for 10 seconds before that is an error.
+    /// Where sentinels name a master that cannot be used, a failover may be under way: then opening
+    /// retries for 10 seconds before it fails.
     ///
     /// # Panics
     ///
@@ -194,35 +194,34 @@ impl RedisStore {
     }
 }
 
-/// For how long an opening waits for sentinels to agree on a master: they take some seconds, and a
+/// How long opening waits for sentinels to agree on a master: a failover takes some seconds, and a
 /// program that is started meanwhile need not fail.
 const FAILOVER_MAX: Duration = Duration::from_secs(10);
-/// After how long they are asked again.
+/// The interval between queries of the sentinels.
 const FAILOVER_PAUSE: Duration = Duration::from_millis(250);
 
-/// How many entries of a bucket an audit looks at in one step: some milliseconds. An event has two to
-/// four and one more for each KiB of the longest body, an id that is remembered one.
+/// The limit of entries that an audit reads in one step: some milliseconds. An event has two to
+/// four and one more for each KiB of the longest body, a tombstone one.
 const AUDITED_MAX: usize = 2_000;
 
-/// What keys begin with when nobody says otherwise.
+/// The default key prefix.
 const PREFIX: &str = "duly";
 
 impl RedisStore {
-    /// Checks every bucket: that each event is in exactly one place, and every counter right.
-    /// Answers what is not so, in words, at most 100 of each bucket; an empty list is good news.
+    /// Checks every bucket: each event is in exactly one place, and every counter is right. Returns
+    /// the violations, as texts, at most 100 of each bucket; an empty list means none.
     ///
-    /// A bucket is looked at in one step, in which its server does nothing else; so one with more than
-    /// some hundred events, or with large ones, is named and not looked at, see [`audit_whole`](Self::audit_whole).
+    /// A bucket is checked in one step, which blocks its server; so one with more than some hundred
+    /// events, or with large ones, is only listed: see [`audit_whole`](Self::audit_whole).
     ///
     /// # Errors
-    ///
     /// When the servers cannot be reached.
     pub async fn audit(&self) -> Result<Vec<String>> {
         self.audit_buckets(Some(AUDITED_MAX)).await
     }
 
-    /// The same of buckets of any size, for a store that is at rest: a server serves nobody while it
-    /// looks at a bucket, some seconds for a million events.
+    /// Checks buckets of any size, in a store that is at rest: each blocks its server, for some
+    /// seconds with a million events.
     ///
     /// # Errors
     ///
@@ -309,7 +308,7 @@ impl Store for RedisStore {
         true
     }
 
-    /// Rarely: the subscription has every bucket looked at whenever it may have missed something.
+    /// Long: the subscription has every bucket polled whenever it may have missed a message.
     fn look_every(&self) -> Duration {
         Duration::from_secs(600)
     }

@@ -1,4 +1,4 @@
-//! How the servers are talked to.
+//! Connection options.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use super::url::Target;
 use crate::outage::Outage;
 
-/// How the servers are talked to.
+/// The options of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct LinkOptions {
-    /// The longest that a call may take, with everything that it waits for. Default: 5 s, which a
-    /// server that writes a snapshot or waits for its disk does not use up.
+    /// The timeout of a call, including all waits. Default: 5 s, longer than a server pauses for a
+    /// snapshot or its disk.
     pub(super) timeout: Duration,
-    /// The longest that one attempt to connect may take, greeting and login included. Default:
-    /// 2 s, so that a call can outlive a first attempt that runs into nothing.
+    /// The timeout of one attempt to connect, with greeting and login. Default: 2 s, so that a call
+    /// can outlive a first attempt without a response.
     pub(super) connect_timeout: Duration,
-    /// How often a connection that only listens is asked whether it still lives. Default: 15 s, so
-    /// that a server that hangs is noticed and an idle node costs nothing.
+    /// The interval of pings on a connection that only receives. Default: 15 s, so that a server
+    /// that hangs is detected and an idle node costs nothing.
     pub(super) probe_every: Duration,
-    /// What the connections are called in the server's `CLIENT LIST`. Default: `duly`.
+    /// The connection name in the server's `CLIENT LIST`. Default: `duly`.
     pub(super) name: String,
-    /// Connections that cannot be made; the clones of options share it.
+    /// The outage log of failed attempts; the clones of options share it.
     pub(super) outage: Arc<Outage>,
 }
 
 impl LinkOptions {
-    /// The defaults, changed by what the URL asks for.
+    /// Returns the defaults, changed by the options of the URL.
     pub(super) fn of(target: &Target) -> Self {
         let defaults = Self::default();
         Self {
@@ -38,12 +38,12 @@ impl LinkOptions {
         }
     }
 
-    /// How long one attempt may take where a cluster's client may make a second one.
+    /// Returns the timeout of one attempt where a cluster's client may make a second one.
     pub(super) fn attempt_timeout(&self) -> Duration {
         self.timeout / 2
     }
 
-    /// The same, for a connection that is called so.
+    /// Returns the options with another connection name.
     pub(super) fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self

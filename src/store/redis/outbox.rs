@@ -1,4 +1,4 @@
-//! The outboxes: reading records, letting go of them, how many may wait, and who is told of them.
+//! Outboxes in Redis: reading and trimming records, limits, notifications.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -15,37 +15,37 @@ use crate::store::{
     OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, OutboxWatchers, WhenFull,
 };
 
-/// No outbox ever has so many.
+/// An upper bound of record numbers.
 const RECORDS_END: u64 = 1 << 40;
-/// One read ends with the entry that passes it, so that a server is not kept long and nobody waits
-/// long for the connection.
+/// The byte limit of one read, exceeded by its last entry: it bounds the time on the server and on
+/// the connection.
 const BYTES_ENOUGH: usize = 1 << 20;
-/// How many bytes of an entry tell it from every other: its first event, when that finished, and
-/// where.
+/// The length of the prefix that identifies an entry: the id of its first event, when that
+/// finished, and the node.
 const BEGINNING: usize = 68;
 
-/// What a process knows and wants of all outboxes.
+/// The state and the limits of all outboxes in this process.
 pub(super) struct Outboxes {
     watchers: OutboxWatchers,
-    /// How many records wait at most, where nobody says otherwise.
+    /// The limit of waiting records without an outbox limit.
     default_max: u64,
-    /// How many are kept before whoever writes more lets go of the oldest.
+    /// How many records are kept before a writer drops the oldest.
     kept_max: AtomicU64,
-    /// How many may wait before pushes are refused.
+    /// How many records may wait before pushes are refused.
     waiting_max: AtomicU64,
-    /// Whether it was said that records of a newer duly wait.
+    /// Whether records of a newer duly have been logged.
     met_newer: AtomicBool,
-    /// What was read last of each outbox, by the number up to which it was read.
+    /// The last reads of each outbox, by the number up to which each went.
     seen: Mutex<HashMap<BucketKey, BTreeMap<u64, Seen>>>,
 }
 
-/// The last entry of a read: its number, and how it begins.
+/// The last entry of a read: its number and its prefix.
 ///
-/// A server that has lost its tail, as a replica that takes over may, gives numbers again. What was
-/// read before must not let go of what has its numbers since.
+/// A server that has lost its tail, as a replica that takes over may, reuses numbers. A trim for an
+/// earlier read must not drop the records that have its numbers since.
 type Seen = (u64, Vec<u8>);
 
-/// So many reads of an outbox are remembered until it is trimmed.
+/// The number of reads of an outbox that are remembered until it is trimmed.
 const SEEN_MAX: usize = 4;
 
 impl Outboxes {
@@ -60,12 +60,12 @@ impl Outboxes {
         }
     }
 
-    /// Bounds every outbox from now on.
+    /// Limits the size of every outbox.
     pub(super) fn limit(&self, limit: OutboxLimit) -> Result<()> {
         let max = limit.max.unwrap_or(self.default_max);
         if max >= RECORDS_END {
             return Err(Error::invalid(format!(
-                "an outbox was to keep {max} records, it keeps fewer than {RECORDS_END}"
+                "the outbox limit is {max} records, it must be less than {RECORDS_END}"
             )));
         }
         let (kept, waiting) = match limit.when_full {
@@ -77,16 +77,16 @@ impl Outboxes {
         Ok(())
     }
 
-    /// How many records an outbox whose share of all is this keeps before the oldest are let go.
+    /// Returns how many records an outbox with this share keeps before the oldest are dropped.
     pub(super) fn kept_max(&self, share: u64) -> u64 {
         match self.kept_max.load(Ordering::Relaxed) {
-            // None is let go, and pushes are refused.
+            // No record is dropped; pushes are refused.
             RECORDS_END => RECORDS_END,
             max => max.min(share),
         }
     }
 
-    /// How many may wait before pushes are refused; `None`: any number.
+    /// Returns how many records may wait before pushes are refused; `None`: unlimited.
     pub(super) fn waiting_max(&self, share: u64) -> Option<u64> {
         let max = self.waiting_max.load(Ordering::Relaxed);
         (max < RECORDS_END).then_some(max.min(share))
@@ -96,7 +96,7 @@ impl Outboxes {
         self.watchers.add(watcher);
     }
 
-    /// Says that this process has written records of a bucket.
+    /// Notifies the watchers of new records of a bucket in this process.
     pub(super) fn tell(&self, bucket: &BucketKey) {
         self.watchers.tell(&Outbox::Bucket(bucket.clone()));
     }
@@ -105,21 +105,21 @@ impl Outboxes {
     fn remember(&self, bucket: &BucketKey, through: u64, last: Seen) {
         let mut seen = self.seen();
         let seen = seen.entry(bucket.clone()).or_default();
-        // The first one stays: whoever read it may be the one that trims.
+        // The first read stays: its reader may be the one that trims.
         seen.entry(through).or_insert(last);
         if seen.len() > SEEN_MAX {
             seen.pop_first();
         }
     }
 
-    /// The last entry of a read up to this number or a later one.
+    /// Returns the last entry of a read up to this number or a later one.
     fn seen_at(&self, bucket: &BucketKey, through: u64) -> Option<Seen> {
         let seen = self.seen();
         let (_, last) = seen.get(bucket)?.range(through..).next()?;
         Some(last.clone())
     }
 
-    /// Forgets reads up to a number.
+    /// Removes the reads up to a number.
     fn forget(&self, bucket: &BucketKey, through: u64) {
         if let Some(seen) = self.seen().get_mut(bucket) {
             seen.retain(|number, _| *number > through);
@@ -137,7 +137,7 @@ impl fmt::Debug for Outboxes {
     }
 }
 
-/// Reads records of a bucket's outbox, in the order in which they were written.
+/// Reads records of a bucket's outbox, in the order of writing.
 pub(super) async fn page(
     shared: &Shared,
     bucket: &BucketKey,
@@ -168,7 +168,7 @@ pub(super) async fn page(
     })
 }
 
-/// Reads what the script answers to who asked for records after a number; with the last entry.
+/// Decodes the reply to a read of records after a number; with the last entry.
 pub(super) fn read(
     queue: &QueueName,
     after: u64,
@@ -204,7 +204,7 @@ pub(super) fn read(
             .extend(readable.filter(|(number, _)| asked.contains(number)));
     }
     if !entries.is_empty() {
-        // Numbers have no gaps but where records were let go of, and those are before the first.
+        // Numbers have gaps only where records were dropped, which is before the first.
         let looked_at = (asked.end() + 1).saturating_sub(*asked.start());
         page.damaged = looked_at.saturating_sub(page.records.len() as u64);
     }
@@ -218,7 +218,7 @@ pub(super) fn read(
     Ok((page, seen))
 }
 
-/// Lets go of the records up to a number.
+/// Drops the records up to a number.
 pub(super) async fn trim(shared: &Shared, bucket: &BucketKey, through: u64) -> Result<()> {
     let seen = shared.outboxes.seen_at(bucket, through);
     let (number, began) = seen.as_ref().map_or((0, &[][..]), |it| (it.0, &it.1[..]));

@@ -1,4 +1,4 @@
-//! What a page of events is asked for with.
+//! Encoding of a read of one page of events.
 
 use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor};
 use crate::store::redis::ask::{Call, Terms};
@@ -6,7 +6,7 @@ use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::scripts;
 
 impl Terms<'_> {
-    /// Reads a page of what is not over: of everything, or of what has a key.
+    /// Reads a page of the events that have not ended: of all, or of those with a key.
     pub(super) fn peek(
         &self,
         keys: &BucketKeys,

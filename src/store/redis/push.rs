@@ -1,7 +1,7 @@
-//! Pushes that meet go together: one call for all that came while the one before was on its way.
+//! Batching of pushes: one call for all that arrive while the previous one is in flight.
 //!
-//! The time of a push counts from its call. One that nobody waits for any more, and one whose time
-//! is over, is dropped before it is sent; what was sent is tried again for those who still wait.
+//! The timeout of a push counts from its call. A push that is cancelled or timed out is dropped
+//! before it is sent; a batch that was sent is retried for its remaining callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,37 +22,36 @@ use crate::store::redis::registry;
 use crate::store::redis::shared::Shared;
 use crate::time::{DELAY_MAX, Timestamp, When};
 
-/// The most bytes of payload that pushes bring together; a larger one goes alone.
+/// The limit of payload bytes in a batch; a larger push goes alone.
 const BYTES_MAX: usize = 1024 * 1024;
-/// What an event that may take the place of another counts for: the script reads that other one too.
+/// The weight of an event that may replace another one: the script reads that one too.
 const REPLACED_BYTES: usize = 128 * 1024;
-/// What any other with a unique key counts for: so many commands of a script as it takes.
+/// The weight of any other event with a unique key, by the commands that the script needs.
 const UNIQUE_BYTES: usize = 4 * 1024;
-/// The first wait before a push is sent again; it doubles, up to `PAUSE_MAX`.
+/// The first delay before a push is retried; it doubles, up to `PAUSE_MAX`.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// The pushes on their way, by bucket.
+/// The pushes in flight, by bucket.
 pub(super) type Pushes = Lanes<BucketKey, Waiting>;
 
-/// A push that waits for its answer.
+/// A push that waits for its reply.
 pub(super) struct Waiting {
     events: Vec<NewEvent>,
     bytes: usize,
-    /// It must not share its fate with others.
+    /// It must not share a batch.
     alone: bool,
-    /// Until when it is tried again.
+    /// The end of its retries.
     until: Instant,
     answer: oneshot::Sender<Result<Answer>>,
     _reserved: Reserved,
 }
 
-/// Pushes, together with whoever else pushes to this bucket; in several calls where one would keep
-/// the server too long.
+/// Pushes events in a batch with other pushes to this bucket; in several calls where one would
+/// block the server too long.
 ///
-/// What becomes of each event is decided for it alone and in their order, so nobody can tell the parts
-/// from the whole. A part that fails after another was done leaves the whole unknown; the same ids
-/// again do the rest.
+/// Each event is decided on its own, in order, so the split is not observable. A part that fails
+/// after another has succeeded leaves the whole unknown; pushing the same ids again does the rest.
 pub(super) async fn push(
     pushes: &Arc<Pushes>,
     shared: &Arc<Shared>,
@@ -67,7 +66,7 @@ pub(super) async fn push(
     Ok(whole.answer())
 }
 
-/// Events that one call may carry each.
+/// Splits events into parts that fit into one call each.
 pub(super) fn parts_of(events: Vec<NewEvent>) -> Vec<Vec<NewEvent>> {
     let (mut parts, mut bytes) = (vec![Vec::new()], 0);
     for event in events {
@@ -84,7 +83,7 @@ pub(super) fn parts_of(events: Vec<NewEvent>) -> Vec<Vec<NewEvent>> {
     parts
 }
 
-/// What became of the parts of a push, in their order.
+/// The combined result of the parts of a push, in order.
 #[derive(Default)]
 pub(super) struct Whole {
     pushed: Vec<Pushed>,
@@ -92,7 +91,7 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// Takes in the answer to the next part.
+    /// Adds the reply of the next part.
     pub(super) fn add(&mut self, answer: Result<Answer>) -> Result<()> {
         let answer = answer.map_err(|error| match self.pushed.is_empty() {
             true => error,
@@ -119,7 +118,7 @@ impl Whole {
     }
 }
 
-/// Pushes what one call may carry.
+/// Pushes a part that fits into one call.
 async fn push_part(
     pushes: &Arc<Pushes>,
     shared: &Arc<Shared>,
@@ -142,7 +141,7 @@ async fn push_part(
     };
     let (mut place, is_first) = pushes.join(&bucket, waiting);
     if is_first {
-        // A task of its own: the pusher may go away, and others rely on it.
+        // A task of its own: its caller may be cancelled while others rely on it.
         tokio::spawn(drive(Arc::clone(shared), pushes.drive(bucket)));
     }
     match timeout_at(deadline, answered).await {
@@ -152,13 +151,13 @@ async fn push_part(
         }
         Ok(Err(_)) => Err(Error::new(
             ErrorKind::Unknown,
-            "the runtime stopped while the push was on its way",
+            "the runtime stopped while the push was in flight",
         )),
         Err(_) => Err(late(place.leave().is_some(), shared.push_timeout())),
     }
 }
 
-/// The error of a push whose time is over, while it waited to be sent or after it was.
+/// Returns the error of a push that timed out before or after it was sent.
 fn late(is_unsent: bool, timeout: Duration) -> Error {
     match is_unsent {
         true => Error::new(
@@ -175,7 +174,7 @@ fn late(is_unsent: bool, timeout: Duration) -> Error {
     }
 }
 
-/// What an event counts for when pushes are brought together.
+/// Returns the weight of an event in a batch.
 fn weight(event: &NewEvent) -> usize {
     let more = match (event.on_taken, &event.envelope.unique) {
         (_, None) => 0,
@@ -185,14 +184,14 @@ fn weight(event: &NewEvent) -> usize {
     event.envelope.payload.len() + more
 }
 
-/// Whether the server's clock decides if the event can be accepted: an instant so far away that it
-/// may be too far.
+/// Returns whether the server's clock decides if the event can be accepted: its due time is so far
+/// away that it may exceed the limit.
 fn may_be_refused(event: &NewEvent, now_us: u64) -> bool {
     let now = Timestamp::from_millis(now_us / 1_000);
     matches!(event.when, When::At(due) if due.since(now) > DELAY_MAX / 2)
 }
 
-/// Sends what waits in a lane, batch by batch, until nothing does.
+/// Sends the waiting pushes of a lane, batch by batch, until it is empty.
 async fn drive(shared: Arc<Shared>, mut lane: Driver<BucketKey, Waiting>) {
     loop {
         let (mut many, mut bytes, mut is_alone) = (0, 0, false);
@@ -211,8 +210,8 @@ async fn drive(shared: Arc<Shared>, mut lane: Driver<BucketKey, Waiting>) {
     }
 }
 
-/// Sends a batch, and again for those who still wait, while the servers do not answer: the ids make
-/// that safe.
+/// Sends a batch, and retries it for its remaining callers while the servers do not respond; the
+/// ids make that safe.
 async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<Waiting>) {
     let (mut pause, mut attempts) = (PAUSE_MIN, Attempts::default());
     loop {
@@ -229,7 +228,7 @@ async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<Waitin
                 for waiting in batch {
                     let own = pushed.by_ref().take(waiting.events.len()).collect();
                     let reply = Reply::Pushed(own);
-                    let _ = waiting.answer.send(Ok(Answer { now_us, reply })); // or it went away
+                    let _ = waiting.answer.send(Ok(Answer { now_us, reply })); // unless it was cancelled
                 }
                 return;
             }
@@ -252,18 +251,18 @@ async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<Waitin
     }
 }
 
-/// Rests before a push is sent again. Returns how long it rests the next time.
+/// Sleeps before a push is retried. Returns the next delay.
 pub(super) async fn rest(pause: Duration) -> Duration {
     tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
     (pause * 2).min(PAUSE_MAX)
 }
 
-/// The error of a push that is not tried again after `last`.
+/// Returns the error of a push that is not retried after `last`.
 pub(super) fn given_up(attempts: &Attempts, last: &Arc<Error>) -> Error {
     let kind = attempts.given_up(last.kind());
     let own = match kind == last.kind() {
         true => Error::new(kind, last.to_string()),
-        // An earlier attempt may have happened, whatever became of the last one.
+        // An earlier attempt may have happened, whatever the last one returned.
         false => Error::new(
             kind,
             "the push may have happened; pushing the same id again is safe",
@@ -272,7 +271,7 @@ pub(super) fn given_up(attempts: &Attempts, last: &Arc<Error>) -> Error {
     own.because(Arc::clone(last))
 }
 
-/// One attempt: registers the bucket where that is not done yet, and calls the script.
+/// Makes one attempt: registers the bucket if needed, and calls the script.
 async fn attempt<'e>(
     shared: &Arc<Shared>,
     bucket: &BucketKey,
@@ -297,7 +296,7 @@ async fn attempt<'e>(
     Ok((now_us, pushed))
 }
 
-/// Has the bucket in the registry; where that fails, nothing of the push has happened.
+/// Registers the bucket; if that fails, nothing of the push has happened.
 pub(super) async fn register(
     shared: &Arc<Shared>,
     bucket: &BucketKey,
@@ -314,7 +313,7 @@ pub(super) async fn register(
         })
 }
 
-/// What was replaced has left records.
+/// Notifies the outbox watchers if replaced events have left records.
 pub(super) fn tell_of_replaced(shared: &Shared, bucket: &BucketKey, pushed: &[Pushed]) {
     let is_replaced = |it: &Pushed| matches!(it.verdict, PushVerdict::Replaced(_));
     if pushed.iter().any(is_replaced) {
@@ -322,7 +321,7 @@ pub(super) fn tell_of_replaced(shared: &Shared, bucket: &BucketKey, pushed: &[Pu
     }
 }
 
-/// What became of each event, after the attempts before.
+/// Decodes the result of each event, considering earlier attempts.
 pub(super) fn read<'e>(
     mut parts: Parts,
     events: impl Iterator<Item = &'e NewEvent>,

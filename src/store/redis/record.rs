@@ -1,9 +1,9 @@
-//! Records as they lie in a bucket's outbox.
+//! The encoding of records in a bucket's outbox.
 //!
-//! An entry of the stream holds records that one call wrote; the first part of its id is the number
-//! of the first of them. A record, numbers big-endian:
+//! A stream entry holds the records of one call; the first part of its id is the number of the
+//! first record. A record, numbers big-endian:
 //!
-//! | bytes | what |
+//! | bytes | field |
 //! |---|---|
 //! | 16 | event id |
 //! | 1 | outcome: 1 acked, 2 retried, 3 snoozed, 4 buried, 5 discarded, 6 cancelled, 7 expired, 8 lease lost, 9 revived, 10 edited, 11 dropped |
@@ -14,35 +14,35 @@
 //! | 8 | node |
 //! | 2 + .. | key: its length plus 1, or 0 where there is none, and its text |
 //! | 2 + .. | error: likewise |
-//! | 1 | only where more follows: 1 trace, 2 payload, 4 by whom; at least one of them |
+//! | 1 | only where more follows: 1 trace, 2 payload, 4 actor; at least one of them |
 //! | 16 | trace; only with 1 |
 //! | 4 + .. | payload: its length and its bytes, at most 64 KiB; only with 2 |
-//! | 2 + .. | who did it: its length and its text; only with 4 |
+//! | 2 + .. | actor: its length and its text; only with 4 |
 //!
-//! The lengths say where a record ends whatever else is wrong with it, so that those behind a
-//! damaged one can be read.
+//! The lengths delimit a record whatever else is wrong with it, so that those after a damaged one
+//! can be read.
 
 use crate::event::{EventId, Payload, QueueName, TraceId};
 use crate::record::{BY_BYTES_MAX, Cause, NodeId, Outcome, PAYLOAD_KEPT_MAX, Record, Stages};
 use crate::time::Timestamp;
 
-/// Set in the byte of a cause when more follows.
+/// Set in the byte of a cause when extras follow.
 const MORE: u8 = 128;
 const TRACE: u8 = 1;
 const PAYLOAD: u8 = 2;
 const BY: u8 = 4;
 
-/// Added to the cause of a settlement when the body is damaged: its record tells nothing of it.
+/// Added to the cause of a settlement when the body is damaged: its record has no extras.
 pub(super) const DAMAGED: u8 = 128;
 
-/// The byte of a cause.
+/// Encodes a cause.
 pub(super) fn cause_byte(cause: Cause) -> u8 {
     let at = Cause::ALL.iter().position(|known| *known == cause);
     at.map_or(0, |at| at as u8 + 1) // a handful
 }
 
-/// The records of one entry, in their order; `None` for one that is damaged. Where not even its
-/// length can be read, it is the last.
+/// Decodes the records of one entry, in order; `None` for a damaged one. If a record's length is
+/// unreadable, it is the last.
 pub(super) fn of_entry<'a>(
     queue: &'a QueueName,
     mut bytes: &'a [u8],
@@ -59,7 +59,7 @@ pub(super) fn of_entry<'a>(
     })
 }
 
-/// A record cut into its parts, which may say anything.
+/// A record split into its fields, not yet validated.
 struct Cut<'a> {
     id: [u8; 16],
     kinds: [u8; 2],
@@ -76,7 +76,7 @@ struct Cut<'a> {
 }
 
 impl<'a> Cut<'a> {
-    /// Cuts the first record off.
+    /// Splits off the first record.
     fn next(bytes: &mut &'a [u8]) -> Option<Self> {
         let mut cut = Self {
             id: array(bytes)?,
@@ -114,7 +114,7 @@ impl<'a> Cut<'a> {
         Some(cut)
     }
 
-    /// What it says; `None` when that is nothing that a duly writes.
+    /// Decodes the fields; `None` when no version of duly writes them.
     fn read(self, queue: &QueueName) -> Option<Record> {
         let ([outcome, cause], flags) = (self.kinds, self.flags);
         let has_more = cause & MORE != 0;
@@ -177,7 +177,7 @@ fn text<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     take(bytes, usize::from(len)).map(Some)
 }
 
-/// `None` when it is no text.
+/// Decodes a text; `None` when it is not UTF-8.
 fn utf8(bytes: Option<&[u8]>) -> Option<Option<String>> {
     let text = bytes.map(|bytes| std::str::from_utf8(bytes).map(str::to_owned));
     text.transpose().ok()

@@ -1,9 +1,9 @@
-//! The registry of buckets: a list on the servers that only grows, cached here.
+//! The registry of buckets: an append-only list on the servers, cached in each process.
 //!
-//! Each entry begins with a random token, drawn by whoever wrote it. So a reader that finds the
-//! last entry that it knows at its place knows everything before it as well, and reads only what is
-//! new; one that does not find it talks to a server that lost a tail of writes in a failover, and
-//! reads all anew. Buckets that this process knows and the list lacks are then written again.
+//! Each entry begins with a random token, drawn by its writer. A reader that finds the last entry
+//! that it knows at its index knows everything before it as well, and reads only what is new.
+//! Otherwise the server lost a tail of writes in a failover: the reader reads the whole list, and
+//! writes the known buckets that the list lacks again.
 
 mod writer;
 
@@ -24,30 +24,29 @@ use crate::store::redis::answer::{Parts, unreadable};
 use crate::store::redis::hub;
 use crate::store::redis::shared::Shared;
 
-/// How many entries are read at once.
+/// The page size of reads.
 const PAGE: usize = 1_000;
-/// How long is waited for the list where what is known will do.
+/// How long to wait for the list where cached data will do.
 const PATIENCE: Duration = Duration::from_millis(1_500);
-/// For how long it is not asked again where it did not answer.
+/// The pause before the list is read again after a timeout.
 const RESTS: Duration = Duration::from_secs(5);
-/// The length of a token.
 const TOKEN: usize = 8;
 
-/// What this process knows of the registry.
+/// The cached registry of this process.
 pub(super) struct Registry {
-    /// The list as it was read last.
+    /// The list as of the last read.
     listed: tokio::sync::Mutex<Listed>,
-    /// Buckets that are in the list: read there, or written by this process.
+    /// Buckets in the list: read there, or written by this process.
     known: RwLock<HashSet<BucketKey>>,
-    /// How many buckets of a queue whoever consumes it serves by its settings.
+    /// The number of buckets that each consumer of a queue serves by its settings.
     configured: RwLock<Configured>,
     writing: Mutex<Writing>,
-    /// Counts attempts to write.
+    /// The number of write attempts.
     attempts: watch::Sender<u64>,
     outage: Outage,
-    /// The same of reading all of it.
+    /// The outage log of reads of the whole list.
     asked: Outage,
-    /// Until when what is known will do where it does: the list did not answer just now.
+    /// Until when cached data is used where it will do, because the list did not respond.
     rests_until: Mutex<Option<Instant>>,
 }
 
@@ -60,22 +59,21 @@ struct Configured {
 #[derive(Default)]
 struct Listed {
     buckets: Vec<BucketKey>,
-    /// The last entry.
     last: Option<Vec<u8>>,
 }
 
-/// What the writer has to do.
+/// The state of the writer.
 #[derive(Default)]
 struct Writing {
-    /// Buckets that have to be written.
+    /// Buckets still to be written.
     missing: BTreeSet<BucketKey>,
-    /// On which connection the list was compared last with what is known: another one may lead to a
-    /// server that lacks some of it.
+    /// The connection on which the list was last compared with the known buckets: another one may
+    /// lead to a server that lacks some.
     compared_on: u64,
     must_compare: bool,
-    /// Whether a task is at work.
+    /// Whether the writer task is running.
     is_running: bool,
-    /// Why the last attempt failed, or that it takes long.
+    /// Why the last attempt failed, or that it is slow.
     trouble: Option<(ErrorKind, Arc<str>)>,
 }
 
@@ -95,7 +93,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Notes how many buckets the settings give to each queue, and to any other.
+    /// Sets the configured number of buckets of each queue, and of any other queue.
     pub(super) fn configure(&self, queues: &BTreeMap<QueueName, u16>, others: u16) {
         let mut configured = self.configured.write();
         let configured = configured.as_mut().unwrap_or_else(|error| error.get_mut());
@@ -103,7 +101,8 @@ impl Registry {
         configured.others = others;
     }
 
-    /// Whether a bucket is served by whoever consumes its queue, also where it is not in the list.
+    /// Returns whether every consumer of its queue serves the bucket, even if it is not in the
+    /// list.
     fn is_configured(&self, bucket: &BucketKey) -> bool {
         let configured = self.configured.read();
         let configured = configured.unwrap_or_else(PoisonError::into_inner);
@@ -121,7 +120,7 @@ impl Registry {
         known.extend(buckets.into_iter().cloned());
     }
 
-    /// The buckets that are known, sorted.
+    /// Returns the known buckets, sorted.
     pub(super) fn known(&self) -> Vec<BucketKey> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut known: Vec<_> = known.iter().cloned().collect();
@@ -129,7 +128,7 @@ impl Registry {
         known
     }
 
-    /// These and those that the settings name, sorted.
+    /// Returns the known and the configured buckets, sorted.
     fn known_or_configured(&self) -> Vec<BucketKey> {
         let mut buckets = BTreeSet::from_iter(self.known());
         let configured = self.configured.read();
@@ -141,7 +140,7 @@ impl Registry {
         buckets.into_iter().collect()
     }
 
-    /// Whether the list did not answer just now.
+    /// Returns whether reads of the list are paused after a timeout.
     fn rests(&self) -> bool {
         self.rests_until()
             .is_some_and(|until| Instant::now() < until)
@@ -157,7 +156,7 @@ impl Registry {
     }
 }
 
-/// Every bucket in the list, sorted; reads what is new.
+/// Returns every bucket in the list, sorted; reads only new entries.
 ///
 /// # Errors
 ///
@@ -170,7 +169,7 @@ pub(super) async fn read(shared: &Arc<Shared>) -> Result<Vec<BucketKey>> {
     let mut buckets = listed.buckets.clone();
     drop(listed);
     buckets.sort_unstable();
-    // What was known before the list was read has to be in it.
+    // Every bucket known before the read must be in the list.
     let is_lost = |bucket: &BucketKey| buckets.binary_search(bucket).is_err();
     let lost: Vec<_> = before.into_iter().filter(is_lost).collect();
     if !lost.is_empty() {
@@ -179,14 +178,15 @@ pub(super) async fn read(shared: &Arc<Shared>) -> Result<Vec<BucketKey>> {
     Ok(buckets)
 }
 
-/// Every bucket in the list; while the server is away those that are known or that the settings name.
+/// Returns every bucket in the list, or the known and configured ones while the server is
+/// unavailable.
 ///
 /// # Errors
 ///
-/// When the server cannot be read, and nothing is known.
+/// When the server cannot be read, and no bucket is known.
 pub(super) async fn known(shared: &Arc<Shared>) -> Result<KnownBuckets> {
     let registry = &shared.registry;
-    let late = || Error::new(ErrorKind::Unavailable, "the server does not answer");
+    let late = || Error::new(ErrorKind::Unavailable, "the server does not respond");
     let patience = match registry.rests() {
         true => Duration::ZERO,
         false => PATIENCE,
@@ -205,7 +205,7 @@ pub(super) async fn known(shared: &Arc<Shared>) -> Result<KnownBuckets> {
     }
     let known = registry.known_or_configured();
     let words = format!(
-        "the registry of buckets is away: {} of them are known here, and there may be others",
+        "the registry of buckets is unavailable: {} of them are known here, and there may be others",
         known.len()
     );
     let away = Error::new(ErrorKind::Unavailable, words).because(error);
@@ -247,7 +247,7 @@ async fn read_new(shared: &Shared, listed: &mut Listed) -> Result<()> {
     }
 }
 
-/// Entries of the list, each with the bucket that it names.
+/// Decodes entries of the list, each with its bucket.
 pub(super) fn read_page(value: Value) -> Result<Vec<(Vec<u8>, BucketKey)>> {
     let mut parts = Parts::of("register", value)?;
     let mut page = Vec::new();
@@ -266,7 +266,7 @@ fn bucket_of(entry: &[u8]) -> Option<BucketKey> {
     Some(BucketKey::new(queue, BucketId(bucket.parse().ok()?)))
 }
 
-/// A random token: an equal one means equal content, also after a failover.
+/// Returns a random token: equal tokens mean equal content, also after a failover.
 pub(super) fn token() -> [u8; TOKEN] {
     fastrand::u64(1..).to_be_bytes()
 }

@@ -1,14 +1,14 @@
-//! The scripts: one for each operation, put together from what they share.
+//! The Lua scripts: one for each operation, assembled from shared parts.
 
 use std::sync::LazyLock;
 
 #[cfg(feature = "testing")]
 use crate::store::redis::body;
 
-/// A script as the server gets it.
+/// A script in the form that the server receives.
 #[derive(Debug)]
 pub(super) struct Script {
-    /// What it is called in logs and errors.
+    /// Its name in logs and errors.
     pub(super) name: &'static str,
     text: String,
     hash: String,
@@ -28,18 +28,18 @@ impl Script {
         Self { name, text, hash }
     }
 
-    /// Its text.
+    /// Returns its text.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The hash by which a server knows it.
+    /// Returns its hash on a server.
     #[cfg(feature = "testing")]
     pub(super) fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// A call of it on these keys; arguments follow.
+    /// Starts a call on these keys; arguments follow.
     pub(super) fn call(&self, keys: &[Vec<u8>]) -> redis::Cmd {
         let mut call = redis::cmd("EVALSHA");
         call.arg(&self.hash).arg(keys.len());
@@ -50,11 +50,12 @@ impl Script {
     }
 }
 
-/// A script that makes room, or needs so little that it must run on a server whose memory is full.
+/// The header of a script that frees memory, or needs so little that it must run on a server whose
+/// memory is full.
 const DRAINS: &str = "#!lua flags=allow-oom\n";
-/// A script that a server whose memory is full refuses before it begins.
+/// The header of a script that a server whose memory is full refuses before it begins.
 const FILLS: &str = "#!lua\n";
-/// A script that changes nothing.
+/// The header of a script that changes nothing.
 const READS: &str = "#!lua flags=no-writes\n";
 
 macro_rules! scripts {
@@ -70,7 +71,7 @@ macro_rules! scripts {
             });
         )*
 
-        /// All of them.
+        /// Returns all scripts.
         pub(super) fn all() -> impl Iterator<Item = &'static Script> {
             let all: [&'static LazyLock<Script>; _] = [$(&$name),*];
             all.into_iter().map(|script| &**script)
@@ -81,55 +82,55 @@ macro_rules! scripts {
 scripts! {
     /// Adds events.
     PUSH = "push", FILLS, ["bucket", "bytes", "body", "ending", "waiting"];
-    /// Moves due events to the publish list.
+    /// Moves due events to the ready list.
     MOVE_DUE = "move_due", DRAINS, ["bucket"];
     /// Leases events to a node.
     FETCH = "fetch", DRAINS, ["bucket", "bytes", "body", "ending", "nodes"];
     /// Ends attempts.
     SETTLE = "settle", DRAINS, ["bucket", "bytes", "body", "ending", "waiting", "nodes"];
-    /// Keeps what a node holds.
+    /// Extends all leases of a node.
     HEARTBEAT = "heartbeat", DRAINS, ["bucket", "nodes"];
-    /// Moves deadlines.
+    /// Extends leases with deadlines.
     EXTEND = "extend", DRAINS, ["bucket", "nodes"];
-    /// Takes back what nobody holds any more.
+    /// Takes back the leases of silent nodes and those past their deadline.
     REAP = "reap", DRAINS, ["bucket", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
-    /// Takes back what a node does not hold any more by its own account.
+    /// Takes back leases that their node reports it does not hold.
     RECONCILE = "reconcile", DRAINS,
         ["bucket", "bytes", "body", "ending", "waiting", "nodes", "take_back"];
-    /// Takes an event back.
+    /// Cancels an event.
     CANCEL = "cancel", DRAINS, ["bucket", "body", "ending", "waiting"];
-    /// Gives an event another due time.
+    /// Changes the due time of an event.
     RESCHEDULE = "reschedule", DRAINS, ["bucket", "waiting"];
-    /// Gives an event another body.
+    /// Replaces the body of an event.
     UPDATE = "update", FILLS, ["bucket", "bytes", "body", "ending"];
-    /// Gives events other bodies that say the same.
+    /// Replaces bodies by re-encoded ones.
     REWRITE = "rewrite", FILLS, ["bucket", "bytes"];
     /// Looks events up.
     LOOK = "look", DRAINS, ["bucket", "bytes", "look_up"];
-    /// Reads what is not over, page by page.
+    /// Reads the events that have not ended, page by page.
     PEEK = "peek", DRAINS, ["bucket", "bytes", "look_up"];
     /// Reads events by their key or their unique key.
     FIND = "find", DRAINS, ["bucket", "bytes", "body", "look_up"];
     /// Reads dead events.
     READ_DEAD = "read_dead", DRAINS, ["bucket", "bytes", "look_up"];
-    /// Makes dead events ready again.
+    /// Revives dead events.
     REVIVE = "revive", DRAINS, ["bucket", "bytes", "body", "ending", "waiting"];
-    /// Removes dead events.
+    /// Deletes dead events.
     DROP = "drop", DRAINS, ["bucket", "bytes", "body", "ending"];
     /// Reads records.
     OUTBOX = "outbox", READS, ["bucket"];
-    /// Lets go of records that are in the journal.
+    /// Drops records that are in the journal.
     TRIM = "trim", DRAINS, ["bucket"];
     /// Counts events by state.
     STATS = "stats", DRAINS, ["bucket"];
     /// Counts events by due time.
     FORECAST = "forecast", DRAINS, ["bucket"];
-    /// Checks everything that must be so.
+    /// Checks the invariants.
     AUDIT = "audit", DRAINS, ["bucket", "body", "nodes"];
-    /// Says that a node is there.
+    /// Announces a node, and returns the members.
     ROLL = "roll", DRAINS, [];
     /// Adds buckets to the registry.
     REGISTER = "register", DRAINS, [];
-    /// Sets one thing of a queue.
+    /// Changes one runtime setting of a queue.
     SET = "set", DRAINS, [];
 }

@@ -1,4 +1,4 @@
-//! What every part of a Redis store shares: the links, the clock, the buckets, the watchers.
+//! The state that all parts of a Redis store share: connections, clock, buckets, watchers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -28,35 +28,35 @@ use crate::store::redis::registry::Registry;
 use crate::store::redis::url::{Place, Target};
 use crate::time::{Clock, SystemClock};
 
-/// How many watchers are told; beyond that the one that came first is let go.
+/// The limit of watchers; one more drops the oldest.
 const WATCHERS_MAX: usize = 64;
 
-/// What the parts of a store share.
+/// The shared state of a store.
 pub(super) struct Shared {
     pub(super) prefix: String,
     pub(super) options: RedisOptions,
-    /// What tells this process from others.
+    /// The identifier of this process in messages.
     pub(super) origin: String,
     pub(super) links: Links,
     pub(super) hub: Hub,
     pub(super) registry: Registry,
     pub(super) outboxes: Outboxes,
-    /// What pushes may have on their way.
+    /// The limit of pushes in flight.
     pub(super) capacity: Arc<Capacity>,
     target: Target,
-    /// The subscription, from the first bucket that a node of this process looks at on.
+    /// The subscription, created when a node of this process first polls a bucket.
     news: OnceLock<News>,
     clock: SystemClock,
-    /// The store's time less that of `clock`, in microseconds.
+    /// The offset of the store's time from `clock`, in microseconds.
     offset_us: AtomicI64,
     keys: RwLock<HashMap<BucketKey, Arc<BucketKeys>>>,
-    /// The buckets that are in the subscription.
+    /// The subscribed buckets.
     listened: RwLock<HashSet<BucketKey>>,
     watchers: RwLock<Vec<Arc<dyn Watcher>>>,
     is_closed: AtomicBool,
-    /// Why everything is refused: the keys have another format than this duly knows.
+    /// Why everything is refused: the keys have another format than this version knows.
     fenced: OnceLock<String>,
-    /// Whether it has said that it met events of a newer duly.
+    /// Whether events of a newer duly have been logged.
     met_newer: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl Shared {
         }
     }
 
-    /// Whether the keys lie on several servers, of which one may be away.
+    /// Returns whether the keys are on several servers, of which one may be unavailable.
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self.target.place, Place::Cluster(_))
     }
@@ -102,7 +102,7 @@ impl Shared {
         }
     }
 
-    /// The keys of a bucket, made once.
+    /// Returns the keys of a bucket, built once.
     pub(super) fn keys(&self, bucket: &BucketKey) -> Arc<BucketKeys> {
         let known = {
             let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +115,7 @@ impl Shared {
         })
     }
 
-    /// How many buckets this process knows.
+    /// Returns the number of buckets that this process knows.
     fn known_buckets(&self) -> usize {
         self.keys
             .read()
@@ -123,25 +123,25 @@ impl Shared {
             .len()
     }
 
-    /// Calls a script on a bucket.
+    /// Runs a script on a bucket.
     pub(super) async fn call(&self, link: &Link, call: &Call) -> Result<Parts> {
         Parts::of(call.script.name, self.run(link, call).await?)
     }
 
-    /// Calls a script; says as well whether it may have been called more than once.
+    /// Runs a script; also returns whether it may have been executed more than once.
     pub(super) async fn run_noted(&self, link: &Link, call: &Call) -> Result<Noted> {
         self.check_open()?;
         link.run_noted(call.script, &call.command).await
     }
 
-    /// How long a push takes at most, from its call on: it is tried again for a while, and waits
-    /// for the answer to its last attempt.
+    /// Returns the timeout of a push from its call on: the time of its retries, and that of its
+    /// last attempt.
     pub(super) fn push_timeout(&self) -> Duration {
         self.options.retry_for + LinkOptions::of(&self.target).timeout
     }
 
-    /// Refuses times in which a retry of a push could come when the store has forgotten what became
-    /// of the first attempt.
+    /// Refuses timeouts with which a retry of a push could come after the store has forgotten the
+    /// first attempt.
     pub(super) fn check_times(&self) -> Result<()> {
         let longest = self.push_timeout();
         if longest < KEEP_FOR {
@@ -156,7 +156,7 @@ impl Shared {
         )))
     }
 
-    /// Calls a script.
+    /// Runs a script.
     pub(super) async fn run(&self, link: &Link, call: &Call) -> Result<redis::Value> {
         self.check_open()?;
         link.run(call.script, &call.command).await
@@ -168,7 +168,7 @@ impl Shared {
         link.send(command).await
     }
 
-    /// Does an operation: in one call, or in several where it is too much for one.
+    /// Executes an operation: in one call, or in several where it is too much for one.
     pub(super) async fn operate(
         self: &Arc<Self>,
         bucket: &BucketKey,
@@ -224,8 +224,8 @@ impl Shared {
         Ok(read.answer)
     }
 
-    /// Makes dead letters of leased events whose bytes are damaged, so that they are never
-    /// delivered, and somebody can look at them.
+    /// Buries leased events whose bytes are damaged, so that they are never delivered, and can be
+    /// inspected.
     async fn bury(
         &self,
         bucket: &BucketKey,
@@ -252,19 +252,19 @@ impl Shared {
         Ok(())
     }
 
-    /// Learns the store's time from an answer.
+    /// Updates the store's time by a reply.
     pub(super) fn learn(&self, now_us: u64) {
         let offset = i128::from(now_us) - i128::from(self.clock.wall_us());
         let offset = i64::try_from(offset).unwrap_or(0);
         self.offset_us.store(offset, Ordering::Relaxed);
     }
 
-    /// Sets what the store's time is more than this process's own, in microseconds.
+    /// Sets the offset of the store's time from this process's own, in microseconds.
     pub(super) fn set_offset(&self, offset_us: i64) {
         self.offset_us.store(offset_us, Ordering::Relaxed);
     }
 
-    /// Hears from now on what others push to a bucket that a node of this process looks at.
+    /// Subscribes to a bucket that a node of this process polls.
     fn listen(self: &Arc<Self>, bucket: &BucketKey) {
         let is_new = {
             let listened = self.listened.read();
@@ -302,7 +302,7 @@ impl Shared {
         self.news.get_or_init(open).add([bucket]);
     }
 
-    /// The store's time, as far as this process knows it.
+    /// Returns the store's time, as far as this process knows it.
     pub(super) fn now_us(&self) -> u64 {
         match &self.options.clock {
             Some(clock) => clock.wall_us(),
@@ -327,7 +327,7 @@ impl Shared {
         watchers.push(watcher);
     }
 
-    /// Tells the watchers that a bucket has earlier work.
+    /// Notifies the watchers of earlier work in a bucket.
     pub(super) fn tell(&self, bucket: &BucketKey) {
         self.tell_as(bucket, |watcher, bucket| watcher.earlier(bucket));
     }
@@ -342,7 +342,7 @@ impl Shared {
         }
     }
 
-    /// Refuses everything from now on, and lets go of the connections.
+    /// Refuses all further calls, and closes the connections.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.links.close();
@@ -351,12 +351,12 @@ impl Shared {
         }
     }
 
-    /// Refuses everything from now on, since the format of the keys has changed under this process:
-    /// what it would write others could not read, nor it what they write.
+    /// Refuses all further calls, since the format of the keys has changed: this process and others
+    /// could no longer read each other's data.
     pub(super) fn fence(&self, why: Error) -> Error {
         let words = self.fenced.get_or_init(|| {
-            tracing::error!(error = %why, "store stopped, its keys have another format now");
-            format!("{why}; this process has stopped taking part, start it anew as that version")
+            tracing::error!(error = %why, "store stopped, the format of its keys has changed");
+            format!("{why}; this process no longer uses the store, restart it with that version")
         });
         Error::closed(words.clone()).because(why)
     }
@@ -366,7 +366,7 @@ impl Shared {
             return Err(Error::closed(words.clone()));
         }
         if self.is_closed.load(Ordering::Acquire) {
-            return Err(Error::closed("the store was closed; open another one"));
+            return Err(Error::closed("the store was closed; open it again"));
         }
         Ok(())
     }

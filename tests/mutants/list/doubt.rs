@@ -244,7 +244,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: an error that nobody knows says that nothing happened",
         edits: &[edit(
             "src/store/redis/fault/mod.rs",
-            "        None => Fault::of(&table::STRANGE),\n    }\n}\n\n/// Errors",
+            "        None => Fault::of(&table::STRANGE),\n    }\n}\n\n/// Classifies errors",
             "        None => Fault::of(&table::REFUSED_HERE),\n    }\n}\n\n/// Errors",
         )],
         caught_by: test("lib", "every_answer_means_what_the_table_says"),

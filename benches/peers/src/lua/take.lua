@@ -1,5 +1,5 @@
--- KEYS: delay, ready, held, body, record. ARGV: how many at most, how many ms ahead.
--- Answers the due time of the next one or 0, the ids that are held from now on, and their bodies.
+-- KEYS: delay, ready, held, body, record. ARGV: limit, how many ms ahead. Returns the due time of
+-- the next one or 0, the ids that are leased now, and their bodies.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local max = tonumber(ARGV[1])

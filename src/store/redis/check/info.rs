@@ -1,11 +1,11 @@
-//! What a server says of itself.
+//! The reply to `INFO`.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use redis::Value;
 
-/// A version of Redis, or of Redis as Valkey names the one that it is like.
+/// A version of Redis, or the compatible Redis version that Valkey reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::store::redis) struct Version(pub(super) u16, pub(super) u16, pub(super) u16);
 
@@ -23,7 +23,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// What is looked at of an answer to `INFO`.
+/// The fields of a reply to `INFO` that are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Info {
     pub(super) version: Version,
@@ -47,7 +47,7 @@ impl Info {
     }
 }
 
-/// The lines `name:value` of an answer.
+/// Returns the lines `name:value` of a reply.
 pub(super) fn fields(answer: Value) -> Option<HashMap<String, String>> {
     let text = match answer {
         Value::BulkString(bytes) => String::from_utf8(bytes).ok()?,

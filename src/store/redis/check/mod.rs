@@ -1,7 +1,7 @@
-//! What is looked at before the first event: whether these servers can keep what is promised.
+//! Start-up preflight: whether the servers can keep the promises.
 //!
-//! Everything that is found wrong is said with what would be right. What only weakens a promise is
-//! a warning; what breaks one is refused.
+//! Each finding includes what would be right. A finding that only weakens a promise is a warning;
+//! one that breaks a promise is an error.
 
 mod info;
 mod rights;
@@ -17,36 +17,36 @@ use crate::error::{Error, Result};
 use crate::store::Durability;
 use crate::time::Clock;
 
-/// The oldest version that has what the scripts need: flags, sharded channels.
+/// The oldest version with the features that the scripts need: flags, sharded channels.
 const OLDEST: Version = Version(7, 0, 0);
 
 /// The first version that can confirm that an append-only file was synced.
 const WAITS_FOR_DISK: Version = Version(7, 2, 0);
 
-/// From this difference on a node is told that its clock is wrong. Nothing depends on it but the
-/// times that people read, since only the server's clock decides.
+/// A node's clock that is off by more than this is logged. Only displayed times depend on it, since
+/// due times use the server's clock.
 const SKEW_US: u64 = 1_000_000;
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Of the oldest server.
+    /// The version of the oldest server.
     pub(super) version: Version,
-    /// What an answered push survives on the weakest server.
+    /// The failures that an acknowledged push survives on the weakest server.
     pub(super) durability: Durability,
-    /// Whether `WAITAOF` can be asked.
+    /// Whether `WAITAOF` is available.
     pub(super) waits_for_disk: bool,
-    /// The server's clock less that of this node, in microseconds.
+    /// The offset of the server's clock from this node's, in microseconds.
     pub(super) offset_us: i64,
 }
 
-/// Looks at the servers that `link` reaches.
+/// Checks the servers of `link`.
 ///
 /// # Errors
 ///
-/// [`Invalid`](crate::ErrorKind::Invalid) when the servers are too old, throw keys away, or do
-/// not allow what the scripts do; [`Unavailable`](crate::ErrorKind::Unavailable) when a slot of a
-/// cluster is not served, or they cannot be asked.
+/// [`Invalid`](crate::ErrorKind::Invalid) when the servers are too old, evict keys, or deny a
+/// command of the scripts; [`Unavailable`](crate::ErrorKind::Unavailable) when a slot of a cluster
+/// is not served, or the servers cannot be queried.
 pub(super) async fn check(
     link: &Link,
     target: &Target,
@@ -57,7 +57,7 @@ pub(super) async fn check(
     if is_cluster {
         every_slot_is_served(link, target).await?;
     }
-    // A user who may do next to nothing may not even ask for this; then the rights say it all.
+    // A user with hardly any permissions may lack this one; then the permission check reports it.
     let infos = infos(link).await;
     if let Ok(infos) = &infos {
         for info in infos {
@@ -75,7 +75,7 @@ pub(super) async fn check(
     let durability = durability(link, &infos).await;
     if durability == Durability::Memory {
         tracing::warn!(
-            "{target} keeps no append-only file: what it was told is lost with its process; \
+            "{target} keeps no append-only file: its data is lost with its process; \
              set `appendonly yes`"
         );
     }
@@ -88,10 +88,10 @@ pub(super) async fn check(
 }
 
 async fn infos(link: &Link) -> Result<Vec<Info>> {
-    // Without a section: everything that is needed is among the default ones.
+    // Without a section: the default ones contain all fields.
     let answers = link.send_everywhere(&redis::cmd("INFO")).await?;
     let infos: Option<Vec<_>> = answers.into_iter().map(Info::read).collect();
-    infos.ok_or_else(|| Error::corrupt("the answer to INFO was not understood"))
+    infos.ok_or_else(|| Error::corrupt("the reply to INFO could not be decoded"))
 }
 
 fn oldest(infos: &[Info]) -> Option<Version> {
@@ -139,13 +139,13 @@ async fn durability(link: &Link, infos: &[Info]) -> Durability {
         Ok(answers) if answers.iter().all(is_always) => Durability::Disk,
         Ok(_) => Durability::OsCache,
         Err(error) => {
-            tracing::debug!("appendfsync is taken to be everysec: {error}");
+            tracing::debug!("appendfsync assumed to be everysec: {error}");
             Durability::OsCache
         }
     }
 }
 
-/// Whether the answer to `CONFIG GET appendfsync` is `always`.
+/// Returns whether the reply to `CONFIG GET appendfsync` is `always`.
 fn is_always(answer: &Value) -> bool {
     let text = |value: &Value| match value {
         Value::BulkString(text) => text == b"always",
@@ -164,7 +164,7 @@ async fn every_slot_is_served(link: &Link, target: &Target) -> Result<()> {
     question.arg("INFO");
     let answer = match link.send(&question).await {
         Ok(answer) => answer,
-        // The rights will say so, with everything else that is missing.
+        // The permission check reports it, with everything else that is missing.
         Err(error) if rights::is_denied(&error) => return Ok(()),
         Err(error) => return Err(error),
     };
@@ -174,7 +174,7 @@ async fn every_slot_is_served(link: &Link, target: &Target) -> Result<()> {
     if served == SLOTS {
         return Ok(());
     }
-    // One that goes on with what is left was told to, by cluster-require-full-coverage.
+    // A cluster that goes on without some slots is configured so, by cluster-require-full-coverage.
     let is_ok = fields
         .get("cluster_state")
         .is_some_and(|state| state == "ok");
@@ -194,7 +194,7 @@ async fn every_slot_is_served(link: &Link, target: &Target) -> Result<()> {
     ))
 }
 
-/// The server's clock less ours; half of the way there and back is taken off.
+/// Returns the server's clock minus this one; half of the round trip is subtracted.
 async fn offset(link: &Link, target: &Target, clock: &dyn Clock) -> Result<i64> {
     let asked = clock.wall_us();
     let answer = link.send(&redis::cmd("TIME")).await?;
@@ -217,12 +217,10 @@ async fn offset(link: &Link, target: &Target, clock: &dyn Clock) -> Result<i64> 
 }
 
 fn unreadable(target: &Target) -> Error {
-    Error::corrupt(format!(
-        "{target} answered something that was not understood"
-    ))
+    Error::corrupt(format!("{target} sent a reply that could not be decoded"))
 }
 
-/// What is looked at of an answer to `INFO`, to be shown.
+/// Decodes a reply to `INFO`, to be displayed.
 #[cfg(feature = "testing")]
 pub(super) fn info(answer: Value) -> impl std::fmt::Debug {
     Info::read(answer)

@@ -1,10 +1,9 @@
--- Says whether the user who asks may do this and that. It asks, and does nothing.
+-- Script: tests which commands the connected user is permitted to run. Runs none of them.
+-- ARGV  for each command: its number of words, and the words, complete with keys. A command that
+--       finds its keys by a number among its words (EVAL) crashes a server of version 7.0 if that
+--       number is missing.
 --
--- ARGV  for each question: how many words it has, and the words, a command with all that it needs.
---       Commands that find their keys by a number among their words (EVAL) crash a server of
---       version 7.0 that is asked without that number.
---
--- Returns a text with "1" for each that is allowed and "0" for each that is not.
+-- Returns a text with "1" for each permitted command and "0" for each other.
 local answers = {}
 local at = 1
 while at <= #ARGV do

@@ -1,4 +1,4 @@
-//! Whether the user may do what the store does, and if not, all that is missing at once.
+//! Permission check: reports every command, key and channel that the user lacks.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use crate::store::redis::link::Link;
 use crate::store::redis::scripts;
 use crate::store::redis::url::{Place, Target};
 
-/// It writes nothing, so it runs on a server whose memory is full as well, and on a replica:
+/// The script writes nothing, so it also runs on a server whose memory is full, and on a replica:
 /// without a key it may reach any node of a cluster.
 const RIGHTS: &str = concat!("#!lua flags=no-writes\n", include_str!("rights.lua"));
 
-/// What the store sends besides scripts, with all that each needs.
+/// The commands outside of scripts, complete with arguments.
 const PLAIN: &[&[&str]] = &[
     &["EVAL", "return 1", "0"],
     &["EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0"],
@@ -24,26 +24,26 @@ const PLAIN: &[&[&str]] = &[
     &["WAIT", "0", "1"],
 ];
 
-/// What it asks of a cluster as well.
+/// Further commands on a cluster.
 const OF_A_CLUSTER: &[&[&str]] = &[&["CLUSTER", "INFO"], &["CLUSTER", "SLOTS"]];
 
-/// What it asks of a server that has it.
+/// A command on servers that have it.
 const WAITAOF: &[&str] = &["WAITAOF", "0", "0", "1"];
 
-/// What it sends on a key that no script calls.
+/// Commands on keys outside of scripts.
 const ON_KEYS: &[&str] = &["HSETNX"];
 
-/// Commands about a channel.
+/// Commands on channels.
 const OF_CHANNELS: &[&str] = &["SPUBLISH", "SSUBSCRIBE"];
 
-/// Whether the servers refused it for want of a permission.
+/// Returns whether the servers refused a call for want of a permission.
 pub(super) fn is_denied(error: &Error) -> bool {
     let source = std::error::Error::source(error);
     let cause = source.and_then(|source| source.downcast_ref::<RedisError>());
     cause.is_some_and(|cause| cause.code() == Some("NOPERM"))
 }
 
-/// Asks a server what the user may do on keys such as those of a bucket and of the hub.
+/// Queries the user's permissions on keys such as those of a bucket and of all nodes.
 ///
 /// # Errors
 ///
@@ -60,14 +60,16 @@ pub(super) async fn check(
         questions.push(Question::plain(WAITAOF));
     }
     let mut call = redis::cmd("EVAL");
-    // No key is a key of the call, or a user without them could not even ask.
+    // No key is declared, or a user without them could not even run the script.
     call.arg(RIGHTS).arg(0);
     for question in &questions {
         call.arg(question.words.len()).arg(&question.words);
     }
     let lacks = match link.send(&call).await {
         Ok(answer) => Lacks::read(&questions, &answer).ok_or_else(|| {
-            Error::corrupt(format!("{target} does not say what its users may do"))
+            Error::corrupt(format!(
+                "{target} did not report the permissions of its user"
+            ))
         })?,
         Err(error) if is_denied(&error) => Lacks::even_the_question(),
         Err(error) => return Err(error),
@@ -86,7 +88,7 @@ pub(super) async fn check(
     )))
 }
 
-/// What a question is about, besides its command.
+/// The object of a question, besides its command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum About {
     Nothing,
@@ -94,7 +96,7 @@ enum About {
     Channel,
 }
 
-/// May the user do this?
+/// A permission to test.
 #[derive(Clone, Debug)]
 struct Question {
     words: Vec<String>,
@@ -109,8 +111,8 @@ impl Question {
         }
     }
 
-    /// A command on a key, which stands first; more words than that it does not look at. So no
-    /// script may call one that takes several keys, such as `EXISTS`: those words would be keys.
+    /// A command on a key, which comes first; the server checks only that word. So no script may
+    /// call a command on several keys, such as `EXISTS`: the further words would be keys.
     fn on_key(command: &str, key: &str) -> Self {
         Self {
             about: About::Key(key.to_owned()),
@@ -129,7 +131,7 @@ impl Question {
         }
     }
 
-    /// What is named when it is missing: `HSET`, `CLUSTER INFO`.
+    /// Returns the name in a report: `HSET`, `CLUSTER INFO`.
     fn name(&self) -> String {
         match self.words[0].as_str() {
             "CLUSTER" => self.words.join(" "),
@@ -137,14 +139,14 @@ impl Question {
         }
     }
 
-    /// What grants it: `+hset`, `+cluster|info`.
+    /// Returns the ACL rule that grants it: `+hset`, `+cluster|info`.
     fn grant(&self) -> String {
         let name = self.name().replace(' ', "|");
         format!("+{}", name.to_lowercase())
     }
 }
 
-/// Everything that the store sends or that its scripts call.
+/// Returns all commands of the store and its scripts.
 fn questions(target: &Target, prefix: &str) -> Vec<Question> {
     let mut questions: Vec<_> = PLAIN.iter().map(|words| Question::plain(words)).collect();
     if matches!(target.place, Place::Cluster(_)) {
@@ -169,7 +171,7 @@ fn takes_key(command: &str) -> bool {
     !is_plain && !OF_CHANNELS.contains(&command)
 }
 
-/// The commands that a script calls: what stands in quotes behind `call(`.
+/// Returns the commands that a script calls: the quoted words after `call(`.
 fn called(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split("call(").skip(1).filter_map(|rest| {
         let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
@@ -178,7 +180,7 @@ fn called(text: &str) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// What a user lacks.
+/// The missing permissions.
 #[derive(Debug, Default)]
 struct Lacks {
     commands: BTreeSet<String>,
@@ -196,8 +198,8 @@ impl Lacks {
         }
     }
 
-    /// A server does not say whether it refuses a command or its key. Where everything is refused
-    /// on a key, it is the key.
+    /// A server does not say whether it refuses a command or its key. If every command on a key is
+    /// refused, it is the key.
     fn read(questions: &[Question], answer: &Value) -> Option<Self> {
         let Value::BulkString(answers) = answer else {
             return None;

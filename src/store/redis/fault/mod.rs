@@ -1,15 +1,14 @@
-//! What an error of the servers means: whether the call happened, and what a caller can do.
+//! Error classification: whether a failed call happened, and what the caller can do.
 //!
-//! The contract of a store allows no guess: every error but
-//! [`Unknown`](crate::ErrorKind::Unknown) says that nothing happened. So an error counts as *not
-//! applied* only where the server is known to refuse before it executes, and everything else is
-//! unknown, which costs a repeat and nothing more.
+//! The contract of a store allows no guess: every error but [`Unknown`](crate::ErrorKind::Unknown)
+//! says that nothing happened. So an error counts as *not applied* only where the server is known
+//! to refuse before it executes. Everything else is unknown, which costs a repeat and nothing more.
 //!
 //! A script that fails while it runs is the hard case, since it is not rolled back. A server
-//! refuses the first write of a script for want of memory, disk, replicas or its role, and no
-//! write after it; so these errors say that nothing happened even from within a script. Any other
-//! error from within one (a key of another type, a command that a user may not run) may have come
-//! between two writes and is unknown. What our scripts refuse they refuse before they write, by
+//! refuses the first write of a script for want of memory, disk, replicas or its role, and no write
+//! after it; so these errors say that nothing happened even from within a script. Any other error
+//! from within one (a key of another type, a command that a user may not run) may have come between
+//! two writes and is unknown. The scripts' own refusals come before any write, as
 //! `redis.error_reply('DULY <KIND> words')`.
 
 mod table;
@@ -21,34 +20,34 @@ use redis::RedisError;
 use self::table::{RULES, Rule, SAYINGS};
 use crate::error::{Error, ErrorKind};
 
-/// Whether what was asked for happened.
+/// Whether a failed call happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Surely not.
+    /// It has not.
     None,
-    /// Perhaps.
+    /// It may have.
     Unknown,
 }
 
 /// How far a call had come when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Nothing of it had been sent.
+    /// Nothing had been sent.
     Connecting,
     /// It may have been sent.
     Sent,
 }
 
-/// What an error means.
+/// The classification of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) effect: Effect,
     pub(super) kind: ErrorKind,
     /// Whether the connection is of no more use.
     pub(super) breaks: bool,
-    /// Whether nothing was heard from the server at all.
+    /// Whether the server sent nothing at all.
     pub(super) is_silence: bool,
-    /// What to do.
+    /// Advice for the user.
     words: &'static str,
 }
 
@@ -63,7 +62,7 @@ impl Fault {
         }
     }
 
-    /// The same fault of a call of which an earlier attempt may have got through.
+    /// Returns the fault of a call of which an earlier attempt may have succeeded.
     pub(super) fn doubted(self) -> Self {
         Self {
             effect: Effect::Unknown,
@@ -73,7 +72,7 @@ impl Fault {
     }
 }
 
-/// A call that failed: what it means, and what was said.
+/// A failed call: the error and its classification.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) fault: Fault,
@@ -81,7 +80,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// What `cause` means when it came at `stage`.
+    /// Classifies `cause`, which came at `stage`.
     pub(super) fn new(cause: RedisError, stage: Stage) -> Self {
         Self {
             fault: of(&cause, stage),
@@ -89,12 +88,12 @@ impl Failure {
         }
     }
 
-    /// Whether the server has not got the script.
+    /// Returns whether the server lacks the script.
     pub(super) fn is_noscript(&self) -> bool {
         self.cause.code() == Some("NOSCRIPT")
     }
 
-    /// The error for the caller. `place` is who said it, for instance `redis at host:6379`.
+    /// Returns the error for the caller. `place` is its origin, for instance `redis at host:6379`.
     pub(super) fn error(self, place: &str) -> Error {
         let Self { fault, cause } = self;
         let words = fault.words;
@@ -106,7 +105,7 @@ impl Failure {
     }
 }
 
-/// What `error` means when it came at `stage`.
+/// Classifies `error`, which came at `stage`.
 pub(super) fn of(error: &RedisError, stage: Stage) -> Fault {
     let fault = if said_by_script(error).is_some() {
         saying(error)
@@ -125,14 +124,15 @@ pub(super) fn of(error: &RedisError, stage: Stage) -> Fault {
     }
 }
 
-/// Whether a call can only have this error where the client has connected again on its way.
+/// Returns whether a call can have this error only if the client has reconnected meanwhile.
 fn is_of_a_greeting(error: &RedisError) -> bool {
     use redis::ErrorKind as Theirs;
     let kinds = [Theirs::InvalidClientConfig, Theirs::RESP3NotSupported];
     error.code() == Some("NOPROTO") || kinds.contains(&error.kind())
 }
 
-/// While connecting nothing has happened, whatever the answer was, and there is no connection.
+/// Adapts a fault: while connecting nothing has happened, whatever the reply, and there is no
+/// connection.
 fn connecting(fault: Fault) -> Fault {
     let kind = match fault.kind {
         ErrorKind::Invalid => ErrorKind::Invalid,
@@ -151,7 +151,7 @@ fn connecting(fault: Fault) -> Fault {
     }
 }
 
-/// What one of our scripts says: the kind, and its words.
+/// Returns the kind and the text of an error from one of this store's scripts.
 fn said_by_script(error: &RedisError) -> Option<(&str, &str)> {
     if error.code() != Some("DULY") {
         return None;
@@ -189,7 +189,7 @@ fn coded(code: &str, error: &RedisError) -> Fault {
     }
 }
 
-/// Errors that no server sent: of the connection, and of the package.
+/// Classifies errors that no server sent: of the connection, and of the package.
 fn uncoded(error: &RedisError) -> Fault {
     use redis::ErrorKind as Theirs;
     let rule = match error.kind() {

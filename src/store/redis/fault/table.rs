@@ -1,27 +1,27 @@
-//! The table: one row for each thing that can go wrong.
+//! The classification table: one row for each kind of server error.
 
 use super::Effect;
 use crate::error::ErrorKind;
 
-/// What one error code means.
+/// A row: how to classify one error code.
 pub(super) struct Rule {
     pub(super) code: &'static str,
-    /// A part of the text, where the code alone does not tell.
+    /// A part of the text, where the code alone is ambiguous.
     pub(super) detail: Option<&'static str>,
     pub(super) effect: Effect,
     pub(super) kind: ErrorKind,
     /// Whether the connection is of no more use.
     pub(super) breaks: bool,
-    /// Whether nothing was heard from the server at all.
+    /// Whether the server sent nothing at all.
     pub(super) is_silence: bool,
-    /// Whether a server says it to the first write of a script and to none after it.
+    /// Whether a server sends it for the first write of a script and for none after it.
     pub(super) is_before_writes: bool,
-    /// What to do.
+    /// Advice for the user.
     pub(super) words: &'static str,
 }
 
 impl Rule {
-    /// Surely not applied; the connection stays.
+    /// Certainly not applied; the connection stays.
     const fn refused(code: &'static str, kind: ErrorKind, words: &'static str) -> Self {
         Self {
             code,
@@ -35,7 +35,7 @@ impl Rule {
         }
     }
 
-    /// Perhaps applied; the connection goes.
+    /// Possibly applied; the connection is dropped.
     const fn lost(words: &'static str) -> Self {
         Self {
             effect: Effect::Unknown,
@@ -69,24 +69,24 @@ impl Rule {
 
 use ErrorKind::{Corrupt, Full, Invalid, Unavailable, Unknown};
 
-/// Errors that servers send, by code. Of two rows for one code the first that fits counts.
+/// Errors that servers send, by code. Of two rows for one code the first match counts.
 pub(super) const RULES: &[Rule] = &[
     Rule::refused(
         "LOADING",
         Unavailable,
-        "the server is still reading its data; it will answer by itself",
+        "the server is still loading its data; it will respond by itself",
     ),
     Rule::refused(
         "READONLY",
         Unavailable,
-        "the server is a replica now; the master is looked for again",
+        "the server is a replica now; looking for the master again",
     )
     .before_writes()
     .breaking(),
     Rule::refused(
         "MASTERDOWN",
         Unavailable,
-        "the server is a replica that has lost its master; the master is looked for again",
+        "the server is a replica that has lost its master; looking for the master again",
     )
     .before_writes()
     .breaking(),
@@ -103,7 +103,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::refused(
         "MOVED",
         Unavailable,
-        "the bucket lies on another node; a cluster is opened with redis-cluster://",
+        "the bucket is on another node; open a cluster with redis-cluster://",
     ),
     Rule::refused(
         "ASK",
@@ -113,7 +113,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::refused(
         "CROSSSLOT",
         Invalid,
-        "keys of several slots in one call, which is a fault of this library",
+        "keys of several slots in one call, which is a bug in this library",
     ),
     Rule::refused(
         "BUSY",
@@ -141,17 +141,17 @@ pub(super) const RULES: &[Rule] = &[
     Rule::refused(
         "NOSCRIPT",
         Unavailable,
-        "the server forgot the script again at once; do not flush scripts in a loop",
+        "the server lost the script again at once; do not flush scripts in a loop",
     ),
     Rule::refused(
         "NOPERM",
         Unavailable,
-        "the user may not do this; grant it by ACL SETUSER",
+        "the user lacks this permission; grant it with ACL SETUSER",
     ),
     Rule::refused(
         "NOAUTH",
         Unavailable,
-        "the server wants a password: redis://user:password@host",
+        "the server requires a password: redis://user:password@host",
     )
     .breaking(),
     Rule::refused(
@@ -180,7 +180,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::refused(
         "WRONGTYPE",
         Corrupt,
-        "a key holds another type than ours; another program uses the same prefix",
+        "a key has an unexpected type; another program uses the same prefix",
     ),
     Rule::refused(
         "ERR",
@@ -192,7 +192,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::refused(
         "ERR",
         Unavailable,
-        "the server is a proxy that has lost its server",
+        "a proxy has lost its connection to the server",
     )
     .with("upstream")
     .breaking(),
@@ -206,7 +206,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::refused(
         "ERR",
         Invalid,
-        "the server is not a cluster; it is opened with redis://",
+        "the server is not a cluster; open it with redis://",
     )
     .with("cluster support disabled"),
     Rule::refused("ERR", Invalid, UNKNOWN_CALL).with("unknown command"),
@@ -221,20 +221,20 @@ pub(super) const RULES: &[Rule] = &[
     Rule::refused(
         "ERR",
         Invalid,
-        "the server wants no password; take it out of the URL",
+        "the server accepts no password; remove it from the URL",
     )
     .with("without any password"),
     Rule::refused(
         "ERR",
         Invalid,
-        "the server does not have this database; the number at the end of the URL is too high",
+        "the server has no such database; the number at the end of the URL is too high",
     )
     .with("DB index"),
 ];
 
 const UNKNOWN_CALL: &str = "the server does not know this call; is it Redis 7.0 or later?";
 
-/// A script failed while it ran, perhaps between two writes.
+/// A script failed while it ran, possibly between two writes.
 pub(super) const MIDWAY: Rule = Rule {
     effect: Effect::Unknown,
     ..Rule::refused(
@@ -245,37 +245,37 @@ pub(super) const MIDWAY: Rule = Rule {
     )
 };
 
-/// An error that this table does not know: a proxy's, as likely as not, which may have sent the call
-/// on before it said so.
+/// An error that is not in this table: probably a proxy's, which may have forwarded the call
+/// before.
 pub(super) const STRANGE: Rule = Rule {
     effect: Effect::Unknown,
-    ..Rule::refused("", Unknown, "the server answered something unexpected")
+    ..Rule::refused("", Unknown, "the server sent an unexpected reply")
 };
 
-/// No answer within the time that a call may take. One late answer breaks no connection.
+/// No reply within the timeout of a call. One late reply breaks no connection.
 pub(super) const LATE: Rule = Rule {
     effect: Effect::Unknown,
     is_silence: true,
-    ..Rule::refused("", Unknown, "the server did not answer in time")
+    ..Rule::refused("", Unknown, "the server did not reply in time")
 };
 
-/// The connection ended before the answer.
-pub(super) const CUT: Rule = Rule::lost("the connection ended before the answer");
+/// The connection ended before the reply.
+pub(super) const CUT: Rule = Rule::lost("the connection ended before the reply");
 
-/// The answer is not in the protocol.
-pub(super) const GARBLED: Rule = Rule::lost("the answer could not be read");
+/// The reply violates the protocol.
+pub(super) const GARBLED: Rule = Rule::lost("the reply could not be decoded");
 
-/// The node of the cluster that the call is for cannot be reached, and nothing was sent.
+/// The cluster node of the call cannot be reached, and nothing was sent.
 pub(super) const NO_NODE: Rule = Rule {
     is_silence: true,
     ..Rule::refused(
         "",
         Unavailable,
-        "the node of the cluster that has it cannot be reached",
+        "the cluster node of the bucket cannot be reached",
     )
 };
 
-/// The server did not accept the login, without saying which part.
+/// The server rejected the login, without saying which part.
 pub(super) const LOGIN: Rule = Rule::refused(
     "",
     Unavailable,
@@ -287,7 +287,7 @@ pub(super) const LOGIN: Rule = Rule::refused(
 pub(super) const REFUSED_HERE: Rule =
     Rule::refused("", Invalid, "the call or the settings cannot be used");
 
-/// The server knows only the old protocol.
+/// The server supports only the old protocol.
 pub(super) const TOO_OLD: Rule = Rule::refused(
     "",
     Invalid,
@@ -295,10 +295,10 @@ pub(super) const TOO_OLD: Rule = Rule::refused(
 )
 .breaking();
 
-/// What is said when a connection did not come up.
+/// The text for a connection that was not established.
 pub(super) const UNREACHABLE: &str = "cannot be reached";
 
-/// What our scripts refuse, by the word after `DULY`.
+/// The refusals of this store's scripts, by the word after `DULY`.
 pub(super) const SAYINGS: &[(&str, ErrorKind)] = &[
     ("INVALID", Invalid),
     ("NOTFOUND", ErrorKind::NotFound),

@@ -10,8 +10,8 @@ use ErrorKind::{Unavailable, Unknown};
 const KEEPS: bool = false;
 const BREAKS: bool = true;
 
-/// What a server answers to a call, and what that means: its kind, and whether the connection is
-/// given up. Every kind but `Unknown` says that nothing happened.
+/// Error replies of a server with their classification: the kind, and whether the connection is
+/// dropped. Every kind but `Unknown` says that nothing happened.
 #[rustfmt::skip]
 const ANSWERS: &[(&str, ErrorKind, bool)] = &[
     ("-LOADING Redis is loading the dataset in memory\r\n", Unavailable, KEEPS),
@@ -72,7 +72,7 @@ async fn link(url: &str) -> crate::error::Result<Link> {
     Link::open(&target, &LinkOptions::of(&target)).await
 }
 
-/// What a call comes to, and whether the next one finds another connection.
+/// Returns the error of a call, and whether the next one finds another connection.
 async fn called(act: Act) -> (Error, bool) {
     let link = link(&server(act).await).await.expect("it greets");
     let made = *link.connections().borrow();

@@ -1,4 +1,4 @@
-//! A connection to the servers that comes back by itself.
+//! A self-healing connection to the servers.
 
 mod runs;
 
@@ -22,11 +22,10 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// A connection to the servers; its clones share it.
 ///
-/// When the connection ends, every call that waits for an answer fails at once, and the next call
-/// connects again: one attempt at a time, joined by everybody, after a wait that doubles from
-/// 20 ms to 2 s with jitter. No call takes longer than
-/// [`timeout`](LinkOptions::timeout), whatever it has to wait for. A caller that stops waiting
-/// disturbs nobody.
+/// When the connection ends, every call in flight fails at once, and the next call reconnects: one
+/// attempt at a time, shared by all callers, after a delay that doubles from 20 ms to 2 s with
+/// jitter. No call takes longer than [`timeout`](LinkOptions::timeout), including all waits. A
+/// cancelled call does not affect others.
 #[derive(Clone)]
 pub(super) struct Link {
     shared: Arc<Shared>,
@@ -36,15 +35,15 @@ struct Shared {
     target: Target,
     options: LinkOptions,
     state: Mutex<State>,
-    /// How many connections there have been.
+    /// The number of connections so far.
     made: watch::Sender<u64>,
-    /// What carries calls that wait for durability, once there was one.
+    /// The executor of calls that wait for durability, created on first use.
     durable: OnceLock<Arc<Durable>>,
 }
 
 enum State {
     Up(Arc<Lane>),
-    /// No connection: the next attempt is the `failures + 1`th in a row, and not earlier.
+    /// Disconnected: the next attempt is the `failures + 1`th in a row, and not earlier.
     Down {
         failures: u32,
         not_before: Instant,
@@ -54,10 +53,10 @@ enum State {
     Closed,
 }
 
-/// How an attempt ended, as soon as it has.
+/// The result of an attempt, as soon as there is one.
 type Attempt = watch::Receiver<Option<std::result::Result<Arc<Lane>, NoLane>>>;
 
-/// Why there is no connection, for everybody who waited for one.
+/// Why there is no connection, shared by all callers that waited for it.
 #[derive(Clone, Debug)]
 struct NoLane {
     kind: ErrorKind,
@@ -89,7 +88,7 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// Connects once, so that what cannot work is known at the start.
+    /// Connects once, so that a wrong configuration is reported at the start.
     ///
     /// # Errors
     ///
@@ -100,7 +99,7 @@ impl Link {
         Ok(link)
     }
 
-    /// One that the first call connects.
+    /// Creates a connection that the first call opens.
     pub(super) fn new(target: &Target, options: LinkOptions) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -128,7 +127,7 @@ impl Link {
         self.judge(&lane, answer)
     }
 
-    /// Sends one command to every server there is; the answers come in no order.
+    /// Sends one command to every server; the replies come in no order.
     ///
     /// # Errors
     ///
@@ -140,9 +139,9 @@ impl Link {
         self.judge(&lane, answers)
     }
 
-    /// Sends several commands in one piece; their answers, errors among them, come in order.
-    /// In a cluster all go to the node that has `slot`. `more` is time that they take on purpose.
-    /// Says as well whether they may have been sent more than once.
+    /// Sends several commands in one pipeline; their replies, including errors, come in order. In a
+    /// cluster all go to the node that has `slot`. `more` is added to the timeout, for commands
+    /// that wait on the server. Also returns whether they may have been sent more than once.
     pub(super) async fn send_all(
         &self,
         commands: &Pipeline,
@@ -156,12 +155,12 @@ impl Link {
             .map(|answers| (answers, is_repeat))
     }
 
-    /// The error for a call that was refused among several.
+    /// Returns the error for a refused call among several.
     pub(super) fn refused(&self, cause: RedisError) -> Error {
         Failure::new(cause, Stage::Sent).error(&self.shared.target.to_string())
     }
 
-    /// The slot of a script call's keys, where slots matter.
+    /// Returns the slot of a script call's keys, in a cluster.
     pub(super) fn slot_of(&self, call: &Cmd) -> Option<Slot> {
         let is_cluster = matches!(self.shared.target.place, Place::Cluster(_));
         let first_key = call.args_iter().nth(3).filter(|_| is_cluster)?;
@@ -171,13 +170,13 @@ impl Link {
         }
     }
 
-    /// Counts the connections that there have been; a change says that whatever was told on the
-    /// last one may have been lost.
+    /// Counts the connections so far; a change means that notifications on the last one may have
+    /// been lost.
     pub(super) fn connections(&self) -> watch::Receiver<u64> {
         self.shared.made.subscribe()
     }
 
-    /// Lets go of the connection; calls that wait for an answer still get it, further ones fail.
+    /// Closes the connection; calls in flight still get their replies, later ones fail.
     pub(super) fn close(&self) {
         *self.shared.state() = State::Closed;
         if let Some(durable) = self.shared.durable.get() {
@@ -189,8 +188,8 @@ impl Link {
         Instant::now() + self.shared.options.timeout
     }
 
-    /// The connection, made again where there is none. At most half of the time goes into it, so
-    /// that enough is left for the answer.
+    /// Returns the connection, reconnecting if needed. At most half of the time is spent on that,
+    /// so that enough is left for the reply.
     async fn lane(&self, deadline: Instant) -> Result<Arc<Lane>> {
         let mut attempt = match self.shared.lane_or_attempt()? {
             Ok(lane) => return Ok(lane),
@@ -203,9 +202,9 @@ impl Link {
             Ok(Ok(outcome)) => match outcome.clone() {
                 Some(Ok(lane)) => Ok(lane),
                 Some(Err(why)) => Err(why.into()),
-                None => Err(self.unconnected("the attempt to connect was given up")),
+                None => Err(self.unconnected("the attempt to connect was cancelled")),
             },
-            Ok(Err(_)) => Err(self.unconnected("the attempt to connect was given up")),
+            Ok(Err(_)) => Err(self.unconnected("the attempt to connect was cancelled")),
             Err(_) => Err(self.unconnected("there is no connection yet")),
         }
     }
@@ -215,7 +214,7 @@ impl Link {
         Error::new(ErrorKind::Unavailable, format!("{target}: {words}"))
     }
 
-    /// Lets go of the connection if the answer, or somebody else's, has shown that it has ended.
+    /// Drops the connection if the reply, or another one, has shown that it has ended.
     fn judge<T>(&self, lane: &Arc<Lane>, answer: std::result::Result<T, Failure>) -> Result<T> {
         if lane.is_broken() {
             self.shared.give_up(lane);
@@ -230,7 +229,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection, or the attempt to make one, which is started here if it has to be.
+    /// Returns the connection, or the attempt to open one, which it starts if needed.
     fn lane_or_attempt(self: &Arc<Self>) -> Result<std::result::Result<Arc<Lane>, Attempt>> {
         let mut state = self.state();
         let (failures, not_before) = match &*state {
@@ -240,7 +239,7 @@ impl Shared {
                 failures,
                 not_before,
             } => (*failures, *not_before),
-            // A runtime that stopped has dropped the attempt with everything else.
+            // A runtime that stopped has dropped the attempt.
             State::Connecting(attempt) if attempt.has_changed().is_err() => (0, Instant::now()),
             State::Connecting(attempt) => return Ok(Err(attempt.clone())),
             State::Closed => return Err(closed()),
@@ -257,7 +256,7 @@ impl Shared {
         Ok(Err(told))
     }
 
-    /// One attempt, and what follows from it.
+    /// Makes one attempt and updates the state.
     async fn attempt(&self, failures: u32) -> std::result::Result<Arc<Lane>, NoLane> {
         let outcome = Lane::open(&self.target, &self.options, &self.made, failures).await;
         let mut state = self.state();
@@ -288,8 +287,8 @@ impl Shared {
         }
     }
 
-    /// What could never work has worked before: a proxy that starts, a file of certificates that is
-    /// being written.
+    /// Turns an error that no retry would mend into a temporary one, as connecting has succeeded
+    /// before: a proxy that starts, a file of certificates that is being written.
     fn may_pass(&self, error: Error) -> Error {
         match error.kind() {
             ErrorKind::Invalid if *self.made.borrow() > 0 => {
@@ -299,7 +298,7 @@ impl Shared {
         }
     }
 
-    /// Lets go of `lane`, unless somebody else already has.
+    /// Drops `lane`, unless another call already has.
     fn give_up(&self, lane: &Arc<Lane>) {
         let mut state = self.state();
         if matches!(&*state, State::Up(current) if Arc::ptr_eq(current, lane)) {
@@ -314,8 +313,8 @@ impl Shared {
     }
 }
 
-/// When to connect again after `lane`, and after how many failures in a row: a connection that
-/// ended as soon as it was there counts as one, so that nobody connects in a tight loop.
+/// Returns when to reconnect after `lane`, and after how many failures in a row: a connection that
+/// ended as soon as it was open counts as one, which prevents a tight loop.
 fn next_attempt(lane: &Lane) -> (u32, Instant) {
     if !lane.is_young() {
         return (0, Instant::now());
@@ -325,5 +324,5 @@ fn next_attempt(lane: &Lane) -> (u32, Instant) {
 }
 
 fn closed() -> Error {
-    Error::closed("the link to redis was closed")
+    Error::closed("the connection to redis was closed")
 }

@@ -1,4 +1,4 @@
-//! Running scripts over a link: by their hash, durably, and what is known of repeats.
+//! Script execution over a connection: by hash, durably, and with detection of repeats.
 
 use redis::{Arg, Cmd, Value};
 use tokio::time::Instant;
@@ -9,7 +9,7 @@ use crate::store::redis::durable::{Durable, Reached, Wait};
 use crate::store::redis::fault::Failure;
 use crate::store::redis::scripts::Script;
 
-/// An answer, and whether its call may have been made more than once.
+/// A reply, and whether its call may have been executed more than once.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::store::redis) struct Noted {
     pub(in crate::store::redis) value: Value,
@@ -17,8 +17,8 @@ pub(in crate::store::redis) struct Noted {
 }
 
 impl Link {
-    /// Runs a script. A server that does not know it is given its text, with the same keys, so
-    /// that in a cluster it reaches the very node that answers for them.
+    /// Runs a script. A server that lacks it is sent its text, with the same keys, so that in a
+    /// cluster it reaches the same node.
     ///
     /// # Errors
     ///
@@ -38,8 +38,8 @@ impl Link {
         self.judge(&lane, answer)
     }
 
-    /// The same; says as well whether the call may have been made more than once, so that what the
-    /// answer finds may be what an earlier one did.
+    /// Runs a script; also returns whether the call may have been executed more than once, so that
+    /// the reply may show the effect of an earlier execution.
     ///
     /// # Errors
     ///
@@ -63,14 +63,14 @@ impl Link {
         }
     }
 
-    /// Runs a script, and answers when it is as durable as `wait` asks, or when the wait is over:
-    /// then how far it has come is in the answer. A group that is under way is waited for, but not
-    /// beyond `deadline`: a call whose turn has not come by then is not made.
+    /// Runs a script, and returns when it is as durable as `wait` requests, or when the wait is
+    /// over: the reply then contains the durability reached. A group in progress is waited for, but
+    /// not beyond `deadline`: a call whose turn has not come by then is not sent.
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send); [`Unknown`](ErrorKind::Unknown) also when it has happened and
-    /// nobody can say how durably, for instance because the server is too old for `WAITAOF`.
+    /// As [`send`](Self::send); [`Unknown`](ErrorKind::Unknown) also when it has happened with
+    /// unconfirmed durability, for instance because the server is too old for `WAITAOF`.
     pub(in crate::store::redis) async fn run_durably(
         &self,
         script: &Script,
@@ -114,7 +114,7 @@ impl Link {
     }
 }
 
-/// An error of a call of which an earlier one may have got through.
+/// Returns the error of a call of which an earlier execution may have succeeded.
 pub(in crate::store::redis) fn doubted(error: Error, is_repeat: bool) -> Error {
     match is_repeat && error.kind() != ErrorKind::Unknown {
         true => Error::new(ErrorKind::Unknown, error.to_string()).because(error),
@@ -122,7 +122,7 @@ pub(in crate::store::redis) fn doubted(error: Error, is_repeat: bool) -> Error {
     }
 }
 
-/// The same call with the script's text in the place of its hash.
+/// Replaces the script's hash by its text.
 pub(in crate::store::redis) fn with_text(text: &str, call: &Cmd) -> Cmd {
     let mut whole = redis::cmd("EVAL");
     whole.arg(text);

@@ -1,17 +1,17 @@
--- Checks everything that must be so at any time: each event in exactly one place, and every
--- counter right. Looks at every event, and nobody else is served meanwhile. Changes nothing.
+-- Script: checks the invariants of a bucket: each event in exactly one place, and every counter
+-- right. Reads every event and blocks the server meanwhile. Changes nothing.
 --
--- ARGV[2]  for how long, us, a node that holds something need not have been heard of, or "" for ever
--- ARGV[3]  how many entries it may look at, or "" for any number: a bucket with more is only named;
+-- ARGV[2]  how long, us, a node with leases may have been silent, or "" for any time
+-- ARGV[3]  the limit of entries to read, or "" for any number: a bucket with more is only reported;
 --          each KiB of bodies counts as one more
 --
--- Returns {now, then what is not so, in words, at most 100 of them}.
+-- Returns {now, then up to 100 violations, as texts}.
 local wrong = { now }
 local entries_all = call("HLEN", STATE) + call("HLEN", UNIQUE) + call("LLEN", READY)
   + math.floor(call("HLEN", BODY) * (1 + longest / 1024))
 if ARGV[3] ~= "" and entries_all > tonumber(ARGV[3]) then
-  return { now, "it has " .. entries_all .. " entries, more than the " .. ARGV[3] .. " of one look, and was "
-    .. "not looked at: `audit_whole` does, and nobody else is served meanwhile" }
+  return { now, "it has " .. entries_all .. " entries, the limit is " .. ARGV[3] .. ": it was "
+    .. "not checked; `audit_whole` does, and blocks the server meanwhile" }
 end
 
 local function expect(so, words)
@@ -46,39 +46,39 @@ local states, bodies = pairs_of(call("HGETALL", STATE)), set_of(call("HKEYS", BO
 local delay, deadlines = set_of(call("ZRANGE", DELAY, 0, -1)), set_of(call("ZRANGE", LEASE, 0, -1))
 local dead, held = set_of(call("ZRANGE", DEAD, 0, -1)), pairs_of(call("HGETALL", HELD))
 
--- The publish list: every ready event has one entry of its own, and the others are counted.
+-- The ready list: every ready event has one entry of its own, and the others are counted.
 local entries, live, own = call("LRANGE", READY, 0, -1), 0, {}
 for _, number in ipairs(entries) do
   local id = sub(number, 1, 16)
   local state = states[id]
   if state and byte(state) == 82 and sub(state, 46) == sub(number, 17) then
-    expect(not own[id], hex(id) .. " is in the publish list twice")
+    expect(not own[id], hex(id) .. " is in the ready list twice")
     live, own[id] = live + 1, true
   end
 end
-expect(#entries - live == stale, "stale entries of the publish list are counted wrongly")
+expect(#entries - live == stale, "stale entries of the ready list are counted wrongly")
 
--- Events that are over are remembered once each.
+-- Each ended event has one tombstone.
 local remembered, count = {}, 0
 for _, batch in ipairs(call("LRANGE", PAST, 0, -1)) do
   for i = 9, #batch, 16 do
     local id = sub(batch, i, i + 15)
-    expect(not remembered[id], hex(id) .. " is in the past twice")
+    expect(not remembered[id], hex(id) .. " has two tombstones")
     remembered[id], count = true, count + 1
-    expect(states[id] and states[id]:find("^[dce]"), hex(id) .. " is in the past and not over")
+    expect(states[id] and states[id]:find("^[dce]"), hex(id) .. " has a tombstone but not ended")
   end
 end
-expect(count == past, "ids of the past are counted wrongly")
+expect(count == past, "tombstones are counted wrongly")
 
 local batches, kept, timed, all = {}, {}, {}, 0
 for id, state in pairs(states) do
   local kind, name = sub(state, 1, 1), hex(id)
   local is_over = kind == "d" or kind == "c" or kind == "e"
   expect((kind == "S") == (delay[id] or false), name .. " is in the delay set or scheduled, not both")
-  expect((kind == "R") == (own[id] or false), name .. " is in the publish list or ready, not both")
+  expect((kind == "R") == (own[id] or false), name .. " is in the ready list or ready, not both")
   expect((kind == "D") == (dead[id] or false), name .. " is in the dead set or dead, not both")
-  expect(is_over == (remembered[id] or false), name .. " is in the past or over, not both")
-  expect(is_over ~= (bodies[id] or false), name .. " has a body and is over, or neither")
+  expect(is_over == (remembered[id] or false), name .. " has a tombstone or has ended, not both")
+  expect(is_over ~= (bodies[id] or false), name .. " has a body and has ended, or neither")
   local has_deadline = kind == "L" and math.floor(byte(state, 2) / 2) % 2 == 1
   expect(has_deadline == (deadlines[id] or false), name .. " has a deadline in one place only")
   if kind == "L" then
@@ -90,7 +90,7 @@ for id, state in pairs(states) do
     local body = call("HGET", BODY, id)
     local key, unique = keys_of(body)
     local says = body and (is_newer(body) and byte(state, 2) >= 4 or key or unique or tells(body)) and true or false
-    expect((byte(state, 2) >= 4) == says, name .. " is leased and forgets what its records say")
+    expect((byte(state, 2) >= 4) == says, name .. " is leased without the flag for its extras")
   end
 end
 expect(all == leased, "leased events are counted wrongly")
@@ -99,22 +99,22 @@ for field, value in pairs(held) do
     expect((batches[field] or 0) == tonumber(held["#" .. field] or 0) and batches[field],
       "the leases of batch " .. hex(field) .. " are counted wrongly")
   else
-    expect(held[sub(field, 2)], "batch " .. hex(sub(field, 2)) .. " is counted and not there")
+    expect(held[sub(field, 2)], "batch " .. hex(sub(field, 2)) .. " is counted but missing")
   end
 end
 for _, node in ipairs(all_nodes()) do
   expect(node.kept == (kept[node.id] or 0) and node.timed == (timed[node.id] or 0),
     "the leases of node " .. hex(node.id) .. " are counted wrongly")
   expect(node.last > node.to or node.kept <= node.says, "node " .. hex(node.id) .. " holds "
-    .. node.kept .. " leases and knows of " .. node.says)
+    .. node.kept .. " leases and reported " .. node.says)
   expect(ARGV[2] == "" or node.kept == 0 or now - node.seen <= tonumber(ARGV[2]), "node "
-    .. hex(node.id) .. " holds " .. node.kept .. " leases and was not heard of for long")
-  expect(not node.reaping or node.kept > 0, "node " .. hex(node.id) .. " is reaped for nothing")
+    .. hex(node.id) .. " holds " .. node.kept .. " leases and has been silent for too long")
+  expect(not node.reaping or node.kept > 0, "node " .. hex(node.id) .. " is reaped without leases")
   kept[node.id], timed[node.id] = nil, nil
 end
-expect(next(kept) == nil and next(timed) == nil, "a node that holds something is not known")
+expect(next(kept) == nil and next(timed) == nil, "a node with leases is unknown")
 
--- The outbox: its entries are below the next number, and what is in the journal as well.
+-- The outbox: entries and the journal's position are below the next number.
 local last = call("XREVRANGE", OUTBOX, "+", "-", "COUNT", 1)[1]
 expect(not last or tonumber(last[1]:match("^%d+")) < record, "an entry of the outbox is beyond the "
   .. "next number")
@@ -126,7 +126,7 @@ for id in pairs(delay) do
 end
 local keyed, found = 0, 0
 for id in pairs(bodies) do
-  expect(states[id] or delay[id], hex(id) .. " has a body and is nowhere")
+  expect(states[id] or delay[id], hex(id) .. " has a body and no state")
   expect(call("HSTRLEN", BODY, id) <= longest, hex(id) .. " has a body longer than the longest")
   keyed = keyed + (keys_of(call("HGET", BODY, id)) and 1 or 0)
 end
@@ -135,17 +135,17 @@ for _, entry_of in ipairs(call("ZRANGE", BY_KEY, 0, -1)) do
   local body = call("HGET", BODY, id)
   if not (body and is_newer(body)) then
     local key = keys_of(body)
-    expect(key and key_entry(key, id) == entry_of, hex(id) .. " is found by a key that is not its own")
+    expect(key and key_entry(key, id) == entry_of, hex(id) .. " is indexed under another key")
     found = found + 1
   end
 end
-expect(keyed == found, keyed .. " events have a key, " .. found .. " are found by one")
+expect(keyed == found, keyed .. " events have a key, " .. found .. " are indexed by one")
 local holds = 0
 for unique, id in pairs(pairs_of(call("HGETALL", UNIQUE))) do
   if #id > 16 then
     local until_ms = call("ZSCORE", HOLDS, unique)
     expect(until_ms and tonumber(until_ms) == number_at(id, 17), hex(id) .. " is done and its unique "
-      .. "key stays taken for another time")
+      .. "key is reserved until another time")
     holds = holds + 1
   else
     local body = call("HGET", BODY, id)
@@ -154,5 +154,5 @@ for unique, id in pairs(pairs_of(call("HGETALL", UNIQUE))) do
     expect(is_own and not dead[id], hex(id) .. " has a unique key that is not its own")
   end
 end
-expect(holds == call("ZCARD", HOLDS), "unique keys that stay taken are counted wrongly")
+expect(holds == call("ZCARD", HOLDS), "reserved unique keys are counted wrongly")
 return wrong

@@ -1,23 +1,23 @@
--- What a body says that a script has to know; src/store/redis/body.rs has every byte.
+-- Library: the fields of a body that scripts need; src/store/redis/body.rs defines every byte.
 local ATTEMPTS = 16 -- of a body without extras
 
-local FORMAT = 1 -- the newest that this duly reads
+local FORMAT = 1 -- the newest that this version reads
 
--- Whether a newer duly has written it in a form that this one does not read. Every such form begins
--- with 15 in the high four bits and its number, and has its fingerprint where format 1 has it.
--- Nothing else of it may be believed here, and nobody but its duly may end it.
+-- Returns whether a newer duly has written the body in a form that this version cannot read. Every
+-- such form begins with 15 in the high four bits and its number, and has its fingerprint where
+-- format 1 has it. Nothing else of it is reliable here, and only its own version may end its event.
 local function is_newer(body)
   return (byte(body) or 0) >= 240 and (byte(body, 2) or 0) > FORMAT
 end
 
-local PAYLOAD_KEPT_MAX = 65536 -- a longer one is not kept in records
+local PAYLOAD_KEPT_MAX = 65536 -- longer payloads are not kept in records
 
--- The format is in the high four bits, and flags above that of extras are only set with it.
+-- The format is in the high four bits; flags above that of extras are only set with it.
 local function has_extras(body)
   return byte(body) % 16 >= 2
 end
 
--- Whether the records of its event say something that only the body knows: its trace, its payload.
+-- Returns whether the event's records need data that only the body has: its trace or payload.
 local function tells(body)
   return byte(body) % 16 >= 4
 end
@@ -49,9 +49,9 @@ local function read_extras(body)
   return attempts, expires, late, late_us, key, unique
 end
 
--- Answers attempts, expiry in ms, "expire" or "bury", lateness in us, key, unique key. Of a body
--- that is damaged it answers nothing but attempts, so that it is leased, and whoever decodes it
--- finds the damage; an error here would fail every other event of the call, again and again.
+-- Returns attempts, expiry in ms, "expire" or "bury", lateness in us, key, unique key. Of a damaged
+-- body it returns only attempts, so that the event is leased and the node that decodes it reports
+-- the damage; an error here would fail every other event of the call, again and again.
 local function extras_of(body)
   local is_read, attempts, expires, late, late_us, key, unique = guarded(read_extras, body)
   if not is_read or (unpack_from(">I4", body, 13)) + 16 > #body then
@@ -60,7 +60,7 @@ local function extras_of(body)
   return attempts, expires, late, late_us, key, unique
 end
 
--- What an event that has a key is found by.
+-- Returns the index entry of an event that has a key.
 local function key_entry(key, id)
   return pack(">I2", #key) .. key .. id
 end
@@ -100,15 +100,15 @@ local function read_unique_for(body)
   end
 end
 
--- For how long the unique key of a body that has one stays taken when its event is done, ms; nothing
--- if it is free then. src/event/unique.rs says the same.
+-- Returns how long, ms, the unique key of a body stays reserved once its event is done; nil if it
+-- is free at once. The same rule as in src/event/unique.rs.
 local function unique_for(body)
   local is_read, period = guarded(read_unique_for, body)
   return is_read and period or nil
 end
 
--- What a record says at its end, in its bytes: the trace and the payload of a body that tells of
--- them, and who did it; nil where there is none of these. Of a damaged body it says nothing.
+-- Returns the extras of a record, encoded: trace and payload of a body that carries them, and the
+-- actor; nil without any. A damaged body contributes nothing.
 local function more_of(body, by)
   local flags, more = 0, ""
   if body and #body >= 16 and not is_newer(body) and tells(body) then

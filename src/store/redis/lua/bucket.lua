@@ -1,45 +1,45 @@
--- What every script on a bucket begins with: its keys, its clock, its counters.
+-- Library: the preamble of every script on a bucket: keys, clock, counters.
 --
--- KEYS[1]   hash    meta: now (latest time ever given, us), leased (how many), stale (entries of the
---                   publish list whose event has left it), entry and record (the last and the next
---                   number given), past (ids in there), forgotten (when the last one forgotten
---                   was made, ms), trimmed (the last record that is in the journal), longest (no
---                   body is longer, bytes)
--- KEYS[2]   hash    state: id -> where the event is; see below
+-- KEYS[1]   hash    meta: now (latest time ever given, us), leased (count), stale (entries of the
+--                   ready list whose event has left it), entry and record (last and next number
+--                   assigned), past (tombstones), forgotten (creation time of the newest forgotten
+--                   id, ms), trimmed (last record in the journal), longest (upper bound of body
+--                   lengths, bytes)
+-- KEYS[2]   hash    state: id -> state of the event; see below
 -- KEYS[3]   hash    body: id -> envelope
 -- KEYS[4]   zset    delay: id -> due time, ms
--- KEYS[5]   list    publish list: id .. number of the entry
+-- KEYS[5]   list    ready list: id .. number of the entry
 -- KEYS[6]   zset    lease: id -> deadline, ms, of leases with a deadline of their own
--- KEYS[7]   hash    nodes: node -> what is known of it
+-- KEYS[7]   hash    nodes: node -> its record, see nodes.lua
 -- KEYS[8]   hash    held: node .. request -> ids of the batch; "#" .. node .. request -> how many
 --                   of them are still leased
--- KEYS[9]   zset    dead: id -> 0, so that it is in the order of ids
--- KEYS[10]  hash    unique: unique key -> id; of an event that is done and whose key stays taken for a
---                   while, id .. until when, ms
--- KEYS[11]  list    past: ids of events that are over, in batches, the first to end in front; each
---                   begins with when they ended, us
+-- KEYS[9]   zset    dead: id -> 0, so that it is ordered by id
+-- KEYS[10]  hash    unique: unique key -> id; for a done event whose key is reserved for a while,
+--                   id .. until when, ms
+-- KEYS[11]  list    past: tombstones, the ids of ended events, in batches, the oldest first; each
+--                   batch begins with its time, us
 -- KEYS[12]  stream  outbox: records; the id of an entry is the number of its first record
--- KEYS[13]  channel on which the bucket says that it has earlier work
--- KEYS[14]  zset    keys: length of the key .. key .. id -> 0, of events that have a key and are not
---                   over, so that those of one key are in the order of their ids
--- KEYS[15]  zset    holds: unique key -> until when it stays taken by an event that is done, ms
+-- KEYS[13]  channel for notifications of earlier work in the bucket
+-- KEYS[14]  zset    keys: length of the key .. key .. id -> 0, of events that have a key and have
+--                   not ended, so that those of one key are ordered by id
+-- KEYS[15]  zset    holds: unique key -> until when a done event reserves it, ms
 -- ARGV[1]   the time in microseconds, or "" for the server's
 --
 -- An event that was pushed with a delay and never touched since has no state: it is in the delay
--- set and has a body. All others have one. Numbers in it are big-endian:
+-- set and has a body. All others have one. Its numbers are big-endian:
 --
---   1      kind: S scheduled, R ready, L leased, D dead, or over: d done, c cancelled, e expired
+--   1      kind: S scheduled, R ready, L leased, D dead, or ended: d done, c cancelled, e expired
 --   2      flags: 1 a lease of it was lost once, 2 its lease has a deadline of its own,
---          4 its body has a key or a unique key, or tells records something (known of leased ones)
+--          4 its body has a key, a unique key or extras for records (known of leased ones)
 --   3-4    number of the next attempt, of leased ones of this one
 --   5-12   due time, ms (of scheduled ones the delay set has it)
---   13-20  moved to the publish list, us (ready and leased); time of death, us (dead)
---   21-28  fingerprint (known of leased ones and of those that are over)
---   29-45  the last settlement that was accepted: node, request, verdict
---   46-53  number of its entry in the publish list (ready)
+--   13-20  moved to the ready list, us (ready and leased); time of death, us (dead)
+--   21-28  fingerprint (known of leased ones and of those that have ended)
+--   29-45  the last settlement that was accepted: node, request, kind of settlement
+--   46-53  number of its entry in the ready list (ready)
 --   46-53  node    54-61  request    62-69  fetched, us    70-71  attempts allowed (leased)
 --
--- One clock for all nodes: the server's, and it never goes back within a bucket.
+-- One clock for all nodes: the server's, which never goes back within a bucket.
 local call, pack, unpack_from = redis.call, struct.pack, struct.unpack
 local byte, char, sub = string.byte, string.char, string.sub
 local META, STATE, BODY, DELAY, READY = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -58,10 +58,10 @@ now = math.max(tonumber(now), tonumber(meta[1] or 0))
 local now_ms = math.floor(now / 1000)
 local leased, stale = tonumber(meta[2] or 0), tonumber(meta[3] or 0)
 local record, entry, past = tonumber(meta[4] or 1), tonumber(meta[5] or 0), tonumber(meta[6] or 0)
-local RECORDS = 1 -- the newest form of records that this duly reads, and the one that it writes
+local RECORDS = 1 -- the record format that this version writes, and the newest that it reads
 local longest = tonumber(meta[7] or 0)
 
--- Writes the counters back: the last thing that a script does.
+-- Writes the counters back: the last step of a script.
 local function leave()
   call("HSET", META, "now", now, "leased", leased, "stale", stale, "record", record,
     "entry", entry + 1, "past", past)
@@ -69,15 +69,15 @@ end
 
 local ZEROS = string.rep("\0", 25)
 local ZERO = ZEROS:sub(1, 8)
-local FRESH = "\0\0\1" -- the flags and the next attempt of an event that was never tried
+local FRESH = "\0\0\1" -- flags and next attempt of an event without attempts
 
 local function u64(number)
   return pack(">I8", number)
 end
 
--- The number that this call gives to its entries of the publish list, in bytes. An event that leaves
--- the list leaves its entry behind, so that nothing has to be searched; the number tells which entry
--- is its own, as no call puts an event there twice.
+-- The number, encoded, of this call's entries in the ready list. An event that leaves the list
+-- leaves its entry behind, so that nothing has to be searched; the number identifies its current
+-- entry, as no call inserts an event twice.
 local number = u64(entry + 1)
 
 local function number_at(state, from)
@@ -88,12 +88,12 @@ local function attempt_of(state)
   return byte(state, 3) * 256 + byte(state, 4)
 end
 
--- A number below 65536.
+-- Encodes a number below 65536.
 local function u16(number)
   return char(math.floor(number / 256), number % 256)
 end
 
--- Ready events in the publish list; entries of events that have left it are not counted.
+-- Returns the number of ready events; stale entries of the ready list are not counted.
 local function ready_len()
   return call("LLEN", READY) - stale
 end

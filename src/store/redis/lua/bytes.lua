@@ -1,7 +1,7 @@
--- How many bytes of bodies one call reads and removes.
+-- Library: the limit of body bytes that one call reads and removes.
 --
--- A server does nothing else while a script runs, and each MiB that a script reads takes it some
--- 2 ms. So a call ends with the event that uses its budget up: one at least, however long it is.
+-- A script blocks the server, some 2 ms for each MiB that it reads. So a call ends with the event
+-- that exhausts its budget; it handles at least one, however long.
 local BUDGET = 4194304 -- BATCH_BYTES of src/core/op/mod.rs
 local spent = 0
 
@@ -9,8 +9,8 @@ local function is_spent()
   return spent >= BUDGET
 end
 
--- Reads the bodies of `ids` from one place on, as many as surely fit and one at least. Returns them
--- and the place of the last.
+-- Reads bodies of `ids` from index `from`, as many as surely fit and at least one. Returns them and
+-- the index of the last.
 local function read_bodies(ids, from)
   local fitting = math.floor((BUDGET - spent) / math.max(longest, 1))
   local to = math.min(#ids, from + math.max(fitting, 1) - 1)
@@ -21,11 +21,11 @@ local function read_bodies(ids, from)
   return bodies, to
 end
 
-local KEPT_MAX = 140000 -- a longer body has a payload that no record keeps
-local WORK = 16384 -- so many bytes are as much work as what such an event takes besides
+local KEPT_MAX = 140000 -- the payload of a longer body is kept in no record
+local WORK = 16384 -- bytes whose work equals the fixed work of such an event
 
--- Reads one body of an event that a record tells of: to keep its payload there is three times as much
--- work again.
+-- Reads the body of an event that gets a record: to keep its payload costs three times as much
+-- again.
 local function read_body(id)
   local body = call("HGET", BODY, id)
   local bytes = #(body or "")
@@ -33,7 +33,7 @@ local function read_body(id)
   return body
 end
 
--- A body of so many bytes is about to be written.
+-- Raises the bound of body lengths before a body of `bytes` is written.
 local function lengthen(bytes)
   if bytes > longest then
     longest = bytes

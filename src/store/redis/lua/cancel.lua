@@ -1,14 +1,14 @@
--- Takes an event back, and tells the truth about it.
+-- Script: cancels an event, and reports whether an attempt may still run.
 --
 -- ARGV[4]  id
 --
--- Returns {now, "cancelled" or "after" (an attempt may still run) or the kind of its state, when
--- that is too late, or "" when nobody knows it}.
+-- Returns {now, "cancelled" or "after" (an attempt may still run), or the kind of its state when it
+-- is too late, or "" for an unknown id}.
 local id = ARGV[4]
 local state, body = call("HGET", STATE, id), call("HGET", BODY, id)
 if body and is_newer(body) then
   return redis.error_reply("DULY CORRUPT the event was written by a newer duly, in a form that this "
-    .. "one does not read; cancel it with that one")
+    .. "version cannot read; cancel it with that one")
 end
 local kind = state and state:sub(1, 1) or (body and "S" or "")
 local truth = state and byte(state, 2) % 2 == 1 and "after" or "cancelled"

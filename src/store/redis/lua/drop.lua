@@ -1,10 +1,10 @@
--- Removes dead events for good; each leaves a record that it was dropped.
+-- Script: deletes dead events for good; each leaves a record.
 --
--- ARGV[4]  "", or "=" and who does it
+-- ARGV[4]  "", or "=" and the actor
 -- ARGV[5..] ids
 --
--- Returns {now, how many, how many of the ids it has looked at: fewer than all where their bodies
--- have too many bytes for one call}.
+-- Returns {now, dropped, how many ids it has processed: not all of them where their bodies exceed
+-- the limit of one call}.
 local by = ARGV[4] ~= "" and sub(ARGV[4], 2) or nil
 local dropped, seen = {}, {}
 check_keys()
@@ -24,7 +24,7 @@ for i = 5, #ARGV do
     dropped[#dropped + 1] = { id = id, state = state, body = body }
   end
 end
--- First: what is dropped and on no record cannot be dropped again.
+-- First: an event that is dropped without a record could not be dropped again.
 write_records()
 for _, it in ipairs(dropped) do
   finish_noted(it.id, "c", it.state, sub(it.state, 5, 12), it.body)

@@ -1,11 +1,11 @@
--- How events end: the memory of what is over, and the records.
+-- Library: how events end: tombstones and records.
 --
--- ARGV[2]  the dedup window: how many ended events are remembered beyond a time, how many at most,
---          that time, us, the time after which none is, us, how many ids a call may forget, and
---          how far ahead of now an id may be made, ms
+-- ARGV[2]  the dedup window: how many tombstones are kept beyond a time, the cap, that time, us,
+--          the time after which none is kept, us, how many ids a call may forget, and how far ahead
+--          of now an id's creation time may be, ms
 -- ARGV[3]  how many records the outbox keeps
-local ENTRY_BYTES = 262144 -- where records keep payloads, an entry ends with the one that passes it
-local records, told = {}, 0 -- and how many bytes they have beyond those that all have
+local ENTRY_BYTES = 262144 -- records with payloads: an entry ends with the one that exceeds it
+local records, told = {}, 0 -- the bytes of the records beyond their fixed part
 
 local finished = u64(now)
 
@@ -13,8 +13,8 @@ local function text(it)
   return it and pack(">I2", #it + 1) .. it or "\0\0"
 end
 
--- One record; every number is in its bytes already. src/store/redis/record.rs reads it. `more` is
--- what it says of its body and of who did it.
+-- Appends a record; every number is encoded already. src/store/redis/record.rs decodes it. `more`
+-- is the record's extras: of its body, and the actor.
 local function note(id, outcome, cause, attempt, due, moved, fetched_started, node, key, error, more)
   if more then
     cause, told = char(byte(cause) + 128), told + #more
@@ -23,19 +23,19 @@ local function note(id, outcome, cause, attempt, due, moved, fetched_started, no
     .. fetched_started .. finished .. node .. text(key) .. text(error) .. (more or "")
 end
 
--- One entry of the records from one to another. Its id is the number of the first of them.
+-- Writes records `from` to `to` as one entry, whose id is the number of the first.
 local function write_entry(from, to)
   local after = record + to - from + 1
   local oldest = math.max(math.min(after - ARGV[3], record), 1)
   call("XADD", OUTBOX, "MINID", "=", oldest, record .. "-0", RECORDS == 1 and "r" or "r" .. RECORDS,
     table.concat(records, "", from, to))
   record = after
-  -- At once: if a later step fails, the next entry must not ask for the same number.
+  -- At once: if a later step fails, the next entry must not request the same number.
   call("HSET", META, "record", record)
 end
 
--- One entry for all records of a call, or several where they keep payloads: a reader takes an entry
--- as a whole.
+-- Writes all records of a call as one entry, or as several where they keep payloads: a reader takes
+-- an entry as a whole.
 local function write_records()
   local from, bytes = 1, 0
   if told > ENTRY_BYTES then
@@ -53,10 +53,10 @@ local function write_records()
   records, told = {}, 0
 end
 
-local forgets -- how many ids this call may still forget
+local forgets -- how many more ids this call may forget
 
--- Forgets the ids that the window does not hold, the first to end first; of a bucket in which
--- nothing `has_ended` only what is too old, and what is more than the cap.
+-- Removes the tombstones outside of the dedup window, the oldest first; of a bucket in which
+-- nothing `has_ended` only those that are too old, and those beyond the cap.
 local function forget(has_ended)
   local max, cap, keep_us, max_age_us, at_once, ahead_ms =
     ARGV[2]:match("^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$")
@@ -86,9 +86,9 @@ local function forget(has_ended)
     for i = 1, count do
       ids[i] = sub(batch, 16 * i - 7, 16 * i + 8)
       local made = sub(ids[i], 1, 6)
-      if made ~= last then -- many are of one millisecond
+      if made ~= last then -- many share one millisecond
         local made_ms = unpack_from(">I6", made)
-        -- One that is further ahead is refused for that.
+        -- An id that is further ahead is refused for that.
         until_ms, last = made_ms <= ahead and math.max(until_ms, made_ms) or until_ms, made
       end
     end
@@ -104,14 +104,14 @@ local function forget(has_ended)
   end
 end
 
--- These have ended.
+-- Adds tombstones.
 local function remember(ids)
   call("RPUSH", PAST, finished .. table.concat(ids))
   past = past + #ids
   forget(true)
 end
 
--- Redis does not roll a script back, so keys that are not ours fail it here, before it writes.
+-- Redis does not roll a script back, so keys of a wrong type fail it here, before it writes.
 local function check_keys()
   call("LLEN", PAST)
   call("HLEN", UNIQUE)
@@ -119,7 +119,7 @@ local function check_keys()
   call("ZCARD", DELAY)
 end
 
--- The unique key is free again, unless another event has taken it over.
+-- Frees the unique key, unless another event has taken it over.
 local function free_unique(id, unique)
   local held = unique and call("HGET", UNIQUE, unique)
   if held and sub(held, 1, 16) == id then
@@ -132,8 +132,8 @@ end
 
 local HOLDS_MAX, EXPIRED_MAX = 100000, 2
 
--- The unique key of an event that is done stays taken for so long, ms, unless another event has taken
--- it over. Those that are free since are let go, a few each time, and what is more than the bound.
+-- Reserves the unique key of a done event for `period`, ms, unless another event has taken it over.
+-- Removes a few expired reservations on each call, and those beyond the limit.
 local function hold_unique(id, unique, period)
   local held = call("HGET", UNIQUE, unique)
   if not held or sub(held, 1, 16) ~= id then
@@ -153,13 +153,13 @@ local function hold_unique(id, unique, period)
   call("ZADD", HOLDS, now_ms + period, unique)
 end
 
--- Notes that an event ends which nobody holds. `due` is its due time, ms, both in bytes.
+-- Records the end of an event that is not leased. `due` is its due time, ms, both encoded.
 local function note_end(id, outcome, due, moved, body, by)
   note(id, outcome, "\0", 0, due, moved, ZERO .. ZERO, ZERO, (keys_of(body)), nil,
     more_of(body, by))
 end
 
--- Ends one event that nobody holds and that was noted.
+-- Ends an event that is not leased and whose end is recorded.
 local function finish_noted(id, kind, state, due, body)
   local key, unique = keys_of(body)
   local head = state and sub(state, 2, 4) or FRESH
@@ -174,7 +174,8 @@ local function finish_noted(id, kind, state, due, body)
   remember({ id })
 end
 
--- Cancels an event that waits. The record is first: what is over and on no record stays so.
+-- Cancels a waiting event. The record comes first: an event that has ended without one never gets
+-- it.
 local function cancel(id, state, body)
   local is_ready = state and byte(state) == 82
   local due, moved = nil, ZERO
@@ -187,7 +188,7 @@ local function cancel(id, state, body)
   note_end(id, "\6", due, moved, body)
   write_records()
   finish_noted(id, "c", state, due, body)
-  if is_ready then -- its entry in the list is passed over when it is met
+  if is_ready then -- its entry in the list is skipped later
     stale = stale + 1
   else
     call("ZREM", DELAY, id)

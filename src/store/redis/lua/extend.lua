@@ -1,10 +1,10 @@
--- Moves the deadlines of leases that have one of their own.
+-- Script: extends leases that have a deadline of their own.
 --
 -- ARGV[2]  node
 -- ARGV[3]  the new deadline, us from now
 -- ARGV[4..] two for each: id; request, in bytes
 --
--- Returns {now, a text with "1" for each lease that still stood and "0" for the others}.
+-- Returns {now, a text with "1" for each lease that still existed and "0" for each other}.
 local me = ARGV[2]
 local node = node_of(me)
 local deadline = math.ceil((now + ARGV[3]) / 1000)

@@ -1,23 +1,21 @@
--- Leases events to a node: ready ones in their order, then scheduled ones that are due soon.
+-- Script: leases events to a node: ready ones in order, then scheduled ones that are due soon.
 --
 -- ARGV[4]  node
--- ARGV[5]  request, a number, and ARGV[6] its bytes: a request that is not greater than the last
---          one leases nothing and answers what is still held under its number
--- ARGV[7]  most ready events
--- ARGV[8]  how long before its due time an event may be leased, us, and ARGV[9] most of those
--- ARGV[10] for how long, us, or "" for as long as the node's heartbeat lasts
--- ARGV[11] on how many of what it leases, from the first one, handlers may start
---
--- Returns {now, ready events left, next due time or false, 1 if it ended before it had looked at all
--- that it might, how many leases the node has that last as long as its heartbeat, its last request
+-- ARGV[5]  request, a number, and ARGV[6] encoded: a request that is not greater than the last one
+--          leases nothing and returns what is still held under its number
+-- ARGV[7]  limit of ready events
+-- ARGV[8]  how long before its due time an event may be leased, us, and ARGV[9] limit of those
+-- ARGV[10] lease duration, us, or "" for as long as the node's heartbeat lasts
+-- ARGV[11] on how many of the leases, from the first one, handlers may start
+-- Returns {now, ready events left, next due time or false, 1 if it stopped before it had examined
+-- all candidates, how many leases the node has that last as long as its heartbeat, its last request
 -- before this one, how many events it left to a newer duly, the places of the deliveries in their
 -- batch, two bytes each, or "" where they are 0 and so on, then three for each delivery: id; its
--- state, of which the bytes 3 to 20 are those of its lease; body; and at the end a 1 if records were
--- written}. A node that was believed dead is
--- refused.
+-- state, of which the bytes 3 to 20 are those of its lease; body; and at the end a 1 if records
+-- were written}. A node that was reaped is refused.
 local BATCH_MAX = 1000
-local PASSED_MAX = 4000 -- entries of one call that are none for it
-local REST = 1000 -- after so many ms it looks again whether it is alone with what a newer duly reads
+local PASSED_MAX = 4000 -- limit of stale entries in one call
+local REST = 1000 -- ms until it checks again for nodes that can read a newer format
 local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local node = node_of(me) or new_node()
 node.seen = now
@@ -28,7 +26,7 @@ local function done()
   keep_node(me, node)
   answer[2], answer[3], answer[5] = ready_len(), next_due() or false, node.kept
   answer[7] = newer
-  if newer > 0 then -- what is left may be of no use either, and it would ask without end
+  if newer > 0 then -- the rest may be unreadable too, and it would fetch without end
     answer[4] = count > 0 and answer[4] or 0
     answer[2] = count > 0 and math.max(answer[2] - newer, 0) or 0
     answer[3] = math.min(answer[3] or math.huge, now_ms + REST)
@@ -47,8 +45,8 @@ end
 if request <= node.refused then
   keep_node(me, node)
   leave()
-  return redis.error_reply("DULY LEASELOST the node was believed dead and what it held is given "
-    .. "to others; drop it and fetch again")
+  return redis.error_reply("DULY LEASELOST the node was reaped as dead and its events were given "
+    .. "to others; drop them and fetch again")
 end
 
 if request <= node.last then
@@ -76,10 +74,10 @@ node.last = request
 
 local deadline = ARGV[10] ~= "" and math.ceil((now + ARGV[10]) / 1000)
 local held, changes, deadlines = {}, {}, {}
-local lease = me .. token .. u64(now) -- what each lease of this call ends with
+local lease = me .. token .. u64(now) -- the suffix of each lease of this call
 local plain = lease .. u16(ATTEMPTS)
 local moved_now = u64(now)
-local aside = BATCH_MAX -- how many events of no use it may still set aside
+local aside = BATCH_MAX -- how many more expired or exhausted events it may set aside
 local expired, late_ones = {}, {}
 
 local function give(id, state, body)
@@ -93,8 +91,8 @@ local function give(id, state, body)
   len = len + 3
 end
 
--- Leases an event whose body says more than others, or sets it aside if it is of no use any more.
--- `state` is what it will be when leased, up to who has it.
+-- Leases an event whose body has extras, or sets it aside if it has expired or exhausted its
+-- attempts. `state` is its state once leased, up to the node.
 local function give_or_end(id, state, body)
   local attempts, expires, late, late_us, key, unique = extras_of(body)
   local due = number_at(state, 5)
@@ -126,8 +124,8 @@ local function take(id, rest, body)
   end
 end
 
--- Ends what is of no use any more. The records come first, and an event is put where it goes before
--- its state says so: what is left half done waits still.
+-- Ends the events set aside. The records come first, and an event is inserted at its destination
+-- before its state says so: an event left half done is still waiting.
 local function set_aside()
   if #records == 0 then
     return
@@ -149,7 +147,7 @@ local function set_aside()
 end
 
 -- A lease is in its batch before it takes effect, and takes effect before its event leaves the list
--- or the set that it waits in: what is left half done is in two places and never in none.
+-- or set in which it waits: an event left half done is in two places and never in none.
 local written = 0
 local function write()
   set_aside()
@@ -193,16 +191,16 @@ while count < limit and unseen > 0 and may_look() do
     looked = i
     local state, body = states[i], bodies[i - before]
     if not (state and byte(state) == 82 and sub(state, 46) == sub(entries[i], 17)) then
-      passed_over = passed_over + 1 -- an entry that its event has left behind
+      passed_over = passed_over + 1 -- a stale entry
     elseif not body then
-      call("HDEL", STATE, id) -- somebody has deleted a part of it by hand
+      call("HDEL", STATE, id) -- part of it was deleted by hand
     elseif byte(body) >= 240 and is_newer(body) then
       left[#left + 1] = entries[i]
-    elseif sub(state, 21, 28) == ZERO then -- it was moved, and nobody saw its body
+    elseif sub(state, 21, 28) == ZERO then -- it was moved without its body being read
       take(id, sub(state, 2, 20) .. sub(body, 5, 12) .. sub(state, 29, 45), body)
     elseif deadline or byte(body) % 16 >= 2 then
       take(id, sub(state, 2, 45), body)
-    else -- nearly all: as `take` and `give` do it, without calling them
+    else -- nearly all: `take` and `give`, inlined
       count = count + 1
       held[count] = id
       changes[2 * count - 1], changes[2 * count] = id, "L" .. sub(state, 2, 45) .. plain
@@ -212,7 +210,7 @@ while count < limit and unseen > 0 and may_look() do
   end
   write()
   stale = math.max(stale - (passed_over - passed_before), 0)
-  if #left > 0 then -- they go behind all others, whose duly reads them finds them there
+  if #left > 0 then -- to the end of the list, for a version that can read them
     newer = newer + #left
     call("RPUSH", READY, unpack(left))
   end
@@ -223,7 +221,7 @@ end
 local until_ms = math.floor((now + ARGV[8]) / 1000)
 limit = math.min(count + ARGV[9], BATCH_MAX)
 local last_score, last_due
-local skipped = 0 -- what is left to a newer duly stays, before all that is looked at
+local skipped = 0 -- events left to a newer duly stay in front
 while count < limit and may_look() do
   local want = math.min(limit - count, aside)
   local due = call("ZRANGE", DELAY, "-inf", until_ms, "BYSCORE", "LIMIT", skipped, want,
@@ -253,7 +251,7 @@ while count < limit and may_look() do
       last_score, last_due = score, u64(tonumber(score))
     end
     if not body then
-      call("HDEL", STATE, id) -- somebody has deleted a part of it by hand
+      call("HDEL", STATE, id) -- part of it was deleted by hand
     elseif is_newer(body) then
       taken[#taken] = nil
     elseif state then

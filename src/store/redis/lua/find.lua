@@ -1,13 +1,12 @@
--- Reads events that are not over by what they are called: those of one key in the order of their
--- ids, or the one that has a unique key.
+-- Script: reads events that have not ended by key, ordered by id, or the one with a unique key.
 --
 -- ARGV[2]  "k" key, "u" unique key
--- ARGV[3]  which one
--- ARGV[4]  the id after which, or ""
--- ARGV[5]  most of them, at most 1000
+-- ARGV[3]  the key
+-- ARGV[4]  the id after which to begin, or ""
+-- ARGV[5]  limit, at most 1000
 --
--- Returns {now, the last id or false where there are no more, then for each its id and what
--- `look_up` says}.
+-- Returns {now, the last id or false where there are no more, then for each its id and the fields
+-- of `look_up`}.
 local name, after, limit = ARGV[3], ARGV[4], tonumber(ARGV[5])
 local ids = {}
 local answer = { now, false }
@@ -28,7 +27,7 @@ else
   answer[2] = (told < #ids or told == limit) and ids[told]
   local gone = {}
   for i = 3, #answer, 5 do
-    if not answer[i + 2] then -- a push that failed midway has left it
+    if not answer[i + 2] then -- left by a push that failed midway
       gone[#gone + 1] = key_entry(name, answer[i])
     end
   end

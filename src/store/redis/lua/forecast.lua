@@ -1,16 +1,16 @@
--- Counts scheduled events that fall due within each of the spans.
+-- Script: counts the scheduled events that fall due within each span.
 --
--- ARGV[2..] spans from now, us, none shorter than the one before
+-- ARGV[2..] spans from now, us, in ascending order
 --
--- Returns {now, how many within each}.
+-- Returns {now, the count of each span}.
 local answer = { now }
 
 local function count(at)
   answer[at] = call("ZCOUNT", DELAY, "-inf", math.floor((now + ARGV[at]) / 1000))
 end
 
--- Counts what lies between two spans that are counted, by halves: where both have the same number
--- so has everything between them, and nothing is looked up.
+-- Counts the spans between two counted ones, by bisection: where both counts are equal, so are all
+-- between them, and nothing is looked up.
 local function fill(from, to)
   if answer[from] == answer[to] then
     for at = from + 1, to - 1 do

@@ -1,11 +1,11 @@
--- Says that a node is alive, and so keeps everything that it holds in the bucket.
+-- Script: a node's heartbeat, which extends all its leases in the bucket.
 --
 -- ARGV[2]  node
--- ARGV[3]  how many leases it knows of, by its requests up to ARGV[4]
+-- ARGV[3]  how many leases the node knows of, by its requests up to ARGV[4]
 -- ARGV[5]  the last fetch on whose leases handlers of the node may have started, and ARGV[6] on how
 --          many of them, from the first one
 --
--- Returns {now, 1 if its leases stand, 0 if they were taken back or it has none, how many leases it
+-- Returns {now, 1 if its leases exist, 0 if they were taken back or it has none, how many leases it
 -- has that last as long as its heartbeat, its last request}.
 local node = node_of(ARGV[2])
 local stands = node and node.kept > 0 and not node.reaping

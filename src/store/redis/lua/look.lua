@@ -1,8 +1,8 @@
--- Looks events up.
+-- Script: looks events up by id.
 --
 -- ARGV[2..] ids, at most 1000
 --
--- Returns {now, then for each what `look_up` says, as many as fit into one call}.
+-- Returns {now, then for each the fields of `look_up`, as many as fit into one call}.
 local answer = { now }
 look_up({ unpack(ARGV, 2) }, answer)
 leave()

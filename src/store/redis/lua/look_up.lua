@@ -1,8 +1,9 @@
--- How events are told of. At most 1000 ids.
+-- Library: the reply fields of an event. At most 1000 ids.
 --
 -- Appends four for each to `answer`: state or false, body or false, due time of the delay set or
 -- false, deadline of a lease that has one of its own or false. If `named`, its id before these.
--- Without `bodies` it reads them, as many as fit into one call. Returns how many it told of.
+-- Without `bodies` it reads them, as many as fit into one call. Returns the number of events
+-- appended.
 local function look_up(ids, answer, named, bodies)
   if #ids == 0 then
     return 0

@@ -1,10 +1,11 @@
--- Moves due events to the publish list.
+-- Script: moves due events to the ready list.
 --
--- ARGV[2]  most events to move, at most 1000
--- ARGV[3]  "", or who has no room for them and calls the others, if something is ready then
+-- ARGV[2]  limit, at most 1000
+-- ARGV[3]  "", or the calling process, which has no capacity: the others are notified if events are
+--          ready afterwards
 --
--- Returns {now, moved, ready events, next due time or false}; as many moved as the most means "call
--- again".
+-- Returns {now, moved, ready events, next due time or false}; if `moved` reaches the limit, call
+-- again.
 local due = call("ZRANGE", DELAY, "-inf", now_ms, "BYSCORE", "LIMIT", 0, ARGV[2], "WITHSCORES")
 local count = #due / 2
 if count > 0 then
@@ -23,8 +24,8 @@ if count > 0 then
     changes[2 * i - 1] = id
     changes[2 * i] = "R" .. head .. at .. moved .. rest .. number
   end
-  -- Publish before removing: Redis does not roll a script back, and an id that is in both places
-  -- is passed over where it does not belong, while an id in neither is lost.
+  -- Insert before removing: Redis does not roll a script back, and an id that is in both places is
+  -- skipped where it does not belong, while an id in neither is lost.
   call("HSET", STATE, unpack(changes))
   call("RPUSH", READY, unpack(entries))
   call("ZREMRANGEBYRANK", DELAY, 0, count - 1)

@@ -1,18 +1,18 @@
--- What is known of a node in this bucket, from its first fetch on.
+-- Library: the record of a node in this bucket, from its first fetch on.
 --
---   beat     its last heartbeat; a fetch that leases something is one as well
+--   beat     its last heartbeat; a fetch that leases something counts as one
 --   last     its greatest request number, 0 before the first
---   refused  the fetch that told it that it was reaped, 0 before the first
+--   refused  the fetch that was refused because the node was reaped, 0 before the first
 --   kept     how many leases it has that last as long as its heartbeat
 --   timed    how many with deadlines of their own
---   lost     it was reaped and has not been told by a refused fetch
---   reaping  it was given up, and still holds something
---   seen     when it was heard of last, us
+--   lost     it was reaped, and no fetch has been refused since
+--   reaping  it is being reaped, and still holds something
+--   seen     the time of its last call, us
 --   started  the last fetch on whose leases handlers may have started, and `first` on how many of
 --            them, from the first one; on all of those before it they may have
---   says     how many leases it said it has by its requests up to `to`, in its last heartbeat; for
+--   says     how many leases it reported by its requests up to `to`, in its last heartbeat; for
 --            the audit alone
-local NODES_MAX = 256 -- nodes that hold nothing are forgotten beyond this, the quietest first
+local NODES_MAX = 256 -- beyond this, nodes without leases are removed, the longest silent first
 
 local function read_node(packed)
   local beat, last, refused, kept, timed, lost, reaping, seen, says, to, started, first =
@@ -24,7 +24,7 @@ local function read_node(packed)
   }
 end
 
--- Handlers of a node may have started so far. Returns whether that is news.
+-- Records that handlers of a node may have started up to there. Returns whether that is a change.
 local function announce(node, request, first)
   if request > node.started or (request == node.started and first > node.first) then
     node.started, node.first = request, first
@@ -44,7 +44,7 @@ local function keep_node(id, node)
     node.started, node.first))
 end
 
--- Every node, in the order of their ids.
+-- Returns every node, ordered by id.
 local function all_nodes()
   local flat, nodes = call("HGETALL", NODES), {}
   for i = 1, #flat, 2 do
@@ -75,7 +75,7 @@ local function new_node()
     started = 0, first = 0 }
 end
 
--- So many leases of a batch have ended.
+-- Subtracts `count` ended leases from a batch.
 local function end_batch(batch, count)
   leased = leased - count
   if call("HINCRBY", HELD, "#" .. batch, -count) <= 0 then
@@ -83,7 +83,7 @@ local function end_batch(batch, count)
   end
 end
 
--- Counts leases that have ended off their batches, and their node.
+-- Subtracts ended leases from their batches and their node.
 --
 -- `ended` is request -> how many of those that last as long as the heartbeat, `timed` likewise.
 local function end_leases(id, node, ended, timed)

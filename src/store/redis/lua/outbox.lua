@@ -1,13 +1,13 @@
--- Reads records. Changes nothing.
+-- Script: reads records. Changes nothing.
 --
--- ARGV[2]  the number after which
--- ARGV[3]  most records
--- ARGV[4]  so many bytes are enough
+-- ARGV[2]  the number after which to begin
+-- ARGV[3]  limit of records
+-- ARGV[4]  limit of bytes, checked after each read
 --
 -- Returns {now, the number of the oldest record, the number of the next one, the last number that
--- was looked at, 1 if records follow that a newer duly wrote in a form that this one does not read,
--- then two for each entry: number of its first record; its records}. The first entry
--- may begin before what was asked for, and the last one end behind it.
+-- was examined, 1 if records follow in a form that only a newer duly reads, then two for each
+-- entry: number of its first record; its records}. The first entry may begin before the requested
+-- number, and the last one end after the limit.
 local AT_ONCE, ENTRIES_MAX = 4, 1000
 local after, most, enough = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -16,7 +16,7 @@ local function number_of(found)
 end
 
 local first = math.min(tonumber(call("HGET", META, "trimmed") or 0) + 1, record)
-if first < record then -- whoever wrote more may have let go of some
+if first < record then -- later writes may have dropped some
   first = math.max(number_of(call("XRANGE", OUTBOX, "-", "+", "COUNT", 1)[1]) or record, first)
 end
 local answer, len = { now, first, record, 0, 0 }, 5

@@ -1,26 +1,25 @@
--- Adds events. An id that exists changes nothing.
+-- Script: adds events. An id that exists changes nothing.
 --
--- ARGV[4]  whom not to wake: the process that asks
+-- ARGV[4]  the calling process, which is not notified
 -- ARGV[5]  the furthest due time from now, ms
--- ARGV[6]  when the first and the last of the ids was made, ms
--- ARGV[7]  1 if an id comes more than once
--- ARGV[8]  how many records may wait, or "" for any number
--- ARGV[9..]  three for each event: id; when and what to do if its unique key is taken: "n" now,
---            "a" and us from now, "t" and ms since the epoch, in capitals to replace; body
---
--- Returns {now, 1 if there is earlier work, {place, verdict, due, other id} for each event that
--- was not simply accepted}. Verdicts: 1 duplicate, 2 replaced, 3 conflict, 4 too old, 5 too new.
-local SHORT = 4096 -- of a longest body so short it is no use to look for a shorter one
+-- ARGV[6]  the earliest and the latest creation time of the ids, ms
+-- ARGV[7]  1 if an id occurs more than once
+-- ARGV[8]  limit of waiting records, or "" for none
+-- ARGV[9..]  three for each event: id; when, and the policy for a taken unique key: "n" now, "a"
+--            and us from now, "t" and ms since the epoch, in capitals to replace; body
+-- Returns {now, 1 if there is earlier work, {place, verdict, due, other id} for each event that was
+-- not simply accepted}. Verdicts: 1 duplicate, 2 replaced, 3 conflict, 4 too old, 5 too new.
+local SHORT = 4096 -- below this, a tighter bound of body lengths is no use
 local first, count = 9, (#ARGV - 8) / 3
 if ARGV[8] ~= "" then
   local waiting = record - 1 - tonumber(call("HGET", META, "trimmed") or 0)
-  if waiting >= tonumber(ARGV[8]) then -- some may have been let go of before this was asked for
+  if waiting >= tonumber(ARGV[8]) then -- some may have been dropped before the limit was set
     local oldest = call("XRANGE", OUTBOX, "-", "+", "COUNT", 1)[1]
     waiting = math.min(waiting, oldest and record - tonumber(oldest[1]:match("^%d+")) or 0)
   end
   if waiting >= tonumber(ARGV[8]) then
     return redis.error_reply("DULY FULL " .. waiting .. " records of this bucket wait for the "
-      .. "journal, and no more are to wait: see what keeps the journal")
+      .. "journal, which is the limit: check why the journal does not take them")
   end
 end
 local ids, dues = {}, {}
@@ -28,7 +27,7 @@ local last_when, last_due
 for i = 1, count do
   local at = first + 3 * i
   local when = ARGV[at - 2]
-  if when ~= last_when then -- most of a batch have the same
+  if when ~= last_when then -- most events of a batch share it
     last_when = when
     local kind = byte(when)
     if kind == 110 or kind == 78 then
@@ -61,7 +60,7 @@ local ahead = now_ms + ARGV[2]:match("%d+$")
 local some_old, some_new = false, tonumber(made_last) > ahead
 local forgotten
 
--- Looks how far the forgetting has come. No id that was ever accepted is so far ahead: a watermark
+-- Reads the watermark of forgotten ids. No id that was ever accepted is so far ahead: a watermark
 -- that is, from a time when the clock was wrong or ids of any time were accepted, would close the
 -- bucket to all.
 local function look_at_forgotten()
@@ -74,7 +73,7 @@ local function look_at_forgotten()
 end
 look_at_forgotten()
 
--- Whether what was just read may have changed: this push has ended others, or has an id twice.
+-- Whether the data just read may have changed: this push has ended other events, or repeats an id.
 local rereads = ARGV[7] == "1"
 local answer = { now, 0 }
 local added, delayed, ready, entries, keyed = {}, {}, {}, {}, {}
@@ -85,12 +84,12 @@ local tail = sub(ZEROS, 1, 17) .. number
 
 local function write()
   if bodies_len > 0 then
-    if #keyed > 0 then -- one that is found by its key and is nowhere is passed over
+    if #keyed > 0 then -- an index entry without an event is skipped
       call("ZADD", BY_KEY, unpack(keyed))
       keyed = {}
     end
-    -- The body first: an id without one is passed over, and a body that is nowhere yet is none
-    -- for the push that comes again.
+    -- The body first: an id without one is skipped, and a body without a state is no duplicate for
+    -- the repeated push.
     call("HSET", BODY, unpack(added))
     if delayed_len > 0 then
       call("ZADD", DELAY, unpack(delayed))
@@ -111,14 +110,13 @@ local function due_of(id, state)
   return tonumber(call("ZSCORE", DELAY, id) or 0)
 end
 
--- Whether the unique key is taken; replaces the one that has it where that is asked for and it has
--- not begun.
+-- Returns whether the unique key is taken; replaces its event if requested and not yet started.
 local function taken(i, unique, replaces)
   write()
   local other = call("HGET", UNIQUE, unique)
   if not other then
     return false
-  elseif #other > 16 then -- its event is done
+  elseif #other > 16 then -- reserved by a done event
     if replaces or number_at(other, 17) <= now_ms then
       call("ZREM", HOLDS, unique)
       return false
@@ -167,7 +165,7 @@ local function add(i, id, body, key)
   entries[ready_count] = id .. number
 end
 
--- Whether an id was made until then; one that stands for a name tells no time.
+-- Returns whether an id was created until then; one derived from a name has no time.
 local function is_older(id, until_ms)
   local made = unpack_from(">I6", id)
   return made > 0 and made <= until_ms
@@ -181,7 +179,7 @@ for i = 1, count do
     state, known = call("HGET", STATE, id), call("HGET", BODY, id)
   end
   if known and not state and not call("ZSCORE", DELAY, id) then
-    known = nil -- a push that failed midway has left it
+    known = nil -- left by a push that failed midway
   end
   if known or state then
     local fingerprint = known and sub(known, 5, 12) or sub(state, 21, 28)

@@ -1,12 +1,12 @@
--- Takes back what silent nodes hold and what is past its own deadline.
+-- Script: takes back the leases of silent nodes and those past their own deadline.
 --
--- ARGV[4]  whom not to wake: the process that asks
--- ARGV[5]  most events to take back, at most 1000
+-- ARGV[4]  the calling process, which is not notified
+-- ARGV[5]  limit of events to take back, at most 1000
 -- ARGV[6..] two for each silent node: node; the last heartbeat seen of it
---
+-- ARGV[6..] two for each silent node: node; its last heartbeat that the caller saw
 -- Returns {now, 1 if there is earlier work, ready again, dead, 1 if there is more to take back,
--- next deadline or false, then two for each node that holds something: node, heartbeat}.
-local emptied = {} -- nodes of which nothing is left to be taken
+-- next deadline or false, then two for each node with leases: node, heartbeat}.
+local emptied = {} -- nodes without leases left
 
 for i = 6, #ARGV, 2 do
   local node = node_of(ARGV[i])
@@ -16,8 +16,7 @@ for i = 6, #ARGV, 2 do
   end
 end
 
--- Counts leases off that are still counted although nothing is held: a call that failed midway has
--- left them so.
+-- Subtracts leases that are still counted but no longer held, left by a call that failed midway.
 local function forget_leases(id)
   local node = node_of(id)
   if node and node.kept > 0 then

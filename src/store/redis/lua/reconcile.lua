@@ -1,13 +1,13 @@
--- Takes back what the store has leased to a node by some of its requests and the node does not hold
--- any more: its settlement was lost in a failover.
+-- Script: takes back the leases of some requests that the node reports it does not hold: their
+-- settlement was lost in a failover.
 --
--- ARGV[4]  whom not to wake: the process that asks
--- ARGV[5]  most events to take back, at most 1000
+-- ARGV[4]  the calling process, which is not notified
+-- ARGV[5]  limit of events to take back, at most 1000
 -- ARGV[6]  node
--- ARGV[7]  the first request that this is about, and ARGV[8] the last one, in bytes
--- ARGV[9]  the last fetch on whose leases handlers of the node may have started, and ARGV[10] on how
---          many of them, from the first one
--- ARGV[11..] two for each request of which the node holds something: request, in bytes; ids
+-- ARGV[7]  the first of the requests, and ARGV[8] the last one, encoded
+-- ARGV[9]  the last fetch on whose leases handlers of the node may have started, and ARGV[10] on
+--          how many of them, from the first one
+-- ARGV[11..] two for each request of which the node holds something: request, encoded; ids
 --
 -- Returns {now, 1 if there is earlier work, ready again, dead, 1 if there is more to take back}.
 local me, from, to = ARGV[6], number_at(ARGV[7], 1), number_at(ARGV[8], 1)
@@ -25,7 +25,7 @@ if node and announce(node, tonumber(ARGV[9]), tonumber(ARGV[10])) then
   keep_node(me, node)
 end
 for _, batch in ipairs(node and batches_of(me) or {}) do
-  if more == 1 then -- the rest is looked at by whoever comes for it
+  if more == 1 then -- the next call handles the rest
     break
   end
   local request = sub(batch, 9)

@@ -1,13 +1,13 @@
--- Adds buckets to the registry. Those that are in it already stay as they are.
+-- Script: adds buckets to the registry. Existing ones stay unchanged.
 --
 -- KEYS[1]  set   registered: queue ":" bucket
--- KEYS[2]  list  registry: each of them once, in the order in which they came: a random token of 8
---                bytes, then queue ":" bucket
+-- KEYS[2]  list  registry: each of them once, in order of registration: a random token of 8 bytes,
+--                then queue ":" bucket
 -- KEYS[3]  hash  members, for its field "buckets": the token of the last change
 -- ARGV[1]  a random token of 8 bytes
 -- ARGV[2..] queue ":" bucket
 --
--- Returns how many of them are new.
+-- Returns how many were added.
 local call = redis.call
 local new = 0
 for i = 2, #ARGV do

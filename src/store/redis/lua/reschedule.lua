@@ -1,12 +1,12 @@
--- Gives an event another due time.
+-- Script: changes the due time of an event.
 --
--- ARGV[2]  whom not to wake: the process that asks
+-- ARGV[2]  the calling process, which is not notified
 -- ARGV[3]  the furthest due time from now, ms
 -- ARGV[4]  id
 -- ARGV[5]  when: "n" now, "a" and us from now, "t" and ms since the epoch
 --
--- Returns {now, 1 if there is earlier work, "changed" or "after" (an attempt may still run) or the
--- kind of its state, when that is too late, or "" when nobody knows it, due time}.
+-- Returns {now, 1 if there is earlier work, "changed" or "after" (an attempt may still run), or the
+-- kind of its state when it is too late, or "" for an unknown id; due time}.
 local id, when = ARGV[4], ARGV[5]
 local kind_of_when, due = byte(when), now_ms
 if kind_of_when == 97 then

@@ -1,12 +1,12 @@
--- Makes dead events ready again, due now, with all their attempts; each leaves a record of it. One
--- whose unique key was taken meanwhile lives on without it.
+-- Script: revives dead events: they are ready now, with all their attempts; each leaves a record.
+-- An event whose unique key was taken meanwhile loses it.
 --
--- ARGV[4]  whom not to wake: the process that asks
--- ARGV[5]  "", or "=" and who does it
+-- ARGV[4]  the calling process, which is not notified
+-- ARGV[5]  "", or "=" and the actor
 -- ARGV[6..] ids
 --
--- Returns {now, 1 if there is earlier work, how many, how many of the ids it has looked at: fewer
--- than all where their bodies have too many bytes for one call}.
+-- Returns {now, 1 if there is earlier work, revived, how many ids it has processed: not all of them
+-- where their bodies exceed the limit of one call}.
 local by = ARGV[5] ~= "" and sub(ARGV[5], 2) or nil
 local due, moved = u64(now_ms), u64(now)
 local ids, entries, changes, uniques, seen = {}, {}, {}, {}, {}

@@ -1,19 +1,19 @@
--- Says that a node is there, and answers who else is.
+-- Script: announces that a node is alive, and returns the other members.
 --
--- KEYS[1]  hash  members: node -> number of its last call, ":", its time in ms; and "buckets" and
---                "control" -> the token that came with the last change of each
+-- KEYS[1]  hash  members: node -> number of its last poll, ":", its time in ms; and "buckets" and
+--                "control" -> the token of the last change of each
 -- KEYS[2]  hash  queues: node -> the queues that it consumes, a line for each
 -- KEYS[3]  hash  hub, for its field "format"
 -- ARGV[1]  the time in microseconds, or "" for the server's
 -- ARGV[2]  node, or "" of one that consumes nothing
 -- ARGV[3]  "stays", "leaves", or "queues" when its queues follow
 -- ARGV[4]  the queues that it consumes, a line for each
--- ARGV[5]  how long a member that does not call stays listed, ms
--- ARGV[6]  1 to be told the format of all keys
+-- ARGV[5]  how long a silent member stays listed, ms
+-- ARGV[6]  1 to return the format of all keys
 --
 -- Returns {token of the buckets, token of the controls, each "" before the first change; 1 if its
--- queues are known, the format of all keys, "none" where there is none, "" where it was not asked for, then two for each member: node, number}. It is no
--- member before its queues are known.
+-- queues are known, the format of all keys, "none" where there is none, "" unless requested, then
+-- two for each member: node, number}. A node is no member before its queues are known.
 local call = redis.call
 local now = ARGV[1]
 if now == "" then
@@ -28,7 +28,7 @@ local members = call("HGETALL", KEYS[1])
 for i = 1, #members, 2 do
   local node, said = members[i], members[i + 1]
   local number, seen = said:match("^(%d+):(%d+)$")
-  if #node ~= 8 then -- no node, but what else is kept here
+  if #node ~= 8 then -- no node but a token
     tokens[node] = said
   elseif node == me and number then
     mine = tonumber(number)

@@ -1,9 +1,9 @@
--- Sets one thing of a queue, or takes back what was set.
+-- Script: changes or removes one runtime setting of a queue.
 --
 -- KEYS[1]  hash  control: queue ":" name -> value
 -- KEYS[2]  hash  members, for its field "control": the token of the last change
 -- ARGV[1]  queue ":" name
--- ARGV[2]  value, or "" to take it back
+-- ARGV[2]  value, or "" to remove it
 -- ARGV[3]  a random token of 8 bytes
 --
 -- Returns 1.

@@ -1,21 +1,21 @@
--- Ends attempts, each only under the lease it belongs to, and writes their records.
+-- Script: ends attempts, each only under its own lease, and writes their records.
 --
 -- ARGV[4]  node
--- ARGV[5]  whom not to wake: the process that asks
+-- ARGV[5]  the calling process, which is not notified
 -- ARGV[6]  the longest delay, us
--- ARGV[7]  the last fetch on whose leases handlers of the node may start from now on, and ARGV[8] on
---          how many of them, from the first one
--- ARGV[9..] the settlements in their order, in runs. A run begins with a number. Of more than 0: so
---          many acks under one request, which follows in bytes, and then two for each: id; fetched
---          and started, us, in bytes. No id may come twice then. A 0: one settlement of any kind:
---          id; verdict (a ack, t retry, z snooze, b bury, x discard, e expire, r release), request,
---          fetched and started, us, in bytes, then for t and z the delay, us, in bytes, then for t
---          and b the cause, a byte, plus 128 of a body that is damaged; "" or "=" and the error
+-- ARGV[7]  the last fetch on whose leases handlers of the node may start from now on, and ARGV[8]
+--          on how many of them, from the first one
+-- ARGV[9..] the settlements in order, in runs. A run begins with a number. Above 0: that many acks
+--           under one request, which follows, encoded, and then two for each: id; fetched and
+--           started, us, encoded. No id may occur twice then. 0: one settlement of any kind: id;
+--           kind (a ack, t retry, z snooze, b bury, x discard, e expire, r release), request,
+--           fetched and started, us, encoded, then for t and z the delay, us, encoded, then for t
+--           and b the cause, a byte, plus 128 of a damaged body; "" or "=" and the error
 --
--- Returns {now, 1 if there is earlier work, a text with "1" for each that was accepted and "0" for
--- each whose lease was lost}. Where the bodies of the first have as many bytes as one call may read
--- and remove it settles only those, and the text ends with them.
-local FREED_PER_READ = 4 -- to remove a body takes a server a quarter of the time at most
+-- Returns {now, 1 if there is earlier work, a text with "1" for each accepted settlement and "0"
+-- for each whose lease was lost}. Where the bodies of the first ones exceed the limit of one call,
+-- it settles only those, and the text ends with them.
+local FREED_PER_READ = 4 -- removing a body takes at most a quarter of the time of reading it
 local me = ARGV[4]
 local runs, at, count = {}, 9, 0
 local ids = {}
@@ -51,14 +51,14 @@ local states = call("HMGET", STATE, unpack(ids))
 local changed, verdicts, changes, changes_len = {}, {}, {}, 0
 local over, front, back, delayed, dead = {}, {}, {}, {}, {}
 local ended, timed, deadlines = {}, {}, {}
-local keyed = {} -- what those that are over were found by
+local keyed = {} -- index entries of events that have ended
 
 local function put(id, state)
   changes[changes_len + 1], changes[changes_len + 2] = id, state
   changes_len = changes_len + 2
 end
 
--- The event waits once more, with these flags and next attempt.
+-- Returns the event to waiting, with these flags and next attempt.
 local function wait(id, head, due_ms, rest)
   if due_ms <= now_ms then
     put(id, "R" .. head .. u64(due_ms) .. u64(now) .. rest .. number)
@@ -72,7 +72,7 @@ end
 
 local function release(id, state, haunted, rest)
   local head, due_ms = haunted .. sub(state, 3, 4), number_at(state, 5)
-  if due_ms > now_ms then -- it was read ahead, and waits on
+  if due_ms > now_ms then -- it was prefetched: back to waiting
     wait(id, head, due_ms, rest)
   else
     put(id, "R" .. head .. sub(state, 5, 20) .. rest .. number)
@@ -85,7 +85,7 @@ local function delayed_ms(said)
   return delay == 0 and now_ms or math.ceil((now + delay) / 1000)
 end
 
--- Ends an attempt in any way; `said` begins with the verdict.
+-- Ends an attempt in any way; `said` begins with the kind of settlement.
 local function conclude(id, state, said, times, verdict, settled, error)
   local flags, attempt = byte(state, 2), attempt_of(state)
   local haunted, rest = char(flags % 2), sub(state, 21, 28) .. settled
@@ -128,7 +128,7 @@ local function conclude(id, state, said, times, verdict, settled, error)
       wait(id, head, delayed_ms(said), rest)
     else
       local cause = verdict == 116 and sub(said, 34, 34) or sub(said, 26, 26)
-      if byte(cause) >= 128 then -- nothing is told of what is damaged
+      if byte(cause) >= 128 then -- a damaged body has no extras
         cause, key, more = char(byte(cause) - 128), nil, nil
       end
       note(id, "\4", cause, attempt, due, moved, times, me, key, error, more)
@@ -139,7 +139,7 @@ local function conclude(id, state, said, times, verdict, settled, error)
   end
 end
 
--- Whether the bodies that end may be more than one call removes.
+-- Whether the bodies that end may exceed the limit of one call.
 local is_heavy = count * longest > FREED_PER_READ * BUDGET
 
 local function end_lease(state, request, id)
@@ -154,7 +154,7 @@ end
 local done, over_len = 0, 0
 local record_end = finished .. me .. "\0\0\0\0"
 
--- A run of acks: nearly all there is, so nothing is done twice.
+-- Settles a run of acks: nearly all settlements, so nothing is done twice.
 local function settle_acks(run)
   local token, settled = me .. run.request, me .. run.request .. "a"
   local plain, records_len = 0, #records
@@ -166,8 +166,8 @@ local function settle_acks(run)
     end
     settled_len = i
     local id, state, times = ids[done + i], states[done + i], ARGV[run.at + 2 * i - 1]
-    if not (state and sub(state, 46, 61) == token) then -- only leased ones are that long
-      -- A repeat, or a lease that was lost.
+    if not (state and sub(state, 46, 61) == token) then -- only leased states are that long
+      -- A repeat, or a lost lease.
       verdicts[done + i] = state and sub(state, 29, 45) == settled and "1" or "0"
     else
       verdicts[done + i] = "1"
@@ -197,7 +197,7 @@ end
 local function settle_one(run)
   done = done + 1
   local id, said, error = ARGV[run.at], ARGV[run.at + 1], ARGV[run.at + 2]
-  local state = changed[id] or states[done] -- an id may come twice, under two leases
+  local state = changed[id] or states[done] -- an id may occur twice, under two leases
   local verdict, request = byte(said), sub(said, 2, 9)
   local settled = me .. request .. char(verdict)
   if state and byte(state) == 76 and sub(state, 46, 61) == me .. request then
@@ -221,8 +221,8 @@ for _, run in ipairs(runs) do
   end
 end
 
--- Redis does not roll a script back. So an event is put where it goes before its state says that it
--- is there: what is left half done is still leased, and the settle that comes again does all of it.
+-- Redis does not roll a script back. So an event is inserted at its destination before its state
+-- says so: an event left half done is still leased, and the repeated settle does all of it.
 local node = node_of(me)
 local is_news = announce_starts(node)
 if changes_len > 0 then

@@ -1,7 +1,7 @@
--- Counts events by state, and looks at the first of the publish list.
+-- Script: counts events by state, and reads the head of the ready list.
 --
 -- Returns {now, scheduled, ready, leased, dead, since when the first ready event is ready, ms, or
--- false when none is or when more entries than one call looks at were left behind before it}.
+-- false when none is, or when more stale entries precede it than one call reads}.
 local LOOKED_AT = 1000
 
 local function oldest_ready()
@@ -12,7 +12,7 @@ local function oldest_ready()
   end
   local states = call("HMGET", STATE, unpack(ids))
   for i, state in ipairs(states) do
-    -- Any other entry is one that its event has left behind.
+    -- Any other entry is stale.
     if state and byte(state) == 82 and sub(state, 46) == sub(entries[i], 17) then
       return math.floor(number_at(state, 13) / 1000)
     end

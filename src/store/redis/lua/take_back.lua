@@ -1,25 +1,25 @@
--- How leases end against their holder's will.
+-- Library: leases that are taken back from their node.
 --
--- ARGV[5]  most events to take back, at most 1000
+-- ARGV[5]  limit of events to take back, at most 1000
 local limit = math.min(tonumber(ARGV[5]), 1000)
 check_keys()
 call("ZCARD", LEASE)
 local back, front, dead, delayed, changes, uniques = {}, {}, {}, {}, {}, {}
-local deadlines, ended = {}, {} -- leases that end: ids; node -> what `end_leases` takes
+local deadlines, ended = {}, {} -- leases that end: ids; node -> the arguments of `end_leases`
 local taken, ready = 0, 0
 
 local function is_full()
   return taken >= limit or is_spent()
 end
 
--- Whether a handler of a node may have started on the lease that stands at `place` of a batch, from
--- 1; `request` is in its bytes.
+-- Returns whether a handler of a node may have started on the lease at index `place` of a batch,
+-- from 1; `request` is encoded.
 local function may_have_started(node, request, place)
   local number = number_at(request, 1)
   return number < node.started or (number == node.started and place <= node.first)
 end
 
--- Hands an event back whose handler never started, as its holder would have done.
+-- Hands back an event whose handler never started, like a release by its node.
 local function hand_back(id, state)
   local head, rest = char(byte(state, 2) % 2) .. sub(state, 3, 4), sub(state, 21, 45)
   taken, ready = taken + 1, ready + 1
@@ -33,8 +33,8 @@ local function hand_back(id, state)
   end
 end
 
--- Ends a lease against its holder's will. The attempt counts, as nobody can know whether its
--- handler had started; unless its holder never announced it: then it never has.
+-- Takes a lease back. The attempt counts, as its handler may have started; unless its node never
+-- announced a start, which a node does first.
 local function take_back(id, state, is_unstarted)
   if is_unstarted then
     return hand_back(id, state)
@@ -46,7 +46,7 @@ local function take_back(id, state, is_unstarted)
   local key, unique, more, is_left
   if byte(state, 2) >= 4 then
     local body = read_body(id)
-    is_left = body and is_newer(body) -- it may have a unique key, so only its duly may end it
+    is_left = body and is_newer(body) -- its unique key: only its own version may end it
     key, unique = keys_of(body)
     more = more_of(body)
   end
@@ -65,14 +65,14 @@ local function take_back(id, state, is_unstarted)
     if number_at(state, 5) <= now_ms then
       back[#back + 1] = id .. number
       changes[2 * taken] = "R" .. head .. due .. u64(now) .. rest .. number
-    else -- it was read ahead, and waits on
+    else -- it was prefetched: back to waiting
       delayed[#delayed + 1], delayed[#delayed + 2] = number_at(state, 5), id
       changes[2 * taken] = "S" .. head .. due .. ZERO .. rest
     end
   end
 end
 
--- Notes that a lease ends, one that lasts as long as the heartbeat or one with a deadline.
+-- Counts a lease that ends, either one that lasts as long as the heartbeat or one with a deadline.
 local function end_lease(state, has_deadline)
   local holder, request = sub(state, 46, 53), sub(state, 54, 61)
   local of = ended[holder] or { kept = {}, timed = {} }
@@ -81,7 +81,7 @@ local function end_lease(state, has_deadline)
   ended[holder] = of
 end
 
--- The batches of a node, the first request first.
+-- Returns the batches of a node, the first request first.
 local function batches_of(id)
   local batches = {}
   for _, field in ipairs(call("HKEYS", HELD)) do
@@ -95,7 +95,7 @@ local function batches_of(id)
   return batches
 end
 
--- The ids of a batch.
+-- Returns the ids of a batch.
 local function ids_of(batch)
   local held, ids = call("HGET", HELD, batch), {}
   for at = 1, #held, 16 do
@@ -104,17 +104,18 @@ local function ids_of(batch)
   return ids
 end
 
--- Whether this is the state of an event that is leased in a batch, for as long as a heartbeat lasts.
+-- Returns whether this is the state of an event leased in a batch, for as long as a heartbeat
+-- lasts.
 local function is_kept(state, batch)
   return state and byte(state) == 76 and sub(state, 46, 61) == batch
     and math.floor(byte(state, 2) / 2) % 2 == 0
 end
 
--- Writes what was taken back.
+-- Writes the events taken back.
 --
--- Redis does not roll a script back. So the records come first, and an event is put where it goes
--- before its state says that it is there: what is left half done is still leased, and the call that
--- comes next does all of it.
+-- Redis does not roll a script back. So the records come first, and an event is inserted at its
+-- destination before its state says so: an event left half done is still leased, and the next call
+-- does all of it.
 local function write_taken()
   write_records()
   if #dead > 0 then

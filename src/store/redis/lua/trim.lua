@@ -1,11 +1,11 @@
--- Lets go of records that are in the journal. Those of an entry that is only there in part stay,
--- and nobody reads them any more.
+-- Script: drops records that are in the journal. The last entry is kept if only part of it is
+-- confirmed; readers skip that part.
 --
 -- ARGV[2]  the number of the last of them
--- ARGV[3]  the number of an entry that was read behind or around it, or 0, and ARGV[4] how its
---          records began: a server that has lost its tail may have given the numbers to others
+-- ARGV[3]  the number of an entry that was read after or around it, or 0, and ARGV[4] how its
+--          records began: a server that has lost its tail may have reused the numbers
 --
--- Returns {now, 1, or 0 if that entry is another one now: then nothing is let go}.
+-- Returns {now, 1, or 0 if that entry has changed: then nothing is dropped}.
 local function number_of(found)
   return found and tonumber(found[1]:match("^%d+"))
 end
@@ -15,7 +15,7 @@ local seen, began = tonumber(ARGV[3]), ARGV[4]
 if seen > 0 then
   local found = call("XRANGE", OUTBOX, seen .. "-0", seen .. "-0")[1]
   local same = found and sub(found[2][2], 1, #began) == began
-  if not found then -- it may have been let go of
+  if not found then -- it may have been dropped
     local head = number_of(call("XRANGE", OUTBOX, "-", "+", "COUNT", 1)[1]) or record
     same = seen <= trimmed or seen < head
   end

@@ -1,15 +1,15 @@
--- Gives an event another body, if its body is still the one that was read; a dead one leaves a
--- record of it.
+-- Script: replaces the body of an event, if it is still the one that was read; a dead event leaves
+-- a record.
 --
 -- ARGV[4]  id
--- ARGV[5]  the first bytes of the body that was read, which tell it from every other
+-- ARGV[5]  the first bytes of the body that was read, which identify it
 -- ARGV[6]  the new body
--- ARGV[7]  "", or "=" and who does it
--- ARGV[8]  1 if only a dead one is changed
+-- ARGV[7]  "", or "=" and the actor
+-- ARGV[8]  1 to change only a dead one
 --
--- Returns {now, "changed" or "after" (an attempt may still run) or "again" (it has another body by
--- now) or the kind of its state, when that is too late, or "" when nobody knows it, due time, 1 if
--- a record was written}.
+-- Returns {now, "changed" or "after" (an attempt may still run) or "again" (its body has changed
+-- since), or the kind of its state when it is too late, or "" for an unknown id; due time, 1 if a
+-- record was written}.
 local id, read, new = ARGV[4], ARGV[5], ARGV[6]
 local state, body = call("HGET", STATE, id), call("HGET", BODY, id)
 local kind = state and state:sub(1, 1) or (body and "S" or "")
@@ -20,11 +20,11 @@ if body and kind ~= "L" and (kind == "D" or ARGV[8] ~= "1") then
     if kind == "D" then
       note_end(id, "\10", sub(state, 5, 12), ZERO, new, ARGV[7] ~= "" and sub(ARGV[7], 2) or nil)
       recorded = #records
-      write_records() -- first, as what is changed is not the body that was read any more
+      write_records() -- first: a changed body no longer matches the one that was read
     end
     lengthen(#new)
     call("HSET", BODY, id, new)
-    if state then -- it tells the fingerprint on when it ends
+    if state then -- its tombstone needs the fingerprint
       call("HSET", STATE, id, sub(state, 1, 20) .. sub(new, 5, 12) .. sub(state, 29))
     end
     kind = state and byte(state, 2) % 2 == 1 and "after" or "changed"

@@ -1,9 +1,9 @@
--- What waits comes first or earlier, and who is told of it.
+-- Library: detects earlier work, and notifies the movers.
 
--- Before the change: is anything ready, and what is due next.
+-- Before the change: whether anything is ready, and the next due time.
 local was_ready, was_due = ready_len() > 0, next_due()
 
--- Tells the movers, but for the one that asks, if there is work sooner than before; answers 1 then.
+-- Notifies the movers, except the caller's, of earlier work; returns 1 then.
 local function wake(origin)
   local due = next_due()
   local sooner = due and (not was_due or due < was_due)
@@ -14,7 +14,7 @@ local function wake(origin)
   return 0
 end
 
--- Puts what is handed back before all that waits, in its order.
+-- Inserts events that are handed back at the head of the list, in order.
 local function put_first(entries)
   if #entries > 0 then
     local reversed = {}

@@ -1,4 +1,4 @@
-//! One connection that listens.
+//! One connection of the pub/sub subscription.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::store::redis::options::LinkOptions;
 use crate::store::redis::topology::{self, Connection, Pushes};
 use crate::store::redis::url::{Address, Target};
 
-/// How many channels are subscribed to in one piece.
+/// The number of channels that are subscribed to in one pipeline.
 const CHANNELS_MAX: usize = 500;
 
-/// Which connection has ended, by its number.
+/// Reports the number of a connection that has ended.
 pub(super) type Lost = UnboundedSender<u64>;
 
-/// One connection that listens.
+/// A connection that receives pub/sub messages.
 ///
-/// It never unsubscribes, so that a server that says that it no longer serves a channel, because
-/// its slot has moved, can be told from an answer. The package cannot tell them, and takes the one
-/// for the other; so such a connection is done with.
+/// It never unsubscribes, so that a server's notice that it no longer serves a channel, because its
+/// slot has moved, can be told from a reply. The package cannot tell them apart, and takes the one
+/// for the other; so such a connection is dropped.
 pub(super) struct Ear {
     pub(super) number: u64,
     connection: MultiplexedConnection,
@@ -34,7 +34,7 @@ pub(super) struct Ear {
 }
 
 impl Ear {
-    /// Connects to one node of a cluster, or without one to whatever `target` names.
+    /// Connects to one node of a cluster, or without one to the server that `target` names.
     pub(super) async fn open(
         target: &Target,
         options: &LinkOptions,
@@ -48,7 +48,7 @@ impl Ear {
             Pushes::new(move |push| match push.kind {
                 PushKind::SMessage => heard.message(&push),
                 PushKind::Disconnection | PushKind::SUnsubscribe => {
-                    // Nobody hears it when the engine has ended, and then nobody needs to.
+                    // The receiver is gone when the engine has ended.
                     let _ = lost.send(number);
                 }
                 _ => {}
@@ -70,12 +70,12 @@ impl Ear {
         })
     }
 
-    /// Subscribes; answers how many of the first channels it has, all of them unless the server
-    /// has sent one away.
+    /// Subscribes; returns how many of the first channels succeeded: all of them unless the server
+    /// has moved one away.
     pub(super) async fn subscribe(&mut self, channels: &[Vec<u8>]) -> RedisResult<usize> {
         let mut subscribed = 0;
         for channels in channels.chunks(CHANNELS_MAX) {
-            // A command for each, since the package expects one answer to a command.
+            // A command for each, since the package expects one reply to a command.
             let mut pipeline = Pipeline::new();
             for channel in channels {
                 pipeline.cmd("SSUBSCRIBE").arg(channel);
@@ -96,7 +96,7 @@ impl Ear {
         Ok(subscribed)
     }
 
-    /// Which node has which slots, as this one sees it.
+    /// Returns the slots of the nodes, as this one sees them.
     pub(super) async fn slots(&mut self) -> RedisResult<Value> {
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
@@ -114,7 +114,7 @@ impl Drop for Ear {
     }
 }
 
-/// Asks now and then for an echo; whoever does not answer with it has been lost.
+/// Sends a periodic ping; a connection that does not reply has been lost.
 async fn probe(
     mut connection: MultiplexedConnection,
     options: LinkOptions,

@@ -1,4 +1,4 @@
-//! Sees to it that every channel is listened to, on the node that has it.
+//! A task that keeps every channel subscribed, on the node that has it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::store::redis::options::LinkOptions;
 use crate::store::redis::topology::Slots;
 use crate::store::redis::url::{Address, Place, Target};
 
-/// The node that a connection goes to; `None` where there is but one.
+/// The node of a connection; `None` where there is only one.
 type Node = Option<Address>;
 
-/// What the subscription is made of.
+/// The state of the subscription.
 pub(super) struct Engine {
     target: Target,
     options: LinkOptions,
     heard: Arc<Heard>,
     ears: HashMap<Node, Ear>,
-    /// The number of the connection on which each channel is listened to.
+    /// The number of the connection on which each channel is subscribed.
     held: HashMap<Vec<u8>, u64>,
-    /// Who has which slot, until something says that it is no longer true.
+    /// The slots of the nodes, until something shows that they have changed.
     slots: Option<Slots>,
     next_number: u64,
     lost: Lost,
@@ -48,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// Goes on until it is aborted.
+    /// Runs until it is aborted.
     pub(super) async fn run(mut self) {
         let mut failures = 0_u32;
         loop {
@@ -65,7 +65,7 @@ impl Engine {
                     failures = failures.saturating_add(1);
                     tracing::debug!(failures, "failed to subscribe to every channel: {error}");
                     self.slots = None;
-                    // Nobody says what is pushed meanwhile.
+                    // Pushes go unnoticed meanwhile.
                     for channel in self.heard.missing(|it| !self.held.contains_key(it)) {
                         self.heard.look(&channel);
                     }
@@ -78,14 +78,14 @@ impl Engine {
         }
     }
 
-    /// Subscribes to whatever is missing.
+    /// Subscribes to the missing channels.
     async fn listen(&mut self) -> Result<()> {
         let missing = self
             .heard
             .missing(|channel| !self.held.contains_key(channel));
         let mut failed = Ok(());
         for (node, channels) in self.by_node(missing).await? {
-            // One node that is down keeps nobody from listening to the others.
+            // One node that is down must not prevent subscriptions on the others.
             if let Err(error) = self.listen_at(node, channels).await {
                 failed = Err(error);
             }
@@ -100,7 +100,7 @@ impl Engine {
             Some(ear) => ear,
             None => self.open(&node).await?,
         };
-        // Where subscribing fails the connection is dropped with all that it held.
+        // If subscribing fails, the connection is dropped with all its channels.
         let number = ear.number;
         let ear = self.ears.entry(node).insert_entry(ear).into_mut();
         let outcome = ear.subscribe(&channels).await;
@@ -118,7 +118,7 @@ impl Engine {
             self.held.insert(channel, number);
         }
         if subscribed < wanted {
-            let words = "a node has sent a channel away";
+            let words = "a node no longer serves a channel";
             return Err(Error::new(ErrorKind::Unavailable, words));
         }
         Ok(())
@@ -139,7 +139,7 @@ impl Engine {
         .await
     }
 
-    /// A connection has ended, and nobody listens on its channels; their slots may have moved.
+    /// Drops a connection that has ended, and its channels; their slots may have moved.
     fn forget(&mut self, number: u64) {
         let ears = self.ears.len();
         self.ears.retain(|_, ear| ear.number != number);
@@ -151,7 +151,7 @@ impl Engine {
         self.slots = None;
     }
 
-    /// The channels, by the node that has them.
+    /// Groups the channels by node.
     async fn by_node(&mut self, channels: Vec<Vec<u8>>) -> Result<HashMap<Node, Vec<Vec<u8>>>> {
         let mut by_node: HashMap<Node, Vec<Vec<u8>>> = HashMap::new();
         let Place::Cluster(known) = self.target.place.clone() else {
@@ -177,7 +177,7 @@ impl Engine {
         Ok(by_node)
     }
 
-    /// Asks whoever is connected already, and then the nodes that the URL names.
+    /// Reads the slots from a connected node, or from the nodes that the URL names.
     async fn ask_slots(&mut self, known: &[Address]) -> Result<Slots> {
         let connected = self.ears.keys().flatten().cloned();
         let nodes: Vec<_> = connected.chain(known.iter().cloned()).collect();

@@ -1,10 +1,10 @@
 //! Pub/sub notifications from Redis: wake-ups and calls for help, by bucket.
 //!
 //! Scripts publish on a channel of the bucket that they change, sharded, so that in a cluster a
-//! message stays on the nodes that have the bucket. Messages are a hint, never the truth: one that
-//! was lost costs the time until somebody looks by himself. So whenever a channel is subscribed
-//! to, again or for the first time, its bucket is looked at once; and [`News::is_healthy`] says
-//! whether every channel is listened to, so that nobody has to look often while it is.
+//! message stays on the nodes that have the bucket. Messages are hints: a lost one costs the time
+//! until the next poll. So whenever a channel is subscribed to, again or for the first time, its
+//! bucket is polled once; and [`News::is_healthy`] reports whether every channel is subscribed, so
+//! that polls can be rare while it is.
 
 mod ear;
 mod engine;
@@ -24,11 +24,11 @@ use super::options::LinkOptions;
 use super::url::Target;
 use crate::event::BucketKey;
 
-/// Who is told; called on a thread of the runtime, so it must not wait.
+/// The callbacks; they run on a thread of the runtime, so they must not block.
 pub(super) struct Told {
     /// A bucket has earlier work, or may have.
     pub(super) earlier: Box<dyn Fn(&BucketKey) + Send + Sync>,
-    /// A bucket has ready events for which another process has no room.
+    /// A bucket has ready events for which another process has no capacity.
     pub(super) called: Box<dyn Fn(&BucketKey) + Send + Sync>,
 }
 
@@ -38,14 +38,14 @@ pub(super) struct News {
     engine: AbortHandle,
 }
 
-/// What the subscription and the connections that serve it share.
+/// The state that the subscription and its connections share.
 struct Heard {
     prefix: String,
-    /// What messages of this very process say; it knows already.
+    /// The origin in messages of this process, which it ignores.
     origin: Vec<u8>,
     told: Told,
     channels: RwLock<HashMap<Vec<u8>, BucketKey>>,
-    /// There are more channels.
+    /// Notified when channels are added.
     grown: Notify,
     is_healthy: AtomicBool,
 }
@@ -62,10 +62,10 @@ impl fmt::Debug for News {
 }
 
 impl News {
-    /// Listens to the buckets that are [added](Self::add), on connections of its own. It never
-    /// fails: what cannot be reached is tried again, and until then it is not healthy.
+    /// Subscribes to the buckets that are [added](Self::add), on connections of its own. It never
+    /// fails: connecting is retried, and until it succeeds the subscription is not healthy.
     ///
-    /// `origin` is what this process says in the messages that its own calls cause.
+    /// `origin` identifies the messages that this process's own calls cause.
     pub(super) fn open(
         target: &Target,
         options: &LinkOptions,
@@ -87,7 +87,7 @@ impl News {
         Self { heard, engine }
     }
 
-    /// Listens to these buckets as well.
+    /// Adds buckets.
     pub(super) fn add<'a>(&self, buckets: impl IntoIterator<Item = &'a BucketKey>) {
         let mut has_grown = false;
         {
@@ -109,13 +109,13 @@ impl News {
         }
     }
 
-    /// Whether every channel is listened to, as far as anybody can know: a server that hangs is
-    /// noticed within some 20 seconds.
+    /// Returns whether every channel is subscribed, as far as is known: a server that hangs is
+    /// detected within some 20 seconds.
     pub(super) fn is_healthy(&self) -> bool {
         self.heard.is_healthy.load(Ordering::Acquire)
     }
 
-    /// Listens no more.
+    /// Ends the subscription.
     pub(super) fn close(&self) {
         self.engine.abort();
         self.heard.set_healthy(false);
@@ -129,7 +129,7 @@ impl Drop for News {
 }
 
 impl Heard {
-    /// A message has come.
+    /// Handles a message.
     fn message(&self, push: &PushInfo) {
         debug_assert_eq!(push.kind, PushKind::SMessage);
         let [Value::BulkString(channel), Value::BulkString(said)] = push.data.as_slice() else {
@@ -152,21 +152,22 @@ impl Heard {
         channels.get(channel).cloned()
     }
 
-    /// Somebody has to look at the bucket of a channel.
+    /// Has the bucket of a channel polled.
     fn look(&self, channel: &[u8]) {
         if let Some(bucket) = self.bucket(channel) {
             (self.told.earlier)(&bucket);
         }
     }
 
-    /// The channels for which `is_missing` holds.
+    /// Returns the channels for which `is_missing` holds.
     fn missing(&self, is_missing: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
         let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
         let channels = channels.keys().filter(|channel| is_missing(channel));
         channels.cloned().collect()
     }
 
-    /// Healthy, unless there are more channels than `listened`: they may have come just now.
+    /// Sets it healthy, unless there are more channels than `listened`: some may have been added
+    /// just now.
     fn set_healthy_with(&self, listened: usize) {
         let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
         self.set_healthy(channels.len() <= listened);
@@ -177,7 +178,7 @@ impl Heard {
     }
 }
 
-/// How often somebody is told of a message, where one bucket is listened to.
+/// Returns how often a message causes a callback, where one bucket is subscribed.
 #[cfg(feature = "testing")]
 pub(super) fn told_of(prefix: &str, bucket: &BucketKey, push: &PushInfo) -> usize {
     use std::sync::atomic::AtomicUsize;

@@ -1,4 +1,4 @@
-//! Writes buckets into the registry: a batch at a time, until the server has them.
+//! The background writer of the registry: writes buckets in batches until the server has them.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,20 +14,21 @@ use crate::store::redis::hub;
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
 
-/// The most buckets of one call.
+/// The limit of buckets in one call.
 const BATCH: usize = 1_000;
-/// How long a push to a bucket that is served in any case waits for the registry.
+/// How long a push to a bucket with certain consumers waits for the registry.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Makes sure that whoever consumes the queue of `bucket` serves it.
+/// Ensures that every consumer of the queue of `bucket` serves it.
 ///
-/// One that is known stands as known. One that consumers serve by their settings is written in the
-/// background while the registry is away. Any other has to be written first: nobody might serve it.
+/// A known bucket needs nothing. A bucket that consumers serve by their settings is written in the
+/// background while the registry is unavailable. Any other is written first: it might have no
+/// consumer.
 ///
 /// # Errors
 ///
-/// [`Unavailable`](ErrorKind::Unavailable) when the registry was away until `until`, and any other
-/// kind as soon as the server answers with it.
+/// [`Unavailable`](ErrorKind::Unavailable) when the registry was unavailable until `until`, and any
+/// other kind as soon as the server returns it.
 pub(in crate::store::redis) async fn ensure(
     shared: &Arc<Shared>,
     bucket: &BucketKey,
@@ -60,7 +61,7 @@ pub(in crate::store::redis) async fn ensure(
         match timeout_at(patience, attempts.changed()).await {
             Ok(Ok(())) => {}
             _ if is_configured => {
-                let slow = || (ErrorKind::Unavailable, Arc::from("it does not answer"));
+                let slow = || (ErrorKind::Unavailable, Arc::from("it does not respond"));
                 registry.writing().trouble.get_or_insert_with(slow);
                 return Ok(());
             }
@@ -72,13 +73,13 @@ pub(in crate::store::redis) async fn ensure(
 fn unregistered(bucket: &BucketKey) -> Error {
     let text = format!(
         "the registry of buckets cannot be reached, and bucket {bucket} is not in it yet: it is \
-         beyond the buckets that the settings of its queue name, so nobody might serve it. Nothing \
-         was pushed; try again"
+         beyond the buckets that the settings of its queue name, so it might have no consumer. \
+         Nothing was pushed; try again"
     );
     Error::new(ErrorKind::Unavailable, text)
 }
 
-/// On another connection than before the server may lack what is known.
+/// On another connection than before the server may lack known buckets.
 fn compare_on_another_connection(shared: &Arc<Shared>) {
     let connection = *shared.links.hub.connections().borrow();
     {
@@ -112,7 +113,7 @@ fn start(shared: &Arc<Shared>) {
     }));
 }
 
-/// The task at work. Where it is dropped, as with its runtime, the next bucket starts another.
+/// Guards the running task. If it is dropped, as with its runtime, the next bucket starts another.
 struct Running {
     shared: Weak<Shared>,
     is_over: bool,
@@ -137,7 +138,7 @@ async fn run(mut running: Running) {
             return;
         };
         let Some((batch, must_compare)) = next(&shared.registry) else {
-            running.is_over = true; // as the next bucket sees, under the lock
+            running.is_over = true; // under the lock, so that the next bucket sees it
             return;
         };
         let mut done = register(&shared, &batch).await;
@@ -177,7 +178,7 @@ async fn run(mut running: Running) {
     }
 }
 
-/// What has to be written next, and whether the list has to be compared; `None` ends the task.
+/// Returns what to write next, and whether to compare the list; `None` ends the task.
 fn next(registry: &Registry) -> Option<(Vec<BucketKey>, bool)> {
     let mut writing = registry.writing();
     let mut batch = Vec::new();

@@ -1,4 +1,4 @@
-//! What is found wrong with servers before the first event.
+//! Tests of the start-up preflight.
 
 use super::super::check::{Found, check};
 use super::super::link::Link;
@@ -63,7 +63,7 @@ async fn durability_is_that_of_the_append_only_file() {
     }
 }
 
-/// In a cluster what names no key goes to any node.
+/// In a cluster a call without a key goes to any node.
 #[tokio::test]
 async fn a_replica_answers_the_check_as_well() {
     let server = with(Aof::Off, &[]);
@@ -149,7 +149,7 @@ async fn everything_that_a_user_lacks_is_said_at_once() {
         assert!(words.contains(&format!("ann lacks {lacks}")), "{words}");
     }
 
-    // The way out is in the words, and it is a way out.
+    // The message contains the command that grants everything.
     let words = refused(look(&url).await);
     let (_, command) = words.split_once("granted by: ").expect("a command");
     let command: Vec<_> = command.split(' ').collect();

@@ -1,4 +1,4 @@
-//! Calls that wait until they are durable.
+//! Tests of calls that wait until they are durable.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn a_replica_confirms() {
     replica.cli(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
     let link = open(&master.url()).await;
     let calling = call(COUNT, "k");
-    // The first waits until the replica has the whole of the data.
+    // The first waits until the replica has all the data.
     let answer = link
         .run_text_durably(COUNT, &calling, replicas(1, 4_000))
         .await;
@@ -92,7 +92,7 @@ async fn calls_that_come_together_wait_together_and_hold_nobody_else_up() {
             other => panic!("{other:?}"),
         }
     }
-    // Each has its own answer, and all of them took a few waits, not a hundred.
+    // Each has its own reply, and all of them took a few waits, not a hundred.
     values.sort_unstable();
     assert_eq!(values, (1..=100).collect::<Vec<_>>());
     assert!(

@@ -1,4 +1,4 @@
-//! A link through what may happen to its server.
+//! Tests of a connection through failures of its server.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn a_server_that_was_killed_and_comes_back_is_found_again_by_itself() {
 
     server.kill();
     for _ in 0..5 {
-        // The end of an idle connection is noticed, or this may be the call that finds out.
+        // The end of an idle connection is detected, or by this call.
         let error = count(&link, "k").await.expect_err("nobody is there");
         let kinds = [ErrorKind::Unavailable, ErrorKind::Unknown];
         assert!(kinds.contains(&error.kind()), "{error}");
@@ -91,7 +91,7 @@ async fn a_server_that_hangs_holds_nobody_up_for_longer_than_an_answer_may_take(
     for attempt in 0..6 {
         let began = Instant::now();
         let error = count(&link, "k").await.expect_err("nobody answers");
-        // After three such calls the connection is given up, and nothing can be sent at all.
+        // After three such calls the connection is dropped, and nothing can be sent at all.
         let kind = match attempt {
             0..3 => ErrorKind::Unknown,
             _ => ErrorKind::Unavailable,
@@ -154,7 +154,7 @@ async fn everybody_waits_for_the_same_attempt() {
     count(&link, "k").await.expect("it runs");
     let before = proxy.counts().connections;
     proxy.cut_all();
-    // The first may be the one that finds out.
+    // The first call may be the one that detects it.
     let _ = count(&link, "k").await;
     let calls: Vec<_> = (0..64)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! What must see inside, against real servers and one that only pretends.
+//! Unit tests with real servers and a fake one.
 
 #[path = "../../../../tests/servers/mod.rs"]
 mod servers;
@@ -18,17 +18,17 @@ use super::link::Link;
 use super::options::LinkOptions;
 use super::url::Target;
 
-/// Counts up, and answers how far it has come.
+/// Increments, and returns the value.
 const COUNT: &str = "return redis.call('INCR', KEYS[1])";
 
-/// A link to what a URL names, with its options.
+/// Opens a connection to a URL, with its options.
 async fn open(url: &str) -> Link {
     let target = Target::parse(url).expect(url);
     let link = Link::open(&target, &LinkOptions::of(&target)).await;
     link.expect(url)
 }
 
-/// A call of a script by its hash.
+/// Builds a call of a script by its hash.
 fn call(text: &str, key: &str) -> Cmd {
     let mut call = redis::cmd("EVALSHA");
     call.arg(redis::Script::new(text).get_hash())
@@ -47,7 +47,7 @@ async fn count(link: &Link, key: &str) -> crate::error::Result<Value> {
     link.run_text(COUNT, &call(COUNT, key)).await
 }
 
-/// Asks until it is answered, as every user of a link does; says what was said until then.
+/// Retries until it succeeds, as every user of a connection does; returns the errors until then.
 async fn until_answered(link: &Link, key: &str) -> Vec<crate::error::Error> {
     let mut errors = Vec::new();
     for _ in 0..2_000 {

@@ -1,4 +1,4 @@
-//! Pub/sub notifications, and whether they are heard.
+//! Tests of pub/sub notifications.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use super::servers::{Cluster, Proxy, Redis, RedisOptions, Sentinels};
 use super::{open, words};
 use crate::event::{BucketId, BucketKey};
 
-/// Counts what it is told.
+/// A counter of callbacks.
 #[derive(Default)]
 struct Counts {
     buckets: Mutex<BTreeMap<BucketKey, u64>>,
@@ -48,7 +48,7 @@ fn bucket(number: u16) -> BucketKey {
     BucketKey::new(queue, BucketId(number))
 }
 
-/// Waits for something that happens by itself.
+/// Waits for a condition.
 async fn until(what: &str, holds: impl Fn() -> bool) {
     for _ in 0..6_000 {
         if holds() {
@@ -81,7 +81,7 @@ async fn a_message_is_heard_and_what_this_process_said_is_not() {
     let (news, counts) = listen(&server.url());
     news.add([&bucket(1), &bucket(2)]);
     until("it listens", || news.is_healthy()).await;
-    // Each is looked at once, since something may have been said before.
+    // Each is polled once, since an earlier message may have been missed.
     assert_eq!((counts.of(&bucket(1)), counts.of(&bucket(2))), (1, 1));
 
     publish(&server.url(), &bucket(1), "me").await;
@@ -119,7 +119,7 @@ async fn after_a_cut_every_bucket_is_looked_at_and_listened_to_again() {
     until("it is noticed", || !news.is_healthy()).await;
     proxy.refuse(false);
     until("it listens", || news.is_healthy()).await;
-    // Once when it listens again, and once for each attempt before that.
+    // Once when it is subscribed again, and once for each attempt before that.
     let looked = counts.of(&bucket(1));
     assert!(looked >= 2 && counts.of(&bucket(2)) >= 2);
     publish(&server.url(), &bucket(1), "you").await;
@@ -136,7 +136,7 @@ async fn a_server_that_was_killed_and_comes_back_is_listened_to_again() {
     until("it is noticed", || !news.is_healthy()).await;
     server.restart();
     until("it listens", || news.is_healthy()).await;
-    // Once when it listens again, and once for each attempt before that.
+    // Once when it is subscribed again, and once for each attempt before that.
     let looked = counts.of(&bucket(1));
     assert!(looked >= 2);
     publish(&server.url(), &bucket(1), "you").await;

@@ -1,33 +1,33 @@
-//! A server that only pretends: it greets like one and then says what a test wants it to say.
+//! A fake server: it greets like a real one and then acts as a test demands.
 
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What it does about a command that is no greeting.
+/// The action on a command other than the greeting.
 #[derive(Clone, Debug)]
 pub(in crate::store::redis) enum Act {
-    /// Answers this, and goes on to answer it.
+    /// Sends this reply, to every command.
     Say(&'static str),
-    /// Closes the connection, having read the command.
+    /// Closes the connection after reading the command.
     Close,
-    /// Answers this much, and closes the connection.
+    /// Sends this much, and closes the connection.
     SayAndClose(&'static str),
-    /// Says nothing and stays.
+    /// Sends nothing and stays connected.
     Hang,
-    /// Answers this in the place of a greeting.
+    /// Sends this instead of a greeting.
     Greet(&'static str),
 }
 
-/// The URL of a server that does `act` until the runtime ends.
+/// Returns the URL of a server that does `act` until the runtime ends.
 pub(in crate::store::redis) async fn server(act: Act) -> String {
     let port = listen(vec![act]).await;
     format!("redis://127.0.0.1:{port}")
 }
 
-/// The URL of a cluster of one node that does these acts, one for each command, and then the last
-/// again and again.
+/// Returns the URL of a cluster of one node that does these acts, one for each command, and then
+/// repeats the last.
 pub(in crate::store::redis) async fn cluster(acts: Vec<Act>) -> String {
     let port = listen(acts).await;
     format!("redis-cluster://127.0.0.1:{port}")
@@ -39,7 +39,7 @@ async fn listen(acts: Vec<Act>) -> u16 {
     let acts = Arc::new(Mutex::new(acts));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            // A connection that ends in the middle of a command is what some acts are about.
+            // Some acts end a connection in the middle of a command.
             tokio::spawn(serve(stream, port, Arc::clone(&acts)));
         }
     });
@@ -74,7 +74,7 @@ async fn serve(stream: TcpStream, port: u16, acts: Arc<Mutex<Vec<Act>>>) -> std:
     }
 }
 
-/// What is done next, and from then on no more, unless it is the last.
+/// Returns the next act, and removes it unless it is the last.
 fn next(acts: &Mutex<Vec<Act>>, is_done: bool) -> Act {
     let mut acts = acts.lock().expect("nobody panicked");
     let act = acts[0].clone();
@@ -84,7 +84,7 @@ fn next(acts: &Mutex<Vec<Act>>, is_done: bool) -> Act {
     act
 }
 
-/// Reads one command and answers its first word.
+/// Reads one command and returns its first word.
 async fn read(stream: &mut BufReader<TcpStream>) -> std::io::Result<String> {
     let parts = number(stream).await?;
     let mut first = None;
@@ -98,7 +98,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&first).to_ascii_uppercase())
 }
 
-/// The number of a line like `*3` or `$5`.
+/// Reads the number of a line like `*3` or `$5`.
 async fn number(stream: &mut BufReader<TcpStream>) -> std::io::Result<usize> {
     let mut line = String::new();
     if stream.read_line(&mut line).await? == 0 {

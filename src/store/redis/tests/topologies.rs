@@ -1,4 +1,4 @@
-//! A link to every kind of server.
+//! Tests of a connection to every kind of server.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn a_password_and_a_user_are_given_and_a_wrong_one_is_not_shown() {
     assert!(!text.contains("swordfish"), "{text}");
 
     let error = refusal(&format!("redis://127.0.0.1:{port}")).await;
-    assert!(error.to_string().contains("wants a password"), "{error}");
+    assert!(error.to_string().contains("requires a password"), "{error}");
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn nobody_there_is_said_with_the_place() {
 #[tokio::test]
 async fn sentinels_lead_to_the_new_master_after_a_failover() {
     let mut servers = Sentinels::start();
-    // Nobody listens on the first.
+    // Nothing listens on the first.
     let (scheme, rest) = ("redis-sentinel://", servers.url());
     let rest = rest.strip_prefix(scheme).expect("a form");
     let link = open(&format!("{scheme}127.0.0.1:1,{rest}")).await;
@@ -174,7 +174,7 @@ async fn a_cluster_is_served_on_every_slot_and_through_a_failover() {
     for key in &keys {
         count(&link, key).await.expect(key);
     }
-    // Each node that forgot the script is given it, wherever the key lies.
+    // Each node that lost the script is sent it, wherever the key is.
     link.send(&words(&["SCRIPT", "FLUSH"]))
         .await
         .expect("flushed");
@@ -240,7 +240,7 @@ async fn a_node_that_hangs_holds_up_nobody_but_its_own_calls() {
     }
     let began = Instant::now();
     let mut calls = 0;
-    // A new connection as well as one that was there before.
+    // A new connection as well as an existing one.
     while !in_vain.is_empty() || calls < 100 {
         for key in &elsewhere {
             let asked = Instant::now();
@@ -263,7 +263,7 @@ async fn a_node_that_hangs_holds_up_nobody_but_its_own_calls() {
         );
         while let Some(answered) = in_vain.try_join_next() {
             let error = answered.expect("no panic").expect_err("nobody answers");
-            // A call that found no connection any more was not sent.
+            // A call that found no connection was not sent.
             let kinds = [ErrorKind::Unknown, ErrorKind::Unavailable];
             assert!(kinds.contains(&error.kind()), "{:?}: {error}", error.kind());
         }

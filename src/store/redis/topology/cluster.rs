@@ -1,7 +1,8 @@
-//! A connection to every node of a cluster, each on its own.
+//! A client for a cluster, with an independent connection to each node.
 //!
-//! A call goes to the node that has its slot, so one that hangs or is gone holds up only the calls
-//! that are for it. What nodes say of moved slots is followed, and the slots are read anew whenever a
+//! A call goes to the node that has its slot, so a node that hangs or is gone delays only its own
+//! calls. The client follows redirections of moved slots, and reads the slots anew whenever a node
+//! does not respond.
 //! node does not answer.
 
 use std::collections::HashMap;
@@ -21,14 +22,14 @@ use super::{Pushes, late};
 use crate::store::redis::options::LinkOptions;
 use crate::store::redis::url::{Address, Target};
 
-/// How often a call that did not happen is made again. The waits between stay below half a second
-/// together, so an answer is known long before the call's time is over.
+/// The limit of retries of a call that did not happen. The delays between them add up to less than
+/// half a second, so the result is known long before the call's timeout.
 const RETRIES: u32 = 6;
 const WAIT: Duration = Duration::from_millis(10);
 const WAIT_MAX: Duration = Duration::from_millis(200);
-/// Slots that are younger than this are not read again.
+/// Slots that were read within this time are not read again.
 const FRESH: Duration = Duration::from_millis(50);
-/// After how long another node is asked as well for the slots.
+/// After this time another node is queried for the slots as well.
 const HEDGE: Duration = Duration::from_millis(100);
 
 /// A connection to every node of a cluster; its clones share it.
@@ -43,17 +44,17 @@ struct Inner {
     named: Vec<Address>,
     nodes: Mutex<HashMap<Address, Arc<Node>>>,
     slots: RwLock<Arc<Slots>>,
-    /// When the slots were read last; locked while they are.
+    /// When the slots were last read; locked during a read.
     read_at: tokio::sync::Mutex<Option<Instant>>,
 }
 
-/// Where a call goes next.
+/// The target of the next attempt.
 struct Redirect {
     address: Address,
     asking: bool,
 }
 
-/// Connects to a cluster of which `named` are known; one node that answers is enough.
+/// Connects to a cluster through `named`; one node that responds is enough.
 pub(super) async fn connect(
     target: &Target,
     options: &LinkOptions,
@@ -74,8 +75,8 @@ pub(super) async fn connect(
 }
 
 impl Cluster {
-    /// Sends one command to the node that has the slot of its key, or to any. Says as well whether
-    /// it may have been carried out by an attempt before the last.
+    /// Sends one command to the node that has the slot of its key, or to any. Also returns whether
+    /// an attempt before the last may have executed it.
     pub(super) async fn ask(&self, command: &Cmd, deadline: Instant) -> (RedisResult<Value>, bool) {
         let (values, is_repeat) = self
             .carry(slot_of(command), Calls::One(command), deadline)
@@ -84,7 +85,7 @@ impl Cluster {
         (value, is_repeat)
     }
 
-    /// Sends several commands in one piece to the node that has `slot`.
+    /// Sends several commands in one pipeline to the node that has `slot`.
     pub(super) async fn ask_all(
         &self,
         commands: &Pipeline,
@@ -94,7 +95,7 @@ impl Cluster {
         self.carry(slot, Calls::Many(commands), deadline).await
     }
 
-    /// Sends one command to every node; the answers of those that are there, in no order.
+    /// Sends one command to every node; returns the replies of reachable ones, in no order.
     pub(super) async fn ask_everywhere(
         &self,
         command: &Cmd,
@@ -154,7 +155,7 @@ impl Cluster {
                 again == Again::Doubted || outcome.is_ok_and(|it| is_done_in_part(&it));
             redirect = self.redirect(&error);
             if again != Again::AtOnce {
-                // What fails says itself why; the slots as they were are the best guess then.
+                // A failing node reports its own error; the old slots are the best guess then.
                 let _ = timeout_at(deadline, self.read_slots(began)).await;
             }
             if redirect.is_none() {
@@ -162,11 +163,11 @@ impl Cluster {
                 pause = (pause * 2).min(WAIT_MAX);
             }
         }
-        (Err(late()), may_have_happened) // never, as the attempts are counted
+        (Err(late()), may_have_happened) // unreachable, as the attempts are counted
     }
 
-    /// One attempt. One that is not answered in half of a call's time waits on only while its node
-    /// still has the slot.
+    /// Makes one attempt. After half of the call's timeout it waits on only while its node still
+    /// has the slot.
     async fn attempt(
         &self,
         slot: Option<Slot>,
@@ -184,7 +185,7 @@ impl Cluster {
         let node = self.node(&address);
         let connected = timeout_at(deadline, node.connection()).await;
         let no_time = || {
-            let words = "a node did not take the connection in time";
+            let words = "a node did not accept the connection in time";
             RedisError::from((Theirs::ClusterConnectionNotFound, words))
         };
         let connection = connected.unwrap_or_else(|_| Err(no_time()))?;
@@ -211,13 +212,13 @@ impl Cluster {
         }
     }
 
-    /// Where the answer sends the call.
+    /// Returns where an error redirects the call.
     fn redirect(&self, error: &RedisError) -> Option<Redirect> {
         let (place, _) = error.redirect_node()?;
         let (host, port) = place.rsplit_once(':')?;
         let port = port.parse().ok()?;
         let host = match host {
-            // A node that does not know its own address means the one that was asked.
+            // A node that does not know its own address means itself.
             "" | "?" => return None,
             host => host.trim_matches(['[', ']']).to_owned(),
         };
@@ -227,7 +228,7 @@ impl Cluster {
         })
     }
 
-    /// The node that has a slot; without one any, rather one that is connected.
+    /// Returns the node that has a slot; without a slot any, preferably a connected one.
     fn owner(&self, slot: Option<Slot>) -> Option<Address> {
         let slots = self.slots();
         match slot {
@@ -236,7 +237,7 @@ impl Cluster {
         }
     }
 
-    /// Every node that is known, those that are connected first.
+    /// Returns every known node, connected ones first.
     fn by_nearness(&self) -> Vec<Address> {
         let mut known = self.slots().masters();
         known.extend(self.0.named.iter().cloned());
@@ -259,7 +260,7 @@ impl Cluster {
         Arc::clone(nodes.entry(address.clone()).or_insert_with(made))
     }
 
-    /// Reads the slots, unless somebody has since `since`: from the first node that answers.
+    /// Reads the slots from the first node that responds, unless they were read after `since`.
     async fn read_slots(&self, since: Instant) -> RedisResult<()> {
         let mut read_at = self.0.read_at.lock().await;
         if read_at.is_some_and(|at| at >= since || at.elapsed() < FRESH) {
@@ -284,7 +285,7 @@ impl Cluster {
         let mut last = Err(late());
         while let Some(answer) = asked.next().await {
             match answer {
-                // One that was taken out of its cluster knows of none.
+                // A node that was removed from its cluster knows no slots.
                 Ok(slots) if slots.is_empty() => last = Ok(()),
                 Ok(slots) => {
                     self.replace(slots);
@@ -301,7 +302,7 @@ impl Cluster {
         last
     }
 
-    /// Forgets nodes that are not in the cluster any more, unless the URL names them.
+    /// Replaces the slots, and drops nodes that have left the cluster, unless the URL names them.
     fn replace(&self, slots: Slots) {
         let (known, named) = (slots.everywhere(), &self.0.named);
         self.nodes()
@@ -320,13 +321,13 @@ impl Cluster {
     }
 }
 
-/// Whether a call is made again after an error.
+/// Whether and how a call is retried after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Again {
     Never,
-    /// It did not happen, and the answer says where it goes.
+    /// It did not happen, and the reply redirects it.
     AtOnce,
-    /// It did not happen, and may be possible soon or elsewhere.
+    /// It did not happen, and may succeed soon or elsewhere.
     Refused,
     /// It may have happened.
     Doubted,
@@ -336,7 +337,7 @@ impl Again {
     fn after(error: &RedisError) -> Self {
         let code = error.code().unwrap_or_default();
         let is_away = error.kind() == Theirs::ClusterConnectionNotFound;
-        // A script that began may have written: whoever called decides.
+        // A script that began may have written: the caller decides.
         let is_refused = REFUSALS.contains(&code) && !is_from_within(error);
         if code == "ASK" {
             Self::AtOnce
@@ -350,7 +351,7 @@ impl Again {
     }
 }
 
-/// What a node says that does not take a call now, and perhaps never.
+/// Errors of a node that does not accept a call now, and perhaps never.
 const REFUSALS: &[&str] = &[
     "MOVED",
     "TRYAGAIN",
@@ -360,7 +361,7 @@ const REFUSALS: &[&str] = &[
     "MASTERDOWN",
 ];
 
-/// Whether one of the calls before the last, which only waits, was carried out.
+/// Returns whether one of the calls before the last, which only waits, was executed.
 fn is_done_in_part(values: &[Value]) -> bool {
     let mut calls = values.iter().rev().skip(1);
     calls.any(|value| !matches!(value, Value::ServerError(_)))
@@ -371,7 +372,7 @@ fn is_from_within(error: &RedisError) -> bool {
     detail.contains(" script: ") || detail.contains("user_script")
 }
 
-/// Whether the error says that a node is not there, rather than what it thinks.
+/// Returns whether the error is of the connection rather than a reply of the node.
 fn is_of_the_connection(error: &RedisError) -> bool {
     matches!(
         error.kind(),
@@ -379,7 +380,7 @@ fn is_of_the_connection(error: &RedisError) -> bool {
     )
 }
 
-/// The slot of a command's first key, if it has one.
+/// Returns the slot of a command's first key, if it has one.
 fn slot_of(command: &Cmd) -> Option<Slot> {
     let words = |at: usize| match command.args_iter().nth(at) {
         Some(Arg::Simple(word)) => Some(word),

@@ -1,4 +1,4 @@
-//! From a target to a live connection.
+//! Connects to a target: one server, sentinels or a cluster.
 
 mod cluster;
 mod node;
@@ -28,10 +28,10 @@ use super::options::LinkOptions;
 use super::url::{Address, Login, Place, Target};
 use crate::error::{Error, Result};
 
-/// How many calls may wait for the socket before further ones wait for them.
+/// The bound of the request channel; further calls wait for a place.
 const CALLS_QUEUED: usize = 1024;
 
-/// A connection to whatever a target names.
+/// A connection to a target.
 #[derive(Clone)]
 pub(super) enum Connection {
     Single(MultiplexedConnection),
@@ -39,8 +39,8 @@ pub(super) enum Connection {
 }
 
 impl Connection {
-    /// Sends one command. What the server refused is an error, what it answered is not looked
-    /// into. Says as well whether an attempt before the last may have been carried out.
+    /// Sends one command. A refusal by the server is an error; a reply is not examined. Also
+    /// returns whether an attempt before the last may have been executed.
     pub(super) async fn ask(
         &mut self,
         command: &Cmd,
@@ -55,7 +55,7 @@ impl Connection {
         }
     }
 
-    /// Sends one command to every node that is there.
+    /// Sends one command to every reachable node.
     pub(super) async fn ask_everywhere(
         &mut self,
         command: &Cmd,
@@ -67,9 +67,9 @@ impl Connection {
         }
     }
 
-    /// Sends several commands in one piece, in a cluster to the node that has `slot`. One that is
-    /// refused has its error for an answer. Says as well whether an attempt before the last may have
-    /// been carried out.
+    /// Sends several commands in one pipeline, in a cluster to the node that has `slot`. A refused
+    /// command has its error as its reply. Also returns whether an attempt before the last may have
+    /// been executed.
     pub(super) async fn ask_all(
         &mut self,
         commands: &Pipeline,
@@ -104,7 +104,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// The answer, unless it is an error: the package hands those out as answers.
+/// Returns the reply, or its error: the package returns error replies as values.
 pub(super) fn accepted(answer: Value) -> RedisResult<Value> {
     match answer {
         Value::ServerError(error) => Err(error.into()),
@@ -112,9 +112,9 @@ pub(super) fn accepted(answer: Value) -> RedisResult<Value> {
     }
 }
 
-/// Told of everything that a server says without being asked, and of the end of a connection.
+/// A callback for push messages of a server, and for the end of a connection.
 ///
-/// It is called by the task that reads the socket, so it must not wait.
+/// The task that reads the socket calls it, so it must not block.
 #[derive(Clone)]
 pub(super) struct Pushes(Arc<dyn Fn(PushInfo) + Send + Sync>);
 
@@ -127,7 +127,7 @@ impl Pushes {
         (self.0)(push);
     }
 
-    /// Tells of the end of a connection that was given up here.
+    /// Reports the end of a connection that was closed here.
     fn disconnected(&self) {
         self.tell(PushInfo {
             kind: PushKind::Disconnection,
@@ -143,7 +143,7 @@ impl AsyncPushSender for Pushes {
     }
 }
 
-/// Connects to what `target` names: for sentinels to the master of this moment.
+/// Connects to `target`: for sentinels to the current master.
 ///
 /// # Errors
 ///
@@ -177,7 +177,8 @@ pub(super) async fn connect(
     }
 }
 
-/// Whether any sentinel of `target` names a master, whatever that one does; `false` without them.
+/// Returns whether any sentinel of `target` names a master, even an unusable one; `false` without
+/// sentinels.
 pub(super) async fn sentinels_name_a_master(target: &Target) -> bool {
     let Place::Sentinel {
         sentinels,
@@ -196,7 +197,7 @@ pub(super) async fn sentinels_name_a_master(target: &Target) -> bool {
     named.is_known_to_any(sentinels).await
 }
 
-/// Connects to one node of what `target` names, with its login.
+/// Connects to one node of `target`, with its login.
 pub(super) async fn node(
     target: &Target,
     options: &LinkOptions,
@@ -219,7 +220,7 @@ async fn one(
         .map_err(|error| unreachable(&place_of(target), error))
 }
 
-/// What `target` names, with its database where it asks for one.
+/// Formats `target`, with its database if it has one.
 fn place_of(target: &Target) -> String {
     match target.database {
         0 => target.to_string(),
@@ -227,12 +228,12 @@ fn place_of(target: &Target) -> String {
     }
 }
 
-/// What is said where one connection was wanted and a cluster is there.
+/// Returns the error for a single connection to a cluster.
 pub(super) fn is_a_cluster(target: &Target) -> Error {
     Error::invalid(format!("{target} has no single connection"))
 }
 
-/// What a failed attempt is to the caller.
+/// Returns the error for a failed attempt.
 fn unreachable(place: &str, error: RedisError) -> Error {
     Failure::new(error, Stage::Connecting).error(place)
 }
@@ -250,7 +251,7 @@ fn tcp(target: &Target, address: &Address) -> ConnectionAddr {
     }
 }
 
-/// One connection that speaks RESP3 and has a name.
+/// Opens one connection that speaks RESP3 and has a name.
 async fn dial(
     target: &Target,
     options: &LinkOptions,
@@ -268,7 +269,7 @@ async fn dial(
         let mut connection = client(target, info)?
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
-        // Only a help for operators, and a user may be allowed everything but this.
+        // The name only helps operators, and a user may lack the permission to set it.
         let _ = connection.send_packed_command(&name(options)).await?;
         Ok(connection)
     };
@@ -282,7 +283,7 @@ fn client(target: &Target, info: ConnectionInfo) -> RedisResult<Client> {
     match &target.tls {
         #[cfg(feature = "tls")]
         Some(tls) => tls::client(info, tls),
-        _ => Client::open(info), // a URL that asks for TLS is refused without it
+        _ => Client::open(info), // refuses a URL with TLS
     }
 }
 
@@ -306,7 +307,7 @@ fn name(options: &LinkOptions) -> Cmd {
     name
 }
 
-/// Nothing was answered in time.
+/// Returns the error of a timeout.
 pub(super) fn late() -> RedisError {
     RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut))
 }

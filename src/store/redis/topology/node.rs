@@ -1,4 +1,4 @@
-//! One node of a cluster: its connection, which comes back by itself.
+//! A cluster node with a self-healing connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,36 +14,36 @@ use crate::store::redis::backoff;
 use crate::store::redis::options::LinkOptions;
 use crate::store::redis::url::{Address, Target};
 
-/// After so many calls in a row without an answer a connection is given up.
+/// A connection is dropped after this many unanswered calls in a row.
 const UNANSWERED_MAX: u32 = 3;
-/// A connection that ends sooner than this has not helped.
+/// A connection that ends sooner than this counts as a failed attempt.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// What is sent to a node in one piece.
+/// Commands that are sent to a node in one pipeline.
 #[derive(Clone, Copy)]
 pub(super) enum Calls<'a> {
     One(&'a Cmd),
     Many(&'a Pipeline),
 }
 
-/// One node. Whoever needs its connection waits for the one attempt to make it, and fails at once
-/// while the node rests after an attempt that failed.
+/// One node. Callers that need its connection share a single attempt to open it, and fail at once
+/// during the pause after a failed attempt.
 pub(super) struct Node {
     pub(super) address: Address,
     target: Target,
     options: LinkOptions,
     pushes: Pushes,
     state: Arc<Mutex<State>>,
-    /// Calls since the last answer of any kind.
+    /// Calls since the last reply of any kind.
     unanswered: AtomicU32,
 }
 
 #[derive(Default)]
 struct State {
     up: Option<Up>,
-    /// Attempts in a row that failed.
+    /// Failed attempts in a row.
     failures: u32,
-    /// Until when no attempt is made, and why.
+    /// The end of the pause between attempts, and its cause.
     rests: Option<(Instant, RedisError)>,
 }
 
@@ -70,13 +70,13 @@ impl Node {
         }
     }
 
-    /// Whether it has a connection, as far as can be told without waiting.
+    /// Returns whether it has a connection, as far as is known without waiting.
     pub(super) fn is_up(&self) -> bool {
         let state = self.state.try_lock();
         state.is_ok_and(|state| state.up.as_ref().is_some_and(Up::is_well))
     }
 
-    /// Its connection, made where there is none.
+    /// Returns its connection, opening one if needed.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Node {
                 let was_young = up.born.elapsed() < YOUNG;
                 state.up = None;
                 if was_young {
-                    let words = "it ends each connection soon after it was made";
+                    let words = "it closes each connection soon after it was opened";
                     let error = RedisError::from((Theirs::Io, words));
                     state.fail(error, Duration::ZERO);
                 }
@@ -101,7 +101,7 @@ impl Node {
             {
                 return Err(self.unreachable(error));
             }
-            // A task of its own: whoever asked may go away, and others wait for it.
+            // A task of its own: its caller may be cancelled while others wait for it.
             let attempt = Attempt::of(self);
             let dialled = tokio::spawn(async move { attempt.make(&mut state).await });
             if dialled.await.is_err() {
@@ -111,22 +111,22 @@ impl Node {
         }
     }
 
-    /// The error of a call that could not be sent.
+    /// Returns the error of a call that could not be sent.
     fn unreachable(&self, error: &RedisError) -> RedisError {
         if !matches!(error.kind(), Theirs::Io | Theirs::Parse) {
-            return error.clone(); // it says so by itself
+            return error.clone(); // it is specific already
         }
         let words = "a node cannot be reached";
         let detail = format!("{}: {error}", self.address);
         RedisError::from((Theirs::ClusterConnectionNotFound, words, detail))
     }
 
-    /// Notes that a call was answered, in whatever way.
+    /// Records that a call got a reply of any kind.
     pub(super) fn answered(&self) {
         self.unanswered.store(0, Ordering::Relaxed);
     }
 
-    /// Notes that a call was not answered in its time. One late answer costs no connection.
+    /// Records that a call got no reply in time. One late reply costs no connection.
     pub(super) async fn unanswered(&self) {
         let many = self.unanswered.fetch_add(1, Ordering::Relaxed) + 1;
         if many < UNANSWERED_MAX {
@@ -136,14 +136,14 @@ impl Node {
         let mut state = self.state.lock().await;
         if state.up.take().is_some() {
             self.pushes.disconnected();
-            let words = "it answers nothing";
+            let words = "it does not respond";
             let error = RedisError::from((Theirs::Io, words));
             state.fail(error, self.options.connect_timeout);
         }
     }
 }
 
-/// What an attempt to connect needs.
+/// The inputs of an attempt to connect.
 struct Attempt {
     address: Address,
     target: Target,
@@ -182,7 +182,7 @@ impl Attempt {
                 });
                 (state.failures, state.rests) = (0, None);
             }
-            // One that hangs costs its callers half of their time at most.
+            // An attempt that hangs costs its callers half of their timeout at most.
             Err(error) if error.is_timeout() => state.fail(error, self.options.connect_timeout),
             Err(error) => state.fail(error, Duration::ZERO),
         }
@@ -203,8 +203,8 @@ impl Up {
     }
 }
 
-/// Sends calls; `asking` says that their slot is on its way to the node. Refusals of one call among
-/// many are values, that of one alone is the error.
+/// Sends calls; `asking` marks that their slot is migrating to the node. A refusal of one call
+/// among many is a value, that of a single one the error.
 pub(super) async fn send(
     mut connection: MultiplexedConnection,
     calls: Calls<'_>,
@@ -225,7 +225,7 @@ pub(super) async fn send(
     }
 }
 
-/// Each call with the word before it that has the node take it.
+/// Yields each call, preceded by `ASKING`.
 async fn ask<'a>(
     connection: &mut MultiplexedConnection,
     calls: impl Iterator<Item = &'a Cmd>,

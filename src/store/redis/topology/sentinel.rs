@@ -1,4 +1,4 @@
-//! The master of this moment, as the sentinels say and as it says itself.
+//! Discovery of the current master through sentinels.
 
 use redis::aio::MultiplexedConnection;
 use redis::{
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::store::redis::options::LinkOptions;
 use crate::store::redis::url::{Address, Login, Target};
 
-/// A server that sentinels know by name.
+/// A server by its name at the sentinels.
 pub(super) struct Named<'a> {
     pub(super) target: &'a Target,
     pub(super) options: &'a LinkOptions,
@@ -21,8 +21,8 @@ pub(super) struct Named<'a> {
 }
 
 impl Named<'_> {
-    /// Asks one sentinel after the other, until one names a server that says itself that it is
-    /// the master: in the middle of a failover some do not know yet.
+    /// Queries the sentinels in order, until one names a server that reports that it is the master:
+    /// during a failover some do not know it yet.
     pub(super) async fn connect(
         &self,
         sentinels: &[Address],
@@ -40,7 +40,7 @@ impl Named<'_> {
         Err(unreachable(&place, error))
     }
 
-    /// Whether any of them names a server, be it the right one or not.
+    /// Returns whether any of them names a server, even a wrong one.
     pub(super) async fn is_known_to_any(&self, sentinels: &[Address]) -> bool {
         for sentinel in sentinels {
             let asking = timeout(self.options.connect_timeout, self.ask(sentinel));
@@ -68,7 +68,7 @@ impl Named<'_> {
             .await
             .map_err(|_| late())??;
         match is_master(&role) {
-            // A user who may not ask finds out by READONLY.
+            // A user without permission for `ROLE` finds out by READONLY.
             Some(true) | None => Ok(connection),
             Some(false) => Err(RedisError::from((
                 Theirs::Io,
@@ -102,7 +102,7 @@ impl Named<'_> {
     }
 }
 
-/// Whether the answer to `ROLE` is that of a master; `None` where it is no answer.
+/// Returns whether the reply to `ROLE` is that of a master; `None` for an error.
 fn is_master(role: &Value) -> Option<bool> {
     let Value::Array(parts) = role else {
         return None;

@@ -1,4 +1,4 @@
-//! Which node of a cluster has which slots.
+//! The slot table of a cluster.
 
 use std::collections::HashSet;
 
@@ -8,19 +8,19 @@ use redis::{ErrorKind as Theirs, RedisError, RedisResult, Value};
 
 use crate::store::redis::url::Address;
 
-/// How many slots a cluster has.
+/// The number of slots in a cluster.
 pub(in crate::store::redis) const SLOTS: u16 = 16_384;
 
-/// Which node of a cluster has which slots, as one of them saw it.
+/// The nodes that have the slots, as one of them reported.
 #[derive(Clone, Debug, Default)]
 pub(in crate::store::redis) struct Slots {
-    /// The place of each slot's node in `nodes`; `Slot` itself does not say its number.
+    /// The index in `nodes` of each slot's node; `Slot` does not expose its number.
     owners: std::collections::HashMap<Slot, usize>,
     nodes: Vec<Address>,
     replicas: HashSet<Address>,
 }
 
-/// Asks a node for the slots.
+/// Reads the slots from a node.
 pub(super) async fn ask_slots(
     mut connection: MultiplexedConnection,
     address: &Address,
@@ -32,13 +32,13 @@ pub(super) async fn ask_slots(
 }
 
 impl Slots {
-    /// Reads the answer to `CLUSTER SLOTS`; `asked` is who gave it, since a node that does not
-    /// know its own address leaves it out.
+    /// Decodes the reply to `CLUSTER SLOTS`; `asked` is the node that sent it, since a node that
+    /// does not know its own address leaves it out.
     pub(in crate::store::redis) fn read(answer: Value, asked: &Address) -> RedisResult<Self> {
         let wrong = || {
             RedisError::from((
                 Theirs::UnexpectedReturnType,
-                "CLUSTER SLOTS was not understood",
+                "the reply to CLUSTER SLOTS could not be decoded",
             ))
         };
         let ranges = ranges(answer).ok_or_else(wrong)?;
@@ -55,12 +55,12 @@ impl Slots {
         Ok(slots)
     }
 
-    /// The node that has the slot of a key.
+    /// Returns the node that has the slot of a key.
     pub(in crate::store::redis) fn owner(&self, key: &[u8]) -> Option<&Address> {
         self.owner_of(Slot::for_key(key))
     }
 
-    /// The node that has a slot.
+    /// Returns the node that has a slot.
     pub(super) fn owner_of(&self, slot: Slot) -> Option<&Address> {
         let place = self.owners.get(&slot)?;
         self.nodes.get(*place)
@@ -70,12 +70,12 @@ impl Slots {
         self.nodes.is_empty()
     }
 
-    /// The nodes that have slots.
+    /// Returns the nodes that have slots.
     pub(super) fn masters(&self) -> Vec<Address> {
         self.nodes.clone()
     }
 
-    /// These, and their replicas.
+    /// Returns these nodes and their replicas.
     pub(super) fn everywhere(&self) -> HashSet<Address> {
         self.nodes.iter().chain(&self.replicas).cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! Clients that speak TLS.
+//! TLS clients.
 
 use std::path::PathBuf;
 
@@ -6,13 +6,13 @@ use redis::{Client, ConnectionInfo, ErrorKind, RedisError, RedisResult, TlsCerti
 
 use crate::store::redis::url::Tls;
 
-/// A client that trusts whom `tls` says.
+/// Creates a client that trusts the certificates of `tls`.
 ///
-/// The package takes the process's default cipher provider, and panics where there is none or
-/// several could be meant, so one is installed unless the program has chosen its own.
+/// The package uses the process's default cipher provider, and panics if there is none or an
+/// ambiguous one, so this installs one unless the program has chosen its own.
 pub(super) fn client(info: ConnectionInfo, tls: &Tls) -> RedisResult<Client> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Fails only if another thread was faster, and then there is one as well.
+        // Fails only if another thread was faster, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
     let certificates = TlsCertificates {

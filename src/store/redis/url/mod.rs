@@ -1,4 +1,4 @@
-//! What a store's URL says: where the servers are, who is asking, and how.
+//! A parser for the URL of a Redis store: servers, login, options.
 //!
 //! | form | servers |
 //! |---|---|
@@ -7,9 +7,9 @@
 //! | `redis-sentinel://[user:password@]h1[:26379],h2/name[/db]` | the master called `name`, as the sentinels say |
 //! | `redis-cluster://[user:password@]h1[:6379],h2` | a cluster, of which some nodes are named |
 //!
-//! `rediss`, `rediss-sentinel` and `rediss-cluster` are the same over TLS. A user, a password and
-//! a path are percent-decoded. Nothing here opens a connection, and no error and no `Debug` shows
-//! a password.
+//! `rediss`, `rediss-sentinel` and `rediss-cluster` are the same over TLS. A user, a password and a
+//! path are percent-decoded. This module opens no connection, and no error and no `Debug` shows a
+//! password.
 
 mod parts;
 mod query;
@@ -24,7 +24,7 @@ use self::parts::{address, database_of, decode, login_of};
 use self::query::Options;
 use crate::error::{Error, Result};
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Address {
     pub(super) host: String,
@@ -41,24 +41,24 @@ impl fmt::Display for Address {
     }
 }
 
-/// Where the servers are, and how they hang together.
+/// The servers and their topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// One server.
     Tcp(Address),
-    /// One server, on this machine.
+    /// One server on this machine.
     Unix(PathBuf),
-    /// Whichever server the sentinels call the master of this name.
+    /// The server that the sentinels name as master.
     Sentinel {
         sentinels: Vec<Address>,
         master: String,
         login: Login,
     },
-    /// A cluster; these nodes of it are known.
+    /// A cluster, by some of its nodes.
     Cluster(Vec<Address>),
 }
 
-/// Who is asking. Without a user name a password is that of the user `default`.
+/// The credentials. Without a user name the password is that of the user `default`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Login {
     pub(super) user: Option<String>,
@@ -75,29 +75,29 @@ impl fmt::Debug for Login {
     }
 }
 
-/// Over TLS, and whom to trust.
+/// TLS, and the trusted certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tls {
     /// A file of root certificates; without one, those of the machine.
     pub(super) ca: Option<PathBuf>,
 }
 
-/// What a URL says besides the servers; nothing is said where it is `None`.
+/// The options of a URL; `None` where an option is not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// What every key begins with.
+    /// The key prefix.
     pub(super) prefix: Option<String>,
-    /// How many connections carry commands.
+    /// The number of connections for commands.
     pub(super) connections: Option<usize>,
-    /// How long an answer may take.
+    /// The timeout of a call.
     pub(super) timeout: Option<Duration>,
-    /// How long a connection may take to come up.
+    /// The timeout of an attempt to connect.
     pub(super) connect_timeout: Option<Duration>,
-    /// Whether a server that throws keys away when it is full will do.
+    /// Whether a server that evicts keys when it is full is accepted.
     pub(super) eviction_allowed: Option<bool>,
 }
 
-/// What a URL says.
+/// A parsed URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) place: Place,
@@ -111,12 +111,12 @@ const FORMS: &str =
     "redis://, redis+unix://, redis-sentinel:// or redis-cluster://, with `rediss` for TLS";
 
 impl Target {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid), with words that name the part that was wrong and
-    /// never its password.
+    /// [`Invalid`](crate::ErrorKind::Invalid), with a message that names the invalid part and never
+    /// its password.
     pub(super) fn parse(url: &str) -> Result<Self> {
         let (scheme, rest) = url
             .split_once(':')
@@ -145,7 +145,7 @@ impl Target {
     }
 }
 
-/// Shows where a target is, for logs and errors; never who is asking.
+/// Formats the servers, for logs and errors; never the credentials.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |addresses: &[Address]| {
@@ -186,7 +186,7 @@ impl Form {
             "rediss-sentinel" => (Kind::Sentinel, true),
             "redis-cluster" => (Kind::Cluster, false),
             "rediss-cluster" => (Kind::Cluster, true),
-            // What stands before the first colon may be a password, if the scheme was forgotten.
+            // The text before the first colon may be a password, if the scheme is missing.
             _ => return Err(Error::invalid(format!("a store's URL begins with {FORMS}"))),
         };
         if is_tls && cfg!(not(feature = "tls")) {
@@ -199,7 +199,7 @@ impl Form {
     }
 }
 
-/// A socket's path, with what cannot stand in a path among the options.
+/// Parses the path of a socket; the rest is in the options.
 fn unix(rest: &str, options: &mut Options) -> Result<Target> {
     let path = rest.strip_prefix("//").unwrap_or(rest);
     if !path.starts_with('/') {
@@ -219,7 +219,7 @@ fn unix(rest: &str, options: &mut Options) -> Result<Target> {
     })
 }
 
-/// `//[user:password@]hosts[/path]`, where the path means what the form says.
+/// Parses `//[user:password@]hosts[/path]`, where the meaning of the path depends on the form.
 fn network(kind: Kind, rest: &str, options: &mut Options) -> Result<Target> {
     let rest = rest
         .strip_prefix("//")

@@ -1,4 +1,4 @@
-//! The parts of a URL: who, where, which database, and the percent signs.
+//! Parts of a URL: credentials, address, database, percent-encoding.
 
 use super::{Address, Login};
 use crate::error::{Error, Result};
@@ -33,14 +33,14 @@ pub(super) fn address(text: &str, default_port: u16) -> Result<Address> {
     if host.is_empty() {
         return Err(Error::invalid("a store's URL has an empty host"));
     }
-    // Nor is it repeated: it may be a password.
+    // The text is not repeated: it may be a password.
     let stands_in_none = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '[' | ']');
     if host.contains(stands_in_none) {
         return Err(Error::invalid(
             "a host in a store's URL is a name or an address, an IPv6 address in brackets",
         ));
     }
-    // What stands where a port is expected may be a password that holds a `@` or a `/`.
+    // The text in the place of a port may be a password that contains a `@` or a `/`.
     let port = match port {
         None => default_port,
         Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or_else(|| {
@@ -66,7 +66,7 @@ pub(super) fn database_of(text: &str) -> Result<i64> {
     Ok(i64::from(number))
 }
 
-/// Undoes percent-encoding. The text itself is not in the error: it may be a password.
+/// Decodes percent-encoding. The text itself is not in the error: it may be a password.
 pub(super) fn decode(text: &str, what: &str) -> Result<String> {
     let wrong = || {
         Error::invalid(format!(

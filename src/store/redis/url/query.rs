@@ -1,4 +1,4 @@
-//! What stands behind the question mark of a URL.
+//! Query parameters of a Redis URL.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use super::{Asked, Login};
 use crate::duration;
 use crate::error::{Error, Result, shown};
 
-/// The most connections that one link may be asked for.
+/// The limit of connections for pushes.
 const CONNECTIONS_MAX: usize = 64;
 
-/// The options, until each has been taken by the part that it belongs to.
+/// The parameters, until the parts that use them have taken them.
 #[derive(Default)]
 pub(super) struct Options {
     pub(super) asked: Asked,
@@ -51,16 +51,16 @@ impl Options {
             "sentinel_user" => self.sentinel.get_or_insert_default().user = Some(value),
             "sentinel_password" => self.sentinel.get_or_insert_default().password = Some(value),
             _ => {
-                // A key may be the rest of a password that holds a `?`, so it is not repeated.
+                // A key may be the rest of a password that contains a `?`, so it is not repeated.
                 return Err(Error::invalid(format!(
-                    "a store's URL has an option that is not known; known are {KNOWN}"
+                    "a store's URL has an unknown option; known are {KNOWN}"
                 )));
             }
         }
         Ok(())
     }
 
-    /// What no part of the URL has asked for has been written at the wrong form.
+    /// Refuses the parameters that no part of the URL has taken: they belong to another form.
     pub(super) fn refuse_what_is_left(&self) -> Result<()> {
         if self.database.is_some() || self.user.is_some() || self.password.is_some() {
             return Err(Error::invalid(
@@ -99,7 +99,7 @@ fn connections(value: &str) -> Result<usize> {
 }
 
 fn time(key: &str, value: &str) -> Result<Duration> {
-    // One that is not shown whole is none, and then the words repeat what is shown.
+    // A value that is cut for display is invalid; the error then repeats what is shown.
     let time = duration::parse(&shown(value))
         .map_err(|wrong| Error::invalid(format!("`{key}` in a store's URL: {wrong}")))?;
     if time < Duration::from_millis(1) {
