@@ -1,4 +1,4 @@
-//! The keys of payloads, as settings give them.
+//! The section `encryption` of the settings: the keys of payloads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,18 +9,18 @@ use std::path::PathBuf;
 use crate::codec::KeyRing;
 use crate::error::{Error, Result};
 
-/// The largest file of keys, in bytes, so that a mistaken path does not fill the memory.
+/// The most bytes of a file of keys, so that a mistaken path does not fill the memory.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// The section `encryption`: the keys of payloads. `Debug` shows ids and nothing of a key.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncryptionChoices {
-    /// `encryption.keys`: each key by its id, as the base64 of its 32 bytes.
+    /// `encryption.keys`: the base64 of each key's 32 bytes, by key id.
     pub keys: Option<BTreeMap<String, String>>,
     /// `encryption.keys_file`: a file of more keys, one a line: an id, `=`, and the base64.
     pub keys_file: Option<PathBuf>,
-    /// `encryption.use`: the id of the key under which new payloads are encrypted.
+    /// `encryption.use`: the id of the active key, which encrypts new payloads.
     pub used: Option<String>,
 }
 
@@ -36,13 +36,13 @@ impl fmt::Debug for EncryptionChoices {
 }
 
 impl EncryptionChoices {
-    /// The key ring that they make; the file of keys is read now.
+    /// Builds the key ring; reads the file of keys now.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming the key by its id or the file: a key
-    /// that is not the base64 of 32 bytes, an id that is not legal or stands for two keys, a file
-    /// that cannot be read, a key to use that is not among them.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), with the key's id or the file: a key that
+    /// is not the base64 of 32 bytes, an invalid or duplicate id, a file that cannot be read, an
+    /// active key that is missing.
     pub fn ring(&self) -> Result<KeyRing> {
         let ring = KeyRing::new();
         for (id, key) in self.keys.iter().flatten() {
@@ -53,13 +53,13 @@ impl EncryptionChoices {
             let mut text = String::new();
             let read = File::open(path)
                 .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
-            // What was found instead of text is not told.
+            // The decoding error may quote the file, so it is withheld.
             read.map_err(|error| {
                 Error::invalid(format!("{source} cannot be read: {}", error.kind()))
             })?;
             if text.len() as u64 > FILE_BYTES_MAX {
                 return Err(Error::invalid(format!(
-                    "{source} is larger than {FILE_BYTES_MAX} bytes, is it the right one?"
+                    "{source} is larger than {FILE_BYTES_MAX} bytes; is it the right one?"
                 )));
             }
             let keys = pairs(&text).map_err(|why| Error::invalid(format!("{source}: {why}")))?;
@@ -77,7 +77,7 @@ impl EncryptionChoices {
 
 fn add(ring: &KeyRing, source: &str, id: &str, key: &str) -> Result<()> {
     let added = key.parse().and_then(|key| ring.add(id, key));
-    // An id that is not legal may be a key in the wrong place, so it is not shown.
+    // An invalid id may be a key in the wrong place, so it is withheld.
     added.map_err(
         |error| match KeyRing::new().add(id, crate::codec::Key::new([0; 32])) {
             Ok(()) => Error::invalid(format!("{source}: {id}: {error}")),
@@ -86,8 +86,8 @@ fn add(ring: &KeyRing, source: &str, id: &str, key: &str) -> Result<()> {
     )
 }
 
-/// The keys of a text, one a line or with white space between them: an id, `=`, and a key. What
-/// follows `#` in a line is passed over. The error quotes nothing.
+/// Parses the keys of a text, separated by lines or white space: an id, `=`, and a key. `#` begins
+/// a comment. The error quotes nothing.
 pub(super) fn pairs(text: &str) -> Result<BTreeMap<String, String>, &'static str> {
     let lines = text
         .lines()
@@ -95,9 +95,9 @@ pub(super) fn pairs(text: &str) -> Result<BTreeMap<String, String>, &'static str
     let mut pairs = BTreeMap::new();
     for word in lines.flat_map(str::split_whitespace) {
         let pair = word.split_once('=');
-        let (id, key) = pair.ok_or("keys are written as `id=key id=key`, without spaces inside")?;
+        let (id, key) = pair.ok_or("invalid key; write `id=key id=key`, without spaces inside")?;
         if pairs.insert(id.to_owned(), key.to_owned()).is_some() {
-            return Err("one id stands there twice");
+            return Err("duplicate key id");
         }
     }
     Ok(pairs)

@@ -1,4 +1,4 @@
-//! The environment: which setting a variable's name means.
+//! Environment variables: from a variable's name to a setting.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,13 +10,13 @@ use crate::config::near::spells;
 use crate::error::{Error, Result, shown};
 use crate::event::QueueName;
 
-/// What the name of every variable that is a setting starts with.
+/// The prefix of every variable that is a setting.
 const PREFIX: &str = "DULY__";
 
 /// The variable that names the settings file.
 pub(super) const FILE: &str = "DULY_CONFIG";
 
-/// Puts what `variables` say over `settings`; `known` are the queues that a name may mean.
+/// Applies `variables` over `settings`; `known` are the queues that a name may mean.
 pub(super) fn apply(
     settings: &mut Settings,
     variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -24,10 +24,10 @@ pub(super) fn apply(
 ) -> Result<()> {
     let mut variables: Vec<(String, OsString)> = variables
         .into_iter()
-        // A name that is not text is no setting's.
+        // A setting's name is valid UTF-8.
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
         .collect();
-    // The process hands them over in any order; a message should not depend on it.
+    // The process returns them in any order; a message should not depend on it.
     variables.sort();
 
     let mut taken: BTreeMap<(Section, String), String> = BTreeMap::new();
@@ -39,13 +39,13 @@ pub(super) fn apply(
         let (section, key) = meaning(&name, known).map_err(wrong)?;
         let value = value
             .into_string()
-            .map_err(|_| wrong("its value is not text in UTF-8".to_owned()))?;
+            .map_err(|_| wrong("its value is not UTF-8".to_owned()))?;
         section
             .put(settings, &key, &Found::Spelled(value))
             .map_err(wrong)?;
         if let Some(other) = taken.insert((section, key), name.clone()) {
             return Err(Error::invalid(format!(
-                "{} and {} mean the same setting, unset one of them",
+                "{} and {} mean the same setting; unset one of them",
                 shown(&other),
                 shown(&name)
             )));
@@ -54,9 +54,9 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Whether a variable of this name is a setting.
+/// Returns whether a variable of this name is a setting.
 ///
-/// The error is for a name that is not, and was surely meant to be.
+/// Fails for a name that is not, but was surely meant to be.
 fn is_setting(name: &str) -> Result<bool> {
     if starts_with(name, PREFIX) {
         return Ok(true);
@@ -77,7 +77,7 @@ fn is_setting(name: &str) -> Result<bool> {
     match meant {
         None => Ok(false),
         Some(key) => Err(Error::invalid(format!(
-            "{} is not read, did you mean {PREFIX}{}?",
+            "{} is not a setting; did you mean {PREFIX}{}?",
             shown(name),
             key.to_ascii_uppercase().replace('.', "__")
         ))),
@@ -89,7 +89,7 @@ fn starts_with(name: &str, start: &str) -> bool {
         .is_some_and(|it| it.eq_ignore_ascii_case(start))
 }
 
-/// The section and the key that a variable's name means.
+/// Returns the section and the key of a variable's name.
 fn meaning(name: &str, known: &[QueueName]) -> Result<(Section, String), String> {
     let path = &name[PREFIX.len()..];
     let Some((section, rest)) = path.split_once("__") else {
@@ -102,14 +102,14 @@ fn meaning(name: &str, known: &[QueueName]) -> Result<(Section, String), String>
         "encryption" => Ok((Section::Encryption, key)),
         "metrics" => Ok((Section::Metrics, key)),
         "queue_defaults" => Ok((Section::Defaults, key)),
-        // The key is what follows the last pair: a queue's name may hold one itself.
+        // The key follows the last `__`: a queue's name may contain one itself.
         "queues" => match rest.rsplit_once("__") {
             Some((queue, key)) => Ok((
                 Section::Queue(queue_meant(queue, known)?),
                 key.to_ascii_lowercase(),
             )),
             None => Err(format!(
-                "it names a queue and no key, write one such as {PREFIX}QUEUES__{}__WORKERS",
+                "it names a queue and no key; write one such as {PREFIX}QUEUES__{}__WORKERS",
                 shown(rest)
             )),
         },
@@ -117,10 +117,10 @@ fn meaning(name: &str, known: &[QueueName]) -> Result<(Section, String), String>
     }
 }
 
-/// The one queue that `spelled` can mean.
+/// Returns the one queue that `spelled` can mean.
 ///
-/// A shell lets a variable's name hold letters, digits and `_` only, and people write it in
-/// capitals, so a name is compared without regard to case and with `_` for `-` and `.`.
+/// A shell allows only letters, digits and `_` in a variable's name, usually capitals, so names are
+/// compared without case and with `_` for `-` and `.`.
 fn queue_meant(spelled: &str, known: &[QueueName]) -> Result<QueueName, String> {
     if let Some(queue) = known.iter().find(|queue| queue.as_str() == spelled) {
         return Ok(queue.clone());
@@ -141,12 +141,12 @@ fn queue_meant(spelled: &str, known: &[QueueName]) -> Result<QueueName, String> 
             ));
         }
     }
-    let spelled = &*shown(spelled); // a name is shown as it is
+    let spelled = &*shown(spelled); // displayed without quotes
     if spelled.contains('_') {
         let small = spelled.to_ascii_lowercase();
         return Err(format!(
-            "no queue known here is spelled {spelled}, and it may mean {small}, {} or {}; name \
-             the queue in the settings file, where an empty section is enough",
+            "no queue known here is spelled {spelled}, and it may mean {small}, {} or {}; add \
+             a section for the queue to the settings file, even an empty one",
             small.replace('_', "-"),
             small.replace('_', "."),
         ));

@@ -1,4 +1,4 @@
-//! The settings file: where it is looked for, and how its text becomes settings.
+//! The settings file: where it is found, and how its text becomes settings.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,16 +13,16 @@ use crate::config::keys::Section;
 use crate::error::{Error, Result, shown};
 use crate::event::QueueName;
 
-/// The name under which a settings file is looked for.
+/// The default name of a settings file.
 const NAME: &str = "duly.toml";
 
-/// The largest settings file, so that a mistaken path does not fill the memory.
+/// The most bytes of a settings file, so that a mistaken path does not fill the memory.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The most mistakes that one error names.
+/// The most mistakes in one error.
 const MISTAKES_MAX: usize = 10;
 
-/// The settings file in `directory`, if there is one.
+/// Returns the settings file in `directory`, if there is one.
 pub(super) fn find(directory: &Path) -> Result<Option<PathBuf>> {
     let path = directory.join(NAME);
     let there = path.try_exists();
@@ -30,12 +30,12 @@ pub(super) fn find(directory: &Path) -> Result<Option<PathBuf>> {
     Ok(there.then_some(path))
 }
 
-/// The text of a file.
+/// Reads a file.
 pub(super) fn read(path: &Path) -> Result<String> {
     let extension = path.extension().unwrap_or_default();
     if !extension.eq_ignore_ascii_case("toml") {
         return Err(Error::invalid(format!(
-            "settings file {} is of no known format; it is TOML, and its name ends in .toml",
+            "settings file {} has an unknown format; use TOML and a name that ends in .toml",
             path.display()
         )));
     }
@@ -45,7 +45,7 @@ pub(super) fn read(path: &Path) -> Result<String> {
         .map_err(|error| unreadable(path, error))?;
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(Error::invalid(format!(
-            "settings file {} is larger than {FILE_BYTES_MAX} bytes, is it the right one?",
+            "settings file {} is larger than {FILE_BYTES_MAX} bytes; is it the right one?",
             path.display()
         )));
     }
@@ -55,13 +55,13 @@ pub(super) fn read(path: &Path) -> Result<String> {
 fn unreadable(path: &Path, error: std::io::Error) -> Error {
     let what = match error.kind() {
         ErrorKind::NotFound => "does not exist",
-        ErrorKind::InvalidData => "is not text in UTF-8",
+        ErrorKind::InvalidData => "is not UTF-8",
         _ => "cannot be read",
     };
     Error::invalid(format!("settings file {} {what}", path.display())).because(error)
 }
 
-/// The settings that `text` holds; `source` is what messages call it.
+/// Parses settings; `source` is the file's name in messages.
 pub(super) fn parse(text: &str, source: &str) -> Result<Settings> {
     let tree = tree(text, source)?;
     let mut reader = Reader::default();
@@ -79,13 +79,13 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Settings> {
     reader.finish(source)
 }
 
-/// Collects the settings of a file and every mistake in it.
+/// A parser that collects the settings of a file and every mistake in it.
 #[derive(Default)]
 struct Reader {
     settings: Settings,
-    /// The first of them, as many as are named.
+    /// The first mistakes, up to the limit.
     mistakes: Vec<String>,
-    /// How many there are besides.
+    /// The number of further mistakes.
     more: usize,
 }
 
@@ -94,7 +94,7 @@ impl Reader {
         for (name, value) in self.table("queues", value) {
             match QueueName::new(&name) {
                 Ok(queue) => {
-                    // An empty section is worth keeping: it makes the queue's name known.
+                    // Keep an empty section: it makes the queue's name known.
                     self.settings.queues.entry(queue.clone()).or_default();
                     self.section(&Section::Queue(queue), &format!("queues.{name}"), value);
                 }
@@ -131,15 +131,13 @@ impl Reader {
         }
     }
 
-    /// The entries of a section, in the order of their names.
+    /// Returns the entries of a section, in the order of their names.
     fn table(&mut self, path: &str, value: Value) -> Vec<(String, Value)> {
         match value.kind {
             ValueKind::Table(table) => sorted(table),
             other => {
                 let found = found(other);
-                self.mistaken(format!(
-                    "{path} is {found}, it is a section that holds keys"
-                ));
+                self.mistaken(format!("{path} is {found}; it must be a section"));
                 Vec::new()
             }
         }
@@ -158,10 +156,10 @@ impl Reader {
     }
 }
 
-/// The text as a tree of values.
+/// Parses the text as a tree of values.
 ///
-/// The tree is taken from the format itself and not from a `config::Config`, which would split
-/// quoted keys at their dots and turn `1.6` workers into two.
+/// The tree comes from the format itself and not from a `config::Config`, which would split quoted
+/// keys at their dots and turn `1.6` workers into two.
 fn tree(text: &str, source: &str) -> Result<Map<String, Value>> {
     FileFormat::Toml.parse(None, text).map_err(|error| {
         // Not kept as the cause: it quotes the line, and a line may hold a password.
@@ -170,7 +168,7 @@ fn tree(text: &str, source: &str) -> Result<Map<String, Value>> {
     })
 }
 
-/// The place and the reason, without the lines in between, which quote the text.
+/// Returns the place and the reason, without the lines in between, which quote the text.
 fn in_one_line(error: &str) -> String {
     let mut lines = error.lines().filter(|line| !line.trim().is_empty());
     match (lines.next(), lines.next_back()) {
@@ -180,7 +178,7 @@ fn in_one_line(error: &str) -> String {
     }
 }
 
-/// A value in the words of the keys.
+/// Converts a value of the file.
 fn found(kind: ValueKind) -> Found {
     match kind {
         ValueKind::Boolean(boolean) => Found::Boolean(boolean),
@@ -195,7 +193,7 @@ fn found(kind: ValueKind) -> Found {
     }
 }
 
-/// A section that holds nothing but texts.
+/// Returns a section that holds nothing but texts.
 fn texts(table: Map<String, Value>) -> Option<BTreeMap<String, String>> {
     let text = |(name, value): (String, Value)| match value.kind {
         ValueKind::String(text) => Some((name, text)),

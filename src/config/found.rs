@@ -1,4 +1,4 @@
-//! What a source says where a value is expected, and what can be made of it.
+//! Values of a source, and their conversion to settings.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,28 +14,28 @@ use crate::event::Late;
 use crate::retry::RetryPolicy;
 use crate::store::{Durability, WhenFull};
 
-/// What a source says where a value is expected.
+/// A value of a source.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// A whole number of a file.
+    /// An integer of a file.
     Number(i64),
-    /// `true` or `false` of a file.
+    /// A boolean of a file.
     Boolean(bool),
     /// A text of a file.
     Text(String),
-    /// A variable's value, which says anything by its spelling.
+    /// A variable's value, a text of any type.
     Spelled(String),
     /// A section of texts in a file.
     Table(BTreeMap<String, String>),
-    /// What no key takes, in words.
+    /// A value that no key accepts, described.
     Other(String),
 }
 
-/// Why a value is refused.
+/// Why a value is rejected.
 pub(super) enum Wrong {
-    /// It is not of the kind that the key expects.
+    /// It has another type.
     Kind,
-    /// It is, and is ill-formed in this way.
+    /// It is malformed; contains the reason.
     Grammar(String),
 }
 
@@ -64,7 +64,7 @@ impl Found {
         }
     }
 
-    /// A text whose grammar repeats it where it is wrong: one that is shown whole.
+    /// Returns a text whose parser quotes it in errors: one that may be displayed whole.
     fn phrase(&self) -> Result<&str, Wrong> {
         let text = self.text()?;
         match shown(text) {
@@ -103,10 +103,10 @@ impl Found {
         self.text()?.trim().parse().map_err(|_| Wrong::Kind)
     }
 
-    /// Keys by their ids. Whatever stands there is never shown.
+    /// Returns keys by their ids; errors never quote them.
     pub(super) fn keys(&self) -> Result<BTreeMap<String, String>, Wrong> {
-        const HOW: &str = "it is a table of ids and keys, or a text such as `2026-11=..`, what stands \
-                           there is not shown";
+        const HOW: &str = "it must be a table of ids and keys, or a text such as `2026-11=..`; the value \
+                           is withheld";
         match self {
             Self::Table(keys) => Ok(keys.clone()),
             Self::Text(text) | Self::Spelled(text) => {
@@ -116,20 +116,22 @@ impl Found {
         }
     }
 
-    /// A text that is not empty and is not shown where it is wrong.
+    /// Returns a text that is not empty; errors do not quote it.
     pub(super) fn name(&self) -> Result<String, Wrong> {
         match self.text().map(str::trim) {
             Ok(text) if !text.is_empty() => Ok(text.to_owned()),
-            _ => Err(Wrong::Grammar("it is a text that is not empty".to_owned())),
+            _ => Err(Wrong::Grammar(
+                "it must be a text that is not empty".to_owned(),
+            )),
         }
     }
 
-    /// An address and a port; a name is none, since it may be several.
+    /// Returns an address and a port; not a host name, which may have several addresses.
     pub(super) fn address(&self) -> Result<SocketAddr, Wrong> {
         self.text()?.trim().parse().map_err(|_| Wrong::Kind)
     }
 
-    /// A url that is not empty; which schemes there are is for whoever opens it to say.
+    /// Returns a URL that is not empty; its scheme is checked on opening.
     pub(super) fn url(&self) -> Result<String, Wrong> {
         match self.text()?.trim() {
             "" => Err(Wrong::Kind),

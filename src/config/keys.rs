@@ -1,4 +1,4 @@
-//! Every key once: its name, what may stand there, and the setting that it is.
+//! The table of keys: the name, the expected value, and the setting of each.
 
 use crate::config::Settings;
 use crate::config::found::{Found, Wrong};
@@ -156,7 +156,7 @@ const METRICS: [Key<Settings>; 3] = [
     }),
 ];
 
-/// The keys that stand in no section.
+/// The keys outside of sections.
 const TOP: [Key<Settings>; 2] = [
     Key::new(
         "payload_bytes_max",
@@ -186,7 +186,7 @@ const DURATION: &str = "a duration such as `250ms`, `30s` or `1m30s`";
 const COUNT: &str = "a whole number of records";
 const BOOLEAN: &str = "`true` or `false`";
 
-/// The path of every key that settings may have, `<name>` standing for a queue's name.
+/// Returns the path of every key that settings may have, with `<name>` for a queue's name.
 ///
 /// # Examples
 ///
@@ -217,10 +217,10 @@ pub fn known_keys() -> impl Iterator<Item = String> {
         .chain(queue("queues.<name>"))
 }
 
-/// Where a key stands.
+/// The section of a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Section {
-    /// In no section.
+    /// No section.
     Top,
     /// In `store`.
     Store,
@@ -237,9 +237,9 @@ pub(super) enum Section {
 }
 
 impl Section {
-    /// Puts `found` where the key `name` of this section belongs.
+    /// Sets the key `name` of this section to `found`.
     ///
-    /// The error is the sentence that follows the name of the source.
+    /// The error completes a message that begins with the source.
     pub(super) fn put(
         &self,
         settings: &mut Settings,
@@ -266,7 +266,7 @@ impl Section {
         }
     }
 
-    /// The full path of a key of this section.
+    /// Returns the full path of a key of this section.
     fn path(&self, name: &str) -> String {
         match self {
             Self::Top => name.to_owned(),
@@ -282,7 +282,7 @@ impl Section {
     }
 }
 
-/// One key: what it is called, what may stand there, and where that goes.
+/// A key: its name, the expected value, and where that goes.
 struct Key<T> {
     name: &'static str,
     expects: &'static str,
@@ -302,14 +302,14 @@ impl<T> Key<T> {
         (self.put)(target, found).map_err(|wrong| {
             let path = section.path(self.name);
             match wrong {
-                Wrong::Kind => format!("{path} is {found}, it is {}", self.expects),
+                Wrong::Kind => format!("{path} is {found}; it must be {}", self.expects),
                 Wrong::Grammar(why) => format!("{path}: {why}"),
             }
         })
     }
 }
 
-/// The key called `name`, or the sentence that says which there are.
+/// Returns the key called `name`, or an error that lists the known ones.
 fn pick<'a, T>(keys: &'a [Key<T>], section: &Section, name: &str) -> Result<&'a Key<T>, String> {
     if let Some(key) = keys.iter().find(|key| key.name == name) {
         return Ok(key);
@@ -318,12 +318,12 @@ fn pick<'a, T>(keys: &'a [Key<T>], section: &Section, name: &str) -> Result<&'a 
     let path = section.path(name);
     if matches!(section, Section::Top) && SECTIONS.contains(&name) {
         return Err(format!(
-            "{path} is a section, it holds keys and has no value of its own"
+            "{path} is a section; it holds keys and has no value"
         ));
     }
     if matches!(section, Section::Defaults | Section::Queue(_)) && name == "version" {
         return Err(format!(
-            "unknown key {path}, the version of a payload is a fact of its type; say it in the \
+            "unknown key {path}; the version of a payload belongs to its type, set it in the \
              annotation"
         ));
     }
@@ -342,7 +342,7 @@ fn pick<'a, T>(keys: &'a [Key<T>], section: &Section, name: &str) -> Result<&'a 
     ))
 }
 
-/// The sentence that refuses a section, and says which there are.
+/// Returns the error for an unknown section, with the known ones.
 pub(super) fn unknown_section(name: &str) -> String {
     let name = &*shown(name);
     let meant = nearest(name, &SECTIONS).map_or_else(String::new, did_you_mean);
@@ -352,7 +352,7 @@ pub(super) fn unknown_section(name: &str) -> String {
     )
 }
 
-/// The hint for a key that is known, but in another section.
+/// Returns a hint for a key that is known, but in another section.
 fn elsewhere(name: &str) -> String {
     let is_it =
         |path: &str| path.rsplit('.').next() == Some(name) || path.replace('.', "_") == name;

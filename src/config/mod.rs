@@ -1,65 +1,64 @@
 //! Settings: a file and the environment.
 //!
-//! What a handler's annotation says is compiled in; what must differ between a desk and a
-//! production machine is said here. For one and the same key the sources are, weakest first: the
-//! file, the environment, and the [builder](crate::bus::BusBuilder). A bus that is given no settings loads these
-//! itself with [`Settings::load`].
+//! A handler's annotation is compiled in; settings are what differs between development and
+//! production. The sources of a key are, weakest first: the file, the environment, and the
+//! [builder](crate::bus::BusBuilder). A bus without settings calls [`Settings::load`].
 //!
 //! # Keys
 //!
-//! | key | what stands there | default |
+//! | key | value | default |
 //! |---|---|---|
 //! | `payload_bytes_max` | bytes, a whole number | 1,048,576 |
 //! | `read_ahead` | a duration, at most 10 s | `100ms` |
 //! | `store.url` | `sqlite:` and a path, `redis://` and a host, or `memory:` | `sqlite:duly.db` |
-//! | `store.durability` | `memory`, `os_cache`, `disk`, or `replicated:` and how many others: what a push survives before it answers | what the store does by itself |
+//! | `store.durability` | `memory`, `os_cache`, `disk`, or `replicated:` and how many others: the durability that a push waits for | the store's own |
 //! | `records.journal` | `off`, `sqlite:` and a path, or `postgres://host/database` | with a store at `sqlite:path` the file `path.records`, else `off` |
 //! | `records.keep` | how long the journal keeps a record, a duration of at least 1 s | `30d` |
 //! | `records.keep_max` | how many records it keeps, at least 1 | 10,000,000 |
-//! | `records.keep_minutes` | how long it keeps counts and lateness by minute, at least 1 s | `400d` |
+//! | `records.keep_minutes` | how long it keeps per-minute statistics, at least 1 s | `400d` |
 //! | `records.prune_at_once` | whether all that is older goes at once, and not a tenth of that time in an hour | `false` |
-//! | `records.outbox_max` | how many records wait in an outbox while the journal is away, at least 1 | 100,000 where processes share the store, else as many as it keeps anyway |
+//! | `records.outbox_max` | how many records wait in an outbox while the journal is away, at least 1 | 100,000 where processes share the store, else as many as the store keeps |
 //! | `records.when_full` | what happens when more wait: `drop_oldest`, or `refuse_pushes` | `drop_oldest` |
 //! | `encryption.keys` | the keys of [encrypted payloads](crate::_docs::payloads): a table of ids and the base64 of 32 bytes, or a text such as `2026-10=.. 2026-11=..` | none |
 //! | `encryption.keys_file` | a file of more keys, such an id and key a line | none |
 //! | `encryption.use` | the id of the key under which new payloads are encrypted | none |
-//! | `metrics.queues_max` | how many queues have a label of their own in metrics, 0 to 10,000 | 100 |
-//! | `metrics.listen` | an address and a port, where Prometheus reads the metrics of this process | nowhere |
+//! | `metrics.queues_max` | how many queues have their own label in metrics, 0 to 10,000 | 100 |
+//! | `metrics.listen` | an address and a port, where Prometheus reads the metrics of this process | none |
 //! | `metrics.census_every` | how often the events of each queue are counted, a duration from 100 ms to 1 h, or 0 s for never | `10s` |
-//! | `queue_defaults.<key>` | for every queue that says nothing else | |
+//! | `queue_defaults.<key>` | for every queue without its own value | |
 //! | `queues.<name>.<key>` | for the queue of that name | |
 //!
 //! and for `queue_defaults` and each queue:
 //!
-//! | key | what stands there | default |
+//! | key | value | default |
 //! |---|---|---|
 //! | `buckets` | 1 to 1,024 | 8 |
 //! | `workers` | 0 to 65,536; 0 pauses | 16 |
 //! | `timeout` | a duration, at most 7 days | `30s` |
 //! | `attempts` | 1 to 1,000 | 16 |
 //! | `backoff` | as in [`RetryPolicy`](crate::retry::RetryPolicy) | `exp(1s..10m, jitter 10%)` |
-//! | `late` | as in [`Late`](crate::event::Late); said by who pushes | `deliver` |
-//! | `spread` | a duration of at most a day; said by who pushes | `0s` |
+//! | `late` | as in [`Late`](crate::event::Late); fixed by the pusher | `deliver` |
+//! | `spread` | a duration of at most a day; fixed by the pusher | `0s` |
 //! | `ring` | slots, a power of two from 64 to 65,536 | 1,024 |
 //! | `linger` | a duration | `20us` |
 //! | `dedicated` | `true` or `false` | `false` |
 //! | `consume` | `true` or `false` | `true` |
 //! | `keep_payload` | `true` or `false`: whether records keep the payload | `false` |
-//! | `codec` | `json`, `msgpack` or `raw`: how payloads that are pushed become bytes | `json` |
-//! | `encrypt` | `true` or `false`: whether payloads that are pushed are encrypted | `false` |
+//! | `codec` | `json`, `msgpack` or `raw`: the codec of pushed payloads | `json` |
+//! | `encrypt` | `true` or `false`: whether pushed payloads are encrypted | `false` |
 //!
 //! Durations are those of [`duration`](crate::duration). `queue_defaults` take the place of the
 //! defaults in this table, so an annotation is stronger than they are; `queues.<name>` is stronger
-//! than the annotation. The version of a payload is a fact of its type and can only be said there.
+//! than the annotation. The version of a payload belongs to its type and can only be set there.
 //!
-//! Everything else is refused: a key that is not in the table, a value of another kind, a text
-//! that is no duration. The message names the key, and the one that was probably meant. Whether a
-//! value is within its bounds is checked when the bus starts, together with the annotations'.
+//! Everything else is rejected: an unknown key, a value of another type, a malformed duration. The
+//! error names the key, and the one that was probably meant. Bounds are checked when the bus starts,
+//! together with those of the annotations.
 //!
 //! # The file
 //!
-//! `duly.toml` in the working directory, or the file that `DULY_CONFIG` names. It need not exist,
-//! unless it is named.
+//! `duly.toml` in the working directory, or the file in `DULY_CONFIG`. It is optional, except in
+//! `DULY_CONFIG`.
 //!
 //! ```toml
 #![doc = include_str!("../../duly.example.toml")]
@@ -67,7 +66,7 @@
 //!
 //! # The environment
 //!
-//! A variable is `DULY__` and the key, in capitals or not, with `__` for each dot:
+//! A variable is `DULY__` and the key, in any case, with `__` for each dot:
 //!
 //! ```sh
 //! export DULY__STORE__URL=sqlite:/var/lib/duly/events.db
@@ -77,16 +76,16 @@
 //! ```
 //!
 //! A shell allows no `-` and no `.` in the name of a variable, so **a queue's name is compared
-//! without regard to case, and `_` stands for `-`, `.` and itself**:
+//! without case, and `_` stands for `-`, `.` and itself**:
 //!
-//! 1. A spelling that is a known queue's name letter for letter means that queue.
+//! 1. The exact name of a known queue means that queue.
 //! 2. A spelling of exactly one known queue means that queue. Known are the queues that have a
-//!    section in the file, though it be empty, and those of annotated handlers in this program.
-//! 3. A spelling of several known queues is refused, and they are named.
-//! 4. A spelling of no known queue is taken for a name if it holds no `_`: in small letters if it
-//!    is all capitals, otherwise as it is. With a `_` it could mean several names and is refused.
+//!    section in the file, even an empty one, and those of annotated handlers in this program.
+//! 3. A spelling of several known queues is rejected, and the error names them.
+//! 4. Any other spelling is the name of a new queue if it contains no `_`: in lower case if it is
+//!    all upper case, otherwise as it is. With a `_` it is ambiguous and rejected.
 //!
-//! Where something other than a shell sets the variables (`env`, a container, a unit file),
+//! If the variables are not set by a shell (but by `env`, a container, a unit file),
 //! `DULY__QUEUES__order-close__WORKERS` may be written as it is.
 
 mod encryption;
@@ -113,7 +112,7 @@ use crate::journal::RecordChoices;
 use crate::metrics::MetricsChoices;
 use crate::store::Durability;
 
-/// What the settings file and the environment say; what is `None` they leave open.
+/// The settings of the file and the environment; `None` is unset.
 ///
 /// # Examples
 ///
@@ -137,43 +136,42 @@ use crate::store::Durability;
 #[derive(Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// `store.url`: `memory:`, `sqlite:` and the path of a file, or one of Redis. Which stores
-    /// there are is checked when the bus starts. Default: `sqlite:duly.db`.
+    /// `store.url`: `memory:`, `sqlite:` and the path of a file, or a Redis URL. Checked when the
+    /// bus starts. Default: `sqlite:duly.db`.
     pub store_url: Option<String>,
-    /// `store.durability`: what every push has to survive before it answers. Default: what the
-    /// store does by itself.
+    /// `store.durability`: the durability that every push waits for. Default: the store's own.
     pub durability: Option<Durability>,
     /// `records`: where records are kept, how many, and for how long.
     pub records: RecordChoices,
     /// `encryption`: the keys of encrypted payloads.
     pub encryption: EncryptionChoices,
-    /// `metrics`: what is told of this process, and in how much detail.
+    /// `metrics`: the metrics of this process, and their level of detail.
     pub metrics: MetricsChoices,
-    /// `queue_defaults`: for every queue that says nothing else; weaker than an annotation.
+    /// `queue_defaults`: for every queue without its own value; weaker than an annotation.
     pub queue_defaults: QueueChoices,
     /// `queues.<name>`: for one queue; stronger than its annotation.
     pub queues: BTreeMap<QueueName, QueueChoices>,
     /// `payload_bytes_max`: the largest payload that a push accepts, in bytes. Default: 1 MiB.
     pub payload_bytes_max: Option<usize>,
-    /// `read_ahead`: how long before its due time an event may be leased. Default: 100 ms.
+    /// `read_ahead`: how long before its due time an event may be prefetched. Default: 100 ms.
     pub read_ahead: Option<Duration>,
 }
 
 impl Settings {
     /// Reads the settings file, if there is one, and then the environment of this process.
     ///
-    /// Where the file is looked for is told [above](self#the-file).
+    /// See [above](self#the-file) for where the file is found.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid): two settings files, a named one that is
-    /// missing, and everything that [`from_file`](Self::from_file) and
-    /// [`with_environment`](Self::with_environment) refuse.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid): two settings files, a missing file in
+    /// `DULY_CONFIG`, and the errors of [`from_file`](Self::from_file) and
+    /// [`with_environment`](Self::with_environment).
     pub fn load() -> Result<Self> {
         Self::load_for([])
     }
 
-    /// As [`load`](Self::load), for a program that has these queues besides those of annotated
+    /// Like [`load`](Self::load), for a program that has these queues besides those of annotated
     /// handlers, so that variables may [spell](self#the-environment) them too.
     ///
     /// # Errors
@@ -183,7 +181,7 @@ impl Settings {
         Self::layered(Path::new(""), env::vars_os(), queues)
     }
 
-    /// As [`load`](Self::load), with another directory and other variables than the process's.
+    /// Like [`load`](Self::load), with the given directory and variables.
     ///
     /// # Errors
     ///
@@ -209,7 +207,7 @@ impl Settings {
         Self::layered(directory.as_ref(), variables, [])
     }
 
-    /// The file and, over it, the variables.
+    /// Reads the file and applies the variables over it.
     fn layered(
         directory: &Path,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -220,10 +218,10 @@ impl Settings {
         let settings = match named {
             Some((_, path)) if path.is_empty() => {
                 return Err(Error::invalid(
-                    "DULY_CONFIG is empty, name a settings file or unset it",
+                    "DULY_CONFIG is empty; set it to a settings file or unset it",
                 ));
             }
-            // A path that is absolute takes the place of the directory.
+            // An absolute path replaces the directory.
             Some((_, path)) => Self::from_file(directory.join(PathBuf::from(path)))?,
             None => match file::find(directory)? {
                 Some(path) => Self::from_file(path)?,
@@ -233,25 +231,24 @@ impl Settings {
         settings.overlaid(variables, queues)
     }
 
-    /// Reads one file of TOML, whose name ends in `.toml`.
+    /// Reads a TOML file, whose name must end in `.toml`.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) and the file's path: it is missing,
-    /// unreadable, larger than 1 MiB, of another extension, or refused by
+    /// unreadable, larger than 1 MiB, of another extension, or rejected by
     /// [`from_toml`](Self::from_toml).
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         file::parse(&file::read(path)?, &path.display().to_string())
     }
 
-    /// Reads settings from the text of a file.
+    /// Parses settings from the text of a file.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid): the text is not TOML, and then
-    /// the message has the line; or it holds unknown keys, or values that the keys do not take,
-    /// and then the message names up to ten of them.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid): invalid TOML, with the line; or unknown
+    /// keys and invalid values, up to ten of them.
     ///
     /// # Examples
     ///
@@ -267,15 +264,14 @@ impl Settings {
         file::parse(text, "settings")
     }
 
-    /// Puts over these settings what `variables` say; names that are no setting's are passed over.
+    /// Applies `variables` over these settings; names that are no setting's are ignored.
     ///
-    /// How a name becomes a key is told [above](self#the-environment).
+    /// See [above](self#the-environment) for how a name becomes a key.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) and the variable's name: its key is
-    /// unknown, its value is not one that the key takes, the queue it names may be another, or two
-    /// variables mean the same key.
+    /// unknown, its value is invalid, its queue is ambiguous, or two variables mean the same key.
     pub fn with_environment<N: Into<OsString>, V: Into<OsString>>(
         self,
         variables: impl IntoIterator<Item = (N, V)>,
@@ -286,7 +282,7 @@ impl Settings {
         self.overlaid(variables, [])
     }
 
-    /// These settings with the variables over them, which may spell any of `queues` as well.
+    /// Applies the variables over these settings; they may spell any of `queues` as well.
     fn overlaid(
         mut self,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -304,7 +300,7 @@ impl Settings {
 }
 
 impl fmt::Debug for Settings {
-    /// Shows everything but what stands before the `@` of a url: a password, one day.
+    /// Omits what is before the `@` of a URL, which may be a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("store_url", &self.store_url.as_deref().map(shown_url))

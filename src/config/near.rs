@@ -1,8 +1,8 @@
-//! Names that are nearly the same: what was probably meant.
+//! Similar names: the name that was probably meant.
 
 use crate::event::QueueName;
 
-/// The known key that is at most a third of its letters away.
+/// Returns the known key that differs in at most a third of its letters.
 pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     known
         .iter()
@@ -12,7 +12,7 @@ pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, known)| known)
 }
 
-/// How many letters must be changed, added, left out or swapped with their neighbour.
+/// Returns the edit distance: letters changed, added, left out or swapped with their neighbour.
 fn distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
     let mut before: Vec<usize> = Vec::new();
@@ -33,7 +33,7 @@ fn distance(from: &str, to: &str) -> usize {
     last[to.len()]
 }
 
-/// Whether `spelled` is a spelling of `name`, without regard to case and with `_` for `-` and `.`.
+/// Returns whether `spelled` is a spelling of `name`, without case and with `_` for `-` and `.`.
 pub(super) fn spells(spelled: &str, name: &str) -> bool {
     spelled.len() == name.len()
         && spelled.bytes().zip(name.bytes()).all(|(spelled, byte)| {
@@ -41,8 +41,8 @@ pub(super) fn spells(spelled: &str, name: &str) -> bool {
         })
 }
 
-/// The queue of `known` that `name`, which is none of them, is another spelling of: one that differs
-/// in case, or in `-`, `.` and `_`.
+/// Returns the queue of `known` that is another spelling of `name`: it differs in case, or in `-`,
+/// `.` and `_`. `name` itself is not in `known`.
 pub(crate) fn spelled_otherwise<'a>(
     name: &QueueName,
     known: impl IntoIterator<Item = &'a QueueName>,
@@ -52,9 +52,9 @@ pub(crate) fn spelled_otherwise<'a>(
     known.into_iter().find(|known| plain(known) == meant)
 }
 
-/// The queue of `known` that was probably meant by `name`, which is none of them: another spelling
-/// of it, or a slip of a letter or two. Names that differ in nothing but their numbers or in their
-/// last letter are names of their own.
+/// Returns the queue of `known` that was probably meant by `name`: another spelling of it, or a
+/// mistake of a letter or two. Names that differ only in numbers or in their last letter are
+/// different names. `name` itself is not in `known`.
 pub(crate) fn queue_meant<'a>(
     name: &QueueName,
     known: impl IntoIterator<Item = &'a QueueName> + Clone,

@@ -1,4 +1,4 @@
-//! How the store does what it is asked.
+//! Metrics of store calls.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ::metrics::{Histogram, counter, histogram};
 use super::catalogue::{STORE_CALL, STORE_ERRORS};
 use crate::error::ErrorKind;
 
-/// The calls of one operation.
+/// The metrics of one operation.
 #[derive(Debug)]
 pub(crate) struct Calls {
     op: &'static str,
@@ -20,16 +20,16 @@ impl Calls {
             op,
             took: histogram!(STORE_CALL, "op" => op),
         };
-        calls.failed(ErrorKind::Unavailable, 0); // there from the start, to be seen growing
+        calls.failed(ErrorKind::Unavailable, 0); // exported from the start, so that it can be seen to grow
         calls
     }
 
-    /// A call has ended, or was given up.
+    /// Records the duration of a call that ended or was cancelled.
     pub(crate) fn took(&self, took: Duration) {
         self.took.record(took);
     }
 
-    /// So many calls were not done as asked.
+    /// Counts failed calls.
     pub(crate) fn failed(&self, why: ErrorKind, many: u64) {
         counter!(STORE_ERRORS, "op" => self.op, "kind" => why.name()).increment(many);
     }

@@ -1,15 +1,15 @@
-//! Every metric once: its name, what it is, its unit, its labels, and what it tells.
+//! The catalogue of metrics: the name, kind, unit, labels and description of each.
 
 use ::metrics::Unit;
 
-/// What a metric is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// It counts up for as long as the process runs.
+    /// A counter, which grows while the process runs.
     Counter,
-    /// It goes up and down.
+    /// A gauge.
     Gauge,
-    /// Values counted by size, in buckets with these upper bounds.
+    /// A histogram with the upper bounds of its buckets.
     Histogram(&'static [f64]),
 }
 
@@ -18,17 +18,17 @@ pub enum Kind {
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its unit.
     pub unit: Unit,
     /// The names of its labels.
     pub labels: &'static [&'static str],
-    /// What it tells, in a sentence.
+    /// Its description, in a sentence.
     pub help: &'static str,
 }
 
-/// From half a millisecond, which is what waking takes, to a day.
+/// From half a millisecond, the cost of a wake-up, to a day.
 pub const LATENESS_BOUNDS: &[f64] = &[
     0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     60.0, 300.0, 3_600.0, 86_400.0,
@@ -45,63 +45,63 @@ pub const BATCH_BOUNDS: &[f64] = &[
     1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0,
 ];
 
-/// Events that were accepted.
+/// Accepted events.
 pub const PUSHED: &str = "duly_pushed_total";
-/// Pushes that named an event or a unique key that was there already.
+/// Pushes of an existing event or unique key.
 pub const DUPLICATES: &str = "duly_duplicates_total";
-/// Pushes that were refused.
+/// Rejected pushes.
 pub const REJECTED: &str = "duly_rejected_total";
-/// Events that this process moved to a publish list when they were due.
+/// Due events that this process moved to a ready list.
 pub const MOVED: &str = "duly_moved_total";
 /// Attempts whose handler was started.
 pub const DELIVERED: &str = "duly_delivered_total";
-/// Attempts and events that ended.
+/// Settled attempts and events.
 pub const SETTLED: &str = "duly_settled_total";
-/// Events taken back from nodes that fell silent.
+/// Events taken back from dead nodes.
 pub const REAPED: &str = "duly_reaped_total";
-/// Outcomes that came after their lease was lost.
+/// Outcomes that arrived after their lease was lost.
 pub const LEASES_LOST: &str = "duly_leases_lost_total";
 /// How late an attempt was, by stage.
 pub const LATENESS: &str = "duly_lateness_seconds";
 /// How long handlers ran.
 pub const HANDLER: &str = "duly_handler_seconds";
-/// How long the store took to answer.
+/// The duration of store calls.
 pub const STORE_CALL: &str = "duly_store_call_seconds";
-/// Calls that the store did not do as asked.
+/// Failed store calls.
 pub const STORE_ERRORS: &str = "duly_store_errors_total";
 /// Attempts that were settled in one call.
 pub const SETTLE_BATCH: &str = "duly_settle_batch_size";
-/// Events by where they stand.
+/// Events by state.
 pub const DEPTH: &str = "duly_queue_depth";
-/// How long the oldest ready event waits.
+/// The age of the oldest ready event.
 pub const OLDEST_READY: &str = "duly_queue_oldest_ready_seconds";
 /// Scheduled events that fall due soon.
 pub const DUE: &str = "duly_queue_due";
-/// Slots of the ring that are taken.
+/// Occupied slots of the ring.
 pub const RING_USED: &str = "duly_ring_used";
 /// Workers whose handler runs.
 pub const WORKERS_BUSY: &str = "duly_workers_busy";
 /// Workers held by blocking handlers that run on after their timeout.
 pub const WORKERS_STUCK: &str = "duly_workers_stuck";
-/// Workers that may run.
+/// The most workers that may run.
 pub const WORKERS: &str = "duly_workers";
-/// Whether starts wait for the queue's rate.
+/// Whether starts wait for the queue's rate limit.
 pub const RATE_WAITING: &str = "duly_rate_waiting";
-/// By how much the store's clock is ahead of the node's.
+/// How far the store's clock is ahead of the node's.
 pub const CLOCK_SKEW: &str = "duly_clock_skew_seconds";
 /// How long the mover sleeps.
 pub const MOVER_SLEEP: &str = "duly_mover_sleep_seconds";
-/// Nodes on the roll.
+/// Live members.
 pub const LIVE_NODES: &str = "duly_live_nodes";
 /// Records that wait in outboxes, as far as this process has seen.
 pub const OUTBOX_WAITING: &str = "duly_outbox_waiting";
 /// Records that this process has loaded into the journal.
 pub const JOURNAL_RECORDED: &str = "duly_journal_recorded_total";
-/// Records that were let go before they were in the journal.
+/// Records that were dropped before they were in the journal.
 pub const JOURNAL_DROPPED: &str = "duly_journal_dropped_total";
-/// How long the oldest record waited that was read last.
+/// The age of the oldest record of the last read.
 pub const JOURNAL_LAG: &str = "duly_journal_lag_seconds";
-/// Whether the journal is away: 1 or 0.
+/// Whether the journal is unavailable: 1 or 0.
 pub const JOURNAL_AWAY: &str = "duly_journal_away";
 
 const fn metric(
@@ -123,7 +123,7 @@ const fn metric(
 const COUNTER: Kind = Kind::Counter;
 const GAUGE: Kind = Kind::Gauge;
 
-/// Every metric there is.
+/// All metrics.
 pub const CATALOGUE: &[Metric] = &[
     metric(
         PUSHED,
@@ -137,14 +137,14 @@ pub const CATALOGUE: &[Metric] = &[
         COUNTER,
         Unit::Count,
         &["queue"],
-        "Pushes that named an event or a unique key that was there already.",
+        "Pushes of an event or a unique key that already existed.",
     ),
     metric(
         REJECTED,
         COUNTER,
         Unit::Count,
         &["queue", "reason"],
-        "Events whose push was refused, by the kind of the error; a batch that is refused before \
+        "Rejected events, by kind of the error; a batch that is rejected before \
          it is sent counts as one.",
     ),
     metric(
@@ -152,7 +152,7 @@ pub const CATALOGUE: &[Metric] = &[
         COUNTER,
         Unit::Count,
         &["queue"],
-        "Events that this process moved to a publish list when they were due.",
+        "Events that this process moved to a ready list when they were due.",
     ),
     metric(
         DELIVERED,
@@ -166,21 +166,21 @@ pub const CATALOGUE: &[Metric] = &[
         COUNTER,
         Unit::Count,
         &["queue", "outcome"],
-        "Attempts that were settled, by what became of them.",
+        "Settled attempts, by outcome.",
     ),
     metric(
         REAPED,
         COUNTER,
         Unit::Count,
         &["queue"],
-        "Events that this process took back from nodes that fell silent.",
+        "Events that this process reaped from nodes that fell silent.",
     ),
     metric(
         LEASES_LOST,
         COUNTER,
         Unit::Count,
         &["queue"],
-        "Attempts of this process whose outcome came after their lease was lost.",
+        "Attempts of this process whose outcome arrived after their lease was lost.",
     ),
     metric(
         LATENESS,
@@ -201,14 +201,14 @@ pub const CATALOGUE: &[Metric] = &[
         Kind::Histogram(DURATION_BOUNDS),
         Unit::Seconds,
         &["op"],
-        "How long the store took to answer, by operation.",
+        "Duration of store calls, by operation.",
     ),
     metric(
         STORE_ERRORS,
         COUNTER,
         Unit::Count,
         &["op", "kind"],
-        "Calls that the store did not do as asked, by operation and kind of the error.",
+        "Failed store calls, by operation and kind of the error.",
     ),
     metric(
         SETTLE_BATCH,
@@ -222,14 +222,14 @@ pub const CATALOGUE: &[Metric] = &[
         GAUGE,
         Unit::Count,
         &["queue", "state"],
-        "Events by state, of the whole queue: every node reports it, take the largest.",
+        "Events by state, of the whole queue: every node reports it, aggregate by max.",
     ),
     metric(
         OLDEST_READY,
         GAUGE,
         Unit::Seconds,
         &["queue"],
-        "How long the oldest ready event of the queue waits.",
+        "How long the oldest ready event of the queue has waited.",
     ),
     metric(
         DUE,
@@ -237,14 +237,14 @@ pub const CATALOGUE: &[Metric] = &[
         Unit::Count,
         &["queue", "within"],
         "Scheduled events that fall due within 10s, 1m, 10m and 1h, of the whole queue: every node \
-         reports it, take the largest.",
+         reports it, aggregate by max.",
     ),
     metric(
         RING_USED,
         GAUGE,
         Unit::Count,
         &["queue"],
-        "Slots of the ring that are taken.",
+        "Occupied slots of the ring.",
     ),
     metric(
         WORKERS_BUSY,
@@ -258,8 +258,7 @@ pub const CATALOGUE: &[Metric] = &[
         GAUGE,
         Unit::Count,
         &["queue"],
-        "Workers of this process that are held by blocking handlers which run on after their \
-         timeout.",
+        "Workers of this process held by blocking handlers that run on after their timeout.",
     ),
     metric(
         WORKERS,
@@ -273,28 +272,28 @@ pub const CATALOGUE: &[Metric] = &[
         GAUGE,
         Unit::Count,
         &["queue"],
-        "1 while due events wait for the queue's rate, else 0.",
+        "1 while due events wait for the queue's rate limit, else 0.",
     ),
     metric(
         CLOCK_SKEW,
         GAUGE,
         Unit::Seconds,
         &[],
-        "By how much the store's clock is ahead of this machine's.",
+        "How far the store's clock is ahead of this machine's.",
     ),
     metric(
         MOVER_SLEEP,
         GAUGE,
         Unit::Seconds,
         &[],
-        "For how long the mover meant to sleep when it went to sleep last.",
+        "Planned duration of the mover's last sleep.",
     ),
     metric(
         LIVE_NODES,
         GAUGE,
         Unit::Count,
         &[],
-        "Nodes that are alive, as this one sees it.",
+        "Live members, as this node sees them.",
     ),
     metric(
         OUTBOX_WAITING,
@@ -315,20 +314,20 @@ pub const CATALOGUE: &[Metric] = &[
         COUNTER,
         Unit::Count,
         &[],
-        "Records that were let go by a full outbox before they were in the journal.",
+        "Records that a full outbox dropped before they were in the journal.",
     ),
     metric(
         JOURNAL_LAG,
         GAUGE,
         Unit::Seconds,
         &[],
-        "How long the oldest record waited that was read last; 0 when none waits.",
+        "Age of the oldest record of the last read; 0 when none waits.",
     ),
     metric(
         JOURNAL_AWAY,
         GAUGE,
         Unit::Count,
         &[],
-        "1 while the journal takes in no records, else 0.",
+        "1 while the journal is unavailable, else 0.",
     ),
 ];

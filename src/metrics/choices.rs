@@ -1,4 +1,4 @@
-//! The choices for metrics.
+//! Metrics options.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// How many queues have a label of their own when nobody says otherwise.
+/// The default number of queues with their own label.
 const QUEUES_MAX: usize = 100;
-/// The most that may be chosen.
+/// The upper bound of `queues_max`.
 const QUEUES_LIMIT: usize = 10_000;
 
-/// How often events are counted when nobody says otherwise.
+/// The default interval of depth samples.
 const CENSUS_EVERY: Duration = Duration::from_secs(10);
-/// How often events may be counted.
+/// The range of that interval.
 const CENSUS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);
 
-/// Choices for the metrics of a bus; what is `None` is left to a weaker source.
+/// Metrics options of a bus; `None` defers to a weaker source.
 ///
-/// The sources are, weakest first: the defaults, the section `metrics` of the settings file, the
+/// The sources, weakest first: the defaults, the section `metrics` of the settings file, the
 /// environment, the builder.
 ///
 /// # Examples
@@ -31,21 +31,20 @@ const CENSUS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetricsChoices {
-    /// How many queues have a label of their own, 0 to 10,000; all others share the label
+    /// How many queues have their own label, 0 to 10,000; all others share the label
     /// [`other`](crate::metrics::OTHER). Default: 100, which makes some thousand time series a
     /// process.
     pub queues_max: Option<usize>,
-    /// Where Prometheus can read them: an address and a port of this machine. Default: nowhere.
+    /// The address and port that Prometheus scrapes. Default: none.
     pub listen: Option<SocketAddr>,
-    /// How often the events of each queue are counted, 100 ms to 1 h; zero never counts. Default:
-    /// 10 s, which is often enough for a scrape each 15 s, and asks little of a store. By default
-    /// that is done only while a recorder of the crate `metrics` is installed; a choice is followed
-    /// in any case.
+    /// How often queue depth is sampled, 100 ms to 1 h; zero disables it. Default: 10 s, which
+    /// suits a scrape interval of 15 s and costs a store little; by default only while a recorder
+    /// of the crate `metrics` is installed.
     pub census_every: Option<Duration>,
 }
 
 impl MetricsChoices {
-    /// The same with every choice that `stronger` makes.
+    /// Returns these options with those set in `stronger` replaced.
     #[must_use]
     pub fn with(self, stronger: Self) -> Self {
         Self {
@@ -59,7 +58,7 @@ impl MetricsChoices {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming value and bound.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), with value and bound.
     pub fn check(&self) -> Result<()> {
         if let Some(max) = self.queues_max.filter(|max| *max > QUEUES_LIMIT) {
             return Err(Error::invalid(format!(
@@ -75,8 +74,8 @@ impl MetricsChoices {
         Ok(())
     }
 
-    /// How often events are counted; `None`: never. Where time is virtual nobody counts unless he
-    /// is asked to, since a month there is a moment.
+    /// Returns how often queue depth is sampled; `None`: never. In virtual time it is off by
+    /// default, since a month there is a moment.
     pub(crate) fn census(&self, virtual_time: bool) -> Option<Pace> {
         let every = match (self.census_every, virtual_time) {
             (None, true) => return None,
@@ -86,16 +85,16 @@ impl MetricsChoices {
         (!every.is_zero()).then_some(Pace { every, always })
     }
 
-    /// How many queues have a label of their own.
+    /// Returns how many queues have their own label.
     pub(crate) fn queues_max(&self) -> usize {
         self.queues_max.unwrap_or(QUEUES_MAX)
     }
 }
 
-/// How often events are counted, and when.
+/// How often queue depth is sampled, and under which condition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) every: Duration,
-    /// Also while no recorder is installed, as far as can be known.
+    /// Also while no recorder is installed, as far as that is known.
     pub(crate) always: bool,
 }

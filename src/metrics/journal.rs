@@ -1,4 +1,4 @@
-//! What the recorder tells of outboxes and the journal.
+//! Metrics of outboxes and the journal.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::catalogue::{
     JOURNAL_AWAY, JOURNAL_DROPPED, JOURNAL_LAG, JOURNAL_RECORDED, OUTBOX_WAITING,
 };
 
-/// There is a journal: what is told of it is there from the start, to be seen growing.
+/// Registers the journal's metrics, so that they can be seen to grow.
 pub(crate) fn journal_starts() {
     journal_recorded(0);
     journal_dropped(0);
@@ -17,27 +17,27 @@ pub(crate) fn journal_starts() {
     outbox_waiting(0);
 }
 
-/// So many records wait.
+/// Sets how many records wait.
 pub(crate) fn outbox_waiting(records: u64) {
     gauge!(OUTBOX_WAITING).set(records as f64);
 }
 
-/// So many more are in the journal.
+/// Counts records that were loaded into the journal.
 pub(crate) fn journal_recorded(records: u64) {
     counter!(JOURNAL_RECORDED).increment(records);
 }
 
-/// So many more were let go.
+/// Counts records that were dropped.
 pub(crate) fn journal_dropped(records: u64) {
     counter!(JOURNAL_DROPPED).increment(records);
 }
 
-/// The oldest one has waited so long.
+/// Sets the age of the oldest record.
 pub(crate) fn journal_lag(lag: Duration) {
     gauge!(JOURNAL_LAG).set(lag.as_secs_f64());
 }
 
-/// Whether the journal is away.
+/// Sets whether the journal is unavailable.
 pub(crate) fn journal_away(is_away: bool) {
     gauge!(JOURNAL_AWAY).set(f64::from(u8::from(is_away)));
 }

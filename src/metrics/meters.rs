@@ -1,4 +1,4 @@
-//! What is counted of a queue, with handles that are looked up once.
+//! Metrics of a queue, with handles that are looked up once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,7 +16,7 @@ use super::stages::Stages;
 use crate::error::ErrorKind;
 use crate::event::QueueName;
 
-/// What becomes of pushes to one queue.
+/// The counters of pushes to one queue.
 pub(crate) struct Pushes {
     label: SharedString,
     pushed: Counter,
@@ -30,11 +30,11 @@ impl Pushes {
             duplicates: counter!(DUPLICATES, "queue" => label.clone()),
             label,
         };
-        pushes.rejected(ErrorKind::Full, 0); // there from the start, to be seen growing
+        pushes.rejected(ErrorKind::Full, 0); // exported from the start, so that it can be seen to grow
         pushes
     }
 
-    /// So many events are new, and so many were there already.
+    /// Counts accepted events and duplicates.
     pub(crate) fn accepted(&self, new: u64, duplicates: u64) {
         self.pushed.increment(new);
         if duplicates > 0 {
@@ -42,14 +42,14 @@ impl Pushes {
         }
     }
 
-    /// So many events were refused.
+    /// Counts rejected events.
     pub(crate) fn rejected(&self, why: ErrorKind, many: u64) {
         let queue = self.label.clone();
         counter!(REJECTED, "queue" => queue, "reason" => why.name()).increment(many);
     }
 }
 
-/// What is counted of pushes, by queue; queues that share a label share what is counted.
+/// The push counters by queue; queues that share a label share counters.
 pub(crate) struct PushMeters {
     labels: Arc<Queues>,
     made: RwLock<HashMap<SharedString, Arc<Pushes>>>,
@@ -63,7 +63,7 @@ impl PushMeters {
         }
     }
 
-    /// Where the pushes to a queue are counted.
+    /// Returns the push counters of a queue.
     pub(crate) fn of(&self, queue: &QueueName) -> Arc<Pushes> {
         let label = self.labels.label(queue);
         {
@@ -78,7 +78,7 @@ impl PushMeters {
     }
 }
 
-/// What became of an attempt or an event that was settled.
+/// How an attempt or an event was settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     Acked,
@@ -102,13 +102,13 @@ impl Settled {
     ];
 }
 
-/// What the store answers about one queue to the mover.
+/// The counters of the mover's store calls for one queue.
 pub(crate) struct Moves {
     moved: Counter,
     reaped: Counter,
     lost: Counter,
     settled: [Counter; Settled::NAMES.len()],
-    /// One for all queues.
+    /// Shared by all queues.
     batch: Histogram,
 }
 
@@ -132,7 +132,7 @@ impl Moves {
         self.reaped.increment(many as u64);
     }
 
-    /// A batch was settled: for each of it what became of it, and whether the store accepted it.
+    /// Counts a settled batch: for each entry its outcome, and whether the store accepted it.
     pub(crate) fn settled(&self, batch: impl ExactSizeIterator<Item = (Settled, bool)>) {
         self.batch.record(batch.len() as f64);
         let mut sums = [0; Settled::NAMES.len()];
@@ -153,7 +153,7 @@ impl Moves {
     }
 }
 
-/// The attempts of one queue.
+/// The metrics of one queue's attempts.
 pub(crate) struct Runs {
     delivered: Counter,
     moving: Histogram,
@@ -179,7 +179,7 @@ impl Runs {
         }
     }
 
-    /// A handler starts.
+    /// Counts a handler's start.
     pub(crate) fn started(&self, stages: &Stages) {
         self.delivered.increment(1);
         self.moving.record(seconds(stages.move_us));
@@ -188,7 +188,7 @@ impl Runs {
         self.total.record(seconds(stages.total_us()));
     }
 
-    /// A handler has ended.
+    /// Records how long a handler ran.
     pub(crate) fn ended(&self, ran: Duration) {
         self.handler.record(ran);
     }
@@ -198,7 +198,7 @@ fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
 }
 
-/// What queues of one label are doing.
+/// The load of the queues of one label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Doing {
     pub(crate) ring_used: usize,
@@ -209,7 +209,7 @@ pub(crate) struct Doing {
 }
 
 impl Doing {
-    /// Both together.
+    /// Returns the sum of both.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             ring_used: self.ring_used + other.ring_used,
@@ -220,7 +220,7 @@ impl Doing {
         }
     }
 
-    /// Whether it stays as it is until something happens.
+    /// Returns whether it stays as it is until something happens.
     pub(crate) fn is_at_rest(self) -> bool {
         self.ring_used == 0 && self.busy == 0 && !self.waits_for_rate
     }
@@ -256,11 +256,11 @@ impl Gauges {
     }
 }
 
-/// How long the mover sleeps.
+/// The gauge of the mover's sleep.
 pub(crate) struct Sleep(Gauge);
 
 impl Sleep {
-    /// A mover that has nothing to wake for says that it sleeps for a day.
+    /// The value of a mover that has nothing to wake for.
     const MAX: Duration = Duration::from_secs(86_400);
 
     pub(crate) fn new() -> Self {

@@ -1,7 +1,7 @@
-//! Metrics: every name once, with its unit, its labels and what it tells.
+//! Metrics: names, units, labels and descriptions, and the handles that set them.
 //!
-//! They go to whatever recorder of the crate `metrics` the program has installed; without one they
-//! cost next to nothing. A bus that shares its process with another one says the same of both.
+//! They go to the program's recorder of the crate `metrics`; without one they cost next to nothing.
+//! Several buses of a process share the same metrics.
 
 mod calls;
 mod catalogue;
@@ -35,15 +35,15 @@ pub(crate) use self::queues::Queues;
 pub(crate) use self::shares::{Share, Shares, WITHIN, tell_shares};
 pub use self::stages::Stages;
 
-/// There is no exporter to listen.
+/// Fails: the exporter is not compiled in.
 #[cfg(not(feature = "prometheus"))]
 pub(crate) fn listen(address: std::net::SocketAddr) -> crate::error::Result<()> {
     let what = format!("the exporter, for metrics.listen {address},");
     Err(crate::error::Error::not_built(&what, "prometheus"))
 }
 
-/// Tells the installed recorder the unit and the meaning of each metric. A bus does so when it
-/// starts; a recorder that is installed later is told by calling this.
+/// Describes the unit and the meaning of each metric to the installed recorder. A bus calls it when
+/// it starts; call it again after installing a recorder later.
 pub fn describe() {
     for metric in CATALOGUE {
         match metric.kind {
@@ -54,10 +54,10 @@ pub fn describe() {
     }
 }
 
-/// Whether a recorder is installed, so that somebody hears what is told.
+/// Returns whether a recorder is installed.
 ///
-/// The package answers that only by what it lends: where there is none it lends one that has no
-/// size, since it holds nothing.
+/// The package has no function for it, but the recorder that it lends has no size if none is
+/// installed.
 pub(crate) fn is_heard() -> bool {
     ::metrics::with_recorder(|recorder| size_of_val(recorder) > 0)
 }

@@ -1,15 +1,15 @@
-//! What a node tells of itself and of the others.
+//! Metrics of a node and of its members.
 
 use ::metrics::gauge;
 
 use super::catalogue::{CLOCK_SKEW, LIVE_NODES};
 
-/// The store's clock is ahead of this machine's by so many microseconds.
+/// Sets by how many microseconds the store's clock is ahead of this machine's.
 pub(crate) fn clock_skew(ahead_us: i64) {
     gauge!(CLOCK_SKEW).set(ahead_us as f64 / 1e6);
 }
 
-/// So many nodes are alive.
+/// Sets the number of live members.
 pub(crate) fn live_nodes(nodes: usize) {
     gauge!(LIVE_NODES).set(nodes as f64);
 }

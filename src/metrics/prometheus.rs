@@ -1,4 +1,4 @@
-//! The exporter: the page that Prometheus reads.
+//! The Prometheus exporter.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,15 +12,15 @@ use tokio::runtime::{Builder, Runtime};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::catalogue::{CATALOGUE, Kind};
 
-/// How often what histograms have taken in is put into their buckets.
+/// How often histograms move their values into buckets.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// The exporter of a process: it takes in every metric, and renders the page for Prometheus.
+/// The exporter of a process: a recorder of all metrics, which renders the page for Prometheus.
 ///
-/// A bus starts one by itself where the settings have a `metrics.listen`. This is for a program
-/// that has a web server already and serves the page there.
+/// A bus starts one itself if the settings have a `metrics.listen`. Use this in a program that
+/// serves the page from its own web server.
 ///
-/// It is the recorder of the whole process, that of the package
+/// It is the recorder of the whole process, from the package
 /// [`metrics-exporter-prometheus`](metrics_exporter_prometheus): metrics of the program itself,
 /// counted with the crate `metrics`, are on the page as well. Histograms of the
 /// [catalogue](crate::metrics::CATALOGUE) have buckets, so those of several processes can be added.
@@ -46,8 +46,8 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 pub struct Prometheus(PrometheusHandle);
 
 impl Prometheus {
-    /// The package's builder with the buckets of the catalogue, for a program that wants more of
-    /// it: labels, a push gateway, layers around the recorder. What it builds is not installed.
+    /// Returns the package's builder with the buckets of the catalogue, to add labels, a push
+    /// gateway, or layers around the recorder. Its recorder is not installed.
     #[must_use]
     pub fn builder() -> PrometheusBuilder {
         let mut builder = PrometheusBuilder::new();
@@ -62,13 +62,12 @@ impl Prometheus {
         builder
     }
 
-    /// Makes a new exporter the recorder of this process. A thread of its own does its upkeep.
+    /// Installs a new exporter as the recorder of this process. Its upkeep runs on its own thread.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Conflict`] when the process has a recorder already: another one of these, or
-    /// one of the program's own, which stays. [`ErrorKind::Unavailable`] when the system has no
-    /// thread to give.
+    /// [`ErrorKind::Conflict`] when the process has a recorder already, which stays.
+    /// [`ErrorKind::Unavailable`] when the system cannot start a thread.
     pub fn install() -> Result<Self> {
         let handle = Self::builder().install_recorder().map_err(taken)?;
         super::describe();
@@ -82,7 +81,7 @@ impl Prometheus {
         Ok(Self(handle))
     }
 
-    /// The page, in the text format of Prometheus.
+    /// Renders the page, in the text format of Prometheus.
     #[must_use]
     pub fn render(&self) -> String {
         self.0.render()
@@ -95,19 +94,18 @@ impl fmt::Debug for Prometheus {
     }
 }
 
-/// Where this process listens; once it does, it does so until it ends.
+/// The address of this process's listener, which runs until the process ends.
 static LISTENS: Mutex<Option<SocketAddr>> = Mutex::new(None);
 
-/// Makes an exporter the recorder of this process, and serves its page at `address`, on a thread
-/// of its own, for as long as the process runs. Asking for the same address again changes nothing.
+/// Installs an exporter as the recorder of this process, and serves its page at `address`, on its
+/// own thread, while the process runs. Another call with the same address changes nothing.
 ///
-/// A program that has installed a recorder of its own keeps it: nothing listens then, and a
-/// warning says so.
+/// If the program has its own recorder, it stays: nothing listens then, and a warning is logged.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unavailable`] when the address cannot be had, and [`ErrorKind::Conflict`] when the
-/// process listens at another one already. Both name the address and the setting.
+/// [`ErrorKind::Unavailable`] when the address cannot be bound, and [`ErrorKind::Conflict`] when
+/// the process listens at another one already. Both name the address and the setting.
 pub(crate) fn listen(address: SocketAddr) -> Result<()> {
     let mut listens = LISTENS.lock().unwrap_or_else(PoisonError::into_inner);
     match *listens {
@@ -116,8 +114,8 @@ pub(crate) fn listen(address: SocketAddr) -> Result<()> {
             return Err(Error::new(
                 ErrorKind::Conflict,
                 format!(
-                    "metrics.listen is {address}, and this process serves its metrics at {other} \
-                     already: a process has one page"
+                    "metrics.listen is {address}, but this process already serves its metrics at \
+                     {other}; use the same address"
                 ),
             ));
         }
@@ -126,21 +124,20 @@ pub(crate) fn listen(address: SocketAddr) -> Result<()> {
     if super::is_heard() {
         tracing::warn!(
             %address,
-            "metrics.listen is set, and the program has a metrics recorder of its own: it keeps \
-             that, and nothing listens at the address"
+            "metrics.listen ignored; the program has its own metrics recorder"
         );
         return Ok(());
     }
     let (started, start) = mpsc::channel();
     spawn(move || match bound(address) {
         Ok((runtime, exporter)) => {
-            let _ = started.send(Ok(())); // who asked waits for it
+            let _ = started.send(Ok(())); // the caller waits for it
             let ended = runtime.block_on(exporter);
             tracing::error!(?ended, "metrics listener stopped");
         }
         Err(error) => drop(started.send(Err(error))),
     })?;
-    let context = "the thread that serves metrics has ended";
+    let context = "the metrics thread has ended";
     start
         .recv()
         .unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, context)))?;
@@ -149,15 +146,15 @@ pub(crate) fn listen(address: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Binds to `address` and makes an exporter the recorder, on a runtime of its own: the page can be
-/// read, too, while handlers keep the other one busy.
+/// Binds to `address` and installs an exporter, on its own runtime: the page can be scraped even
+/// while handlers keep the other one busy.
 fn bound(address: SocketAddr) -> Result<(Runtime, ExporterFuture)> {
     let unavailable = |why: String| {
         Error::new(
             ErrorKind::Unavailable,
             format!(
-                "metrics.listen is {address}, and nothing can listen there: {why}; choose another \
-                 port, or leave the setting out"
+                "metrics.listen is {address}, but binding to it failed: {why}; choose another port, \
+                 or remove the setting"
             ),
         )
     };
@@ -173,7 +170,7 @@ fn bound(address: SocketAddr) -> Result<(Runtime, ExporterFuture)> {
 }
 
 fn taken(_: impl fmt::Debug) -> Error {
-    let context = "this process has a metrics recorder already, and keeps it";
+    let context = "this process has a metrics recorder already, which is kept";
     Error::new(ErrorKind::Conflict, context)
 }
 
@@ -182,7 +179,7 @@ fn spawn(run: impl FnOnce() + Send + 'static) -> Result<()> {
     match thread.spawn(run) {
         Ok(_) => Ok(()),
         Err(error) => {
-            let context = "metrics have no thread";
+            let context = "failed to start the metrics thread";
             Err(Error::new(ErrorKind::Unavailable, context).because(error))
         }
     }

@@ -1,4 +1,4 @@
-//! Which label a queue has.
+//! The label of each queue.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -7,20 +7,20 @@ use ::metrics::SharedString;
 
 use crate::event::QueueName;
 
-/// The label of all queues that have none of their own.
+/// The label shared by all queues without their own.
 ///
-/// A queue of this very name has none either: what is told under it is always the sum of whatever
-/// shares it, and never of one queue.
+/// A queue of this very name has none of its own either: this label is always the sum of the queues
+/// that share it.
 pub const OTHER: &str = "other";
 
-/// The labels of the queues of a process: each its name, up to a bound, and [`OTHER`] from there.
+/// The labels of the queues of a process: each its name, up to a limit, and [`OTHER`] beyond it.
 ///
-/// Who comes first has a label of its own and keeps it. A bus asks for those of its own queues
-/// when it starts, first the consumed ones and each kind in the order of the names, so that the
-/// same program has the same labels on every node.
+/// First come, first served, and a label is kept. A bus registers its own queues at start, the
+/// consumed ones first and each group in the order of the names, so that the same program has the
+/// same labels on every node.
 ///
-/// Counters and histograms of queues that share a label add up by themselves. Gauges do not: who
-/// sets one has to add up first what goes under the same label.
+/// Counters and histograms of queues that share a label add up by themselves. Gauges do not: add up
+/// the queues of a label before setting one.
 #[derive(Debug)]
 pub(crate) struct Queues {
     max: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// Labels for at most `max` queues besides [`OTHER`].
+    /// Creates labels for at most `max` queues besides [`OTHER`].
     pub(crate) fn new(max: usize) -> Self {
         Self {
             max,
@@ -36,7 +36,7 @@ impl Queues {
         }
     }
 
-    /// The value of the label `queue` for a queue.
+    /// Returns the value of the label `queue` for a queue.
     pub(crate) fn label(&self, queue: &QueueName) -> SharedString {
         let other = SharedString::const_str(OTHER);
         if queue.as_str() == OTHER {
@@ -52,7 +52,7 @@ impl Queues {
         }
         let mut own = self.own.write().unwrap_or_else(PoisonError::into_inner);
         if own.len() >= self.max && !own.contains_key(queue) {
-            return other; // another one has taken the last place meanwhile
+            return other; // another queue has taken the last label meanwhile
         }
         let label = || SharedString::from_shared(queue.as_str().into());
         own.entry(queue.clone()).or_insert_with(label).clone()

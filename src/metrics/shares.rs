@@ -7,24 +7,24 @@ use ::metrics::{SharedString, gauge};
 
 use super::catalogue::{DEPTH, DUE, OLDEST_READY};
 
-/// Within which spans what falls due is counted: the value of the label, and seconds.
+/// The time spans in which due events are counted: the label's value, and seconds.
 pub(crate) const WITHIN: [(&str, u64); 4] = [("10s", 10), ("1m", 60), ("10m", 600), ("1h", 3_600)];
 
-/// What a bus tells of one queue.
+/// The depth of one queue, as one bus sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Share {
     pub(crate) scheduled: usize,
     pub(crate) ready: usize,
     pub(crate) leased: usize,
     pub(crate) dead: usize,
-    /// How many fall due within each span of [`WITHIN`].
+    /// How many events fall due within each span of [`WITHIN`].
     pub(crate) due: [usize; WITHIN.len()],
-    /// For how long the oldest ready event waits, in seconds.
+    /// The age of the oldest ready event, in seconds.
     pub(crate) oldest_ready: f64,
 }
 
 impl Share {
-    /// Takes in another share of the same queue, or of one with the same label.
+    /// Adds another share of the same queue, or of one with the same label.
     pub(crate) fn add(&mut self, other: &Self) {
         self.scheduled += other.scheduled;
         self.ready += other.ready;
@@ -36,7 +36,7 @@ impl Share {
         self.oldest_ready = self.oldest_ready.max(other.oldest_ready);
     }
 
-    /// The larger of each number: two buses of one store report the same events.
+    /// Takes the larger of each number: two buses of one store report the same events.
     fn max(&mut self, other: &Self) {
         self.scheduled = self.scheduled.max(other.scheduled);
         self.ready = self.ready.max(other.ready);
@@ -65,13 +65,13 @@ impl Share {
     }
 }
 
-/// The shares of one bus, by the label of the queue.
+/// The shares of one bus, by queue label.
 pub(crate) type Shares = BTreeMap<SharedString, Share>;
 
-/// The shares of every bus of this process, by its node: gauges belong to the process.
+/// The shares of every bus of this process, by node: gauges belong to the process.
 static ALL: Mutex<BTreeMap<u64, Shares>> = Mutex::new(BTreeMap::new());
 
-/// From now on the bus of a node tells this, in place of what it has told before.
+/// Replaces the shares of a node's bus.
 pub(crate) fn tell_shares(node: u64, shares: Shares) {
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     let labels: BTreeSet<SharedString> = shares.keys().cloned().collect();

@@ -1,23 +1,23 @@
-//! How late an attempt was, and in which stage the time went.
+//! The lateness of an attempt, by stage.
 
-/// How late the start of an attempt was, cut into three stages, in microseconds.
+/// How late the start of an attempt was, in three stages, in microseconds.
 ///
-/// Time before the due time is nobody's delay: what was done ahead of it counts as zero. The
-/// stages always add up to [`total_us`](Self::total_us), whatever the clocks said: a step that
-/// seems to come before the one it follows took no time, and none ends after the start.
+/// Time before the due time is no delay and counts as zero. The stages always add up to
+/// [`total_us`](Self::total_us), whatever the clocks showed: a step that seems to precede the one
+/// before it took no time, and none ends after the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stages {
-    /// From the due time until the event was moved to the publish list: nobody looked in time.
+    /// From the due time until the event was moved to the ready list: no node polled in time.
     pub move_us: u64,
-    /// From there until it was leased: nobody had room for it, or the store was slow.
+    /// From there until it was leased: no node had room for it, or the store was slow.
     pub fetch_us: u64,
     /// From there until its handler was started: it waited in this process, for a worker.
     pub start_us: u64,
 }
 
 impl Stages {
-    /// The stages of an attempt that was due, moved, fetched and started then; all in microseconds
-    /// since the epoch, by the store's clock.
+    /// Returns the stages of an attempt that was due, moved, fetched and started at these times;
+    /// all in microseconds since the epoch, by the store's clock.
     ///
     /// # Examples
     ///
@@ -44,14 +44,14 @@ impl Stages {
         }
     }
 
-    /// From the due time until the handler was started.
+    /// Returns the time from the due time until the handler was started.
     #[must_use]
     pub const fn total_us(&self) -> u64 {
         self.move_us + self.fetch_us + self.start_us
     }
 }
 
-/// What of `from..=to` is next to `at`.
+/// Returns the part of `from..=to` after `at`.
 const fn within(at: u64, from: u64, to: u64) -> u64 {
     if at < from {
         from

@@ -1,4 +1,4 @@
-//! The real bus on a virtual clock.
+//! The test bus: the real bus on a virtual clock.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::testing::VirtualClock;
 use crate::testing::quiet::quiet;
 use crate::time::{Clock, Timestamp};
 
-/// How long [`TestBus::run_until_idle`] lets running handlers go on between two looks.
+/// How long [`TestBus::run_until_idle`] lets handlers run between two checks.
 const STRIDE: Duration = Duration::from_millis(100);
 
-/// The real bus on a virtual clock, for tests; it is used like a [`Bus`].
+/// The real bus on a virtual clock, for tests; use it like a [`Bus`].
 ///
-/// Its runtime is one whose time is paused, as in `#[tokio::test(start_paused = true)]`. Time stands
-/// still while anything can run, and jumps to the next timer when nothing can, so a test is as exact
+/// Its runtime must have paused time, as in `#[tokio::test(start_paused = true)]`. Time stands
+/// still while any task can run, and jumps to the next timer when none can, so a test is as exact
 /// as it is fast: an event that is due in a minute starts in a minute, not a millisecond later.
 ///
-/// Time also stands still while a blocking handler runs, so such a handler takes no time, and
-/// cannot be seen to time out.
+/// Time also stands still while a blocking handler runs, so such a handler takes no time, and never
+/// times out.
 ///
 /// # Examples
 ///
@@ -54,11 +54,10 @@ pub struct TestBus {
 }
 
 impl TestBus {
-    /// Starts what `builder` describes, on a new clock.
+    /// Starts the bus of `builder`, on a new clock.
     ///
-    /// Where the builder does not say otherwise, the store is `memory:`, and neither a settings file
-    /// nor the environment is read. A store of one's own needs the same clock:
-    /// [`start_on`](Self::start_on).
+    /// By default the store is `memory:`, and neither a settings file nor the environment is read.
+    /// A custom store needs the same clock: [`start_on`](Self::start_on).
     ///
     /// # Errors
     ///
@@ -71,8 +70,7 @@ impl TestBus {
         Self::start_on(Arc::new(VirtualClock::new()), builder).await
     }
 
-    /// Starts what `builder` describes on `clock`, which others may follow too: the store, another
-    /// bus.
+    /// Starts the bus of `builder` on `clock`, which may be shared with a store or another bus.
     ///
     /// # Errors
     ///
@@ -82,37 +80,37 @@ impl TestBus {
     ///
     /// When the runtime's time is not paused.
     pub async fn start_on(clock: Arc<VirtualClock>, builder: BusBuilder) -> Result<Self> {
-        tokio::time::advance(Duration::ZERO).await; // panics, saying so, unless time is paused
+        tokio::time::advance(Duration::ZERO).await; // panics unless time is paused
         let bus = builder
             .virtual_time(Arc::clone(&clock) as _)
             .start()
             .await?;
         let bus = Self { bus, clock };
-        bus.settle().await; // it has looked at its buckets, and sleeps
+        bus.settle().await; // the mover has polled its buckets, and sleeps
         Ok(bus)
     }
 
-    /// The clock.
+    /// Returns the clock.
     #[must_use]
     pub fn clock(&self) -> &Arc<VirtualClock> {
         &self.clock
     }
 
-    /// What the clock says.
+    /// Returns the clock's time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Lets `span` pass, and everything run that is due until then, each thing at its time.
+    /// Advances time by `span`; everything that falls due runs, each thing at its time.
     pub async fn advance(&self, span: Duration) {
         self.settle().await;
-        // Slept and not jumped: timers on the way come one after the other, at their times.
+        // Sleep rather than jump: timers on the way fire one after the other, at their times.
         tokio::time::sleep(span).await;
         self.settle().await;
     }
 
-    /// Lets everything run that can run now, without any time passing.
+    /// Runs everything that can run now, without advancing time.
     pub async fn settle(&self) {
         quiet().await;
         while self.bus.is_blocking() {
@@ -120,12 +118,12 @@ impl TestBus {
         }
     }
 
-    /// Lets time pass until no event of the queues handled here waits or runs, and answers how long
-    /// that took; dead letters stay where they are.
+    /// Advances time until no event of the queues handled here waits or runs, and returns how long
+    /// that took; dead letters are ignored.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TimedOut`] when that is not so after `limit`; or what the store answers.
+    /// [`ErrorKind::TimedOut`] when that takes longer than `limit`; or the store's error.
     pub async fn run_until_idle(&self, limit: Duration) -> Result<Duration> {
         let began = self.clock.elapsed();
         loop {
@@ -151,11 +149,11 @@ impl TestBus {
         }
     }
 
-    /// Every record of an event, in the order in which they were written.
+    /// Returns every record of an event, in the order in which they were written.
     ///
     /// # Errors
     ///
-    /// What the store answers.
+    /// The store's error.
     pub async fn history(&self, id: EventId) -> Result<Vec<Record>> {
         let mut history = Vec::new();
         let mut after = None;
@@ -173,21 +171,21 @@ impl TestBus {
         }
     }
 
-    /// How each ended attempt of an event ended, and the event itself.
+    /// Returns the outcomes of an event's attempts, and of the event itself.
     ///
     /// # Errors
     ///
-    /// What the store answers.
+    /// The store's error.
     pub async fn outcomes(&self, id: EventId) -> Result<Vec<Outcome>> {
         let history = self.history(id).await?;
         Ok(history.iter().map(|record| record.outcome).collect())
     }
 
-    /// When each ended attempt of an event started, since the clock did.
+    /// Returns when each ended attempt of an event started, since the clock's start.
     ///
     /// # Errors
     ///
-    /// What the store answers.
+    /// The store's error.
     pub async fn starts(&self, id: EventId) -> Result<Vec<Duration>> {
         let history = self.history(id).await?;
         let starts = history.iter().map(|record| record.stages.started_us);
@@ -195,7 +193,7 @@ impl TestBus {
         Ok(starts.filter(|us| *us > 0).map(since).collect())
     }
 
-    /// What the queues handled here hold, and when the next of it is due.
+    /// Returns the statistics of the queues handled here, and when their next event is due.
     async fn waiting(&self) -> Result<(Stats, Option<Timestamp>)> {
         let (mut sum, mut next) = (Stats::default(), None);
         let store = self.bus.store();

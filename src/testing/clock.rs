@@ -1,11 +1,11 @@
-//! A clock that only moves when it is told to.
+//! A manual clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::time::{Clock, Mono, Timestamp};
 
-/// A clock that only moves when it is told to.
+/// A clock that moves only by method calls.
 ///
 /// # Examples
 ///
@@ -28,13 +28,13 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that stands at midnight of 1 January 2026, UTC.
+    /// Creates a clock at midnight of 1 January 2026, UTC.
     #[must_use]
     pub fn new() -> Self {
         Self::at(Timestamp::from_millis(1_767_225_600_000))
     }
 
-    /// A clock that stands at `wall`.
+    /// Creates a clock at `wall`.
     #[must_use]
     pub fn at(wall: Timestamp) -> Self {
         Self {
@@ -43,8 +43,8 @@ impl ManualClock {
         }
     }
 
-    /// Time goes on by `span`, on the wall and in the process; less than a microsecond of the
-    /// wall time is lost.
+    /// Advances wall time and monotonic time by `span`; fractions of a microsecond of the wall time
+    /// are lost.
     pub fn advance(&self, span: Duration) {
         let us = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         let ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
@@ -52,7 +52,7 @@ impl ManualClock {
         self.mono_ns.fetch_add(ns, Ordering::SeqCst);
     }
 
-    /// Somebody sets the wall clock, forth or back; the time of the process does not move.
+    /// Sets the wall clock, forth or back; monotonic time does not move.
     pub fn set_wall(&self, wall: Timestamp) {
         self.wall_us.store(wall.as_micros(), Ordering::SeqCst);
     }

@@ -1,15 +1,15 @@
 //! The testing kit (feature `testing`): the whole bus on a virtual clock.
 //!
-//! A test of a handler is a test of time: *closed after half an hour, tried again a minute later,
-//! given up after a week*. Nobody waits for that. [`TestBus`] is the real bus with the real
-//! handlers, on a runtime whose time is paused: [`advance`](TestBus::advance) runs everything that
-//! is due until then, in its order, and 30 days take milliseconds.
+//! A test of a handler is a test of time: *closed after half an hour, retried a minute later, given
+//! up after a week*. [`TestBus`] is the real bus with the real handlers, on a runtime whose time is
+//! paused: [`advance`](TestBus::advance) runs everything that falls due, in order, and 30 days take
+//! milliseconds.
 //!
-//! [`Probe`] is a handler that writes down what it was given and does as it is told, for tests of
-//! what *pushes* events.
+//! [`Probe`] is a handler that records its attempts and runs a script, for tests of code that
+//! *pushes* events.
 //!
-//! [`ManualClock`] is a clock that is moved by hand, for tests of a store. What a store of your own
-//! must do is a suite of tests in the crate `duly-conformance`.
+//! [`ManualClock`] is a clock for tests of a store. The contract of a store is a test suite in the
+//! crate `duly-conformance`.
 //!
 //! # Examples
 //!

@@ -1,4 +1,4 @@
-//! A handler that writes down what it was given, and does as it is told.
+//! A probe: a handler that records its attempts and runs a script.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,15 +12,15 @@ use tokio::time::Instant;
 use crate::event::{Event, EventId};
 use crate::handler::{Context, Failure, Handler};
 
-/// The most attempts that a probe remembers.
+/// The most attempts that a probe records.
 const SEEN_MAX: usize = 1_000_000;
 
 type Does<T> = dyn Fn(Event<T>, &Context) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync;
 
-/// A handler that writes down every attempt that it was given, and does as it is told.
+/// A handler that records its attempts, and runs a closure for each.
 ///
-/// Its clones are one: one of them is given to the bus, another is asked afterwards. It remembers
-/// the first million attempts.
+/// Its clones share one state: pass one to the bus, and query another afterwards. It records the
+/// first million attempts.
 ///
 /// # Examples
 ///
@@ -60,7 +60,7 @@ struct Log<T> {
     most_at_once: usize,
 }
 
-/// One attempt that a [`Probe`] was given.
+/// An attempt that a [`Probe`] has recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Seen<T> {
@@ -68,9 +68,9 @@ pub struct Seen<T> {
     pub id: EventId,
     /// Its value.
     pub payload: T,
-    /// Which attempt it was, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u16,
-    /// When it started, since the probe was made.
+    /// When it started, since the probe was created.
     pub at: Duration,
     /// When it ended, or was dropped; `None` while it runs.
     pub ended: Option<Duration>,
@@ -79,20 +79,20 @@ pub struct Seen<T> {
 }
 
 impl<T: Send + Sync + 'static> Probe<T> {
-    /// A probe whose every attempt succeeds at once.
+    /// Creates a probe whose every attempt succeeds at once.
     #[must_use]
     pub fn new() -> Self {
         Self::answering(|_event, _cx| Ok(()))
     }
 
-    /// A probe that answers at once what `does` says.
+    /// Creates a probe that returns the result of `does` at once.
     pub fn answering(
         does: impl Fn(&Event<T>, &Context) -> Result<(), Failure> + Send + Sync + 'static,
     ) -> Self {
         Self::running(move |event, cx| ready(does(&event, cx)))
     }
 
-    /// A probe that runs the future that `does` makes, which may take its time.
+    /// Creates a probe that runs the future of `does`.
     pub fn running<F>(does: impl Fn(Event<T>, &Context) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<(), Failure>> + Send + 'static,
@@ -109,7 +109,7 @@ impl<T: Send + Sync + 'static> Probe<T> {
         }))
     }
 
-    /// A probe whose attempts take `span` each, and then succeed.
+    /// Creates a probe whose attempts take `span` each, and then succeed.
     #[must_use]
     pub fn taking(span: Duration) -> Self {
         Self::running(move |_event, _cx| async move {
@@ -118,31 +118,31 @@ impl<T: Send + Sync + 'static> Probe<T> {
         })
     }
 
-    /// How many attempts there were.
+    /// Returns how many attempts there were.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.log().count
     }
 
-    /// How many attempts run now.
+    /// Returns how many attempts run now.
     #[must_use]
     pub fn running_now(&self) -> usize {
         self.0.log().running
     }
 
-    /// How many attempts ran at once at most.
+    /// Returns the most attempts that ran at once.
     #[must_use]
     pub fn most_at_once(&self) -> usize {
         self.0.log().most_at_once
     }
 
-    /// When each attempt started, since the probe was made.
+    /// Returns when each attempt started, since the probe was created.
     #[must_use]
     pub fn times(&self) -> Vec<Duration> {
         self.0.log().seen.iter().map(|seen| seen.at).collect()
     }
 
-    /// Which event each attempt was of, and its number.
+    /// Returns the event and the number of each attempt.
     #[must_use]
     pub fn attempts(&self) -> Vec<(EventId, u16)> {
         let log = self.0.log();
@@ -154,14 +154,14 @@ impl<T: Send + Sync + 'static> Probe<T> {
 }
 
 impl<T: Clone> Probe<T> {
-    /// The value of each attempt.
+    /// Returns the value of each attempt.
     #[must_use]
     pub fn payloads(&self) -> Vec<T> {
         let log = self.0.log();
         log.seen.iter().map(|seen| seen.payload.clone()).collect()
     }
 
-    /// Every attempt, in the order of their starts.
+    /// Returns every attempt, in the order of their starts.
     #[must_use]
     pub fn seen(&self) -> Vec<Seen<T>> {
         self.0.log().seen.clone()
@@ -169,7 +169,7 @@ impl<T: Clone> Probe<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Probe<T> {
-    /// Runs one attempt; what it notes when it is dropped is its end.
+    /// Runs one attempt; its end is recorded on drop.
     async fn attempt(&self, event: Event<T>, cx: &Context, delayed: bool) -> Result<(), Failure> {
         let _running = Running(&self.0, self.0.begin(&event, delayed));
         (self.0.does)(event, cx).await
@@ -183,7 +183,7 @@ impl<T> Shared<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    /// Notes the start of an attempt; answers its place.
+    /// Records the start of an attempt; returns its index.
     fn begin(&self, event: &Event<T>, delayed: bool) -> usize {
         let at = self.made.elapsed();
         let mut log = self.log();
@@ -204,7 +204,7 @@ impl<T: Clone> Shared<T> {
     }
 }
 
-/// An attempt under way, by its place.
+/// A running attempt, by its index.
 struct Running<'a, T>(&'a Shared<T>, usize);
 
 impl<T> Drop for Running<'_, T> {
@@ -245,7 +245,7 @@ impl<T: Send + Sync + 'static> Default for Probe<T> {
     }
 }
 
-/// Prints how much it has seen, never payloads.
+/// Shows how many attempts it has recorded, never payloads.
 impl<T> fmt::Debug for Probe<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let log = self.0.log();

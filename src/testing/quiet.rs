@@ -1,25 +1,25 @@
-//! Waiting until a runtime has nothing left to do, while its time stands still.
+//! Waiting until a runtime is idle, while its time stands still.
 
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-/// How often the watching thread looks.
+/// How often the watching thread polls.
 const LOOK: Duration = Duration::from_micros(20);
 
-/// Waits until every task of this runtime waits for something that only time can bring.
+/// Waits until every task of this runtime waits for a timer.
 ///
-/// Time that is paused runs ahead as soon as the runtime is idle, but not while a blocking task
-/// runs. Such a task holds it here, and ends when the runtime goes to sleep: which it does only when
-/// no task is left that could run.
+/// Paused time runs ahead as soon as the runtime is idle, but not while a blocking task runs. Such
+/// a task holds it here, and ends when the runtime goes to sleep, which it does only when no task
+/// can run.
 pub(super) async fn quiet() {
     let metrics = Handle::current().metrics();
     let before = metrics.worker_park_count(0);
     let watch = move || {
         while metrics.worker_park_count(0) == before {
-            std::thread::sleep(LOOK); // the watched thread works; only it knows for how long
+            std::thread::sleep(LOOK); // the watched thread works, for an unknown time
         }
     };
-    // It cannot panic and nobody aborts it; a runtime that ends does not poll this any more.
+    // It cannot panic and is never aborted; a runtime that ends does not poll this any more.
     let _ = tokio::task::spawn_blocking(watch).await;
 }

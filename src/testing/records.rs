@@ -1,11 +1,11 @@
-//! The records of a store that has no journal, for tests.
+//! The records of a store without a journal, for tests.
 
 use crate::error::Result;
 use crate::journal::reading;
 use crate::record::{Page, Query, Record};
 use crate::store::Store;
 
-/// Reads records out of the outboxes of `store`.
+/// Reads records from the outboxes of `store`.
 ///
 /// # Errors
 ///

@@ -8,8 +8,8 @@ use crate::time::{Clock, Mono, Timestamp};
 
 /// A clock that moves with Tokio's timers, so that pausing one pauses both.
 ///
-/// It has to be asked inside the runtime whose time is paused, which is where handlers run;
-/// elsewhere it tells how much real time has passed.
+/// Read it inside the runtime with paused time, where handlers run; elsewhere it shows how much
+/// real time has passed.
 ///
 /// # Examples
 ///
@@ -34,13 +34,13 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// A clock that says midnight of 1 January 2026, UTC, now.
+    /// Creates a clock that shows midnight of 1 January 2026, UTC, now.
     #[must_use]
     pub fn new() -> Self {
         Self::at(Timestamp::from_millis(1_767_225_600_000))
     }
 
-    /// A clock that says `start` now.
+    /// Creates a clock that shows `start` now.
     #[must_use]
     pub fn at(start: Timestamp) -> Self {
         Self {
@@ -49,13 +49,13 @@ impl VirtualClock {
         }
     }
 
-    /// What it said when it was made.
+    /// Returns the time of its creation.
     #[must_use]
     pub fn start(&self) -> Timestamp {
         self.start
     }
 
-    /// How long ago it was made.
+    /// Returns how long ago it was created.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
@@ -75,7 +75,7 @@ impl Clock for VirtualClock {
     }
 
     fn mono(&self) -> Mono {
-        // Not zero at the start, which is a time that machines take for *never*.
+        // Not zero at the start, which the state machines take for *never*.
         Mono::from_nanos(1_000_000_000) + self.elapsed()
     }
 }

@@ -1,4 +1,4 @@
-//! Where in a trace an event is pushed: put into its headers, and carried on by its handler.
+//! Trace context of events: written to their headers, and continued by their handlers.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use crate::event::{
 };
 
 thread_local! {
-    /// The event whose handler runs on this thread just now, where it has a place in a trace.
+    /// The event whose handler runs on this thread, if it has a trace context.
     static HANDLED: RefCell<Option<Arc<Envelope>>> = const { RefCell::new(None) };
 }
 
-/// Puts the place in a trace where an event is pushed into its headers: that of the span which is
-/// open here, or else that of the event whose handler pushes.
+/// Writes the trace context of a push to its headers: that of the current span, or else that of the
+/// event whose handler pushes.
 ///
-/// What its pusher put there by hand stays as it is, and an event that has no room for another
-/// header goes without: a push never fails for its trace.
+/// A header set by the pusher stays, and an event without room for another header goes without: a
+/// push never fails because of tracing.
 pub(crate) fn stamp(headers: &mut Headers) {
     let is_ours = |name: &str| name == TRACE_HEADER || name == TRACE_STATE_HEADER;
     if headers.len() >= HEADERS_MAX || headers.iter().any(|(name, _)| is_ours(name)) {
@@ -36,12 +36,12 @@ fn here() -> Option<TraceContext> {
     if let Some(here) = super::otel::here() {
         return Some(here);
     }
-    // A thread that ends has no such place any more.
+    // A thread that ends has no trace context any more.
     let handled = HANDLED.try_with(|handled| handled.borrow().clone());
     TraceContext::of_headers(&handled.ok().flatten()?.headers)
 }
 
-/// An event whose place in a trace is that of what its handler pushes; nothing where it has none.
+/// An event whose trace context continues in its handler's pushes; none if it has none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Carried(Option<Arc<Envelope>>);
 
@@ -52,7 +52,7 @@ impl Carried {
         Self(has_one.then(|| Arc::clone(envelope)))
     }
 
-    /// What is carried on this thread now, to take it to another one.
+    /// Returns the current event of this thread, to carry it to another one.
     pub(crate) fn current() -> Self {
         Self(HANDLED.with(|handled| handled.borrow().clone()))
     }
@@ -61,7 +61,7 @@ impl Carried {
         self.0.is_none()
     }
 
-    /// Carries it on in what `run` pushes.
+    /// Runs `run` with this as the current event.
     pub(crate) fn within<R>(&self, run: impl FnOnce() -> R) -> R {
         let Some(envelope) = &self.0 else {
             return run();
@@ -72,7 +72,7 @@ impl Carried {
     }
 }
 
-/// Puts back what was carried before.
+/// Restores the previous event.
 struct Restored(Option<Arc<Envelope>>);
 
 impl Drop for Restored {

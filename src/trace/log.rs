@@ -1,4 +1,4 @@
-//! What the log says of handlers that fail: one line for each attempt.
+//! Log lines of failed handlers: one for each attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::core::op::{Delivery, Failing, Verdict};
 use crate::event::Envelope;
 use crate::record::Cause;
 
-/// A line of the log about an attempt; the level and the message are constant, the rest are fields.
+/// A log line of an attempt; the level and the message are constant, the rest are fields.
 macro_rules! line {
     ($level:expr, $message:expr, $delivery:expr $(, { $field:expr } = $value:expr)* $(,)?) => {
         event!(
@@ -31,8 +31,7 @@ macro_rules! line {
     };
 }
 
-/// Says that an attempt failed, if it did: as a warning where another one follows, as an error
-/// where none does.
+/// Logs a failed attempt: as a warning if another one follows, as an error if not.
 pub(crate) fn attempt_failed(delivery: &Delivery<Arc<Envelope>>, verdict: &Verdict) {
     match verdict {
         Verdict::Retry(delay, failing) => {
@@ -69,8 +68,8 @@ pub(crate) fn attempt_failed(delivery: &Delivery<Arc<Envelope>>, verdict: &Verdi
     }
 }
 
-/// Says that a payload was not read, and after which delay it is tried again, if it is. Why, only the
-/// record says: a decoder's words may quote the payload.
+/// Logs a payload that could not be read, and the delay until the next attempt, if any. The reason
+/// is only in the record: a decoder's error may quote the payload.
 pub(crate) fn unread(delivery: &Delivery<Arc<Envelope>>, cause: Cause, again: Option<Duration>) {
     match again {
         Some(delay) => {

@@ -1,10 +1,9 @@
-//! What `tracing` hears of an event's way: its spans, what the log says of a handler that fails,
-//! and the place in a trace that an event carries along.
+//! Tracing: spans, log lines of failed handlers, and the trace context of events.
 //!
-//! [`names`] has every name there is; the guide is [here](crate::_docs::tracing).
+//! [`names`] has all names; the guide is [here](crate::_docs::tracing).
 //!
-//! A span is made only where somebody listens, and nothing is formatted where nobody does. Payloads
-//! are never in a span nor in a line of the log.
+//! Spans and formatting cost nothing without a subscriber. Payloads are never in a span nor in a
+//! log line.
 
 mod context;
 mod log;

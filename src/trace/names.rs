@@ -1,17 +1,17 @@
-//! Every name that `tracing` hears from here: targets, spans, fields and messages.
+//! Names used with `tracing`: targets, spans, fields and messages.
 //!
-//! They are part of what is promised: filters, dashboards and alarms are made of them.
+//! They are part of the API: filters, dashboards and alarms depend on them.
 
 /// The target of all spans; `duly::trace=debug` in a filter turns them on.
 pub const SPANS: &str = "duly::trace";
-/// The target of what the log says of handlers that fail.
+/// The target of the log lines of failed handlers.
 pub const HANDLERS: &str = "duly::handler";
 
-/// The span of a push, from its encoding to the store's answer.
+/// The span of a push, from its encoding to the store's result.
 pub const PUSH: &str = "duly.push";
-/// The span of one attempt: the handler's call, and what became of it.
+/// The span of one attempt: the handler's call, and its outcome.
 pub const HANDLE: &str = "duly.handle";
-/// The span of one call that tells the store how attempts ended, many at a time.
+/// The span of one call that settles attempts, many at a time.
 pub const SETTLE: &str = "duly.settle";
 
 /// The queue's name.
@@ -20,27 +20,27 @@ pub const QUEUE: &str = "queue";
 pub const ID: &str = "id";
 /// The number of its bucket.
 pub const BUCKET: &str = "bucket";
-/// How many events a call has.
+/// The number of events in a call.
 pub const EVENTS: &str = "events";
 /// When the event, or this attempt of it, is due by the store's clock, UTC.
 pub const DUE: &str = "due";
-/// Which attempt it is, from 1.
+/// The number of the attempt, from 1.
 pub const ATTEMPT: &str = "attempt";
-/// How many attempts there are at most.
+/// The most attempts.
 pub const ATTEMPTS: &str = "attempts";
 /// How long after its due time the attempt started, in microseconds.
 pub const LATE_US: &str = "late_us";
 /// The trace that the event was pushed in, 32 hexadecimal digits.
 pub const TRACE: &str = "trace";
-/// What became of it.
+/// The outcome.
 pub const OUTCOME: &str = "outcome";
 /// Why an attempt failed, as in its record.
 pub const CAUSE: &str = "cause";
-/// After how many milliseconds the next attempt is due.
+/// The delay until the next attempt, in milliseconds.
 pub const DELAY_MS: &str = "delay_ms";
-/// The error in words: the handler's own, or the store's.
+/// The error: the handler's own, or the store's.
 pub const ERROR: &str = "error";
-/// What OpenTelemetry is told of a span: that it produces or consumes.
+/// The span kind of OpenTelemetry: producer or consumer.
 pub const KIND: &str = "otel.kind";
 
 /// The fields of [`PUSH`].
@@ -52,28 +52,27 @@ pub const HANDLE_FIELDS: [&str; 12] = [
 /// The fields of [`SETTLE`].
 pub const SETTLE_FIELDS: [&str; 5] = [QUEUE, BUCKET, EVENTS, OUTCOME, ERROR];
 
-/// The outcome of a push that made a new event, or new ones.
+/// The outcome of a push that created a new event, or new ones.
 pub const ACCEPTED: &str = "accepted";
-/// The outcome of a push that changed nothing, since the event was there.
+/// The outcome of a push that changed nothing, since the event existed.
 pub const DUPLICATE: &str = "duplicate";
-/// The outcome of a push that took the place of a waiting event.
+/// The outcome of a push that replaced a waiting event.
 pub const REPLACED: &str = "replaced";
 /// The outcome of a push or of a call that failed.
 pub const FAILED: &str = "failed";
-/// The outcome of a call that the store answered.
+/// The outcome of a call with a result of the store.
 pub const SETTLED: &str = "settled";
 
 /// A warning: the attempt failed and another one follows.
-pub const RETRIED: &str = "handler failed, the event is tried again";
+pub const RETRIED: &str = "handler failed; event will be retried";
 /// An error: the attempt failed and is the last one.
-pub const BURIED: &str = "handler failed, the event is a dead letter";
-/// A warning: the handler said that the event is of no use any more.
-pub const DISCARDED: &str = "handler discarded the event";
-/// An error: the payload is none of this handler's; it is not called.
-pub const UNDECODABLE: &str = "payload does not decode, the event is a dead letter";
+pub const BURIED: &str = "handler failed; event is a dead letter";
+/// A warning: the handler discarded event.
+pub const DISCARDED: &str = "handler discarded event";
+/// An error: the payload does not decode as the handler's type; the handler is not called.
+pub const UNDECODABLE: &str = "payload does not decode; event is a dead letter";
 
-/// The fields of each message about a handler that failed; where there is no value there is no
-/// field.
+/// The fields of each message about a failed handler; a field without a value is left out.
 pub const FAILURE_FIELDS: [&str; 9] = [
     QUEUE, ID, BUCKET, ATTEMPT, ATTEMPTS, TRACE, CAUSE, DELAY_MS, ERROR,
 ];

@@ -1,4 +1,4 @@
-//! OpenTelemetry's side: where in its traces a push happens, and what a span is linked to.
+//! OpenTelemetry: the trace context of a push, and the links of a span.
 
 use opentelemetry::Context;
 use opentelemetry::trace::{
@@ -9,8 +9,8 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::event::{Headers, TraceContext};
 
-/// The place of the span that is open here. Of spans that OpenTelemetry does not see, and of those
-/// who use it without `tracing`, its own context knows.
+/// Returns the trace context of the current span. If OpenTelemetry does not see it, or is used
+/// without `tracing`, its own context is used.
 pub(super) fn here() -> Option<TraceContext> {
     let span = Span::current();
     let seen = match span.is_disabled() {
@@ -32,7 +32,7 @@ fn written(context: &Context) -> Option<TraceContext> {
     TraceContext::new(&format!("00-{trace}-{id}-{flags:02x}"), Some(&state))
 }
 
-/// Links `span` to the place that `headers` name, if they do.
+/// Links `span` to the trace context in `headers`, if there is one.
 pub(super) fn link(span: &Span, headers: &Headers) {
     if span.is_disabled() {
         return;
@@ -47,7 +47,7 @@ fn read(place: &TraceContext) -> Option<SpanContext> {
     let trace = TraceId::from_hex(parts.next()?).ok()?;
     let id = SpanId::from_hex(parts.next()?).ok()?;
     let flags = TraceFlags::new(u8::from_str_radix(parts.next()?, 16).ok()?);
-    // One that OpenTelemetry cannot read is left out; the trace goes on without it.
+    // A state that OpenTelemetry cannot read is left out; the trace goes on without it.
     let state: TraceState = place
         .tracestate()
         .and_then(|state| state.parse().ok())
@@ -55,7 +55,7 @@ fn read(place: &TraceContext) -> Option<SpanContext> {
     Some(SpanContext::new(trace, id, flags, true, state))
 }
 
-/// Marks `span` as one that failed.
+/// Marks `span` as failed.
 pub(super) fn fail(span: &Span, words: &str) {
     span.set_status(Status::error(words.to_owned()));
 }

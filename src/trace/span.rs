@@ -17,12 +17,12 @@ use crate::event::{BucketKey, Envelope, EventId, QueueName};
 use crate::record::Outcome;
 use crate::time::Timestamp;
 
-/// OpenTelemetry's word for a span that produces.
+/// OpenTelemetry's kind of a span that produces.
 const PRODUCER: Option<&str> = kind("producer");
-/// OpenTelemetry's word for a span that consumes.
+/// OpenTelemetry's kind of a span that consumes.
 const CONSUMER: Option<&str> = kind("consumer");
 
-/// Said only where OpenTelemetry listens: anyone else would print it with each span.
+/// Set only with OpenTelemetry: any other subscriber would print it with each span.
 const fn kind(word: &'static str) -> Option<&'static str> {
     if cfg!(feature = "opentelemetry") {
         Some(word)
@@ -31,7 +31,7 @@ const fn kind(word: &'static str) -> Option<&'static str> {
     }
 }
 
-/// The span of a push of one event, within the pusher's.
+/// Creates the span of a push of one event.
 pub(crate) fn push(queue: &QueueName, id: EventId) -> Span {
     span!(
         target: SPANS,
@@ -48,7 +48,7 @@ pub(crate) fn push(queue: &QueueName, id: EventId) -> Span {
     )
 }
 
-/// The span of a push of so many events, within the pusher's.
+/// Creates the span of a push of many events.
 pub(crate) fn push_many(queue: &QueueName, events: usize) -> Span {
     span!(
         target: SPANS,
@@ -65,7 +65,7 @@ pub(crate) fn push_many(queue: &QueueName, events: usize) -> Span {
     )
 }
 
-/// What the store answered a push of one event: its outcome and its due time.
+/// Records the result of a push of one event: its outcome and its due time.
 pub(crate) fn pushed(span: &Span, answer: Result<(&'static str, Timestamp), &Error>) {
     if span.is_disabled() {
         return;
@@ -78,7 +78,7 @@ pub(crate) fn pushed(span: &Span, answer: Result<(&'static str, Timestamp), &Err
     }
 }
 
-/// What the store answered a push of many.
+/// Records the result of a push of many.
 pub(crate) fn pushed_many(span: &Span, error: Option<&Error>) {
     match error {
         _ if span.is_disabled() => {}
@@ -89,7 +89,7 @@ pub(crate) fn pushed_many(span: &Span, error: Option<&Error>) {
     }
 }
 
-/// The span of a call that settles attempts; of any other call none.
+/// Creates the span of a call that settles attempts; no span for any other call.
 pub(crate) fn call_of_settle(bucket: &BucketKey, op: &StoreOp) -> Span {
     let StoreOp::Settle { settlements, .. } = op else {
         return Span::none();
@@ -107,7 +107,7 @@ pub(crate) fn call_of_settle(bucket: &BucketKey, op: &StoreOp) -> Span {
     )
 }
 
-/// What the store answered such a call.
+/// Records the result of such a call.
 pub(crate) fn settled(span: &Span, error: Option<&Error>) {
     match error {
         _ if span.is_disabled() => {}
@@ -125,7 +125,7 @@ fn failed(span: &Span, error: &Error) {
     super::otel::fail(span, &error.to_string());
 }
 
-/// An attempt as it is traced: nothing where nobody listens and its event has no place in a trace.
+/// The span of an attempt; empty without a subscriber and without a trace context.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Handled(Option<Arc<Attempt>>);
 
@@ -135,10 +135,10 @@ struct Attempt {
     carried: Carried,
 }
 
-/// An attempt that starts at `started_us`, in microseconds since the epoch.
+/// Creates the span of an attempt that starts at `started_us`, in microseconds since the epoch.
 ///
-/// Its span begins a trace of its own and is linked to the one that its event was pushed in: an
-/// event may run days after the span of its push has ended, and once more for each attempt.
+/// It begins its own trace and is linked to the one that its event was pushed in: an event may run
+/// days after the span of its push has ended, and once more for each attempt.
 pub(crate) fn handle(delivery: &Delivery<Arc<Envelope>>, started_us: u64) -> Handled {
     let envelope = &delivery.body;
     let carried = Carried::of(envelope);
@@ -178,7 +178,7 @@ impl Handled {
         }
     }
 
-    /// Says what becomes of the event, and in the log if its handler failed.
+    /// Records the outcome, and logs it if the handler failed.
     pub(crate) fn ended(&self, delivery: &Delivery<Arc<Envelope>>, verdict: &Verdict) {
         if let (None, Verdict::Ack) = (&self.0, verdict) {
             return;

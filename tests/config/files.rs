@@ -52,7 +52,7 @@ fn a_named_file_must_be_there_and_readable() {
     for name in ["duly.json", "plain"] {
         let words = named(name);
         assert!(words.contains(name), "{words}");
-        assert!(words.contains("its name ends in .toml"), "{words}");
+        assert!(words.contains("a name that ends in .toml"), "{words}");
     }
     assert!(named("").starts_with("DULY_CONFIG is empty"));
 
@@ -62,7 +62,7 @@ fn a_named_file_must_be_there_and_readable() {
     assert!(error.source().is_some(), "the system's reason is the cause");
 
     fs::write(directory.path().join("bytes.toml"), [0xff, 0xfe]).unwrap();
-    assert!(named("bytes.toml").ends_with("bytes.toml is not text in UTF-8"));
+    assert!(named("bytes.toml").ends_with("bytes.toml is not UTF-8"));
     fs::write(
         directory.path().join("big.toml"),
         "#".repeat(1024 * 1024 + 1),

@@ -67,7 +67,7 @@ fn are_all_named_at_once_up_to_a_bound() {
 fn a_version_is_sent_to_the_annotation() {
     let words = refused_toml("[queues.x]\nversion = 2");
     assert!(words.contains("queues.x.version"), "{words}");
-    assert!(words.contains("say it in the annotation"), "{words}");
+    assert!(words.contains("set it in the annotation"), "{words}");
 }
 
 #[test]

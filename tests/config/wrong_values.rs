@@ -9,67 +9,67 @@ fn are_named_with_key_value_and_what_would_be_right() {
     for (text, words) in [
         (
             "[queues.x]\nworkers = 'four'",
-            "queues.x.workers is \"four\", it is a whole number from 0 to 65536",
+            "queues.x.workers is \"four\"; it must be a whole number from 0 to 65536",
         ),
         (
             "[queues.x]\nworkers = 1.6",
-            "queues.x.workers is 1.6, it is a whole number from 0 to 65536",
+            "queues.x.workers is 1.6; it must be a whole number from 0 to 65536",
         ),
         (
             "[queues.x]\nworkers = '4'",
-            "queues.x.workers is \"4\", it is a whole number from 0 to 65536",
+            "queues.x.workers is \"4\"; it must be a whole number from 0 to 65536",
         ),
         (
             "[queues.x]\nworkers = true",
-            "queues.x.workers is true, it is a whole number from 0 to 65536",
+            "queues.x.workers is true; it must be a whole number from 0 to 65536",
         ),
         (
             "[queues.x]\nbuckets = 65_536",
-            "queues.x.buckets is 65536, it is a whole number from 1 to 1024",
+            "queues.x.buckets is 65536; it must be a whole number from 1 to 1024",
         ),
         (
             "[queues.x]\nattempts = -1",
-            "queues.x.attempts is -1, it is a whole number from 1 to 1000",
+            "queues.x.attempts is -1; it must be a whole number from 1 to 1000",
         ),
         (
             "[queues.x]\nring = [64]",
-            "queues.x.ring is a list, it is a power of two from 64 to 65536",
+            "queues.x.ring is a list; it must be a power of two from 64 to 65536",
         ),
         (
             "[queues.\"a.b\"]\nconsume = 'no'",
-            "queues.\"a.b\".consume is \"no\", it is `true` or `false`",
+            "queues.\"a.b\".consume is \"no\"; it must be `true` or `false`",
         ),
         (
             "queue_defaults.dedicated = 1",
-            "queue_defaults.dedicated is 1, it is `true` or `false`",
+            "queue_defaults.dedicated is 1; it must be `true` or `false`",
         ),
         (
             "read_ahead = 30",
-            "read_ahead is 30, it is a duration such as `250ms`, `30s` or `1m30s`",
+            "read_ahead is 30; it must be a duration such as `250ms`, `30s` or `1m30s`",
         ),
         (
             "payload_bytes_max = -1",
-            "payload_bytes_max is -1, it is a whole number of bytes",
+            "payload_bytes_max is -1; it must be a whole number of bytes",
         ),
         (
             "store.url = ' '",
-            "store.url is \" \", it is a text such as `memory:`, `sqlite:duly.db` or `redis://127.0.0.1/0`",
+            "store.url is \" \"; it must be a text such as `memory:`, `sqlite:duly.db` or `redis://127.0.0.1/0`",
         ),
         (
             "store = 'memory:'",
-            "store is \"memory:\", it is a section that holds keys",
+            "store is \"memory:\"; it must be a section",
         ),
         (
             "records.when_full = 'drop'",
-            "records.when_full is \"drop\", it is `drop_oldest` or `refuse_pushes`",
+            "records.when_full is \"drop\"; it must be `drop_oldest` or `refuse_pushes`",
         ),
         (
             "records.keep_max = '10'",
-            "records.keep_max is \"10\", it is a whole number of records",
+            "records.keep_max is \"10\"; it must be a whole number of records",
         ),
         (
             "records.journal = ''",
-            "records.journal is \"\", it is `off`, or a text such as",
+            "records.journal is \"\"; it must be `off`, or a text such as",
         ),
         (
             "queues.x.late = 'never'",
@@ -81,20 +81,17 @@ fn are_named_with_key_value_and_what_would_be_right() {
         ),
         (
             "queues.x.late = 5",
-            "queues.x.late is 5, it is `deliver`, or a text such as `expire(5m)`",
+            "queues.x.late is 5; it must be `deliver`, or a text such as `expire(5m)`",
         ),
         (
             "queues.x.keep_payload = 'yes'",
-            "queues.x.keep_payload is \"yes\", it is `true` or `false`",
+            "queues.x.keep_payload is \"yes\"; it must be `true` or `false`",
         ),
-        ("queues = 1", "queues is 1, it is a section that holds keys"),
-        (
-            "queues.x = 1",
-            "queues.x is 1, it is a section that holds keys",
-        ),
+        ("queues = 1", "queues is 1; it must be a section"),
+        ("queues.x = 1", "queues.x is 1; it must be a section"),
         (
             "read_ahead = {}",
-            "read_ahead is a section, it is a duration",
+            "read_ahead is a section; it must be a duration",
         ),
     ] {
         let said = refused_toml(text);
@@ -132,20 +129,20 @@ fn of_variables_are_refused_alike() {
         (
             "DULY__QUEUE_DEFAULTS__WORKERS",
             "four",
-            "is \"four\", it is a whole number",
+            "is \"four\"; it must be a whole number",
         ),
         (
             "DULY__QUEUE_DEFAULTS__WORKERS",
             "",
-            "is \"\", it is a whole number",
+            "is \"\"; it must be a whole number",
         ),
         (
             "DULY__QUEUE_DEFAULTS__CONSUME",
             "yes",
-            "is \"yes\", it is `true` or `false`",
+            "is \"yes\"; it must be `true` or `false`",
         ),
         ("DULY__READ_AHEAD", "30", "duration `30` has no unit"),
-        ("DULY__STORE__URL", "", "is \"\", it is a text"),
+        ("DULY__STORE__URL", "", "is \"\"; it must be a text"),
     ] {
         let words = refused_variable(Settings::default(), name, value);
         assert!(words.contains(says), "{words}");

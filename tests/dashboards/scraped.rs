@@ -45,7 +45,7 @@ fn a_port_that_is_taken_is_an_error_that_names_address_and_setting() {
     assert!(said.contains("Address already in use"), "{said}");
     let said = &PROGRAM.second;
     assert!(said.contains(&PROGRAM.address.to_string()), "{said}");
-    assert!(said.contains("a process has one page"), "{said}");
+    assert!(said.contains("use the same address"), "{said}");
 }
 
 #[test]
