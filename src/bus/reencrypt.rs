@@ -149,7 +149,7 @@ impl Reencrypt {
         self
     }
 
-    /// Scans about so many events and then returns where to continue. Default: all.
+    /// Scans about `events` events and then returns where to continue. Default: all.
     pub fn limit(mut self, events: u64) -> Self {
         self.limit = Some(events);
         self

@@ -23,7 +23,7 @@ const FIRST_AFTER: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 8;
 /// The timeout of one bucket's count.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A bucket that was empty and had no notification since is counted in every so many samples: a
+/// A bucket that was empty and had no notification since is counted only in every 30th sample: a
 /// notification may be lost.
 const EMPTY_EVERY: u64 = 30;
 

@@ -195,7 +195,7 @@ impl DeadLetters {
         self
     }
 
-    /// Limits a bulk operation to so many dead letters per second, evenly, so that a service that
+    /// Limits a bulk operation to `per_second` dead letters, evenly, so that a service that
     /// has just recovered is not overloaded. From 0.001 to 1,000,000. Default: as fast as the store
     /// goes.
     pub fn rate(mut self, per_second: f64) -> Self {

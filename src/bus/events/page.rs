@@ -40,7 +40,7 @@ pub(super) async fn event(inner: &Arc<Inner>, id: EventId) -> Result<Option<Stor
 
 impl Events {
     /// Reads a page of about [`limit`](Self::limit) events. It scans a bounded number, so it may
-    /// have fewer, or none, although there are more: only [`next`](Page::next) tells.
+    /// have fewer, or none, although there are more: only [`next`](Page::next) shows it.
     ///
     /// An event that exists during the whole scan is on at least one page, however its state
     /// changes; an event that is added or ends meanwhile may be. A page costs what it holds,
