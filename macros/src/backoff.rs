@@ -1,4 +1,4 @@
-//! `exp(1s..10m, jitter 20%)`: text to backoff, as `duly::retry` reads it while the program runs.
+//! `exp(1s..10m, jitter 20%)`: text to backoff, as `duly::RetryPolicy` reads it while the program runs.
 //!
 //! The grammar is explained there. `tests/macros/texts.rs` holds the two together, messages included.
 

@@ -1,4 +1,4 @@
-//! `30s`, `1m30s`: text to `Duration`, as `duly::duration` reads it while the program runs.
+//! `30s`, `1m30s`: text to `Duration`, as `duly` reads it while the program runs.
 //!
 //! The grammar is explained there. `tests/macros/texts.rs` holds the two together, messages included.
 

@@ -166,7 +166,7 @@ impl BusBuilder {
     }
 
     /// What every push has to survive before it answers, where it says nothing else
-    /// ([`durable`](crate::bus::EventBuilder::durable)). Default: what the store does by itself.
+    /// ([`durable`](crate::EventBuilder::durable)). Default: what the store does by itself.
     ///
     /// A bus whose store can never be so durable does not start, or, where only the server can tell,
     /// its pushes are refused; both as [`ErrorKind::Invalid`](crate::ErrorKind::Invalid).

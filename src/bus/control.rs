@@ -68,7 +68,7 @@ impl Bus {
     /// Each node that consumes the queue has the same part of it and paces its starts evenly; what
     /// a node does not use is not made up for later. Events that wait for their turn wait in the
     /// store. Retries count as any other start; values that are
-    /// [published](crate::bus::Queue::publish) straight into a ring do not.
+    /// [published](crate::Queue::publish) straight into a ring do not.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Bus {
     ///
     /// Events that are there stay in their buckets, and these are served until they are empty. An
     /// event with a key goes to the bucket of its key under the number of now: of
-    /// [unique](crate::bus::EventBuilder::unique) events one from before may not be seen.
+    /// [unique](crate::EventBuilder::unique) events one from before may not be seen.
     ///
     /// # Errors
     ///

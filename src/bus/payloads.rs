@@ -125,8 +125,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             .stored((id, &self.name), &self.options, version, value)
     }
 
-    /// A payload as it is stored, of a [record](crate::Record) or a
-    /// [snapshot](crate::core::op::Snapshot), as a value: by its own codec, and by the keys of this
+    /// A payload as it is stored, of a [record](crate::records::Record) or a
+    /// [snapshot](crate::store::operation::Snapshot), as a value: by its own codec, and by the keys of this
     /// bus where it is encrypted. It is not upgraded.
     ///
     /// # Errors

@@ -170,7 +170,7 @@ impl KeyRing {
 
     /// Takes a key out; answers whether it was there. What is encrypted under it cannot be read
     /// until it is added again; how many such events there are, a
-    /// [count](crate::bus::Reencrypt::count) tells.
+    /// [count](crate::admin::Reencrypt::count) tells.
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@
 //!
 //! What a handler's annotation says is compiled in; what must differ between a desk and a
 //! production machine is said here. For one and the same key the sources are, weakest first: the
-//! file, the environment, and the [builder](crate::bus::BusBuilder). A bus that is given no settings loads these
+//! file, the environment, and the [builder](crate::BusBuilder). A bus that is given no settings loads these
 //! itself with [`Settings::load`].
 //!
 //! # Keys
@@ -37,8 +37,8 @@
 //! | `workers` | 0 to 65,536; 0 pauses | 16 |
 //! | `timeout` | a duration, at most 7 days | `30s` |
 //! | `attempts` | 1 to 1,000 | 16 |
-//! | `backoff` | as in [`RetryPolicy`](crate::retry::RetryPolicy) | `exp(1s..10m, jitter 10%)` |
-//! | `late` | as in [`Late`](crate::event::Late); said by who pushes | `deliver` |
+//! | `backoff` | as in [`RetryPolicy`](crate::RetryPolicy) | `exp(1s..10m, jitter 10%)` |
+//! | `late` | as in [`Late`](crate::Late); said by who pushes | `deliver` |
 //! | `spread` | a duration of at most a day; said by who pushes | `0s` |
 //! | `ring` | slots, a power of two from 64 to 65,536 | 1,024 |
 //! | `linger` | a duration | `20us` |
@@ -48,7 +48,9 @@
 //! | `codec` | `json`, `msgpack` or `raw`: how payloads that are pushed become bytes | `json` |
 //! | `encrypt` | `true` or `false`: whether payloads that are pushed are encrypted | `false` |
 //!
-//! Durations are those of [`duration`](crate::duration). `queue_defaults` take the place of the
+//! A duration is one or more parts, each a number and one of the units `d`, `h`, `m`, `s`, `ms`,
+//! `us` and `ns`, larger units first and each unit once, as in `1m30s`; the last part may have a
+//! fraction, as in `1.5s`. A number without a unit is refused. `queue_defaults` take the place of the
 //! defaults in this table, so an annotation is stronger than they are; `queues.<name>` is stronger
 //! than the annotation. The version of a payload is a fact of its type and can only be said there.
 //!
@@ -106,9 +108,11 @@ use std::time::Duration;
 pub use self::encryption::EncryptionChoices;
 pub use self::keys::known_keys;
 pub(crate) use self::near::{queue_meant, spelled_otherwise};
+pub use crate::core::options::NodeOptions;
 use crate::error::{Error, Result, shown_url};
 use crate::event::QueueName;
-use crate::flow::{QueueChoices, annotations};
+use crate::flow::annotations;
+pub use crate::flow::{QueueChoices, QueueOptions};
 use crate::journal::RecordChoices;
 use crate::metrics::MetricsChoices;
 use crate::store::Durability;

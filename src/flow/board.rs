@@ -33,7 +33,7 @@ const QUIET_TICKS: u32 = 10;
 const NEVER: u64 = 0;
 
 /// The deadlines of the workers of one runtime, and the right to linger in it.
-pub(crate) struct Board {
+pub struct Board {
     runtime: Handle,
     started: Instant,
     /// The tick that the ticking task saw last.
@@ -61,7 +61,7 @@ struct Watch {
 
 impl Board {
     /// Makes an empty board, whose task will run in `runtime`. The runtime needs its timers.
-    pub(crate) fn new(runtime: Handle) -> Arc<Self> {
+    pub fn new(runtime: Handle) -> Arc<Self> {
         let started = {
             let _inside = runtime.enter(); // a paused clock is seen only from inside
             Instant::now()

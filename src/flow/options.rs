@@ -40,7 +40,7 @@ pub struct QueueOptions {
     /// The version of its payload's type. Default: 0.
     pub version: u32,
     /// Whether records keep the payload as it is stored, where it has at most 64 KiB
-    /// ([`PAYLOAD_KEPT_MAX`](crate::record::PAYLOAD_KEPT_MAX)). It is said when an event is pushed,
+    /// ([`PAYLOAD_KEPT_MAX`](crate::records::PAYLOAD_KEPT_MAX)). It is said when an event is pushed,
     /// by the pusher. Default: no.
     pub keep_payload: bool,
     /// How values that are pushed become bytes; what is stored already is read whatever it was.

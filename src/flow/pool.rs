@@ -42,25 +42,25 @@ mod tests;
 
 /// The choices for a pool.
 #[derive(Clone)]
-pub(crate) struct PoolOptions {
+pub struct PoolOptions {
     /// Slots of the ring: a power of two of at least 64. As many jobs again may wait in the stash.
-    pub(crate) capacity: usize,
+    pub capacity: usize,
     /// The most jobs that run at once; 0 pauses.
-    pub(crate) workers: usize,
+    pub workers: usize,
     /// How long a worker looks for more work before it leaves, when traffic is dense; zero for not
     /// at all. 20 µs saves most wake-ups, and costs up to a core while traffic is dense.
-    pub(crate) linger: Duration,
+    pub linger: Duration,
     /// How long a worker works before it lets the other tasks of its thread go first.
-    pub(crate) slice: Duration,
+    pub slice: Duration,
     /// Where the workers run. Its timers must be enabled.
-    pub(crate) runtime: Handle,
+    pub runtime: Handle,
     /// The deadline board of that runtime.
-    pub(crate) board: Arc<Board>,
+    pub board: Arc<Board>,
 }
 
 impl PoolOptions {
     /// Chooses 256 slots, 20 µs of lingering and slices of 50 µs.
-    pub(crate) fn new(workers: usize, runtime: Handle, board: Arc<Board>) -> Self {
+    pub fn new(workers: usize, runtime: Handle, board: Arc<Board>) -> Self {
         Self {
             capacity: 256,
             workers,
@@ -72,8 +72,8 @@ impl PoolOptions {
     }
 }
 
-/// The workers of one queue. Dropping it [`close`](Self::close)s it.
-pub(crate) struct Pool<W: Work> {
+/// The workers of one queue. Dropping it closes it.
+pub struct Pool<W: Work> {
     shared: Arc<Shared<W>>,
 }
 
@@ -83,7 +83,7 @@ impl<W: Work> Pool<W> {
     /// # Errors
     ///
     /// Returns [`BadCapacity`] if the ring cannot have that many slots.
-    pub(crate) fn new(work: W, options: PoolOptions) -> Result<Self, BadCapacity> {
+    pub fn new(work: W, options: PoolOptions) -> Result<Self, BadCapacity> {
         let (seed, consumer) = ring(options.capacity)?;
         let started = {
             let _inside = options.runtime.enter(); // a paused clock is seen only from inside
@@ -113,13 +113,13 @@ impl<W: Work> Pool<W> {
     }
 
     /// Makes another publisher. It costs a lock: keep it.
-    pub(crate) fn publisher(&self) -> Publisher<W> {
+    pub fn publisher(&self) -> Publisher<W> {
         Publisher::new(lock(&self.shared.seed).clone(), self.shared.clone())
     }
 
     /// Lets up to `workers` jobs run at once from now on. With fewer than before, what runs goes on
     /// to its end and is not replaced; with 0 nothing is begun until the number is raised again.
-    pub(crate) fn set_workers(&self, workers: usize) {
+    pub fn set_workers(&self, workers: usize) {
         let shared = &self.shared;
         if shared.wake.set_limit(workers, || shared.feed.has_work()) {
             shared.start_worker();
@@ -142,7 +142,6 @@ impl<W: Work> Pool<W> {
     }
 
     /// Whether no job is queued and no worker is active.
-    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn is_idle(&self) -> bool {
         let shared = &self.shared;
         shared
@@ -151,13 +150,12 @@ impl<W: Work> Pool<W> {
     }
 
     /// Waits until no job is queued and no worker is active.
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) async fn idle(&self) {
+    pub async fn idle(&self) {
         self.when_a_worker_leaves(|| self.is_idle()).await;
     }
 
     /// Waits until no worker is active, whatever is queued.
-    pub(crate) async fn stopped(&self) {
+    pub async fn stopped(&self) {
         self.when_a_worker_leaves(|| self.active() == 0).await;
     }
 
@@ -173,7 +171,7 @@ impl<W: Work> Pool<W> {
     /// Drops every job that was begun: at once where it is suspended, else as soon as it suspends.
     /// Each ends as [`Cut`](super::work::Ended::Cut), unless it finishes, panics or times out first.
     /// What is queued is not touched: set the workers to 0 before, or the next jobs begin.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.shared.cuts.fetch_add(1, SeqCst);
         self.shared.board.wake_all();
     }
@@ -183,7 +181,7 @@ impl<W: Work> Pool<W> {
     /// No job is ever stranded by this: a publisher that is late gets its job back. A worker that is
     /// active meanwhile may hold a few jobs and give them back later, so that all are handed back
     /// only with the workers set to 0 and after [`stopped`](Self::stopped). May be called again.
-    pub(crate) fn drain(&self) -> Vec<W::Job> {
+    pub fn drain(&self) -> Vec<W::Job> {
         self.close();
         let jobs = self.shared.feed.seal(&self.shared.seed);
         self.shared.left.notify_waiters();

@@ -12,7 +12,7 @@ use std::time::Duration;
 ///
 /// Panics of the future, when it is polled or dropped, end that job and nothing else. The methods
 /// should not panic; where they do, the panic is logged and the worker goes on.
-pub(crate) trait Work: Send + Sync + 'static {
+pub trait Work: Send + Sync + 'static {
     /// What is published to the pool.
     type Job: Send + 'static;
 
@@ -44,14 +44,14 @@ pub(crate) trait Work: Send + Sync + 'static {
     ///
     /// It is measured from the first time that the future suspends, and noticed when it is
     /// suspended: a future that blocks its thread runs on. The time is never cut short. A limit of
-    /// [`COARSE_MIN`](super::board::COARSE_MIN) or more may be exceeded by some 20 ms; a shorter one
+    /// `COARSE_MIN` or more may be exceeded by some 20 ms; a shorter one
     /// is kept to the millisecond, at the price of a timer for each job.
     fn limit(&self) -> Option<Duration>;
 }
 
 /// How a job that was begun ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ended<O> {
+pub enum Ended<O> {
     /// Its future resolved.
     Finished(O),
     /// Its future was suspended when its time was over, and dropped.

@@ -41,7 +41,7 @@ use crate::retry::RetryPolicy;
 /// The function becomes a unit struct of the same name, which is then the handler.
 ///
 /// ```
-/// use duly::{Context, Event, Failure, State, delay_event, handler::Annotated};
+/// use duly::{Annotated, Context, Event, Failure, State, delay_event};
 ///
 /// struct Db;
 ///
@@ -83,7 +83,7 @@ pub trait Annotated {
 /// # Examples
 ///
 /// ```
-/// use duly::handler::Annotation;
+/// use duly::Annotation;
 /// use std::time::Duration;
 ///
 /// const CLOSE: Annotation = Annotation::new("order-close").workers(16).timeout(Duration::from_secs(30));
@@ -276,7 +276,7 @@ impl Annotation {
 /// # Examples
 ///
 /// ```
-/// use duly::handler::StateNeed;
+/// use duly::StateNeed;
 /// use std::any::TypeId;
 ///
 /// struct Db;

@@ -3,26 +3,16 @@
 mod control;
 mod durability;
 #[cfg(feature = "embedded")]
-mod embedded;
+pub(crate) mod embedded;
 mod future;
 mod hub;
 mod memory;
 mod metered;
-mod operation;
+pub mod operation;
 mod outbox;
 #[cfg(feature = "redis")]
-mod redis;
+pub(crate) mod redis;
 mod shards;
-
-/// Doors for tests of hostile input; nothing here is promised to anybody.
-#[cfg(feature = "testing")]
-#[doc(hidden)]
-pub mod __doors {
-    #[cfg(feature = "embedded")]
-    pub use crate::store::embedded::doors as embedded;
-    #[cfg(feature = "redis")]
-    pub use crate::store::redis::doors as redis;
-}
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,6 +35,7 @@ pub use self::outbox::{
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisOptions, RedisStore};
 use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
+pub use crate::core::reference::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
 pub use crate::core::roll::{Member, Presence, Roll};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName};
@@ -89,8 +80,8 @@ use crate::event::{BucketKey, QueueName};
 /// whoever asks for a retry.
 ///
 /// **Everything is bounded.** No operation carries or returns more than
-/// [`BATCH_MAX`](crate::core::op::BATCH_MAX) events, nor much more than
-/// [`BATCH_BYTES`](crate::core::op::BATCH_BYTES) of payloads, but one event of any size.
+/// [`BATCH_MAX`](crate::store::operation::BATCH_MAX) events, nor much more than
+/// [`BATCH_BYTES`](crate::store::operation::BATCH_BYTES) of payloads, but one event of any size.
 ///
 /// [`Unknown`]: crate::ErrorKind::Unknown
 /// [`LeaseLost`]: crate::ErrorKind::LeaseLost

@@ -1,6 +1,6 @@
 //! What must be so in one world beside what must always be so.
 
-use duly::core::reference::DedupWindow;
+use duly::store::DedupWindow;
 
 /// What must be so in one world beside what must always be so.
 ///

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use duly::core::reference::DedupWindow;
-use duly::event::EventId;
+use duly::EventId;
+use duly::store::DedupWindow;
 use duly::time::Timestamp;
 
 /// The ids that a bucket remembers, the one that was over first in front, with when that was.

@@ -166,7 +166,7 @@ impl DeadLetters {
         self
     }
 
-    /// Only what comes after this place: [`Page::next`](crate::record::Page::next) of the page
+    /// Only what comes after this place: [`Page::next`](crate::records::Page::next) of the page
     /// before, or [`Sweep::next`] of what was stopped.
     pub fn after(mut self, cursor: impl Into<Option<LetterCursor>>) -> Self {
         self.after = cursor.into();

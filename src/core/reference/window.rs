@@ -5,21 +5,21 @@ use std::time::Duration;
 use crate::core::reference::Bucket;
 
 /// How many ended ids a bucket remembers beyond [`KEEP_FOR`] unless told otherwise.
-pub const FINISHED_MAX: usize = 100_000;
+pub(crate) const FINISHED_MAX: usize = 100_000;
 /// How many ended ids all buckets of a store remember together: a minute at 16,000 events a second,
 /// in some 130 MB of a Redis server.
-pub const FINISHED_TOTAL: usize = 1_000_000;
+pub(crate) const FINISHED_TOTAL: usize = 1_000_000;
 /// The least that a bucket may remember, however many buckets share the total.
-pub const FINISHED_FLOOR: usize = 1_000;
+pub(crate) const FINISHED_FLOOR: usize = 1_000;
 /// For how long an ended id is remembered at least: longer than any retry of a push can take.
 pub const KEEP_FOR: Duration = Duration::from_secs(60);
 /// After how long an ended id is forgotten even where there is room, so that a bucket that is no
 /// longer used costs next to nothing.
-pub const MAX_AGE: Duration = Duration::from_secs(24 * 3_600);
+pub(crate) const MAX_AGE: Duration = Duration::from_secs(24 * 3_600);
 /// How far ahead of the store's time an id may have been made.
 pub const ID_AHEAD_MAX: Duration = Duration::from_secs(60);
 /// How many ids one operation forgets at most, so that none takes long.
-pub const FORGET_MAX: usize = 2_000;
+pub(crate) const FORGET_MAX: usize = 2_000;
 
 // An id that is forgotten for its age was made before now, so the watermark closes no bucket to
 // ids of now.
@@ -38,9 +38,9 @@ pub struct DedupWindow {
     /// For how long an ended id is remembered at least, unless the cap is reached. Default: a
     /// minute, longer than any retry of a push can take.
     pub keep_for: Duration,
-    /// How many are remembered beyond that time. Default: [`FINISHED_MAX`].
+    /// How many are remembered beyond that time. Default: 100,000.
     pub max: usize,
-    /// How many are remembered at most. Default: [`FINISHED_TOTAL`].
+    /// How many are remembered at most. Default: 1,000,000.
     pub cap: usize,
     /// For how long an ended id is remembered at most. Default: a day.
     pub max_age: Duration,
@@ -59,7 +59,7 @@ impl Default for DedupWindow {
 
 impl DedupWindow {
     /// The window of one of so many buckets that share its cap: none has less than
-    /// [`FINISHED_FLOOR`], unless the whole cap is less.
+    /// 1,000, unless the whole cap is less.
     #[must_use]
     pub fn shared_by(self, buckets: usize) -> Self {
         let share = (self.cap / buckets.max(1)).max(self.cap.min(FINISHED_FLOOR));

@@ -13,14 +13,15 @@ use crate::store::redis::leases::{fetched, holding, reaped, taken_back};
 use crate::time::Timestamp;
 
 /// The parts of a script's answer, read from front to back.
-pub(super) struct Parts {
+#[derive(Debug)]
+pub struct Parts {
     script: &'static str,
     parts: std::vec::IntoIter<Value>,
 }
 
 impl Parts {
     /// The parts of what `script` answered.
-    pub(super) fn of(script: &'static str, value: Value) -> Result<Self> {
+    pub fn of(script: &'static str, value: Value) -> Result<Self> {
         match value {
             Value::Array(parts) => Ok(Self {
                 script,
@@ -128,20 +129,22 @@ pub(super) fn id_of(bytes: &[u8]) -> Option<EventId> {
 }
 
 /// What a call answered.
-pub(super) struct Read {
-    pub(super) answer: Answer,
+#[derive(Debug)]
+pub struct Read {
+    /// The answer itself.
+    pub answer: Answer,
     /// Whether it brought work that was not known of before.
-    pub(super) is_earlier: bool,
+    pub is_earlier: bool,
     /// Whether it wrote records; seldom said although it did not.
-    pub(super) has_recorded: bool,
+    pub has_recorded: bool,
     /// How many events it left to a newer duly, which reads them.
-    pub(super) newer: usize,
+    pub newer: usize,
     /// What was leased and cannot be delivered, as its bytes are damaged.
-    pub(super) damaged: Vec<(EventId, Error)>,
+    pub damaged: Vec<(EventId, Error)>,
 }
 
 /// Reads the answer to an operation that takes one call.
-pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<Read> {
+pub fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<Read> {
     let now_us = parts.number()?;
     let (mut is_earlier, mut has_recorded, mut damaged) = (false, false, Vec::new());
     let mut newer = 0;
@@ -252,7 +255,7 @@ fn changed(parts: &mut Parts) -> Result<Changed> {
 }
 
 /// What became of a change; `None` when somebody else was faster and it has to begin anew.
-pub(super) fn updated(parts: &mut Parts) -> Result<Option<Changed>> {
+pub fn updated(parts: &mut Parts) -> Result<Option<Changed>> {
     let (what, due_ms) = (parts.bytes()?, parts.number()?);
     let due = Timestamp::from_millis(due_ms);
     Ok(Some(match what.as_slice() {
@@ -345,7 +348,7 @@ pub(super) fn number_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// The script answered what no version of it answers.
-pub(super) fn unreadable(script: &str) -> Error {
+pub fn unreadable(script: &str) -> Error {
     Error::corrupt(format!(
         "redis answered something that the script {script} does not say"
     ))

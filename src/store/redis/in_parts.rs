@@ -83,7 +83,7 @@ pub(super) async fn revive_or_drop(
 
 /// What a settle of so many answers: when, whether there is earlier work, and of each of the first
 /// whether it was accepted.
-pub(super) fn read_settled(mut parts: Parts, asked: usize) -> Result<(u64, bool, Vec<bool>)> {
+pub fn read_settled(mut parts: Parts, asked: usize) -> Result<(u64, bool, Vec<bool>)> {
     let (now_us, is_earlier, accepted) = (parts.number()?, parts.is_so()?, parts.flags()?);
     if accepted.len() > asked || (accepted.is_empty() && asked > 0) {
         return Err(unreadable("settle"));
@@ -93,7 +93,7 @@ pub(super) fn read_settled(mut parts: Parts, asked: usize) -> Result<(u64, bool,
 
 /// What a revive or a drop of so many answers: when, whether there is earlier work, to how many it
 /// was done, and how many of the first were looked at.
-pub(super) fn read_counted(
+pub fn read_counted(
     mut parts: Parts,
     asked: usize,
     revives: bool,

@@ -323,7 +323,7 @@ pub(super) fn tell_of_replaced(shared: &Shared, bucket: &BucketKey, pushed: &[Pu
 }
 
 /// What became of each event, after the attempts before.
-pub(super) fn read<'e>(
+pub fn read<'e>(
     mut parts: Parts,
     events: impl Iterator<Item = &'e NewEvent>,
     attempts: &Attempts,

@@ -43,7 +43,7 @@ pub(super) fn cause_byte(cause: Cause) -> u8 {
 
 /// The records of one entry, in their order; `None` for one that is damaged. Where not even its
 /// length can be read, it is the last.
-pub(super) fn of_entry<'a>(
+pub fn of_entry<'a>(
     queue: &'a QueueName,
     mut bytes: &'a [u8],
 ) -> impl Iterator<Item = Option<Record>> + 'a {

@@ -7,9 +7,9 @@ use crate::store::redis::body;
 
 /// A script as the server gets it.
 #[derive(Debug)]
-pub(super) struct Script {
+pub struct Script {
     /// What it is called in logs and errors.
-    pub(super) name: &'static str,
+    pub name: &'static str,
     text: String,
     hash: String,
 }
@@ -34,8 +34,7 @@ impl Script {
     }
 
     /// The hash by which a server knows it.
-    #[cfg(feature = "testing")]
-    pub(super) fn hash(&self) -> &str {
+    pub fn hash(&self) -> &str {
         &self.hash
     }
 
@@ -71,7 +70,7 @@ macro_rules! scripts {
         )*
 
         /// All of them.
-        pub(super) fn all() -> impl Iterator<Item = &'static Script> {
+        pub fn all() -> impl Iterator<Item = &'static Script> {
             let all: [&'static LazyLock<Script>; _] = [$(&$name),*];
             all.into_iter().map(|script| &**script)
         }

@@ -223,7 +223,6 @@ fn unreadable(target: &Target) -> Error {
 }
 
 /// What is looked at of an answer to `INFO`, to be shown.
-#[cfg(feature = "testing")]
-pub(super) fn info(answer: Value) -> impl std::fmt::Debug {
+pub fn info(answer: Value) -> impl std::fmt::Debug {
     Info::read(answer)
 }

@@ -178,8 +178,7 @@ impl Heard {
 }
 
 /// How often somebody is told of a message, where one bucket is listened to.
-#[cfg(feature = "testing")]
-pub(super) fn told_of(prefix: &str, bucket: &BucketKey, push: &PushInfo) -> usize {
+pub fn told_of(prefix: &str, bucket: &BucketKey, push: &PushInfo) -> usize {
     use std::sync::atomic::AtomicUsize;
 
     let count_one = |count: &AtomicUsize| {

@@ -13,7 +13,7 @@ pub(in crate::store::redis) const SLOTS: u16 = 16_384;
 
 /// Which node of a cluster has which slots, as one of them saw it.
 #[derive(Clone, Debug, Default)]
-pub(in crate::store::redis) struct Slots {
+pub struct Slots {
     /// The place of each slot's node in `nodes`; `Slot` itself does not say its number.
     owners: std::collections::HashMap<Slot, usize>,
     nodes: Vec<Address>,
@@ -34,7 +34,7 @@ pub(super) async fn ask_slots(
 impl Slots {
     /// Reads the answer to `CLUSTER SLOTS`; `asked` is who gave it, since a node that does not
     /// know its own address leaves it out.
-    pub(in crate::store::redis) fn read(answer: Value, asked: &Address) -> RedisResult<Self> {
+    pub fn read(answer: Value, asked: &Address) -> RedisResult<Self> {
         let wrong = || {
             RedisError::from((
                 Theirs::UnexpectedReturnType,
