@@ -25,10 +25,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use duly::core::op::StoreOp;
-use duly::handler::Annotation;
+use duly::Annotation;
 use duly::metrics::MetricsChoices;
 use duly::prelude::*;
+use duly::store::operation::StoreOp;
 use duly::store::{EmbeddedStore, MemoryStore, RedisStore, Store};
 use duly::time::{Clock, SystemClock};
 

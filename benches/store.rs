@@ -17,14 +17,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::bus::Reencrypted;
+use duly::admin::Reencrypted;
 use duly::codec::{Key, KeyRing};
-use duly::core::op::{Fetch, NewEvent, Reply, Settlement, StartMark, StoreOp, Unique, Verdict};
-use duly::event::{BucketId, BucketKey, Envelope, EventId, Payload};
+use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::prelude::*;
-use duly::record::NodeId;
+use duly::records::NodeId;
+use duly::store::operation::{Fetch, NewEvent, Reply, Settlement, StartMark, StoreOp, Verdict};
 use duly::store::{EmbeddedStore, Store};
 use duly::time::{Clock, SystemClock, When};
+use duly::{EventId, Unique};
 use futures_util::stream::{self, StreamExt};
 
 const QUEUE: &str = "order-close";

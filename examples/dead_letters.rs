@@ -67,7 +67,7 @@ async fn main() -> duly::Result<()> {
 }
 
 /// Waits until the queue's counts are so.
-async fn until(bus: &Bus, so: impl Fn(duly::bus::QueueStats) -> bool) -> duly::Result<()> {
+async fn until(bus: &Bus, so: impl Fn(duly::admin::QueueStats) -> bool) -> duly::Result<()> {
     while !so(bus.stats("print").await?) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

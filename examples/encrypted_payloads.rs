@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use duly::codec::{Key, KeyRing};
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::Cause;
 
 static CHARGED: AtomicU64 = AtomicU64::new(0);
 

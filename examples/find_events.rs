@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use duly::EventState;
+use duly::event::State as EventState;
 use duly::prelude::*;
 
 const DAY: Duration = Duration::from_secs(86_400);

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fs;
 use std::time::Duration;
 
-use duly::handler::Annotation;
+use duly::Annotation;
 use duly::prelude::*;
 use tokio::time::sleep;
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::Cause;
 
 /// A bank that is away for the first call of each, and knows no card 13.
 #[delay_event(queue = "charge", attempts = 3, backoff = "fixed(20ms)")]

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly::record::Record;
+use duly::records::Record;
 use tokio::time::{Instant, sleep};
 
 const PARCELS: usize = 400;

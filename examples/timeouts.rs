@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::Cause;
 
 /// Hangs at its first attempt: it is dropped at the `.await` it waits at, and tried again.
 #[delay_event(queue = "fetch-page", timeout = "200ms", backoff = "fixed(50ms)")]

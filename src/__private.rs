@@ -5,7 +5,8 @@
 pub use inventory;
 
 pub use crate::codec::Codec;
-pub use crate::event::{Event, Late};
+pub use crate::event::delivered::Event;
+pub use crate::event::late::Late;
 pub use crate::flow::{Construct, Registration};
 use crate::handler::State;
 pub use crate::handler::{
@@ -69,7 +70,7 @@ pub fn returned<R: Returned>(result: R) -> Result<(), Failure> {
 #[diagnostic::on_unimplemented(
     message = "the upgrade function cannot return `{Self}`",
     label = "expected `Result<{T}, Failure>`, or `Result<{T}, E>` where `E` converts into `Failure`",
-    note = "an upgrade is `fn(old: duly::handler::OldPayload<'_>) -> Result<{T}, E>`, where `{T}` is the handler's payload",
+    note = "an upgrade is `fn(old: duly::OldPayload<'_>) -> Result<{T}, E>`, where `{T}` is the handler's payload",
     note = "every `std::error::Error` that is `Send`, `Sync` and `'static` converts into `Failure`, and so do `anyhow::Error`, `eyre::Report` and texts"
 )]
 pub trait Upgraded<T> {

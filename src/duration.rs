@@ -30,25 +30,25 @@ const UNITS: [(&str, u128); 7] = [
 ///
 /// # Errors
 ///
-/// Returns [`ParseDurationError`] if the text is not in the grammar of [this module](self), is
+/// Returns [`ParseDurationError`] if the text is not in the grammar of this module, is
 /// finer than a nanosecond, or is longer than [`Duration::MAX`].
 ///
 /// # Examples
 ///
 /// ```
-/// use duly::duration::parse;
+/// use duly::__internal::duration::parse;
 /// use std::time::Duration;
 ///
 /// assert_eq!(parse("250ms")?, Duration::from_millis(250));
 /// assert_eq!(parse("1m30s")?, Duration::from_secs(90));
 /// assert_eq!(parse("1.5h")?, Duration::from_mins(90));
-/// # Ok::<(), duly::duration::ParseDurationError>(())
+/// # Ok::<(), duly::__internal::duration::ParseDurationError>(())
 /// ```
 ///
 /// # Examples: what is refused
 ///
 /// ```
-/// use duly::duration::parse;
+/// use duly::__internal::duration::parse;
 ///
 /// for text in ["", "30", "-5s", "5 s", "5sec", "30s1m", "1.5m30s", "0.5ns"] {
 ///     assert!(parse(text).is_err(), "{text}");
@@ -69,7 +69,7 @@ pub fn parse(text: &str) -> Result<Duration, ParseDurationError> {
 /// # Examples
 ///
 /// ```
-/// use duly::duration::format;
+/// use duly::__internal::duration::format;
 /// use std::time::Duration;
 ///
 /// assert_eq!(format(Duration::from_secs(90)), "1m30s");

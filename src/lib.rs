@@ -84,26 +84,24 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "testing")]
 #[doc(hidden)]
-pub use flow::bench as __bench;
-
+pub mod __internal;
 #[doc(hidden)]
 pub mod __private;
-pub mod bus;
+mod bus;
 pub mod codec;
 pub mod config;
-pub mod core;
-pub mod duration;
-pub mod error;
+mod core;
+mod duration;
+mod error;
 pub mod event;
-pub mod flow;
-pub mod handler;
+mod flow;
+mod handler;
 pub mod journal;
 pub mod metrics;
 mod outage;
-pub mod record;
-pub mod retry;
+mod record;
+mod retry;
 #[cfg(feature = "embedded")]
 mod sqlite;
 pub mod store;
@@ -112,27 +110,83 @@ pub mod testing;
 pub mod time;
 pub mod trace;
 
-pub use bus::{Bus, BusBuilder, EventBuilder, Publisher, Queue, Receipt};
+pub use bus::{Bus, BusBuilder, EventBuilder, PUSH_MANY_MAX, Publisher, Queue, Receipt};
 pub use core::op::{Cancelled, Changed, Unique};
 pub use error::{Error, ErrorKind, Result};
-pub use event::{BucketId, Event, EventId, Late, QueueName, State as EventState};
-pub use flow::{QueueChoices, QueueOptions};
+pub use event::delivered::Event;
+pub use event::id::EventId;
+pub use event::late::Late;
+pub use event::queue::QueueName;
 pub use handler::{
-    Annotated, BlockingHandler, Context, Failure, FailureExt, Handler, State, delay_event,
+    Annotated, Annotation, BlockingHandler, Context, Failure, FailureExt, Handler, OldPayload,
+    State, StateNeed, States, Upgrade, delay_event,
 };
-pub use record::{Outcome, Record};
-pub use retry::RetryPolicy;
-pub use store::{Control, Durability, Store};
-pub use time::{Clock, Timestamp, When};
+pub use retry::{ParseRetryError, RetryPolicy};
 
-/// What most programs use.
+/// Administration of a running bus: depths of queues, waiting events, forecasts, payloads.
+pub mod admin {
+    pub use crate::bus::{
+        Coming, EVENTS_MAX, Events, FORECAST_STEPS_MAX, KeyCounts, PayloadCheck, PayloadReport,
+        QueueLoad, QueueStats, Reencrypt, Reencrypted, StoredEvent, UnreadPayload, WaitingCursor,
+    };
+}
+
+/// Dead letters: events whose attempts are used up, and what can be done with them.
+///
+/// It starts with [`Bus::dead_letters`].
+pub mod dead_letters {
+    pub use crate::bus::{DeadLetter, DeadLetters, Edited, Last, LetterCursor, Sweep};
+}
+
+/// Explanations: why an event is where it is.
+///
+/// It starts with [`Bus::explain`].
+pub mod explain {
+    pub use crate::bus::{Attempts, Explanation, Reason, Spread, Standing};
+}
+
+/// Records: one line of history for each attempt.
+///
+/// It starts with [`Bus::records`].
+pub mod records {
+    pub use crate::bus::{Minutes, RecordStream, Records};
+    pub use crate::record::{
+        BY_BYTES_MAX, Cause, Cursor, ERROR_BYTES_MAX, Format, Lateness, Minute, MinuteQuery,
+        NodeId, Numbered, Order, Outcome, PAYLOAD_KEPT_MAX, Page, Query, Record, Stages, cut_error,
+    };
+}
+
+/// Imports for most programs.
+///
+/// [`State`] is not here: beside axum's extractor of that name it is better written out.
+/// [`Event`] and [`Context`] are here, since nearly every handler names them. They share their
+/// names with `axum::response::sse::Event` and `anyhow::Context`; an import by name takes
+/// precedence over these, and `duly::Event` and `duly::Context` are still at hand:
+///
+/// ```
+/// # mod axum { pub mod sse { pub struct Event; } pub struct State<T>(pub T); }
+/// use axum::{State, sse::Event};
+/// use duly::prelude::*;
+///
+/// async fn close_order(event: duly::Event<u64>) -> Result<(), Failure> {
+///     Ok(())
+/// }
+///
+/// async fn page(State(orders): State<Queue<u64>>) -> Event {
+///     Event
+/// }
+/// ```
 pub mod prelude {
+    #[doc(no_inline)]
     pub use serde::{Deserialize, Serialize};
 
+    pub use crate::config::QueueChoices;
+    #[doc(no_inline)]
+    pub use crate::delay_event;
+    pub use crate::records::Outcome;
     pub use crate::{
         BlockingHandler, Bus, Cancelled, Changed, Context, Error, ErrorKind, Event, EventId,
-        Failure, FailureExt, Handler, Late, Outcome, Queue, QueueChoices, Receipt, RetryPolicy,
-        Unique, delay_event,
+        Failure, FailureExt, Handler, Late, Queue, Receipt, RetryPolicy, Unique,
     };
 }
 

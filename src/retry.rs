@@ -20,7 +20,7 @@ use crate::duration;
 ///
 /// Each may end in a jitter, as in `exp(1s..10m, jitter 20%)`. The annotation, settings files,
 /// [`FromStr`], [`Display`](fmt::Display) and serde use this text; durations in it are those of
-/// [`duration`].
+/// [the settings](crate::config).
 ///
 /// The default is `exp(1s..10m, jitter 10%)`: quick enough for a hiccup, slow enough for an outage,
 /// with jitter so that events that failed together are not retried together.
@@ -28,7 +28,7 @@ use crate::duration;
 /// # Examples
 ///
 /// ```
-/// use duly::retry::RetryPolicy;
+/// use duly::RetryPolicy;
 /// use std::time::Duration;
 ///
 /// let policy: RetryPolicy = "exp(1s..10m)".parse()?;
@@ -37,7 +37,7 @@ use crate::duration;
 /// assert_eq!(policy.delay_after(4, 0.0), Duration::from_secs(8));
 /// assert_eq!(policy.delay_after(1_000, 0.0), Duration::from_mins(10));
 /// assert_eq!(RetryPolicy::default().to_string(), "exp(1s..10m, jitter 10%)");
-/// # Ok::<(), duly::retry::ParseRetryError>(())
+/// # Ok::<(), duly::ParseRetryError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
@@ -59,7 +59,7 @@ impl RetryPolicy {
     /// # Examples
     ///
     /// ```
-    /// # use duly::retry::RetryPolicy;
+    /// # use duly::RetryPolicy;
     /// # use std::time::Duration;
     /// let policy = RetryPolicy::fixed(Duration::from_secs(5));
     /// assert_eq!(policy.delay_after(9, 0.0), Duration::from_secs(5));
@@ -75,7 +75,7 @@ impl RetryPolicy {
     /// # Examples
     ///
     /// ```
-    /// # use duly::retry::RetryPolicy;
+    /// # use duly::RetryPolicy;
     /// # use std::time::Duration;
     /// let policy = RetryPolicy::linear(Duration::from_secs(20), Duration::from_secs(60));
     /// let delays = [1, 2, 3, 4].map(|attempt| policy.delay_after(attempt, 0.0).as_secs());
@@ -91,7 +91,7 @@ impl RetryPolicy {
     /// # Examples
     ///
     /// ```
-    /// # use duly::retry::RetryPolicy;
+    /// # use duly::RetryPolicy;
     /// # use std::time::Duration;
     /// let policy = RetryPolicy::exponential(Duration::from_secs(1), Duration::from_secs(5));
     /// let delays = [1, 2, 3, 4].map(|attempt| policy.delay_after(attempt, 0.0).as_secs());
@@ -109,7 +109,7 @@ impl RetryPolicy {
     /// # Examples
     ///
     /// ```
-    /// # use duly::retry::RetryPolicy;
+    /// # use duly::RetryPolicy;
     /// # use std::time::Duration;
     /// let policy = RetryPolicy::fixed(Duration::from_secs(10)).jitter(20);
     /// assert_eq!(policy.delay_after(1, 0.0), Duration::from_secs(10));
@@ -220,7 +220,7 @@ impl<'de> Deserialize<'de> for RetryPolicy {
 /// # Examples
 ///
 /// ```
-/// use duly::retry::RetryPolicy;
+/// use duly::RetryPolicy;
 ///
 /// assert_eq!(
 ///     "exp(10m..1s)".parse::<RetryPolicy>().unwrap_err().to_string(),

@@ -22,7 +22,7 @@ pub const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
 ///
 /// ```
 /// use std::time::Duration;
-/// use duly::Timestamp;
+/// use duly::time::Timestamp;
 ///
 /// let noon = Timestamp::from_millis(1_000);
 // A fraction of a millisecond rounds up, so that nothing is early.

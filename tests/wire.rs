@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use duly::codec::wire::{self, View};
-use duly::event::{Envelope, EventId, Late, Payload, QueueName};
-use duly::{ErrorKind, Timestamp};
+use duly::__internal::wire;
+use duly::__internal::wire::View;
+use duly::event::{Envelope, Payload};
+use duly::time::Timestamp;
+use duly::{ErrorKind, EventId, Late, QueueName};
 use proptest::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -64,7 +66,7 @@ fn golden() -> [(Envelope, &'static str); 2] {
     let bare = Envelope::new(
         EventId::from_parts(
             Timestamp::from_millis(1_700_000_000_000),
-            duly::BucketId(7),
+            duly::event::BucketId(7),
             42,
         ),
         "q".parse().expect("a legal name"),

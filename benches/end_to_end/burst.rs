@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::Clock;
 use duly::prelude::*;
-use duly::time::SystemClock;
+use duly::time::{Clock, SystemClock};
 use tokio::time::sleep;
 
 use crate::Result;

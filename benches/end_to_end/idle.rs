@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::handler::Annotation;
+use duly::Annotation;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 

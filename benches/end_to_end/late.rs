@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly::time::SystemClock;
-use duly::{Clock, Timestamp};
+use duly::time::{Clock, SystemClock, Timestamp};
 use futures_util::future::try_join_all;
 use tokio::time::{Instant, sleep, sleep_until};
 

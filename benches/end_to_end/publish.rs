@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::handler::Annotation;
+use duly::Annotation;
 use duly::prelude::*;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::{JoinSet, yield_now};

@@ -1,11 +1,11 @@
 //! The cost of a journal, available or not: the same backlog drained with each.
 
-use duly::BusBuilder;
 use duly::journal::{
     Batch, Found, Journal, JournalFuture, Keep, MemoryJournal, Pruned, SqliteJournal,
 };
-use duly::record::{Minute, MinuteQuery, Query};
-use duly::{Error, ErrorKind, Timestamp};
+use duly::records::{Minute, MinuteQuery, Query};
+use duly::time::Timestamp;
+use duly::{BusBuilder, Error, ErrorKind};
 use tempfile::TempDir;
 
 use crate::Result;

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use duly::config::Settings;
-use duly::handler::Annotation;
 use duly::prelude::*;
-use duly::time::SystemClock;
-use duly::{BusBuilder, Clock};
+use duly::time::{Clock, SystemClock};
+use duly::{Annotation, BusBuilder};
 use tempfile::TempDir;
 
 use crate::Result;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::journal::Journal;
-use duly::record::{Numbered, Query};
+use duly::records::{Numbered, Query};
 
 use crate::Result;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::try_join;
 
 use duly::journal::Batch;
-use duly::record::Numbered;
+use duly::records::Numbered;
 use tokio::time::Instant;
 
 use crate::contender::Contender;

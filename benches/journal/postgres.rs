@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::journal::{Batch, Journal, PostgresJournal};
-use duly::record::{Numbered, Query};
+use duly::records::{Numbered, Query};
 use futures_util::SinkExt;
 use tokio::time::Instant;
 use tokio_postgres::{Client, NoTls};

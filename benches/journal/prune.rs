@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use duly::Timestamp;
 use duly::journal::Keep;
+use duly::time::Timestamp;
 use tokio::time::Instant;
 
 use crate::Result;

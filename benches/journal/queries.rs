@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use duly::record::{Cause, Cursor, MinuteQuery, Order, Query};
-use duly::{EventId, Outcome, Timestamp};
+use duly::EventId;
+use duly::records::{Cause, Cursor, MinuteQuery, Order, Outcome, Query};
+use duly::time::Timestamp;
 use tokio::time::Instant;
 
 use crate::contender::Contender;
@@ -166,7 +167,7 @@ fn asked(many: u64) -> Vec<Asked> {
         (
             "a node without records",
             Query {
-                node: Some(duly::record::NodeId(1)),
+                node: Some(duly::records::NodeId(1)),
                 ..all()
             },
         ),

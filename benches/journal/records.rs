@@ -1,8 +1,9 @@
 //! Records like those of a month of several queues, the same in every run.
 
-use duly::event::{EventId, TraceId};
-use duly::record::{Cause, NodeId, Numbered, Record, Stages};
-use duly::{BucketId, Outcome, QueueName, Timestamp};
+use duly::event::{BucketId, TraceId};
+use duly::records::{Cause, NodeId, Numbered, Outcome, Record, Stages};
+use duly::time::Timestamp;
+use duly::{EventId, QueueName};
 
 /// When the first one finished, in microseconds since the epoch.
 pub(crate) const START_US: u64 = 1_760_000_000_000_000;

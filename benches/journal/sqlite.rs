@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::journal::{Journal, SqliteJournal};
-use duly::record::{Numbered, Query, Record};
+use duly::records::{Numbered, Query, Record};
 use rusqlite::{Connection, params};
 use tempfile::TempDir;
 use tokio::time::Instant;

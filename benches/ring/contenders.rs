@@ -5,10 +5,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::__bench::{BenchPool, Deadlines};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::pool::{ClosurePool, board};
 use crate::{CAPACITY, Event, WORKERS};
 
 pub(crate) async fn duly<H, F>(events: usize, batch: usize, limit: Option<Duration>, handler: H)
@@ -16,17 +16,17 @@ where
     H: Fn(Event) -> F + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    let pool = BenchPool::new(&Deadlines::new(), CAPACITY, WORKERS, limit, handler);
+    let pool = ClosurePool::new(&board(), CAPACITY, WORKERS, limit, handler);
     let mut publisher = pool.publisher();
     if batch == 1 {
         for id in 0..events {
-            publisher.publish(Event::new(id)).await;
+            let _ = publisher.publish(Event::new(id)).await;
         }
     } else {
         let mut batched = VecDeque::with_capacity(batch);
         for first in (0..events).step_by(batch) {
             batched.extend((first..events.min(first + batch)).map(Event::new));
-            publisher.publish_many(&mut batched).await;
+            let _ = publisher.publish_many(&mut batched).await;
         }
     }
     pool.idle().await;

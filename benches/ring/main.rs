@@ -16,6 +16,7 @@
 
 mod contenders;
 mod neighbours;
+mod pool;
 mod table;
 
 use std::hint::black_box;

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use duly::__bench::{BenchFeed, BenchPool, Deadlines};
 use tokio::time::Instant;
 
+use crate::pool::{Backlog, ClosurePool, board};
 use crate::table::runtime;
 use crate::{Event, Plan};
 
@@ -31,7 +31,7 @@ pub(crate) fn backlog(plan: Plan) {
 
 /// Nanoseconds an event for publishing `depth` events together and taking `most` at a time.
 fn taking(plan: Plan, depth: usize, most: usize) -> f64 {
-    let mut feed = BenchFeed::new(8_192);
+    let mut feed = Backlog::new(8_192);
     let (mut batch, mut local) = (VecDeque::with_capacity(depth), VecDeque::new());
     let (start, mut events) = (Instant::now(), 0);
     while start.elapsed() < plan.pass {
@@ -80,9 +80,9 @@ enum Neighbour {
 fn lateness(plan: Plan, neighbour: Neighbour) -> (Vec<Duration>, usize) {
     let runtime = runtime();
     let inside = runtime.enter();
-    let deadlines = Deadlines::new();
+    let deadlines = board();
 
-    let busy = BenchPool::new(&deadlines, 256, 16, None, move |_: Event| async move {
+    let busy = ClosurePool::new(&deadlines, 256, 16, None, move |_: Event| async move {
         match neighbour {
             Neighbour::None => {}
             Neighbour::Hangs => pending().await,
@@ -96,12 +96,12 @@ fn lateness(plan: Plan, neighbour: Neighbour) -> (Vec<Duration>, usize) {
     });
     let mut publisher = busy.publisher();
     let feeding = runtime.spawn(async move {
-        while neighbour != Neighbour::None && publisher.publish(Event::default()).await {}
+        while neighbour != Neighbour::None && publisher.publish(Event::default()).await.is_ok() {}
     });
 
     let late = Arc::new(Mutex::new(Vec::with_capacity(plan.paced)));
     let seen = late.clone();
-    let paced = BenchPool::new(&deadlines, 256, 16, None, move |published: Instant| {
+    let paced = ClosurePool::new(&deadlines, 256, 16, None, move |published: Instant| {
         let seen = seen.clone();
         async move {
             let late = published.elapsed();

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use duly::Receipt;
 use duly::prelude::*;
-use duly::record::Cause;
-use duly::{Receipt, Record};
+use duly::records::{Cause, Record};
 
 /// One event as its pusher knows it.
 pub(crate) struct Sale {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use duly::{Durability, Record};
+use duly::records::Record;
+use duly::store::Durability;
 
 use crate::account::Account;
 

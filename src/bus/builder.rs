@@ -167,7 +167,7 @@ impl BusBuilder {
     }
 
     /// Sets the durability that every push waits for, unless it sets its own
-    /// ([`durable`](crate::bus::EventBuilder::durable)). Default: the store's own.
+    /// ([`durable`](crate::EventBuilder::durable)). Default: the store's own.
     ///
     /// If the store can never reach it, the bus does not start, or, where only the server knows,
     /// its pushes are refused; both as [`ErrorKind::Invalid`](crate::ErrorKind::Invalid).

@@ -65,7 +65,7 @@ impl Bus {
     ///
     /// Each node that consumes the queue has an equal share and paces its starts evenly; an unused
     /// share is not made up for later. Events over the limit wait in the store. Retries count as
-    /// any other start; values that are [published](crate::bus::Queue::publish) straight into a
+    /// any other start; values that are [published](crate::Queue::publish) straight into a
     /// ring do not.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Bus {
     ///
     /// Existing events stay in their buckets, which are served until they are empty. An event with
     /// a key goes to the bucket of its key under the current number, so a
-    /// [unique](crate::bus::EventBuilder::unique) event from before a change may not be seen.
+    /// [unique](crate::EventBuilder::unique) event from before a change may not be seen.
     ///
     /// # Errors
     ///

@@ -129,8 +129,8 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             .stored((id, &self.name), &self.options, version, value)
     }
 
-    /// Decodes a stored payload of a [record](crate::Record) or a
-    /// [snapshot](crate::core::op::Snapshot), by its own codec and with the keys of this bus. It is
+    /// Decodes a stored payload of a [record](crate::records::Record) or a
+    /// [snapshot](crate::store::operation::Snapshot), by its own codec and with the keys of this bus. It is
     /// not upgraded.
     ///
     /// # Errors

@@ -84,7 +84,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     }
 
     /// Pushes `payload`, due after a [`Duration`], or at a [`SystemTime`](std::time::SystemTime) or
-    /// [`Timestamp`](crate::Timestamp).
+    /// [`Timestamp`](crate::time::Timestamp).
     ///
     /// A delay counts from the moment the store accepts the event; fractions of a millisecond round
     /// up, so it is never early.

@@ -168,7 +168,7 @@ impl KeyRing {
     }
 
     /// Removes a key; returns whether it was there. Payloads encrypted under it are unreadable
-    /// until it is added again; [`count`](crate::bus::Reencrypt::count) returns how many there are.
+    /// until it is added again; [`count`](crate::admin::Reencrypt::count) returns how many there are.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ mod keys;
 mod opened;
 mod raw;
 mod values;
-pub mod wire;
+pub(crate) mod wire;
 
 pub use self::form::Codec;
 pub(crate) use self::frame::Form;

@@ -62,8 +62,9 @@ const CHECKSUM_LEN: usize = 8;
 /// # Examples
 ///
 /// ```
-/// use duly::codec::wire;
-/// use duly::event::{Envelope, EventId, Payload};
+/// use duly::EventId;
+/// use duly::__internal::wire;
+/// use duly::event::{Envelope, Payload};
 ///
 /// let id = EventId::from_bytes([7; 16]);
 /// let envelope = Envelope::new(id, "order-close".parse()?, Payload::from(&b"{}"[..]));

@@ -2,7 +2,7 @@
 //!
 //! A handler's annotation is compiled in; settings are what differs between development and
 //! production. The sources of a key are, weakest first: the file, the environment, and the
-//! [builder](crate::bus::BusBuilder). A bus without settings calls [`Settings::load`].
+//! [builder](crate::BusBuilder). A bus without settings calls [`Settings::load`].
 //!
 //! # Keys
 //!
@@ -36,8 +36,8 @@
 //! | `workers` | 0 to 65,536; 0 pauses | 16 |
 //! | `timeout` | a duration, at most 7 days | `30s` |
 //! | `attempts` | 1 to 1,000 | 16 |
-//! | `backoff` | as in [`RetryPolicy`](crate::retry::RetryPolicy) | `exp(1s..10m, jitter 10%)` |
-//! | `late` | as in [`Late`](crate::event::Late); fixed by the pusher | `deliver` |
+//! | `backoff` | as in [`RetryPolicy`](crate::RetryPolicy) | `exp(1s..10m, jitter 10%)` |
+//! | `late` | as in [`Late`](crate::Late); fixed by the pusher | `deliver` |
 //! | `spread` | a duration of at most a day; fixed by the pusher | `0s` |
 //! | `ring` | slots, a power of two from 64 to 65,536 | 1,024 |
 //! | `linger` | a duration | `20us` |
@@ -47,7 +47,9 @@
 //! | `codec` | `json`, `msgpack` or `raw`: the codec of pushed payloads | `json` |
 //! | `encrypt` | `true` or `false`: whether pushed payloads are encrypted | `false` |
 //!
-//! Durations are those of [`duration`](crate::duration). `queue_defaults` take the place of the
+//! A duration is one or more parts, each a number and one of the units `d`, `h`, `m`, `s`, `ms`,
+//! `us` and `ns`, larger units first and each unit once, as in `1m30s`; the last part may have a
+//! fraction, as in `1.5s`. A number without a unit is refused. `queue_defaults` take the place of the
 //! defaults in this table, so an annotation is stronger than they are; `queues.<name>` is stronger
 //! than the annotation. The version of a payload belongs to its type and can only be set there.
 //!
@@ -105,9 +107,11 @@ use std::time::Duration;
 pub use self::encryption::EncryptionChoices;
 pub use self::keys::known_keys;
 pub(crate) use self::near::{queue_meant, spelled_otherwise};
+pub use crate::core::options::NodeOptions;
 use crate::error::{Error, Result, shown_url};
 use crate::event::QueueName;
-use crate::flow::{QueueChoices, annotations};
+use crate::flow::annotations;
+pub use crate::flow::{QueueChoices, QueueOptions};
 use crate::journal::RecordChoices;
 use crate::metrics::MetricsChoices;
 use crate::store::Durability;

@@ -16,10 +16,11 @@ use crate::event::EventId;
 /// # Examples
 ///
 /// ```
-/// use duly::ErrorKind;
-/// use duly::core::op::PushVerdict;
-/// use duly::core::push::Attempts;
-/// use duly::{BucketId, EventId, Timestamp};
+/// use duly::{ErrorKind, EventId};
+/// use duly::__internal::Attempts;
+/// use duly::event::BucketId;
+/// use duly::store::operation::PushVerdict;
+/// use duly::time::Timestamp;
 ///
 /// let id = EventId::from_parts(Timestamp::EPOCH, BucketId(0), 1);
 /// let mut attempts = Attempts::default();

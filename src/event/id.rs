@@ -28,7 +28,9 @@ pub const NAMED_BUCKETS: u16 = 8;
 /// # Examples
 ///
 /// ```
-/// use duly::{BucketId, EventId, Timestamp};
+/// use duly::EventId;
+/// use duly::event::BucketId;
+/// use duly::time::Timestamp;
 ///
 /// let id = EventId::from_parts(Timestamp::from_millis(1_700_000_000_000), BucketId(7), 42);
 /// assert_eq!(id.bucket(), BucketId(7));

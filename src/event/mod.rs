@@ -1,24 +1,25 @@
 //! The vocabulary of events: ids, queue names, buckets, payloads, envelopes and states.
 
 mod bucket;
-mod delivered;
+pub(crate) mod delivered;
 mod envelope;
-mod id;
-mod late;
+pub(crate) mod id;
+pub(crate) mod late;
 mod payload;
-mod queue;
+pub(crate) mod queue;
 mod spread;
 mod state;
 mod trace;
 mod unique;
 
 pub use bucket::{BUCKETS_MAX, BucketId, BucketKey};
-pub use delivered::Event;
+pub(crate) use delivered::Event;
 pub use envelope::{Envelope, HEADERS_MAX, Headers, TEXT_BYTES_MAX};
-pub use id::{EventId, NAMED_BUCKETS};
-pub use late::Late;
+pub(crate) use id::EventId;
+pub use id::NAMED_BUCKETS;
+pub(crate) use late::Late;
 pub use payload::Payload;
-pub use queue::QueueName;
+pub(crate) use queue::QueueName;
 pub(crate) use spread::check_spread;
 pub use spread::{SPREAD_HEADER, SPREAD_MAX, spread_part};
 pub use state::State;

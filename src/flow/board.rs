@@ -33,7 +33,7 @@ const QUIET_TICKS: u32 = 10;
 const NEVER: u64 = 0;
 
 /// The deadlines of one runtime's workers, and its single permit to linger.
-pub(crate) struct Board {
+pub struct Board {
     runtime: Handle,
     started: Instant,
     /// The tick that the task saw last.
@@ -60,7 +60,7 @@ struct Watch {
 
 impl Board {
     /// Creates an empty table whose task runs in `runtime`, which must have timers enabled.
-    pub(crate) fn new(runtime: Handle) -> Arc<Self> {
+    pub fn new(runtime: Handle) -> Arc<Self> {
         let started = {
             let _inside = runtime.enter(); // a paused clock is visible only inside the runtime
             Instant::now()

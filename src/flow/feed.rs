@@ -16,7 +16,7 @@ use super::ring::{RingConsumer, RingProducer};
 /// Draining frees the ring, not the end of a job, so a slow job never blocks the ring's other
 /// slots. Ring and stash together hold at most twice the ring's capacity, plus the few jobs that
 /// workers have given back.
-pub(super) struct Feed<J> {
+pub struct Feed<J> {
     inner: CachePadded<Mutex<Inner<J>>>,
     room: Room,
 }
@@ -29,7 +29,8 @@ struct Inner<J> {
 }
 
 impl<J> Feed<J> {
-    pub(super) fn new(consumer: RingConsumer<J>) -> Self {
+    /// An empty one.
+    pub fn new(consumer: RingConsumer<J>) -> Self {
         let inner = Inner {
             consumer,
             stash: VecDeque::new(),
@@ -47,7 +48,7 @@ impl<J> Feed<J> {
     /// Right after the ring was drained those are the stash alone: a later publisher wakes a worker
     /// itself. Not checking the ring again spares its publishers' cache lines.
     #[inline]
-    pub(super) fn take(&self, local: &mut VecDeque<J>, most: usize) -> bool {
+    pub fn take(&self, local: &mut VecDeque<J>, most: usize) -> bool {
         let mut inner = self.lock();
         let drained = inner.stash.is_empty() && inner.drain_ring();
         if most == 1 {
@@ -102,7 +103,6 @@ impl<J> Feed<J> {
 
     /// Returns whether there is no job and `nobody_works`, atomically: during the call no worker
     /// takes a job or gives one back.
-    #[cfg(any(test, feature = "testing"))]
     pub(super) fn is_idle(
         &self,
         seed: &Mutex<RingProducer<J>>,

@@ -2,15 +2,14 @@
 //! [`core`](crate::core).
 
 mod attempt;
-#[cfg(feature = "testing")]
-#[doc(hidden)]
-pub mod bench;
+#[allow(missing_debug_implementations)] // public to benchmarks alone
 pub(crate) mod board;
 mod census;
 mod controls;
 mod crowd;
 mod executor;
-mod feed;
+#[allow(missing_debug_implementations)] // public to benchmarks alone
+pub(crate) mod feed;
 mod gate;
 mod gates;
 mod gauges;
@@ -21,11 +20,14 @@ mod mailbox;
 mod means;
 mod mover;
 mod options;
+#[allow(missing_debug_implementations)] // public to benchmarks alone
 pub(crate) mod pool;
-mod publisher;
+#[allow(missing_debug_implementations)] // public to benchmarks alone
+pub(crate) mod publisher;
 mod reading;
 mod registry;
 mod replies;
+#[allow(missing_debug_implementations)] // public to benchmarks alone
 pub(crate) mod ring;
 mod roll;
 mod running;

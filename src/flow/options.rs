@@ -39,7 +39,7 @@ pub struct QueueOptions {
     /// The version of its payload type. Default: 0.
     pub version: u32,
     /// Whether records keep the payload as it is stored, up to 64 KiB
-    /// ([`PAYLOAD_KEPT_MAX`](crate::record::PAYLOAD_KEPT_MAX)). Fixed when an event is pushed.
+    /// ([`PAYLOAD_KEPT_MAX`](crate::records::PAYLOAD_KEPT_MAX)). Fixed when an event is pushed.
     /// Default: no.
     pub keep_payload: bool,
     /// The codec of pushed values; stored values are read whatever their codec. Default: JSON.

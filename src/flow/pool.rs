@@ -42,26 +42,26 @@ mod tests;
 
 /// The options of a pool.
 #[derive(Clone)]
-pub(crate) struct PoolOptions {
+pub struct PoolOptions {
     /// The slots of the ring: a power of two of at least 64. As many jobs again may wait in the
     /// stash.
-    pub(crate) capacity: usize,
+    pub capacity: usize,
     /// The most jobs that run at once; 0 pauses.
-    pub(crate) workers: usize,
+    pub workers: usize,
     /// How long a worker polls for work before it leaves, when traffic is dense; zero disables it.
     /// 20 µs saves most wake-ups, and costs up to a core while traffic is dense.
-    pub(crate) linger: Duration,
+    pub linger: Duration,
     /// How long a worker works before it yields to the other tasks of its thread.
-    pub(crate) slice: Duration,
+    pub slice: Duration,
     /// The runtime of the workers, with timers enabled.
-    pub(crate) runtime: Handle,
+    pub runtime: Handle,
     /// The deadline table of that runtime.
-    pub(crate) board: Arc<Board>,
+    pub board: Arc<Board>,
 }
 
 impl PoolOptions {
     /// Sets 256 slots, 20 µs of lingering and slices of 50 µs.
-    pub(crate) fn new(workers: usize, runtime: Handle, board: Arc<Board>) -> Self {
+    pub fn new(workers: usize, runtime: Handle, board: Arc<Board>) -> Self {
         Self {
             capacity: 256,
             workers,
@@ -73,8 +73,8 @@ impl PoolOptions {
     }
 }
 
-/// The workers of one queue. Dropping it [`close`](Self::close)s it.
-pub(crate) struct Pool<W: Work> {
+/// The workers of one queue. Dropping it closes it.
+pub struct Pool<W: Work> {
     shared: Arc<Shared<W>>,
 }
 
@@ -84,7 +84,7 @@ impl<W: Work> Pool<W> {
     /// # Errors
     ///
     /// Returns [`BadCapacity`] if the ring cannot have that many slots.
-    pub(crate) fn new(work: W, options: PoolOptions) -> Result<Self, BadCapacity> {
+    pub fn new(work: W, options: PoolOptions) -> Result<Self, BadCapacity> {
         let (seed, consumer) = ring(options.capacity)?;
         let started = {
             let _inside = options.runtime.enter(); // a paused clock is visible only inside the runtime
@@ -114,13 +114,13 @@ impl<W: Work> Pool<W> {
     }
 
     /// Creates another publisher. It costs a lock: keep it.
-    pub(crate) fn publisher(&self) -> Publisher<W> {
+    pub fn publisher(&self) -> Publisher<W> {
         Publisher::new(lock(&self.shared.seed).clone(), self.shared.clone())
     }
 
     /// Sets how many jobs may run at once. With fewer than before, running jobs finish and are not
     /// replaced; with 0 nothing is begun until the number is raised.
-    pub(crate) fn set_workers(&self, workers: usize) {
+    pub fn set_workers(&self, workers: usize) {
         let shared = &self.shared;
         if shared.wake.set_limit(workers, || shared.feed.has_work()) {
             shared.start_worker();
@@ -143,7 +143,6 @@ impl<W: Work> Pool<W> {
     }
 
     /// Returns whether no job is queued and no worker is active.
-    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn is_idle(&self) -> bool {
         let shared = &self.shared;
         shared
@@ -152,13 +151,12 @@ impl<W: Work> Pool<W> {
     }
 
     /// Waits until no job is queued and no worker is active.
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) async fn idle(&self) {
+    pub async fn idle(&self) {
         self.when_a_worker_leaves(|| self.is_idle()).await;
     }
 
     /// Waits until no worker is active, whatever is queued.
-    pub(crate) async fn stopped(&self) {
+    pub async fn stopped(&self) {
         self.when_a_worker_leaves(|| self.active() == 0).await;
     }
 
@@ -174,7 +172,7 @@ impl<W: Work> Pool<W> {
     /// Drops every job that was begun: at once where it is suspended, else as soon as it suspends.
     /// Each ends as [`Cut`](super::work::Ended::Cut), unless it finishes, panics or times out
     /// first. Queued jobs stay: set the workers to 0 first, or the next jobs begin.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.shared.cuts.fetch_add(1, SeqCst);
         self.shared.board.wake_all();
     }
@@ -184,7 +182,7 @@ impl<W: Work> Pool<W> {
     /// No job is stranded by this: a late publisher gets its job back. An active worker may hold a
     /// few jobs and give them back later, so all are returned only with the workers set to 0 and
     /// after [`stopped`](Self::stopped). May be called again.
-    pub(crate) fn drain(&self) -> Vec<W::Job> {
+    pub fn drain(&self) -> Vec<W::Job> {
         self.close();
         let jobs = self.shared.feed.seal(&self.shared.seed);
         self.shared.left.notify_waiters();

@@ -8,14 +8,14 @@ use super::ring::RingProducer;
 use super::work::Work;
 
 /// Publishes jobs to a pool. Cloning costs a lock: keep one clone for each task that publishes.
-pub(crate) struct Publisher<W: Work> {
+pub struct Publisher<W: Work> {
     producer: RingProducer<W::Job>,
     shared: Arc<Shared<W>>,
 }
 
 /// The pool is closed; contains the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Closed<J>(pub(crate) J);
+pub struct Closed<J>(pub J);
 
 impl<W: Work> Publisher<W> {
     pub(super) fn new(producer: RingProducer<W::Job>, shared: Arc<Shared<W>>) -> Self {
@@ -28,7 +28,7 @@ impl<W: Work> Publisher<W> {
     ///
     /// Returns the job when the ring is full or the pool [`is_closed`](Self::is_closed).
     #[inline]
-    pub(crate) fn try_publish(&mut self, job: W::Job) -> Result<(), W::Job> {
+    pub fn try_publish(&mut self, job: W::Job) -> Result<(), W::Job> {
         if self.is_closed() {
             return Err(job);
         }
@@ -42,7 +42,7 @@ impl<W: Work> Publisher<W> {
     /// # Errors
     ///
     /// Returns [`Closed`] with the job if the pool is closed.
-    pub(crate) async fn publish(&mut self, job: W::Job) -> Result<(), Closed<W::Job>> {
+    pub async fn publish(&mut self, job: W::Job) -> Result<(), Closed<W::Job>> {
         let Err(job) = self.try_publish(job) else {
             return Ok(());
         };
@@ -91,10 +91,7 @@ impl<W: Work> Publisher<W> {
     /// # Errors
     ///
     /// Returns [`Closed`] if the pool is closed; the unpublished ones stay in `jobs`.
-    pub(crate) async fn publish_many(
-        &mut self,
-        jobs: &mut VecDeque<W::Job>,
-    ) -> Result<(), Closed<()>> {
+    pub async fn publish_many(&mut self, jobs: &mut VecDeque<W::Job>) -> Result<(), Closed<()>> {
         self.try_publish_many(jobs);
         if jobs.is_empty() {
             return Ok(());

@@ -36,9 +36,9 @@ pub(crate) const CAPACITY_MAX: usize = 1 << 20;
 ///
 /// # Errors
 ///
-/// Returns [`BadCapacity`] unless `capacity` is a power of two from [`CAPACITY_MIN`] to
-/// [`CAPACITY_MAX`].
-pub(crate) fn ring<T>(capacity: usize) -> Result<(RingProducer<T>, RingConsumer<T>), BadCapacity>
+/// Returns [`BadCapacity`] unless `capacity` is a power of two from `CAPACITY_MIN` to
+/// `CAPACITY_MAX`.
+pub fn ring<T>(capacity: usize) -> Result<(RingProducer<T>, RingConsumer<T>), BadCapacity>
 where
     T: Send + 'static,
 {
@@ -56,7 +56,7 @@ where
 }
 
 /// The publishing side of the ring. Cloning costs a lock, so a publisher keeps its clone.
-pub(crate) struct RingProducer<T> {
+pub struct RingProducer<T> {
     inner: MultiProducer<Slot<T>, SingleConsumerBarrier>,
     capacity: usize,
 }
@@ -79,7 +79,7 @@ impl<T> RingProducer<T> {
     /// Publishes as many of `values` as there is room for, from the front and in order, each as
     /// `wrap` makes it, and returns their number. They are claimed together, at the price of about
     /// one publication. `wrap` must only move: a panic in it would wedge the ring.
-    pub(crate) fn try_publish_many<U>(
+    pub fn try_publish_many<U>(
         &mut self,
         values: &mut VecDeque<U>,
         wrap: impl Fn(U) -> T,
@@ -130,7 +130,7 @@ impl<T> Clone for RingProducer<T> {
 }
 
 /// The single consuming side of the ring.
-pub(crate) struct RingConsumer<T> {
+pub struct RingConsumer<T> {
     inner: EventPoller<Slot<T>, MultiProducerBarrier>,
 }
 
@@ -155,7 +155,7 @@ impl<T> RingConsumer<T> {
 
 /// An invalid ring capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BadCapacity(pub(crate) usize);
+pub struct BadCapacity(pub usize);
 
 impl fmt::Display for BadCapacity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,7 +11,7 @@ use std::time::Duration;
 ///
 /// A panic of the future, when it is polled or dropped, ends that job and nothing else. The methods
 /// should not panic; if they do, the panic is logged and the worker goes on.
-pub(crate) trait Work: Send + Sync + 'static {
+pub trait Work: Send + Sync + 'static {
     /// The type of its jobs.
     type Job: Send + 'static;
 
@@ -43,7 +43,7 @@ pub(crate) trait Work: Send + Sync + 'static {
     /// Returns the limit of a job's future, or `None`.
     ///
     /// It is measured from the first suspension, and checked while suspended: a future that blocks
-    /// its thread runs on. It never ends early. A limit of [`COARSE_MIN`](super::board::COARSE_MIN)
+    /// its thread runs on. It never ends early. A limit of `COARSE_MIN`
     /// or more may be exceeded by some 20 ms; a shorter one is kept to the millisecond, at the
     /// price of a timer for each job.
     fn limit(&self) -> Option<Duration>;
@@ -51,7 +51,7 @@ pub(crate) trait Work: Send + Sync + 'static {
 
 /// How a job that was begun ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ended<O> {
+pub enum Ended<O> {
     /// Its future resolved.
     Finished(O),
     /// Its future exceeded the limit while suspended, and was dropped.

@@ -40,7 +40,7 @@ use crate::retry::RetryPolicy;
 /// The function becomes a unit struct of the same name, which is then the handler.
 ///
 /// ```
-/// use duly::{Context, Event, Failure, State, delay_event, handler::Annotated};
+/// use duly::{Annotated, Context, Event, Failure, State, delay_event};
 ///
 /// struct Db;
 ///
@@ -81,7 +81,7 @@ pub trait Annotated {
 /// # Examples
 ///
 /// ```
-/// use duly::handler::Annotation;
+/// use duly::Annotation;
 /// use std::time::Duration;
 ///
 /// const CLOSE: Annotation = Annotation::new("order-close").workers(16).timeout(Duration::from_secs(30));
@@ -274,7 +274,7 @@ impl Annotation {
 /// # Examples
 ///
 /// ```
-/// use duly::handler::StateNeed;
+/// use duly::StateNeed;
 /// use std::any::TypeId;
 ///
 /// struct Db;

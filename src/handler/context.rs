@@ -100,7 +100,7 @@ impl Context {
     /// # Examples
     ///
     /// ```
-    /// use duly::handler::{State, States};
+    /// use duly::{State, States};
     /// use duly::prelude::*;
     ///
     /// #[delay_event(queue = "greet", register = false)]

@@ -13,7 +13,7 @@ use crate::handler::Failure;
 /// # Examples
 ///
 /// ```
-/// use duly::handler::OldPayload;
+/// use duly::OldPayload;
 /// use duly::prelude::*;
 ///
 /// /// Version 1 had whole euros.

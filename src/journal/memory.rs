@@ -20,7 +20,7 @@ const PRUNED_MAX: usize = 1_000;
 ///
 /// ```
 /// use duly::journal::{Journal, MemoryJournal};
-/// use duly::record::Query;
+/// use duly::records::Query;
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let journal = MemoryJournal::new();

@@ -46,63 +46,63 @@ pub const BATCH_BOUNDS: &[f64] = &[
 ];
 
 /// Accepted events.
-pub const PUSHED: &str = "duly_pushed_total";
+pub(crate) const PUSHED: &str = "duly_pushed_total";
 /// Pushes of an existing event or unique key.
-pub const DUPLICATES: &str = "duly_duplicates_total";
+pub(crate) const DUPLICATES: &str = "duly_duplicates_total";
 /// Rejected pushes.
-pub const REJECTED: &str = "duly_rejected_total";
+pub(crate) const REJECTED: &str = "duly_rejected_total";
 /// Due events that this process moved to a ready list.
-pub const MOVED: &str = "duly_moved_total";
+pub(crate) const MOVED: &str = "duly_moved_total";
 /// Attempts whose handler was started.
-pub const DELIVERED: &str = "duly_delivered_total";
+pub(crate) const DELIVERED: &str = "duly_delivered_total";
 /// Settled attempts and events.
-pub const SETTLED: &str = "duly_settled_total";
+pub(crate) const SETTLED: &str = "duly_settled_total";
 /// Events taken back from dead nodes.
-pub const REAPED: &str = "duly_reaped_total";
+pub(crate) const REAPED: &str = "duly_reaped_total";
 /// Outcomes that arrived after their lease was lost.
-pub const LEASES_LOST: &str = "duly_leases_lost_total";
+pub(crate) const LEASES_LOST: &str = "duly_leases_lost_total";
 /// How late an attempt was, by stage.
-pub const LATENESS: &str = "duly_lateness_seconds";
+pub(crate) const LATENESS: &str = "duly_lateness_seconds";
 /// How long handlers ran.
-pub const HANDLER: &str = "duly_handler_seconds";
+pub(crate) const HANDLER: &str = "duly_handler_seconds";
 /// The duration of store calls.
-pub const STORE_CALL: &str = "duly_store_call_seconds";
+pub(crate) const STORE_CALL: &str = "duly_store_call_seconds";
 /// Failed store calls.
-pub const STORE_ERRORS: &str = "duly_store_errors_total";
+pub(crate) const STORE_ERRORS: &str = "duly_store_errors_total";
 /// Attempts that were settled in one call.
-pub const SETTLE_BATCH: &str = "duly_settle_batch_size";
+pub(crate) const SETTLE_BATCH: &str = "duly_settle_batch_size";
 /// Events by state.
-pub const DEPTH: &str = "duly_queue_depth";
+pub(crate) const DEPTH: &str = "duly_queue_depth";
 /// The age of the oldest ready event.
-pub const OLDEST_READY: &str = "duly_queue_oldest_ready_seconds";
+pub(crate) const OLDEST_READY: &str = "duly_queue_oldest_ready_seconds";
 /// Scheduled events that fall due soon.
-pub const DUE: &str = "duly_queue_due";
+pub(crate) const DUE: &str = "duly_queue_due";
 /// Occupied slots of the ring.
-pub const RING_USED: &str = "duly_ring_used";
+pub(crate) const RING_USED: &str = "duly_ring_used";
 /// Workers whose handler runs.
-pub const WORKERS_BUSY: &str = "duly_workers_busy";
+pub(crate) const WORKERS_BUSY: &str = "duly_workers_busy";
 /// Workers held by blocking handlers that run on after their timeout.
-pub const WORKERS_STUCK: &str = "duly_workers_stuck";
+pub(crate) const WORKERS_STUCK: &str = "duly_workers_stuck";
 /// The most workers that may run.
-pub const WORKERS: &str = "duly_workers";
+pub(crate) const WORKERS: &str = "duly_workers";
 /// Whether starts wait for the queue's rate limit.
-pub const RATE_WAITING: &str = "duly_rate_waiting";
+pub(crate) const RATE_WAITING: &str = "duly_rate_waiting";
 /// How far the store's clock is ahead of the node's.
-pub const CLOCK_SKEW: &str = "duly_clock_skew_seconds";
+pub(crate) const CLOCK_SKEW: &str = "duly_clock_skew_seconds";
 /// How long the mover sleeps.
-pub const MOVER_SLEEP: &str = "duly_mover_sleep_seconds";
+pub(crate) const MOVER_SLEEP: &str = "duly_mover_sleep_seconds";
 /// Live members.
-pub const LIVE_NODES: &str = "duly_live_nodes";
+pub(crate) const LIVE_NODES: &str = "duly_live_nodes";
 /// Records that wait in outboxes, as far as this process has seen.
-pub const OUTBOX_WAITING: &str = "duly_outbox_waiting";
+pub(crate) const OUTBOX_WAITING: &str = "duly_outbox_waiting";
 /// Records that this process has loaded into the journal.
-pub const JOURNAL_RECORDED: &str = "duly_journal_recorded_total";
+pub(crate) const JOURNAL_RECORDED: &str = "duly_journal_recorded_total";
 /// Records that were dropped before they were in the journal.
-pub const JOURNAL_DROPPED: &str = "duly_journal_dropped_total";
+pub(crate) const JOURNAL_DROPPED: &str = "duly_journal_dropped_total";
 /// The age of the oldest record of the last read.
-pub const JOURNAL_LAG: &str = "duly_journal_lag_seconds";
+pub(crate) const JOURNAL_LAG: &str = "duly_journal_lag_seconds";
 /// Whether the journal is unavailable: 1 or 0.
-pub const JOURNAL_AWAY: &str = "duly_journal_away";
+pub(crate) const JOURNAL_AWAY: &str = "duly_journal_away";
 
 const fn metric(
     name: &'static str,

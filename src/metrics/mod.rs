@@ -18,7 +18,9 @@ mod stages;
 use ::metrics::{describe_counter, describe_gauge, describe_histogram};
 
 pub(crate) use self::calls::Calls;
-pub use self::catalogue::*;
+pub use self::catalogue::{
+    BATCH_BOUNDS, CATALOGUE, DURATION_BOUNDS, Kind, LATENESS_BOUNDS, Metric,
+};
 pub use self::choices::MetricsChoices;
 pub(crate) use self::choices::Pace;
 pub(crate) use self::journal::{

@@ -28,8 +28,8 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 /// # Examples
 ///
 /// ```
-/// use duly::prelude::*;
 /// use duly::metrics::Prometheus;
+/// use duly::prelude::*;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> duly::Result<()> {

@@ -94,7 +94,7 @@ impl Format {
     /// # Examples
     ///
     /// ```
-    /// use duly::record::{Format, Record};
+    /// use duly::records::{Format, Record};
     ///
     /// let line = br#"{"id":"00000000000000000000000001","queue":"orders","key":"a, \"b\"",
     ///     "attempt":1,"outcome":"acked","due":5,"stages":{"moved_us":5000,"fetched_us":5001,

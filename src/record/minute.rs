@@ -105,7 +105,7 @@ impl Minute {
 ///
 /// ```
 /// use std::time::Duration;
-/// use duly::record::Lateness;
+/// use duly::records::Lateness;
 ///
 /// let mut lateness = Lateness::default();
 /// for ms in 1..=100 {

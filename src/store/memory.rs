@@ -27,9 +27,9 @@ pub const RECORDS_MAX: usize = 100_000;
 /// # Examples
 ///
 /// ```
-/// use duly::core::op::{Reply, StoreOp};
 /// use duly::event::{BucketId, BucketKey};
 /// use duly::store::{Durability, MemoryStore, Store};
+/// use duly::store::operation::{Reply, StoreOp};
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let store = MemoryStore::new();

@@ -3,26 +3,16 @@
 mod control;
 mod durability;
 #[cfg(feature = "embedded")]
-mod embedded;
+pub(crate) mod embedded;
 mod future;
 mod hub;
 mod memory;
 mod metered;
-mod operation;
+pub mod operation;
 mod outbox;
 #[cfg(feature = "redis")]
-mod redis;
+pub(crate) mod redis;
 mod shards;
-
-/// Entry points for tests with hostile input; not part of the public API.
-#[cfg(feature = "testing")]
-#[doc(hidden)]
-pub mod __doors {
-    #[cfg(feature = "embedded")]
-    pub use crate::store::embedded::doors as embedded;
-    #[cfg(feature = "redis")]
-    pub use crate::store::redis::doors as redis;
-}
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,6 +35,7 @@ pub use self::outbox::{
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisOptions, RedisStore};
 use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
+pub use crate::core::reference::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
 pub use crate::core::roll::{Member, Presence, Roll};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName};
@@ -90,8 +81,8 @@ use crate::event::{BucketKey, QueueName};
 /// requested.
 ///
 /// **Everything is bounded.** No operation carries or returns more than
-/// [`BATCH_MAX`](crate::core::op::BATCH_MAX) events, nor much more than
-/// [`BATCH_BYTES`](crate::core::op::BATCH_BYTES) of payloads, except for a single event of any
+/// [`BATCH_MAX`](crate::store::operation::BATCH_MAX) events, nor much more than
+/// [`BATCH_BYTES`](crate::store::operation::BATCH_BYTES) of payloads, except for a single event of any
 /// size.
 ///
 /// [`Unknown`]: crate::ErrorKind::Unknown

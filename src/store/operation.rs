@@ -1,10 +1,35 @@
 //! Store operations, each typed with its reply.
+//!
+//! An operation is atomic on one bucket and idempotent: after an [`Unknown`] error it can be sent
+//! again as it is. A push carries its ids, a fetch its request number, a settle the lease that it
+//! belongs to, a heartbeat and a reap only state what is so.
+//!
+//! [`Unknown`]: crate::ErrorKind::Unknown
+//!
+//! # Examples
+//!
+//! ```
+//! use duly::store::{MemoryStore, Store};
+//! use duly::store::operation::{Reply, StoreOp};
+//! # use duly::event::{BucketId, BucketKey};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> duly::Result<()> {
+//! let store = MemoryStore::new();
+//! let bucket = BucketKey::new("orders".parse()?, BucketId(0));
+//! let answer = store.apply(&bucket, StoreOp::Stats).await?;
+//! assert_eq!(answer.reply, Reply::Stats(Default::default()));
+//! # Ok(())
+//! # }
+//! ```
 
 use std::time::Duration;
 
-use crate::core::op::{
-    Answer, Cancelled, Changed, PeekBy, PeekCursor, Reply, Rewriting, Snapshot, Stats, StoreOp,
+pub use crate::core::op::{
+    Answer, BATCH_BYTES, BATCH_MAX, Delivery, Failing, Fetch, HOLDS_MAX, Holding, Lease, NewEvent,
+    PeekBy, PeekCursor, PushVerdict, Pushed, Reaped, Reply, RequestId, Rewriting, Settlement,
+    Snapshot, StartMark, Stats, StoreOp, Verdict,
 };
+use crate::core::op::{Cancelled, Changed};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, Payload};
 use crate::store::Store;

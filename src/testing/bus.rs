@@ -29,8 +29,8 @@ const STRIDE: Duration = Duration::from_millis(100);
 ///
 /// ```standalone_crate
 /// use std::time::Duration;
+/// use duly::Annotation;
 /// use duly::prelude::*;
-/// use duly::handler::Annotation;
 /// use duly::testing::{Probe, TestBus};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -11,9 +11,8 @@ use crate::time::{Clock, Mono, Timestamp};
 ///
 /// ```
 /// use std::time::Duration;
-/// use duly::Timestamp;
 /// use duly::testing::ManualClock;
-/// use duly::time::Clock;
+/// use duly::time::{Clock, Timestamp};
 ///
 /// let clock = ManualClock::at(Timestamp::from_millis(1_000));
 /// clock.advance(Duration::from_micros(1_500));

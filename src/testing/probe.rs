@@ -26,8 +26,8 @@ type Does<T> = dyn Fn(Event<T>, &Context) -> BoxFuture<'static, Result<(), Failu
 ///
 /// ```standalone_crate
 /// use std::time::Duration;
+/// use duly::Annotation;
 /// use duly::prelude::*;
-/// use duly::handler::Annotation;
 /// use duly::testing::{Probe, TestBus};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

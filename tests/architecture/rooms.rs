@@ -5,7 +5,7 @@ use super::files::{File, is_name, words};
 /// Rooms from the ground up: each may name those below it, never one beside or above it.
 ///
 /// `error` lies under everything, since everything may fail. `lib.rs` is the front door and stands
-/// on no floor; `__private` is the door for what the macros write.
+/// on no floor; `__private` is the door for what the macros write, and `__internal` for this repository.
 const FLOORS: &[&[&str]] = &[
     &["error"],
     &["time", "duration", "sqlite", "outage"],
@@ -17,7 +17,7 @@ const FLOORS: &[&[&str]] = &[
     &["flow"],
     &["config"],
     &["bus"],
-    &["testing", "__private"],
+    &["testing", "__private", "__internal"],
 ];
 
 /// Packages that one room hides from the rest, and that room: changing one is changing the other.

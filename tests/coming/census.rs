@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::handler::Annotation;
+use duly::Annotation;
 use duly::metrics::MetricsChoices;
 use duly::time::{Clock, Mono, SystemClock};
 

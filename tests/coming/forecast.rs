@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use duly::bus::FORECAST_STEPS_MAX;
+use duly::admin::FORECAST_STEPS_MAX;
 use duly::prelude::*;
 use duly::store::MemoryStore;
 use duly::testing::{TestBus, VirtualClock};

@@ -3,10 +3,9 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use duly::handler::Annotation;
 use duly::metrics::{MetricsChoices, Prometheus};
 use duly::prelude::*;
-use duly::{BusBuilder, Result as Answered};
+use duly::{Annotation, BusBuilder, Result as Answered};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,7 +1,6 @@
 //! The example file at the top of the repository.
 
-use duly::config::{Settings, known_keys};
-use duly::flow::QueueOptions;
+use duly::config::{QueueOptions, Settings, known_keys};
 
 use crate::config::{queue, toml};
 

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use duly::codec::Codec;
-use duly::config::Settings;
-use duly::flow::QueueChoices;
+use duly::config::{QueueChoices, Settings};
 use duly::journal::RecordChoices;
 use duly::store::WhenFull;
 use duly::{Late, RetryPolicy};

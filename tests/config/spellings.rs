@@ -1,8 +1,7 @@
 //! Which queue a variable means.
 
 use duly::QueueName;
-use duly::config::Settings;
-use duly::flow::QueueChoices;
+use duly::config::{QueueChoices, Settings};
 
 use crate::config::{queue, refusal, toml};
 

@@ -5,11 +5,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use duly::handler::Annotation;
 use duly::journal::RecordChoices;
 use duly::metrics::MetricsChoices;
 use duly::prelude::*;
-use duly::{BusBuilder, RetryPolicy};
+use duly::{Annotation, BusBuilder, RetryPolicy};
 use tokio::runtime::Runtime;
 
 use crate::servers::{self, get};

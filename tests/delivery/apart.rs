@@ -3,9 +3,9 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
-use duly::core::op::StoreOp;
-use duly::handler::Annotation;
+use duly::Annotation;
 use duly::prelude::*;
+use duly::store::operation::StoreOp;
 use duly::testing::{Probe, TestBus};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -59,12 +59,12 @@ async fn a_bucket_that_does_not_answer_leaves_room_to_the_others(world: World) {
     let (bus, queue) = world.serve_by(Arc::clone(&way) as _, orders, &probe).await;
     // Both have been looked at, and all the room is free.
     way.meets(|bucket, op| match op {
-        StoreOp::Fetch(_) if bucket.bucket == duly::BucketId(0) => Fault::Hung,
+        StoreOp::Fetch(_) if bucket.bucket == duly::event::BucketId(0) => Fault::Hung,
         _ => Fault::None,
     });
     for number in 0..20_u64 {
         for bucket in [0, 1] {
-            let id = EventId::from_parts(bus.now(), duly::BucketId(bucket), number);
+            let id = EventId::from_parts(bus.now(), duly::event::BucketId(bucket), number);
             queue.event(number).id(id).send().await.unwrap();
             bus.advance(ms(100)).await;
         }

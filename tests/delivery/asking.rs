@@ -4,14 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::Timestamp;
-use duly::bus::Records;
+use duly::Annotation;
 use duly::event::TraceId;
-use duly::handler::Annotation;
 use duly::journal::{Journal, MemoryJournal, RecorderOptions};
 use duly::prelude::*;
-use duly::record::{Cause, Format, Minute, Query, Record};
+use duly::records::{Cause, Format, Minute, Query, Record, Records};
 use duly::testing::{Probe, TestBus};
+use duly::time::Timestamp;
 
 use crate::world::{World, ms, secs};
 
@@ -154,7 +153,7 @@ async fn records_are_found_by_anything_that_is_asked_for(world: World) {
             of(all().node(bus.node_id()).failed()).await,
             first(&[1, 2, 4, 3])
         );
-        assert_eq!(of(all().node(duly::record::NodeId(1))).await, []);
+        assert_eq!(of(all().node(duly::records::NodeId(1))).await, []);
         let some = all().since(start + secs(1)).until(start + secs(4));
         assert_eq!(of(some).await, first(&[1, 2]), "{kept:?}");
         assert_eq!(

@@ -1,6 +1,6 @@
 //! Promise 3: a cancel tells the truth, and so do reschedule and update.
 
-use duly::EventState;
+use duly::event::State as EventState;
 use duly::prelude::*;
 use duly::testing::Probe;
 

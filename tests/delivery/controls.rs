@@ -1,6 +1,6 @@
 //! What is set of a queue while it runs: once, for every node, and kept.
 
-use duly::handler::Annotation;
+use duly::Annotation;
 use duly::prelude::*;
 use duly::testing::{Probe, TestBus};
 

@@ -1,8 +1,8 @@
 //! What records hold when they leave the bus: exports as files, and payloads where they are kept.
 
-use duly::QueueChoices;
-use duly::handler::Annotation;
-use duly::record::{Format, Record};
+use duly::Annotation;
+use duly::config::QueueChoices;
+use duly::records::{Format, Record};
 use duly::testing::{Probe, TestBus};
 use serde_json::Value;
 
@@ -122,7 +122,7 @@ async fn payloads_are_kept_only_where_that_is_asked_for(world: World) {
         assert_eq!(payload(many[0].id()).await, Some(value("b")), "{name}");
         let not = queue.event(value("c")).keep_payload(false);
         assert_eq!(payload(not.send().await.unwrap().id()).await, None);
-        let long = "x".repeat(duly::record::PAYLOAD_KEPT_MAX);
+        let long = "x".repeat(duly::records::PAYLOAD_KEPT_MAX);
         let long = queue.push_now(long).await.unwrap();
         assert_eq!(payload(long.id()).await, None, "longer than the bound");
     }

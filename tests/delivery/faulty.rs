@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use duly::core::op::{Answer, Delivery, NewEvent, PushVerdict, Pushed, Reply, StoreOp};
 use duly::event::BucketKey;
+use duly::store::operation::{Answer, Delivery, NewEvent, PushVerdict, Pushed, Reply, StoreOp};
 use duly::store::{
     Control, Durability, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Presence, Roll, Setting,
     Store, StoreFuture, Watcher,
 };
-use duly::{Error, ErrorKind, QueueName, Timestamp};
+use duly::time::Timestamp;
+use duly::{Error, ErrorKind, QueueName};
 
 /// What becomes of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

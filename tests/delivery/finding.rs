@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use duly::EventState;
+use duly::event::State as EventState;
 use duly::prelude::*;
 use duly::testing::Probe;
 
@@ -114,7 +114,7 @@ async fn events_of_a_key_are_found_whatever_number_of_buckets_there_was(world: W
     let buckets: BTreeSet<_> = ids.iter().map(|id| id.bucket()).collect();
     assert!(buckets.len() > 1, "{buckets:?}");
     // One that its pusher has put elsewhere.
-    let elsewhere = EventId::from_parts(queue.new_id().created(), duly::BucketId(40), 1);
+    let elsewhere = EventId::from_parts(queue.new_id().created(), duly::event::BucketId(40), 1);
     let event = queue.event(7).id(elsewhere).after(secs(600)).key("order:7");
     event.send().await.unwrap();
     ids.insert(elsewhere);

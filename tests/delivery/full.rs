@@ -14,7 +14,7 @@ over_every_store! {
     a_payload_that_is_too_large_is_refused,
 }
 
-const NARROW: duly::handler::Annotation = ORDERS.ring(64).workers(4);
+const NARROW: duly::Annotation = ORDERS.ring(64).workers(4);
 
 /// How often each payload was handled.
 fn counted(probe: &Probe<u64>) -> BTreeMap<u64, usize> {

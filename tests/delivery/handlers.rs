@@ -4,9 +4,9 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, ThreadId};
 
-use duly::handler::Annotation;
+use duly::Annotation;
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::Cause;
 use duly::testing::Probe;
 use tokio::sync::mpsc;
 

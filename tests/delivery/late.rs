@@ -1,7 +1,7 @@
 //! What becomes of an event whose time has passed: expiry and lateness, as its pusher asked.
 
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::Cause;
 use duly::testing::Probe;
 
 use crate::world::{ORDERS, World, ms, secs};

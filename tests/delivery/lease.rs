@@ -6,17 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
-use duly::core::node::Node;
-use duly::core::op::{Answer, Delivery, Holding, Reply, StoreOp};
-use duly::core::options::NodeOptions;
-use duly::core::step::{Action, Input};
-use duly::event::BucketKey;
-use duly::handler::Annotation;
+use duly::__internal::{Action, Input, Node};
+use duly::config::NodeOptions;
+use duly::event::{BucketId, BucketKey};
 use duly::prelude::*;
-use duly::record::NodeId;
+use duly::records::NodeId;
+use duly::store::operation::{Answer, Delivery, Holding, Reply, StoreOp};
 use duly::testing::{Probe, TestBus};
-use duly::time::Mono;
-use duly::{BucketId, QueueName, Timestamp};
+use duly::time::{Mono, Timestamp};
+use duly::{Annotation, QueueName};
 
 use crate::faulty::{Fault, Faulty};
 use crate::world::{ORDERS, World, ms, secs};

@@ -9,7 +9,7 @@ use duly::testing::{Probe, TestBus};
 use crate::world::{ORDERS, World, secs};
 
 fn builder() -> BusBuilder {
-    let closes = duly::handler::Annotation::new("order-close");
+    let closes = duly::Annotation::new("order-close");
     Bus::builder()
         .only_registered()
         .register_as(closes, Probe::<u64>::new())
@@ -70,7 +70,7 @@ async fn an_operator_who_misspells_a_queue_is_told_which_was_meant() {
     told(records().page().await.map(drop));
     told(records().stream().next().await.unwrap().map(drop));
     let mut file = Vec::new();
-    let exported = records().export(duly::record::Format::Csv, &mut file);
+    let exported = records().export(duly::records::Format::Csv, &mut file);
     told(exported.await.map(drop));
     told(records().minutes().page().await.map(drop));
     let letters = || bus.dead_letters().queue("order-close").queue("order_close");
@@ -105,10 +105,10 @@ async fn has_nothing_of(bus: &Bus, queue: &str) {
 #[tokio::test(start_paused = true)]
 async fn a_queue_of_another_program_is_no_slip() {
     let world = World::shared();
-    let closes = duly::handler::Annotation::new("order_close");
+    let closes = duly::Annotation::new("order_close");
     let (_theirs, _queue) = world.serve(closes, &Probe::<u64>::new()).await;
     let (bus, _queue) = world.serve(ORDERS, &Probe::<u64>::new()).await;
-    let here = duly::handler::Annotation::new("order-close");
+    let here = duly::Annotation::new("order-close");
     let (ours, _queue) = world.serve(here, &Probe::<u64>::new()).await;
     bus.advance(secs(1)).await; // they have heard of each other
     for bus in [&bus, &ours] {

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use duly::QueueChoices;
-use duly::core::options::NodeOptions;
-use duly::handler::Annotation;
+use duly::Annotation;
+use duly::config::{NodeOptions, QueueChoices};
 use duly::prelude::*;
 use duly::testing::{Probe, TestBus};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use duly::QueueChoices;
+use duly::config::QueueChoices;
 use duly::prelude::*;
 use duly::store::Durability;
 use duly::testing::{Probe, TestBus};

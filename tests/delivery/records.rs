@@ -1,7 +1,7 @@
 //! Promise 5: every ended attempt leaves a record, written in the same step as its outcome.
 
 use duly::prelude::*;
-use duly::record::{Cause, ERROR_BYTES_MAX};
+use duly::records::{Cause, ERROR_BYTES_MAX};
 use duly::testing::Probe;
 
 use crate::world::{ORDERS, World, secs};
@@ -109,7 +109,7 @@ async fn records_are_found_by_queue_by_event_and_by_outcome(world: World) {
     let bad = queue.push_now(2).await.unwrap().id();
     bus.advance(secs(1)).await;
 
-    let ids = async |records: duly::bus::Records| {
+    let ids = async |records: duly::records::Records| {
         let page = records.page().await.unwrap();
         page.items
             .iter()

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use duly::core::op::StoreOp;
 use duly::event::{BucketId, BucketKey};
 use duly::prelude::*;
+use duly::store::operation::StoreOp;
 use duly::testing::Probe;
 
 use crate::delivery::nodes::node;

@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use duly::core::op::{PushVerdict, StoreOp};
 use duly::event::spread_part;
 use duly::prelude::*;
+use duly::store::operation::{PushVerdict, StoreOp};
 use duly::testing::{Probe, TestBus};
 
 use crate::faulty::{Fault, Faulty};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::Cause;
 use duly::testing::Probe;
 
 use crate::faulty::Faulty;

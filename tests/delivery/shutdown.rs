@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use duly::EventState;
-use duly::core::op::StoreOp;
+use duly::event::State as EventState;
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::Cause;
+use duly::store::operation::StoreOp;
 use duly::testing::{Probe, TestBus};
 
 use crate::faulty::{Fault, Faulty};

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use duly::BusBuilder;
-use duly::State;
-use duly::core::options::NodeOptions;
-use duly::handler::{Annotation, StateNeed};
+use duly::config::NodeOptions;
 use duly::prelude::*;
 use duly::testing::{Probe, TestBus};
+use duly::{Annotation, BusBuilder, State, StateNeed};
 
 use crate::world::{ORDERS, World, secs};
 

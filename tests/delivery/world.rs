@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::BusBuilder;
-use duly::core::reference::DedupWindow;
-use duly::handler::Annotation;
 use duly::prelude::*;
-use duly::store::{EmbeddedOptions, EmbeddedStore, MemoryStore, Store};
+use duly::store::{DedupWindow, EmbeddedOptions, EmbeddedStore, MemoryStore, Store};
 use duly::testing::{Probe, TestBus, VirtualClock};
+use duly::{Annotation, BusBuilder};
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 

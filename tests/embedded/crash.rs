@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use duly::core::op::{PushVerdict, StoreOp};
+use duly::store::operation::{PushVerdict, StoreOp};
 use duly::store::{EmbeddedStore, Store};
 use duly::time::When;
 

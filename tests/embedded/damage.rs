@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use duly::ErrorKind;
-use duly::core::op::{PushVerdict, Verdict};
+use duly::store::operation::{PushVerdict, Verdict};
 use duly::store::{Damaged, EmbeddedStore, Setting, Store};
 use duly::time::When;
 use futures_util::FutureExt;

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use duly::core::op::PushVerdict;
 use duly::event::State;
+use duly::records::Outcome;
+use duly::store::operation::PushVerdict;
 use duly::store::{Control, EmbeddedStore, Outbox, OutboxPage, Setting, Store};
-use duly::{ErrorKind, Outcome, QueueName};
+use duly::{ErrorKind, QueueName};
 use futures_util::FutureExt;
 
 use crate::embedded::child::{self, Running};
@@ -208,8 +209,8 @@ fn outbox(store: &EmbeddedStore) -> OutboxPage {
 }
 
 fn write_golden(place: &Place) {
-    use duly::core::op::{Failing, StoreOp, Verdict};
-    use duly::record::Cause;
+    use duly::records::Cause;
+    use duly::store::operation::{Failing, StoreOp, Verdict};
     let store = place.open();
     for n in [1, 3, 4] {
         push_now(&store, n);

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use duly::ErrorKind;
-use duly::core::op::Verdict;
 use duly::event::Payload;
+use duly::store::operation::Verdict;
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::When;
 
@@ -44,7 +44,7 @@ fn a_full_disk_refuses_pushes_while_everything_else_goes_on() {
     runs_on_a_small_disk("full::fills_its_disk");
 }
 
-fn big(n: u64) -> duly::core::op::NewEvent {
+fn big(n: u64) -> duly::store::operation::NewEvent {
     let mut event = event(n, When::Now, 3);
     std::sync::Arc::make_mut(&mut event.envelope).payload = Payload::from(vec![n as u8; 20_000]);
     event
@@ -68,7 +68,7 @@ async fn fills_its_disk() {
     let options = EmbeddedOptions::new().reserve_bytes(1 << 20);
     let store = EmbeddedStore::open_with(&path, options).expect("a store");
     let push = |n| {
-        let op = duly::core::op::StoreOp::Push(vec![big(n)]);
+        let op = duly::store::operation::StoreOp::Push(vec![big(n)]);
         store.apply(&key(), op)
     };
     for n in 1..=100 {
@@ -77,14 +77,14 @@ async fn fills_its_disk() {
     let ballast = ballast(&path);
 
     // Full: an error, and nothing of it happened, not even the part for which there was room.
-    let batch = || duly::core::op::StoreOp::Push((1_001..=1_100).map(big).collect());
-    let get = |n| store.apply(&key(), duly::core::op::StoreOp::Get { id: id(n) });
+    let batch = || duly::store::operation::StoreOp::Push((1_001..=1_100).map(big).collect());
+    let get = |n| store.apply(&key(), duly::store::operation::StoreOp::Get { id: id(n) });
     let refused = store.apply(&key(), batch()).await;
     let refused = refused.expect_err("two megabytes and no room");
     assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
     for n in 1_001..=1_100 {
         let answer = get(n).await.expect("a look");
-        assert_eq!(answer.reply, duly::core::op::Reply::Found(None));
+        assert_eq!(answer.reply, duly::store::operation::Reply::Found(None));
     }
     let mut stored = 100;
     let refused = loop {
@@ -96,7 +96,7 @@ async fn fills_its_disk() {
     assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
     assert!(refused.to_string().contains("full"), "{refused}");
     let answer = get(stored + 1).await.expect("a look");
-    assert_eq!(answer.reply, duly::core::op::Reply::Found(None));
+    assert_eq!(answer.reply, duly::store::operation::Reply::Found(None));
 
     // Everything that is stored is delivered and settled all the same.
     let mut handled = 0;
@@ -105,7 +105,7 @@ async fn fills_its_disk() {
             .apply(&key(), fetch_op(request))
             .await
             .expect("a fetch");
-        let duly::core::op::Reply::Fetched { deliveries, .. } = answer.reply else {
+        let duly::store::operation::Reply::Fetched { deliveries, .. } = answer.reply else {
             panic!("no fetch")
         };
         if deliveries.is_empty() {
@@ -115,10 +115,10 @@ async fn fills_its_disk() {
             let n = delivery.id.entropy();
             assert_eq!(delivery.body.payload.as_bytes(), vec![n as u8; 20_000]);
             store.starting(&key().queue, &[&delivery]).expect("a note");
-            let op = duly::core::op::StoreOp::Settle {
+            let op = duly::store::operation::StoreOp::Settle {
                 node: NODE,
                 settlements: vec![settlement(&delivery, Verdict::Ack)],
-                started: duly::core::op::StartMark::default(),
+                started: duly::store::operation::StartMark::default(),
             };
             store
                 .apply(&key(), op)
@@ -140,9 +140,11 @@ async fn fills_its_disk() {
     }
     store.close().await.expect("a close");
     let store = EmbeddedStore::open(&path).expect("a store");
-    let answer = store.apply(&key(), duly::core::op::StoreOp::Stats).await;
+    let answer = store
+        .apply(&key(), duly::store::operation::StoreOp::Stats)
+        .await;
     let stats = answer.expect("stats").reply;
-    assert!(matches!(stats, duly::core::op::Reply::Stats(stats) if stats.scheduled == 1));
+    assert!(matches!(stats, duly::store::operation::Reply::Stats(stats) if stats.scheduled == 1));
     println!("passed");
 }
 
@@ -168,21 +170,22 @@ async fn space_is_given_back_when_nothing_else_is_to_do() {
     let options = EmbeddedOptions::new().reserve_bytes(4_096);
     let store = EmbeddedStore::open_with(place.path(), options).expect("a store");
     for numbers in [1..=150, 151..=300] {
-        let push = duly::core::op::StoreOp::Push(numbers.map(big).collect());
+        let push = duly::store::operation::StoreOp::Push(numbers.map(big).collect());
         store.apply(&key(), push).await.expect("a push");
     }
     // A call carries some 4 MiB.
     for request in 1..=2 {
         let answer = store.apply(&key(), fetch_op(request)).await;
-        let duly::core::op::Reply::Fetched { deliveries, .. } = answer.expect("a fetch").reply
+        let duly::store::operation::Reply::Fetched { deliveries, .. } =
+            answer.expect("a fetch").reply
         else {
             panic!("no fetch")
         };
         let settlements = deliveries.iter().map(|d| settlement(d, Verdict::Ack));
-        let settle = duly::core::op::StoreOp::Settle {
+        let settle = duly::store::operation::StoreOp::Settle {
             node: NODE,
             settlements: settlements.collect(),
-            started: duly::core::op::StartMark::default(),
+            started: duly::store::operation::StartMark::default(),
         };
         store.apply(&key(), settle).await.expect("a settle");
     }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use duly::core::op::{
+use duly::event::{BucketId, BucketKey, Envelope, Payload, TRACE_HEADER, UNIQUE_HEADER};
+use duly::records::NodeId;
+use duly::store::operation::{
     Delivery, Fetch, NewEvent, PushVerdict, Pushed, Reply, Settlement, Snapshot, StartMark, Stats,
-    StoreOp, Unique, Verdict,
+    StoreOp, Verdict,
 };
-use duly::event::{BucketId, BucketKey, Envelope, EventId, Payload, TRACE_HEADER, UNIQUE_HEADER};
-use duly::record::NodeId;
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
-use duly::time::{Clock, Mono, When};
-use duly::{Result, Timestamp};
+use duly::time::{Clock, Mono, Timestamp, When};
+use duly::{EventId, Result, Unique};
 use futures_util::FutureExt;
 
 pub(crate) const NODE: NodeId = NodeId(1);

@@ -1,14 +1,14 @@
 //! Records, and what a close and a new start keep.
 
-use duly::core::op::{Reply, StoreOp, Verdict};
-use duly::record::{Outcome, Query};
+use duly::records::{Outcome, Query};
+use duly::store::operation::{Reply, StoreOp, Verdict};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::When;
 use futures_util::FutureExt;
 
 use crate::embedded::harness::*;
 
-fn page(store: &EmbeddedStore, query: Query) -> duly::record::Page<duly::record::Record> {
+fn page(store: &EmbeddedStore, query: Query) -> duly::records::Page<duly::records::Record> {
     let page = duly::testing::records(store, query).now_or_never();
     page.expect("an inline store answers at once")
         .expect("a page")
@@ -86,7 +86,10 @@ fn a_finished_event_is_remembered_after_a_new_start() {
     drop(store);
     let store = place.open();
     let again = push(&store, event(1, When::Now, 3)).expect("a push");
-    assert_eq!(again.verdict, duly::core::op::PushVerdict::Duplicate(id(1)));
+    assert_eq!(
+        again.verdict,
+        duly::store::operation::PushVerdict::Duplicate(id(1))
+    );
     assert_eq!(stats(&store), Default::default());
 }
 

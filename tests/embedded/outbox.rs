@@ -1,8 +1,8 @@
 //! Records that wait for the journal: which they are, what they tell, and how long they stay.
 
 use duly::ErrorKind;
-use duly::core::op::{PushVerdict, StartMark, StoreOp, Verdict};
-use duly::record::Record;
+use duly::records::Record;
+use duly::store::operation::{PushVerdict, StartMark, StoreOp, Verdict};
 use duly::store::{
     EmbeddedOptions, EmbeddedStore, OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, Store,
     WhenFull,
@@ -323,11 +323,11 @@ async fn a_record_tells_the_payload_of_its_time() {
         .await
         .expect("a push");
     let fetched = ask(fetch_op(1)).await.expect("a fetch").reply;
-    let duly::core::op::Reply::Fetched { deliveries, .. } = fetched else {
+    let duly::store::operation::Reply::Fetched { deliveries, .. } = fetched else {
         panic!("a fetch was answered with {fetched:?}");
     };
-    let failing = duly::core::op::Failing {
-        cause: duly::record::Cause::Failed,
+    let failing = duly::store::operation::Failing {
+        cause: duly::records::Cause::Failed,
         error: None,
     };
     let settlements = vec![settlement(&deliveries[0], Verdict::Bury(failing))];

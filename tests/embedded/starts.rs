@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{Delivery, Failing, Reply, StartMark, StoreOp, Verdict};
 use duly::event::State;
-use duly::record::{Cause, Outcome, Query, Record};
+use duly::records::{Cause, Outcome, Query, Record};
+use duly::store::operation::{Delivery, Failing, Reply, StartMark, StoreOp, Verdict};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::{Clock, When};
 use futures_util::FutureExt;
@@ -266,7 +266,7 @@ fn the_notes_do_not_grow_with_what_is_over() {
         let batch: Vec<_> = (0..1_000)
             .map(|n| event(round * 1_000 + n, When::Now, 1))
             .collect();
-        ask(&store, duly::core::op::StoreOp::Push(batch)).expect("a push");
+        ask(&store, duly::store::operation::StoreOp::Push(batch)).expect("a push");
         let deliveries = fetch(&store, round);
         note(&store, &deliveries);
         let settlements = deliveries
@@ -275,7 +275,7 @@ fn the_notes_do_not_grow_with_what_is_over() {
             .collect();
         ask(
             &store,
-            duly::core::op::StoreOp::Settle {
+            duly::store::operation::StoreOp::Settle {
                 node: NODE,
                 settlements,
                 started: StartMark::default(),

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{Delivery, Failing, NewEvent, StartMark, StoreOp, Verdict};
 use duly::event::{Envelope, Payload};
-use duly::record::Cause;
+use duly::records::Cause;
+use duly::store::operation::{Delivery, Failing, NewEvent, StartMark, StoreOp, Verdict};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::When;
 use duly::{Error, ErrorKind};

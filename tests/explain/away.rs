@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use duly::bus::Reason;
-use duly::core::op::StoreOp;
+use duly::explain::Reason;
 use duly::prelude::*;
+use duly::store::operation::StoreOp;
 use duly::testing::{Probe, TestBus};
 
 use crate::faulty::{Fault, Faulty};

@@ -1,11 +1,11 @@
 //! Dead letters, events that are over, and ids that nobody knows.
 
-use duly::bus::Reason;
-use duly::event::BucketId;
+use duly::event::{BucketId, State as EventState};
+use duly::explain::Reason;
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::Cause;
 use duly::testing::Probe;
-use duly::{EventState, Timestamp};
+use duly::time::Timestamp;
 
 use crate::world::{ORDERS, World, ms, secs};
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use duly::bus::Reason;
+use duly::explain::Reason;
 use duly::journal::RecorderOptions;
 use duly::prelude::*;
 use duly::testing::{Probe, TestBus};

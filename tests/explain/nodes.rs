@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::EventState;
-use duly::bus::{Reason, Standing};
-use duly::core::op::{Fetch, StoreOp};
-use duly::event::BucketKey;
+use duly::event::{BucketKey, State as EventState};
+use duly::explain::{Reason, Standing};
 use duly::prelude::*;
-use duly::record::{Cause, NodeId};
+use duly::records::{Cause, NodeId};
 use duly::store::Presence;
+use duly::store::operation::{Fetch, StoreOp};
 use duly::testing::{Probe, TestBus};
 
 use crate::world::{ORDERS, World, ms, secs};

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use duly::BusBuilder;
-use duly::bus::{Explanation, Reason, Standing};
-use duly::handler::Annotation;
+use duly::explain::{Explanation, Reason, Standing};
 use duly::prelude::*;
 use duly::testing::Probe;
+use duly::{Annotation, BusBuilder};
 
 use crate::servers;
 

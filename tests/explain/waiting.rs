@@ -1,11 +1,10 @@
 //! What an event waits for, as far as one process can tell.
 
-use duly::EventState;
-use duly::When;
-use duly::bus::{Reason, Standing};
-use duly::event::BucketId;
+use duly::event::{BucketId, State as EventState};
+use duly::explain::{Reason, Standing};
 use duly::prelude::*;
 use duly::testing::Probe;
+use duly::time::When;
 
 use crate::world::{ORDERS, World, ms, secs};
 

@@ -2,8 +2,8 @@
 //!
 //! Each promise that a history can break is broken here by one line too many, too few, or wrong.
 
-use duly::EventState;
-use duly::record::Outcome;
+use duly::event::State as EventState;
+use duly::records::Outcome;
 use duly_conformance::history::{Account, Entry, Promise, Told, What};
 
 use crate::history::kit::{

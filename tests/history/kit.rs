@@ -1,7 +1,9 @@
 //! A history that fits, entry by entry.
 
-use duly::record::{NodeId, Outcome};
-use duly::{BucketId, EventId, EventState, Timestamp};
+use duly::EventId;
+use duly::event::{BucketId, State as EventState};
+use duly::records::{NodeId, Outcome};
+use duly::time::Timestamp;
 use duly_conformance::history::{Account, Entry, Lease, Report, Told, Truth, What};
 
 pub(crate) const NODE: NodeId = NodeId(7);

@@ -1,6 +1,6 @@
 //! What a checker of single steps finds.
 
-use duly::record::Outcome;
+use duly::records::Outcome;
 use duly_conformance::history::{Checker, Ending, Entry, Expect, Promise, What};
 
 use crate::history::kit::{DUE, entry, lease, recorded, started};

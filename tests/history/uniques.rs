@@ -1,7 +1,8 @@
 //! Who has a unique key.
 
-use duly::record::{NodeId, Outcome};
-use duly::{BucketId, EventId};
+use duly::EventId;
+use duly::event::BucketId;
+use duly::records::{NodeId, Outcome};
 use duly_conformance::history::{Account, Checker, Entry, Expect, Promise, Told, What};
 
 use crate::history::kit::{DUE, entry, lease};

@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use duly::event::{BucketKey, Envelope, EventId, Late, Payload, TEXT_BYTES_MAX, TraceId};
-use duly::record::{Cause, NodeId, Record, Stages};
-use duly::store::__doors::redis;
-use duly::{BucketId, Outcome, QueueName, Timestamp};
+use duly::__internal::redis::{BucketKeys, Target, decode, hub as hub_key};
+use duly::event::{BucketId, BucketKey, Envelope, Payload, TEXT_BYTES_MAX, TraceId};
+use duly::records::{Cause, NodeId, Outcome, Record, Stages};
+use duly::time::Timestamp;
+use duly::{EventId, Late, QueueName};
 use proptest::prelude::*;
 
 use crate::hostile::targets::{
-    comes_back_out_of_its_body, entry_of, sealed_body, survives_its_keys,
+    READERS, answer, comes_back_out_of_its_body, entry_of, records as records_of, sealed_body,
+    survives_its_keys,
 };
 
 /// Names that are likely to run into each other.
@@ -168,7 +170,7 @@ proptest! {
     #[test]
     fn any_records_come_back_out_of_an_outbox(records in prop::collection::vec(records(), 0..5)) {
         let entry: Vec<u8> = records.iter().flat_map(entry_of).collect();
-        let read = redis::records(&QueueName::new("q").expect("a name"), &entry);
+        let read = records_of(&QueueName::new("q").expect("a name"), &entry);
         prop_assert_eq!(read.expect("it was just written"), records);
     }
 
@@ -190,8 +192,8 @@ proptest! {
         let hub = [
             "hub", "members", "queues", "registered", "registry", "control",
         ];
-        let hub = hub.map(|part| redis::hub_key("duly", part));
-        let keys = |bucket| redis::keys("duly", bucket);
+        let hub = hub.map(|part| hub_key("duly", part).into_bytes());
+        let keys = |bucket| BucketKeys::new("duly", bucket).all().to_vec();
         let mut all: BTreeSet<_> = keys(&one).into_iter().chain(hub.clone()).collect();
         prop_assert_eq!(all.len(), keys(&one).len() + hub.len());
         let before = all.len();
@@ -213,7 +215,7 @@ proptest! {
         let password = format!("{}s3cret-phrase{}", around.0, around.1);
         let spelled = if encoded { percent_encoded(&password) } else { password };
         let url = format!("{}ann:{spelled}@{}{tail}", form.0, form.1);
-        match redis::url(&url) {
+        match Target::parse(&url) {
             // One that is not encoded may have ended early, and its rest is a host or a path.
             Ok(read) if encoded => {
                 let shown = format!("{read:?} {read}");
@@ -227,9 +229,9 @@ proptest! {
 
 /// What one of the readers of answers makes of some bytes of the protocol.
 fn answered(name: &str, said: &str) -> Result<String, duly::Error> {
-    let reader = redis::READERS.iter().find(|(known, _)| *known == name);
+    let reader = READERS.iter().find(|(known, _)| *known == name);
     let (_, reader) = reader.expect("a reader of this name");
-    redis::answer(*reader, said.as_bytes()).map(|read| format!("{read:?}"))
+    answer(*reader, said.as_bytes()).map(|read| format!("{read:?}"))
 }
 
 /// An array of texts, as the protocol has it.
@@ -267,13 +269,13 @@ fn flags_that_no_duly_writes_are_damage() {
     );
     let first = |first: u8| {
         let sealed = sealed_body(id, &queue, &[&[first][..], &[0; 11]].concat());
-        redis::body(id, &queue, &sealed.expect("a body"))
+        decode(id, &queue, &sealed.expect("a body"))
     };
     assert!(first(0x10).is_ok() && first(0x11).is_ok());
     let late = |flags: u8| {
         let extras = [&[0, 0, 0, 15, flags, 0, 1][..], &[0; 12]].concat();
         let sealed = sealed_body(id, &queue, &[&[0x12][..], &[0; 11], &extras].concat());
-        redis::body(id, &queue, &sealed.expect("a body"))
+        decode(id, &queue, &sealed.expect("a body"))
     };
     assert!(late(8).is_ok() && late(16).is_ok());
     for refused in [first(0x14), first(0x18), late(24)] {
@@ -283,7 +285,7 @@ fn flags_that_no_duly_writes_are_damage() {
     // A trace that no header names.
     let extras = [&[0, 0, 0, 19, 0, 0, 1][..], &[7; 16]].concat();
     let sealed = sealed_body(id, &queue, &[&[0x1a][..], &[0; 11], &extras].concat());
-    let refused = redis::body(id, &queue, &sealed.expect("a body"));
+    let refused = decode(id, &queue, &sealed.expect("a body"));
     let words = refused.expect_err("no such header").to_string();
     assert!(words.contains("trace"), "{words}");
 }

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use duly::core::op::{NewEvent, PushVerdict, Reply, StoreOp, Unique};
-use duly::event::{BucketKey, Envelope, Payload};
+use duly::Unique;
+use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::prelude::*;
-use duly::record::{Cause, Cursor, ERROR_BYTES_MAX, Query};
+use duly::records::{Cause, Cursor, ERROR_BYTES_MAX, Query};
 use duly::store::Store;
+use duly::store::operation::{NewEvent, PushVerdict, Reply, StoreOp};
 use duly::testing::Probe;
-use duly::time::When;
-use duly::{BucketId, Timestamp};
+use duly::time::{Timestamp, When};
 use serde::de::{Deserializer, Error as _};
 
 use crate::world::{ORDERS, World, secs};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use duly::ErrorKind;
 use duly::journal::{Journal, SqliteJournal, SqliteOptions};
-use duly::record::{Numbered, Order, Query};
+use duly::records::{Numbered, Order, Query};
 use duly::store::EmbeddedStore;
 
 use crate::journal::harness::play;
@@ -112,7 +112,7 @@ fn a_file_of_format_3_is_upgraded() {
         place
             .sql("DELETE FROM causes WHERE number = 7; DROP TABLE pruned; PRAGMA user_version = 3");
         let mut records = many(3);
-        records[0].1.cause = Some(duly::record::Cause::Undecryptable);
+        records[0].1.cause = Some(duly::records::Cause::Undecryptable);
         let journal = place.open();
         load(&journal, &records).await;
         assert_eq!(everything(&journal).await, records);
@@ -183,10 +183,13 @@ fn every_query_is_led_through_one_index_and_sorts_nothing() {
             id: Some(crate::journal::sample::id(1)),
             trace: Some(crate::journal::sample::trace(1)),
             key: Some("k".to_owned()),
-            outcomes: vec![duly::Outcome::Retried, duly::Outcome::Buried],
-            cause: Some(duly::record::Cause::Failed),
+            outcomes: vec![
+                duly::records::Outcome::Retried,
+                duly::records::Outcome::Buried,
+            ],
+            cause: Some(duly::records::Cause::Failed),
             error: Some("e".to_owned()),
-            node: Some(duly::record::NodeId(1)),
+            node: Some(duly::records::NodeId(1)),
             queue: Some(crate::journal::sample::queue("orders")),
             ..Query::default()
         };
@@ -197,7 +200,7 @@ fn every_query_is_led_through_one_index_and_sorts_nothing() {
             ("by_trace", |query| query.trace = None),
             ("by_key", |query| query.key = None),
             ("by_queue_outcome", |query| {
-                query.outcomes.push(duly::Outcome::Acked);
+                query.outcomes.push(duly::records::Outcome::Acked);
             }),
             ("by_cause", |query| query.cause = None),
             ("by_error", |query| query.error = None),
@@ -221,7 +224,7 @@ fn every_query_is_led_through_one_index_and_sorts_nothing() {
                 without(&mut query);
             }
             let only = Query {
-                outcomes: vec![duly::Outcome::Expired],
+                outcomes: vec![duly::records::Outcome::Expired],
                 order,
                 ..Query::default()
             };
@@ -238,7 +241,7 @@ fn a_page_looks_at_a_bounded_number_of_rows() {
         let mut records = many(25_000);
         for (_, record) in &mut records {
             record.error = Some("as always".to_owned());
-            record.outcome = duly::Outcome::Expired;
+            record.outcome = duly::records::Outcome::Expired;
         }
         let journal = place.open();
         load(&journal, &records).await;
@@ -260,7 +263,10 @@ fn a_page_looks_at_a_bounded_number_of_rows() {
         };
         assert_eq!(pages(by_text).await, 13);
         let by_table = Query {
-            outcomes: vec![duly::Outcome::Acked, duly::Outcome::Retried],
+            outcomes: vec![
+                duly::records::Outcome::Acked,
+                duly::records::Outcome::Retried,
+            ],
             ..Query::default()
         };
         assert_eq!(pages(by_table).await, 3);

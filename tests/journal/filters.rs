@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use duly::Outcome;
 use duly::journal::Journal;
-use duly::record::{Cause, NodeId, Numbered, Order, Query};
+use duly::records::{Cause, NodeId, Numbered, Order, Outcome, Query};
 
 use crate::journal::harness::JournalHarness;
 use crate::journal::sample::{START_US, id, loaded, numbers, queue, record, trace, with};
@@ -50,12 +49,12 @@ const FILTERS: &[Filter] = &[
     },
     Filter {
         name: "since",
-        ask: |query| query.since = Some(duly::Timestamp::from_millis(FROM)),
+        ask: |query| query.since = Some(duly::time::Timestamp::from_millis(FROM)),
         finds: |(_, it)| it.stages.finished_us >= FROM * 1_000,
     },
     Filter {
         name: "until",
-        ask: |query| query.until = Some(duly::Timestamp::from_millis(TO)),
+        ask: |query| query.until = Some(duly::time::Timestamp::from_millis(TO)),
         finds: |(_, it)| it.stages.finished_us < TO * 1_000,
     },
     Filter {
@@ -193,8 +192,8 @@ pub(crate) async fn a_range_of_time_has_its_beginning_and_not_its_end(
         .collect();
     let subject = loaded(harness, &records).await;
     let range = |since: Option<u64>, until: Option<u64>| Query {
-        since: since.map(duly::Timestamp::from_millis),
-        until: until.map(duly::Timestamp::from_millis),
+        since: since.map(duly::time::Timestamp::from_millis),
+        until: until.map(duly::time::Timestamp::from_millis),
         ..Query::default()
     };
     let journal = subject.journal();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use duly::record::{Lateness, MinuteQuery, Numbered};
-use duly::{Outcome, Timestamp};
+use duly::records::{Lateness, MinuteQuery, Numbered, Outcome};
+use duly::time::Timestamp;
 
 use crate::journal::harness::JournalHarness;
 use crate::journal::sample::{

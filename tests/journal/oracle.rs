@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use duly::event::Payload;
 use duly::journal::Journal;
-use duly::record::{Cause, Cursor, NodeId, Numbered, Order, Query, Record, Stages};
-use duly::{Outcome, Timestamp};
+use duly::records::{Cause, Cursor, NodeId, Numbered, Order, Outcome, Query, Record, Stages};
+use duly::time::Timestamp;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

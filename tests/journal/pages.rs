@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use duly::Outcome;
-use duly::record::{Cursor, Numbered, Order, Query};
+use duly::records::{Cursor, Numbered, Order, Outcome, Query};
 
 use crate::journal::harness::JournalHarness;
 use crate::journal::sample::{

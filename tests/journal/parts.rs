@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use duly::Timestamp;
 use duly::journal::{Journal, Keep, SqliteJournal};
-use duly::record::{Numbered, Order, Query};
+use duly::records::{Numbered, Order, Query};
+use duly::time::Timestamp;
 use rusqlite::Connection;
 
 use crate::journal::harness::play;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duly::ErrorKind;
 use duly::journal::{Journal, PostgresJournal};
-use duly::record::{Numbered, Query};
+use duly::records::{Numbered, Query};
 
 use crate::journal::harness::play;
 use crate::journal::postgres::{Schema, connect};

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use duly::ErrorKind;
 use duly::event::Payload;
 use duly::journal::{Journal, Keep, PostgresJournal};
-use duly::record::Numbered;
-use duly::{ErrorKind, Outcome, Record, Timestamp};
+use duly::records::{Numbered, Outcome, Record};
+use duly::time::Timestamp;
 
 use crate::journal::harness::play;
 use crate::journal::postgres::{Schema, connect};
@@ -179,7 +180,7 @@ fn a_text_with_a_zero_in_it_is_found_by_it() {
         let journal = journal(&schema).await;
         let odd = with(record(1, 1), |it| it.key = Some("a\0b".to_owned()));
         load(&journal, &[odd]).await;
-        let query = duly::record::Query {
+        let query = duly::records::Query {
             key: Some("a\0b".to_owned()),
             ..Default::default()
         };

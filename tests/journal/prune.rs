@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use duly::Timestamp;
 use duly::journal::Keep;
-use duly::record::{Minute, Numbered};
+use duly::records::{Minute, Numbered};
+use duly::time::Timestamp;
 
 use crate::journal::harness::JournalHarness;
 use crate::journal::sample::{

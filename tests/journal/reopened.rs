@@ -1,10 +1,9 @@
 //! What a journal that outlives its process has after a new start.
 
 use duly::ErrorKind;
-use duly::Timestamp;
 use duly::journal::Keep;
-use duly::record::{MinuteQuery, Query};
-use duly::time::{Clock, SystemClock};
+use duly::records::{MinuteQuery, Query};
+use duly::time::{Clock, SystemClock, Timestamp};
 
 use crate::journal::harness::JournalHarness;
 use crate::journal::prune::{A_MONTH, DAY_US, at};

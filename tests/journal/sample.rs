@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use duly::event::{EventId, TraceId};
+use duly::event::{BucketId, TraceId};
 use duly::journal::{Batch, Found, Journal, Keep};
-use duly::record::{Cursor, Minute, MinuteQuery, NodeId, Numbered, Order, Query, Record, Stages};
-use duly::{BucketId, Outcome, QueueName, Timestamp};
+use duly::records::{
+    Cursor, Minute, MinuteQuery, NodeId, Numbered, Order, Outcome, Query, Record, Stages,
+};
+use duly::time::Timestamp;
+use duly::{EventId, QueueName};
 
 use crate::journal::harness::{JournalHarness, Subject};
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use duly::journal::Keep;
-use duly::{Outcome, Timestamp};
+use duly::records::Outcome;
+use duly::time::Timestamp;
 
 use crate::journal::harness::JournalHarness;
 use crate::journal::sample::{counted, everything, load, many, minutes, queue};

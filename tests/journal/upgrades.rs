@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use duly::ErrorKind;
 use duly::journal::{Journal, Keep, SqliteJournal};
-use duly::record::{Numbered, Query};
-use duly::{ErrorKind, Timestamp};
+use duly::records::{Numbered, Query};
+use duly::time::Timestamp;
 use rusqlite::Connection;
 
 use crate::journal::harness::play;

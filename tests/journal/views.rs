@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use duly::event::Payload;
+use duly::EventId;
+use duly::event::{BucketId, Payload};
 use duly::journal::{Journal, SqliteJournal};
-use duly::record::{Cause, NodeId, Numbered};
-use duly::{BucketId, EventId, Outcome, Timestamp};
+use duly::records::{Cause, NodeId, Numbered, Outcome};
+use duly::time::Timestamp;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 

@@ -1,8 +1,8 @@
 //! What is loaded is there, all of it and once.
 
 use duly::event::Payload;
-use duly::record::{Cause, Cursor, ERROR_BYTES_MAX, NodeId, Query, Stages};
-use duly::{Outcome, Timestamp};
+use duly::records::{Cause, Cursor, ERROR_BYTES_MAX, NodeId, Outcome, Query, Stages};
+use duly::time::Timestamp;
 
 use crate::journal::harness::JournalHarness;
 use crate::journal::sample::{
@@ -62,7 +62,7 @@ pub(crate) async fn the_largest_numbers_come_back_as_they_were(harness: &dyn Jou
         it.due = Timestamp::MAX;
         it.node = NodeId(u64::MAX);
         it.error = Some("e".repeat(ERROR_BYTES_MAX));
-        it.payload = Some(Payload::from(vec![b'p'; duly::record::PAYLOAD_KEPT_MAX]));
+        it.payload = Some(Payload::from(vec![b'p'; duly::records::PAYLOAD_KEPT_MAX]));
         it.stages = Stages {
             moved_us: u64::MAX,
             fetched_us: u64::MAX - 1,

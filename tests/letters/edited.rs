@@ -1,7 +1,7 @@
 //! A dead letter gets another payload, and a record says who gave it.
 
-use duly::EventState;
-use duly::bus::Edited;
+use duly::dead_letters::Edited;
+use duly::event::State as EventState;
 use duly::prelude::*;
 use duly::testing::Probe;
 
@@ -112,7 +112,7 @@ async fn bytes_that_do_not_decode_are_kept_as_they_are(world: World) {
     let page = letters().ids([ids[0]]).page().await.unwrap();
     assert_eq!(
         page.items[0].cause(),
-        Some(duly::record::Cause::Undecodable)
+        Some(duly::records::Cause::Undecodable)
     );
 }
 

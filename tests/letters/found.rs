@@ -1,9 +1,9 @@
 //! Dead letters are found by what is asked for, in a stable order, page by page.
 
-use duly::bus::{Last, LetterCursor};
+use duly::dead_letters::{Last, LetterCursor};
 use duly::event::BucketId;
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::Cause;
 
 use crate::letters::kit::{found, graveyard, numbers, picky};
 use crate::world::{ORDERS, World, ms, secs};
@@ -122,7 +122,7 @@ async fn a_page_goes_on_while_letters_come_and_go(world: World) {
 
 async fn what_is_not_possible_is_refused_with_words(world: World) {
     let (bus, _queue, ids) = graveyard(&world).await;
-    let refused = async |letters: duly::bus::DeadLetters, words: &str| {
+    let refused = async |letters: duly::dead_letters::DeadLetters, words: &str| {
         let error = letters.clone().revive_all().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains(words), "{error}");

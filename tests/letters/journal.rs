@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use duly::bus::{DeadLetter, Last};
+use duly::dead_letters::{DeadLetter, Last};
 use duly::journal::RecorderOptions;
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::Cause;
 use duly::testing::TestBus;
 
 use crate::bad::{Bad, Mode};

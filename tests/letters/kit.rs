@@ -1,6 +1,6 @@
 //! What the tests here begin with: letters that died of different things at different times.
 
-use duly::bus::DeadLetters;
+use duly::dead_letters::DeadLetters;
 use duly::prelude::*;
 use duly::testing::{Probe, TestBus};
 
@@ -40,7 +40,7 @@ pub(crate) async fn graveyard(world: &World) -> (TestBus, Queue<u64>, Vec<EventI
     (bus, queue, ids)
 }
 
-const MAILS: duly::handler::Annotation = duly::handler::Annotation::new("mails").attempts(1);
+const MAILS: duly::Annotation = duly::Annotation::new("mails").attempts(1);
 
 /// The numbers that the letters carry, all pages together, in their order.
 pub(crate) async fn numbers(letters: DeadLetters) -> Vec<u64> {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use duly::EventState;
-use duly::bus::{DeadLetters, Edited};
-use duly::handler::Annotation;
+use duly::Annotation;
+use duly::dead_letters::{DeadLetters, Edited};
+use duly::event::State as EventState;
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::Cause;
 use duly::testing::Probe;
 
 use crate::letters::kit::{numbers, picky};

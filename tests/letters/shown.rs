@@ -13,7 +13,7 @@ async fn any_payload_can_be_shown(world: World) {
     let (bus, _queue, ids) = graveyard(&world).await;
     let shown = async |bytes: &[u8]| {
         let edited = bus.dead_letters().edit_bytes(ids[0], bytes).await;
-        assert_eq!(edited.unwrap(), duly::bus::Edited::Edited);
+        assert_eq!(edited.unwrap(), duly::dead_letters::Edited::Edited);
         let page = bus.dead_letters().ids([ids[0]]).page().await.unwrap();
         page.items[0].payload_shown()
     };

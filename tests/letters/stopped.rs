@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use duly::core::op::StoreOp;
 use duly::prelude::*;
+use duly::store::operation::StoreOp;
 use duly::testing::TestBus;
 
 use crate::faulty::{Fault, Faulty};

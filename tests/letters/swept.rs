@@ -2,7 +2,7 @@
 
 use duly::event::BucketId;
 use duly::prelude::*;
-use duly::record::{Cause, Record};
+use duly::records::{Cause, Record};
 use duly::testing::{Probe, TestBus};
 
 use crate::letters::kit::{graveyard, numbers, picky};

@@ -2,13 +2,11 @@
 
 #![allow(non_camel_case_types, dead_code, unused_variables)]
 
-use duly::Handler;
-use duly::handler::{Annotated, States};
+use duly::{Annotated, Handler, States};
 
 /// Names that mean something else here than in the prelude.
 mod shadowed {
-    use duly::handler::OldPayload;
-    use duly::{Context, Event, Failure, State, delay_event};
+    use duly::{Context, Event, Failure, OldPayload, State, delay_event};
 
     pub(super) struct Result;
     pub(super) struct Option;

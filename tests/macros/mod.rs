@@ -12,11 +12,10 @@ use std::{
     time::Duration,
 };
 
+use duly::__private::{Registration, inventory};
 use duly::{
-    __private::{Registration, inventory},
-    Context, Event, Failure, Handler, Late, State, delay_event,
-    handler::{Annotated, Annotation, States},
-    retry::RetryPolicy,
+    Annotated, Annotation, Context, Event, Failure, Handler, Late, RetryPolicy, State, States,
+    delay_event,
 };
 
 // What an annotation puts into the program.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duly::retry::RetryPolicy;
+use duly::RetryPolicy;
 use proptest::prelude::*;
 
 use crate::backoff::{Backoff, Shape};
@@ -24,14 +24,17 @@ fn durations_are_read_and_written() {
         ("1d", 86_400_000),
     ]) {
         assert_eq!(
-            duly::duration::parse(text),
+            duly::__internal::duration::parse(text),
             Ok(Duration::from_millis(millis)),
             "{text}"
         );
     }
-    let longest = duly::duration::format(Duration::MAX);
+    let longest = duly::__internal::duration::format(Duration::MAX);
     assert_eq!(longest, "213503982334601d7h15s999ms999us999ns");
-    assert_eq!(duly::duration::parse(&longest), Ok(Duration::MAX));
+    assert_eq!(
+        duly::__internal::duration::parse(&longest),
+        Ok(Duration::MAX)
+    );
 }
 
 #[test]
@@ -42,7 +45,7 @@ fn a_refused_text_says_what_was_wrong_and_what_would_be_right() {
             .map_err(|e| e.to_string())
     };
     let duration = |text: &str| {
-        duly::duration::parse(text)
+        duly::__internal::duration::parse(text)
             .map(|_| ())
             .map_err(|e| e.to_string())
     };
@@ -182,7 +185,7 @@ const NEARLY_BACKOFF: &str = r"(fixed|linear|exp|expo)\(?[0-9]{1,2}(ms|s|m|x)(\.
 proptest! {
     #[test]
     fn both_grammars_agree_on_durations(text in NEARLY_DURATION) {
-        let running = duly::duration::parse(&text).map_err(|error| error.to_string());
+        let running = duly::__internal::duration::parse(&text).map_err(|error| error.to_string());
         prop_assert_eq!(running, duration::parse(&text));
     }
 
@@ -195,7 +198,7 @@ proptest! {
     #[test]
     fn a_duration_is_read_back_as_it_was_written(secs: u64, nanos in 0..1_000_000_000_u32) {
         let duration = Duration::new(secs, nanos);
-        prop_assert_eq!(duly::duration::parse(&duly::duration::format(duration)), Ok(duration));
+        prop_assert_eq!(duly::__internal::duration::parse(&duly::__internal::duration::format(duration)), Ok(duration));
     }
 
     #[test]

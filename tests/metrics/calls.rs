@@ -1,7 +1,7 @@
 //! Calls of the store: each is timed, and each that fails is counted.
 
-use duly::core::op::StoreOp;
 use duly::prelude::*;
+use duly::store::operation::StoreOp;
 use duly::testing::Probe;
 
 use crate::faulty::{Fault, Faulty};

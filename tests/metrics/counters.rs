@@ -1,7 +1,7 @@
 //! Every counter counts what it says.
 
-use duly::core::op::StoreOp;
 use duly::prelude::*;
+use duly::store::operation::StoreOp;
 use duly::testing::Probe;
 
 use crate::faulty::{Fault, Faulty};

@@ -1,6 +1,6 @@
 //! How many queues have a label of their own.
 
-use duly::handler::Annotation;
+use duly::Annotation;
 use duly::metrics::MetricsChoices;
 use duly::prelude::*;
 use duly::testing::Probe;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use duly::BusBuilder;
-use duly::core::op::StoreOp;
 use duly::metrics::Stages;
 use duly::prelude::*;
+use duly::store::operation::StoreOp;
 use duly::testing::{Probe, TestBus};
 use proptest::prelude::*;
 
@@ -168,7 +168,7 @@ async fn the_total_is_what_the_record_says() {
     tried.queue.push_many(0..20, secs(0)).await.unwrap();
     tried.bus.advance(secs(2)).await;
     let records = tried.bus.records().page().await.unwrap();
-    let late = |record: &duly::Record| record.lateness().map(|late| late.as_millis());
+    let late = |record: &duly::records::Record| record.lateness().map(|late| late.as_millis());
     let recorded: Vec<_> = records.items.iter().map(late).collect();
     let told = lateness(&tried.seen);
     let told: Vec<_> = told.iter().map(|stages| Some(stages[3].into())).collect();

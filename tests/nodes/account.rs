@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duly::Record;
 use duly::prelude::*;
+use duly::records::Record;
 use duly::store::RedisStore;
 use duly_conformance::history::{Account, Report, Told, What};
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::handler::Annotation;
+use duly::config::QueueChoices;
 use duly::prelude::*;
 use duly::time::{Clock, Mono, SystemClock};
-use duly::{ErrorKind, QueueChoices};
+use duly::{Annotation, ErrorKind};
 use duly_conformance::history::{Told, What};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;

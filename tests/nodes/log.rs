@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use duly::EventId;
-use duly::record::NodeId;
+use duly::records::NodeId;
 use duly_conformance::history::{Entry, What, lines};
 
 use super::process::now_us;

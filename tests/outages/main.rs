@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use duly::QueueChoices;
-use duly::handler::Annotation;
+use duly::Annotation;
+use duly::config::QueueChoices;
 use duly::prelude::*;
 use tokio::time::{Instant, sleep, timeout};
 use tracing_subscriber::Registry;

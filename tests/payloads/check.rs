@@ -1,7 +1,7 @@
 //! Would this build read everything that waits?
 
-use duly::EventState;
-use duly::handler::Annotation;
+use duly::Annotation;
+use duly::event::State as EventState;
 use duly::prelude::*;
 use duly::testing::Probe;
 

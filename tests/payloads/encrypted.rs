@@ -2,11 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use duly::Outcome;
 use duly::codec::{Frame, Key, KeyRing};
 use duly::event::TRACE_HEADER;
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::{Cause, Outcome};
 use duly::testing::{Probe, TestBus};
 
 use crate::faulty::Faulty;

@@ -1,9 +1,10 @@
 //! What lies in the store, byte by byte.
 
+use duly::QueueName;
 use duly::codec::{Codec, Frame, Key, KeyRing, Unopened};
-use duly::event::Payload;
+use duly::event::{BucketId, Payload};
 use duly::prelude::*;
-use duly::{BucketId, QueueName, Timestamp};
+use duly::time::Timestamp;
 
 fn event() -> (EventId, QueueName) {
     let made = Timestamp::from_millis(1_700_000_000_000);

@@ -10,7 +10,7 @@ mod ring;
 mod rotation;
 mod versions;
 
-use duly::bus::DeadLetter;
+use duly::dead_letters::DeadLetter;
 use duly::event::Payload;
 use duly::prelude::*;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use duly::core::op::StoreOp;
 use duly::prelude::*;
+use duly::store::operation::StoreOp;
 use duly::testing::Probe;
 use futures_util::FutureExt;
 

@@ -1,9 +1,9 @@
 //! Payloads of older versions and of newer ones.
 
-use duly::handler::{Annotated, Annotation, OldPayload};
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::Cause;
 use duly::testing::Probe;
+use duly::{Annotated, Annotation, OldPayload};
 
 use crate::payloads::encrypted::ring;
 use crate::payloads::letter;

@@ -158,7 +158,7 @@ async fn a_question_is_refused_while_the_journal_is_away_and_says_what_can_be_re
         let minutes = asked.clone().minutes().page().await.unwrap_err();
         let streamed = asked.clone().stream().next().await.unwrap().unwrap_err();
         let exported = asked
-            .export(duly::record::Format::Csv, &mut Vec::new())
+            .export(duly::records::Format::Csv, &mut Vec::new())
             .await;
         for error in [page, minutes, streamed, exported.unwrap_err()] {
             assert_eq!(
@@ -181,7 +181,7 @@ async fn a_question_is_refused_while_the_journal_is_away_and_says_what_can_be_re
         let found: Vec<_> = page.items.iter().map(|record| record.id).collect();
         assert_eq!(found, [waits], "{mode:?}");
         let minutes = waiting().minutes().page().await.unwrap();
-        assert_eq!(minutes.items[0].outcomes[&duly::Outcome::Acked], 1);
+        assert_eq!(minutes.items[0].outcomes[&duly::records::Outcome::Acked], 1);
         let explained = bus.explain(there).await.unwrap();
         let unread = explained
             .attempts

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use duly::journal::{Batch, Found, Journal, JournalFuture, Keep, MemoryJournal, Pruned};
-use duly::record::{Cursor, Minute, MinuteQuery, Numbered, Query};
-use duly::{Error, ErrorKind, Timestamp};
+use duly::records::{Cursor, Minute, MinuteQuery, Numbered, Query};
+use duly::time::Timestamp;
+use duly::{Error, ErrorKind};
 
 /// What becomes of what is asked of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

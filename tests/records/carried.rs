@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::event::BucketKey;
+use duly::EventId;
+use duly::event::{BucketId, BucketKey};
 use duly::journal::RecorderOptions;
 use duly::prelude::*;
-use duly::record::{NodeId, Numbered, Stages};
+use duly::records::{NodeId, Numbered, Outcome, Record, Stages};
 use duly::store::Outbox;
 use duly::testing::Probe;
-use duly::{BucketId, EventId, Outcome, Record, Timestamp};
+use duly::time::Timestamp;
 
 use crate::records::bad::Mode;
 use crate::records::deaf::Deaf;
@@ -101,7 +102,7 @@ async fn a_load_is_bounded_in_records_and_in_bytes() {
         retry_max: ms(100),
         ..prompt()
     };
-    let queue = duly::QueueChoices {
+    let queue = duly::config::QueueChoices {
         keep_payload: Some(true),
         ..Default::default()
     };

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use duly::QueueName;
-use duly::core::op::{Answer, StoreOp};
 use duly::event::BucketKey;
-use duly::record::Numbered;
+use duly::records::Numbered;
+use duly::store::operation::{Answer, StoreOp};
 use duly::store::{
     Control, Durability, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Presence, Roll, Setting,
     Store, StoreFuture, Watcher,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use duly::journal::{Journal, PostgresJournal, RecorderOptions, SqliteJournal};
 use duly::prelude::*;
-use duly::record::{Cursor, NodeId, Numbered, Query};
+use duly::records::{Cursor, NodeId, Numbered, Query};
 use duly::store::{EmbeddedStore, Outbox, RedisStore, Store};
 use duly_conformance::history::{Report, What};
 

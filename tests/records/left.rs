@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duly::handler::Annotation;
+use duly::Annotation;
 use duly::journal::{Journal, MemoryJournal};
 use duly::prelude::*;
-use duly::record::Query;
+use duly::records::Query;
 use duly::store::{RedisStore, Store};
 use duly::testing::Probe;
 

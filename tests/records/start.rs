@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use duly::journal::{Journal, MemoryJournal, RecordChoices, RecorderOptions, SqliteJournal};
 use duly::prelude::*;
-use duly::record::Query;
+use duly::records::Query;
 use duly::store::{OutboxLimit, WhenFull};
 use duly::testing::{Probe, TestBus};
 
@@ -192,7 +192,7 @@ async fn the_limit_of_outboxes_holds_before_anything_is_recorded() {
         assert_eq!(limit, Some(OutboxLimit { max, when_full }));
         assert_eq!(
             bus.stats("orders").await.unwrap(),
-            duly::core::op::Stats::default()
+            duly::store::operation::Stats::default()
         );
         assert_eq!(way.before_limit.load(Ordering::Relaxed), 0);
     }

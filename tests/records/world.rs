@@ -5,13 +5,12 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use duly::handler::Annotation;
 use duly::journal::{JournalStatus, RecorderOptions};
 use duly::prelude::*;
-use duly::record::Numbered;
+use duly::records::Numbered;
 use duly::store::{MemoryStore, Store};
 use duly::testing::{Probe, TestBus, VirtualClock};
-use duly::{BusBuilder, EventId};
+use duly::{Annotation, BusBuilder, EventId};
 use tracing::subscriber::NoSubscriber;
 
 use crate::records::bad::Bad;

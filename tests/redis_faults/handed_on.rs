@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use duly::EventId;
-use duly::record::NodeId;
+use duly::records::NodeId;
 use duly_conformance::history::Entry;
 
 use crate::nodes::{Memory, Node, Role, Site, node_of, starts, starts_of};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use duly::handler::Annotation;
+use duly::Annotation;
 use duly::prelude::*;
 
 use crate::nodes::Memory;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use duly::QueueChoices;
-use duly::handler::Annotation;
+use duly::Annotation;
+use duly::config::QueueChoices;
 use duly::prelude::*;
 use duly::store::{Durability, RedisOptions, RedisStore};
 use duly::testing::Probe;

@@ -5,9 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
 
+use duly::EventId;
+use duly::config::QueueChoices;
 use duly::prelude::*;
-use duly::record::NodeId;
-use duly::{EventId, QueueChoices};
+use duly::records::NodeId;
 use duly_conformance::history::{Entry, What};
 
 use crate::nodes::{Role, Site, node_of, starts, starts_of};

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use duly::EventId;
-use duly::core::op::{Reply, Stats, StoreOp};
-use duly::record::NodeId;
+use duly::records::NodeId;
+use duly::store::operation::{Reply, Stats, StoreOp};
 use duly::store::{RedisStore, Store};
 use duly_conformance::history::{Entry, What};
 

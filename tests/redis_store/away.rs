@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use duly::ErrorKind;
-use duly::handler::Annotation;
 use duly::prelude::*;
+use duly::{Annotation, ErrorKind};
 use tokio::time::Instant;
 
 use crate::redis_store::kit::{Read, builder, fresh, push_to, pusher_to, stop, until};

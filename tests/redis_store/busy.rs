@@ -11,15 +11,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::When;
-use duly::core::op::{
-    BATCH_BYTES, BATCH_MAX, Failing, Fetch, Holding, NewEvent, PeekBy, Reply, Rewriting,
-    Settlement, StartMark, StoreOp, Unique, Verdict,
-};
+use duly::Unique;
 use duly::event::{Envelope, Payload, TRACE_HEADER};
 use duly::prelude::*;
-use duly::record::{Cause, NodeId};
+use duly::records::{Cause, NodeId};
+use duly::store::operation::{
+    BATCH_BYTES, BATCH_MAX, Failing, Fetch, Holding, NewEvent, PeekBy, Reply, Rewriting,
+    Settlement, StartMark, StoreOp, Verdict,
+};
 use duly::store::{Outbox, Store};
+use duly::time::When;
 
 use crate::redis_store::busy_more::more_scripts;
 use crate::redis_store::kit::{Bare, NODE, fresh};

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use duly::core::op::{BATCH_BYTES, BATCH_MAX, PeekBy, Reply, StoreOp, Unique};
 use duly::event::Payload;
+use duly::store::operation::{BATCH_BYTES, BATCH_MAX, PeekBy, Reply, StoreOp};
 use duly::store::{Durability, Store};
-use duly::{ErrorKind, When};
+use duly::time::When;
+use duly::{ErrorKind, Unique};
 
 use crate::redis_store::busy::{MET_MAX, event, fetch_of};
 use crate::redis_store::kit::{Bare, NODE};
@@ -78,7 +79,7 @@ pub(crate) async fn more_scripts(meter: &mut Meter<'_>, bare: &Bare, events: usi
             through: requests.end,
             held: Vec::new(),
             limit: BATCH_MAX,
-            started: duly::core::op::StartMark::default(),
+            started: duly::store::operation::StartMark::default(),
         };
         match meter.step(bare.apply(reconcile)).await.unwrap() {
             Reply::Reaped(reaped) if reaped.more => {}

@@ -1,9 +1,10 @@
 //! Bytes that must never change: what one version has written, every later one reads.
 
-use duly::event::{BucketId, Envelope, EventId, Payload};
-use duly::record::{Cause, NodeId, Record, Stages};
-use duly::store::__doors::redis;
-use duly::{Outcome, QueueName, Timestamp};
+use duly::__internal::redis::{decode, encode, of_entry};
+use duly::event::{BucketId, Envelope, Payload};
+use duly::records::{Cause, NodeId, Outcome, Record, Stages};
+use duly::time::Timestamp;
+use duly::{EventId, QueueName};
 
 fn id() -> EventId {
     EventId::from_parts(Timestamp::from_millis(1_700_000_000_000), BucketId(3), 5)
@@ -58,15 +59,12 @@ fn bodies_have_the_bytes_that_they_always_had() {
         (traced(plain()), TRACED),
         (all, ALL),
     ] {
-        let written = redis::body_of(&envelope);
+        let written = encode(&envelope);
         assert_eq!(hex(&written), hex(&bytes(golden)), "{envelope:?}");
-        assert_eq!(
-            redis::body(id(), &queue(), &bytes(golden)).unwrap(),
-            envelope
-        );
+        assert_eq!(decode(id(), &queue(), &bytes(golden)).unwrap(), envelope);
     }
     // Written before bodies named their trace.
-    let read = redis::body(id(), &queue(), &bytes(HEADER_ALONE)).unwrap();
+    let read = decode(id(), &queue(), &bytes(HEADER_ALONE)).unwrap();
     assert_eq!(read, traced(plain()));
 }
 
@@ -122,6 +120,8 @@ fn records_are_read_from_the_bytes_that_they_always_had() {
          {said} 09 80 {numbers} 0000 0000 \
          07 0102030405060708090a0b0c0d0e0f10 00000002 7b7d 0003 616461"
     );
-    let read = redis::records(&queue(), &bytes(&golden)).unwrap();
+    let read = of_entry(&queue(), &bytes(&golden))
+        .collect::<Option<Vec<Record>>>()
+        .unwrap();
     assert_eq!(read, [plain, telling]);
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use duly::core::op::{Reply, StoreOp};
 use duly::event::BucketKey;
+use duly::store::operation::{Reply, StoreOp};
 use duly::store::{Store, Watcher};
 
 use crate::redis_store::kit::{Bare, fresh, until};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly::event::Payload;
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::Cause;
 use duly::store::Store;
 
 use crate::redis_store::kit::{Bare, ID, Read, fresh, hex, pusher, stop, until};

@@ -1,7 +1,8 @@
 //! A server whose memory is full.
 
-use duly::core::op::{Cancelled, Holding, Reply, StartMark, StoreOp};
-use duly::{ErrorKind, When};
+use duly::store::operation::{Holding, Reply, StartMark, StoreOp};
+use duly::time::When;
+use duly::{Cancelled, ErrorKind};
 
 use crate::redis_store::kit::{Bare, NODE, fresh};
 use crate::servers::Redis;

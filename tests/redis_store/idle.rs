@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duly::handler::Annotation;
+use duly::Annotation;
 use duly::metrics::MetricsChoices;
 
 use crate::redis_store::kit::{Read, builder, fresh, stop};

@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use duly::BusBuilder;
-use duly::core::op::{
-    Answer, Failing, Fetch, NewEvent, Reply, Settlement, StartMark, StoreOp, Unique, Verdict,
-};
-use duly::event::{BucketKey, Envelope, Payload, State};
-use duly::handler::Annotation;
+use duly::event::{BucketId, BucketKey, Envelope, Payload, State};
 use duly::prelude::*;
-use duly::record::{Cause, NodeId, Query, Record};
+use duly::records::{Cause, NodeId, Query, Record};
+use duly::store::operation::{
+    Answer, Failing, Fetch, NewEvent, Reply, Settlement, StartMark, StoreOp, Verdict,
+};
 use duly::store::{RedisStore, Store};
-use duly::{BucketId, QueueName, Result as Answered, Timestamp, When};
+use duly::time::{Timestamp, When};
+use duly::{Annotation, BusBuilder, QueueName, Result as Answered, Unique};
 
 use crate::servers;
 
@@ -41,7 +40,7 @@ pub(crate) async fn pusher(url: &str) -> (Bus, Queue<String>) {
 
 /// A bus that only pushes, to so many buckets.
 pub(crate) async fn pusher_to(url: &str, buckets: u16) -> (Bus, Queue<String>) {
-    let choices = duly::QueueChoices {
+    let choices = duly::config::QueueChoices {
         buckets: Some(buckets),
         ..Default::default()
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duly::QueueChoices;
+use duly::config::QueueChoices;
 use duly::event::Payload;
 use duly::prelude::*;
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use duly::core::op::{Holding, StartMark, StoreOp};
 use duly::prelude::*;
-use duly::record::{Outcome, Query};
+use duly::records::{Outcome, Query};
 use duly::store::RedisStore;
+use duly::store::operation::{Holding, StartMark, StoreOp};
 use tokio::sync::Semaphore;
 
 use crate::redis_store::kit::{Bare, LETTERS, NODE, builder, fresh, stop, until};

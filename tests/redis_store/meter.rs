@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use duly::core::op::BATCH_BYTES;
-use duly::store::__doors::redis;
+use duly::__internal::redis::scripts;
+use duly::store::operation::BATCH_BYTES;
 
 use crate::servers::Redis;
 
@@ -22,7 +22,7 @@ impl<'a> Meter<'a> {
     pub(crate) fn new(server: &'a Redis) -> Self {
         server.cli(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
         server.cli(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
-        let names = redis::scripts().map(|(name, hash)| (hash, name));
+        let names = scripts().map(|script| (script.hash().to_owned(), script.name));
         Self {
             server,
             names: names.collect(),

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use duly::When;
-use duly::core::op::{Fetch, Reply, StoreOp};
 use duly::event::State;
-use duly::record::{Outcome, Record};
+use duly::records::{Outcome, Record};
 use duly::store::Store;
+use duly::store::operation::{Fetch, Reply, StoreOp};
+use duly::time::When;
 
 use crate::redis_store::kit::{NODE, until};
 use crate::redis_store::overwritten::{Overwritten, opened};

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use duly::core::op::{Failing, Fetch, Reply, Settlement, StartMark, StoreOp, Verdict};
+use duly::ErrorKind;
 use duly::event::State;
 use duly::prelude::*;
-use duly::record::Cause;
+use duly::records::Cause;
+use duly::store::operation::{Failing, Fetch, Reply, Settlement, StartMark, StoreOp, Verdict};
 use duly::store::{Outbox, OutboxPage, Presence, RedisStore, Store};
-use duly::{ErrorKind, When};
+use duly::time::When;
 
 use crate::redis_store::kit::{Bare, ID, NODE, fresh, hex, until};
 use crate::servers::{Redis, shared};

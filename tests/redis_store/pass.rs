@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use duly::core::op::{PeekBy, PeekCursor, Reply, Snapshot, StoreOp};
 use duly::prelude::*;
+use duly::store::operation::{PeekBy, PeekCursor, Reply, Snapshot, StoreOp};
 
 use crate::redis_store::kit::{Bare, fresh, hex, stop, until};
 use crate::servers::{Aof, Redis, RedisOptions, shared};
@@ -18,7 +18,7 @@ async fn waiting(url: &str, events: usize) -> (Bare, BTreeSet<EventId>) {
     for from in (0..events).step_by(1_000) {
         let letters = (from..events.min(from + 1_000)).map(|number| format!("letter {number}"));
         let pushed = queue.push_many(letters, Duration::from_secs(3_600)).await;
-        ids.extend(pushed.unwrap().iter().map(duly::bus::Receipt::id));
+        ids.extend(pushed.unwrap().iter().map(duly::Receipt::id));
     }
     stop(&bus).await;
     (Bare::open(url).await, ids)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use duly::handler::Annotation;
+use duly::Annotation;
 use duly::prelude::*;
 use duly::testing::Probe;
 

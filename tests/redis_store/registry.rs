@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{NewEvent, StoreOp, Unique};
-use duly::core::roll::Presence;
-use duly::event::{BucketKey, Envelope, Payload};
+use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::prelude::*;
-use duly::record::NodeId;
-use duly::store::{RedisStore, Setting, Store};
-use duly::{BucketId, QueueName, Timestamp, When};
+use duly::records::NodeId;
+use duly::store::operation::{NewEvent, StoreOp};
+use duly::store::{Presence, RedisStore, Setting, Store};
+use duly::time::{Timestamp, When};
+use duly::{QueueName, Unique};
 use futures_util::future::join_all;
 
 use crate::redis_store::kit::{Read, fresh, push_to, pusher, stop, until};

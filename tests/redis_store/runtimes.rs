@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use duly::When;
-use duly::core::op::Reply;
+use duly::store::operation::Reply;
+use duly::time::When;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 

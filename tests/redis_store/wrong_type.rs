@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use duly::When;
-use duly::core::op::StoreOp;
 use duly::event::{Envelope, Payload, State};
-use duly::record::{Outcome, Query, Record};
+use duly::records::{Outcome, Query, Record};
 use duly::store::Store;
+use duly::store::operation::StoreOp;
+use duly::time::When;
 
 use crate::redis_store::kit::until;
 use crate::redis_store::overwritten::{Overwritten, opened};

@@ -1,7 +1,7 @@
 //! When a bucket must be looked at earlier than before.
 
-use duly::Timestamp;
-use duly::core::reference::Head;
+use duly::__internal::Head;
+use duly::time::Timestamp;
 
 #[test]
 fn a_head_is_earlier_when_something_is_ready_or_due_sooner() {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use duly::Timestamp;
-use duly::core::op::{Cancelled, Changed, PeekBy, PushVerdict, Reply, StoreOp, Unique};
-use duly::core::reference::Head;
+use duly::__internal::Head;
 use duly::event::Payload;
-use duly::record::Outcome;
-use duly::time::When;
+use duly::records::Outcome;
+use duly::store::operation::{PeekBy, PushVerdict, Reply, StoreOp};
+use duly::time::{Timestamp, When};
+use duly::{Cancelled, Changed, Unique};
 
 use crate::reference::kit::{FAR, Side, event, id, unique};
 
@@ -26,7 +26,10 @@ fn a_held_event_is_seen_and_leased_by_nobody() {
         let peeked = side.op(StoreOp::Peek { by, from, limit });
         assert_eq!(peeked, Reply::Peeked { events, next });
     }
-    assert_eq!(side.bucket.stats(), duly::core::op::Stats::default());
+    assert_eq!(
+        side.bucket.stats(),
+        duly::store::operation::Stats::default()
+    );
     assert!(!side.bucket.is_empty(), "it is there all the same");
 }
 

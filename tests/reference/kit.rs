@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{Delivery, Fetch, Ledger, NewEvent, PushVerdict, Reply, StoreOp, Unique};
-use duly::core::reference::{Bucket, DedupWindow};
-use duly::event::{BucketKey, Envelope, Payload};
-use duly::record::{NodeId, Record};
-use duly::time::When;
-use duly::{BucketId, EventId, Timestamp};
+use duly::__internal::{Bucket, Ledger};
+use duly::event::{BucketId, BucketKey, Envelope, Payload};
+use duly::records::{NodeId, Record};
+use duly::store::DedupWindow;
+use duly::store::operation::{Delivery, Fetch, NewEvent, PushVerdict, Reply, StoreOp};
+use duly::time::{Timestamp, When};
+use duly::{EventId, Unique};
 
 /// Keeps a number for each envelope, as a store with a file does, and confirms late.
 #[derive(Debug, Default)]

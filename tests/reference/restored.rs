@@ -1,10 +1,11 @@
 //! What comes back at start.
 
-use duly::core::op::{Cancelled, PushVerdict, Reply, StoreOp, Unique};
-use duly::core::reference::{DedupWindow, Finished, Restored};
-use duly::event::Late;
-use duly::time::When;
-use duly::{EventId, EventState as State, Timestamp};
+use duly::__internal::{Finished, Restored};
+use duly::event::State;
+use duly::store::DedupWindow;
+use duly::store::operation::{PushVerdict, Reply, StoreOp};
+use duly::time::{Timestamp, When};
+use duly::{Cancelled, EventId, Late, Unique};
 
 use crate::reference::kit::{Side, event, id, unique};
 

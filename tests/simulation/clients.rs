@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{Answer, NewEvent, Reply, StoreOp, Unique};
-use duly::event::{Envelope, EventId, Late};
+use duly::event::Envelope;
+use duly::store::operation::{Answer, NewEvent, Reply, StoreOp};
 use duly::time::{Timestamp, When};
-use duly::{ErrorKind, QueueName};
+use duly::{ErrorKind, EventId, Late, QueueName, Unique};
 use duly_conformance::history::{Promise, Told, What};
 
 use crate::bugs::Bug;

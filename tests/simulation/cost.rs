@@ -1,6 +1,6 @@
 //! What nodes ask of the store for each event, by how many nodes there are.
 
-use duly::core::options::NodeOptions;
+use duly::config::NodeOptions;
 
 use crate::plan::{Class, Handlers, Plan};
 use crate::rng::Rng;

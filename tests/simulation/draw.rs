@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use duly::core::options::NodeOptions;
-use duly::core::reference::DedupWindow;
+use duly::config::NodeOptions;
+use duly::store::DedupWindow;
 
 use crate::network::Cut;
 use crate::plan::{Class, Clog, Handlers, Plan};

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use duly::core::op::{Failing, Settlement, Verdict};
-use duly::core::step::{Input, Job};
-use duly::record::Cause;
+use duly::__internal::{Input, Job};
+use duly::records::Cause;
+use duly::store::operation::{Failing, Settlement, Verdict};
 use duly_conformance::history::{Lease, Promise, What};
 
 use crate::bugs::Bug;

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use duly::__internal::Bucket;
 use duly::EventId;
-use duly::core::op::{BATCH_MAX, PeekBy, Reply, StoreOp};
-use duly::core::reference::Bucket;
 use duly::event::State;
-use duly::record::NodeId;
+use duly::records::NodeId;
+use duly::store::operation::{BATCH_MAX, PeekBy, Reply, StoreOp};
 use duly_conformance::history::Promise;
 
 use crate::store::{Body, Notes};

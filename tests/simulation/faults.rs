@@ -1,6 +1,6 @@
 //! What breaks when, and how it is mended.
 
-use duly::core::step::Input;
+use duly::__internal::Input;
 use duly_conformance::history::What;
 
 use crate::network::Cut;

@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use duly::ErrorKind;
-use duly::core::op::{
+use duly::records::{Cause, NodeId};
+use duly::store::operation::{
     Answer, Delivery, Failing, Fetch, Reply, RequestId, Settlement, StartMark, StoreOp, Verdict,
 };
-use duly::event::EventId;
-use duly::record::{Cause, NodeId};
+use duly::{ErrorKind, EventId};
 use duly_conformance::history::{Lease, What};
 
 use crate::bugs::Bug;

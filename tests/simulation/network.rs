@@ -1,8 +1,8 @@
 //! What lies between nodes, clients and the store: delays, losses, repeats and cuts.
 
+use duly::__internal::CallId;
 use duly::ErrorKind;
-use duly::core::op::{Answer, Reply, StoreOp};
-use duly::core::step::CallId;
+use duly::store::operation::{Answer, Reply, StoreOp};
 use duly_conformance::history::{Promise, What};
 
 use crate::bugs::Bug;

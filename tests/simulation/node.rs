@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
+use duly::__internal::{Action, CallId, Input, Load, Node};
 use duly::ErrorKind;
-use duly::core::node::{Load, Node};
-use duly::core::step::{Action, CallId, Input};
-use duly::record::NodeId;
+use duly::records::NodeId;
 use duly::time::Mono;
 use duly_conformance::history::{Promise, What};
 

@@ -1,7 +1,7 @@
 //! What a seed makes of the world: its size, its settings and its own mix of faults.
 
-use duly::core::options::NodeOptions;
-use duly::core::reference::DedupWindow;
+use duly::config::NodeOptions;
+use duly::store::DedupWindow;
 
 use crate::network::Cut;
 

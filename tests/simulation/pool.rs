@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use duly::core::op::{Failing, RequestId, Settlement, Verdict};
-use duly::core::step::Job;
-use duly::record::Cause;
+use duly::__internal::Job;
+use duly::records::Cause;
+use duly::store::operation::{Failing, RequestId, Settlement, Verdict};
 use duly::time::Mono;
 
 use crate::plan::Handlers;

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use duly::ErrorKind;
-use duly::core::op::{Answer, NewEvent, PushVerdict, Pushed, Reply, StoreOp};
-use duly::core::push::{Attempts, NextPush, PushedId};
-use duly::event::{Envelope, EventId};
+use duly::__internal::{Attempts, NextPush, PushedId};
+use duly::event::Envelope;
+use duly::store::operation::{Answer, NewEvent, PushVerdict, Pushed, Reply, StoreOp};
 use duly::time::Timestamp;
+use duly::{ErrorKind, EventId};
 use duly_conformance::history::{Told, What};
 
 use crate::bugs::Bug;

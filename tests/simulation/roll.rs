@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use duly::__internal::Input;
 use duly::QueueName;
-use duly::core::roll::Member;
-use duly::core::step::Input;
-use duly::record::NodeId;
+use duly::records::NodeId;
+use duly::store::Member;
 use duly_conformance::history::Promise;
 
 use crate::bugs::Bug;

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use duly::core::node::Node;
-use duly::core::op::{Answer, Holding, Reply, StoreOp};
-use duly::core::options::NodeOptions;
-use duly::core::roll::Member;
-use duly::core::step::{Action, CallId, Input};
-use duly::event::{BucketId, BucketKey, QueueName};
-use duly::record::NodeId;
+use duly::__internal::{Action, CallId, Input, Node};
+use duly::QueueName;
+use duly::config::NodeOptions;
+use duly::event::{BucketId, BucketKey};
+use duly::records::NodeId;
+use duly::store::Member;
+use duly::store::operation::{Answer, Holding, Reply, StoreOp};
 use duly::time::{Mono, Timestamp};
 
 /// A node that is no owner, whose first look has found nothing that is due before `DUE_MS`.

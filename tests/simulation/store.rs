@@ -5,12 +5,13 @@ mod tell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::ErrorKind;
-use duly::core::op::{Answer, Ledger, StoreOp};
-use duly::core::reference::{Bucket, DedupWindow};
-use duly::event::{BucketKey, Envelope, EventId, Payload};
-use duly::record::Record;
+use duly::__internal::{Bucket, Ledger};
+use duly::event::{BucketKey, Envelope, Payload};
+use duly::records::Record;
+use duly::store::DedupWindow;
+use duly::store::operation::{Answer, StoreOp};
 use duly::time::Timestamp;
+use duly::{ErrorKind, EventId};
 use duly_conformance::history::{Lease, What};
 
 pub use self::tell::ending_of;

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use duly::EventId;
-use duly::core::op::{Reply, StoreOp};
-use duly::core::step::Action;
-use duly::event::{BucketId, BucketKey, QueueName};
+use duly::__internal::Action;
+use duly::event::{BucketId, BucketKey};
+use duly::store::operation::{Reply, StoreOp};
+use duly::{EventId, QueueName};
 use duly_conformance::history;
 use duly_conformance::history::{Account, Checker, Entry, Promise, What};
 
@@ -33,7 +33,7 @@ pub enum Happening {
     /// An answer reaches whoever asked.
     Answered(
         Caller,
-        Result<duly::core::op::Answer<Body>, duly::ErrorKind>,
+        Result<duly::store::operation::Answer<Body>, duly::ErrorKind>,
     ),
     /// Whoever asked waits no longer.
     GivenUp(Caller),

@@ -3,8 +3,7 @@
 use std::future::ready;
 use std::sync::Arc;
 
-use duly::core::reference::DedupWindow;
-use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
+use duly::store::{DedupWindow, EmbeddedOptions, EmbeddedStore, Store};
 use duly::testing::ManualClock;
 use duly_conformance::store_contract::{Harnessed, StoreHarness, Subject};
 

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use duly::core::reference::DedupWindow;
-use duly::store::{RedisOptions, RedisStore, Store};
+use duly::store::{DedupWindow, RedisOptions, RedisStore, Store};
 use duly::testing::ManualClock;
 use duly_conformance::store_contract::{Harnessed, StoreHarness, Subject};
 

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{
-    Fetch, Holding, NewEvent, PeekBy, Reply, RequestId, Rewriting, Settlement, StoreOp, Unique,
+use duly::event::{Envelope, Payload, TRACE_HEADER, UNIQUE_HEADER};
+use duly::records::{NodeId, Record};
+use duly::store::operation::{
+    Fetch, Holding, NewEvent, PeekBy, Reply, RequestId, Rewriting, Settlement, StoreOp,
 };
-use duly::event::{Envelope, EventId, Payload, TRACE_HEADER, UNIQUE_HEADER};
-use duly::record::{NodeId, Record};
 use duly::time::{Timestamp, When};
+use duly::{EventId, Unique};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest_state_machine::ReferenceStateMachine;

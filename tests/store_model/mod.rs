@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use duly::core::op::{PeekBy, PeekCursor, Reply, Snapshot, StoreOp};
 use duly::event::BucketKey;
-use duly::record::{NodeId, Query};
+use duly::records::{NodeId, Query};
 use duly::store::EmbeddedOptions;
+use duly::store::operation::{PeekBy, PeekCursor, Reply, Snapshot, StoreOp};
 use duly::testing::ManualClock;
 use duly::time::{Clock, Timestamp};
 use duly_conformance::store_contract::{Harnessed, MemoryHarness, StoreHarness, Subject};
@@ -27,7 +27,7 @@ use crate::store_contract::redis::RedisHarness;
 use crate::store_model::machine::{Durable, Machine, QUEUE};
 use crate::store_model::model::{BUCKET, WINDOW};
 use crate::store_model::step::Step;
-use duly::core::reference::DedupWindow;
+use duly::store::DedupWindow;
 
 /// A store under test, on a runtime and a clock of its own.
 struct Side<H, R> {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use duly::core::op::{Failing, RequestId, StartMark, Verdict};
-use duly::event::Late;
-use duly::record::{Cause, NodeId};
+use duly::Late;
+use duly::records::{Cause, NodeId};
+use duly::store::operation::{Failing, RequestId, StartMark, Verdict};
 use duly::time::{Timestamp, When};
 use proptest::prelude::*;
 use proptest::sample::Index;

@@ -7,12 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duly::core::op::{Reply, StoreOp};
-use duly::event::BucketKey;
+use duly::event::{BucketKey, State as EventState};
 use duly::prelude::*;
-use duly::record::Query;
+use duly::records::{Query, Record};
+use duly::store::operation::{Reply, StoreOp};
 use duly::store::{EmbeddedStore, Store};
-use duly::{EventState, Record};
 
 use crate::syscalls::child;
 use crate::syscalls::diary::{Answer, Ask, Diary};

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::QueueChoices;
-use duly::handler::Annotation;
+use duly::Annotation;
+use duly::config::QueueChoices;
 use duly::prelude::*;
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 
@@ -57,7 +57,7 @@ pub(crate) async fn bus(store: &Arc<EmbeddedStore>, work: Arc<Work>) -> duly::Re
     Bus::builder()
         .only_registered()
         .settings(Default::default())
-        .shared_store(Arc::clone(store) as Arc<dyn duly::Store>)
+        .shared_store(Arc::clone(store) as Arc<dyn duly::store::Store>)
         .queue(WORK, choices)
         .register_as(annotation, Hand(work))
         .start()

@@ -4,7 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-use duly::{EventId, Outcome};
+use duly::EventId;
+use duly::records::Outcome;
 use serde::{Deserialize, Serialize};
 
 /// What an event's handler does with it.

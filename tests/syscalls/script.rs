@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::bus::Sweep;
-use duly::core::op::Delivery;
-use duly::event::{Envelope, Payload};
+use duly::dead_letters::Sweep;
+use duly::event::{Envelope, Payload, State as EventState};
 use duly::prelude::*;
+use duly::store::operation::Delivery;
 use duly::store::{EmbeddedStore, Store};
-use duly::{EventState, Timestamp};
+use duly::time::Timestamp;
 
 use crate::syscalls::child::OTHER;
 use crate::syscalls::diary::{Answer, Ask, Line, Task};

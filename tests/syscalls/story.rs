@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use duly::event::State as EventState;
 use duly::prelude::*;
-use duly::record::Cause;
-use duly::{EventState, Record};
+use duly::records::{Cause, Record};
 
 use crate::syscalls::diary::{Answer, Ask, Line, Task};
 use crate::syscalls::work::ATTEMPTS;

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use duly::event::TraceContext;
-use duly::handler::{Annotated, Annotation};
 use duly::prelude::*;
 use duly::testing::{Probe, TestBus};
+use duly::{Annotated, Annotation};
 
 use crate::traces::kit::{ORDERS, PLACE, STATE, TRACE, orders, secs};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duly::handler::Annotation;
+use duly::Annotation;
 use duly::prelude::*;
 use duly::testing::{Probe, TestBus};
 

@@ -1,6 +1,6 @@
 //! What the log says of handlers that fail: one line for each attempt, and never a payload.
 
-use duly::handler::Annotation;
+use duly::Annotation;
 use duly::prelude::*;
 use duly::testing::{Probe, TestBus};
 use duly::trace::names;

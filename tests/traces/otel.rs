@@ -1,7 +1,7 @@
 //! Spans that go to OpenTelemetry: a handler's is linked to its pusher's, also from bus to bus.
 
 use duly::prelude::*;
-use duly::record::Record;
+use duly::records::Record;
 use duly::testing::Probe;
 use duly::trace::names;
 use opentelemetry::trace::{SpanKind, Status, TracerProvider};

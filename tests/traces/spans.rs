@@ -1,9 +1,9 @@
 //! The spans of a push, an attempt and its settling.
 
-use duly::handler::{Annotated, Annotation};
 use duly::prelude::*;
 use duly::testing::{Probe, TestBus};
 use duly::trace::names;
+use duly::{Annotated, Annotation};
 use tracing::{Dispatch, Level};
 
 use crate::traces::capture::Capture;

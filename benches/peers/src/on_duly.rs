@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use duly::Annotation;
 use duly::config::Settings;
-use duly::handler::Annotation;
 use duly::prelude::*;
-use duly::{Timestamp, When};
+use duly::time::{Timestamp, When};
 
 use crate::contender::{Contender, Setup, To, queue_name};
 use crate::payload::Watch;

@@ -8,7 +8,7 @@ use super::entry::Entry;
 use super::promise::{Broken, Promise};
 use super::report::Report;
 use super::story::Story;
-use duly::event::EventId;
+use duly::EventId;
 
 /// Follows every event of a history that holds what clients observed, and at its end the store's
 /// records and the events' last states.

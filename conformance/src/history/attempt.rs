@@ -4,8 +4,8 @@ use super::entry::{Ending, Entry};
 use super::expect::Expect;
 use super::life::Life;
 use super::promise::{Promise, Verdict, broken};
-use duly::core::op::Lease;
-use duly::record::{NodeId, Outcome};
+use duly::records::{NodeId, Outcome};
+use duly::store::operation::Lease;
 use duly::time::Timestamp;
 
 impl Life {

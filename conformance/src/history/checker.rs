@@ -8,10 +8,11 @@ use super::life::Life;
 use super::memory::Memory;
 use super::promise::{Broken, Promise, Verdict, broken};
 use super::unique::Uniques;
-use duly::core::op::Lease;
-use duly::core::reference::{DedupWindow, ID_AHEAD_MAX};
-use duly::event::{BucketId, EventId};
-use duly::record::{NodeId, Outcome};
+use duly::EventId;
+use duly::event::BucketId;
+use duly::records::{NodeId, Outcome};
+use duly::store::operation::Lease;
+use duly::store::{DedupWindow, ID_AHEAD_MAX};
 
 /// Checks a history that includes the store's operations, entry by entry.
 ///

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use super::entry::{Entry, What};
 use super::promise::{Broken, Promise};
-use duly::event::{BucketId, EventId};
-use duly::record::Outcome;
+use duly::EventId;
+use duly::event::BucketId;
+use duly::records::Outcome;
 
 /// The results of pushes with unique keys, and when the events ended.
 ///

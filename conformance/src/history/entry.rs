@@ -4,10 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use duly::core::op::{Cancelled, Changed, Lease, PushVerdict};
-use duly::event::{EventId, State};
-use duly::record::{NodeId, Outcome};
+use duly::event::State;
+use duly::records::{NodeId, Outcome};
+use duly::store::operation::{Lease, PushVerdict};
 use duly::time::Timestamp;
+use duly::{Cancelled, Changed, EventId};
 
 /// One entry of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

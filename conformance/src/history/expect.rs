@@ -1,6 +1,6 @@
 //! Expectations of one scenario, in addition to the promises.
 
-use duly::core::reference::DedupWindow;
+use duly::store::DedupWindow;
 
 /// Expectations of one scenario, in addition to the promises.
 ///

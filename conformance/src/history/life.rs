@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::entry::{Ending, Entry, Truth, What};
 use super::expect::Expect;
 use super::promise::{Promise, Verdict, broken};
-use duly::core::op::Lease;
 use duly::event::State;
-use duly::record::NodeId;
+use duly::records::NodeId;
+use duly::store::operation::Lease;
 use duly::time::Timestamp;
 
 /// An accepted event.

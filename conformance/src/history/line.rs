@@ -3,7 +3,7 @@
 use std::io::BufRead;
 
 use super::entry::Entry;
-use duly::error::{Error, ErrorKind, Result};
+use duly::{Error, ErrorKind, Result};
 
 /// The limit of a line's length, in bytes; entries are far shorter.
 const LINE_MAX: u64 = 4_096;

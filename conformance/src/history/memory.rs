@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use duly::core::reference::DedupWindow;
-use duly::event::EventId;
+use duly::EventId;
+use duly::store::DedupWindow;
 use duly::time::Timestamp;
 
 /// The tombstones of a bucket, oldest first, each with its time.

@@ -52,4 +52,4 @@ pub use self::expect::Expect;
 pub use self::line::lines;
 pub use self::promise::{Broken, Promise};
 pub use self::report::Report;
-pub use duly::core::op::Lease;
+pub use duly::store::operation::Lease;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use duly::event::EventId;
+use duly::EventId;
 
 /// A promise; the numbers are those of the [guide to delivery](duly::_docs::delivery).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::entry::{Ending, Entry, Told, Truth, What};
 use super::promise::{Fault, Promise};
 use super::report::Report;
-use duly::core::op::Lease;
 use duly::event::State;
-use duly::record::{NodeId, Outcome};
+use duly::records::{NodeId, Outcome};
+use duly::store::operation::Lease;
 use duly::time::Timestamp;
 
 /// One event.

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use super::life::Life;
 use super::promise::{Promise, Verdict, broken};
-use duly::event::{BucketId, EventId};
+use duly::EventId;
+use duly::event::BucketId;
 
 /// The unique keys of every bucket.
 #[derive(Debug, Default)]

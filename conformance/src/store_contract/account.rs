@@ -3,9 +3,9 @@
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, secs};
-use duly::core::op::{Fetch, Holding, Reply, StartMark, StoreOp, Verdict};
 use duly::event::State;
-use duly::record::{Cause, Outcome};
+use duly::records::{Cause, Outcome};
+use duly::store::operation::{Fetch, Holding, Reply, StartMark, StoreOp, Verdict};
 
 async fn holding(world: &World, fetch: &Fetch) -> Holding {
     match world.op(StoreOp::Fetch(fetch.clone())).await {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::store_contract::world::{A, B, Draft, World, bury};
-use duly::core::op::{
-    BATCH_MAX, Cancelled, Changed, Delivery, Fetch, Holding, PeekBy, PeekCursor, PushVerdict,
-    Pushed, Reaped, Reply, RequestId, Rewriting, Settlement, Snapshot, StartMark, Stats, StoreOp,
-    Verdict,
+use duly::event::{Payload, State};
+use duly::records::{NodeId, Query, Record};
+use duly::store::operation::{
+    BATCH_MAX, Delivery, Fetch, Holding, PeekBy, PeekCursor, PushVerdict, Pushed, Reaped, Reply,
+    RequestId, Rewriting, Settlement, Snapshot, StartMark, Stats, StoreOp, Verdict,
 };
-use duly::event::{EventId, Payload, State};
-use duly::record::{NodeId, Query, Record};
 use duly::time::{Clock, When};
+use duly::{Cancelled, Changed, EventId};
 
 impl World {
     pub(super) async fn push_all(&self, drafts: &[Draft]) -> Vec<Pushed> {

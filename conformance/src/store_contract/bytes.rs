@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, Draft, World, ms, secs};
-use duly::core::op::{BATCH_BYTES, BATCH_MAX, Fetch, Reply, Rewriting, Snapshot, StoreOp};
-use duly::error::ErrorKind;
-use duly::event::{EventId, Payload};
+use duly::event::Payload;
+use duly::store::operation::{BATCH_BYTES, BATCH_MAX, Fetch, Reply, Rewriting, Snapshot, StoreOp};
+use duly::{ErrorKind, EventId};
 
 /// The size of a payload of which several fit into one operation.
 const LARGE: usize = 700 << 10;

@@ -2,14 +2,14 @@
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, ms, retry, secs};
-use duly::core::op::{Cancelled, Changed, PushVerdict, StoreOp, Verdict};
-use duly::error::ErrorKind;
 use duly::event::{Payload, State};
-use duly::record::Outcome;
+use duly::records::Outcome;
+use duly::store::operation::{PushVerdict, StoreOp, Verdict};
 use duly::time::{DELAY_MAX, When};
+use duly::{Cancelled, Changed, ErrorKind};
 
 /// Ends a fresh event by each settlement that ends it, or its attempts.
-async fn ended(harness: &dyn StoreHarness) -> Vec<(World, duly::event::EventId, State)> {
+async fn ended(harness: &dyn StoreHarness) -> Vec<(World, duly::EventId, State)> {
     let mut ended = Vec::new();
     for (verdict, state) in [
         (Verdict::Ack, State::Done),

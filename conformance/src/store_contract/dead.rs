@@ -2,10 +2,10 @@
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, World, bury, retry, secs};
-use duly::core::op::{Cancelled, Changed, PushVerdict, Reply, StoreOp, Verdict};
-use duly::error::ErrorKind;
 use duly::event::{Payload, State};
-use duly::record::{BY_BYTES_MAX, NodeId, Outcome, Record, Stages};
+use duly::records::{BY_BYTES_MAX, NodeId, Outcome, Record, Stages};
+use duly::store::operation::{PushVerdict, Reply, StoreOp, Verdict};
+use duly::{Cancelled, Changed, ErrorKind};
 
 pub async fn a_dead_letter_is_kept_whole_and_is_not_started(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;

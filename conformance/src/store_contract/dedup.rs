@@ -2,9 +2,10 @@
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, Draft, World, ms, secs};
-use duly::core::op::{PushVerdict, StoreOp, Verdict};
-use duly::core::reference::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
-use duly::event::{BucketId, EventId};
+use duly::EventId;
+use duly::event::BucketId;
+use duly::store::operation::{PushVerdict, StoreOp, Verdict};
+use duly::store::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
 
 /// Pushes an event and ends it, a millisecond after the one before.
 async fn ended(world: &World) -> Draft {

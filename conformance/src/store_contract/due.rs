@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, ms, retry, secs};
-use duly::core::op::{Fetch, Reply, StoreOp, Verdict};
 use duly::event::State;
+use duly::store::operation::{Fetch, Reply, StoreOp, Verdict};
 use duly::time::{Clock, Timestamp};
 
 async fn moved(world: &World, limit: usize) -> (usize, Option<Timestamp>) {

@@ -2,9 +2,10 @@
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, retry, secs};
-use duly::core::op::{Cancelled, PushVerdict, Unique, Verdict};
 use duly::event::State;
-use duly::record::Outcome;
+use duly::records::Outcome;
+use duly::store::operation::{PushVerdict, Verdict};
+use duly::{Cancelled, Unique};
 
 pub async fn accepted_events_survive(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
@@ -97,7 +98,7 @@ pub async fn dead_letters_survive_and_can_be_revived(harness: &dyn StoreHarness)
 
 impl World {
     /// Pushes a second dead event while `waiting` is ready.
-    async fn dead_beside(&self, waiting: duly::event::EventId) -> duly::event::EventId {
+    async fn dead_beside(&self, waiting: duly::EventId) -> duly::EventId {
         let id = self.add(self.event()).await;
         for delivery in self.fetch(A).await {
             let verdict = if delivery.id == waiting {

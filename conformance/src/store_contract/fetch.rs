@@ -2,8 +2,8 @@
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, ms, secs};
-use duly::core::op::{BATCH_MAX, Fetch, Reply, StoreOp, Verdict};
 use duly::event::State;
+use duly::store::operation::{BATCH_MAX, Fetch, Reply, StoreOp, Verdict};
 use duly::time::Clock;
 
 pub async fn a_delivery_carries_the_event_as_it_was_pushed(harness: &dyn StoreHarness) {

@@ -2,8 +2,9 @@
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, World, bury, retry, secs};
-use duly::core::op::{BATCH_MAX, PeekBy, PeekCursor, Unique, Verdict};
-use duly::event::{EventId, State};
+use duly::event::State;
+use duly::store::operation::{BATCH_MAX, PeekBy, PeekCursor, Verdict};
+use duly::{EventId, Unique};
 
 impl World {
     async fn of_key(&self, key: &str) -> Vec<(EventId, State)> {

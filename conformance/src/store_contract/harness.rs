@@ -5,8 +5,7 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use duly::core::reference::DedupWindow;
-use duly::store::{MemoryStore, Store};
+use duly::store::{DedupWindow, MemoryStore, Store};
 use duly::testing::ManualClock;
 
 /// A future of the harness.

@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, STRANGER, World, secs};
-use duly::core::op::{PushVerdict, Reply};
-use duly::core::roll::{Member, Presence, Roll};
-use duly::error::ErrorKind;
-use duly::event::{BucketId, QueueName};
-use duly::record::NodeId;
-use duly::store::{Control, Durability, Setting};
+use duly::event::BucketId;
+use duly::records::NodeId;
+use duly::store::operation::{PushVerdict, Reply};
+use duly::store::{Control, Durability, Member, Presence, Roll, Setting};
+use duly::{ErrorKind, QueueName};
 
 impl World {
     async fn set(&self, queue: &str, setting: Setting) {

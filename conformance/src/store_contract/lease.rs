@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, Draft, STRANGER, World, ms, retry, secs};
-use duly::core::op::{Delivery, Fetch, StoreOp, Verdict};
-use duly::error::ErrorKind;
+use duly::ErrorKind;
 use duly::event::State;
-use duly::record::{Cause, NodeId, Outcome};
+use duly::records::{Cause, NodeId, Outcome};
+use duly::store::operation::{Delivery, Fetch, StoreOp, Verdict};
 use duly::time::Clock;
 
 pub async fn a_heartbeat_keeps_what_a_node_holds(harness: &dyn StoreHarness) {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, World, bury, ms, retry, secs};
-use duly::core::op::{StartMark, Stats, StoreOp, Verdict};
-use duly::error::ErrorKind;
+use duly::ErrorKind;
 use duly::event::{BucketKey, State};
 use duly::store::Watcher;
+use duly::store::operation::{StartMark, Stats, StoreOp, Verdict};
 use duly::time::Timestamp;
 
 pub async fn get_tells_where_an_event_stands(harness: &dyn StoreHarness) {

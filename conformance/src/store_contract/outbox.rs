@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, ms, retry, secs};
-use duly::core::op::{PushVerdict, StoreOp, Verdict};
-use duly::error::ErrorKind;
+use duly::ErrorKind;
 use duly::event::Payload;
+use duly::store::operation::{PushVerdict, StoreOp, Verdict};
 use duly::store::{OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, WhenFull};
 use duly::time::When;
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, retry, secs};
-use duly::core::op::{BATCH_MAX, PeekBy, PeekCursor, Reply, StoreOp, Verdict};
-use duly::error::ErrorKind;
-use duly::event::{EventId, State};
-use duly::record::NodeId;
+use duly::event::State;
+use duly::records::NodeId;
+use duly::store::operation::{BATCH_MAX, PeekBy, PeekCursor, Reply, StoreOp, Verdict};
+use duly::{ErrorKind, EventId};
 
 /// The page size.
 const PAGE: usize = 20;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, Draft, World, bury, ms, retry, secs};
-use duly::core::op::{BATCH_MAX, PushVerdict, Reply, StoreOp, Unique, Verdict};
-use duly::error::ErrorKind;
-use duly::event::{BucketId, EventId, State};
+use duly::event::{BucketId, State};
+use duly::store::operation::{BATCH_MAX, PushVerdict, Reply, StoreOp, Verdict};
 use duly::time::DELAY_MAX;
+use duly::{ErrorKind, EventId, Unique};
 
 pub async fn an_event_without_delay_is_ready_at_once(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;

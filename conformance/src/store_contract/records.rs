@@ -2,9 +2,9 @@
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, failed, ms, retry, secs};
-use duly::core::op::{Settlement, Verdict};
 use duly::event::{Payload, TRACE_HEADER, TraceId};
-use duly::record::{Cause, ERROR_BYTES_MAX, Outcome, PAYLOAD_KEPT_MAX, Query, Record, Stages};
+use duly::records::{Cause, ERROR_BYTES_MAX, Outcome, PAYLOAD_KEPT_MAX, Query, Record, Stages};
+use duly::store::operation::{Settlement, Verdict};
 use duly::time::Clock;
 
 pub async fn a_record_tells_everything_about_its_attempt(harness: &dyn StoreHarness) {
@@ -108,7 +108,7 @@ pub async fn every_lease_that_ends_leaves_one_record(harness: &dyn StoreHarness)
         let told = world.fetching(B, 1);
         assert!(
             world
-                .try_op(duly::core::op::StoreOp::Fetch(told))
+                .try_op(duly::store::operation::StoreOp::Fetch(told))
                 .await
                 .is_err()
         );

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, ms, retry, secs};
-use duly::core::op::Verdict;
 use duly::event::State;
-use duly::record::{Cause, Outcome};
+use duly::records::{Cause, Outcome};
+use duly::store::operation::Verdict;
 use duly::time::DELAY_MAX;
 
 /// Every kind of settlement, with the outcome of its record.

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, World, ms, retry, secs};
-use duly::core::op::{Reply, StoreOp, Verdict};
-use duly::event::{Late, State};
-use duly::record::{Cause, NodeId, Outcome};
+use duly::Late;
+use duly::event::State;
+use duly::records::{Cause, NodeId, Outcome};
+use duly::store::operation::{Reply, StoreOp, Verdict};
 
 pub async fn an_expired_event_is_set_aside_with_a_record(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;

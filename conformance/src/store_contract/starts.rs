@@ -2,11 +2,12 @@
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, secs};
-use duly::core::op::{
-    BATCH_MAX, Cancelled, Delivery, Fetch, Holding, Reply, RequestId, StartMark, StoreOp, Verdict,
+use duly::event::State;
+use duly::records::{NodeId, Outcome};
+use duly::store::operation::{
+    BATCH_MAX, Delivery, Fetch, Holding, Reply, RequestId, StartMark, StoreOp, Verdict,
 };
-use duly::event::{EventId, State};
-use duly::record::{NodeId, Outcome};
+use duly::{Cancelled, EventId};
 
 impl World {
     /// Pushes `count` ready events, with one attempt each if they `are_last`.

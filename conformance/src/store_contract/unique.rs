@@ -2,9 +2,10 @@
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, Draft, World, bury, retry, secs};
-use duly::core::op::{PushVerdict, Unique, Verdict};
+use duly::Unique;
 use duly::event::{State, UNIQUE_HEADER};
-use duly::record::Outcome;
+use duly::records::Outcome;
+use duly::store::operation::{PushVerdict, Verdict};
 
 pub async fn a_taken_unique_key_keeps_the_event_that_waits(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;

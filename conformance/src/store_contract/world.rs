@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::store_contract::harness::{StoreHarness, Subject};
-use duly::core::op::{Failing, Fetch, NewEvent, Reply, StoreOp, Unique, Verdict};
-use duly::core::reference::DedupWindow;
-use duly::error::Result;
-use duly::event::{BucketId, BucketKey, Envelope, EventId, Late, Payload, QueueName};
-use duly::record::{Cause, NodeId};
-use duly::store::Store;
+use duly::event::{BucketId, BucketKey, Envelope, Payload};
+use duly::records::{Cause, NodeId};
+use duly::store::operation::{Failing, Fetch, NewEvent, Reply, StoreOp, Verdict};
+use duly::store::{DedupWindow, Store};
 use duly::testing::ManualClock;
 use duly::time::{Clock, Timestamp, When};
+use duly::{EventId, Late, QueueName, Result, Unique};
 
 /// Two nodes, and a third that never held anything.
 pub(super) const A: NodeId = NodeId(0xA);

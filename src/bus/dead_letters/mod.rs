@@ -165,7 +165,7 @@ impl DeadLetters {
         self
     }
 
-    /// Starts after this position: [`Page::next`](crate::record::Page::next) of the page before, or
+    /// Starts after this position: [`Page::next`](crate::records::Page::next) of the page before, or
     /// [`Sweep::next`] of a stopped operation.
     pub fn after(mut self, cursor: impl Into<Option<LetterCursor>>) -> Self {
         self.after = cursor.into();

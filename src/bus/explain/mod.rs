@@ -79,7 +79,7 @@ impl Bus {
     /// ```
     /// # use std::time::Duration;
     /// # use duly::prelude::*;
-    /// use duly::bus::Reason;
+    /// use duly::explain::Reason;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> duly::Result<()> {

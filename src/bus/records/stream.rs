@@ -103,7 +103,7 @@ impl Records {
     /// ```
     /// # use std::time::Duration;
     /// # use duly::prelude::*;
-    /// use duly::record::{Format, Record};
+    /// use duly::records::{Format, Record};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -44,10 +44,8 @@ use self::past::Past;
 pub use self::restore::{Finished, Restored};
 use self::unique::Uniques;
 use self::waiting::Waiting;
-pub use self::window::{
-    DedupWindow, FINISHED_FLOOR, FINISHED_MAX, FINISHED_TOTAL, FORGET_MAX, ID_AHEAD_MAX, KEEP_FOR,
-    MAX_AGE,
-};
+pub(crate) use self::window::FORGET_MAX;
+pub use self::window::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
 use crate::core::op::{Answer, BATCH_BYTES, BATCH_MAX, Ledger, Reply, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, State};
@@ -59,23 +57,24 @@ use crate::time::Timestamp;
 /// # Examples
 ///
 /// ```
-/// use duly::core::op::{Reply, StoreOp};
-/// use duly::core::reference::Bucket;
+/// use duly::__internal::Bucket;
+/// use duly::store::operation::{Reply, StoreOp};
 /// # use std::sync::Arc;
-/// # use duly::core::op::{Answer, Ledger};
+/// # use duly::__internal::Ledger;
 /// # use duly::event::{BucketId, BucketKey, Envelope, Payload};
+/// # use duly::store::operation::Answer;
 /// # struct Forgetful;
 /// # impl Ledger for Forgetful {
 /// #     type Body = Arc<Envelope>;
-/// #     fn added(&mut self, envelope: &Arc<Envelope>, _: duly::Timestamp) -> Arc<Envelope> {
+/// #     fn added(&mut self, envelope: &Arc<Envelope>, _: duly::time::Timestamp) -> Arc<Envelope> {
 /// #         Arc::clone(envelope)
 /// #     }
-/// #     fn changed(&mut self, _: &Self::Body, _: duly::Timestamp, _: u16) {}
+/// #     fn changed(&mut self, _: &Self::Body, _: duly::time::Timestamp, _: u16) {}
 /// #     fn updated(&mut self, _: &mut Self::Body, _: &Payload) {}
-/// #     fn buried(&mut self, _: &Self::Body, _: duly::Timestamp, _: u16) {}
-/// #     fn revived(&mut self, _: &Self::Body, _: duly::Timestamp) {}
+/// #     fn buried(&mut self, _: &Self::Body, _: duly::time::Timestamp, _: u16) {}
+/// #     fn revived(&mut self, _: &Self::Body, _: duly::time::Timestamp) {}
 /// #     fn removed(&mut self, _: &Self::Body) {}
-/// #     fn recorded(&mut self, _: duly::record::Record, _: Option<&Self::Body>) {}
+/// #     fn recorded(&mut self, _: duly::records::Record, _: Option<&Self::Body>) {}
 /// # }
 ///
 /// let mut bucket = Bucket::new(BucketKey::new("orders".parse()?, BucketId(0)));

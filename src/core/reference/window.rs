@@ -5,21 +5,21 @@ use std::time::Duration;
 use crate::core::reference::Bucket;
 
 /// The default number of tombstones that a bucket keeps beyond [`KEEP_FOR`].
-pub const FINISHED_MAX: usize = 100_000;
+pub(crate) const FINISHED_MAX: usize = 100_000;
 /// The default number of tombstones in all buckets of a store together: a minute at 16,000 events a
 /// second, in some 130 MB of a Redis server.
-pub const FINISHED_TOTAL: usize = 1_000_000;
+pub(crate) const FINISHED_TOTAL: usize = 1_000_000;
 /// The least number of tombstones of a bucket, however many buckets share the total.
-pub const FINISHED_FLOOR: usize = 1_000;
+pub(crate) const FINISHED_FLOOR: usize = 1_000;
 /// The least age at which a tombstone is dropped: longer than any retry of a push can take.
 pub const KEEP_FOR: Duration = Duration::from_secs(60);
 /// The age at which a tombstone is dropped even where there is room, so that an unused bucket costs
 /// next to nothing.
-pub const MAX_AGE: Duration = Duration::from_secs(24 * 3_600);
+pub(crate) const MAX_AGE: Duration = Duration::from_secs(24 * 3_600);
 /// How far ahead of the store's time an id may have been generated.
 pub const ID_AHEAD_MAX: Duration = Duration::from_secs(60);
 /// The most tombstones that one operation drops, so that none takes long.
-pub const FORGET_MAX: usize = 2_000;
+pub(crate) const FORGET_MAX: usize = 2_000;
 
 // An id that is dropped for its age was generated before now, so the watermark closes no bucket to
 // ids of now.
@@ -38,9 +38,9 @@ pub struct DedupWindow {
     /// The least age of a dropped tombstone, unless the cap is reached. Default: a minute, longer
     /// than any retry of a push can take.
     pub keep_for: Duration,
-    /// The most tombstones older than that. Default: [`FINISHED_MAX`].
+    /// The most tombstones older than that. Default: 100,000.
     pub max: usize,
-    /// The most tombstones of any age. Default: [`FINISHED_TOTAL`].
+    /// The most tombstones of any age. Default: 1,000,000.
     pub cap: usize,
     /// The greatest age of a tombstone. Default: a day.
     pub max_age: Duration,
@@ -59,7 +59,7 @@ impl Default for DedupWindow {
 
 impl DedupWindow {
     /// Returns the window of one of `buckets` buckets that share the cap: none has less than
-    /// [`FINISHED_FLOOR`], unless the whole cap is less.
+    /// 1,000, unless the whole cap is less.
     #[must_use]
     pub fn shared_by(self, buckets: usize) -> Self {
         let share = (self.cap / buckets.max(1)).max(self.cap.min(FINISHED_FLOOR));

@@ -44,7 +44,7 @@ use self::worker::Worker;
 ///
 /// ```
 /// use duly::journal::{Journal, SqliteJournal};
-/// use duly::record::Query;
+/// use duly::records::Query;
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let directory = tempfile::tempdir()?;

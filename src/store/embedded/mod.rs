@@ -19,7 +19,7 @@ mod cache;
 mod commit;
 mod controls;
 #[cfg(feature = "testing")]
-pub mod doors;
+pub(crate) mod doors;
 mod file;
 mod gate;
 mod ledger;

@@ -13,14 +13,15 @@ use crate::store::redis::leases::{fetched, holding, reaped, taken_back};
 use crate::time::Timestamp;
 
 /// A cursor over the elements of a script's reply.
-pub(super) struct Parts {
+#[derive(Debug)]
+pub struct Parts {
     script: &'static str,
     parts: std::vec::IntoIter<Value>,
 }
 
 impl Parts {
     /// Opens the reply of `script`.
-    pub(super) fn of(script: &'static str, value: Value) -> Result<Self> {
+    pub fn of(script: &'static str, value: Value) -> Result<Self> {
         match value {
             Value::Array(parts) => Ok(Self {
                 script,
@@ -128,20 +129,22 @@ pub(super) fn id_of(bytes: &[u8]) -> Option<EventId> {
 }
 
 /// A decoded reply.
-pub(super) struct Read {
-    pub(super) answer: Answer,
+#[derive(Debug)]
+pub struct Read {
+    /// The answer itself.
+    pub answer: Answer,
     /// Whether the call brought work that was not known before.
-    pub(super) is_earlier: bool,
+    pub is_earlier: bool,
     /// Whether it wrote records; rarely true although it did not.
-    pub(super) has_recorded: bool,
+    pub has_recorded: bool,
     /// How many events it left to a newer duly.
-    pub(super) newer: usize,
+    pub newer: usize,
     /// Leased events that cannot be delivered because their bytes are damaged.
-    pub(super) damaged: Vec<(EventId, Error)>,
+    pub damaged: Vec<(EventId, Error)>,
 }
 
 /// Decodes the reply of an operation that takes one call.
-pub(super) fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<Read> {
+pub fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<Read> {
     let now_us = parts.number()?;
     let (mut is_earlier, mut has_recorded, mut damaged) = (false, false, Vec::new());
     let mut newer = 0;
@@ -253,7 +256,7 @@ fn changed(parts: &mut Parts) -> Result<Changed> {
 
 /// Decodes the result of a change; `None` when a concurrent change came first and it must be
 /// retried.
-pub(super) fn updated(parts: &mut Parts) -> Result<Option<Changed>> {
+pub fn updated(parts: &mut Parts) -> Result<Option<Changed>> {
     let (what, due_ms) = (parts.bytes()?, parts.number()?);
     let due = Timestamp::from_millis(due_ms);
     Ok(Some(match what.as_slice() {
@@ -346,7 +349,7 @@ pub(super) fn number_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// The error for a reply that no version of the script returns.
-pub(super) fn unreadable(script: &str) -> Error {
+pub fn unreadable(script: &str) -> Error {
     Error::corrupt(format!(
         "redis sent a reply that the script {script} never returns"
     ))

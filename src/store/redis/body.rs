@@ -70,7 +70,7 @@ const VERSION: u8 = 64;
 const HEADERS: u8 = 128;
 
 /// Encodes `envelope`.
-pub(super) fn encode(envelope: &Envelope) -> Vec<u8> {
+pub fn encode(envelope: &Envelope) -> Vec<u8> {
     let (flags, trace) = (extras_flags(envelope), envelope.trace());
     let keeps = envelope.keeps_payload;
     let has_extras = flags != 0 || envelope.attempts != ATTEMPTS || keeps; // a trace has a header
@@ -119,7 +119,7 @@ pub(super) fn pretended_format() -> Option<u8> {
 }
 
 /// Decodes the envelope of the event `id` of `queue`.
-pub(super) fn decode(id: EventId, queue: &QueueName, bytes: &[u8]) -> Result<Envelope> {
+pub fn decode(id: EventId, queue: &QueueName, bytes: &[u8]) -> Result<Envelope> {
     read(id, queue, bytes)
         .map_err(|wrong| Error::corrupt(format!("the body of event {id} {wrong}")))
 }

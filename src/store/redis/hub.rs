@@ -129,7 +129,7 @@ fn read_version(token: &[u8]) -> u64 {
 }
 
 /// Decodes the members and the numbers of their last polls, ordered by id.
-pub(super) fn read_members(mut parts: Parts) -> Result<Vec<(NodeId, u64)>> {
+pub fn read_members(mut parts: Parts) -> Result<Vec<(NodeId, u64)>> {
     let mut members = Vec::new();
     while !parts.is_empty() {
         members.push((parts.node()?, parts.number()?));
@@ -170,7 +170,7 @@ async fn with_queues(shared: &Shared, members: Vec<(NodeId, u64)>) -> Result<Vec
 }
 
 /// Decodes the queues of one member, a line each.
-pub(super) fn read_queues(parts: &mut Parts) -> Result<Arc<[QueueName]>> {
+pub fn read_queues(parts: &mut Parts) -> Result<Arc<[QueueName]>> {
     let lines = parts.optional()?.unwrap_or_default();
     let lines = String::from_utf8(lines).map_err(|_| unreadable("roll"))?;
     let queue = |line| QueueName::new(line).map_err(|error| unreadable("roll").because(error));
@@ -184,7 +184,8 @@ pub(super) async fn controls(shared: &Shared) -> Result<BTreeMap<QueueName, Cont
     read_controls(shared.send(&shared.links.hub, &command).await?)
 }
 
-pub(super) fn read_controls(value: Value) -> Result<BTreeMap<QueueName, Control>> {
+/// The controls of every queue, as a server lists them.
+pub fn read_controls(value: Value) -> Result<BTreeMap<QueueName, Control>> {
     let mut controls = BTreeMap::<QueueName, Control>::new();
     for (field, value) in pairs(value)? {
         let wrong = || unreadable("set");

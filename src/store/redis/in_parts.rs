@@ -83,7 +83,7 @@ pub(super) async fn revive_or_drop(
 
 /// Decodes the reply of a settle: the time, whether there is earlier work, and of each of the first
 /// settlements whether it was accepted.
-pub(super) fn read_settled(mut parts: Parts, asked: usize) -> Result<(u64, bool, Vec<bool>)> {
+pub fn read_settled(mut parts: Parts, asked: usize) -> Result<(u64, bool, Vec<bool>)> {
     let (now_us, is_earlier, accepted) = (parts.number()?, parts.is_so()?, parts.flags()?);
     if accepted.len() > asked || (accepted.is_empty() && asked > 0) {
         return Err(unreadable("settle"));
@@ -93,7 +93,7 @@ pub(super) fn read_settled(mut parts: Parts, asked: usize) -> Result<(u64, bool,
 
 /// Decodes the reply of a revive or drop: the time, whether there is earlier work, how many events
 /// were changed, and how many of the ids were processed.
-pub(super) fn read_counted(
+pub fn read_counted(
     mut parts: Parts,
     asked: usize,
     revives: bool,

@@ -8,7 +8,7 @@ use crate::event::BucketKey;
 
 /// The keys of one bucket, in the order that every script expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BucketKeys {
+pub struct BucketKeys {
     keys: Vec<Vec<u8>>,
 }
 
@@ -20,7 +20,7 @@ pub(super) const PARTS: [&str; 15] = [
 
 impl BucketKeys {
     /// Builds the keys of `bucket` under `prefix`.
-    pub(super) fn new(prefix: &str, bucket: &BucketKey) -> Self {
+    pub fn new(prefix: &str, bucket: &BucketKey) -> Self {
         let key = |name: &str| part(prefix, bucket, name).into_bytes();
         Self {
             keys: PARTS.into_iter().map(key).collect(),
@@ -28,7 +28,7 @@ impl BucketKeys {
     }
 
     /// Returns all keys.
-    pub(super) fn all(&self) -> &[Vec<u8>] {
+    pub fn all(&self) -> &[Vec<u8>] {
         &self.keys
     }
 }
@@ -40,6 +40,6 @@ pub(super) fn part(prefix: &str, bucket: &BucketKey, name: &str) -> String {
 
 /// Returns a key that all nodes share: `members`, `queues`, `buckets`, `control`, and the channel
 /// `news`.
-pub(super) fn hub(prefix: &str, part: &str) -> String {
+pub fn hub(prefix: &str, part: &str) -> String {
     format!("{prefix}:{{hub}}:{part}")
 }

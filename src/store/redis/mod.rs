@@ -4,41 +4,39 @@
 //! trip. Its semantics are those of the reference store.
 
 mod admit;
-mod answer;
+pub(crate) mod answer;
 mod ask;
 mod ask_settle;
 mod backoff;
-mod body;
+pub(crate) mod body;
 mod by_hand;
 mod capacity;
-mod check;
+pub(crate) mod check;
 mod choices;
 mod confirmed;
 mod connections;
-#[cfg(feature = "testing")]
-pub mod doors;
 mod durable;
 mod fault;
-mod hub;
-mod in_parts;
-mod keys;
+pub(crate) mod hub;
+pub(crate) mod in_parts;
+pub(crate) mod keys;
 mod lane;
 mod lanes;
 mod leases;
 mod link;
-mod news;
+pub(crate) mod news;
 mod options;
-mod outbox;
+pub(crate) mod outbox;
 mod peek;
-mod push;
-mod record;
-mod registry;
-mod scripts;
+pub(crate) mod push;
+pub(crate) mod record;
+pub(crate) mod registry;
+pub(crate) mod scripts;
 mod shared;
 #[cfg(test)]
 mod tests;
-mod topology;
-mod url;
+pub(crate) mod topology;
+pub(crate) mod url;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -169,11 +169,7 @@ pub(super) async fn page(
 }
 
 /// Decodes the reply to a read of records after a number; with the last entry.
-pub(super) fn read(
-    queue: &QueueName,
-    after: u64,
-    mut parts: Parts,
-) -> Result<(OutboxPage, Option<Seen>)> {
+pub fn read(queue: &QueueName, after: u64, mut parts: Parts) -> Result<(OutboxPage, Option<Seen>)> {
     parts.number()?;
     let (first, next, last) = (parts.number()?, parts.number()?, parts.number()?);
     let newer = parts.is_so()?;

@@ -322,7 +322,7 @@ pub(super) fn tell_of_replaced(shared: &Shared, bucket: &BucketKey, pushed: &[Pu
 }
 
 /// Decodes the result of each event, considering earlier attempts.
-pub(super) fn read<'e>(
+pub fn read<'e>(
     mut parts: Parts,
     events: impl Iterator<Item = &'e NewEvent>,
     attempts: &Attempts,

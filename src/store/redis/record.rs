@@ -43,7 +43,7 @@ pub(super) fn cause_byte(cause: Cause) -> u8 {
 
 /// Decodes the records of one entry, in order; `None` for a damaged one. If a record's length is
 /// unreadable, it is the last.
-pub(super) fn of_entry<'a>(
+pub fn of_entry<'a>(
     queue: &'a QueueName,
     mut bytes: &'a [u8],
 ) -> impl Iterator<Item = Option<Record>> + 'a {

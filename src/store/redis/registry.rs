@@ -248,7 +248,7 @@ async fn read_new(shared: &Shared, listed: &mut Listed) -> Result<()> {
 }
 
 /// Decodes entries of the list, each with its bucket.
-pub(super) fn read_page(value: Value) -> Result<Vec<(Vec<u8>, BucketKey)>> {
+pub fn read_page(value: Value) -> Result<Vec<(Vec<u8>, BucketKey)>> {
     let mut parts = Parts::of("register", value)?;
     let mut page = Vec::new();
     while !parts.is_empty() {

@@ -7,9 +7,9 @@ use crate::store::redis::body;
 
 /// A script in the form that the server receives.
 #[derive(Debug)]
-pub(super) struct Script {
+pub struct Script {
     /// Its name in logs and errors.
-    pub(super) name: &'static str,
+    pub name: &'static str,
     text: String,
     hash: String,
 }
@@ -34,8 +34,7 @@ impl Script {
     }
 
     /// Returns its hash on a server.
-    #[cfg(feature = "testing")]
-    pub(super) fn hash(&self) -> &str {
+    pub fn hash(&self) -> &str {
         &self.hash
     }
 
@@ -72,7 +71,7 @@ macro_rules! scripts {
         )*
 
         /// Returns all scripts.
-        pub(super) fn all() -> impl Iterator<Item = &'static Script> {
+        pub fn all() -> impl Iterator<Item = &'static Script> {
             let all: [&'static LazyLock<Script>; _] = [$(&$name),*];
             all.into_iter().map(|script| &**script)
         }

@@ -1,7 +1,7 @@
 //! What lies in the files of an embedded store.
 
-use duly::store::__doors::embedded;
-use duly::store::__doors::embedded::{Cell, Table};
+use duly::__internal::embedded;
+use duly::__internal::embedded::{Cell, Table};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{TIMES, bounded, few_words};

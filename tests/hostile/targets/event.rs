@@ -1,10 +1,10 @@
 //! Events: their bytes, their ids, and the names of their queues.
 
-use duly::codec::wire;
-use duly::codec::wire::View;
-use duly::event::BucketKey;
-use duly::store::__doors::redis;
-use duly::{BucketId, ErrorKind, EventId, QueueName};
+use duly::__internal::redis::BucketKeys;
+use duly::__internal::wire;
+use duly::__internal::wire::View;
+use duly::event::{BucketId, BucketKey};
+use duly::{ErrorKind, EventId, QueueName};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{TIMES, bounded, in_words, prints_and_reads_back};
@@ -85,8 +85,8 @@ fn is_a_name(text: &str) -> bool {
 /// The queue and the bucket can be read out of every key, and the part in braces, by which a
 /// cluster finds the slot, is they and nothing else.
 pub(crate) fn survives_its_keys(bucket: &BucketKey) {
-    for key in redis::keys("shop", bucket) {
-        let key = String::from_utf8(key).expect("a key is text");
+    for key in BucketKeys::new("shop", bucket).all() {
+        let key = String::from_utf8(key.clone()).expect("a key is text");
         let (prefix, rest) = key.split_once('{').expect("a brace");
         let (tag, part) = rest.split_once('}').expect("another one");
         assert_eq!(prefix, "shop:");

@@ -10,6 +10,7 @@ mod event;
 mod histories;
 mod payloads;
 mod redis;
+mod redis_readers;
 mod settings;
 mod values;
 
@@ -29,6 +30,7 @@ pub(crate) use self::{
         comes_back_out_of_its_body, entry_of, redis_answer, redis_body, redis_news, redis_outbox,
         sealed_body, store_url,
     },
+    redis_readers::{READERS, answer, records},
     settings::{environment, settings_toml},
     values::{backoff, duration, json, words},
 };

@@ -1,17 +1,18 @@
 //! What a Redis store is told: its URL, what lies there, what servers answer.
 
-use duly::event::{BucketKey, Envelope};
-use duly::record::{Cause, Record};
-use duly::store::__doors::redis;
-use duly::{BucketId, ErrorKind, EventId, Outcome, QueueName};
+use duly::__internal::redis::{Target, decode, encode};
+use duly::event::{BucketId, BucketKey, Envelope};
+use duly::records::{Cause, Outcome, Record};
+use duly::{ErrorKind, EventId, QueueName};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::redis_readers::{READERS, answer, message, records};
 use super::{ANSWER, TIMES, bounded, few_words, in_words};
 
 /// The URL of a Redis store.
 pub(crate) fn store_url(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    match bounded(data.len(), TIMES, || redis::url(&text)) {
+    match bounded(data.len(), TIMES, || Target::parse(&text)) {
         Ok(url) => assert!(!url.to_string().is_empty() && !format!("{url:?}").is_empty()),
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -31,7 +32,7 @@ pub(crate) fn redis_body(data: &[u8]) {
 }
 
 fn read_body(id: EventId, queue: &QueueName, bytes: &[u8]) {
-    match bounded(bytes.len(), TIMES, || redis::body(id, queue, bytes)) {
+    match bounded(bytes.len(), TIMES, || decode(id, queue, bytes)) {
         Ok(envelope) => comes_back_out_of_its_body(&envelope),
         Err(error) => {
             in_words(&error, &[ErrorKind::Corrupt]);
@@ -42,8 +43,8 @@ fn read_body(id: EventId, queue: &QueueName, bytes: &[u8]) {
 
 /// An envelope's body is an envelope again.
 pub(crate) fn comes_back_out_of_its_body(envelope: &Envelope) {
-    let bytes = redis::body_of(envelope);
-    let again = redis::body(envelope.id, &envelope.queue, &bytes).expect("it was just written");
+    let bytes = encode(envelope);
+    let again = decode(envelope.id, &envelope.queue, &bytes).expect("it was just written");
     assert_eq!(again, *envelope);
 }
 
@@ -66,13 +67,13 @@ pub(crate) fn sealed_body(id: EventId, queue: &QueueName, bytes: &[u8]) -> Optio
 pub(crate) fn redis_answer(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == b'\n');
     let (name, said) = data.split_at(end.map_or(0, |end| end + 1));
-    let known = redis::READERS
+    let known = READERS
         .iter()
         .find(|(known, _)| known.as_bytes() == name.trim_ascii());
     // A name that is not known is any of them.
-    let any = xxh3_64(name) as usize % redis::READERS.len();
-    let (_, reader) = known.unwrap_or(&redis::READERS[any]);
-    match bounded(ANSWER + said.len(), TIMES, || redis::answer(*reader, said)) {
+    let any = xxh3_64(name) as usize % READERS.len();
+    let (_, reader) = known.unwrap_or(&READERS[any]);
+    match bounded(ANSWER + said.len(), TIMES, || answer(*reader, said)) {
         Ok(read) => assert!(!format!("{read:?}").is_empty()),
         Err(error) => in_words(&error, &[ErrorKind::Corrupt]),
     }
@@ -81,7 +82,7 @@ pub(crate) fn redis_answer(data: &[u8]) {
 /// An entry of an outbox.
 pub(crate) fn redis_outbox(data: &[u8]) {
     let queue = QueueName::new("q").expect("a name");
-    match bounded(data.len(), TIMES, || redis::records(&queue, data)) {
+    match bounded(data.len(), TIMES, || records(&queue, data)) {
         Ok(records) => {
             let again: Vec<u8> = records.iter().flat_map(entry_of).collect();
             assert_eq!(again, data, "a record has one form");
@@ -142,7 +143,7 @@ pub(crate) fn entry_of(record: &Record) -> Vec<u8> {
 pub(crate) fn redis_news(data: &[u8]) {
     let bucket = BucketKey::new(QueueName::new("q").expect("a name"), BucketId(0));
     let told = bounded(ANSWER + data.len(), TIMES, || {
-        redis::message("duly", &bucket, data)
+        message("duly", &bucket, data)
     });
     assert!(told <= 1, "one message was told {told} times");
 }

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use duly::config::Settings;
-use duly::{ErrorKind, QueueChoices, duration};
+use duly::__internal::duration;
+use duly::ErrorKind;
+use duly::config::{QueueChoices, Settings};
 
 use super::{TIMES, bounded, in_words};
 

@@ -4,11 +4,12 @@ use std::fmt::{Debug, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
-use duly::bus::LetterCursor;
-use duly::record::{Cause, NodeId, Record};
-use duly::{
-    Durability, Error, ErrorKind, EventId, Outcome, QueueName, RetryPolicy, Timestamp, duration,
-};
+use duly::__internal::duration;
+use duly::dead_letters::LetterCursor;
+use duly::records::{Cause, NodeId, Outcome, Record};
+use duly::store::Durability;
+use duly::time::Timestamp;
+use duly::{Error, ErrorKind, EventId, QueueName, RetryPolicy};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

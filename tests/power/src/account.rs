@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use duly::Timestamp;
-use duly::core::op::{Delivery, Reply, Snapshot, Stats, StoreOp, Verdict};
-use duly::event::{EventId, State};
-use duly::record::{Outcome, Query};
+use duly::EventId;
+use duly::event::State;
+use duly::records::{Outcome, Query};
+use duly::store::operation::{Delivery, Reply, Snapshot, Stats, StoreOp, Verdict};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::testing::ManualClock;
-use duly::time::{Clock, SystemClock};
+use duly::time::{Clock, SystemClock, Timestamp};
 
 use crate::kit::{self, LATER};
 use crate::lossy::Disk;

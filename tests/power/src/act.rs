@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use duly::core::op::{Failing, StoreOp, Verdict};
-use duly::record::Cause;
+use duly::records::Cause;
+use duly::store::operation::{Failing, StoreOp, Verdict};
 use duly::time::When;
 
 use crate::kit::{LATER, bucket, event, id, payload};

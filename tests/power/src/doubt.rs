@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use duly::ErrorKind;
-use duly::core::op::{Delivery, Reply, StoreOp};
 use duly::event::BucketKey;
+use duly::store::operation::{Delivery, Reply, StoreOp};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 
 use crate::account::Copy;

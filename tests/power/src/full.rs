@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use duly::ErrorKind;
-use duly::core::op::{Delivery, Reply, StoreOp};
 use duly::event::BucketKey;
+use duly::store::operation::{Delivery, Reply, StoreOp};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 
 use crate::account::Copy;

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::Timestamp;
-use duly::core::op::{Delivery, Fetch, NewEvent, Settlement, StartMark, StoreOp, Unique, Verdict};
-use duly::event::{BucketId, BucketKey, Envelope, EventId, Payload};
-use duly::record::NodeId;
+use duly::event::{BucketId, BucketKey, Envelope, Payload};
+use duly::records::NodeId;
 use duly::store::EmbeddedOptions;
-use duly::time::When;
+use duly::store::operation::{Delivery, Fetch, NewEvent, Settlement, StartMark, StoreOp, Verdict};
+use duly::time::{Timestamp, When};
+use duly::{EventId, Unique};
 
 pub(crate) const NODE: NodeId = NodeId(1);
 /// How far away "later" is: no test lasts so long.

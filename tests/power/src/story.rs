@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use duly::record::Outcome;
+use duly::records::Outcome;
 
 use crate::act::{Act, End};
 use crate::child::Said;

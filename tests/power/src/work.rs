@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use duly::core::op::{Cancelled, Changed, Delivery, PushVerdict, Reply, StoreOp};
+use duly::store::operation::{Delivery, PushVerdict, Reply, StoreOp};
 use duly::store::{EmbeddedStore, Store};
+use duly::{Cancelled, Changed};
 use fastrand::Rng;
 use tokio::task::JoinSet;
 

@@ -1,9 +1,10 @@
 //! What is bounded: a read, and how many records wait.
 
-use duly::core::op::{Reply, StoreOp};
+use duly::ErrorKind;
 use duly::event::Payload;
+use duly::store::operation::{Reply, StoreOp};
 use duly::store::{OutboxLimit, Store, WhenFull};
-use duly::{ErrorKind, When};
+use duly::time::When;
 
 use super::{entries, numbers};
 use crate::redis_store::kit::{Bare, fresh};

@@ -5,10 +5,10 @@ mod read;
 mod says;
 mod told;
 
-use duly::When;
-use duly::event::EventId;
-use duly::record::Numbered;
+use duly::EventId;
+use duly::records::Numbered;
 use duly::store::{Outbox, OutboxPage, Store};
+use duly::time::When;
 
 use crate::redis_store::kit::Bare;
 use crate::servers::Redis;

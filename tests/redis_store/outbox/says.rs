@@ -1,9 +1,9 @@
 //! What records say beside how an attempt ended.
 
 use duly::ErrorKind;
-use duly::core::op::{Reply, StoreOp};
 use duly::event::Payload;
-use duly::record::Outcome;
+use duly::records::Outcome;
+use duly::store::operation::{Reply, StoreOp};
 
 use crate::redis_store::kit::{Bare, fresh};
 use crate::servers::shared;

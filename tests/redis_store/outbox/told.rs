@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use duly::When;
-use duly::core::op::{Holding, Reply, StartMark, StoreOp};
 use duly::event::Payload;
+use duly::store::operation::{Holding, Reply, StartMark, StoreOp};
 use duly::store::{Outbox, OutboxWatcher, Store};
+use duly::time::When;
 
 use crate::redis_store::kit::{Bare, NODE, fresh};
 use crate::servers::shared;
@@ -77,7 +77,7 @@ async fn watchers_are_told_of_what_wrote_records_and_of_nothing_else() {
             .await;
     }
     told("a push that replaces", 1);
-    bare.push_with(|event| event.expires = Some(duly::Timestamp::from_millis(1)))
+    bare.push_with(|event| event.expires = Some(duly::time::Timestamp::from_millis(1)))
         .await;
     told("a push of what has expired", 0);
     assert_eq!(bare.fetch(3, 10).await.unwrap().len(), 1);

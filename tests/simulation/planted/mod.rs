@@ -5,8 +5,8 @@ mod store;
 
 use std::collections::BTreeSet;
 
-use duly::core::reference::Bucket;
-use duly::record::NodeId;
+use duly::__internal::Bucket;
+use duly::records::NodeId;
 
 pub use self::store::remembers;
 use crate::network::Caller;

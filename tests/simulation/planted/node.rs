@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use duly::__internal::Job;
 use duly::ErrorKind;
-use duly::core::op::{Answer, Holding, NewEvent, Reply, StartMark, StoreOp, Verdict};
-use duly::core::options::NodeOptions;
-use duly::core::step::Job;
+use duly::config::NodeOptions;
 use duly::event::Envelope;
+use duly::store::operation::{Answer, Holding, NewEvent, Reply, StartMark, StoreOp, Verdict};
 use duly::time::Mono;
 
 use crate::bugs::Bug;

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::ErrorKind;
-use duly::core::op::{
-    Answer, BATCH_MAX, Cancelled, Changed, PeekBy, PushVerdict, Pushed, Reaped, Reply, StartMark,
-    StoreOp, Unique,
+use duly::event::State;
+use duly::records::{NodeId, Outcome};
+use duly::store::DedupWindow;
+use duly::store::operation::{
+    Answer, BATCH_MAX, PeekBy, PushVerdict, Pushed, Reaped, Reply, StartMark, StoreOp,
 };
-use duly::core::reference::DedupWindow;
-use duly::event::{EventId, State};
-use duly::record::{NodeId, Outcome};
 use duly::time::{Timestamp, When};
+use duly::{Cancelled, Changed, ErrorKind, EventId, Unique};
 use duly_conformance::history::{Lease, Promise, What};
 
 use crate::bugs::Bug;

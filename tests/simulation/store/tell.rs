@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use duly::core::op::{Answer, Changed, PushVerdict, Reply, RequestId, StoreOp, Verdict};
-use duly::event::EventId;
-use duly::record::NodeId;
+use duly::records::NodeId;
+use duly::store::operation::{Answer, PushVerdict, Reply, RequestId, StoreOp, Verdict};
 use duly::time::Timestamp;
+use duly::{Changed, EventId};
 use duly_conformance::history::{Ending, Lease, What};
 
 use crate::store::{Body, value_of};

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{Cancelled, Changed, PeekBy, Reply, Rewriting, Snapshot, Stats};
-use duly::event::{EventId, Payload, State};
-use duly::record::Outcome;
+use duly::event::{Payload, State};
+use duly::records::Outcome;
+use duly::store::operation::{PeekBy, Reply, Rewriting, Snapshot, Stats};
 use duly::time::{Timestamp, When};
+use duly::{Cancelled, Changed, EventId};
 
 use crate::store_model::model::{Event, Model};
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::ErrorKind;
-use duly::core::op::{
+use duly::event::State;
+use duly::records::{Cause, NodeId, Outcome};
+use duly::store::operation::{
     Delivery, Fetch, Holding, Reaped, Reply, RequestId, Settlement, StartMark, Verdict,
 };
-use duly::event::{EventId, State};
-use duly::record::{Cause, NodeId, Outcome};
+use duly::{ErrorKind, EventId};
 
 use crate::store_model::model::{Answered, Event, Lease, Model};
 

@@ -8,12 +8,12 @@ mod reopen;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::core::op::{NewEvent, PushVerdict, Pushed, Reply, RequestId, StartMark, Unique, Verdict};
-use duly::core::reference::DedupWindow;
-use duly::event::{Envelope, EventId, Late, State};
-use duly::record::{Cause, NodeId, Outcome, Record, Stages};
+use duly::event::{BucketId, Envelope, State};
+use duly::records::{Cause, NodeId, Outcome, Record, Stages};
+use duly::store::DedupWindow;
+use duly::store::operation::{NewEvent, PushVerdict, Pushed, Reply, RequestId, StartMark, Verdict};
 use duly::time::{Timestamp, When};
-use duly::{BucketId, ErrorKind};
+use duly::{ErrorKind, EventId, Late, Unique};
 
 /// Which finished ids are remembered; few and not for long, so that forgetting happens.
 pub(crate) const WINDOW: DedupWindow = DedupWindow {

@@ -1,7 +1,7 @@
 //! What is left when the process ends and comes back.
 
 use duly::event::State;
-use duly::record::Outcome;
+use duly::records::Outcome;
 
 use crate::store_model::model::Model;
 

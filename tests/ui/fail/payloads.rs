@@ -1,4 +1,4 @@
-use duly::handler::OldPayload;
+use duly::OldPayload;
 use duly::{Event, Failure, delay_event};
 
 fn older(_old: OldPayload<'_>) -> Result<u64, Failure> {

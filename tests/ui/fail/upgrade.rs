@@ -1,4 +1,4 @@
-use duly::handler::OldPayload;
+use duly::OldPayload;
 use duly::{Event, Failure, delay_event};
 
 fn of_bytes(_old: &[u8]) -> Result<u64, Failure> {

@@ -5,7 +5,7 @@
 use std::num::ParseIntError;
 
 use duly::codec::{Codec, Raw};
-use duly::handler::{Annotated, OldPayload};
+use duly::{Annotated, OldPayload};
 use duly::{Context, Event, Failure, Handler, delay_event};
 
 /// Bytes as they are, encrypted.

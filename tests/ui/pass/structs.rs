@@ -4,7 +4,7 @@
 
 use std::{fmt, marker::PhantomData};
 
-use duly::{Context, Event, Failure, Handler, delay_event, handler::Annotated};
+use duly::{Annotated, Context, Event, Failure, Handler, delay_event};
 
 /// A unit struct needs nothing but itself.
 #[delay_event(queue = "unit")]

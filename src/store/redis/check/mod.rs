@@ -221,7 +221,6 @@ fn unreadable(target: &Target) -> Error {
 }
 
 /// Decodes a reply to `INFO`, to be displayed.
-#[cfg(feature = "testing")]
-pub(super) fn info(answer: Value) -> impl std::fmt::Debug {
+pub fn info(answer: Value) -> impl std::fmt::Debug {
     Info::read(answer)
 }

@@ -179,8 +179,7 @@ impl Heard {
 }
 
 /// Returns how often a message causes a callback, where one bucket is subscribed.
-#[cfg(feature = "testing")]
-pub(super) fn told_of(prefix: &str, bucket: &BucketKey, push: &PushInfo) -> usize {
+pub fn told_of(prefix: &str, bucket: &BucketKey, push: &PushInfo) -> usize {
     use std::sync::atomic::AtomicUsize;
 
     let count_one = |count: &AtomicUsize| {

@@ -22,7 +22,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use self::cluster::Cluster;
 use self::sentinel::Named;
-pub(super) use self::slots::{SLOTS, Slots};
+pub(super) use self::slots::SLOTS;
+pub use self::slots::Slots;
 use super::fault::{Failure, Stage};
 use super::options::LinkOptions;
 use super::url::{Address, Login, Place, Target};

@@ -13,7 +13,7 @@ pub(in crate::store::redis) const SLOTS: u16 = 16_384;
 
 /// The nodes that have the slots, as one of them reported.
 #[derive(Clone, Debug, Default)]
-pub(in crate::store::redis) struct Slots {
+pub struct Slots {
     /// The index in `nodes` of each slot's node; `Slot` does not expose its number.
     owners: std::collections::HashMap<Slot, usize>,
     nodes: Vec<Address>,
@@ -34,7 +34,7 @@ pub(super) async fn ask_slots(
 impl Slots {
     /// Decodes the reply to `CLUSTER SLOTS`; `asked` is the node that sent it, since a node that
     /// does not know its own address leaves it out.
-    pub(in crate::store::redis) fn read(answer: Value, asked: &Address) -> RedisResult<Self> {
+    pub fn read(answer: Value, asked: &Address) -> RedisResult<Self> {
         let wrong = || {
             RedisError::from((
                 Theirs::UnexpectedReturnType,

@@ -26,9 +26,11 @@ use crate::error::{Error, Result};
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Address {
-    pub(super) host: String,
-    pub(super) port: u16,
+pub struct Address {
+    /// Its name or number.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
 }
 
 impl fmt::Display for Address {
@@ -99,7 +101,7 @@ pub(super) struct Asked {
 
 /// A parsed URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub struct Target {
     pub(super) place: Place,
     pub(super) login: Login,
     pub(super) database: i64,
@@ -117,7 +119,7 @@ impl Target {
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid), with a message that names the invalid part and never
     /// its password.
-    pub(super) fn parse(url: &str) -> Result<Self> {
+    pub fn parse(url: &str) -> Result<Self> {
         let (scheme, rest) = url
             .split_once(':')
             .ok_or_else(|| Error::invalid(format!("a store's URL begins with {FORMS}")))?;

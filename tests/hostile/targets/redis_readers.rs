@@ -1,90 +1,40 @@
-//! Test hooks: direct access to the parsers of URLs and server replies.
+//! The decoders of what a Redis server returns.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use duly::__internal::Attempts;
+use duly::__internal::redis::{self as readers, Address, Parts, Slots, unreadable};
+use duly::event::{BucketId, BucketKey, Envelope, Payload};
+use duly::records::{NodeId, Record};
+use duly::store::operation::{Fetch, Holding, NewEvent, PeekBy, StartMark, StoreOp};
+use duly::time::{Timestamp, When};
+use duly::{EventId, QueueName, Result, Unique};
 use redis::{PushInfo, Value};
 
-use crate::core::op::{Fetch, Holding, NewEvent, PeekBy, StartMark, StoreOp, Unique};
-use crate::core::push::Attempts;
-use crate::error::Result;
-use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
-use crate::record::{NodeId, Record};
-use crate::store::redis::answer::{self, Parts};
-use crate::store::redis::topology::Slots;
-use crate::store::redis::url::{Address, Target};
-use crate::store::redis::{
-    body, check, hub, in_parts, keys, news, outbox, push, record, registry, scripts,
-};
-use crate::time::{Timestamp, When};
-
-/// Parses a URL; the result displays the servers.
-///
-/// # Errors
-///
-/// As [`RedisStore::open`](crate::store::RedisStore::open), without a connection.
-pub fn url(text: &str) -> Result<impl fmt::Debug + fmt::Display> {
-    Target::parse(text)
-}
-
-/// Returns every script: its name, and its hash on a server.
-pub fn scripts() -> impl Iterator<Item = (&'static str, String)> {
-    scripts::all().map(|script| (script.name, script.hash().to_owned()))
-}
-
-/// Returns every key and channel of a bucket.
-#[must_use]
-pub fn keys(prefix: &str, bucket: &BucketKey) -> Vec<Vec<u8>> {
-    keys::BucketKeys::new(prefix, bucket).all().to_vec()
-}
-
-/// Returns a key that all nodes share.
-#[must_use]
-pub fn hub_key(prefix: &str, part: &str) -> Vec<u8> {
-    keys::hub(prefix, part).into_bytes()
-}
-
-/// Encodes the body of an event.
-#[must_use]
-pub fn body_of(envelope: &Envelope) -> Vec<u8> {
-    body::encode(envelope)
-}
-
-/// Decodes a body.
-///
-/// # Errors
-///
-/// When the bytes are invalid.
-pub fn body(id: EventId, queue: &QueueName, bytes: &[u8]) -> Result<Envelope> {
-    body::decode(id, queue, bytes)
-}
-
-/// Decodes the records of an outbox entry.
-///
-/// # Errors
-///
-/// When the bytes are invalid.
-pub fn records(queue: &QueueName, bytes: &[u8]) -> Result<Vec<Record>> {
-    let read: Option<Vec<Record>> = record::of_entry(queue, bytes).collect();
-    read.ok_or_else(|| answer::unreadable("outbox"))
+/// The records of an entry of an outbox.
+pub(crate) fn records(queue: &QueueName, bytes: &[u8]) -> Result<Vec<Record>> {
+    let read: Option<Vec<Record>> = readers::of_entry(queue, bytes).collect();
+    read.ok_or_else(|| unreadable("outbox"))
 }
 
 /// Passes a message, in the bytes of the protocol, to the subscription of a process that polls
 /// `bucket`; returns the number of callbacks.
-#[must_use]
-pub fn message(prefix: &str, bucket: &BucketKey, said: &[u8]) -> usize {
+pub(crate) fn message(prefix: &str, bucket: &BucketKey, said: &[u8]) -> usize {
     match redis::parse_redis_value(said) {
-        Ok(Value::Push { kind, data }) => news::told_of(prefix, bucket, &PushInfo { kind, data }),
+        Ok(Value::Push { kind, data }) => {
+            readers::told_of(prefix, bucket, &PushInfo { kind, data })
+        }
         _ => 0,
     }
 }
 
 /// A reply decoder, by name; its result is only displayed.
-pub type Reader = fn(Value) -> Result<Box<dyn fmt::Debug>>;
+pub(crate) type Reader = fn(Value) -> Result<Box<dyn fmt::Debug>>;
 
 /// All reply decoders.
-pub const READERS: [(&str, Reader); 24] = [
+pub(crate) const READERS: [(&str, Reader); 24] = [
     ("move_due", |value| {
         operation(
             StoreOp::MoveDue {
@@ -96,7 +46,7 @@ pub const READERS: [(&str, Reader); 24] = [
     }),
     ("fetch", |value| operation(StoreOp::Fetch(fetch()), value)),
     ("settle", |value| {
-        shown(in_parts::read_settled(parts(value)?, 2))
+        shown(readers::read_settled(parts(value)?, 2))
     }),
     ("heartbeat", |value| {
         let heartbeat = StoreOp::Heartbeat {
@@ -133,10 +83,10 @@ pub const READERS: [(&str, Reader); 24] = [
         operation(StoreOp::Reschedule { id, when }, value)
     }),
     ("revive", |value| {
-        shown(in_parts::read_counted(parts(value)?, 2, true))
+        shown(readers::read_counted(parts(value)?, 2, true))
     }),
     ("drop", |value| {
-        shown(in_parts::read_counted(parts(value)?, 2, false))
+        shown(readers::read_counted(parts(value)?, 2, false))
     }),
     ("stats", |value| operation(StoreOp::Stats, value)),
     ("forecast", |value| {
@@ -144,7 +94,9 @@ pub const READERS: [(&str, Reader); 24] = [
         operation(StoreOp::Forecast { within }, value)
     }),
     ("get", |value| operation(StoreOp::Get { id: id(1) }, value)),
-    ("update", |value| shown(answer::updated(&mut parts(value)?))),
+    ("update", |value| {
+        shown(readers::updated(&mut parts(value)?))
+    }),
     ("peek", |value| {
         let (by, from, limit) = (PeekBy::All, None, 10);
         operation(StoreOp::Peek { by, from, limit }, value)
@@ -153,33 +105,35 @@ pub const READERS: [(&str, Reader); 24] = [
         let events = [new_event(1), new_event(2)];
         let mut attempts = Attempts::default();
         attempts.may_have_happened();
-        shown(push::read(parts(value)?, events.iter(), &attempts))
+        shown(readers::read_pushed(
+            parts(value)?,
+            events.iter(),
+            &attempts,
+        ))
     }),
-    ("members", |value| shown(hub::read_members(parts(value)?))),
+    ("members", |value| {
+        shown(readers::read_members(parts(value)?))
+    }),
     ("queues", |value| {
-        shown(hub::read_queues(&mut parts(value)?))
+        shown(readers::read_queues(&mut parts(value)?))
     }),
-    ("buckets", |value| shown(registry::read_page(value))),
-    ("controls", |value| shown(hub::read_controls(value))),
+    ("buckets", |value| shown(readers::read_page(value))),
+    ("controls", |value| shown(readers::read_controls(value))),
     ("outbox", |value| {
-        shown(outbox::read(&queue(), 1, parts(value)?))
+        shown(readers::read_outbox(&queue(), 1, parts(value)?))
     }),
     ("slots", |value| {
         let (host, port) = ("h".to_owned(), 6379);
         let slots = Slots::read(value, &Address { host, port });
-        shown(slots.map_err(|_| answer::unreadable("CLUSTER SLOTS")))
+        shown(slots.map_err(|_| unreadable("CLUSTER SLOTS")))
     }),
-    ("info", |value| shown(Ok(check::info(value)))),
+    ("info", |value| shown(Ok(readers::info(value)))),
 ];
 
 /// Passes a reply, in the bytes of the protocol, to a decoder.
-///
-/// # Errors
-///
-/// When the decoder does not accept the reply.
-pub fn answer(reader: Reader, said: &[u8]) -> Result<Box<dyn fmt::Debug>> {
+pub(crate) fn answer(reader: Reader, said: &[u8]) -> Result<Box<dyn fmt::Debug>> {
     let value = redis::parse_redis_value(said);
-    reader(value.map_err(|_| answer::unreadable("the protocol"))?)
+    reader(value.map_err(|_| unreadable("the protocol"))?)
 }
 
 fn shown<T: fmt::Debug + 'static>(read: Result<T>) -> Result<Box<dyn fmt::Debug>> {
@@ -192,12 +146,12 @@ fn parts(value: Value) -> Result<Parts> {
 
 #[allow(clippy::needless_pass_by_value)] // made for this call
 fn operation(op: StoreOp, value: Value) -> Result<Box<dyn fmt::Debug>> {
-    let read = answer::read(&queue(), &op, parts(value)?)?;
+    let read = readers::read(&queue(), &op, parts(value)?)?;
     shown(Ok((read.answer, read.damaged)))
 }
 
 fn queue() -> QueueName {
-    QueueName::new("q").unwrap_or_else(|_| unreachable!("the name is a legal one"))
+    QueueName::new("q").expect("a name")
 }
 
 fn id(entropy: u64) -> EventId {

@@ -1,0 +1,53 @@
+//! What the tests, the simulator, the benchmarks and the fuzzers of this repository reach into: no
+//! part of the public face, and outside of semver.
+
+pub use crate::core::node::{Load, Node};
+pub use crate::core::op::Ledger;
+pub use crate::core::push::{Attempts, NextPush, PushedId};
+pub use crate::core::reference::{Bucket, Finished, Head, Restored};
+pub use crate::core::step::{Action, CallId, Input, Job};
+
+/// Envelopes as rows.
+pub mod wire {
+    pub use crate::codec::wire::{VERSION, View, decode, encode};
+}
+
+/// Spans of time as text.
+pub mod duration {
+    pub use crate::duration::{ParseDurationError, format, parse};
+}
+
+/// The pool of workers and what it is made of.
+pub mod pool {
+    pub use crate::flow::board::Board;
+    pub use crate::flow::feed::Feed;
+    pub use crate::flow::pool::{Pool, PoolOptions};
+    pub use crate::flow::publisher::{Closed, Publisher};
+    pub use crate::flow::ring::{BadCapacity, RingConsumer, RingProducer, ring};
+    pub use crate::flow::work::{Ended, Work};
+}
+
+/// What lies in Redis and what servers answer, straight to what reads it.
+#[cfg(feature = "redis")]
+pub mod redis {
+    pub use crate::store::redis::answer::{Parts, Read, read, unreadable, updated};
+    pub use crate::store::redis::body::{decode, encode};
+    pub use crate::store::redis::check::info;
+    pub use crate::store::redis::hub::{read_controls, read_members, read_queues};
+    pub use crate::store::redis::in_parts::{read_counted, read_settled};
+    pub use crate::store::redis::keys::{BucketKeys, hub};
+    pub use crate::store::redis::news::told_of;
+    pub use crate::store::redis::outbox::read as read_outbox;
+    pub use crate::store::redis::push::read as read_pushed;
+    pub use crate::store::redis::record::of_entry;
+    pub use crate::store::redis::registry::read_page;
+    pub use crate::store::redis::scripts::{Script, all as scripts};
+    pub use crate::store::redis::topology::Slots;
+    pub use crate::store::redis::url::{Address, Target};
+}
+
+/// What lies in the file of an embedded store, straight to what reads it.
+#[cfg(all(feature = "embedded", feature = "testing"))]
+pub mod embedded {
+    pub use crate::store::embedded::doors::{Cell, Opened, Table, note, open};
+}
