@@ -48,6 +48,7 @@ pub struct BucketKey {
 }
 
 impl BucketKey {
+    /// Creates the key of a queue's bucket.
     #[must_use]
     pub fn new(queue: QueueName, bucket: BucketId) -> Self {
         Self { queue, bucket }

@@ -34,6 +34,7 @@ impl Payload {
         self.0.len()
     }
 
+    /// Returns whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
