@@ -12,7 +12,10 @@ fn an_id_stands_for_one_key_for_ever() {
     keys.add("a", Key::new([1; 32])).unwrap();
     keys.add("a", Key::new([1; 32])).unwrap();
     let error = keys.add("a", Key::new([2; 32])).unwrap_err();
-    assert!(error.to_string().contains("belongs to another key"), "{error}");
+    assert!(
+        error.to_string().contains("belongs to another key"),
+        "{error}"
+    );
     for wrong in ["", "a b", "a=b", "\u{e4}", &"k".repeat(65)] {
         assert!(keys.add(wrong, Key::new([3; 32])).is_err(), "{wrong}");
     }
