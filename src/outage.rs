@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes down the words of each line that is no `debug`.
+    /// Records each line above the level `debug`.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<String>>>);
 
@@ -167,7 +167,7 @@ mod tests {
     fn told(does: impl FnOnce()) -> Vec<String> {
         let lines = Lines::default();
         // Where there is one subscriber only, a line that another thread reaches first, which has
-        // none, is off for everybody.
+        // none, is disabled for all.
         let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
         tracing::subscriber::with_default(lines.clone(), does);
         let told = lines.0.lock().unwrap().clone();

@@ -1,4 +1,4 @@
-//! Start announcements: a node tells the store before its handlers start.
+//! Start announcements: a node reports starts to the store before its handlers run.
 
 use crate::core::bucket_care::BucketCare;
 use crate::core::held::ANNOUNCE_AHEAD;

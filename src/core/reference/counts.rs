@@ -206,7 +206,7 @@ mod tests {
             5 * CELL_MS + 77,
             u64::MAX / 2_000,
         ]);
-        // In their order as a forecast asks, and once more out of it.
+        // In ascending order, as in a forecast, and once more out of order.
         let any: Vec<u64> = asked.iter().rev().copied().collect();
         asked.sort_unstable();
         asked.extend(any);
