@@ -28,6 +28,13 @@ fn core_is_pure() {
 }
 
 #[test]
+fn authors_of_stores_and_programs_need_nothing_hidden() {
+    let files = project(&["conformance/src", "examples"]);
+    let hidden = rooms::hidden_modules_named(&files, &["__internal", "__private"]);
+    expect_none(&hidden);
+}
+
+#[test]
 fn a_file_is_a_room_with_one_job() {
     expect_none(&manners::long_files(&project(&[
         "src",

@@ -114,6 +114,24 @@ pub(crate) fn packages_out_of_their_room(files: &[File]) -> Vec<String> {
     wrong
 }
 
+/// Where files name one of `hidden`, modules that are outside of the public face.
+pub(crate) fn hidden_modules_named(files: &[File], hidden: &[&str]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for file in files {
+        for (number, line) in file.code() {
+            for word in hidden {
+                if words(line, word).next().is_some() {
+                    wrong.push(format!(
+                        "{}:{number}: names `{word}`, which is hidden",
+                        file.path
+                    ));
+                }
+            }
+        }
+    }
+    wrong
+}
+
 /// What the files of `core` name of the world outside.
 pub(crate) fn impurities(files: &[File]) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -285,6 +303,17 @@ mod made_up {
             let found = complaints(packages_out_of_their_room, path, line);
             assert_eq!(found, [""; 0], "{line}");
         }
+    }
+
+    #[test]
+    fn a_hidden_module_is_found() {
+        let line = "use duly::__internal::Node;";
+        let check = |files: &[File]| hidden_modules_named(files, &["__internal"]);
+        let found = complaints(check, "conformance/src/lib.rs", line);
+        assert_eq!(
+            found,
+            ["conformance/src/lib.rs:3: names `__internal`, which is hidden"]
+        );
     }
 
     #[test]

@@ -44,6 +44,7 @@ use self::past::Past;
 pub use self::restore::{Finished, Restored};
 use self::unique::Uniques;
 use self::waiting::Waiting;
+#[cfg(feature = "redis")]
 pub(crate) use self::window::FORGET_MAX;
 pub use self::window::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
 use crate::core::op::{Answer, BATCH_BYTES, BATCH_MAX, Ledger, Reply, StoreOp};
