@@ -3,9 +3,9 @@
 //! # Newer formats
 //!
 //! Every format after format 1 begins with 15 in the high four bits and with its number, 2 to 15,
-//! in the second byte, and keeps the fingerprint at 4. So every version distinguishes a newer format from
-//! damage: a newer event is left to a version that reads it, which handles, cancels and ends it; a
-//! damaged one becomes a dead letter.
+//! in the second byte, and keeps the fingerprint at 4. So every version distinguishes a newer
+//! format from damage: a newer event is left to a version that reads it, which handles, cancels and
+//! ends it; a damaged one becomes a dead letter.
 //!
 //! # Format 1, byte by byte
 //!
