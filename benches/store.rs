@@ -17,12 +17,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::admin::Reencrypted;
+use duly::admin::ReencryptReport;
 use duly::codec::{Key, KeyRing};
 use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::prelude::*;
 use duly::records::NodeId;
-use duly::store::operation::{Fetch, NewEvent, Reply, Settlement, StartMark, StoreOp, Verdict};
+use duly::store::operation::{
+    AttemptOutcome, Fetch, NewEvent, Reply, Settlement, StartMark, StoreOp,
+};
 use duly::store::{EmbeddedStore, Store};
 use duly::time::{Clock, SystemClock, When};
 use duly::{EventId, Unique};
@@ -187,7 +189,7 @@ impl Bench {
             leased.extend(deliveries.iter().map(|delivery| Settlement {
                 id: delivery.id,
                 request: delivery.request,
-                verdict: Verdict::Ack,
+                verdict: AttemptOutcome::Ack,
                 started_us: answer.now_us,
                 fetched_us: answer.now_us,
             }));
@@ -251,7 +253,7 @@ impl Bench {
         loop {
             let page = bus.reencrypt(QUEUE).limit(100).after(place);
             let began = self.clock.mono();
-            let page = page.run().await.and_then(Reencrypted::finished);
+            let page = page.run().await.and_then(ReencryptReport::finished);
             let page = page.expect("a page");
             pages.push(self.clock.mono().since(began));
             looked += page.looked;

@@ -2,9 +2,9 @@
 //! part of the public face, and outside of semver.
 
 pub use crate::core::node::{Load, Node};
-pub use crate::core::op::Ledger;
+pub use crate::core::op::ChangeSink;
 pub use crate::core::push::{Attempts, NextPush, PushedId};
-pub use crate::core::reference::{Bucket, Finished, Head, Restored};
+pub use crate::core::reference::{Bucket, Head, Restored, Tombstone};
 pub use crate::core::step::{Action, CallId, Input, Job};
 
 /// Envelopes as rows.
@@ -19,18 +19,18 @@ pub mod duration {
 
 /// The pool of workers and what it is made of.
 pub mod pool {
-    pub use crate::flow::board::Board;
-    pub use crate::flow::feed::Feed;
+    pub use crate::flow::board::DeadlineTable;
+    pub use crate::flow::feed::JobQueue;
     pub use crate::flow::pool::{Pool, PoolOptions};
-    pub use crate::flow::publisher::{Closed, Publisher};
+    pub use crate::flow::publisher::{PoolClosed, Publisher};
     pub use crate::flow::ring::{BadCapacity, RingConsumer, RingProducer, ring};
-    pub use crate::flow::work::{Ended, Work};
+    pub use crate::flow::work::{JobEnd, Work};
 }
 
 /// What lies in Redis and what servers answer, straight to what reads it.
 #[cfg(feature = "redis")]
 pub mod redis {
-    pub use crate::store::redis::answer::{Parts, Read, read, unreadable, updated};
+    pub use crate::store::redis::answer::{DecodedReply, ReplyReader, read, unreadable, updated};
     pub use crate::store::redis::body::{decode, encode};
     pub use crate::store::redis::check::info;
     pub use crate::store::redis::hub::{read_controls, read_members, read_queues};

@@ -6,12 +6,12 @@ pub use inventory;
 
 pub use crate::codec::Codec;
 pub use crate::event::delivered::Event;
-pub use crate::event::late::Late;
+pub use crate::event::late::LatePolicy;
 pub use crate::flow::{Construct, Registration};
 use crate::handler::State;
 pub use crate::handler::{
-    Annotated, Annotation, BlockingHandler, Context, Failure, Handler, OldPayload, StateNeed,
-    Upgrade,
+    Annotated, Annotation, BlockingHandler, Context, Failure, Handler, OldPayload,
+    StateRequirement, Upgrade,
 };
 pub use crate::retry::RetryPolicy;
 

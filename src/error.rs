@@ -149,7 +149,7 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
 }
 
 /// Removes the credentials of a URL.
-pub(crate) fn shown_url(url: &str) -> String {
+pub(crate) fn redact_url(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://...@{host}"),
         _ => url.to_owned(),

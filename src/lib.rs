@@ -115,19 +115,20 @@ pub use core::op::{Cancelled, Changed, Unique};
 pub use error::{Error, ErrorKind, Result};
 pub use event::delivered::Event;
 pub use event::id::EventId;
-pub use event::late::Late;
+pub use event::late::LatePolicy;
 pub use event::queue::QueueName;
 pub use handler::{
     Annotated, Annotation, BlockingHandler, Context, Failure, FailureExt, Handler, OldPayload,
-    State, StateNeed, States, Upgrade, delay_event,
+    State, StateRequirement, States, Upgrade, delay_event,
 };
 pub use retry::{ParseRetryError, RetryPolicy};
 
 /// Administration of a running bus: depths of queues, waiting events, forecasts, payloads.
 pub mod admin {
     pub use crate::bus::{
-        Coming, EVENTS_MAX, Events, FORECAST_STEPS_MAX, KeyCounts, PayloadCheck, PayloadReport,
-        QueueLoad, QueueStats, Reencrypt, Reencrypted, StoredEvent, UnreadPayload, WaitingCursor,
+        EVENTS_MAX, EventCursor, Events, FORECAST_STEPS_MAX, ForecastStep, KeyCounts, PayloadCheck,
+        PayloadReport, QueueLoad, QueueStats, Reencrypt, ReencryptReport, StoredEvent,
+        UndecodablePayload,
     };
 }
 
@@ -135,23 +136,25 @@ pub mod admin {
 ///
 /// It starts with [`Bus::dead_letters`].
 pub mod dead_letters {
-    pub use crate::bus::{DeadLetter, DeadLetters, Edited, Last, LetterCursor, Sweep};
+    pub use crate::bus::{
+        BulkResult, DeadLetter, DeadLetterCursor, DeadLetters, Edited, LastRecord,
+    };
 }
 
 /// Explanations: why an event is where it is.
 ///
 /// It starts with [`Bus::explain`].
 pub mod explain {
-    pub use crate::bus::{Attempts, Explanation, Reason, Spread, Standing};
+    pub use crate::bus::{Attempts, Explanation, HolderStatus, Reason, Spread};
 }
 
 /// Records: one line of history for each attempt.
 ///
 /// It starts with [`Bus::records`].
 pub mod records {
-    pub use crate::bus::{Minutes, RecordStream, Records};
+    pub use crate::bus::{MinuteStatsQuery, RecordStream, Records};
     pub use crate::record::{
-        BY_BYTES_MAX, Cause, Cursor, ERROR_BYTES_MAX, Format, Lateness, Minute, MinuteQuery,
+        BY_BYTES_MAX, Cause, Cursor, ERROR_BYTES_MAX, Format, Lateness, MinuteQuery, MinuteStats,
         NodeId, Numbered, Order, Outcome, PAYLOAD_KEPT_MAX, Page, Query, Record, Stages, cut_error,
     };
 }
@@ -186,7 +189,7 @@ pub mod prelude {
     pub use crate::records::Outcome;
     pub use crate::{
         BlockingHandler, Bus, Cancelled, Changed, Context, Error, ErrorKind, Event, EventId,
-        Failure, FailureExt, Handler, Late, Queue, Receipt, RetryPolicy, Unique,
+        Failure, FailureExt, Handler, LatePolicy, Queue, Receipt, RetryPolicy, Unique,
     };
 }
 

@@ -31,7 +31,7 @@ struct State<K> {
     /// The failing parts and their errors.
     failing: BTreeMap<K, (ErrorKind, String)>,
     /// The kinds of errors that have been logged.
-    told: Vec<ErrorKind>,
+    logged: Vec<ErrorKind>,
     failures: u64,
     window: Option<Instant>,
     lines: u32,
@@ -42,7 +42,7 @@ impl<K: Ord> Outage<K> {
     pub(crate) const fn of(what: &'static str) -> Self {
         let state = State {
             failing: BTreeMap::new(),
-            told: Vec::new(),
+            logged: Vec::new(),
             failures: 0,
             window: None,
             lines: 0,
@@ -61,12 +61,12 @@ impl<K: Ord> Outage<K> {
         self.is_on.store(true, Ordering::Release);
         state.failures += 1;
         state.failing.insert(part, (kind, error.to_string()));
-        let is_first = state.told.is_empty();
-        if state.told.contains(&kind) || !state.may_tell() {
+        let is_first = state.logged.is_empty();
+        if state.logged.contains(&kind) || !state.may_log() {
             tracing::debug!(what, kind = kind.name(), %error, "still failing");
             return;
         }
-        state.told.push(kind);
+        state.logged.push(kind);
         match (is_first, kind) {
             (_, ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::Closed) => {
                 tracing::error!(what, kind = kind.name(), %error, "store outage, see the error");
@@ -91,7 +91,7 @@ impl<K: Ord> Outage<K> {
         self.is_on.store(false, Ordering::Release);
         let (what, failures) = (self.what, std::mem::take(&mut state.failures));
         // Log the end only if the outage was logged.
-        if !std::mem::take(&mut state.told).is_empty() {
+        if !std::mem::take(&mut state.logged).is_empty() {
             tracing::info!(what, failures, "store outage ended");
         }
     }
@@ -111,7 +111,7 @@ impl<K: Ord> Outage<K> {
 }
 
 impl<K> State<K> {
-    fn may_tell(&mut self) -> bool {
+    fn may_log(&mut self) -> bool {
         let now = Instant::now();
         if self.window.is_none_or(|since| now - since >= WINDOW) {
             (self.window, self.lines) = (Some(now), 0);
@@ -164,21 +164,21 @@ mod tests {
         }
     }
 
-    fn told(does: impl FnOnce()) -> Vec<String> {
+    fn logged(does: impl FnOnce()) -> Vec<String> {
         let lines = Lines::default();
         // Where there is one subscriber only, a line that another thread reaches first, which has
         // none, is disabled for all.
         let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
         tracing::subscriber::with_default(lines.clone(), does);
-        let told = lines.0.lock().unwrap().clone();
-        told.iter().map(|line| line.trim().to_owned()).collect()
+        let logged = lines.0.lock().unwrap().clone();
+        logged.iter().map(|line| line.trim().to_owned()).collect()
     }
 
     #[test]
     fn the_first_the_change_and_the_end_with_a_count_are_logged() {
         let outage = Outage::of("a test");
         let error = |kind| Error::new(kind, "words");
-        let lines = told(|| {
+        let lines = logged(|| {
             for round in 0..500 {
                 for part in 0..10 {
                     let kind = [ErrorKind::Unavailable, ErrorKind::Unknown][round % 2];
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn what_comes_and_goes_all_the_time_is_logged_a_bounded_number_of_times() {
         let outage = Outage::of("a test");
-        let lines = told(|| {
+        let lines = logged(|| {
             for _ in 0..1_000 {
                 outage.failed((), &Error::new(ErrorKind::Unavailable, "words"));
                 outage.succeeded(&());

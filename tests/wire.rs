@@ -6,7 +6,7 @@ use duly::__internal::wire;
 use duly::__internal::wire::View;
 use duly::event::{Envelope, Payload};
 use duly::time::Timestamp;
-use duly::{ErrorKind, EventId, Late, QueueName};
+use duly::{ErrorKind, EventId, LatePolicy, QueueName};
 use proptest::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -18,9 +18,9 @@ fn encoded(envelope: &Envelope) -> Vec<u8> {
 
 fn envelopes() -> impl Strategy<Value = Envelope> {
     let late = prop_oneof![
-        Just(Late::Deliver),
-        any::<Duration>().prop_map(Late::Expire),
-        any::<Duration>().prop_map(Late::Bury),
+        Just(LatePolicy::Deliver),
+        any::<Duration>().prop_map(LatePolicy::Expire),
+        any::<Duration>().prop_map(LatePolicy::Bury),
     ];
     let plain = (
         any::<[u8; 16]>(),
@@ -81,7 +81,7 @@ fn golden() -> [(Envelope, &'static str); 2] {
         key: Some("order:8".to_owned()),
         unique: Some("close:8".to_owned()),
         expires: Some(Timestamp::from_millis(1_700_000_600_000)),
-        late: Late::Bury(Duration::new(90, 5)),
+        late: LatePolicy::Bury(Duration::new(90, 5)),
         headers: vec![("traceparent".to_owned(), "00-ab-cd-01".to_owned())],
         ..bare
     };

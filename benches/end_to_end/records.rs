@@ -3,7 +3,7 @@
 use duly::journal::{
     Batch, Found, Journal, JournalFuture, Keep, MemoryJournal, Pruned, SqliteJournal,
 };
-use duly::records::{Minute, MinuteQuery, Query};
+use duly::records::{MinuteQuery, MinuteStats, Query};
 use duly::time::Timestamp;
 use duly::{BusBuilder, Error, ErrorKind};
 use tempfile::TempDir;
@@ -103,7 +103,7 @@ impl Journal for Away {
         self.answer()
     }
 
-    fn minutes(&self, _query: MinuteQuery) -> JournalFuture<Vec<Minute>> {
+    fn minutes(&self, _query: MinuteQuery) -> JournalFuture<Vec<MinuteStats>> {
         self.answer()
     }
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::__internal::pool::{
-    Board, Ended, Feed, Pool, PoolOptions, Publisher, RingProducer, Work, ring,
+    DeadlineTable, JobEnd, JobQueue, Pool, PoolOptions, Publisher, RingProducer, Work, ring,
 };
 use tokio::runtime::Handle;
 
 /// The deadline board of the current runtime.
-pub(crate) fn board() -> Arc<Board> {
-    Board::new(Handle::current())
+pub(crate) fn board() -> Arc<DeadlineTable> {
+    DeadlineTable::new(Handle::current())
 }
 
 /// A pool in the current runtime.
@@ -30,7 +30,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     pub(crate) fn new(
-        board: &Arc<Board>,
+        board: &Arc<DeadlineTable>,
         capacity: usize,
         workers: usize,
         limit: Option<Duration>,
@@ -89,7 +89,7 @@ where
     }
 
     #[inline]
-    fn end(&self, (): (), _ended: Ended<()>) {}
+    fn end(&self, (): (), _ended: JobEnd<()>) {}
 
     #[inline]
     fn limit(&self) -> Option<Duration> {
@@ -100,13 +100,13 @@ where
 /// A ring and its stash without workers, to measure taking alone.
 pub(crate) struct Backlog<J> {
     producer: RingProducer<J>,
-    feed: Feed<J>,
+    feed: JobQueue<J>,
 }
 
 impl<J: Send + 'static> Backlog<J> {
     pub(crate) fn new(capacity: usize) -> Self {
         let (producer, consumer) = ring(capacity).expect("a capacity that a ring can have");
-        let feed = Feed::new(consumer);
+        let feed = JobQueue::new(consumer);
         Self { producer, feed }
     }
 

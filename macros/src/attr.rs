@@ -12,7 +12,7 @@ use syn::{
 use crate::{
     backoff::Backoff,
     errors::Errors,
-    late::Late,
+    late::LatePolicy,
     value::{Codec, Isolation, Value},
 };
 
@@ -25,7 +25,7 @@ enum Key {
     Timeout,
     Attempts,
     Backoff,
-    Late,
+    LatePolicy,
     Spread,
     Ring,
     Linger,
@@ -49,7 +49,7 @@ const KEYS: [(Key, &str, &str); 20] = [
     (Key::Timeout, "timeout", "timeout = \"30s\""),
     (Key::Attempts, "attempts", "attempts = 16"),
     (Key::Backoff, "backoff", "backoff = \"exp(1s..10m)\""),
-    (Key::Late, "late", "late = \"expire(5m)\""),
+    (Key::LatePolicy, "late", "late = \"expire(5m)\""),
     (Key::Spread, "spread", "spread = \"10s\""),
     (Key::Ring, "ring", "ring = 1024"),
     (Key::Linger, "linger", "linger = \"20us\""),
@@ -76,7 +76,7 @@ pub(crate) struct Attr {
     pub(crate) timeout: Option<Duration>,
     pub(crate) attempts: Option<u32>,
     pub(crate) backoff: Option<Backoff>,
-    pub(crate) late: Option<Late>,
+    pub(crate) late: Option<LatePolicy>,
     pub(crate) spread: Option<Duration>,
     pub(crate) ring: Option<u32>,
     pub(crate) linger: Option<Duration>,
@@ -97,7 +97,7 @@ pub(crate) struct Attr {
 impl Attr {
     /// Parses the arguments; all errors go into `errors`.
     pub(crate) fn parse(args: TokenStream, errors: &mut Errors) -> Self {
-        let mut attr = Self::silent();
+        let mut attr = Self::empty();
         let said = Punctuated::<Meta, Token![,]>::parse_terminated.parse2(args);
         let Some(said) = errors.keep(said.map_err(|error| malformed(&error))) else {
             return attr;
@@ -135,7 +135,7 @@ impl Attr {
             Key::Timeout => self.timeout = Some(value.duration_up_to(WEEK)?),
             Key::Attempts => self.attempts = Some(value.integer(1, 1000)?),
             Key::Backoff => self.backoff = Some(value.backoff()?),
-            Key::Late => self.late = Some(value.late()?),
+            Key::LatePolicy => self.late = Some(value.late()?),
             Key::Spread => self.spread = Some(value.duration_up_to(DAY)?),
             Key::Ring => self.ring = Some(value.power_of_two(64, 65_536)?),
             Key::Linger => self.linger = Some(value.duration()?),
@@ -154,7 +154,7 @@ impl Attr {
     }
 
     /// Returns an annotation without keys.
-    fn silent() -> Self {
+    fn empty() -> Self {
         Self {
             queue: None,
             buckets: None,

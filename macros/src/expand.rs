@@ -11,7 +11,7 @@ use crate::{
     backoff::{Backoff, Shape},
     errors::Errors,
     function,
-    late::Late,
+    late::LatePolicy,
     signature, structure,
     value::{Codec, Isolation},
 };
@@ -78,7 +78,7 @@ pub(crate) fn annotated(
 ) -> TokenStream {
     let (krate, queue) = (&attr.krate, &attr.queue);
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
-    let said = said(attr);
+    let builder_calls = builder_calls(attr);
     let role = format_ident!(
         "{}",
         if attr.blocking {
@@ -88,7 +88,7 @@ pub(crate) fn annotated(
         }
     );
     let states = (!states.is_empty()).then(|| {
-        quote! { .states(const { &[#(#krate::__private::StateNeed::of::<#states>()),*] }) }
+        quote! { .states(const { &[#(#krate::__private::StateRequirement::of::<#states>()),*] }) }
     });
     let upgrade = attr.upgrade.as_ref().map(|function| {
         // An error about a function of another type points to its name.
@@ -110,14 +110,14 @@ pub(crate) fn annotated(
         impl #impl_generics #krate::__private::Annotated for #ident #ty_generics #where_clause {
             type Value = <Self as #krate::__private::#role>::Payload;
             const ANNOTATION: #krate::__private::Annotation =
-                #krate::__private::Annotation::new(#queue) #(#said)* #states;
+                #krate::__private::Annotation::new(#queue) #(#builder_calls)* #states;
             #upgrade
         }
     }
 }
 
 /// Generates a builder call for each key.
-fn said(attr: &Attr) -> Vec<TokenStream> {
+fn builder_calls(attr: &Attr) -> Vec<TokenStream> {
     let krate = &attr.krate;
     let number = |value| Literal::u32_unsuffixed(value);
     [
@@ -174,19 +174,19 @@ fn duration(value: Duration) -> TokenStream {
     quote! { ::core::time::Duration::new(#secs, #nanos) }
 }
 
-fn late(krate: &syn::Path, late: Late) -> TokenStream {
-    let said = match late {
-        Late::Deliver => quote! { Deliver },
-        Late::Expire(limit) => {
+fn late(krate: &syn::Path, late: LatePolicy) -> TokenStream {
+    let builder_calls = match late {
+        LatePolicy::Deliver => quote! { Deliver },
+        LatePolicy::Expire(limit) => {
             let limit = duration(limit);
             quote! { Expire(#limit) }
         }
-        Late::Bury(limit) => {
+        LatePolicy::Bury(limit) => {
             let limit = duration(limit);
             quote! { Bury(#limit) }
         }
     };
-    quote! { #krate::__private::Late::#said }
+    quote! { #krate::__private::LatePolicy::#builder_calls }
 }
 
 fn policy(krate: &syn::Path, backoff: Backoff) -> TokenStream {

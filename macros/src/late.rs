@@ -1,4 +1,4 @@
-//! Parses a lateness policy such as `expire(5m)` at compile time, like `duly::Late` at run time.
+//! Parses a lateness policy such as `expire(5m)` at compile time, like `duly::LatePolicy` at run time.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use crate::duration;
 
 /// A parsed lateness policy.
 #[derive(Clone, Copy)]
-pub(crate) enum Late {
+pub(crate) enum LatePolicy {
     Deliver,
     Expire(Duration),
     Bury(Duration),
 }
 
-impl Late {
+impl LatePolicy {
     /// Parses `text`, or returns the error message.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let limit = |form: &str| {

@@ -6,7 +6,7 @@ use syn::{
     Error, Expr, ExprLit, Lit, LitInt, LitStr, Meta, Path, Token, Type, punctuated::Punctuated,
 };
 
-use crate::{backoff::Backoff, duration, late::Late};
+use crate::{backoff::Backoff, duration, late::LatePolicy};
 
 /// Whether a queue shares the runtime of the bus.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,9 +87,9 @@ impl Value<'_> {
         Backoff::parse(&text.value()).map_err(|message| Error::new_spanned(text, message))
     }
 
-    pub(crate) fn late(&self) -> syn::Result<Late> {
+    pub(crate) fn late(&self) -> syn::Result<LatePolicy> {
         let text = self.string()?;
-        Late::parse(&text.value()).map_err(|message| Error::new_spanned(text, message))
+        LatePolicy::parse(&text.value()).map_err(|message| Error::new_spanned(text, message))
     }
 
     pub(crate) fn isolation(&self) -> syn::Result<Isolation> {

@@ -1,6 +1,6 @@
 //! Administrative operations: statistics, and the number of workers.
 
-use crate::bus::names::Doubt;
+use crate::bus::names::MatchLevel;
 use crate::bus::{Bus, Inner};
 use crate::config::queue_meant;
 use crate::core::op::{Stats, StoreOp};
@@ -82,7 +82,7 @@ impl Bus {
         let queue = QueueName::new(queue)?;
         let buckets = self.inner.buckets_of(&queue).await?;
         if buckets.is_empty() {
-            self.inner.check_known(&queue, Doubt::Spelling).await?;
+            self.inner.check_known(&queue, MatchLevel::Spelling).await?;
         }
         let mut found = Vec::new();
         for bucket in buckets {

@@ -8,19 +8,19 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::bus::journal::{Choice, Given, record};
+use crate::bus::journal::{JournalConfig, JournalHandle, record};
 use crate::bus::open::{check_durability, open_store};
-use crate::bus::owner::Owner;
+use crate::bus::owner::BusOwner;
 use crate::bus::payloads::check_encryption;
 use crate::bus::{Bus, Inner};
 use crate::codec::KeyRing;
 use crate::config::Settings;
 use crate::core::options::NodeOptions;
 use crate::error::{Error, Result};
-use crate::flow::{Controls, Entry, Flow, QueueChoices, QueueOptions, Replies, Setup};
+use crate::flow::{Entry, Flow, QueueChoices, QueueOptions, Replies, RuntimeSettings, Setup};
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
 use crate::journal::{RecordChoices, RecorderOptions};
-use crate::metrics::{self, MetricsChoices, PushMeters, Queues};
+use crate::metrics::{self, MetricsChoices, PushMeters, QueueLabels};
 use crate::record::NodeId;
 use crate::store::{Durability, Metered, Store};
 use crate::time::{Clock, SystemClock};
@@ -55,7 +55,7 @@ pub struct BusBuilder {
     durability: Option<Durability>,
     clock: Option<Arc<dyn Clock>>,
     keys: Option<KeyRing>,
-    pub(super) journal: Option<Given>,
+    pub(super) journal: Option<JournalHandle>,
     pub(super) records: RecordChoices,
     pub(super) recorder: Option<RecorderOptions>,
     metrics: MetricsChoices,
@@ -215,12 +215,12 @@ impl BusBuilder {
         self.node.get_or_insert_with(|| NodeOptions {
             settle_linger: Duration::ZERO,
             sleep_max: DAY,
-            glance_every: DAY,
+            fallback_scan_every: DAY,
             ..NodeOptions::default()
         });
         self.recorder.get_or_insert_with(|| RecorderOptions {
             linger: Duration::ZERO,
-            look_every: Some(DAY),
+            fallback_poll_every: Some(DAY),
             ..RecorderOptions::default()
         });
         self.clock(clock)
@@ -303,13 +303,13 @@ impl BusBuilder {
         check_durability(&*store, durability)?;
         let node = match store.is_shared() {
             true => NodeOptions {
-                sleep_max: node.sleep_max.max(store.look_every()),
-                glance_every: node.glance_every.max(store.look_every()),
+                sleep_max: node.sleep_max.max(store.fallback_poll_every()),
+                fallback_scan_every: node.fallback_scan_every.max(store.fallback_poll_every()),
                 ..node
             },
             false => NodeOptions {
                 drift_ppm: 0,
-                roll_every: Duration::ZERO,
+                poll_every: Duration::ZERO,
                 settle_apart: Duration::ZERO,
                 ..node
             },
@@ -318,30 +318,30 @@ impl BusBuilder {
         let many = many.map(|(queue, options)| (queue.clone(), options.buckets));
         store.configured(&many.collect(), defaults.buckets);
         metrics::describe();
-        let bereft = Arc::<Notify>::default();
-        let store: Arc<dyn Store> = match metrics::is_heard() {
+        let member_lost = Arc::<Notify>::default();
+        let store: Arc<dyn Store> = match metrics::is_recorder_installed() {
             true => Arc::new(Metered::new(store, &clock)),
             false => store,
         };
-        let labels = Arc::new(Queues::new(metrics.queues_max()));
+        let labels = Arc::new(QueueLabels::new(metrics.queues_max()));
         let push_meters = PushMeters::new(Arc::clone(&labels));
         let mut consumed: Vec<_> = handlers.iter().map(|(queue, ..)| queue).collect();
         consumed.sort_unstable();
         for queue in consumed.into_iter().chain(queues.keys()) {
             push_meters.of(queue);
         }
-        let recorded = record(Choice {
+        let recorded = record(JournalConfig {
             given: self.journal.take(),
             choices: &settings.records.with(self.records),
             options: self.recorder.take().unwrap_or_default(),
             store: &store,
             store_url: store_url.as_deref(),
-            bereft: &bereft,
+            member_lost: &member_lost,
             virtual_time: self.virtual_time,
         })
         .await?;
         let replies = Arc::new(Replies::default());
-        let controls = Arc::new(Controls::default());
+        let controls = Arc::new(RuntimeSettings::default());
         let id = NodeId(fastrand::u64(1..));
         let inner = Arc::new(Inner {
             id,
@@ -376,7 +376,7 @@ impl BusBuilder {
             replies,
             controls,
             keys,
-            bereft,
+            member_lost,
             labels,
             census: metrics.census(self.virtual_time),
             virtual_time: self.virtual_time,
@@ -387,7 +387,7 @@ impl BusBuilder {
             .write()
             .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(flow);
         Ok(Bus {
-            _owner: Some(Arc::new(Owner(Arc::clone(&inner)))),
+            _owner: Some(Arc::new(BusOwner(Arc::clone(&inner)))),
             inner,
         })
     }

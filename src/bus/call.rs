@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::bus::Queue;
 use crate::bus::queue::CALL_MAX;
 use crate::error::{Error, ErrorKind, Result};
-use crate::flow::Answered;
+use crate::flow::CallResult;
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Pushes `payload`, due at once, and waits for the reply that its handler gives with
@@ -45,7 +45,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         self.event(payload).id(id).send().await?;
         let answer = tokio::time::timeout(timeout.min(CALL_MAX), waiting.answer()).await;
         match answer {
-            Ok(Some(Answered::Replied(reply))) => {
+            Ok(Some(CallResult::Replied(reply))) => {
                 let reply = reply.unwrap_or_else(|| b"null".to_vec());
                 serde_json::from_slice(&reply).map_err(|error| {
                     Error::invalid(format!(
@@ -55,7 +55,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                     .because(error)
                 })
             }
-            Ok(Some(Answered::Ended(words))) => Err(Error::new(
+            Ok(Some(CallResult::Failed(words))) => Err(Error::new(
                 ErrorKind::Unavailable,
                 format!("event {id} failed: {words}"),
             )),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::bus::Bus;
-use crate::bus::names::Doubt;
+use crate::bus::names::MatchLevel;
 use crate::error::{Error, Result};
 use crate::event::{BUCKETS_MAX, QueueName};
 use crate::store::{Control, RATES, Setting};
@@ -115,7 +115,7 @@ impl Bus {
 
     async fn set(&self, queue: &str, setting: Setting) -> Result<()> {
         let queue = QueueName::new(queue)?;
-        self.inner.check_known(&queue, Doubt::Slips).await?;
+        self.inner.check_known(&queue, MatchLevel::Slips).await?;
         self.inner.open()?.set(&queue, setting).await?;
         let orders = self.inner.flow().as_ref().map(|flow| flow.orders());
         // This node need not wait for its next membership poll, and may have none.

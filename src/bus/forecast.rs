@@ -6,7 +6,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::bus::Bus;
-use crate::bus::names::Doubt;
+use crate::bus::names::MatchLevel;
 use crate::core::op::StoreOp;
 use crate::error::{Error, Result};
 use crate::event::QueueName;
@@ -23,7 +23,7 @@ const AHEAD: Duration = Duration::from_secs(1);
 /// One step of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Coming {
+pub struct ForecastStep {
     /// The end of the step, by the store's clock.
     pub until: Timestamp,
     /// How many events that are scheduled now fall due in it: after the end of the step before, and
@@ -78,12 +78,12 @@ impl Bus {
         queue: &str,
         horizon: Duration,
         step: Duration,
-    ) -> Result<Vec<Coming>> {
+    ) -> Result<Vec<ForecastStep>> {
         let queue = QueueName::new(queue)?;
         let within = steps(horizon, step)?;
         let buckets = self.inner.buckets_of(&queue).await?;
         if buckets.is_empty() {
-            self.inner.check_known(&queue, Doubt::Spelling).await?;
+            self.inner.check_known(&queue, MatchLevel::Spelling).await?;
         }
         let steps = within.len().saturating_mul(buckets.len());
         self.inner.forecasts.wait_for(steps).await;
@@ -98,7 +98,7 @@ impl Bus {
         }
         let before = std::iter::once(0).chain(sums.iter().copied());
         let steps = within.iter().zip(&sums).zip(before);
-        let steps = steps.map(|((span, sum), before)| Coming {
+        let steps = steps.map(|((span, sum), before)| ForecastStep {
             until: now + *span,
             events: sum - before,
         });
@@ -108,12 +108,12 @@ impl Bus {
 
 /// A pacer for all forecasts of a bus together.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct ForecastPacer {
     /// Until when the budget is used up.
     taken: Mutex<Option<Instant>>,
 }
 
-impl Pace {
+impl ForecastPacer {
     /// Waits until `steps` steps of buckets may be counted, first come first served.
     async fn wait_for(&self, steps: usize) {
         let mut taken = self.taken.lock().await;

@@ -10,7 +10,7 @@ use crate::bus::open::sqlite_path;
 use crate::bus::{Bus, BusBuilder, Inner};
 #[cfg(feature = "postgres")]
 use crate::error::ErrorKind;
-use crate::error::{Error, Result, shown, shown_url};
+use crate::error::{Error, Result, redact_url, shown};
 use crate::journal::recorder::{Recorder, Setup};
 use crate::journal::{Journal, JournalStatus, RecordChoices, RecorderOptions};
 use crate::metrics;
@@ -25,7 +25,7 @@ const REACHED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A journal that was passed to the builder.
 #[derive(Clone, Debug)]
-pub(super) struct Given {
+pub(super) struct JournalHandle {
     pub(super) journal: Arc<dyn Journal>,
     /// Whether it is shared, so that the bus must not close it.
     pub(super) is_shared: bool,
@@ -33,7 +33,7 @@ pub(super) struct Given {
 
 /// The journal that a bus records into.
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub(super) struct JournalRecorder {
     pub(super) journal: Arc<dyn Journal>,
     is_shared: bool,
     recorder: Recorder,
@@ -50,7 +50,7 @@ impl BusBuilder {
 
     /// Sets a journal; it replaces [`journal_url`](Self::journal_url).
     pub fn journal(mut self, journal: impl Journal) -> Self {
-        self.journal = Some(Given {
+        self.journal = Some(JournalHandle {
             journal: Arc::new(journal),
             is_shared: false,
         });
@@ -59,7 +59,7 @@ impl BusBuilder {
 
     /// Sets a journal that is shared, for example by several buses. The bus does not close it.
     pub fn shared_journal(mut self, journal: Arc<dyn Journal>) -> Self {
-        self.journal = Some(Given {
+        self.journal = Some(JournalHandle {
             journal,
             is_shared: true,
         });
@@ -125,27 +125,27 @@ impl Inner {
 }
 
 /// The arguments that select and open a journal.
-pub(super) struct Choice<'a> {
-    pub(super) given: Option<Given>,
+pub(super) struct JournalConfig<'a> {
+    pub(super) given: Option<JournalHandle>,
     pub(super) choices: &'a RecordChoices,
     pub(super) options: RecorderOptions,
     pub(super) store: &'a Arc<dyn Store>,
     /// The URL of the store.
     pub(super) store_url: Option<&'a str>,
     /// Notified when another node is lost.
-    pub(super) bereft: &'a Arc<Notify>,
+    pub(super) member_lost: &'a Arc<Notify>,
     pub(super) virtual_time: bool,
 }
 
 /// Opens the selected journal, bounds the outboxes, and starts the recorder.
-pub(super) async fn record(choice: Choice<'_>) -> Result<Option<Recorded>> {
-    let Choice {
+pub(super) async fn record(choice: JournalConfig<'_>) -> Result<Option<JournalRecorder>> {
+    let JournalConfig {
         given,
         choices,
         options,
         store,
         store_url,
-        bereft,
+        member_lost,
         virtual_time,
     } = choice;
     choices.check()?;
@@ -161,7 +161,7 @@ pub(super) async fn record(choice: Choice<'_>) -> Result<Option<Recorded>> {
         }
     };
     let mut limit = choices.outbox(store.is_shared());
-    let Some(Given { journal, is_shared }) = given else {
+    let Some(JournalHandle { journal, is_shared }) = given else {
         if limit.when_full == WhenFull::RefusePushes {
             return Err(Error::invalid(
                 "records.when_full is `refuse_pushes` without a journal, so pushes would be \
@@ -181,17 +181,17 @@ pub(super) async fn record(choice: Choice<'_>) -> Result<Option<Recorded>> {
         name: store_url.map_or_else(|| "store".to_owned(), name_of),
         keep: choices.keep(),
         outbox_max: limit.max,
-        bereft: Arc::clone(bereft),
+        member_lost: Arc::clone(member_lost),
         options,
     });
-    Ok(Some(Recorded {
+    Ok(Some(JournalRecorder {
         journal,
         is_shared,
         recorder,
     }))
 }
 
-impl Recorded {
+impl JournalRecorder {
     /// Records what is left and closes the journal.
     pub(super) async fn stop(&self) {
         self.recorder.stop().await;
@@ -229,12 +229,12 @@ fn name_of(store_url: &str) -> String {
                 |path| format!("sqlite:{}", path.display()),
             )
         }
-        _ => shown_url(store_url),
+        _ => redact_url(store_url),
     }
 }
 
 /// Opens the journal of a URL.
-async fn open(url: &str) -> Result<Given> {
+async fn open(url: &str) -> Result<JournalHandle> {
     let journal = match url.split_once(':') {
         Some(("sqlite", rest)) => open_sqlite(sqlite_path(rest)?)?,
         Some(("postgres" | "postgresql", _)) => open_postgres(url).await?,
@@ -247,7 +247,7 @@ async fn open(url: &str) -> Result<Given> {
             )));
         }
     };
-    Ok(Given {
+    Ok(JournalHandle {
         journal,
         is_shared: false,
     })

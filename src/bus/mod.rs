@@ -3,7 +3,6 @@
 mod admin;
 mod builder;
 mod call;
-mod check;
 mod control;
 mod dead_letters;
 mod events;
@@ -16,6 +15,7 @@ mod names;
 mod open;
 mod owner;
 mod pace;
+mod payload_check;
 mod payloads;
 mod prepared;
 mod publish;
@@ -24,7 +24,7 @@ mod push_batch;
 mod push_many;
 mod queue;
 mod queues;
-mod reach;
+mod reachable_buckets;
 mod receipt;
 mod records;
 mod reencrypt;
@@ -39,23 +39,23 @@ use std::time::Duration;
 
 pub use admin::{QueueLoad, QueueStats};
 pub use builder::BusBuilder;
-pub use check::{PayloadCheck, PayloadReport, UnreadPayload};
-pub use dead_letters::{DeadLetter, DeadLetters, Edited, Last, LetterCursor, Sweep};
+pub use dead_letters::{BulkResult, DeadLetter, DeadLetterCursor, DeadLetters, Edited, LastRecord};
 pub use events::{EVENTS_MAX, Events, StoredEvent};
-pub use explain::{Attempts, Explanation, Reason, Spread, Standing};
-use forecast::Pace;
-pub use forecast::{Coming, FORECAST_STEPS_MAX};
-use journal::Recorded;
-use names::Judged;
-use owner::Owner;
+pub use explain::{Attempts, Explanation, HolderStatus, Reason, Spread};
+use forecast::ForecastPacer;
+pub use forecast::{FORECAST_STEPS_MAX, ForecastStep};
+use journal::JournalRecorder;
+use names::CheckedNames;
+use owner::BusOwner;
+pub use payload_check::{PayloadCheck, PayloadReport, UndecodablePayload};
 pub use publish::Publisher;
 pub use push::EventBuilder;
 pub use push_many::PUSH_MANY_MAX;
 pub use queue::Queue;
 pub use receipt::Receipt;
-pub use records::{Minutes, RecordStream, Records};
-pub use reencrypt::{KeyCounts, Reencrypt, Reencrypted};
-pub use scan::WaitingCursor;
+pub use records::{MinuteStatsQuery, RecordStream, Records};
+pub use reencrypt::{KeyCounts, Reencrypt, ReencryptReport};
+pub use scan::EventCursor;
 use serde::Serialize;
 use tokio::runtime::Handle;
 
@@ -63,7 +63,7 @@ use crate::codec::KeyRing;
 use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, Payload, QueueName};
-use crate::flow::{Check, Controls, Flow, QueueOptions, Replies};
+use crate::flow::{Check, Flow, QueueOptions, Replies, RuntimeSettings};
 use crate::handler::{Annotated, Context};
 use crate::metrics::PushMeters;
 use crate::record::NodeId;
@@ -105,7 +105,7 @@ use crate::time::Timestamp;
 pub struct Bus {
     inner: Arc<Inner>,
     /// `None` in the handle of handlers, so that they do not keep the bus running.
-    _owner: Option<Arc<Owner>>,
+    _owner: Option<Arc<BusOwner>>,
 }
 
 pub(crate) struct Inner {
@@ -113,7 +113,7 @@ pub(crate) struct Inner {
     id: NodeId,
     store: Arc<dyn Store>,
     /// The journal; without one records stay in the store's outboxes.
-    recorded: Option<Recorded>,
+    recorded: Option<JournalRecorder>,
     replies: Arc<Replies>,
     /// Taken out at the end.
     flow: RwLock<Option<Flow>>,
@@ -122,7 +122,7 @@ pub(crate) struct Inner {
     /// The options of any other queue.
     defaults: Arc<QueueOptions>,
     /// The runtime settings of queues.
-    controls: Arc<Controls>,
+    controls: Arc<RuntimeSettings>,
     /// The keys of encrypted payloads.
     keys: KeyRing,
     /// The payload checks of all handlers of this program, whether they run here or not.
@@ -135,9 +135,9 @@ pub(crate) struct Inner {
     /// The default durability of pushes; `None`: the store's own.
     durability: Option<Durability>,
     /// The pacer of forecasts.
-    forecasts: Pace,
+    forecasts: ForecastPacer,
     /// The unknown names that were pushed to.
-    judged: Judged,
+    judged: CheckedNames,
     /// Held while the bus stops, so that the store stays open until everything is settled.
     stopping: tokio::sync::Mutex<()>,
     /// The store is not called any more.

@@ -14,7 +14,7 @@ const JUDGED_MAX: usize = 1_000;
 
 /// Which unknown names are taken for mistakes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doubt {
+pub(super) enum MatchLevel {
     /// Another spelling of a known name.
     Spelling,
     /// Also a name that is a letter or two away from a known one.
@@ -23,9 +23,9 @@ pub(super) enum Doubt {
 
 /// The names that were checked when they were pushed to.
 #[derive(Debug, Default)]
-pub(super) struct Judged(Mutex<BTreeSet<QueueName>>);
+pub(super) struct CheckedNames(Mutex<BTreeSet<QueueName>>);
 
-impl Judged {
+impl CheckedNames {
     /// Returns whether this name is checked for the first time.
     fn is_first(&self, queue: &QueueName) -> bool {
         let mut judged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,7 +38,7 @@ impl Inner {
     /// consumes, and whose name is probably a mistake for a known one.
     ///
     /// A name that resembles no other is accepted: each queue has a first event.
-    pub(super) async fn check_known(&self, queue: &QueueName, doubt: Doubt) -> Result<()> {
+    pub(super) async fn check_known(&self, queue: &QueueName, doubt: MatchLevel) -> Result<()> {
         if self.queues.contains_key(queue) {
             return Ok(());
         }
@@ -51,7 +51,7 @@ impl Inner {
     pub(super) fn check_known_among(
         &self,
         queue: &QueueName,
-        doubt: Doubt,
+        doubt: MatchLevel,
         stored: &BTreeSet<QueueName>,
     ) -> Result<()> {
         if self.queues.contains_key(queue) || stored.contains(queue) {
@@ -63,8 +63,8 @@ impl Inner {
         }
         let known: Vec<&QueueName> = self.queues.keys().chain(stored).collect();
         let meant = match doubt {
-            Doubt::Spelling => spelled_otherwise(queue, known),
-            Doubt::Slips => queue_meant(queue, known),
+            MatchLevel::Spelling => spelled_otherwise(queue, known),
+            MatchLevel::Slips => queue_meant(queue, known),
         };
         match meant {
             None => Ok(()),

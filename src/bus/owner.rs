@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError};
 use crate::bus::Inner;
 
 /// Ends the bus when the last handle is dropped, unless it was shut down.
-pub(super) struct Owner(pub(super) Arc<Inner>);
+pub(super) struct BusOwner(pub(super) Arc<Inner>);
 
-impl Drop for Owner {
+impl Drop for BusOwner {
     fn drop(&mut self) {
         let inner = &self.0;
         let mut flow = inner.flow.write().unwrap_or_else(PoisonError::into_inner);

@@ -11,13 +11,13 @@ const STRIDES: f64 = 10.0;
 
 /// The pace of many changes: without a rate, as fast as the store goes.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct BulkPacer {
     rate: Option<f64>,
     /// When the next batch may begin.
     next: Instant,
 }
 
-impl Pace {
+impl BulkPacer {
     pub(super) fn new(rate: Option<f64>) -> Self {
         Self {
             rate,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::bus::{Inner, Queue, Receipt};
-use crate::codec::{Form, KeyRing, encode};
+use crate::codec::{KeyRing, PayloadForm, encode};
 use crate::core::op::NewEvent;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, Payload, QueueName};
@@ -48,7 +48,7 @@ impl Inner {
         version: Option<u32>,
         value: Vec<u8>,
     ) -> Result<Payload> {
-        let form = Form {
+        let form = PayloadForm {
             codec: options.codec,
             version,
         };
@@ -173,7 +173,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         let mut events = Vec::new();
         for version in [None, Some(self.options.version)] {
             let codec = self.options.codec;
-            let form = Form { codec, version };
+            let form = PayloadForm { codec, version };
             let place = (id, &self.name);
             let under = |key: String| self.inner.keys.seal_under(&key, place, form, value);
             let sealed = self.inner.keys.ids().into_iter().filter_map(under);

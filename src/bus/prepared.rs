@@ -14,14 +14,14 @@ use crate::time::When;
 use crate::trace;
 
 /// An event on its way to the store.
-pub(super) struct Prepared {
+pub(super) struct PreparedEvent {
     pub(super) event: NewEvent,
     /// Its encoded value, if the caller chose its id.
     pub(super) given: Option<Vec<u8>>,
     pub(super) durability: Option<Durability>,
 }
 
-impl Prepared {
+impl PreparedEvent {
     /// Adds the trace context of the push.
     pub(super) fn stamp(&mut self) {
         trace::stamp(&mut Arc::make_mut(&mut self.event.envelope).headers);
@@ -30,7 +30,7 @@ impl Prepared {
 
 impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// Builds what is sent to the store.
-    pub(super) fn prepare(self) -> Result<Prepared> {
+    pub(super) fn prepare(self) -> Result<PreparedEvent> {
         let queue = self.queue;
         let now = queue.inner.now();
         let text = self
@@ -76,7 +76,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             when: when.checked(now)?,
             on_taken: self.unique.map_or(Unique::Keep, |(_, on_taken)| on_taken),
         };
-        Ok(Prepared {
+        Ok(PreparedEvent {
             event,
             given,
             durability: self.durability.or(queue.inner.durability),
@@ -91,8 +91,8 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Pushes one event, under its own id or a generated one.
-    pub(super) async fn push_prepared(&self, prepared: Prepared) -> Result<Receipt> {
-        let Prepared {
+    pub(super) async fn push_prepared(&self, prepared: PreparedEvent) -> Result<Receipt> {
+        let PreparedEvent {
             event,
             given,
             durability,

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::bus::{Bus, Queue};
 use crate::error::{Error, ErrorKind, Result};
-use crate::flow::Port;
+use crate::flow::ValuePublisher;
 use crate::handler::Annotated;
 
 impl Bus {
@@ -67,7 +67,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         Ok(Publisher(self.port()?.split()))
     }
 
-    fn port(&self) -> Result<&Arc<dyn Port<T>>> {
+    fn port(&self) -> Result<&Arc<dyn ValuePublisher<T>>> {
         if let Some(port) = self.port.get() {
             return Ok(port);
         }
@@ -91,7 +91,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 }
 
 /// Publishes values of one type straight into one ring: **a crash loses them**.
-pub struct Publisher<T>(Box<dyn Port<T>>);
+pub struct Publisher<T>(Box<dyn ValuePublisher<T>>);
 
 impl<T> fmt::Debug for Publisher<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

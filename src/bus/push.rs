@@ -10,8 +10,8 @@ use crate::bus::Receipt;
 use crate::bus::queue::Queue;
 use crate::core::op::Unique;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{BucketId, Envelope, EventId, Headers, Late, check_spread};
-use crate::metrics::Pushes;
+use crate::event::{BucketId, Envelope, EventId, Headers, LatePolicy, check_spread};
+use crate::metrics::PushCounters;
 use crate::store::Durability;
 use crate::time::{Timestamp, When};
 use crate::trace;
@@ -47,7 +47,7 @@ pub struct EventBuilder<T> {
     pub(super) unique_for: Option<Duration>,
     pub(super) attempts: Option<u16>,
     pub(super) expires_after: Option<Duration>,
-    pub(super) late: Option<Late>,
+    pub(super) late: Option<LatePolicy>,
     pub(super) spread: Option<Duration>,
     pub(super) headers: Headers,
     pub(super) durability: Option<Durability>,
@@ -139,7 +139,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     }
 
     /// Sets its lateness policy. Default: the queue's.
-    pub fn late(mut self, late: Late) -> Self {
+    pub fn late(mut self, late: LatePolicy) -> Self {
         self.late = Some(late);
         self
     }
@@ -263,7 +263,7 @@ pub(super) fn spread_out(
 }
 
 /// Counts the results of a push.
-pub(super) fn count(pushes: &Pushes, sent: &[Result<Receipt>]) {
+pub(super) fn count(pushes: &PushCounters, sent: &[Result<Receipt>]) {
     let (mut new, mut duplicates) = (0, 0);
     for sent in sent {
         match sent {

@@ -16,7 +16,7 @@ use crate::store::{Durability, unexpected};
 use crate::time::Timestamp;
 
 /// The store's result for each event of a batch, and the store's time.
-type Verdicts = (Vec<Pushed>, u64);
+type BatchResult = (Vec<Pushed>, u64);
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Pushes a batch into one bucket, under ids of the callers.
@@ -94,7 +94,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         &self,
         made: PushedId,
         events: &[NewEvent],
-        (pushed, now_us): Verdicts,
+        (pushed, now_us): BatchResult,
         wanted: Option<Durability>,
     ) -> Vec<Result<Receipt>> {
         let judge = |(event, pushed): (&NewEvent, Pushed)| {
@@ -120,7 +120,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         bucket: BucketId,
         events: Vec<NewEvent>,
         wanted: Option<Durability>,
-    ) -> Result<Verdicts> {
+    ) -> Result<BatchResult> {
         let many = events.len();
         let bucket = BucketKey::new(self.name.clone(), bucket);
         match self.inner.push(&bucket, events, wanted).await? {

@@ -12,8 +12,8 @@ use crate::bus::{Inner, Receipt};
 use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, QueueName};
-use crate::flow::{Port, QueueOptions};
-use crate::metrics::Pushes;
+use crate::flow::{QueueOptions, ValuePublisher};
+use crate::metrics::PushCounters;
 use crate::store::Operation;
 use crate::time::{Timestamp, When};
 
@@ -38,9 +38,9 @@ pub struct Queue<T> {
     pub(super) inner: Arc<Inner>,
     pub(super) name: QueueName,
     pub(super) options: Arc<QueueOptions>,
-    pub(super) pushes: Arc<Pushes>,
+    pub(super) pushes: Arc<PushCounters>,
     /// The publisher into the ring; looked up once.
-    pub(super) port: OnceLock<Arc<dyn Port<T>>>,
+    pub(super) port: OnceLock<Arc<dyn ValuePublisher<T>>>,
     payload: PhantomData<fn(T)>,
 }
 

@@ -1,6 +1,6 @@
 //! The receipt of a push.
 
-use crate::core::op::{PushVerdict, Pushed};
+use crate::core::op::{PushOutcome, Pushed};
 use crate::core::push::PushedId;
 use crate::core::reference::ID_AHEAD_MAX;
 use crate::error::{Error, ErrorKind, Result};
@@ -15,7 +15,7 @@ pub struct Receipt {
     id: EventId,
     due: Timestamp,
     durability: Durability,
-    verdict: PushVerdict,
+    verdict: PushOutcome,
 }
 
 impl Receipt {
@@ -23,7 +23,7 @@ impl Receipt {
     #[must_use]
     pub fn id(&self) -> EventId {
         match self.verdict {
-            PushVerdict::Duplicate(id) => id,
+            PushOutcome::Duplicate(id) => id,
             _ => self.id,
         }
     }
@@ -50,14 +50,14 @@ impl Receipt {
     /// Returns whether the event, or one with its unique key, existed already; nothing was changed.
     #[must_use]
     pub fn is_duplicate(&self) -> bool {
-        matches!(self.verdict, PushVerdict::Duplicate(_))
+        matches!(self.verdict, PushOutcome::Duplicate(_))
     }
 
     /// Returns the waiting event that it replaced; that one is cancelled.
     #[must_use]
     pub fn replaced(&self) -> Option<EventId> {
         match self.verdict {
-            PushVerdict::Replaced(id) => Some(id),
+            PushOutcome::Replaced(id) => Some(id),
             _ => None,
         }
     }
@@ -67,8 +67,8 @@ impl Receipt {
     /// Returns its outcome and its due time, as fields of the push's span.
     pub(super) fn told(&self) -> (&'static str, Timestamp) {
         let outcome = match self.verdict {
-            PushVerdict::Duplicate(_) => DUPLICATE,
-            PushVerdict::Replaced(_) => REPLACED,
+            PushOutcome::Duplicate(_) => DUPLICATE,
+            PushOutcome::Replaced(_) => REPLACED,
             _ => ACCEPTED,
         };
         (outcome, self.due)
@@ -84,7 +84,7 @@ pub(super) fn receipt(
 ) -> Result<Receipt> {
     let Pushed { due, verdict } = pushed;
     let (kind, text) = match (verdict, made) {
-        (PushVerdict::Accepted | PushVerdict::Duplicate(_) | PushVerdict::Replaced(_), _) => {
+        (PushOutcome::Accepted | PushOutcome::Duplicate(_) | PushOutcome::Replaced(_), _) => {
             return Ok(Receipt {
                 id,
                 due,
@@ -92,11 +92,11 @@ pub(super) fn receipt(
                 verdict,
             });
         }
-        (PushVerdict::Conflict, _) => (
+        (PushOutcome::Conflict, _) => (
             ErrorKind::Conflict,
             format!("the id {id} belongs to an event with another payload"),
         ),
-        (PushVerdict::TooOld, PushedId::Given) => (
+        (PushOutcome::TooOld, PushedId::Given) => (
             ErrorKind::Conflict,
             format!(
                 "the id {id} is older than the tombstones of the store, so its event may have been \
@@ -104,14 +104,14 @@ pub(super) fn receipt(
                  only if handling it twice does no harm"
             ),
         ),
-        (PushVerdict::TooOld, PushedId::Made | PushedId::Renewed) => (
+        (PushOutcome::TooOld, PushedId::Made | PushedId::Renewed) => (
             ErrorKind::Unavailable,
             format!(
                 "the bucket accepts no id as old as {id}, although it was made by the store's time; \
                  nothing was pushed. Push again in a moment"
             ),
         ),
-        (PushVerdict::TooNew, _) => (
+        (PushOutcome::TooNew, _) => (
             ErrorKind::Invalid,
             format!(
                 "the id {id} was made at {}, and the store's time is {}; an id may be at most \
@@ -121,7 +121,7 @@ pub(super) fn receipt(
                 Timestamp::from_millis(now_us / 1_000),
             ),
         ),
-        (PushVerdict::Unknown, _) => (
+        (PushOutcome::Unknown, _) => (
             ErrorKind::Unknown,
             format!(
                 "the event {id} may have been accepted: an earlier attempt of this push got no \

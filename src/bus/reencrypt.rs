@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::bus::pace::Pace;
-use crate::bus::scan::{PAGE, Scan, ScanPage, WaitingCursor};
+use crate::bus::pace::BulkPacer;
+use crate::bus::scan::{EventCursor, PAGE, Scan, ScanPage};
 use crate::bus::{Bus, Inner};
 use crate::codec::Frame;
 use crate::core::op::{Rewriting, StoreOp, fitting};
@@ -25,14 +25,14 @@ pub struct Reencrypt {
     queue: String,
     rate: Option<f64>,
     limit: Option<u64>,
-    after: Option<WaitingCursor>,
+    after: Option<EventCursor>,
 }
 
 /// The result of a re-encryption.
 #[derive(Debug, Default)]
 #[must_use = "it may have been stopped by an error, and some may have failed"]
 #[non_exhaustive]
-pub struct Reencrypted {
+pub struct ReencryptReport {
     /// How many events were scanned.
     pub looked: u64,
     /// How many were rewritten.
@@ -50,12 +50,12 @@ pub struct Reencrypted {
     pub failures: Vec<(EventId, String)>,
     /// Where to continue with [`Reencrypt::after`]: after an error, or where [`Reencrypt::limit`]
     /// ended it.
-    pub next: Option<WaitingCursor>,
+    pub next: Option<EventCursor>,
     /// The error that stopped it; what was done until then is counted.
     pub stopped: Option<Error>,
 }
 
-impl Reencrypted {
+impl ReencryptReport {
     /// Returns this result, or the error that stopped it.
     ///
     /// # Errors
@@ -155,8 +155,8 @@ impl Reencrypt {
         self
     }
 
-    /// Continues where another run [ended](Reencrypted::next).
-    pub fn after(mut self, place: Option<WaitingCursor>) -> Self {
+    /// Continues where another run [ended](ReencryptReport::next).
+    pub fn after(mut self, place: Option<EventCursor>) -> Self {
         self.after = place;
         self
     }
@@ -167,8 +167,8 @@ impl Reencrypt {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) without an active key, or for an invalid
-    /// name or rate. An error of the store is in [`Reencrypted::stopped`].
-    pub async fn run(self) -> Result<Reencrypted> {
+    /// name or rate. An error of the store is in [`ReencryptReport::stopped`].
+    pub async fn run(self) -> Result<ReencryptReport> {
         let queue = QueueName::new(&self.queue)?;
         let Some(used) = self.inner.keys.used() else {
             return Err(Error::invalid(
@@ -181,7 +181,7 @@ impl Reencrypt {
                 RATES.0, RATES.1
             )));
         }
-        let mut done = Reencrypted::default();
+        let mut done = ReencryptReport::default();
         done.next.clone_from(&self.after);
         if let Err(error) = self.go(&queue, &used, &mut done).await {
             done.stopped = Some(error);
@@ -215,10 +215,10 @@ impl Reencrypt {
         Ok(counts)
     }
 
-    async fn go(&self, queue: &QueueName, used: &str, done: &mut Reencrypted) -> Result<()> {
+    async fn go(&self, queue: &QueueName, used: &str, done: &mut ReencryptReport) -> Result<()> {
         let mut scan =
             Scan::unfinished(&self.inner, |one| one == queue, self.after.clone()).await?;
-        let mut pace = Pace::new(self.rate);
+        let mut pace = BulkPacer::new(self.rate);
         let mut left = self.limit.unwrap_or(u64::MAX);
         while left > 0 {
             let limit = pace.stride().min(usize::try_from(left).unwrap_or(PAGE));
@@ -237,7 +237,7 @@ impl Reencrypt {
     }
 
     /// Returns what to rewrite of a page; counts the rest.
-    fn judge(&self, page: &ScanPage, used: &str, done: &mut Reencrypted) -> Vec<Rewriting> {
+    fn judge(&self, page: &ScanPage, used: &str, done: &mut ReencryptReport) -> Vec<Rewriting> {
         let encrypts = self.inner.options(&page.bucket.queue).encrypt;
         let mut rewritings = Vec::new();
         for event in &page.events {
@@ -277,7 +277,7 @@ impl Reencrypt {
         &self,
         bucket: &BucketKey,
         rewritings: &[Rewriting],
-        done: &mut Reencrypted,
+        done: &mut ReencryptReport,
     ) -> Result<()> {
         // A page may exceed the limits by a few events and a few bytes.
         let mut rest = rewritings;
@@ -293,7 +293,7 @@ impl Reencrypt {
     }
 }
 
-impl Reencrypted {
+impl ReencryptReport {
     fn fail(&mut self, id: EventId, why: String) {
         self.failed += 1;
         if self.failures.len() < LISTED {

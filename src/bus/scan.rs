@@ -10,7 +10,7 @@ pub(super) const PAGE: usize = 100;
 
 /// A place among the events that are not over, from which a scan goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingCursor {
+pub struct EventCursor {
     pub(super) bucket: BucketKey,
     pub(super) from: Option<PeekCursor>,
 }
@@ -69,7 +69,7 @@ impl<'a> Scan<'a, Unfinished> {
     pub(super) async fn unfinished(
         inner: &'a Inner,
         wanted: impl Fn(&QueueName) -> bool,
-        from: Option<WaitingCursor>,
+        from: Option<EventCursor>,
     ) -> Result<Self> {
         let mut buckets = inner.open()?.buckets().await?;
         buckets.retain(|bucket| wanted(&bucket.queue));
@@ -78,9 +78,9 @@ impl<'a> Scan<'a, Unfinished> {
     }
 
     /// Where the next page begins; `None` at the end.
-    pub(super) fn cursor(&self) -> Option<WaitingCursor> {
+    pub(super) fn cursor(&self) -> Option<EventCursor> {
         let (bucket, from) = self.place()?;
-        Some(WaitingCursor {
+        Some(EventCursor {
             bucket: bucket.clone(),
             from: from.cloned(),
         })

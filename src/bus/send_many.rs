@@ -7,7 +7,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use tracing::Instrument;
 
-use crate::bus::prepared::Prepared;
+use crate::bus::prepared::PreparedEvent;
 use crate::bus::push::{count, lost};
 use crate::bus::push_many::BATCHES_AT_ONCE;
 use crate::bus::{EventBuilder, PUSH_MANY_MAX, Queue, Receipt};
@@ -18,7 +18,7 @@ use crate::store::Durability;
 use crate::trace;
 
 /// Events of one bucket that go to the store together, and the index of each in the push.
-type Batch = Vec<(usize, Prepared)>;
+type Batch = Vec<(usize, PreparedEvent)>;
 
 impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// Pushes many events in batches, each with its own key, unique key, id, due time and other
@@ -61,7 +61,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         let refused = |error: &Error| self.pushes.rejected(error.kind(), 1);
         let mut prepared = self.prepared(events).inspect_err(refused)?;
         let (many, span) = (prepared.len(), trace::push_many(&self.name, prepared.len()));
-        span.in_scope(|| prepared.iter_mut().for_each(Prepared::stamp));
+        span.in_scope(|| prepared.iter_mut().for_each(PreparedEvent::stamp));
         let batches = batches(prepared).into_iter();
         let pushed = stream::iter(batches.map(|batch| self.send_batch(batch)));
         let pushed = pushed.buffered(BATCHES_AT_ONCE).try_collect();
@@ -71,7 +71,10 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         pushed
     }
 
-    fn prepared(&self, events: impl IntoIterator<Item = EventBuilder<T>>) -> Result<Vec<Prepared>> {
+    fn prepared(
+        &self,
+        events: impl IntoIterator<Item = EventBuilder<T>>,
+    ) -> Result<Vec<PreparedEvent>> {
         let mut prepared = Vec::new();
         for event in events {
             if prepared.len() == PUSH_MANY_MAX {
@@ -122,7 +125,7 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
 }
 
 /// Returns events that can go to the store together, in their order.
-fn batches(prepared: Vec<Prepared>) -> Vec<Batch> {
+fn batches(prepared: Vec<PreparedEvent>) -> Vec<Batch> {
     let mut groups = BTreeMap::<(BucketId, bool, Option<Durability>), (Vec<Batch>, usize)>::new();
     for (place, it) in prepared.into_iter().enumerate() {
         let bucket = it.event.envelope.id.bucket();

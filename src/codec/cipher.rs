@@ -3,7 +3,7 @@
 use aes_gcm_siv::aead::{Aead, KeyInit, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, Nonce};
 
-use crate::codec::frame::{Form, Frame};
+use crate::codec::frame::{Frame, PayloadForm};
 use crate::event::{EventId, QueueName};
 
 /// The cipher of one key.
@@ -38,7 +38,7 @@ impl Cipher {
     pub(super) fn seal(
         &self,
         (id, queue): (EventId, &QueueName),
-        form: Form,
+        form: PayloadForm,
         key: &str,
         value: &[u8],
     ) -> Option<Vec<u8>> {

@@ -23,14 +23,14 @@ const AES_256_GCM_SIV: u8 = 1;
 
 /// The encoding of a payload to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Form {
+pub(crate) struct PayloadForm {
     /// The codec of the value.
     pub(crate) codec: Codec,
     /// The version of its type, if it may differ from the envelope's.
     pub(crate) version: Option<u32>,
 }
 
-impl Form {
+impl PayloadForm {
     /// Returns the head of a payload of this form, encrypted under `key`, if any.
     pub(super) fn head(self, key: Option<&str>) -> Vec<u8> {
         let flag = if self.version.is_some() { VERSIONED } else { 0 };

@@ -12,8 +12,8 @@ use base64::engine::general_purpose::GeneralPurpose;
 use base64::engine::{DecodePaddingMode, GeneralPurposeConfig};
 
 use crate::codec::cipher::Cipher;
-use crate::codec::frame::{Form, Frame};
-use crate::codec::opened::{Opened, Unopened};
+use crate::codec::decrypted::{DecryptedPayload, OpenError};
+use crate::codec::frame::{Frame, PayloadForm};
 use crate::error::{Error, Result, shown};
 use crate::event::{EventId, Payload, QueueName};
 
@@ -207,18 +207,18 @@ impl KeyRing {
         id: EventId,
         queue: &QueueName,
         payload: &'a Payload,
-    ) -> Result<Opened<'a>, Unopened> {
-        let frame = Frame::read(payload.as_bytes()).map_err(Unopened::Malformed)?;
+    ) -> Result<DecryptedPayload<'a>, OpenError> {
+        let frame = Frame::read(payload.as_bytes()).map_err(OpenError::Malformed)?;
         let value = match frame.key_id {
             None => Cow::Borrowed(frame.rest),
             Some(key) => {
                 let cipher = self.read().by_id.get(key).map(Arc::clone);
-                let cipher = cipher.ok_or_else(|| Unopened::NoKey(key.to_owned()))?;
+                let cipher = cipher.ok_or_else(|| OpenError::NoKey(key.to_owned()))?;
                 let value = cipher.open((id, queue), &frame);
-                Cow::Owned(value.ok_or_else(|| Unopened::Sealed(key.to_owned()))?)
+                Cow::Owned(value.ok_or_else(|| OpenError::Sealed(key.to_owned()))?)
             }
         };
-        Ok(Opened {
+        Ok(DecryptedPayload {
             codec: frame.codec,
             version: frame.version,
             value,
@@ -229,7 +229,7 @@ impl KeyRing {
     pub(crate) fn seal(
         &self,
         place: (EventId, &QueueName),
-        form: Form,
+        form: PayloadForm,
         value: &[u8],
     ) -> Option<Vec<u8>> {
         let used = self.used()?;
@@ -241,7 +241,7 @@ impl KeyRing {
         &self,
         key: &str,
         place: (EventId, &QueueName),
-        form: Form,
+        form: PayloadForm,
         value: &[u8],
     ) -> Option<Vec<u8>> {
         let cipher = self.read().by_id.get(key).map(Arc::clone)?;

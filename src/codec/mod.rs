@@ -4,19 +4,19 @@
 //! its key, so that payloads pushed before a change of a queue's codec or key stay readable.
 
 mod cipher;
+mod decrypted;
 mod form;
 mod frame;
 mod keys;
-mod opened;
 mod raw;
 mod values;
 pub(crate) mod wire;
 
+pub(crate) use self::decrypted::WITHHELD;
+pub use self::decrypted::{DecryptedPayload, OpenError};
 pub use self::form::Codec;
-pub(crate) use self::frame::Form;
+pub(crate) use self::frame::PayloadForm;
 pub use self::frame::{Frame, MARK};
 pub use self::keys::{KEY_ID_BYTES_MAX, KEYS_MAX, Key, KeyRing};
-pub(crate) use self::opened::UNTOLD;
-pub use self::opened::{Opened, Unopened};
 pub use self::raw::Raw;
 pub(crate) use self::values::encode;

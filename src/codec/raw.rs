@@ -87,41 +87,41 @@ impl<'de> Deserialize<'de> for Raw {
 
 /// The error for a value that is not bytes.
 #[derive(Debug)]
-pub(crate) struct NotRaw(String);
+pub(crate) struct RawError(String);
 
-impl fmt::Display for NotRaw {
+impl fmt::Display for RawError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for NotRaw {}
+impl std::error::Error for RawError {}
 
-impl ser::Error for NotRaw {
+impl ser::Error for RawError {
     fn custom<T: fmt::Display>(words: T) -> Self {
         Self(words.to_string())
     }
 }
 
-impl de::Error for NotRaw {
+impl de::Error for RawError {
     fn custom<T: fmt::Display>(words: T) -> Self {
         Self(words.to_string())
     }
 }
 
-pub(super) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, NotRaw> {
-    value.serialize(BytesOnly)
+pub(super) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, RawError> {
+    value.serialize(BytesSerializer)
 }
 
-pub(super) fn decode<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, NotRaw> {
-    T::deserialize(Given(bytes))
+pub(super) fn decode<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, RawError> {
+    T::deserialize(BytesDeserializer(bytes))
 }
 
 /// A serializer that only accepts bytes.
-struct BytesOnly;
+struct BytesSerializer;
 
-fn refused<T>(what: &str) -> Result<T, NotRaw> {
-    Err(NotRaw(format!(
+fn refused<T>(what: &str) -> Result<T, RawError> {
+    Err(RawError(format!(
         "the codec `raw` encodes only bytes, such as a `duly::codec::Raw`, but this is {what}"
     )))
 }
@@ -129,7 +129,7 @@ fn refused<T>(what: &str) -> Result<T, NotRaw> {
 /// Defines methods that reject their input.
 macro_rules! refuse {
     ($($method:ident($($ty:ty),*) $(-> $answer:ident)? : $what:literal;)+) => {$(
-        fn $method(self $(, _: $ty)*) -> Result<refuse!(@ $($answer)?), NotRaw> {
+        fn $method(self $(, _: $ty)*) -> Result<refuse!(@ $($answer)?), RawError> {
             refused($what)
         }
     )+};
@@ -137,18 +137,18 @@ macro_rules! refuse {
     (@ $answer:ident) => { Self::$answer };
 }
 
-impl Serializer for BytesOnly {
+impl Serializer for BytesSerializer {
     type Ok = Vec<u8>;
-    type Error = NotRaw;
-    type SerializeSeq = Impossible<Vec<u8>, NotRaw>;
-    type SerializeTuple = Impossible<Vec<u8>, NotRaw>;
-    type SerializeTupleStruct = Impossible<Vec<u8>, NotRaw>;
-    type SerializeTupleVariant = Impossible<Vec<u8>, NotRaw>;
-    type SerializeMap = Impossible<Vec<u8>, NotRaw>;
-    type SerializeStruct = Impossible<Vec<u8>, NotRaw>;
-    type SerializeStructVariant = Impossible<Vec<u8>, NotRaw>;
+    type Error = RawError;
+    type SerializeSeq = Impossible<Vec<u8>, RawError>;
+    type SerializeTuple = Impossible<Vec<u8>, RawError>;
+    type SerializeTupleStruct = Impossible<Vec<u8>, RawError>;
+    type SerializeTupleVariant = Impossible<Vec<u8>, RawError>;
+    type SerializeMap = Impossible<Vec<u8>, RawError>;
+    type SerializeStruct = Impossible<Vec<u8>, RawError>;
+    type SerializeStructVariant = Impossible<Vec<u8>, RawError>;
 
-    fn serialize_bytes(self, bytes: &[u8]) -> Result<Vec<u8>, NotRaw> {
+    fn serialize_bytes(self, bytes: &[u8]) -> Result<Vec<u8>, RawError> {
         Ok(bytes.to_vec())
     }
 
@@ -156,11 +156,11 @@ impl Serializer for BytesOnly {
         self,
         _name: &'static str,
         value: &T,
-    ) -> Result<Vec<u8>, NotRaw> {
+    ) -> Result<Vec<u8>, RawError> {
         value.serialize(self)
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, _value: &T) -> Result<Vec<u8>, NotRaw> {
+    fn serialize_some<T: Serialize + ?Sized>(self, _value: &T) -> Result<Vec<u8>, RawError> {
         refused("an option")
     }
 
@@ -170,7 +170,7 @@ impl Serializer for BytesOnly {
         _index: u32,
         _variant: &'static str,
         _value: &T,
-    ) -> Result<Vec<u8>, NotRaw> {
+    ) -> Result<Vec<u8>, RawError> {
         refused("an enum")
     }
 
@@ -203,12 +203,12 @@ impl Serializer for BytesOnly {
 }
 
 /// A deserializer that passes the bytes to any visitor.
-struct Given<'de>(&'de [u8]);
+struct BytesDeserializer<'de>(&'de [u8]);
 
-impl<'de> Deserializer<'de> for Given<'de> {
-    type Error = NotRaw;
+impl<'de> Deserializer<'de> for BytesDeserializer<'de> {
+    type Error = RawError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NotRaw> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, RawError> {
         visitor.visit_borrowed_bytes(self.0)
     }
 
@@ -216,7 +216,7 @@ impl<'de> Deserializer<'de> for Given<'de> {
         self,
         _name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, NotRaw> {
+    ) -> Result<V::Value, RawError> {
         visitor.visit_newtype_struct(self)
     }
 

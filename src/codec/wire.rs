@@ -27,8 +27,8 @@
 //! # If you change this
 //!
 //! 1. Increment [`VERSION`] and add a table for the new form; keep the old one. Also increment the
-//! format of the embedded store, so that an older duly rejects the file: it would discard what it
-//! cannot read as damaged.
+//!    format of the embedded store, so that an older duly rejects the file: it would discard what it
+//!    cannot read as damaged.
 //! 2. Keep reading every older version: stores on disk contain them for as long as events wait.
 //! 3. Add golden bytes of the new version to `tests/wire.rs`; never change those of an old one.
 
@@ -38,7 +38,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::error::{Error, Result};
 use crate::event::{
-    Envelope, EventId, Late, Payload, QueueName, TRACE_HEADER, TraceId, UNIQUE_HEADER,
+    Envelope, EventId, LatePolicy, Payload, QueueName, TRACE_HEADER, TraceId, UNIQUE_HEADER,
     read_unique_for,
 };
 use crate::time::Timestamp;
@@ -88,7 +88,7 @@ pub fn encode(envelope: &Envelope, out: &mut Vec<u8>) {
     if let Some(expires) = envelope.expires {
         out.extend_from_slice(&expires.as_millis().to_le_bytes());
     }
-    if let Late::Expire(late) | Late::Bury(late) = envelope.late {
+    if let LatePolicy::Expire(late) | LatePolicy::Bury(late) = envelope.late {
         out.extend_from_slice(&late.as_secs().to_le_bytes());
         out.extend_from_slice(&late.subsec_nanos().to_le_bytes());
     }
@@ -140,12 +140,12 @@ pub struct View<'a> {
     /// As in [`Envelope::expires`].
     pub expires: Option<Timestamp>,
     /// As in [`Envelope::late`].
-    pub late: Late,
+    pub late: LatePolicy,
     /// As in [`Envelope::keeps_payload`].
     pub keeps_payload: bool,
     /// The bytes of [`Envelope::payload`].
     pub payload: &'a [u8],
-    headers: Reader<'a>,
+    headers: EnvelopeReader<'a>,
 }
 
 impl<'a> View<'a> {
@@ -178,7 +178,7 @@ impl<'a> View<'a> {
     }
 
     fn read_v1(body: &'a [u8]) -> Result<Self> {
-        let mut reader = Reader(body);
+        let mut reader = EnvelopeReader(body);
         let flags = reader.array::<1>()?[0];
         if flags & !KNOWN != 0 || flags & LATE_EXPIRE != 0 && flags & LATE_BURY != 0 {
             return Err(malformed("has unknown flags"));
@@ -190,9 +190,9 @@ impl<'a> View<'a> {
         let version = u32::from_le_bytes(reader.array()?);
         let expires = has(EXPIRES).then(|| reader.timestamp()).transpose()?;
         let late = match (has(LATE_EXPIRE), has(LATE_BURY)) {
-            (true, _) => Late::Expire(reader.duration()?),
-            (_, true) => Late::Bury(reader.duration()?),
-            _ => Late::Deliver,
+            (true, _) => LatePolicy::Expire(reader.duration()?),
+            (_, true) => LatePolicy::Bury(reader.duration()?),
+            _ => LatePolicy::Deliver,
         };
         let queue = reader.text()?;
         let key = has(KEY).then(|| reader.text()).transpose()?;
@@ -296,9 +296,9 @@ impl<'a> View<'a> {
 
 fn flags(envelope: &Envelope) -> u8 {
     let late = match envelope.late {
-        Late::Deliver => 0,
-        Late::Expire(_) => LATE_EXPIRE,
-        Late::Bury(_) => LATE_BURY,
+        LatePolicy::Deliver => 0,
+        LatePolicy::Expire(_) => LATE_EXPIRE,
+        LatePolicy::Bury(_) => LATE_BURY,
     };
     [
         (envelope.delayed, DELAYED),
@@ -331,9 +331,9 @@ fn malformed(how: &str) -> Error {
 
 /// A cursor over the remaining bytes.
 #[derive(Clone, Copy, Debug)]
-struct Reader<'a>(&'a [u8]);
+struct EnvelopeReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> EnvelopeReader<'a> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let Some((array, rest)) = self.0.split_first_chunk::<N>() else {
             return Err(malformed("ends too early"));

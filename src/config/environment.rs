@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use crate::config::Settings;
-use crate::config::found::Found;
 use crate::config::keys::{Section, known_keys, unknown_section};
-use crate::config::near::spells;
+use crate::config::raw_value::RawValue;
+use crate::config::similar_names::spells;
 use crate::error::{Error, Result, shown};
 use crate::event::QueueName;
 
@@ -41,7 +41,7 @@ pub(super) fn apply(
             .into_string()
             .map_err(|_| wrong("its value is not UTF-8".to_owned()))?;
         section
-            .put(settings, &key, &Found::Spelled(value))
+            .put(settings, &key, &RawValue::Spelled(value))
             .map_err(wrong)?;
         if let Some(other) = taken.insert((section, key), name.clone()) {
             return Err(Error::invalid(format!(

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use ::config::{FileFormat, Format as _, Map, Value, ValueKind};
 
 use crate::config::Settings;
-use crate::config::found::Found;
 use crate::config::keys::Section;
+use crate::config::raw_value::RawValue;
 use crate::error::{Error, Result, shown};
 use crate::event::QueueName;
 
@@ -64,7 +64,7 @@ fn unreadable(path: &Path, error: std::io::Error) -> Error {
 /// Parses settings; `source` is the file's name in messages.
 pub(super) fn parse(text: &str, source: &str) -> Result<Settings> {
     let tree = tree(text, source)?;
-    let mut reader = Reader::default();
+    let mut reader = SettingsParser::default();
     for (name, value) in sorted(tree) {
         match name.as_str() {
             "store" => reader.section(&Section::Store, &name, value),
@@ -81,7 +81,7 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Settings> {
 
 /// A parser that collects the settings of a file and every mistake in it.
 #[derive(Default)]
-struct Reader {
+struct SettingsParser {
     settings: Settings,
     /// The first mistakes, up to the limit.
     mistakes: Vec<String>,
@@ -89,7 +89,7 @@ struct Reader {
     more: usize,
 }
 
-impl Reader {
+impl SettingsParser {
     fn queues(&mut self, value: Value) {
         for (name, value) in self.table("queues", value) {
             match QueueName::new(&name) {
@@ -179,17 +179,17 @@ fn in_one_line(error: &str) -> String {
 }
 
 /// Converts a value of the file.
-fn found(kind: ValueKind) -> Found {
+fn found(kind: ValueKind) -> RawValue {
     match kind {
-        ValueKind::Boolean(boolean) => Found::Boolean(boolean),
-        ValueKind::I64(number) => Found::Number(number),
-        ValueKind::String(text) => Found::Text(text),
+        ValueKind::Boolean(boolean) => RawValue::Boolean(boolean),
+        ValueKind::I64(number) => RawValue::Number(number),
+        ValueKind::String(text) => RawValue::Text(text),
         ValueKind::Table(table) => match texts(table) {
-            Some(table) => Found::Table(table),
-            None => Found::Other("a section".to_owned()),
+            Some(table) => RawValue::Table(table),
+            None => RawValue::Other("a section".to_owned()),
         },
-        ValueKind::Array(_) => Found::Other("a list".to_owned()),
-        number => Found::Other(number.to_string()),
+        ValueKind::Array(_) => RawValue::Other("a list".to_owned()),
+        number => RawValue::Other(number.to_string()),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The table of keys: the name, the expected value, and the setting of each.
 
 use crate::config::Settings;
-use crate::config::found::{Found, Wrong};
-use crate::config::near::nearest;
+use crate::config::raw_value::{RawValue, ValueError};
+use crate::config::similar_names::nearest;
 use crate::error::shown;
 use crate::event::QueueName;
 use crate::flow::QueueChoices;
@@ -244,7 +244,7 @@ impl Section {
         &self,
         settings: &mut Settings,
         name: &str,
-        found: &Found,
+        found: &RawValue,
     ) -> Result<(), String> {
         match self {
             Self::Top => pick(&TOP, self, name)?.set(settings, self, found),
@@ -286,24 +286,24 @@ impl Section {
 struct Key<T> {
     name: &'static str,
     expects: &'static str,
-    put: fn(&mut T, &Found) -> Result<(), Wrong>,
+    put: fn(&mut T, &RawValue) -> Result<(), ValueError>,
 }
 
 impl<T> Key<T> {
     const fn new(
         name: &'static str,
         expects: &'static str,
-        put: fn(&mut T, &Found) -> Result<(), Wrong>,
+        put: fn(&mut T, &RawValue) -> Result<(), ValueError>,
     ) -> Self {
         Self { name, expects, put }
     }
 
-    fn set(&self, target: &mut T, section: &Section, found: &Found) -> Result<(), String> {
+    fn set(&self, target: &mut T, section: &Section, found: &RawValue) -> Result<(), String> {
         (self.put)(target, found).map_err(|wrong| {
             let path = section.path(self.name);
             match wrong {
-                Wrong::Kind => format!("{path} is {found}; it must be {}", self.expects),
-                Wrong::Grammar(why) => format!("{path}: {why}"),
+                ValueError::Kind => format!("{path} is {found}; it must be {}", self.expects),
+                ValueError::Grammar(why) => format!("{path}: {why}"),
             }
         })
     }

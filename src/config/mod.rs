@@ -37,7 +37,7 @@
 //! | `timeout` | a duration, at most 7 days | `30s` |
 //! | `attempts` | 1 to 1,000 | 16 |
 //! | `backoff` | as in [`RetryPolicy`](crate::RetryPolicy) | `exp(1s..10m, jitter 10%)` |
-//! | `late` | as in [`Late`](crate::Late); fixed by the pusher | `deliver` |
+//! | `late` | as in [`LatePolicy`](crate::LatePolicy); fixed by the pusher | `deliver` |
 //! | `spread` | a duration of at most a day; fixed by the pusher | `0s` |
 //! | `ring` | slots, a power of two from 64 to 65,536 | 1,024 |
 //! | `linger` | a duration | `20us` |
@@ -93,9 +93,9 @@
 mod encryption;
 mod environment;
 mod file;
-mod found;
 mod keys;
-mod near;
+mod raw_value;
+mod similar_names;
 
 use std::collections::BTreeMap;
 use std::env;
@@ -106,9 +106,9 @@ use std::time::Duration;
 
 pub use self::encryption::EncryptionChoices;
 pub use self::keys::known_keys;
-pub(crate) use self::near::{queue_meant, spelled_otherwise};
+pub(crate) use self::similar_names::{queue_meant, spelled_otherwise};
 pub use crate::core::options::NodeOptions;
-use crate::error::{Error, Result, shown_url};
+use crate::error::{Error, Result, redact_url};
 use crate::event::QueueName;
 use crate::flow::annotations;
 pub use crate::flow::{QueueChoices, QueueOptions};
@@ -307,7 +307,7 @@ impl fmt::Debug for Settings {
     /// Omits what is before the `@` of a URL, which may be a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
-            .field("store_url", &self.store_url.as_deref().map(shown_url))
+            .field("store_url", &self.store_url.as_deref().map(redact_url))
             .field("durability", &self.durability)
             .field("records", &self.records)
             .field("encryption", &self.encryption)

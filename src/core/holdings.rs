@@ -12,7 +12,7 @@ use crate::event::EventId;
 /// last writes. Calls in flight and late or repeated replies never look like that.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
-    batches: BTreeMap<RequestId, Batch>,
+    batches: BTreeMap<RequestId, FetchedBatch>,
     held: usize,
     /// The last fetch that got a reply.
     answered: RequestId,
@@ -20,7 +20,7 @@ pub(crate) struct Holdings {
 
 /// The leases of one fetch.
 #[derive(Debug)]
-struct Batch {
+struct FetchedBatch {
     ids: Vec<EventId>,
     /// The settled part of `ids`.
     ended: Vec<EventId>,
@@ -41,7 +41,7 @@ impl Holdings {
         if !ids.is_empty() {
             self.held += ids.len();
             let ended = Vec::new();
-            self.batches.insert(request, Batch { ids, ended });
+            self.batches.insert(request, FetchedBatch { ids, ended });
         }
     }
 
@@ -124,7 +124,7 @@ impl Holdings {
     }
 }
 
-impl Batch {
+impl FetchedBatch {
     /// Returns the leases that are not settled.
     fn left(&self) -> Vec<EventId> {
         let mut ended = self.ended.clone();

@@ -9,7 +9,7 @@ use crate::time::Mono;
 ///
 /// A lease stands for as long as the node's heartbeat number changes often enough. Others measure
 /// the lease timeout from when they *saw* a number; this node measures it from when it *sent* the
-/// number, less a safety margin. So it stops starting handlers before anyone can take its leases.
+/// number, less a safety safety_margin. So it stops starting handlers before anyone can take its leases.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     pub(crate) holdings: Holdings,
@@ -20,12 +20,12 @@ pub(crate) struct Leases {
     /// When the next heartbeat is due; meaningful only while leases are held.
     next: Mono,
     in_flight: bool,
-    account: Account,
+    reconciliation: Reconciliation,
 }
 
 /// How this node's count of its leases compares with the store's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Account {
+enum Reconciliation {
     /// The counts agree, as far as is known.
     #[default]
     Agrees,
@@ -41,7 +41,7 @@ impl Leases {
     pub(crate) fn renew(&mut self, sent: Mono, options: &NodeOptions) -> Mono {
         self.fresh_until = self
             .fresh_until
-            .max(sent + options.silence - options.margin);
+            .max(sent + options.lease_timeout - options.safety_margin);
         self.fresh_until
     }
 
@@ -85,9 +85,9 @@ impl Leases {
     /// Handles a failed heartbeat: retries soon, and more slowly after a while.
     pub(crate) fn unanswered(&mut self, now: Mono, options: &NodeOptions) {
         self.in_flight = false;
-        let pause = match now < self.heard + options.silence * 3 {
+        let pause = match now < self.heard + options.lease_timeout * 3 {
             true => options.heartbeat / 4,
-            false => options.silence,
+            false => options.lease_timeout,
         };
         self.next = now + pause;
     }
@@ -95,7 +95,10 @@ impl Leases {
     /// Returns whether the store has replied recently, or there is nothing to keep. After a long
     /// failure the leases have been taken by others, or the store is unreachable for all.
     pub(crate) fn is_heard(&self, now: Mono, options: &NodeOptions) -> bool {
-        let (lately, taken) = (options.silence - options.margin, options.silence * 3);
+        let (lately, taken) = (
+            options.lease_timeout - options.safety_margin,
+            options.lease_timeout * 3,
+        );
         let is_idle = self.holdings.len() == 0;
         is_idle || now < self.heard + lately || now >= self.heard + taken
     }
@@ -125,26 +128,26 @@ impl Leases {
 
     /// The store has leases of this node that the node does not know.
     pub(crate) fn differs(&mut self, now: Mono) {
-        if self.account == Account::Agrees {
-            self.account = Account::Differs { from: 0, at: now };
+        if self.reconciliation == Reconciliation::Agrees {
+            self.reconciliation = Reconciliation::Differs { from: 0, at: now };
         }
     }
 
     /// Returns when the next statement has to be sent.
     pub(crate) fn states(&self) -> Mono {
-        match self.account {
-            Account::Differs { at, .. } => at,
+        match self.reconciliation {
+            Reconciliation::Differs { at, .. } => at,
             _ => Mono::MAX,
         }
     }
 
     /// Starts a statement.
     pub(crate) fn state(&mut self) -> Statement {
-        let from = match self.account {
-            Account::Differs { from, .. } => from,
+        let from = match self.reconciliation {
+            Reconciliation::Differs { from, .. } => from,
             _ => 0,
         };
-        self.account = Account::Stated;
+        self.reconciliation = Reconciliation::Stated;
         self.holdings.statement(from)
     }
 
@@ -156,19 +159,19 @@ impl Leases {
         (from, through): (RequestId, RequestId),
         more: bool,
     ) {
-        self.account = match (more, through >= self.holdings.answered()) {
-            (true, _) => Account::Differs { from, at: now },
-            (false, false) => Account::Differs {
+        self.reconciliation = match (more, through >= self.holdings.answered()) {
+            (true, _) => Reconciliation::Differs { from, at: now },
+            (false, false) => Reconciliation::Differs {
                 from: through + 1,
                 at: now,
             },
-            (false, true) => Account::Agrees,
+            (false, true) => Reconciliation::Agrees,
         };
     }
 
     /// Handles a failed statement: repeats it soon.
     pub(crate) fn unstated(&mut self, now: Mono, from: RequestId, options: &NodeOptions) {
         let at = now + options.heartbeat / 4;
-        self.account = Account::Differs { from, at };
+        self.reconciliation = Reconciliation::Differs { from, at };
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::core::membership::Member;
 use crate::core::options::NodeOptions;
-use crate::core::roll::Member;
 use crate::event::{BucketKey, QueueName};
 use crate::record::NodeId;
 use crate::time::Mono;
@@ -36,13 +36,13 @@ struct Other {
     beat: u64,
     /// Since when its number has not changed.
     since: Mono,
-    standing: Standing,
+    status: MemberStatus,
     queues: Arc<[QueueName]>,
 }
 
 /// A member's status, by the age of its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum MemberStatus {
     /// Its number changes.
     Present,
     /// It has missed a poll.
@@ -53,7 +53,7 @@ enum Standing {
 
 /// What a membership poll has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Turnout {
+pub(crate) struct MembershipChange {
     /// A member timed out or left: its leases have to be checked.
     pub(crate) suspicion: bool,
     /// The set of counted members changed.
@@ -78,7 +78,7 @@ impl Members {
 
     /// Returns when to poll; a node that shares its store with no other never does.
     pub(crate) fn wakes(&self, options: &NodeOptions) -> Mono {
-        match self.sent.is_some() || options.roll_every.is_zero() {
+        match self.sent.is_some() || options.poll_every.is_zero() {
             true => Mono::MAX,
             false => self.next,
         }
@@ -86,7 +86,7 @@ impl Members {
 
     /// Notes that it is time to poll; `may` says whether this node does.
     pub(crate) fn call(&mut self, now: Mono, may: bool, options: &NodeOptions) {
-        self.next = now + options.roll_every;
+        self.next = now + options.poll_every;
         self.sent = may.then_some(now);
     }
 
@@ -100,9 +100,9 @@ impl Members {
         now: Mono,
         members: &[Member],
         options: &NodeOptions,
-    ) -> Turnout {
+    ) -> MembershipChange {
         let sent = self.sent.take().unwrap_or(now);
-        self.next = self.next.max(sent + options.roll_every);
+        self.next = self.next.max(sent + options.poll_every);
         let unheard = self
             .answered
             .map_or(Duration::ZERO, |last| sent.since(last));
@@ -111,39 +111,39 @@ impl Members {
             false => Duration::ZERO,
         };
         let was_away = self.answered.is_none() || unheard >= options.absent_after;
-        let mut turnout = Turnout {
+        let mut change = MembershipChange {
             was_away: was_away && members.iter().any(|member| member.node != self.me),
-            ..Turnout::default()
+            ..MembershipChange::default()
         };
         let mut before = std::mem::take(&mut self.others);
         for member in members.iter().filter(|member| member.node != self.me) {
             let known = before.remove(&member.node);
             let unchanged = known.as_ref().filter(|known| known.beat == member.beat);
             let since = unchanged.map_or(now, |known| known.since + excused);
-            let standing = Standing::after(sent.since(since), options);
+            let status = MemberStatus::after(sent.since(since), options);
             match &known {
                 Some(known) => {
-                    turnout.suspicion |= standing > known.standing;
-                    turnout.is_new |= standing.counts() != known.standing.counts();
-                    turnout.is_fewer |= known.standing.counts() && !standing.counts();
-                    turnout.is_new |= member.queues != known.queues;
+                    change.suspicion |= status > known.status;
+                    change.is_new |= status.counts() != known.status.counts();
+                    change.is_fewer |= known.status.counts() && !status.counts();
+                    change.is_new |= member.queues != known.queues;
                 }
-                None => turnout.is_new = true,
+                None => change.is_new = true,
             }
             let other = Other {
                 beat: member.beat,
                 since,
-                standing,
+                status,
                 queues: Arc::clone(&member.queues),
             };
             self.others.insert(member.node, other);
         }
-        turnout.suspicion |= !before.is_empty();
-        turnout.is_new |= !before.is_empty();
-        turnout.is_fewer |= before.values().any(|gone| gone.standing.counts());
+        change.suspicion |= !before.is_empty();
+        change.is_new |= !before.is_empty();
+        change.is_fewer |= before.values().any(|gone| gone.status.counts());
         self.answered = Some(now);
         self.is_blind = false;
-        turnout
+        change
     }
 
     /// Handles a failed poll; returns whether the membership is unknown from now on.
@@ -165,8 +165,8 @@ impl Members {
     }
 
     /// Returns whether a node is known to be alive, so that its leases need no watching.
-    pub(crate) fn vouch_for(&self, node: NodeId) -> bool {
-        let present = |other: &Other| other.standing == Standing::Present;
+    pub(crate) fn is_alive(&self, node: NodeId) -> bool {
+        let present = |other: &Other| other.status == MemberStatus::Present;
         !self.is_blind && self.others.get(&node).is_some_and(present)
     }
 
@@ -186,7 +186,7 @@ impl Members {
 
     fn consumers<'a>(&'a self, queue: &'a QueueName) -> impl Iterator<Item = NodeId> + 'a {
         let counted = self.others.iter();
-        let counted = counted.filter(|(_, other)| other.standing.counts());
+        let counted = counted.filter(|(_, other)| other.status.counts());
         counted
             .filter(|(_, other)| other.queues.contains(queue))
             .map(|(node, _)| *node)
@@ -199,7 +199,7 @@ fn number(key: &BucketKey, node: NodeId) -> (u64, NodeId) {
     (xxh3_64_with_seed(&bucket.to_le_bytes(), node.0), node)
 }
 
-impl Standing {
+impl MemberStatus {
     fn after(silence: Duration, options: &NodeOptions) -> Self {
         if silence >= options.absent_after {
             Self::Absent
@@ -251,14 +251,14 @@ mod tests {
     #[test]
     fn each_bucket_has_one_owner_and_a_newcomer_takes_only_its_share() {
         let options = NodeOptions::default();
-        let roll: Vec<_> = (1..=4).map(|node| member(node, 1)).collect();
-        let seen_by = |me: u64, roll: &[Member]| {
+        let membership: Vec<_> = (1..=4).map(|node| member(node, 1)).collect();
+        let seen_by = |me: u64, membership: &[Member]| {
             let mut members = Members::new(NodeId(me));
-            members.answered(at(0), roll, &options);
+            members.answered(at(0), membership, &options);
             owned(&members)
         };
-        let before: Vec<_> = (1..=3).map(|me| seen_by(me, &roll[..3])).collect();
-        let after: Vec<_> = (1..=4).map(|me| seen_by(me, &roll)).collect();
+        let before: Vec<_> = (1..=3).map(|me| seen_by(me, &membership[..3])).collect();
+        let after: Vec<_> = (1..=4).map(|me| seen_by(me, &membership)).collect();
         for owners in [&before, &after] {
             let mut all: Vec<_> = owners.concat();
             all.sort_unstable();
@@ -274,15 +274,15 @@ mod tests {
     fn a_member_that_stops_calling_is_suspected_once_and_then_not_counted() {
         let options = NodeOptions::default();
         let mut members = Members::new(NodeId(1));
-        let roll = [member(1, 1), member(2, 7)];
+        let membership = [member(1, 1), member(2, 7)];
         let mut told = Vec::new();
         for ms in (0..3_000).step_by(250) {
-            if members.answered(at(ms), &roll, &options).suspicion {
+            if members.answered(at(ms), &membership, &options).suspicion {
                 told.push((ms, members.count(&queue())));
             }
         }
         assert_eq!(told, [(500, 2), (1_500, 1)]);
-        let gone = members.answered(at(3_000), &roll[..1], &options);
+        let gone = members.answered(at(3_000), &membership[..1], &options);
         assert!(gone.suspicion && gone.is_new);
     }
 
@@ -290,14 +290,14 @@ mod tests {
     fn calls_that_were_not_answered_are_evidence_against_nobody() {
         let options = NodeOptions::default();
         let mut members = Members::new(NodeId(1));
-        let roll = [member(2, 7)];
-        members.answered(at(0), &roll, &options);
+        let membership = [member(2, 7)];
+        members.answered(at(0), &membership, &options);
         assert!(!members.unanswered(at(1_000), &options));
         assert!(members.unanswered(at(2_000), &options));
-        assert!(!members.vouch_for(NodeId(2)), "nothing is known of it");
-        let turnout = members.answered(at(9_000), &roll, &options);
-        assert!(!turnout.suspicion && !turnout.is_new && turnout.was_away);
-        assert!(members.vouch_for(NodeId(2)));
+        assert!(!members.is_alive(NodeId(2)), "nothing is known of it");
+        let change = members.answered(at(9_000), &membership, &options);
+        assert!(!change.suspicion && !change.is_new && change.was_away);
+        assert!(members.is_alive(NodeId(2)));
     }
 
     #[test]
@@ -306,7 +306,7 @@ mod tests {
         let mut members = Members::new(NodeId(1));
         members.answered(at(0), &[member(2, 7)], &options);
         members.call(at(250), true, &options);
-        let turnout = members.answered(at(5_000), &[member(2, 7)], &options);
-        assert_eq!(turnout, Turnout::default());
+        let change = members.answered(at(5_000), &[member(2, 7)], &options);
+        assert_eq!(change, MembershipChange::default());
     }
 }

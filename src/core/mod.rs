@@ -5,22 +5,22 @@
 //! are arguments, actions are return values. `flow` drives it for real; `tests/simulation` drives
 //! it on virtual time, from a seed, with injected faults.
 
-mod bucket_care;
+mod bucket_state;
 mod clock;
-mod held;
 mod holdings;
 mod lease;
 mod members;
+pub(crate) mod membership;
 mod mover;
 pub(crate) mod node;
 pub(crate) mod op;
 pub(crate) mod options;
+mod prefetch;
 pub(crate) mod push;
-mod queue_care;
+mod queue_state;
 mod rate;
 mod reaper;
 pub(crate) mod reference;
-pub(crate) mod roll;
 mod settle;
 mod standby;
 mod starts;

@@ -79,7 +79,7 @@ impl Mover {
 
     /// Returns when to poll although nothing is known to be due: `later` after the wake-up, or at
     /// once if other nodes may not know.
-    pub(crate) fn must_look(&self, later: Duration) -> Mono {
+    pub(crate) fn polls_at(&self, later: Duration) -> Mono {
         match self.at_once {
             true => Mono::default(),
             false => self.unknown.unwrap_or(self.net) + later,
@@ -87,7 +87,7 @@ impl Mover {
     }
 
     /// Returns when scheduled events have to be moved.
-    pub(crate) fn must_move(&self) -> Mono {
+    pub(crate) fn moves_at(&self) -> Mono {
         self.next_due
     }
 

@@ -12,21 +12,21 @@ pub struct NodeOptions {
     /// The lease timeout: a node is reaped once its heartbeat number has not changed for this long.
     /// Default: 2 s, so that leases of a dead node are taken over within 3 s: it is suspected after
     /// 0.75 s at most.
-    pub silence: Duration,
-    /// The safety margin: a node stops starting handlers this long before its leases could be lost.
+    pub lease_timeout: Duration,
+    /// The safety safety_margin: a node stops starting handlers this long before its leases could be lost.
     /// Default: 400 ms.
-    pub margin: Duration,
+    pub safety_margin: Duration,
     /// The scan interval for dead holders in a bucket that has a holder not known to be alive.
     /// Default: 150 ms.
     pub reap_every: Duration,
     /// The fallback scan interval for dead holders in any bucket. Default: 30 s.
-    pub glance_every: Duration,
+    pub fallback_scan_every: Duration,
     /// The scan interval for dead holders while membership polls fail; one millisecond for each
     /// bucket of the node where that is longer. Dead nodes are found this much later. Default: 2 s.
     pub blind_every: Duration,
     /// The membership poll interval. Default: 250 ms. Zero is never, for a store that no other
     /// process uses.
-    pub roll_every: Duration,
+    pub poll_every: Duration,
     /// A member whose number has not changed for this long is suspected, and its leases are
     /// checked: two polls less the time that a reply takes. Default: 450 ms.
     pub suspect_after: Duration,
@@ -34,10 +34,10 @@ pub struct NodeOptions {
     pub absent_after: Duration,
     /// The non-owner delay: how much later than the owner the second node polls a bucket; long
     /// enough for an owner with room to be first. A full owner calls the others. Default: 100 ms.
-    pub other_delay: Duration,
+    pub non_owner_delay: Duration,
     /// The longest time for which a lower-ranked node ignores calls of a full owner after calls
-    /// that brought it nothing; doubles from `other_delay` up to this. Default: 1 s.
-    pub deaf_max: Duration,
+    /// that brought it nothing; doubles from `non_owner_delay` up to this. Default: 1 s.
+    pub ignore_max: Duration,
     /// The prefetch window: how long before its due time an event may be leased. Zero disables
     /// prefetch. Default: 100 ms.
     pub ahead: Duration,
@@ -79,16 +79,16 @@ impl Default for NodeOptions {
     fn default() -> Self {
         Self {
             heartbeat: Duration::from_millis(600),
-            silence: Duration::from_secs(2),
-            margin: Duration::from_millis(400),
+            lease_timeout: Duration::from_secs(2),
+            safety_margin: Duration::from_millis(400),
             reap_every: Duration::from_millis(150),
-            glance_every: Duration::from_secs(30),
+            fallback_scan_every: Duration::from_secs(30),
             blind_every: Duration::from_secs(2),
-            roll_every: Duration::from_millis(250),
+            poll_every: Duration::from_millis(250),
             suspect_after: Duration::from_millis(450),
             absent_after: Duration::from_millis(1_500),
-            other_delay: Duration::from_millis(100),
-            deaf_max: Duration::from_secs(1),
+            non_owner_delay: Duration::from_millis(100),
+            ignore_max: Duration::from_secs(1),
             ahead: Duration::from_millis(100),
             ahead_max: 65_536,
             batch: 500,
@@ -113,19 +113,19 @@ impl NodeOptions {
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), naming the options that conflict.
     pub fn check(&self) -> Result<()> {
-        if self.heartbeat * 2 + self.margin > self.silence {
+        if self.heartbeat * 2 + self.safety_margin > self.lease_timeout {
             return Err(Error::invalid(format!(
                 "a heartbeat every {:?} does not fit twice into a lease timeout of {:?} less a \
-                 safety margin of {:?}; the timeout must be at least two heartbeats and the margin",
-                self.heartbeat, self.silence, self.margin
+                 safety safety_margin of {:?}; the timeout must be at least two heartbeats and the safety_margin",
+                self.heartbeat, self.lease_timeout, self.safety_margin
             )));
         }
-        let calls = [self.roll_every, self.suspect_after, self.absent_after];
+        let calls = [self.poll_every, self.suspect_after, self.absent_after];
         if !calls.is_sorted_by(|one, next| one < next) {
             return Err(Error::invalid(format!(
                 "a membership poll every {:?}, suspicion after {:?} and absence after {:?} are not \
                  in ascending order; each must be longer than the one before",
-                self.roll_every, self.suspect_after, self.absent_after
+                self.poll_every, self.suspect_after, self.absent_after
             )));
         }
         if self.starts_min == 0 {

@@ -5,9 +5,9 @@
 //! servers do not reply ([`Attempts`]); the bus resends it under a new id when the store rejects
 //! the time of an id that the bus generated ([`PushedId`]). The second is safe only if no attempt
 //! of the first can have taken effect, so the first level reports what it knows as
-//! [`PushVerdict::Unknown`].
+//! [`PushOutcome::Unknown`].
 
-use crate::core::op::PushVerdict;
+use crate::core::op::PushOutcome;
 use crate::error::ErrorKind;
 use crate::event::EventId;
 
@@ -19,15 +19,15 @@ use crate::event::EventId;
 /// use duly::{ErrorKind, EventId};
 /// use duly::__internal::Attempts;
 /// use duly::event::BucketId;
-/// use duly::store::operation::PushVerdict;
+/// use duly::store::operation::PushOutcome;
 /// use duly::time::Timestamp;
 ///
 /// let id = EventId::from_parts(Timestamp::EPOCH, BucketId(0), 1);
 /// let mut attempts = Attempts::default();
-/// assert_eq!(attempts.verdict(id, PushVerdict::TooOld), PushVerdict::TooOld);
+/// assert_eq!(attempts.verdict(id, PushOutcome::TooOld), PushOutcome::TooOld);
 /// assert!(attempts.failed(ErrorKind::Unknown), "it may be tried again");
-/// assert_eq!(attempts.verdict(id, PushVerdict::TooOld), PushVerdict::Unknown);
-/// assert_eq!(attempts.verdict(id, PushVerdict::Duplicate(id)), PushVerdict::Accepted);
+/// assert_eq!(attempts.verdict(id, PushOutcome::TooOld), PushOutcome::Unknown);
+/// assert_eq!(attempts.verdict(id, PushOutcome::Duplicate(id)), PushOutcome::Accepted);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempts {
@@ -58,14 +58,14 @@ impl Attempts {
 
     /// Returns what the store's verdict on the event `id` means after the earlier attempts.
     #[must_use]
-    pub fn verdict(&self, id: EventId, verdict: PushVerdict) -> PushVerdict {
+    pub fn verdict(&self, id: EventId, verdict: PushOutcome) -> PushOutcome {
         match verdict {
             verdict if !self.may_have_happened => verdict,
-            PushVerdict::Duplicate(other) if other == id => PushVerdict::Accepted,
+            PushOutcome::Duplicate(other) if other == id => PushOutcome::Accepted,
             // The event may exist or be over, it may have been updated, and an earlier attempt may
             // still be in flight.
-            PushVerdict::TooOld | PushVerdict::TooNew | PushVerdict::Conflict => {
-                PushVerdict::Unknown
+            PushOutcome::TooOld | PushOutcome::TooNew | PushOutcome::Conflict => {
+                PushOutcome::Unknown
             }
             verdict => verdict,
         }
@@ -87,7 +87,7 @@ pub enum PushedId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextPush {
     /// Finish with this verdict.
-    Done(PushVerdict),
+    Done(PushOutcome),
     /// Push the event under a new id, with the store's time.
     Renew,
 }
@@ -95,13 +95,13 @@ pub enum NextPush {
 impl PushedId {
     /// Decides what follows from the verdict on the event `id`.
     #[must_use]
-    pub fn next(self, id: EventId, verdict: PushVerdict) -> NextPush {
+    pub fn next(self, id: EventId, verdict: PushOutcome) -> NextPush {
         match (self, verdict) {
             // Only an earlier attempt of this push can have stored it.
-            (Self::Made | Self::Renewed, PushVerdict::Duplicate(other)) if other == id => {
-                NextPush::Done(PushVerdict::Accepted)
+            (Self::Made | Self::Renewed, PushOutcome::Duplicate(other)) if other == id => {
+                NextPush::Done(PushOutcome::Accepted)
             }
-            (Self::Made, PushVerdict::TooOld | PushVerdict::TooNew) => NextPush::Renew,
+            (Self::Made, PushOutcome::TooOld | PushOutcome::TooNew) => NextPush::Renew,
             (_, verdict) => NextPush::Done(verdict),
         }
     }

@@ -48,12 +48,12 @@ impl Reaper {
         self.in_flight = true;
         // While scans fail, heartbeats fail as well, so the numbers seen before prove nothing. A
         // single failed scan is no reason to start over.
-        if now.since(self.last) > options.silence / 3 {
+        if now.since(self.last) > options.lease_timeout / 3 {
             self.seen.values_mut().for_each(|(_, since)| *since = now);
         }
         self.seen
             .iter()
-            .filter(|(_, (_, since))| now.since(*since) >= options.silence)
+            .filter(|(_, (_, since))| now.since(*since) >= options.lease_timeout)
             .map(|(node, (beat, _))| (*node, *beat))
             .collect()
     }
@@ -69,7 +69,7 @@ impl Reaper {
         (options, blind_every): (&NodeOptions, Duration),
     ) {
         self.in_flight = false;
-        let was_long = now.since(self.last) >= options.silence;
+        let was_long = now.since(self.last) >= options.lease_timeout;
         self.last = now;
         let before = std::mem::take(&mut self.seen);
         let mut is_watched = false;
@@ -79,7 +79,7 @@ impl Reaper {
                 _ => (now, false),
             };
             self.seen.insert(*node, (*beat, since));
-            is_watched |= match members.vouch_for(*node) {
+            is_watched |= match members.is_alive(*node) {
                 true => is_still && was_long,
                 false => is_still || !members.is_blind(),
             };
@@ -88,7 +88,7 @@ impl Reaper {
             (true, _) => now,
             (false, true) => now + options.reap_every,
             (false, false) if members.is_blind() => now + blind_every,
-            (false, false) => now + options.glance_every,
+            (false, false) => now + options.fallback_scan_every,
         };
         self.again = false;
     }

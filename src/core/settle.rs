@@ -8,12 +8,12 @@ use crate::time::Mono;
 
 /// How soon finished attempts are settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum SettlePace {
     /// The node stops.
     AtOnce,
     /// In batches.
     Steady,
-    /// Late: due events wait to be started, and starting them comes first.
+    /// LatePolicy: due events wait to be started, and starting them comes first.
     StartsFirst,
 }
 
@@ -46,20 +46,20 @@ impl Settler {
     }
 
     /// Returns when the next batch has to go.
-    pub(crate) fn wakes(&self, options: &NodeOptions, pace: Pace) -> Mono {
+    pub(crate) fn wakes(&self, options: &NodeOptions, pace: SettlePace) -> Mono {
         if self.in_flight || self.len() == 0 {
             return Mono::MAX;
         }
         let is_full = self.waiting.len() >= options.batch;
         match pace {
-            Pace::AtOnce => Mono::default(),
-            Pace::Steady if is_full || !self.sent.is_empty() => Mono::default(),
-            Pace::Steady => {
+            SettlePace::AtOnce => Mono::default(),
+            SettlePace::Steady if is_full || !self.sent.is_empty() => Mono::default(),
+            SettlePace::Steady => {
                 let soon = self.since + options.settle_linger;
                 soon.max(self.last + options.settle_apart)
             }
-            Pace::StartsFirst if self.len() >= options.unsettled_max / 2 => Mono::default(),
-            Pace::StartsFirst => self.since + options.settle_wait,
+            SettlePace::StartsFirst if self.len() >= options.unsettled_max / 2 => Mono::default(),
+            SettlePace::StartsFirst => self.since + options.settle_wait,
         }
     }
 

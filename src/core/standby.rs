@@ -18,8 +18,8 @@ pub(crate) struct Standby {
     /// The owner has called since the last poll was sent, so that poll may have missed the events.
     is_called: bool,
     /// Ignores calls of the owner until then, because the last ones brought nothing.
-    deaf_until: Mono,
-    deaf_for: Duration,
+    ignores_until: Mono,
+    ignores_for: Duration,
 }
 
 impl Standby {
@@ -28,12 +28,12 @@ impl Standby {
         Self {
             rank,
             wait: match rank {
-                ..=1 => options.other_delay,
+                ..=1 => options.non_owner_delay,
                 _ => options.sleep_max,
             },
             is_called: false,
-            deaf_until: Mono::default(),
-            deaf_for: Duration::ZERO,
+            ignores_until: Mono::default(),
+            ignores_for: Duration::ZERO,
         }
     }
 
@@ -56,16 +56,16 @@ impl Standby {
     /// Handles a call of an owner without room; returns whether this node polls soon. The nodes
     /// poll in turn, so that the first ones find all events.
     pub(crate) fn called(&mut self, now: Mono, options: &NodeOptions) -> bool {
-        let hears = self.rank > 0 && now >= self.deaf_until;
+        let hears = self.rank > 0 && now >= self.ignores_until;
         if hears {
             let before = u32::try_from(self.rank - 1).unwrap_or(u32::MAX);
-            self.wait = (options.other_delay / 10).saturating_mul(before);
+            self.wait = (options.non_owner_delay / 10).saturating_mul(before);
             self.is_called = true;
             if self.rank > 1 {
-                self.deaf_for = (self.deaf_for * 2)
-                    .max(options.other_delay)
-                    .min(options.deaf_max);
-                self.deaf_until = now + self.deaf_for;
+                self.ignores_for = (self.ignores_for * 2)
+                    .max(options.non_owner_delay)
+                    .min(options.ignore_max);
+                self.ignores_until = now + self.ignores_for;
             }
         }
         hears
@@ -73,7 +73,7 @@ impl Standby {
 
     /// A node with a better rank may be dead.
     pub(crate) fn suspects(&mut self, options: &NodeOptions) {
-        self.wait = self.wait.min(options.other_delay);
+        self.wait = self.wait.min(options.non_owner_delay);
     }
 
     /// A poll is sent; a call from now on may be about events it misses.
@@ -87,12 +87,12 @@ impl Standby {
         // After a call that came meanwhile it polls again when the call asked for it.
         if !self.is_called {
             self.wait = match found || self.rank == 1 {
-                true => options.other_delay,
+                true => options.non_owner_delay,
                 false => net,
             };
         }
         if found {
-            (self.deaf_until, self.deaf_for) = (Mono::default(), Duration::ZERO);
+            (self.ignores_until, self.ignores_for) = (Mono::default(), Duration::ZERO);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Inputs and actions of the node state machine.
 
-use crate::core::op::{Answer, Delivery, RequestId, Settlement, StoreOp, Verdict};
-use crate::core::roll::Member;
+use crate::core::membership::Member;
+use crate::core::op::{Answer, AttemptOutcome, Delivery, RequestId, Settlement, StoreOp};
 use crate::error::ErrorKind;
 use crate::event::BucketKey;
 use crate::time::Mono;
@@ -60,12 +60,12 @@ pub enum Input<B> {
         bucket: BucketKey,
     },
     /// A membership poll succeeded.
-    Rolled {
+    MembersSeen {
         /// All members.
         members: Vec<Member>,
     },
     /// A membership poll failed.
-    NotRolled,
+    PollFailed,
     /// Stop fetching, hand back prefetched events and settle what ends.
     Stop,
 }
@@ -83,9 +83,9 @@ pub enum Action<B> {
         op: StoreOp,
     },
     /// Poll the membership.
-    CallRoll,
+    PollMembers,
     /// Another node left or timed out; others take over its duties.
-    Bereft,
+    MemberLost,
     /// A bucket is served from now on: subscribe to its wake-ups.
     Served {
         /// Its index in the node.
@@ -123,7 +123,7 @@ pub enum Action<B> {
         lost: usize,
     },
     /// The store has failed for good (fail-stop): nothing further happens in this bucket.
-    Doubt {
+    StoreFailed {
         /// The bucket's index in the node.
         bucket: usize,
         /// The store's error.
@@ -151,7 +151,7 @@ impl<B> Job<B> {
         Settlement {
             id: self.delivery.id,
             request: self.delivery.request,
-            verdict: Verdict::Release,
+            verdict: AttemptOutcome::Release,
             started_us: 0,
             fetched_us: self.fetched_us,
         }

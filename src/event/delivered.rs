@@ -25,11 +25,11 @@ pub struct Event<T> {
     /// The decoded value.
     pub payload: T,
     /// `None` for an event that was published directly into the ring.
-    stored: Option<Stored>,
+    stored: Option<StoredAttempt>,
 }
 
 #[derive(Clone, Debug)]
-struct Stored {
+struct StoredAttempt {
     envelope: Arc<Envelope>,
     due: Timestamp,
     attempt: u16,
@@ -56,7 +56,7 @@ impl<T> Event<T> {
     ) -> Self {
         Self {
             payload,
-            stored: Some(Stored {
+            stored: Some(StoredAttempt {
                 envelope,
                 due,
                 attempt,

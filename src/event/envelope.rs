@@ -4,7 +4,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, Result};
 use crate::event::id::EventId;
-use crate::event::late::Late;
+use crate::event::late::LatePolicy;
 use crate::event::payload::Payload;
 use crate::event::queue::QueueName;
 use crate::event::trace::{TRACE_HEADER, TraceId};
@@ -44,7 +44,7 @@ pub struct Envelope {
     /// When it expires: it is not started from then on.
     pub expires: Option<Timestamp>,
     /// Its lateness policy.
-    pub late: Late,
+    pub late: LatePolicy,
     /// Its headers.
     pub headers: Headers,
     /// Whether its records include its payload.
@@ -66,7 +66,7 @@ impl Envelope {
             key: None,
             unique: None,
             expires: None,
-            late: Late::Deliver,
+            late: LatePolicy::Deliver,
             headers: Headers::new(),
             keeps_payload: false,
         }

@@ -15,17 +15,17 @@ use crate::error::{Error, Result, shown};
 /// # Examples
 ///
 /// ```
-/// use duly::Late;
+/// use duly::LatePolicy;
 /// use std::time::Duration;
 ///
-/// let late: Late = "expire(5m)".parse()?;
-/// assert_eq!(late, Late::Expire(Duration::from_secs(300)));
+/// let late: LatePolicy = "expire(5m)".parse()?;
+/// assert_eq!(late, LatePolicy::Expire(Duration::from_secs(300)));
 /// assert_eq!(late.to_string(), "expire(5m)");
-/// assert_eq!("deliver".parse::<Late>()?, Late::Deliver);
+/// assert_eq!("deliver".parse::<LatePolicy>()?, LatePolicy::Deliver);
 /// # Ok::<(), duly::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Late {
+pub enum LatePolicy {
     /// Deliver it anyway. The default.
     #[default]
     Deliver,
@@ -35,7 +35,7 @@ pub enum Late {
     Bury(Duration),
 }
 
-impl fmt::Display for Late {
+impl fmt::Display for LatePolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Deliver => f.write_str("deliver"),
@@ -45,7 +45,7 @@ impl fmt::Display for Late {
     }
 }
 
-impl FromStr for Late {
+impl FromStr for LatePolicy {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {

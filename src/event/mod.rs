@@ -17,7 +17,7 @@ pub(crate) use delivered::Event;
 pub use envelope::{Envelope, HEADERS_MAX, Headers, TEXT_BYTES_MAX};
 pub(crate) use id::EventId;
 pub use id::NAMED_BUCKETS;
-pub(crate) use late::Late;
+pub(crate) use late::LatePolicy;
 pub use payload::Payload;
 pub(crate) use queue::QueueName;
 pub(crate) use spread::check_spread;

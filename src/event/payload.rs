@@ -73,13 +73,13 @@ impl<'de> Deserialize<'de> for Payload {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Written {
+        enum PayloadRepr {
             Text(String),
             Bytes(Vec<u8>),
         }
-        Ok(match Written::deserialize(deserializer)? {
-            Written::Text(text) => Self::from(text.into_bytes()),
-            Written::Bytes(bytes) => Self::from(bytes),
+        Ok(match PayloadRepr::deserialize(deserializer)? {
+            PayloadRepr::Text(text) => Self::from(text.into_bytes()),
+            PayloadRepr::Bytes(bytes) => Self::from(bytes),
         })
     }
 }

@@ -10,12 +10,12 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::event::Event;
-use crate::flow::threads::Threads;
+use crate::flow::threads::BlockingThreads;
 use crate::handler::{BlockingHandler, Context, Failure, Handler};
-use crate::trace::Carried;
+use crate::trace::CurrentEvent;
 
 /// How one call of a handler ended.
-pub(crate) enum Attempted {
+pub(crate) enum HandlerExit {
     /// It returned; with its reply for a waiting caller, if it gave one.
     Returned(Result<(), Failure>, Option<Vec<u8>>),
     /// It exceeded its timeout, was settled then, and has returned now.
@@ -25,7 +25,7 @@ pub(crate) enum Attempted {
 }
 
 /// Decides on the handler's own thread, right before the call, whether it may start.
-pub(crate) type MayStart = Box<dyn FnOnce() -> bool + Send>;
+pub(crate) type StartCheck = Box<dyn FnOnce() -> bool + Send>;
 
 /// Calls a handler.
 pub(crate) trait Attempt: Send + Sync + 'static {
@@ -43,9 +43,9 @@ pub(crate) trait Attempt: Send + Sync + 'static {
         event: Event<Self::Payload>,
         cx: Context,
         limit: Duration,
-        may_start: Option<MayStart>,
+        may_start: Option<StartCheck>,
         timed_out: impl FnOnce() + Send,
-    ) -> impl Future<Output = Attempted> + Send;
+    ) -> impl Future<Output = HandlerExit> + Send;
 
     /// Returns how many handlers run on after their timeout and keep their worker.
     fn stuck(&self) -> usize {
@@ -54,9 +54,9 @@ pub(crate) trait Attempt: Send + Sync + 'static {
 }
 
 /// A handler on the runtime.
-pub(crate) struct Suspending<H>(pub(crate) H);
+pub(crate) struct AsyncAttempt<H>(pub(crate) H);
 
-impl<H: Handler> Attempt for Suspending<H> {
+impl<H: Handler> Attempt for AsyncAttempt<H> {
     type Payload = H::Payload;
     const CAN_BE_DROPPED: bool = true;
 
@@ -65,15 +65,15 @@ impl<H: Handler> Attempt for Suspending<H> {
         event: Event<H::Payload>,
         mut cx: Context,
         _limit: Duration,
-        _may_start: Option<MayStart>,
+        _may_start: Option<StartCheck>,
         _timed_out: impl FnOnce() + Send,
-    ) -> Attempted {
+    ) -> HandlerExit {
         let returned = if event.is_delayed() {
             self.0.handle_delayed(event, &cx).await
         } else {
             self.0.handle(event, &cx).await
         };
-        Attempted::Returned(returned, cx.take_reply())
+        HandlerExit::Returned(returned, cx.take_reply())
     }
 }
 
@@ -81,14 +81,14 @@ impl<H: Handler> Attempt for Suspending<H> {
 ///
 /// A thread cannot be stopped, so a handler that is too slow keeps its worker until it returns; its
 /// event is settled at the timeout. For that reason the queue has no more threads than workers.
-pub(crate) struct Blocking<H> {
+pub(crate) struct BlockingAttempt<H> {
     handler: Arc<H>,
-    threads: Threads,
+    threads: BlockingThreads,
     stuck: AtomicUsize,
 }
 
-impl<H> Blocking<H> {
-    pub(crate) fn new(handler: H, threads: Threads) -> Self {
+impl<H> BlockingAttempt<H> {
+    pub(crate) fn new(handler: H, threads: BlockingThreads) -> Self {
         Self {
             handler: Arc::new(handler),
             threads,
@@ -97,7 +97,7 @@ impl<H> Blocking<H> {
     }
 }
 
-impl<H: BlockingHandler> Attempt for Blocking<H> {
+impl<H: BlockingHandler> Attempt for BlockingAttempt<H> {
     type Payload = H::Payload;
     const CAN_BE_DROPPED: bool = false;
 
@@ -106,12 +106,12 @@ impl<H: BlockingHandler> Attempt for Blocking<H> {
         event: Event<H::Payload>,
         cx: Context,
         limit: Duration,
-        may_start: Option<MayStart>,
+        may_start: Option<StartCheck>,
         timed_out: impl FnOnce() + Send,
-    ) -> Attempted {
+    ) -> HandlerExit {
         let handler = Arc::clone(&self.handler);
         let mut own = cx.fork();
-        let (span, carried) = (tracing::Span::current(), Carried::current());
+        let (span, carried) = (tracing::Span::current(), CurrentEvent::current());
         let (starts, started) = oneshot::channel();
         let (ends, mut ended) = oneshot::channel();
         let runtime = Handle::current();
@@ -131,26 +131,26 @@ impl<H: BlockingHandler> Attempt for Blocking<H> {
         };
         if let Err(error) = self.threads.run(job) {
             tracing::error!(queue = %cx.queue_name(), %error, "no thread for a blocking handler");
-            return Attempted::NotStarted;
+            return HandlerExit::NotStarted;
         }
         let Ok(started) = started.await else {
-            return Attempted::NotStarted;
+            return HandlerExit::NotStarted;
         };
         let returned = match timeout_at(started + limit, &mut ended).await {
             Ok(returned) => returned,
             Err(_elapsed) => {
                 cx.cancellation().cancel();
-                let _stuck = Stuck::new(&self.stuck);
+                let _stuck = StuckGuard::new(&self.stuck);
                 timed_out();
                 let _ = ended.await;
-                return Attempted::Late;
+                return HandlerExit::Late;
             }
         };
         match returned {
-            Ok(Ok((returned, reply))) => Attempted::Returned(returned, reply),
+            Ok(Ok((returned, reply))) => HandlerExit::Returned(returned, reply),
             Ok(Err(panic)) => resume_unwind(panic),
             // The thread sends the result whatever happens to the handler.
-            Err(_gone) => Attempted::NotStarted,
+            Err(_gone) => HandlerExit::NotStarted,
         }
     }
 
@@ -160,16 +160,16 @@ impl<H: BlockingHandler> Attempt for Blocking<H> {
 }
 
 /// Counts a handler that runs on after its timeout, until it is dropped.
-struct Stuck<'a>(&'a AtomicUsize);
+struct StuckGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Stuck<'a> {
+impl<'a> StuckGuard<'a> {
     fn new(stuck: &'a AtomicUsize) -> Self {
         stuck.fetch_add(1, Ordering::Relaxed);
         Self(stuck)
     }
 }
 
-impl Drop for Stuck<'_> {
+impl Drop for StuckGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -9,22 +9,22 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::board::Board;
-use super::feed::Feed;
+use super::board::DeadlineTable;
+use super::feed::JobQueue;
 use super::pool::{Pool, PoolOptions};
 use super::publisher::Publisher;
 use super::ring::{RingProducer, ring};
-use super::work::{Ended, Work};
+use super::work::{JobEnd, Work};
 
 /// The deadline table of a runtime.
 #[derive(Clone)]
-pub struct Deadlines(Arc<Board>);
+pub struct Deadlines(Arc<DeadlineTable>);
 
 impl Deadlines {
     /// Creates the table of the current runtime.
     #[must_use]
     pub fn new() -> Self {
-        Self(Board::new(Handle::current()))
+        Self(DeadlineTable::new(Handle::current()))
     }
 }
 
@@ -179,7 +179,7 @@ where
     }
 
     #[inline]
-    fn end(&self, (): (), _ended: Ended<()>) {}
+    fn end(&self, (): (), _ended: JobEnd<()>) {}
 
     #[inline]
     fn limit(&self) -> Option<Duration> {
@@ -188,12 +188,12 @@ where
 }
 
 /// A job queue (ring and stash) without workers, to measure taking alone.
-pub struct BenchFeed<J> {
+pub struct BenchJobQueue<J> {
     producer: Mutex<RingProducer<J>>,
-    feed: Feed<J>,
+    feed: JobQueue<J>,
 }
 
-impl<J: Send + 'static> BenchFeed<J> {
+impl<J: Send + 'static> BenchJobQueue<J> {
     /// Creates an empty one.
     ///
     /// # Panics
@@ -204,7 +204,7 @@ impl<J: Send + 'static> BenchFeed<J> {
         match ring(capacity) {
             Ok((producer, consumer)) => Self {
                 producer: Mutex::new(producer),
-                feed: Feed::new(consumer),
+                feed: JobQueue::new(consumer),
             },
             Err(error) => panic!("{error}"),
         }
@@ -224,8 +224,8 @@ impl<J: Send + 'static> BenchFeed<J> {
     }
 }
 
-impl<J> fmt::Debug for BenchFeed<J> {
+impl<J> fmt::Debug for BenchJobQueue<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BenchFeed").finish_non_exhaustive()
+        f.debug_struct("BenchJobQueue").finish_non_exhaustive()
     }
 }

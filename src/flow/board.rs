@@ -17,7 +17,7 @@ use futures_util::task::AtomicWaker;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
-use crate::flow::ticking::Ticking;
+use crate::flow::ticking::OnDemandTask;
 
 /// The resolution of the table.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
@@ -33,32 +33,32 @@ const QUIET_TICKS: u32 = 10;
 const NEVER: u64 = 0;
 
 /// The deadlines of one runtime's workers, and its single permit to linger.
-pub struct Board {
+pub struct DeadlineTable {
     runtime: Handle,
     started: Instant,
     /// The tick that the task saw last.
     now: CachePadded<AtomicU64>,
-    ticking: CachePadded<Ticking>,
+    ticking: CachePadded<OnDemandTask>,
     lingering: AtomicBool,
-    slots: Mutex<Slots>,
+    slots: Mutex<DeadlineSlots>,
 }
 
 /// All slots, and the free ones. There are as many as workers were ever suspended at once.
 #[derive(Default)]
-struct Slots {
+struct DeadlineSlots {
     all: Vec<Arc<Slot>>,
     free: Vec<Arc<Slot>>,
 }
 
-type Slot = CachePadded<Watch>;
+type Slot = CachePadded<WorkerDeadline>;
 
 /// A worker's deadline and waker.
-struct Watch {
+struct WorkerDeadline {
     deadline: AtomicU64,
     waker: AtomicWaker,
 }
 
-impl Board {
+impl DeadlineTable {
     /// Creates an empty table whose task runs in `runtime`, which must have timers enabled.
     pub fn new(runtime: Handle) -> Arc<Self> {
         let started = {
@@ -76,17 +76,17 @@ impl Board {
     }
 
     /// Reserves a slot for a worker until it is dropped.
-    pub(crate) fn reserve(self: &Arc<Self>) -> Reserved {
+    pub(crate) fn reserve(self: &Arc<Self>) -> DeadlineSlot {
         let mut slots = self.slots();
         let slot = slots.free.pop().unwrap_or_else(|| {
-            let slot = Arc::new(CachePadded::new(Watch {
+            let slot = Arc::new(CachePadded::new(WorkerDeadline {
                 deadline: AtomicU64::new(NEVER),
                 waker: AtomicWaker::new(),
             }));
             slots.all.push(slot.clone());
             slot
         });
-        Reserved {
+        DeadlineSlot {
             board: self.clone(),
             slot,
         }
@@ -166,18 +166,18 @@ impl Board {
         ticks(instant.saturating_duration_since(self.started))
     }
 
-    fn slots(&self) -> MutexGuard<'_, Slots> {
+    fn slots(&self) -> MutexGuard<'_, DeadlineSlots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A worker's slot, released on drop.
-pub(crate) struct Reserved {
-    board: Arc<Board>,
+pub(crate) struct DeadlineSlot {
+    board: Arc<DeadlineTable>,
     slot: Arc<Slot>,
 }
 
-impl Reserved {
+impl DeadlineSlot {
     /// Sets the deadline to `limit` from now, rounded up to the next tick plus one: up to two ticks
     /// late, but never early.
     #[inline]
@@ -209,7 +209,7 @@ impl Reserved {
     }
 }
 
-impl Drop for Reserved {
+impl Drop for DeadlineSlot {
     fn drop(&mut self) {
         self.disarm();
         self.slot.waker.take();
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     /// Suspends until `limit` has passed in the table; returns the time that took.
-    async fn wait(board: &Arc<Board>, limit: Duration) -> Duration {
+    async fn wait(board: &Arc<DeadlineTable>, limit: Duration) -> Duration {
         let (slot, start) = (board.reserve(), Instant::now());
         let deadline = slot.arm(limit);
         poll_fn(|cx| {
@@ -256,7 +256,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_deadline_comes_at_most_two_ticks_late_and_never_early() {
-        let board = Board::new(Handle::current());
+        let board = DeadlineTable::new(Handle::current());
         for ms in [0, 1, 9, 10, 11, 100, 4_999, 5_000] {
             let limit = Duration::from_millis(ms);
             sleep(Duration::from_millis(ms % 13)).await;
@@ -268,7 +268,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_task_ends_when_there_is_no_deadline_and_starts_again() {
-        let board = Board::new(Handle::current());
+        let board = DeadlineTable::new(Handle::current());
         for _ in 0..2 {
             assert!(!board.ticking.runs());
             let waiting = tokio::spawn({
@@ -284,7 +284,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slot_is_used_again_without_its_old_deadline() {
-        let board = Board::new(Handle::current());
+        let board = DeadlineTable::new(Handle::current());
         let slot = board.reserve();
         slot.arm(Duration::from_secs(1));
         drop(slot);
@@ -295,7 +295,7 @@ mod tests {
 
     #[tokio::test]
     async fn waking_all_wakes_who_has_no_deadline() {
-        let board = Board::new(Handle::current());
+        let board = DeadlineTable::new(Handle::current());
         let slot = board.reserve();
         let woken = AtomicBool::new(false);
         let waiting = poll_fn(|cx| {
@@ -315,7 +315,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_worker_of_a_runtime_may_linger() {
-        let board = Board::new(Handle::current());
+        let board = DeadlineTable::new(Handle::current());
         assert!(board.try_linger());
         assert!(!board.try_linger());
         board.stop_lingering();

@@ -11,8 +11,8 @@ use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::flow::inbox::Inbox;
-use crate::flow::roll::RollCall;
-use crate::metrics::{self, Pace, Queues, Share, Shares, WITHIN};
+use crate::flow::roll::MembershipPoll;
+use crate::metrics::{self, QueueDepth, QueueDepths, QueueLabels, SampleInterval, WITHIN};
 use crate::record::NodeId;
 use crate::store::{Store, unexpected};
 use crate::time::Clock;
@@ -31,28 +31,28 @@ const EMPTY_EVERY: u64 = 30;
 /// gauges.
 ///
 /// Every node reports whole queues, so aggregate several nodes by their maximum.
-pub(crate) struct Census {
+pub(crate) struct DepthSampler {
     pub(crate) id: NodeId,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) labels: Arc<Queues>,
+    pub(crate) labels: Arc<QueueLabels>,
     pub(crate) inbox: Arc<Inbox>,
     /// The queues that this node consumes.
     pub(crate) queues: Arc<[QueueName]>,
     /// `None` where the store has only one node.
-    pub(crate) roll: Option<Arc<RollCall>>,
-    pub(crate) pace: Pace,
+    pub(crate) roll: Option<Arc<MembershipPoll>>,
+    pub(crate) pace: SampleInterval,
     pub(crate) stop: CancellationToken,
 }
 
-impl Census {
+impl DepthSampler {
     /// Samples until it is stopped.
     pub(crate) async fn run(self) {
-        let mut known = Known::default();
+        let mut known = LastCounts::default();
         let mut wait = self.pace.every.min(FIRST_AFTER);
         while self.waits(wait).await {
             wait = self.pace.every;
-            if !self.pace.always && !metrics::is_heard() {
+            if !self.pace.always && !metrics::is_recorder_installed() {
                 continue;
             }
             let count = self.count(&mut known, self.inbox.news());
@@ -69,7 +69,7 @@ impl Census {
     }
 
     /// Takes one sample.
-    async fn count(&self, known: &mut Known, news: &News) -> Result<()> {
+    async fn count(&self, known: &mut LastCounts, news: &ActiveBuckets) -> Result<()> {
         let Some(members) = self.members() else {
             return Ok(()); // the members are not known yet
         };
@@ -83,7 +83,7 @@ impl Census {
         let heard = news.take();
         buckets.retain(|key| {
             let is_told_of = self.queues.contains(&key.queue);
-            let is_empty = known.buckets.get(key).is_some_and(Counted::is_empty);
+            let is_empty = known.buckets.get(key).is_some_and(BucketCount::is_empty);
             let may_wait = is_told_of && is_empty && !heard.contains(key);
             !may_wait || known.round.is_multiple_of(EMPTY_EVERY)
         });
@@ -92,7 +92,7 @@ impl Census {
             (key, counted)
         });
         let mut counts = counts.buffer_unordered(AT_ONCE);
-        let mut skew: Option<Skew> = None;
+        let mut skew: Option<ClockSkew> = None;
         while let Some((key, counted)) = counts.next().await {
             match counted {
                 Ok((counted, seen)) => {
@@ -127,19 +127,19 @@ impl Census {
     }
 
     fn reports(&self, queue: &QueueName) -> bool {
-        let is_consumed = |roll: &Arc<RollCall>| roll.is_consumed(queue);
+        let is_consumed = |roll: &Arc<MembershipPoll>| roll.is_consumed(queue);
         self.queues.contains(queue) || !self.roll.as_ref().is_some_and(is_consumed)
     }
 
     /// Counts one bucket and measures the clock skew.
-    async fn ask(&self, key: &BucketKey) -> Result<(Counted, Skew)> {
+    async fn ask(&self, key: &BucketKey) -> Result<(BucketCount, ClockSkew)> {
         let sent_us = self.clock.wall_us();
         let stats = StoreOp::stats().apply_timed(&*self.store, key);
         let (stats, now_us) = in_time(stats).await?;
         let arrived_us = self.clock.wall_us();
-        let mut counted = Counted {
+        let mut counted = BucketCount {
             stats,
-            ..Counted::default()
+            ..BucketCount::default()
         };
         if stats.scheduled > 0 {
             let within = WITHIN
@@ -150,7 +150,7 @@ impl Census {
         }
         // The store read its clock at some time between the two.
         let within_us = arrived_us.saturating_sub(sent_us);
-        let skew = Skew {
+        let skew = ClockSkew {
             ahead_us: difference(now_us, sent_us + within_us / 2),
             within_us,
         };
@@ -158,8 +158,8 @@ impl Census {
     }
 
     /// Returns the last counts by queue label. A queue that is consumed here is always included.
-    fn shares(&self, known: &Known, now_us: u64) -> Shares {
-        let mut shares = Shares::new();
+    fn shares(&self, known: &LastCounts, now_us: u64) -> QueueDepths {
+        let mut shares = QueueDepths::new();
         for queue in &*self.queues {
             shares.entry(self.labels.label(queue)).or_default();
         }
@@ -172,10 +172,10 @@ impl Census {
 }
 
 /// This node does not report these queues any more.
-impl Drop for Census {
+impl Drop for DepthSampler {
     fn drop(&mut self) {
-        metrics::tell_shares(self.id.0, Shares::new());
-        if metrics::is_heard() {
+        metrics::tell_shares(self.id.0, QueueDepths::new());
+        if metrics::is_recorder_installed() {
             metrics::live_nodes(0);
         }
     }
@@ -183,23 +183,23 @@ impl Drop for Census {
 
 /// The last counts.
 #[derive(Default)]
-struct Known {
-    buckets: BTreeMap<BucketKey, Counted>,
+struct LastCounts {
+    buckets: BTreeMap<BucketKey, BucketCount>,
     round: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
+struct BucketCount {
     stats: Stats,
     due: [usize; WITHIN.len()],
 }
 
-impl Counted {
+impl BucketCount {
     fn is_empty(&self) -> bool {
         self.stats == Stats::default()
     }
 
-    fn share(&self, now_us: u64) -> Share {
+    fn share(&self, now_us: u64) -> QueueDepth {
         let Stats {
             scheduled,
             ready,
@@ -208,7 +208,7 @@ impl Counted {
             oldest_ready,
         } = self.stats;
         let waits_us = oldest_ready.map_or(0, |at| now_us.saturating_sub(at.as_micros()));
-        Share {
+        QueueDepth {
             scheduled,
             ready,
             leased,
@@ -221,16 +221,16 @@ impl Counted {
 
 /// How far the store's clock is ahead of this machine's, and the error bound.
 #[derive(Clone, Copy, Debug)]
-struct Skew {
+struct ClockSkew {
     ahead_us: i64,
     within_us: u64,
 }
 
 /// The buckets that received events since the last sample.
 #[derive(Debug, Default)]
-pub(crate) struct News(Mutex<HashSet<BucketKey>>);
+pub(crate) struct ActiveBuckets(Mutex<HashSet<BucketKey>>);
 
-impl News {
+impl ActiveBuckets {
     fn take(&self) -> HashSet<BucketKey> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -8,9 +8,9 @@ use crate::store::Control;
 
 /// The runtime settings of every queue.
 #[derive(Debug, Default)]
-pub(crate) struct Controls(RwLock<BTreeMap<QueueName, Control>>);
+pub(crate) struct RuntimeSettings(RwLock<BTreeMap<QueueName, Control>>);
 
-impl Controls {
+impl RuntimeSettings {
     /// Returns the settings of a queue.
     pub(crate) fn of(&self, queue: &QueueName) -> Control {
         let set = self.0.read().unwrap_or_else(PoisonError::into_inner);

@@ -13,16 +13,16 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// The number of waiters.
 #[derive(Debug, Default)]
-pub(crate) struct Crowd(AtomicUsize);
+pub(crate) struct Waiters(AtomicUsize);
 
 /// A waiter, counted until it is dropped.
-pub(crate) struct Waiting<'a>(&'a Crowd);
+pub(crate) struct Waiter<'a>(&'a Waiters);
 
-impl Crowd {
+impl Waiters {
     /// Counts one more waiter.
-    pub(crate) fn join(&self) -> Waiting<'_> {
+    pub(crate) fn join(&self) -> Waiter<'_> {
         self.0.fetch_add(1, SeqCst);
-        Waiting(self)
+        Waiter(self)
     }
 
     /// Returns whether there are waiters. Call it after making room.
@@ -33,14 +33,14 @@ impl Crowd {
     }
 }
 
-impl Waiting<'_> {
+impl Waiter<'_> {
     /// Must be called before each try, once this waiter is registered for notifications.
     pub(crate) fn before_trying(&self) {
         fence(SeqCst);
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, SeqCst);
     }

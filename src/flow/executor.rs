@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::op::{Delivery, Failing, Verdict};
+use crate::core::op::{AttemptOutcome, Delivery, FailureReason};
 use crate::core::step::Job;
 use crate::event::{Envelope, Event};
-use crate::flow::attempt::{Attempt, Attempted, MayStart};
+use crate::flow::attempt::{Attempt, HandlerExit, StartCheck};
 use crate::flow::board::TICK;
-use crate::flow::means::{Means, has_expired};
-use crate::flow::reading::{Reading, Unread};
-use crate::flow::replies::Answered;
-use crate::flow::ticket::{Ticket, Told};
-use crate::flow::work::{Ended, Work};
-use crate::handler::{Context, Ending};
+use crate::flow::means::{ExecutorDeps, has_expired};
+use crate::flow::reading::{DecodeError, PayloadDecoder};
+use crate::flow::replies::CallResult;
+use crate::flow::ticket::{SettlePhase, Ticket};
+use crate::flow::work::{JobEnd, Work};
+use crate::handler::{Context, FailureKind};
 use crate::record::{Cause, cut_error};
 use crate::retry::RetryPolicy;
 use crate::trace;
@@ -34,8 +34,8 @@ pub(crate) enum Task<T> {
 /// Runs the attempts of one queue.
 pub(crate) struct Executor<A: Attempt> {
     pub(crate) handler: A,
-    pub(crate) means: Means,
-    pub(crate) reading: Reading<A::Payload>,
+    pub(crate) means: ExecutorDeps,
+    pub(crate) reading: PayloadDecoder<A::Payload>,
 }
 
 impl<A: Attempt> Work for Executor<A>
@@ -44,12 +44,12 @@ where
 {
     type Job = Task<A::Payload>;
     type Ticket = Option<Ticket>;
-    type Output = Attempted;
+    type Output = HandlerExit;
 
     fn begin(
         &self,
         task: Self::Job,
-    ) -> Option<(Self::Ticket, impl Future<Output = Attempted> + Send)> {
+    ) -> Option<(Self::Ticket, impl Future<Output = HandlerExit> + Send)> {
         let (event, ticket) = match task {
             Task::Published(payload) => (Event::published(payload), None),
             Task::Stored(job) => {
@@ -66,11 +66,11 @@ where
         };
         let may_start = on_a_thread.clone().map(|ticket| {
             let means = self.means.clone();
-            Box::new(move || means.may_start(&ticket)) as MayStart
+            Box::new(move || means.may_start(&ticket)) as StartCheck
         });
         let timed_out = move || {
             if let Some(ticket) = on_a_thread {
-                self.settle(&ticket, Ended::TimedOut);
+                self.settle(&ticket, JobEnd::TimedOut);
             }
             self.means.stuck.notify_one();
         };
@@ -86,10 +86,10 @@ where
         }
     }
 
-    fn end(&self, ticket: Self::Ticket, ended: Ended<Attempted>) {
+    fn end(&self, ticket: Self::Ticket, ended: JobEnd<HandlerExit>) {
         match ticket {
             Some(ticket) => self.settle(&ticket, ended),
-            None => self.lament(&ended),
+            None => self.log_failure(&ended),
         }
     }
 
@@ -115,9 +115,9 @@ where
         let started_us = self.means.store.now_us();
         if has_expired(envelope, started_us) {
             let words = "the event expired before its handler started";
-            let ended = || Answered::Ended(words.to_owned());
+            let ended = || CallResult::Failed(words.to_owned());
             self.means.replies.tell(delivery.id, ended);
-            self.means.tell(&job, 0, Verdict::Expire);
+            self.means.tell(&job, 0, AttemptOutcome::Expire);
             return None;
         }
         let payload = match self.reading.read(envelope) {
@@ -145,19 +145,19 @@ where
 
     /// Settles a payload that does not decode. It will not decode at the next attempt either,
     /// unless a newer build has pushed it and is about to replace this process.
-    fn settle_unread(&self, job: &Job<Arc<Envelope>>, why: &Unread) {
+    fn settle_unread(&self, job: &Job<Arc<Envelope>>, why: &DecodeError) {
         let delivery = &job.delivery;
         let (cause, tries_again) = match why {
-            Unread::Undecodable(_) => (Cause::Undecodable, false),
-            Unread::Newer(_) => (
+            DecodeError::Undecodable(_) => (Cause::Undecodable, false),
+            DecodeError::Newer(_) => (
                 Cause::Undecodable,
                 delivery.attempt < delivery.body.attempts,
             ),
-            Unread::Undecryptable(_) => (Cause::Undecryptable, false),
+            DecodeError::Undecryptable(_) => (Cause::Undecryptable, false),
         };
         // The reason may quote the payload, whatever its length.
         let words = cut_error(why.to_string());
-        let failing = Failing {
+        let failing = FailureReason {
             cause,
             error: Some(words.clone()),
         };
@@ -165,32 +165,34 @@ where
             let policy = &self.means.options.backoff;
             let delay = policy.delay_after(delivery.attempt, fastrand::f64());
             trace::unread(delivery, cause, Some(delay));
-            return self.means.tell(job, 0, Verdict::Retry(delay, failing));
+            return self
+                .means
+                .tell(job, 0, AttemptOutcome::Retry(delay, failing));
         }
         trace::unread(delivery, cause, None);
         self.means
             .replies
-            .tell(delivery.id, || Answered::Ended(words));
-        self.means.tell(job, 0, Verdict::Bury(failing));
+            .tell(delivery.id, || CallResult::Failed(words));
+        self.means.tell(job, 0, AttemptOutcome::Bury(failing));
     }
 
     /// Decides the outcome of an attempt and passes it on, once.
-    fn settle(&self, ticket: &Ticket, ended: Ended<Attempted>) {
+    fn settle(&self, ticket: &Ticket, ended: JobEnd<HandlerExit>) {
         match ticket.tell() {
-            Told::Started => {}
-            Told::NotStarted if matches!(ended, Ended::Cut) => {
+            SettlePhase::Started => {}
+            SettlePhase::NotStarted if matches!(ended, JobEnd::Cut) => {
                 return self.means.hand_back(&ticket.job);
             }
-            Told::NotStarted => return self.means.hand_back_later(&ticket.job),
+            SettlePhase::NotStarted => return self.means.hand_back_later(&ticket.job),
             // It was settled at its timeout; only its worker is released now.
-            Told::Already => return self.means.stuck.notify_one(),
+            SettlePhase::Already => return self.means.stuck.notify_one(),
         }
         let ran = self.means.clock.mono().since(ticket.since);
         self.means.runs.ended(ran);
         let ended = match ended {
-            Ended::Finished(Attempted::Returned(..)) if self.is_too_late(ran) => {
+            JobEnd::Finished(HandlerExit::Returned(..)) if self.is_too_late(ran) => {
                 self.warn_of_blocking(ticket, ran);
-                Ended::TimedOut
+                JobEnd::TimedOut
             }
             ended => ended,
         };
@@ -200,14 +202,19 @@ where
         let tries = (*attempt, body.attempts);
         let (verdict, reply) = judge(tries, ended, &self.means.options.backoff, fastrand::f64());
         match &verdict {
-            Verdict::Ack => self.means.replies.tell(*id, || Answered::Replied(reply)),
-            Verdict::Bury(Failing { error, cause }) => self.means.replies.tell(*id, || {
-                Answered::Ended(error.clone().unwrap_or_else(|| cause.to_string()))
+            AttemptOutcome::Ack => self.means.replies.tell(*id, || CallResult::Replied(reply)),
+            AttemptOutcome::Bury(FailureReason { error, cause }) => {
+                self.means.replies.tell(*id, || {
+                    CallResult::Failed(error.clone().unwrap_or_else(|| cause.to_string()))
+                });
+            }
+            AttemptOutcome::Discard(words) => self.means.replies.tell(*id, || {
+                CallResult::Failed(words.clone().unwrap_or_else(|| "discarded".to_owned()))
             }),
-            Verdict::Discard(words) => self.means.replies.tell(*id, || {
-                Answered::Ended(words.clone().unwrap_or_else(|| "discarded".to_owned()))
-            }),
-            Verdict::Retry(..) | Verdict::Snooze(_) | Verdict::Expire | Verdict::Release => {}
+            AttemptOutcome::Retry(..)
+            | AttemptOutcome::Snooze(_)
+            | AttemptOutcome::Expire
+            | AttemptOutcome::Release => {}
         }
         ticket.traced.ended(&ticket.job.delivery, &verdict);
         self.means.tell(&ticket.job, ticket.started_us(), verdict);
@@ -221,7 +228,7 @@ where
 
     #[cold]
     fn warn_of_blocking(&self, ticket: &Ticket, ran: Duration) {
-        let Means {
+        let ExecutorDeps {
             clock,
             options,
             surroundings,
@@ -245,21 +252,21 @@ where
     }
 
     /// Logs the failure of an event that was published in memory, which is not retried.
-    fn lament(&self, ended: &Ended<Attempted>) {
+    fn log_failure(&self, ended: &JobEnd<HandlerExit>) {
         let queue = &self.means.surroundings.queue;
         match ended {
-            Ended::Finished(Attempted::Returned(Err(failure), _)) => {
+            JobEnd::Finished(HandlerExit::Returned(Err(failure), _)) => {
                 tracing::warn!(%queue, %failure, "handler of a published event failed");
             }
-            Ended::Finished(Attempted::NotStarted) => {
+            JobEnd::Finished(HandlerExit::NotStarted) => {
                 tracing::warn!(%queue, "handler of a published event was not started");
             }
-            Ended::Finished(_) => {}
-            Ended::TimedOut => tracing::warn!(%queue, "handler of a published event timed out"),
-            Ended::Panicked(words) => {
+            JobEnd::Finished(_) => {}
+            JobEnd::TimedOut => tracing::warn!(%queue, "handler of a published event timed out"),
+            JobEnd::Panicked(words) => {
                 tracing::error!(%queue, %words, "handler of a published event panicked");
             }
-            Ended::Cut => tracing::warn!(%queue, "handler of a published event was cut short"),
+            JobEnd::Cut => tracing::warn!(%queue, "handler of a published event was cut short"),
         }
     }
 }
@@ -267,40 +274,44 @@ where
 /// Decides the outcome of an attempt. Pure, so that every row can be tested.
 fn judge(
     (attempt, attempts): (u16, u16),
-    ended: Ended<Attempted>,
+    ended: JobEnd<HandlerExit>,
     policy: &RetryPolicy,
     random: f64,
-) -> (Verdict, Option<Vec<u8>>) {
+) -> (AttemptOutcome, Option<Vec<u8>>) {
     let retry = |cause: Cause, delay: Option<Duration>, error: Option<String>| {
-        let failing = Failing {
+        let failing = FailureReason {
             cause,
             error: error.map(cut_error),
         };
         if attempt >= attempts {
-            return Verdict::Bury(failing);
+            return AttemptOutcome::Bury(failing);
         }
         let delay = delay.unwrap_or_else(|| policy.delay_after(attempt, random));
-        Verdict::Retry(delay, failing)
+        AttemptOutcome::Retry(delay, failing)
     };
     let verdict = match ended {
-        Ended::Finished(Attempted::Returned(Ok(()), reply)) => return (Verdict::Ack, reply),
-        Ended::Finished(Attempted::Returned(Err(failure), _)) => {
+        JobEnd::Finished(HandlerExit::Returned(Ok(()), reply)) => {
+            return (AttemptOutcome::Ack, reply);
+        }
+        JobEnd::Finished(HandlerExit::Returned(Err(failure), _)) => {
             let words = Some(failure.to_string());
             match failure.ending() {
-                Ending::Retry => retry(Cause::Failed, None, words),
-                Ending::RetryAfter(delay) => retry(Cause::Failed, Some(delay), words),
-                Ending::Snooze(delay) => Verdict::Snooze(delay),
-                Ending::Permanent => Verdict::Bury(Failing {
+                FailureKind::Retry => retry(Cause::Failed, None, words),
+                FailureKind::RetryAfter(delay) => retry(Cause::Failed, Some(delay), words),
+                FailureKind::Snooze(delay) => AttemptOutcome::Snooze(delay),
+                FailureKind::Permanent => AttemptOutcome::Bury(FailureReason {
                     cause: Cause::Failed,
                     error: words.map(cut_error),
                 }),
-                Ending::Discard => Verdict::Discard(words.map(cut_error)),
+                FailureKind::Discard => AttemptOutcome::Discard(words.map(cut_error)),
             }
         }
-        Ended::Finished(Attempted::NotStarted) => Verdict::Release,
-        Ended::Finished(Attempted::Late) | Ended::TimedOut => retry(Cause::TimedOut, None, None),
-        Ended::Panicked(words) => retry(Cause::Panicked, None, Some(words)),
-        Ended::Cut => retry(Cause::Interrupted, Some(Duration::ZERO), None),
+        JobEnd::Finished(HandlerExit::NotStarted) => AttemptOutcome::Release,
+        JobEnd::Finished(HandlerExit::Late) | JobEnd::TimedOut => {
+            retry(Cause::TimedOut, None, None)
+        }
+        JobEnd::Panicked(words) => retry(Cause::Panicked, None, Some(words)),
+        JobEnd::Cut => retry(Cause::Interrupted, Some(Duration::ZERO), None),
     };
     (verdict, None)
 }

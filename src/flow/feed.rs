@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crossbeam_utils::CachePadded;
 use tokio::sync::Notify;
 
-use super::crowd::Crowd;
+use super::crowd::Waiters;
 use super::ring::{RingConsumer, RingProducer};
 
 /// The published jobs that no worker has taken: in the ring, and in the stash that the ring is
@@ -16,9 +16,9 @@ use super::ring::{RingConsumer, RingProducer};
 /// Draining frees the ring, not the end of a job, so a slow job never blocks the ring's other
 /// slots. Ring and stash together hold at most twice the ring's capacity, plus the few jobs that
 /// workers have given back.
-pub struct Feed<J> {
+pub struct JobQueue<J> {
     inner: CachePadded<Mutex<Inner<J>>>,
-    room: Room,
+    room: RingSpace,
 }
 
 struct Inner<J> {
@@ -28,7 +28,7 @@ struct Inner<J> {
     sealed: bool,
 }
 
-impl<J> Feed<J> {
+impl<J> JobQueue<J> {
     /// An empty one.
     pub fn new(consumer: RingConsumer<J>) -> Self {
         let inner = Inner {
@@ -38,7 +38,7 @@ impl<J> Feed<J> {
         };
         Self {
             inner: CachePadded::new(Mutex::new(inner)),
-            room: Room::default(),
+            room: RingSpace::default(),
         }
     }
 
@@ -133,7 +133,7 @@ impl<J> Feed<J> {
 
     /// Returns where publishers wait for room.
     #[inline]
-    pub(super) fn room(&self) -> &Room {
+    pub(super) fn room(&self) -> &RingSpace {
         &self.room
     }
 
@@ -162,12 +162,12 @@ impl<J> Inner<J> {
 
 /// The publishers that wait until the ring has room.
 #[derive(Default)]
-pub(super) struct Room {
-    waiting: CachePadded<Crowd>,
+pub(super) struct RingSpace {
+    waiting: CachePadded<Waiters>,
     freed: Notify,
 }
 
-impl Room {
+impl RingSpace {
     /// Calls `publish` whenever there may be room, until it returns a value.
     pub(super) async fn wait_until<T>(&self, mut publish: impl FnMut() -> Option<T>) -> T {
         let waiting = self.waiting.join();
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn what_is_published_after_sealing_comes_back() {
         let (mut producer, consumer) = ring(64).unwrap();
-        let (feed, seed) = (Feed::new(consumer), Mutex::new(producer.clone()));
+        let (feed, seed) = (JobQueue::new(consumer), Mutex::new(producer.clone()));
         producer.try_publish("in time").unwrap();
         assert_eq!(feed.seal(&seed), ["in time"]);
 
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn what_is_withdrawn_leaves_the_others_in_their_order() {
         let (mut producer, consumer) = ring(64).unwrap();
-        let feed = Feed::new(consumer);
+        let feed = JobQueue::new(consumer);
         (0..6).for_each(|job| producer.try_publish(job).unwrap());
         assert_eq!(feed.withdraw(|job| job % 2 == 0), [0, 2, 4]);
         producer.try_publish(6).unwrap();
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn what_is_given_back_is_taken_first_and_in_its_order() {
         let (mut producer, consumer) = ring(64).unwrap();
-        let feed = Feed::new(consumer);
+        let feed = JobQueue::new(consumer);
         (0..10).for_each(|job| producer.try_publish(job).unwrap());
         let mut local = VecDeque::new();
         assert!(feed.take(&mut local, 4), "six are left");

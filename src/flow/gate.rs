@@ -13,14 +13,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// A fence, closed at first.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct LeaseFence {
     /// In nanoseconds of the process's monotonic time.
     fresh_until: AtomicU64,
     /// The number of a fetch.
     lost_through: AtomicU64,
 }
 
-impl Gate {
+impl LeaseFence {
     /// Lets handlers start until `until_ns`.
     pub(crate) fn fresh(&self, until_ns: u64) {
         self.fresh_until.fetch_max(until_ns, Release);

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::flow::gate::Gate;
+use crate::flow::gate::LeaseFence;
 
 /// The size of the first row; each row is twice as long as the one before.
 const FIRST_ROW: usize = 64;
@@ -14,17 +14,17 @@ const ROWS: usize = 32;
 /// Buckets are added while workers read, so it grows by whole rows and never moves an entry:
 /// workers need no lock.
 #[derive(Debug, Default)]
-pub(crate) struct Gates {
-    rows: [OnceLock<Box<[Gate]>>; ROWS],
+pub(crate) struct LeaseFences {
+    rows: [OnceLock<Box<[LeaseFence]>>; ROWS],
 }
 
-impl Gates {
+impl LeaseFences {
     /// Returns the fence of the bucket at `place`; closed if it was never opened.
-    pub(crate) fn of(&self, place: usize) -> &Gate {
+    pub(crate) fn of(&self, place: usize) -> &LeaseFence {
         let number = place + FIRST_ROW;
         let row = (number / FIRST_ROW).ilog2() as usize;
         let len = FIRST_ROW << row;
-        let made = || (0..len).map(|_| Gate::default()).collect();
+        let made = || (0..len).map(|_| LeaseFence::default()).collect();
         &self.rows[row].get_or_init(made)[number - len]
     }
 }
@@ -35,8 +35,8 @@ mod tests {
 
     #[test]
     fn each_place_has_a_gate_of_its_own_that_stays_where_it_is() {
-        let gates = Gates::default();
-        let first: *const Gate = gates.of(0);
+        let gates = LeaseFences::default();
+        let first: *const LeaseFence = gates.of(0);
         for place in 0..5_000 {
             gates.of(place).fresh(place as u64 + 1);
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::event::QueueName;
-use crate::flow::lane::Lane;
-use crate::metrics::{Doing, Gauges, Queues, Sleep};
+use crate::flow::lane::Consumer;
+use crate::metrics::{Gauges, MoverSleepGauge, QueueActivity, QueueLabels};
 use crate::time::Mono;
 
 /// The least time between two updates.
@@ -17,17 +17,20 @@ const EVERY: Duration = Duration::from_secs(1);
 /// They are set when the mover goes to sleep, at most once in a while; while there is work, the
 /// mover is woken for the next update. An idle bus is not woken: its last update showed that it is
 /// idle.
-pub(crate) struct Looks {
+pub(crate) struct GaugeUpdater {
     gauges: Vec<Gauges>,
     /// The index of each consumer's gauges: consumers whose queues share a label share them.
     places: Vec<usize>,
     next: Mono,
-    sleep: Sleep,
+    sleep: MoverSleepGauge,
 }
 
-impl Looks {
+impl GaugeUpdater {
     /// Creates the gauges of the consumers of `queues`, in their order.
-    pub(crate) fn at<'a>(queues: impl IntoIterator<Item = &'a QueueName>, labels: &Queues) -> Self {
+    pub(crate) fn at<'a>(
+        queues: impl IntoIterator<Item = &'a QueueName>,
+        labels: &QueueLabels,
+    ) -> Self {
         let mut known = BTreeMap::new();
         let mut gauges = Vec::new();
         let mut places = Vec::new();
@@ -43,7 +46,7 @@ impl Looks {
             gauges,
             places,
             next: Mono::default(),
-            sleep: Sleep::new(),
+            sleep: MoverSleepGauge::new(),
         }
     }
 
@@ -53,7 +56,7 @@ impl Looks {
         &mut self,
         now: Mono,
         at: Mono,
-        lanes: &[Arc<dyn Lane>],
+        lanes: &[Arc<dyn Consumer>],
         waits: impl Fn(usize) -> bool,
     ) -> Mono {
         let mut is_at_rest = false;
@@ -70,11 +73,11 @@ impl Looks {
     }
 
     /// Sets every gauge; returns whether they stay correct until something happens.
-    fn look(&mut self, lanes: &[Arc<dyn Lane>], waits: impl Fn(usize) -> bool) -> bool {
-        let mut doing = vec![Doing::default(); self.gauges.len()];
+    fn look(&mut self, lanes: &[Arc<dyn Consumer>], waits: impl Fn(usize) -> bool) -> bool {
+        let mut doing = vec![QueueActivity::default(); self.gauges.len()];
         for (queue, (lane, place)) in lanes.iter().zip(&self.places).enumerate() {
             let (ring_used, busy) = lane.load();
-            doing[*place] = doing[*place].and(Doing {
+            doing[*place] = doing[*place].and(QueueActivity {
                 ring_used,
                 busy,
                 stuck: lane.stuck(),

@@ -13,7 +13,7 @@ use crate::flow::mailbox::Mailbox;
 use crate::store::Watcher;
 
 /// An input on its way to the mover.
-pub(crate) type News = Input<Arc<Envelope>>;
+pub(crate) type NodeInput = Input<Arc<Envelope>>;
 
 /// The inputs that the mover has not seen yet.
 ///
@@ -21,19 +21,19 @@ pub(crate) type News = Input<Arc<Envelope>>;
 /// a membership poll, and these are bounded by credits, by the number of buckets and by time.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    news: Mailbox<News>,
-    mover: OnceLock<Sleeper>,
+    news: Mailbox<NodeInput>,
+    mover: OnceLock<WakeTarget>,
     /// The indexes of the buckets that this node serves.
     buckets: RwLock<HashMap<BucketKey, usize>>,
     /// The indexes of the queues that it serves.
     queues: OnceLock<HashMap<QueueName, usize>>,
     /// The notifications of the depth sampler, if there is one.
-    census: OnceLock<census::News>,
+    census: OnceLock<census::ActiveBuckets>,
 }
 
 /// How the mover sleeps, and so how it is woken.
 #[derive(Debug)]
-pub(crate) enum Sleeper {
+pub(crate) enum WakeTarget {
     /// A thread with a precise timer.
     Thread(Thread),
     /// A task on a runtime whose time is virtual.
@@ -42,7 +42,7 @@ pub(crate) enum Sleeper {
 
 impl Inbox {
     /// Sets how the mover is woken. It sees earlier inputs at its first turn.
-    pub(crate) fn belongs_to(&self, mover: Sleeper) {
+    pub(crate) fn set_wake_target(&self, mover: WakeTarget) {
         let _ = self.mover.set(mover); // a flow has one mover
     }
 
@@ -65,8 +65,8 @@ impl Inbox {
     }
 
     /// Returns the buckets that received events, tracked from the first call on.
-    pub(crate) fn news(&self) -> &census::News {
-        self.census.get_or_init(census::News::default)
+    pub(crate) fn news(&self) -> &census::ActiveBuckets {
+        self.census.get_or_init(census::ActiveBuckets::default)
     }
 
     /// Returns the index of a bucket that this node serves.
@@ -76,7 +76,7 @@ impl Inbox {
     }
 
     /// Adds an input, and wakes the mover if it sleeps and this is worth it.
-    pub(crate) fn add(&self, news: News) {
+    pub(crate) fn add(&self, news: NodeInput) {
         let is_end = matches!(news, Input::Ended { .. });
         if self.news.add(news, is_end) {
             self.wake();
@@ -84,7 +84,7 @@ impl Inbox {
     }
 
     /// Takes all inputs into `news`, which must be empty.
-    pub(crate) fn take(&self, news: &mut Vec<News>) {
+    pub(crate) fn take(&self, news: &mut Vec<NodeInput>) {
         self.news.take(news);
     }
 
@@ -96,8 +96,8 @@ impl Inbox {
 
     fn wake(&self) {
         match self.mover.get() {
-            Some(Sleeper::Thread(thread)) => thread.unpark(),
-            Some(Sleeper::Task(notify)) => notify.notify_one(),
+            Some(WakeTarget::Thread(thread)) => thread.unpark(),
+            Some(WakeTarget::Task(notify)) => notify.notify_one(),
             None => {}
         }
     }

@@ -12,13 +12,13 @@ use crate::core::step::{Input, Job};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Envelope;
 use crate::flow::attempt::Attempt;
-use crate::flow::board::Board;
+use crate::flow::board::DeadlineTable;
 use crate::flow::executor::{Executor, Task};
 use crate::flow::pool::{Pool, PoolOptions};
 use crate::flow::publisher::Publisher;
 
 /// A consumer, whatever its payload type.
-pub(crate) trait Lane: Send + Sync {
+pub(crate) trait Consumer: Send + Sync {
     /// Publishes leased events into the ring.
     fn publish_jobs(&self, jobs: Vec<Job<Arc<Envelope>>>);
 
@@ -47,12 +47,12 @@ pub(crate) trait Lane: Send + Sync {
     /// Drops the handlers that still run.
     fn cut(&self);
 
-    /// Returns this consumer's [`Port`] for its payload type.
+    /// Returns this consumer's [`ValuePublisher`] for its payload type.
     fn port(self: Arc<Self>) -> Box<dyn Any + Send + Sync>;
 }
 
 /// Publishes values straight into a ring.
-pub(crate) trait Port<T>: Send + Sync {
+pub(crate) trait ValuePublisher<T>: Send + Sync {
     /// Publishes a value, or returns it when the ring is full or the bus is stopping.
     fn try_publish(&self, payload: T) -> Result<(), (T, Error)>;
 
@@ -66,11 +66,11 @@ pub(crate) trait Port<T>: Send + Sync {
     fn publish(&self, payload: T) -> BoxFuture<'_, Result<()>>;
 
     /// Returns an independent port to the same ring.
-    fn split(&self) -> Box<dyn Port<T>>;
+    fn split(&self) -> Box<dyn ValuePublisher<T>>;
 }
 
 /// The consumer of a handler.
-pub(crate) struct HandlerLane<A: Attempt>
+pub(crate) struct HandlerConsumer<A: Attempt>
 where
     A::Payload: DeserializeOwned,
 {
@@ -82,7 +82,7 @@ where
     own_runtime: Mutex<Option<Runtime>>,
 }
 
-impl<A: Attempt> HandlerLane<A>
+impl<A: Attempt> HandlerConsumer<A>
 where
     A::Payload: DeserializeOwned,
 {
@@ -91,7 +91,11 @@ where
     /// # Errors
     ///
     /// When the ring size is invalid, or the queue's own runtime cannot be started.
-    pub(crate) fn new(executor: Executor<A>, runtime: &Handle, board: &Arc<Board>) -> Result<Self> {
+    pub(crate) fn new(
+        executor: Executor<A>,
+        runtime: &Handle,
+        board: &Arc<DeadlineTable>,
+    ) -> Result<Self> {
         let options = Arc::clone(&executor.means.options);
         let own_runtime = match options.dedicated {
             false => None,
@@ -99,7 +103,10 @@ where
         };
         let (runtime, board) = match &own_runtime {
             None => (runtime.clone(), Arc::clone(board)),
-            Some(own) => (own.handle().clone(), Board::new(own.handle().clone())),
+            Some(own) => (
+                own.handle().clone(),
+                DeadlineTable::new(own.handle().clone()),
+            ),
         };
         let pool_options = PoolOptions {
             capacity: options.ring,
@@ -138,7 +145,7 @@ where
     }
 }
 
-impl<A: Attempt> Lane for HandlerLane<A>
+impl<A: Attempt> Consumer for HandlerConsumer<A>
 where
     A::Payload: DeserializeOwned,
 {
@@ -210,12 +217,12 @@ where
     }
 
     fn port(self: Arc<Self>) -> Box<dyn Any + Send + Sync> {
-        let port: Arc<dyn Port<A::Payload>> = Arc::new(LanePort::of(&self.pool));
+        let port: Arc<dyn ValuePublisher<A::Payload>> = Arc::new(HandlerPublisher::of(&self.pool));
         Box::new(port)
     }
 }
 
-impl<A: Attempt> Drop for HandlerLane<A>
+impl<A: Attempt> Drop for HandlerConsumer<A>
 where
     A::Payload: DeserializeOwned,
 {
@@ -232,11 +239,11 @@ where
 }
 
 /// Publishes values of one type into one ring.
-struct LanePort<A: Attempt>(Mutex<Publisher<Executor<A>>>)
+struct HandlerPublisher<A: Attempt>(Mutex<Publisher<Executor<A>>>)
 where
     A::Payload: DeserializeOwned;
 
-impl<A: Attempt> LanePort<A>
+impl<A: Attempt> HandlerPublisher<A>
 where
     A::Payload: DeserializeOwned,
 {
@@ -249,7 +256,7 @@ where
     }
 }
 
-impl<A: Attempt> Port<A::Payload> for LanePort<A>
+impl<A: Attempt> ValuePublisher<A::Payload> for HandlerPublisher<A>
 where
     A::Payload: DeserializeOwned,
 {
@@ -299,7 +306,7 @@ where
         })
     }
 
-    fn split(&self) -> Box<dyn Port<A::Payload>> {
+    fn split(&self) -> Box<dyn ValuePublisher<A::Payload>> {
         Box::new(Self(Mutex::new(self.lock().clone())))
     }
 }

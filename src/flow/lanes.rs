@@ -6,54 +6,54 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::core::step::Input;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
-use crate::flow::controls::Controls;
+use crate::flow::controls::RuntimeSettings;
 use crate::flow::inbox::Inbox;
-use crate::flow::lane::Lane;
+use crate::flow::lane::Consumer;
 use crate::flow::options::QueueOptions;
 
 /// The consumers of a process, run as its options and the runtime settings say.
-pub(crate) struct Lanes {
-    lanes: BTreeMap<QueueName, Served>,
-    controls: Arc<Controls>,
+pub(crate) struct Consumers {
+    lanes: BTreeMap<QueueName, ConsumerEntry>,
+    controls: Arc<RuntimeSettings>,
     inbox: Arc<Inbox>,
 }
 
 /// One queue.
-pub(crate) struct Served {
-    pub(crate) lane: Arc<dyn Lane>,
+pub(crate) struct ConsumerEntry {
+    pub(crate) lane: Arc<dyn Consumer>,
     /// Its index in the node.
     place: usize,
     options: Arc<QueueOptions>,
     /// Locked during a change, so that the later of two changes wins.
-    course: Mutex<Course>,
+    course: Mutex<ConsumerState>,
 }
 
 /// How a queue runs now.
 #[derive(Debug)]
-struct Course {
+struct ConsumerState {
     /// The number of workers that this process has set.
     chosen: usize,
     /// What the consumer and the node were last set to.
-    told: Option<Terms>,
+    told: Option<AppliedSettings>,
     /// How many workers were last reported as held by handlers that run on after their timeout.
     stuck: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Terms {
+struct AppliedSettings {
     workers: usize,
     capacity: usize,
     rate: Option<f64>,
 }
 
-impl Served {
-    pub(crate) fn new(lane: Arc<dyn Lane>, place: usize, options: Arc<QueueOptions>) -> Self {
+impl ConsumerEntry {
+    pub(crate) fn new(lane: Arc<dyn Consumer>, place: usize, options: Arc<QueueOptions>) -> Self {
         let chosen = options.workers;
         Self {
             lane,
             place,
             options,
-            course: Mutex::new(Course {
+            course: Mutex::new(ConsumerState {
                 chosen,
                 told: None,
                 stuck: 0,
@@ -62,10 +62,10 @@ impl Served {
     }
 }
 
-impl Lanes {
+impl Consumers {
     pub(crate) fn new(
-        lanes: BTreeMap<QueueName, Served>,
-        controls: Arc<Controls>,
+        lanes: BTreeMap<QueueName, ConsumerEntry>,
+        controls: Arc<RuntimeSettings>,
         inbox: Arc<Inbox>,
     ) -> Self {
         Self {
@@ -75,11 +75,11 @@ impl Lanes {
         }
     }
 
-    pub(crate) fn get(&self, queue: &QueueName) -> Option<&Served> {
+    pub(crate) fn get(&self, queue: &QueueName) -> Option<&ConsumerEntry> {
         self.lanes.get(queue)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&QueueName, &Served)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&QueueName, &ConsumerEntry)> {
         self.lanes.iter()
     }
 
@@ -133,7 +133,7 @@ impl Lanes {
     }
 
     /// Applies options and settings to a queue; returns whether all of its workers are stuck.
-    fn steer(&self, queue: &QueueName, served: &Served, chosen: Option<usize>) -> bool {
+    fn steer(&self, queue: &QueueName, served: &ConsumerEntry, chosen: Option<usize>) -> bool {
         let mut course = served.course.lock().unwrap_or_else(PoisonError::into_inner);
         course.chosen = chosen.unwrap_or(course.chosen);
         let control = self.controls.of(queue);
@@ -152,7 +152,7 @@ impl Lanes {
             (_, Some(_)) => served.options.ring.min(workers),
             (_, None) => served.options.ring,
         };
-        let terms = Terms {
+        let terms = AppliedSettings {
             workers,
             capacity,
             rate: control.rate,

@@ -16,11 +16,11 @@ use std::sync::PoisonError;
 /// The messages that the reader has not seen yet, oldest first.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
-    waiting: Mutex<Waiting<T>>,
+    waiting: Mutex<MailboxState<T>>,
 }
 
 #[derive(Debug)]
-struct Waiting<T> {
+struct MailboxState<T> {
     news: Vec<T>,
     /// How many small messages are worth a wake-up.
     enough: usize,
@@ -28,7 +28,7 @@ struct Waiting<T> {
 
 impl<T> Default for Mailbox<T> {
     fn default() -> Self {
-        let waiting = Waiting {
+        let waiting = MailboxState {
             news: Vec::new(),
             enough: 1,
         };
@@ -61,7 +61,7 @@ impl<T> Mailbox<T> {
         waiting.news.len() < waiting.enough
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting<T>> {
+    fn lock(&self) -> MutexGuard<'_, MailboxState<T>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

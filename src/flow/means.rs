@@ -6,17 +6,17 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::codec::KeyRing;
-use crate::core::op::{Settlement, Verdict};
+use crate::core::op::{AttemptOutcome, Settlement};
 use crate::core::step::{Input, Job};
 use crate::event::Envelope;
-use crate::flow::gates::Gates;
+use crate::flow::gates::LeaseFences;
 use crate::flow::inbox::Inbox;
 use crate::flow::options::QueueOptions;
 use crate::flow::replies::Replies;
-use crate::flow::seldom::Seldom;
-use crate::flow::ticket::{Ticket, Told};
-use crate::handler::Stripes;
-use crate::metrics::{Runs, Stages};
+use crate::flow::seldom::LogLimiter;
+use crate::flow::ticket::{SettlePhase, Ticket};
+use crate::handler::ShardedEnv;
+use crate::metrics::{AttemptMetrics, Stages};
 use crate::store::Store;
 use crate::time::Clock;
 
@@ -25,20 +25,20 @@ const NOTE_REST: Duration = Duration::from_secs(1);
 
 /// The dependencies of an executor besides its handler.
 #[derive(Clone)]
-pub(crate) struct Means {
+pub(crate) struct ExecutorDeps {
     pub(crate) options: Arc<QueueOptions>,
-    pub(crate) surroundings: Stripes,
+    pub(crate) surroundings: ShardedEnv,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) gates: Arc<Gates>,
+    pub(crate) gates: Arc<LeaseFences>,
     pub(crate) replies: Arc<Replies>,
     pub(crate) keys: KeyRing,
-    pub(crate) runs: Arc<Runs>,
+    pub(crate) runs: Arc<AttemptMetrics>,
     /// Notified when a blocking handler exceeds its timeout, and when it has returned.
     pub(crate) stuck: Arc<Notify>,
     /// Limits the log lines about blocked runtime threads.
-    pub(crate) blocked: Arc<Seldom>,
+    pub(crate) blocked: Arc<LogLimiter>,
 }
 
 /// Returns whether an event has expired at `now_us`.
@@ -48,7 +48,7 @@ pub(crate) fn has_expired(envelope: &Envelope, now_us: u64) -> bool {
         .is_some_and(|expires| expires.as_micros() <= now_us)
 }
 
-impl Means {
+impl ExecutorDeps {
     /// Returns whether the lease of a delivery is fresh enough to start its handler.
     pub(crate) fn is_fresh(&self, job: &Job<Arc<Envelope>>) -> bool {
         let gate = self.gates.of(job.bucket);
@@ -62,7 +62,7 @@ impl Means {
     pub(crate) fn may_start(&self, ticket: &Ticket) -> bool {
         let (job, started_us) = (&ticket.job, self.store.now_us());
         if !self.is_fresh(job) || has_expired(&job.delivery.body, started_us) {
-            if ticket.tell() == Told::NotStarted {
+            if ticket.tell() == SettlePhase::NotStarted {
                 self.hand_back(job);
             }
             return false;
@@ -72,7 +72,7 @@ impl Means {
             return false;
         }
         let noted = self.note_start(job, started_us);
-        if !noted && ticket.tell() == Told::Started {
+        if !noted && ticket.tell() == SettlePhase::Started {
             self.hand_back_later(job);
         }
         noted
@@ -95,7 +95,7 @@ impl Means {
     }
 
     /// Passes on the outcome of a delivery.
-    pub(crate) fn tell(&self, job: &Job<Arc<Envelope>>, started_us: u64, verdict: Verdict) {
+    pub(crate) fn tell(&self, job: &Job<Arc<Envelope>>, started_us: u64, verdict: AttemptOutcome) {
         let settlement = Settlement {
             verdict,
             started_us,
@@ -109,7 +109,7 @@ impl Means {
 
     /// Releases a delivery whose handler never started.
     pub(crate) fn hand_back(&self, job: &Job<Arc<Envelope>>) {
-        self.tell(job, 0, Verdict::Release);
+        self.tell(job, 0, AttemptOutcome::Release);
     }
 
     /// Releases a delivery after a pause, so that a store that cannot log starts, or a system

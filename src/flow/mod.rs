@@ -42,10 +42,10 @@ mod wake;
 pub(crate) mod work;
 mod worker;
 
-pub(crate) use controls::Controls;
-pub(crate) use lane::Port;
+pub(crate) use controls::RuntimeSettings;
+pub(crate) use lane::ValuePublisher;
 pub use options::{QueueChoices, QueueOptions};
 pub(crate) use registry::{Check, Entry, annotations, checks, linked};
 pub use registry::{Construct, Registration};
-pub(crate) use replies::{Answered, Replies};
+pub(crate) use replies::{CallResult, Replies};
 pub(crate) use start::{Flow, Setup};

@@ -17,13 +17,13 @@ use crate::core::op::Answer;
 use crate::core::step::{Action, CallId, Input};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Envelope;
-use crate::flow::gates::Gates;
-use crate::flow::gauges::Looks;
-use crate::flow::inbox::{Inbox, News, Sleeper};
-use crate::flow::lane::Lane;
-use crate::flow::roll::RollCall;
-use crate::flow::tally::Tally;
-use crate::metrics::Moves;
+use crate::flow::gates::LeaseFences;
+use crate::flow::gauges::GaugeUpdater;
+use crate::flow::inbox::{Inbox, NodeInput, WakeTarget};
+use crate::flow::lane::Consumer;
+use crate::flow::roll::MembershipPoll;
+use crate::flow::tally::CallMetrics;
+use crate::metrics::MoverCounters;
 use crate::outage::Outage;
 use crate::store::{Store, StoreFuture};
 use crate::time::{Clock, Mono};
@@ -47,21 +47,21 @@ pub(crate) struct Mover {
     pub(crate) node: Node<Arc<Envelope>>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) lanes: Vec<Arc<dyn Lane>>,
+    pub(crate) lanes: Vec<Arc<dyn Consumer>>,
     /// The inputs and actions of a turn; kept for their capacity.
-    pub(crate) news: Vec<News>,
+    pub(crate) news: Vec<NodeInput>,
     pub(crate) actions: Vec<Action<Arc<Envelope>>>,
-    pub(crate) gates: Arc<Gates>,
+    pub(crate) gates: Arc<LeaseFences>,
     /// The counters of each queue's moves.
-    pub(crate) moves: Vec<Arc<Moves>>,
-    pub(crate) looks: Looks,
+    pub(crate) moves: Vec<Arc<MoverCounters>>,
+    pub(crate) looks: GaugeUpdater,
     pub(crate) inbox: Arc<Inbox>,
     /// `None` where the store has only one node.
-    pub(crate) roll: Option<Arc<RollCall>>,
+    pub(crate) roll: Option<Arc<MembershipPoll>>,
     /// The buckets that the store does not serve, by index.
     pub(crate) outage: Arc<Outage<usize>>,
     /// Notified when another node is lost.
-    pub(crate) bereft: Arc<Notify>,
+    pub(crate) member_lost: Arc<Notify>,
     pub(crate) runtime: Handle,
     /// Cancelled when the node has stopped.
     pub(crate) stopped: CancellationToken,
@@ -94,7 +94,7 @@ impl Mover {
         let thread = thread.map_err(|error| {
             Error::new(ErrorKind::Unavailable, "failed to start the mover's thread").because(error)
         })?;
-        inbox.belongs_to(Sleeper::Thread(thread.thread().clone()));
+        inbox.set_wake_target(WakeTarget::Thread(thread.thread().clone()));
         thread.thread().unpark(); // inputs may have arrived before it could be woken
         Ok(())
     }
@@ -102,7 +102,8 @@ impl Mover {
     /// Runs as a task of the runtime: threads do not see virtual time.
     pub(crate) fn spawn_task(mut self) {
         let notify = Arc::new(Notify::new());
-        self.inbox.belongs_to(Sleeper::Task(Arc::clone(&notify)));
+        self.inbox
+            .set_wake_target(WakeTarget::Task(Arc::clone(&notify)));
         let runtime = self.runtime.clone();
         runtime.spawn(async move {
             let _ended = self.stopped.clone().drop_guard();
@@ -164,15 +165,15 @@ impl Mover {
     }
 
     /// Carries out one action; returns the result of a store call that completed at once.
-    fn act(&self, action: Action<Arc<Envelope>>) -> Option<News> {
+    fn act(&self, action: Action<Arc<Envelope>>) -> Option<NodeInput> {
         match action {
             Action::Call { call, bucket, op } => {
-                let tally = Tally::of(&self.moves[self.node.queue_of(bucket)], &op);
+                let tally = CallMetrics::of(&self.moves[self.node.queue_of(bucket)], &op);
                 let key = self.node.bucket(bucket);
                 let span = trace::call_of_settle(key, &op);
                 let answer = span.in_scope(|| self.store.apply(key, op));
                 let outage = Arc::clone(&self.outage);
-                let told = Told {
+                let told = CallContext {
                     tally,
                     span,
                     outage,
@@ -180,12 +181,12 @@ impl Mover {
                 };
                 return self.ask(call, answer, told);
             }
-            Action::CallRoll => {
+            Action::PollMembers => {
                 if let Some(roll) = &self.roll {
-                    self.runtime.spawn(Arc::clone(roll).call_again());
+                    self.runtime.spawn(Arc::clone(roll).poll_in_background());
                 }
             }
-            Action::Bereft => self.bereft.notify_one(),
+            Action::MemberLost => self.member_lost.notify_one(),
             Action::Served { bucket } => {
                 let key = self.node.bucket(bucket).clone();
                 self.inbox.serves(key, bucket);
@@ -212,7 +213,7 @@ impl Mover {
                 let bucket = self.node.bucket(bucket);
                 tracing::warn!(%bucket, lost, "outcomes arrived after their lease was lost");
             }
-            Action::Doubt { bucket, kind } => {
+            Action::StoreFailed { bucket, kind } => {
                 let bucket = self.node.bucket(bucket);
                 tracing::error!(%bucket, ?kind, "store stopped; bucket no longer polled");
             }
@@ -221,7 +222,12 @@ impl Mover {
         None
     }
 
-    fn ask(&self, call: CallId, mut answer: StoreFuture<Answer>, told: Told) -> Option<News> {
+    fn ask(
+        &self,
+        call: CallId,
+        mut answer: StoreFuture<Answer>,
+        told: CallContext,
+    ) -> Option<NodeInput> {
         let mut cx = Context::from_waker(Waker::noop());
         let span = &told.span;
         if let Poll::Ready(answer) = span.in_scope(|| Pin::new(&mut answer).poll(&mut cx)) {
@@ -245,14 +251,14 @@ impl Mover {
 }
 
 /// What a call's result is reported to, besides the node.
-struct Told {
-    tally: Tally,
+struct CallContext {
+    tally: CallMetrics,
     span: Span,
     outage: Arc<Outage<usize>>,
     bucket: usize,
 }
 
-fn answered(call: CallId, answer: Result<Answer>, told: Told) -> News {
+fn answered(call: CallId, answer: Result<Answer>, told: CallContext) -> NodeInput {
     trace::settled(&told.span, answer.as_ref().err());
     told.tally.count(&answer);
     match &answer {

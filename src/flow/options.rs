@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::codec::Codec;
 use crate::error::{Error, Result};
-use crate::event::{BUCKETS_MAX, Late, QueueName, check_spread};
+use crate::event::{BUCKETS_MAX, LatePolicy, QueueName, check_spread};
 use crate::handler::Annotation;
 use crate::retry::RetryPolicy;
 
@@ -23,7 +23,7 @@ pub struct QueueOptions {
     pub backoff: RetryPolicy,
     /// The lateness policy, fixed when an event is pushed. Default: late events are delivered all
     /// the same.
-    pub late: Late,
+    pub late: LatePolicy,
     /// The jitter window, at most a day: each event is due later than requested by a part of it
     /// that its id determines. Fixed when an event is pushed. Default: zero, no jitter.
     pub spread: Duration,
@@ -57,7 +57,7 @@ impl Default for QueueOptions {
             timeout: Duration::from_secs(30),
             attempts: 16,
             backoff: RetryPolicy::default(),
-            late: Late::Deliver,
+            late: LatePolicy::Deliver,
             spread: Duration::ZERO,
             ring: 1_024,
             linger: Duration::from_micros(20),
@@ -88,7 +88,7 @@ pub struct QueueChoices {
     /// See [`QueueOptions::backoff`].
     pub backoff: Option<RetryPolicy>,
     /// See [`QueueOptions::late`].
-    pub late: Option<Late>,
+    pub late: Option<LatePolicy>,
     /// See [`QueueOptions::spread`].
     pub spread: Option<Duration>,
     /// See [`QueueOptions::ring`].

@@ -29,8 +29,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::board::Board;
-use super::feed::{Feed, lock};
+use super::board::DeadlineTable;
+use super::feed::{JobQueue, lock};
 use super::publisher::Publisher;
 use super::ring::{BadCapacity, RingProducer, ring};
 use super::wake::Wake;
@@ -56,12 +56,12 @@ pub struct PoolOptions {
     /// The runtime of the workers, with timers enabled.
     pub runtime: Handle,
     /// The deadline table of that runtime.
-    pub board: Arc<Board>,
+    pub board: Arc<DeadlineTable>,
 }
 
 impl PoolOptions {
     /// Sets 256 slots, 20 µs of lingering and slices of 50 µs.
-    pub fn new(workers: usize, runtime: Handle, board: Arc<Board>) -> Self {
+    pub fn new(workers: usize, runtime: Handle, board: Arc<DeadlineTable>) -> Self {
         Self {
             capacity: 256,
             workers,
@@ -92,7 +92,7 @@ impl<W: Work> Pool<W> {
         };
         let shared = Arc::new(Shared {
             wake: CachePadded::new(Wake::new(options.workers)),
-            feed: Feed::new(consumer),
+            feed: JobQueue::new(consumer),
             work,
             board: options.board,
             runtime: options.runtime,
@@ -170,7 +170,7 @@ impl<W: Work> Pool<W> {
     }
 
     /// Drops every job that was begun: at once where it is suspended, else as soon as it suspends.
-    /// Each ends as [`Cut`](super::work::Ended::Cut), unless it finishes, panics or times out
+    /// Each ends as [`Cut`](super::work::JobEnd::Cut), unless it finishes, panics or times out
     /// first. Queued jobs stay: set the workers to 0 first, or the next jobs begin.
     pub fn cut(&self) {
         self.shared.cuts.fetch_add(1, SeqCst);
@@ -226,9 +226,9 @@ impl<W: Work> fmt::Debug for Pool<W> {
 /// The state that a pool's publishers and workers share.
 pub(super) struct Shared<W: Work> {
     pub(super) wake: CachePadded<Wake>,
-    pub(super) feed: Feed<W::Job>,
+    pub(super) feed: JobQueue<W::Job>,
     pub(super) work: W,
-    pub(super) board: Arc<Board>,
+    pub(super) board: Arc<DeadlineTable>,
     pub(super) linger: Duration,
     pub(super) slice: Duration,
     runtime: Handle,

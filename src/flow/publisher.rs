@@ -15,7 +15,7 @@ pub struct Publisher<W: Work> {
 
 /// The pool is closed; contains the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed<J>(pub J);
+pub struct PoolClosed<J>(pub J);
 
 impl<W: Work> Publisher<W> {
     pub(super) fn new(producer: RingProducer<W::Job>, shared: Arc<Shared<W>>) -> Self {
@@ -41,8 +41,8 @@ impl<W: Work> Publisher<W> {
     ///
     /// # Errors
     ///
-    /// Returns [`Closed`] with the job if the pool is closed.
-    pub async fn publish(&mut self, job: W::Job) -> Result<(), Closed<W::Job>> {
+    /// Returns [`PoolClosed`] with the job if the pool is closed.
+    pub async fn publish(&mut self, job: W::Job) -> Result<(), PoolClosed<W::Job>> {
         let Err(job) = self.try_publish(job) else {
             return Ok(());
         };
@@ -50,7 +50,7 @@ impl<W: Work> Publisher<W> {
         let mut job = Some(job);
         let full = || match self.try_publish(job.take()?) {
             Ok(()) => Some(Ok(())),
-            Err(back) if self.is_closed() => Some(Err(Closed(back))),
+            Err(back) if self.is_closed() => Some(Err(PoolClosed(back))),
             Err(back) => {
                 job = Some(back);
                 None
@@ -90,8 +90,11 @@ impl<W: Work> Publisher<W> {
     ///
     /// # Errors
     ///
-    /// Returns [`Closed`] if the pool is closed; the unpublished ones stay in `jobs`.
-    pub async fn publish_many(&mut self, jobs: &mut VecDeque<W::Job>) -> Result<(), Closed<()>> {
+    /// Returns [`PoolClosed`] if the pool is closed; the unpublished ones stay in `jobs`.
+    pub async fn publish_many(
+        &mut self,
+        jobs: &mut VecDeque<W::Job>,
+    ) -> Result<(), PoolClosed<()>> {
         self.try_publish_many(jobs);
         if jobs.is_empty() {
             return Ok(());
@@ -102,7 +105,7 @@ impl<W: Work> Publisher<W> {
             if jobs.is_empty() {
                 Some(Ok(()))
             } else if self.is_closed() {
-                Some(Err(Closed(())))
+                Some(Err(PoolClosed(())))
             } else {
                 None
             }

@@ -5,14 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::de::DeserializeOwned;
 
-use crate::codec::{KeyRing, Opened, UNTOLD, Unopened};
+use crate::codec::{DecryptedPayload, KeyRing, OpenError, WITHHELD};
 use crate::event::Envelope;
 use crate::flow::running::words;
 use crate::handler::{OldPayload, Upgrade};
 
 /// Why a stored payload could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub(crate) enum DecodeError {
     /// It never decodes; contains the reason.
     Undecodable(String),
     /// It does not decode in this build, but a newer version has pushed it.
@@ -21,7 +21,7 @@ pub(crate) enum Unread {
     Undecryptable(String),
 }
 
-impl fmt::Display for Unread {
+impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Undecodable(words) | Self::Newer(words) | Self::Undecryptable(words) => {
@@ -32,25 +32,25 @@ impl fmt::Display for Unread {
 }
 
 /// The payload decoder of one queue.
-pub(crate) struct Reading<T> {
+pub(crate) struct PayloadDecoder<T> {
     pub(crate) keys: KeyRing,
     /// The version of `T`.
     pub(crate) version: u32,
     pub(crate) upgrade: Option<Upgrade<T>>,
 }
 
-impl<T: DeserializeOwned> Reading<T> {
+impl<T: DeserializeOwned> PayloadDecoder<T> {
     /// Decodes the value of an event.
     ///
     /// The decoder of a user's type may panic.
-    pub(crate) fn read(&self, envelope: &Envelope) -> Result<T, Unread> {
+    pub(crate) fn read(&self, envelope: &Envelope) -> Result<T, DecodeError> {
         let opened = self
             .keys
             .open(envelope.id, &envelope.queue, &envelope.payload);
         let opened = opened.map_err(|why| match &why {
-            Unopened::Malformed(_) => Unread::Undecodable(format!("the payload: {why}")),
-            Unopened::NoKey(_) | Unopened::Sealed(_) => {
-                Unread::Undecryptable(format!("the payload cannot be decrypted: {why}"))
+            OpenError::Malformed(_) => DecodeError::Undecodable(format!("the payload: {why}")),
+            OpenError::NoKey(_) | OpenError::Sealed(_) => {
+                DecodeError::Undecryptable(format!("the payload cannot be decrypted: {why}"))
             }
         })?;
         let version = opened.version.unwrap_or(envelope.version);
@@ -61,14 +61,14 @@ impl<T: DeserializeOwned> Reading<T> {
                     upgrade.of(old).map_err(|failure| failure.to_string())
                 });
                 upgraded.map_err(|why| {
-                    Unread::Undecodable(format!(
+                    DecodeError::Undecodable(format!(
                         "the payload of version {version} could not be upgraded: {why}"
                     ))
                 })
             }
             _ => decoded(&opened).map_err(|why| match version > self.version {
-                false => Unread::Undecodable(format!("the payload does not decode: {why}")),
-                true => Unread::Newer(format!(
+                false => DecodeError::Undecodable(format!("the payload does not decode: {why}")),
+                true => DecodeError::Newer(format!(
                     "the payload of version {version} does not decode here, where version {} is \
                      the newest: {why}",
                     self.version
@@ -78,14 +78,14 @@ impl<T: DeserializeOwned> Reading<T> {
     }
 }
 
-fn decoded<T: DeserializeOwned>(opened: &Opened<'_>) -> Result<T, String> {
+fn decoded<T: DeserializeOwned>(opened: &DecryptedPayload<'_>) -> Result<T, String> {
     let value = caught("its decoder", || {
         opened.decode().map_err(|error| error.to_string())
     });
     // A panic may quote its input.
     value.map_err(|why| match opened.is_sealed() {
         false => why,
-        true => UNTOLD.to_owned(),
+        true => WITHHELD.to_owned(),
     })
 }
 

@@ -10,29 +10,30 @@ use tokio::runtime::Handle;
 use crate::codec::KeyRing;
 use crate::error::Result;
 use crate::event::Envelope;
-use crate::flow::attempt::{Attempt, Blocking, Suspending};
-use crate::flow::board::Board;
+use crate::flow::attempt::{AsyncAttempt, Attempt, BlockingAttempt};
+use crate::flow::board::DeadlineTable;
 use crate::flow::executor::Executor;
-use crate::flow::lane::{HandlerLane, Lane};
-use crate::flow::means::Means;
-use crate::flow::reading::{Reading, Unread};
-use crate::flow::threads::Threads;
+use crate::flow::lane::{Consumer, HandlerConsumer};
+use crate::flow::means::ExecutorDeps;
+use crate::flow::reading::{DecodeError, PayloadDecoder};
+use crate::flow::threads::BlockingThreads;
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, Upgrade};
 
 /// The dependencies of a consumer besides its handler.
-pub(crate) struct Parts {
-    pub(crate) means: Means,
+pub(crate) struct ConsumerDeps {
+    pub(crate) means: ExecutorDeps,
     pub(crate) runtime: Handle,
-    pub(crate) board: Arc<Board>,
+    pub(crate) board: Arc<DeadlineTable>,
     /// Whether time is virtual, and so must stand still while a thread works.
     pub(crate) virtual_time: bool,
 }
 
-type Install = Box<dyn FnOnce(Parts) -> Result<Arc<dyn Lane>> + Send>;
+type Install = Box<dyn FnOnce(ConsumerDeps) -> Result<Arc<dyn Consumer>> + Send>;
 
 /// Decodes a stored payload as the handler of its queue would at the given version, and drops the
 /// value.
-pub(crate) type Check = Arc<dyn Fn(&KeyRing, u32, &Envelope) -> Result<(), Unread> + Send + Sync>;
+pub(crate) type Check =
+    Arc<dyn Fn(&KeyRing, u32, &Envelope) -> Result<(), DecodeError> + Send + Sync>;
 
 /// A handler and its annotation, ready to become a consumer.
 pub(crate) struct Entry {
@@ -56,7 +57,7 @@ impl Entry {
         annotation: Annotation,
         upgrade: Option<Upgrade<H::Payload>>,
     ) -> Self {
-        Self::new::<H, _>(annotation, upgrade, |_| Suspending(handler))
+        Self::new::<H, _>(annotation, upgrade, |_| AsyncAttempt(handler))
     }
 
     /// Registers a handler on its own threads.
@@ -67,27 +68,27 @@ impl Entry {
     ) -> Self {
         Self::new::<H, _>(annotation, upgrade, |parts| {
             let queue = &parts.means.surroundings.queue;
-            Blocking::new(handler, Threads::new(queue, parts.virtual_time))
+            BlockingAttempt::new(handler, BlockingThreads::new(queue, parts.virtual_time))
         })
     }
 
     fn new<H, A: Attempt>(
         annotation: Annotation,
         upgrade: Option<Upgrade<A::Payload>>,
-        make: impl FnOnce(&Parts) -> A + Send + 'static,
+        make: impl FnOnce(&ConsumerDeps) -> A + Send + 'static,
     ) -> Self
     where
         A::Payload: DeserializeOwned,
     {
-        let install = move |parts: Parts| {
+        let install = move |parts: ConsumerDeps| {
             let handler = make(&parts);
-            let Parts {
+            let ConsumerDeps {
                 means,
                 runtime,
                 board,
                 virtual_time: _,
             } = parts;
-            let reading = Reading {
+            let reading = PayloadDecoder {
                 keys: means.keys.clone(),
                 version: means.options.version,
                 upgrade,
@@ -97,8 +98,8 @@ impl Entry {
                 means,
                 reading,
             };
-            let lane = HandlerLane::new(executor, &runtime, &board)?;
-            Ok(Arc::new(lane) as Arc<dyn Lane>)
+            let lane = HandlerConsumer::new(executor, &runtime, &board)?;
+            Ok(Arc::new(lane) as Arc<dyn Consumer>)
         };
         Self {
             handler: type_name::<H>(),
@@ -111,7 +112,7 @@ impl Entry {
 
 fn check<T: DeserializeOwned + 'static>(upgrade: Option<Upgrade<T>>) -> Check {
     Arc::new(move |keys: &KeyRing, version, envelope: &Envelope| {
-        let reading = Reading {
+        let reading = PayloadDecoder {
             keys: keys.clone(),
             version,
             upgrade,

@@ -10,36 +10,36 @@ use crate::event::EventId;
 
 /// The result of a call.
 #[derive(Debug)]
-pub(crate) enum Answered {
+pub(crate) enum CallResult {
     /// The handler succeeded, with its reply if it gave one.
     Replied(Option<Vec<u8>>),
     /// The event ended without success; contains the handler's error.
-    Ended(String),
+    Failed(String),
 }
 
 /// The waiting callers of this process, by event id.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
-    waiting: Mutex<HashMap<EventId, oneshot::Sender<Answered>>>,
+    waiting: Mutex<HashMap<EventId, oneshot::Sender<CallResult>>>,
     /// The number of callers, so that other events need no lock.
     count: AtomicUsize,
 }
 
 /// A waiting caller; dropping it stops waiting.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingReply {
     replies: Arc<Replies>,
     id: EventId,
-    answer: oneshot::Receiver<Answered>,
+    answer: oneshot::Receiver<CallResult>,
 }
 
 impl Replies {
     /// Waits for the end of `id`, from now on.
-    pub(crate) fn wait(self: &Arc<Self>, id: EventId) -> Waiting {
+    pub(crate) fn wait(self: &Arc<Self>, id: EventId) -> PendingReply {
         let (sender, answer) = oneshot::channel();
         self.count.fetch_add(1, Ordering::SeqCst); // before the push, so no end is missed
         self.lock().insert(id, sender);
-        Waiting {
+        PendingReply {
             replies: Arc::clone(self),
             id,
             answer,
@@ -47,7 +47,7 @@ impl Replies {
     }
 
     /// Reports the result to the caller of `id`, if there is one.
-    pub(crate) fn tell(&self, id: EventId, answer: impl FnOnce() -> Answered) {
+    pub(crate) fn tell(&self, id: EventId, answer: impl FnOnce() -> CallResult) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -61,19 +61,19 @@ impl Replies {
         self.lock().clear();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<EventId, oneshot::Sender<Answered>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<EventId, oneshot::Sender<CallResult>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiting {
+impl PendingReply {
     /// Returns the result; `None` when the flow was dropped.
-    pub(crate) async fn answer(&mut self) -> Option<Answered> {
+    pub(crate) async fn answer(&mut self) -> Option<CallResult> {
         (&mut self.answer).await.ok()
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingReply {
     fn drop(&mut self) {
         self.replies.lock().remove(&self.id);
         self.replies.count.fetch_sub(1, Ordering::SeqCst);

@@ -2,13 +2,13 @@
 //!
 //! Only this file names that crate, because its pitfalls are covered here:
 //!
-//!   - a publish closure that unwinds would wedge the ring for ever, so ours only *move* a value
-//! into a slot that the consumer has emptied;
-//!   - the spinning forms of publishing are never used: a full ring returns the value;
-//!   - a poll's guard, dropped early, skips what it has not yielded, so
-//! [`RingConsumer::drain_into`] reads to the end and keeps the guard to itself;
-//!   - taking a few events costs as much as scanning the whole backlog, so everything is taken at
-//! once.
+//! - a publish closure that unwinds would wedge the ring for ever, so ours only *move* a value
+//!   into a slot that the consumer has emptied;
+//! - the spinning forms of publishing are never used: a full ring returns the value;
+//! - a poll's guard, dropped early, skips what it has not yielded, so
+//!   [`RingConsumer::drain_into`] reads to the end and keeps the guard to itself;
+//! - taking a few events costs as much as scanning the whole backlog, so everything is taken at
+//!   once.
 
 use std::collections::VecDeque;
 use std::fmt;

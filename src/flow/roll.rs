@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use crate::core::step::Input;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
-use crate::flow::controls::Controls;
+use crate::flow::controls::RuntimeSettings;
 use crate::flow::inbox::Inbox;
-use crate::flow::lanes::Lanes;
+use crate::flow::lanes::Consumers;
 use crate::outage::Outage;
-use crate::store::{Presence, Store};
+use crate::store::{MemberInfo, Store};
 
 /// The timeout of a poll: after it, others may consider this node dead, so it polls again.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -24,13 +24,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const ALL_EVERY: Duration = Duration::from_secs(60);
 
 /// The runtime settings of queues and the list of buckets, read from the store when they change.
-pub(crate) struct Orders {
+pub(crate) struct SettingsReader {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) controls: Arc<Controls>,
-    pub(crate) lanes: Arc<Lanes>,
+    pub(crate) controls: Arc<RuntimeSettings>,
+    pub(crate) lanes: Arc<Consumers>,
 }
 
-impl Orders {
+impl SettingsReader {
     /// Reads everything. If a shared store cannot be reached, the configured settings apply until a
     /// membership poll succeeds.
     ///
@@ -84,14 +84,14 @@ impl Orders {
 ///
 /// They do so only while they run and can renew the node's leases. So a node whose mover is stuck
 /// falls silent, even if its runtime is well.
-pub(crate) struct RollCall {
-    orders: Arc<Orders>,
+pub(crate) struct MembershipPoll {
+    orders: Arc<SettingsReader>,
     inbox: Arc<Inbox>,
-    me: Presence,
+    me: MemberInfo,
     /// One poll at a time, so that the last result is the latest.
     calls: Mutex<()>,
     /// The versions that were read last; locked while they are read.
-    read: Mutex<Read>,
+    read: Mutex<ReadVersions>,
     /// A poll has failed since they were read: the next result may come from another server.
     was_away: AtomicBool,
     /// The queues that each member consumes, by the last poll; `None` before the first.
@@ -101,15 +101,15 @@ pub(crate) struct RollCall {
 
 /// The versions that were read last.
 #[derive(Default)]
-struct Read {
+struct ReadVersions {
     controls_version: Option<u64>,
     buckets_version: Option<u64>,
     /// When everything was last read.
     all_at: Option<Instant>,
 }
 
-impl RollCall {
-    pub(crate) fn new(orders: Arc<Orders>, inbox: Arc<Inbox>, me: Presence) -> Self {
+impl MembershipPoll {
+    pub(crate) fn new(orders: Arc<SettingsReader>, inbox: Arc<Inbox>, me: MemberInfo) -> Self {
         Self {
             orders,
             inbox,
@@ -154,14 +154,14 @@ impl RollCall {
             Ok(roll) => roll,
             Err(error) => {
                 self.was_away.store(true, Ordering::Relaxed);
-                self.inbox.add(Input::NotRolled);
+                self.inbox.add(Input::PollFailed);
                 return Err(error);
             }
         };
         let members = roll.members;
         let consumed = members.iter().map(|it| Arc::clone(&it.queues));
         *self.consumed() = Some(consumed.collect());
-        self.inbox.add(Input::Rolled { members });
+        self.inbox.add(Input::MembersSeen { members });
         // If they are being read now, the next poll checks again.
         if let Ok(mut read) = self.read.try_lock() {
             let versions = (roll.controls_version, roll.buckets_version);
@@ -173,13 +173,13 @@ impl RollCall {
     /// Reads what has a new version, and everything once a minute as a fallback.
     ///
     /// A change during the read changes the version again.
-    async fn follow(&self, (controls, buckets): (u64, u64), read: &mut Read) -> Result<()> {
+    async fn follow(&self, (controls, buckets): (u64, u64), read: &mut ReadVersions) -> Result<()> {
         let now = Instant::now();
         let is_old = read
             .all_at
             .is_none_or(|at| now.duration_since(at) >= ALL_EVERY);
         if is_old || self.was_away.swap(false, Ordering::Relaxed) {
-            *read = Read::default();
+            *read = ReadVersions::default();
         }
         if read.controls_version != Some(controls) {
             self.orders.read_controls().await?;
@@ -194,7 +194,7 @@ impl RollCall {
     }
 
     /// Like [`call`](Self::call), in the background.
-    pub(crate) async fn call_again(self: Arc<Self>) {
+    pub(crate) async fn poll_in_background(self: Arc<Self>) {
         match self.call().await {
             Ok(()) => self.outage.succeeded(&()),
             Err(error) => self.outage.failed((), &error),
@@ -204,7 +204,7 @@ impl RollCall {
     /// Leaves the membership: this node has stopped and holds nothing any more.
     pub(crate) async fn leave(&self) {
         let _one = self.calls.lock().await;
-        let me = Presence {
+        let me = MemberInfo {
             leaves: true,
             ..self.me.clone()
         };

@@ -11,37 +11,37 @@ use std::task::{Context, Poll};
 
 use tokio::time::{Sleep, sleep};
 
-use super::board::{COARSE_MIN, Deadline, Reserved};
+use super::board::{COARSE_MIN, Deadline, DeadlineSlot};
 use super::pool::Shared;
-use super::work::{Ended, Work};
+use super::work::{JobEnd, Work};
 
 /// The most bytes that are kept of a panic's message.
 const WORDS_MAX: usize = 1_024;
 
 /// What a worker lends to the job that it runs.
-pub(super) struct Lent<'a, W: Work> {
+pub(super) struct JobContext<'a, W: Work> {
     pub(super) pool: &'a Arc<Shared<W>>,
     /// The jobs behind this one, which are given back when it suspends.
     pub(super) local: &'a mut VecDeque<W::Job>,
     /// The worker's slot in the deadline table, once it has needed one.
-    pub(super) reserved: &'a mut Option<Reserved>,
+    pub(super) reserved: &'a mut Option<DeadlineSlot>,
     /// How often the pool had been cut short before the job was begun.
     pub(super) cuts: usize,
 }
 
 /// A running job. Its end is reported exactly once, at the latest on drop.
-pub(super) struct Running<'a, W: Work, F> {
-    lent: Lent<'a, W>,
+pub(super) struct RunningJob<'a, W: Work, F> {
+    lent: JobContext<'a, W>,
     /// Present until the end was reported.
     ticket: Option<W::Ticket>,
     future: Pin<&'a mut Option<F>>,
     timer: Pin<&'a mut Option<Sleep>>,
-    limit: Limit,
+    limit: JobLimit,
 }
 
 /// What enforces a job's limit. Unset until it suspends for the first time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Limit {
+enum JobLimit {
     /// It has never been suspended.
     Unset,
     /// It has no limit.
@@ -53,35 +53,35 @@ enum Limit {
 }
 
 // No structural pinning: the future and the timer are pinned where they are.
-impl<W: Work, F> Unpin for Running<'_, W, F> {}
+impl<W: Work, F> Unpin for RunningJob<'_, W, F> {}
 
-impl<W: Work, F> Future for Running<'_, W, F>
+impl<W: Work, F> Future for RunningJob<'_, W, F>
 where
     F: Future<Output = W::Output>,
 {
-    type Output = Ended<W::Output>;
+    type Output = JobEnd<W::Output>;
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let future = this.future.as_mut().as_pin_mut();
         let (Some(future), Some(ticket)) = (future, &this.ticket) else {
-            return Poll::Ready(Ended::Cut); // polled after its end, which no worker does
+            return Poll::Ready(JobEnd::Cut); // polled after its end, which no worker does
         };
         let work = &this.lent.pool.work;
         match catch_unwind(AssertUnwindSafe(|| work.within(ticket, || future.poll(cx)))) {
-            Ok(Poll::Ready(output)) => Poll::Ready(Ended::Finished(output)),
+            Ok(Poll::Ready(output)) => Poll::Ready(JobEnd::Finished(output)),
             Ok(Poll::Pending) => this.watch(cx),
-            Err(panic) => Poll::Ready(Ended::Panicked(words(panic))),
+            Err(panic) => Poll::Ready(JobEnd::Panicked(words(panic))),
         }
     }
 }
 
-impl<'a, W: Work, F> Running<'a, W, F> {
+impl<'a, W: Work, F> RunningJob<'a, W, F> {
     /// Takes over a job's pinned future, and the place for a timer.
     #[inline]
     pub(super) fn new(
-        lent: Lent<'a, W>,
+        lent: JobContext<'a, W>,
         ticket: W::Ticket,
         future: Pin<&'a mut Option<F>>,
         timer: Pin<&'a mut Option<Sleep>>,
@@ -91,20 +91,20 @@ impl<'a, W: Work, F> Running<'a, W, F> {
             ticket: Some(ticket),
             future,
             timer,
-            limit: Limit::Unset,
+            limit: JobLimit::Unset,
         }
     }
 
     /// Returns whether the job was ever suspended.
     #[inline]
     pub(super) fn was_suspended(&self) -> bool {
-        self.limit != Limit::Unset
+        self.limit != JobLimit::Unset
     }
 
     /// Registers the suspended job to be woken when its limit has passed or the pool is cut short,
     /// and ends it if that is so already.
-    fn watch(&mut self, cx: &mut Context<'_>) -> Poll<Ended<W::Output>> {
-        if self.limit == Limit::Unset {
+    fn watch(&mut self, cx: &mut Context<'_>) -> Poll<JobEnd<W::Output>> {
+        if self.limit == JobLimit::Unset {
             self.suspend();
         }
         // First the waker, then the checks: a change that is followed by a wake-up is not missed.
@@ -112,18 +112,18 @@ impl<'a, W: Work, F> Running<'a, W, F> {
             reserved.watch(cx.waker());
         }
         if self.lent.pool.cuts() != self.lent.cuts {
-            return Poll::Ready(Ended::Cut);
+            return Poll::Ready(JobEnd::Cut);
         }
         let timed_out = match (self.limit, &self.lent.reserved) {
-            (Limit::Coarse(deadline), Some(reserved)) => reserved.has_passed(deadline),
-            (Limit::Fine, _) => match self.timer.as_mut().as_pin_mut() {
+            (JobLimit::Coarse(deadline), Some(reserved)) => reserved.has_passed(deadline),
+            (JobLimit::Fine, _) => match self.timer.as_mut().as_pin_mut() {
                 Some(timer) => timer.poll(cx).is_ready(),
                 None => false,
             },
             _ => false,
         };
         if timed_out {
-            Poll::Ready(Ended::TimedOut)
+            Poll::Ready(JobEnd::TimedOut)
         } else {
             Poll::Pending
         }
@@ -131,7 +131,7 @@ impl<'a, W: Work, F> Running<'a, W, F> {
 
     /// Handles the first suspension: gives the jobs behind it back, and starts its limit.
     fn suspend(&mut self) {
-        let Lent {
+        let JobContext {
             pool,
             local,
             reserved,
@@ -143,22 +143,22 @@ impl<'a, W: Work, F> Running<'a, W, F> {
         }
         let reserved = reserved.get_or_insert_with(|| pool.board.reserve());
         self.limit = match pool.work.limit() {
-            None => Limit::None,
-            Some(limit) if limit >= COARSE_MIN => Limit::Coarse(reserved.arm(limit)),
+            None => JobLimit::None,
+            Some(limit) if limit >= COARSE_MIN => JobLimit::Coarse(reserved.arm(limit)),
             Some(limit) => {
                 self.timer.set(Some(sleep(limit)));
-                Limit::Fine
+                JobLimit::Fine
             }
         };
     }
 
     /// Drops the future and reports how the job ended, once.
     #[inline]
-    pub(super) fn end(&mut self, ended: Ended<W::Output>) {
+    pub(super) fn end(&mut self, ended: JobEnd<W::Output>) {
         let Some(ticket) = self.ticket.take() else {
             return;
         };
-        if let (Limit::Coarse(_), Some(reserved)) = (self.limit, &self.lent.reserved) {
+        if let (JobLimit::Coarse(_), Some(reserved)) = (self.limit, &self.lent.reserved) {
             reserved.disarm();
         }
         // A panic on drop does not change how the job ended: the work was done or was not.
@@ -175,9 +175,9 @@ impl<'a, W: Work, F> Running<'a, W, F> {
     }
 }
 
-impl<W: Work, F> Drop for Running<'_, W, F> {
+impl<W: Work, F> Drop for RunningJob<'_, W, F> {
     fn drop(&mut self) {
-        self.end(Ended::Cut);
+        self.end(JobEnd::Cut);
     }
 }
 

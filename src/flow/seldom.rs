@@ -10,12 +10,12 @@ const EVERY: Duration = Duration::from_secs(60);
 
 /// Allows a line at most once a minute; the first one at once.
 #[derive(Debug, Default)]
-pub(crate) struct Seldom {
+pub(crate) struct LogLimiter {
     /// When the next line is allowed, in nanoseconds.
     next: AtomicU64,
 }
 
-impl Seldom {
+impl LogLimiter {
     /// Returns whether a line is allowed at `now`.
     pub(crate) fn allows(&self, now: Mono) -> bool {
         let next = self.next.load(Ordering::Relaxed);
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn it_is_allowed_at_once_and_then_once_a_minute() {
-        let (seldom, start) = (Seldom::default(), Mono::from_nanos(1));
+        let (seldom, start) = (LogLimiter::default(), Mono::from_nanos(1));
         let allowed: Vec<_> = (0..200)
             .filter(|s| seldom.allows(start + Duration::from_secs(*s)))
             .collect();

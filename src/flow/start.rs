@@ -16,27 +16,27 @@ use crate::core::options::NodeOptions;
 use crate::core::step::Input;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName};
-use crate::flow::board::Board;
-use crate::flow::census::Census;
-use crate::flow::controls::Controls;
-use crate::flow::gates::Gates;
-use crate::flow::gauges::Looks;
+use crate::flow::board::DeadlineTable;
+use crate::flow::census::DepthSampler;
+use crate::flow::controls::RuntimeSettings;
+use crate::flow::gates::LeaseFences;
+use crate::flow::gauges::GaugeUpdater;
 use crate::flow::inbox::Inbox;
-use crate::flow::lane::Port;
-use crate::flow::lanes::{Lanes, Served};
-use crate::flow::means::Means;
+use crate::flow::lane::ValuePublisher;
+use crate::flow::lanes::{ConsumerEntry, Consumers};
+use crate::flow::means::ExecutorDeps;
 use crate::flow::mover::Mover;
 use crate::flow::options::QueueOptions;
-use crate::flow::registry::{Entry, Parts};
+use crate::flow::registry::{ConsumerDeps, Entry};
 use crate::flow::replies::Replies;
-use crate::flow::roll::{Orders, RollCall};
-use crate::flow::seldom::Seldom;
+use crate::flow::roll::{MembershipPoll, SettingsReader};
+use crate::flow::seldom::LogLimiter;
 use crate::flow::stuck;
-use crate::handler::{States, Stripes, Surroundings};
-use crate::metrics::{Moves, Pace, Queues, Runs};
+use crate::handler::{HandlerEnv, ShardedEnv, States};
+use crate::metrics::{AttemptMetrics, MoverCounters, QueueLabels, SampleInterval};
 use crate::outage::Outage;
 use crate::record::NodeId;
-use crate::store::{Presence, Store, Watcher};
+use crate::store::{MemberInfo, Store, Watcher};
 use crate::time::Clock;
 
 /// How long handlers have after their stop signal before they are cut.
@@ -51,27 +51,27 @@ pub(crate) struct Setup {
     pub(crate) node: NodeOptions,
     pub(crate) handlers: Vec<(QueueName, Arc<QueueOptions>, Entry)>,
     pub(crate) replies: Arc<Replies>,
-    pub(crate) controls: Arc<Controls>,
+    pub(crate) controls: Arc<RuntimeSettings>,
     pub(crate) keys: KeyRing,
     /// Notified when another node is lost.
-    pub(crate) bereft: Arc<Notify>,
+    pub(crate) member_lost: Arc<Notify>,
     /// The labels of queues in metrics.
-    pub(crate) labels: Arc<Queues>,
+    pub(crate) labels: Arc<QueueLabels>,
     /// How often the depth is sampled; `None`: never.
-    pub(crate) census: Option<Pace>,
+    pub(crate) census: Option<SampleInterval>,
     /// Whether time is virtual, so that the mover must be a task of the runtime.
     pub(crate) virtual_time: bool,
 }
 
 /// The running flow of events through this process: one mover, and a consumer for each queue.
 pub(crate) struct Flow {
-    lanes: Arc<Lanes>,
-    orders: Arc<Orders>,
+    lanes: Arc<Consumers>,
+    orders: Arc<SettingsReader>,
     inbox: Arc<Inbox>,
     /// The buckets that the store does not serve.
     outage: Arc<Outage<usize>>,
     /// `None` where the store has only one node.
-    roll: Option<Arc<RollCall>>,
+    roll: Option<Arc<MembershipPoll>>,
     /// Cancelled when the node has stopped.
     stopped: CancellationToken,
     /// Cancelled to end the mover and the depth sampler at once.
@@ -101,25 +101,25 @@ impl Flow {
             replies,
             controls,
             keys,
-            bereft,
+            member_lost,
             labels,
             census,
             virtual_time,
         } = setup;
         let runtime = Handle::current();
-        let board = Board::new(runtime.clone());
+        let board = DeadlineTable::new(runtime.clone());
         let inbox = Arc::new(Inbox::default());
         let stop = CancellationToken::new();
 
         let mut node = Node::new(id, options);
-        let gates = Arc::new(Gates::default());
+        let gates = Arc::new(LeaseFences::default());
         let mut places = HashMap::new();
         for (queue, options, _) in &handlers {
             let place = node.add_queue(queue.clone(), options.ring, options.workers);
             places.insert(queue.clone(), place);
         }
         inbox.consumes(places);
-        let looks = Looks::at(handlers.iter().map(|(queue, ..)| queue), &labels);
+        let looks = GaugeUpdater::at(handlers.iter().map(|(queue, ..)| queue), &labels);
         let mut moves = Vec::new();
         let stuck = Arc::<Notify>::default();
 
@@ -127,10 +127,10 @@ impl Flow {
         let mut in_order = Vec::new();
         for (place, (queue, options, entry)) in handlers.into_iter().enumerate() {
             let label = labels.label(&queue);
-            moves.push(Arc::new(Moves::new(&label)));
-            let means = Means {
+            moves.push(Arc::new(MoverCounters::new(&label)));
+            let means = ExecutorDeps {
                 options: Arc::clone(&options),
-                surroundings: Stripes::new(&Surroundings {
+                surroundings: ShardedEnv::new(&HandlerEnv {
                     queue: queue.clone(),
                     node: id,
                     states: Arc::clone(&states),
@@ -142,11 +142,11 @@ impl Flow {
                 gates: Arc::clone(&gates),
                 replies: Arc::clone(&replies),
                 keys: keys.clone(),
-                runs: Arc::new(Runs::new(&label)),
+                runs: Arc::new(AttemptMetrics::new(&label)),
                 stuck: Arc::clone(&stuck),
-                blocked: Arc::<Seldom>::default(),
+                blocked: Arc::<LogLimiter>::default(),
             };
-            let parts = Parts {
+            let parts = ConsumerDeps {
                 means,
                 runtime: runtime.clone(),
                 board: Arc::clone(&board),
@@ -154,11 +154,11 @@ impl Flow {
             };
             let lane = (entry.install)(parts)?;
             in_order.push(Arc::clone(&lane));
-            lanes.insert(queue, Served::new(lane, place, options));
+            lanes.insert(queue, ConsumerEntry::new(lane, place, options));
         }
-        let lanes = Lanes::new(lanes, Arc::clone(&controls), Arc::clone(&inbox));
+        let lanes = Consumers::new(lanes, Arc::clone(&controls), Arc::clone(&inbox));
         let lanes = Arc::new(lanes);
-        let orders = Arc::new(Orders {
+        let orders = Arc::new(SettingsReader {
             store: Arc::clone(&store),
             controls,
             lanes: Arc::clone(&lanes),
@@ -168,14 +168,18 @@ impl Flow {
         // Before the mover begins, so that nothing is fetched against the settings.
         orders.read_at_start().await?;
         let roll = if store.is_shared() {
-            let me = Presence {
+            let me = MemberInfo {
                 node: id,
                 queues: lanes.queues(),
                 leaves: false,
             };
-            let roll = Arc::new(RollCall::new(Arc::clone(&orders), Arc::clone(&inbox), me));
+            let roll = Arc::new(MembershipPoll::new(
+                Arc::clone(&orders),
+                Arc::clone(&inbox),
+                me,
+            ));
             // A node starts even if the store is full, and drains it.
-            Arc::clone(&roll).call_again().await;
+            Arc::clone(&roll).poll_in_background().await;
             Some(roll)
         } else {
             None
@@ -185,7 +189,7 @@ impl Flow {
             runtime.spawn(stuck::follow(Arc::clone(&lanes), stuck, abandoned.clone()));
         }
         let census = census.map(|pace| {
-            let census = Census {
+            let census = DepthSampler {
                 id,
                 store: Arc::clone(&store),
                 clock: Arc::clone(&clock),
@@ -212,7 +216,7 @@ impl Flow {
             looks,
             inbox: Arc::clone(&inbox),
             roll: roll.clone(),
-            bereft,
+            member_lost,
             runtime,
             stopped: stopped.clone(),
             abandoned: abandoned.clone(),
@@ -238,7 +242,7 @@ impl Flow {
 
     /// Returns the port for values of type `T` into the ring of `queue`, if this process consumes
     /// it.
-    pub(crate) fn port<T: 'static>(&self, queue: &QueueName) -> Option<Arc<dyn Port<T>>> {
+    pub(crate) fn port<T: 'static>(&self, queue: &QueueName) -> Option<Arc<dyn ValuePublisher<T>>> {
         let port: Box<dyn Any> = Arc::clone(&self.lanes.get(queue)?.lane).port();
         port.downcast().ok().map(|port| *port)
     }
@@ -273,7 +277,7 @@ impl Flow {
     }
 
     /// Returns the runtime settings, to read them again.
-    pub(crate) fn orders(&self) -> Arc<Orders> {
+    pub(crate) fn orders(&self) -> Arc<SettingsReader> {
         Arc::clone(&self.orders)
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::flow::lanes::Lanes;
+use crate::flow::lanes::Consumers;
 
 /// How often a queue without a free worker is checked, to release events that were on their way to
 /// it.
@@ -14,7 +14,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Tracks the consumers until it is stopped; sleeps until `told`, or for a moment while a queue has
 /// no worker left.
-pub(crate) async fn follow(lanes: Arc<Lanes>, told: Arc<Notify>, stop: CancellationToken) {
+pub(crate) async fn follow(lanes: Arc<Consumers>, told: Arc<Notify>, stop: CancellationToken) {
     let mut is_stuck = false;
     loop {
         let told = told.notified();

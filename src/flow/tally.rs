@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use crate::core::op::{Answer, Reply, StoreOp, Verdict};
+use crate::core::op::{Answer, AttemptOutcome, Reply, StoreOp};
 use crate::error::Result;
-use crate::metrics::{Moves, Settled};
+use crate::metrics::{MoverCounters, SettleKind};
 
 /// What the result of one call will count for.
-pub(crate) struct Tally {
-    moves: Arc<Moves>,
+pub(crate) struct CallMetrics {
+    moves: Arc<MoverCounters>,
     /// The settlements of the call.
-    settled: Vec<Settled>,
+    settled: Vec<SettleKind>,
 }
 
-impl Tally {
+impl CallMetrics {
     /// Prepares to count the call `op` in the queue's `moves`.
-    pub(crate) fn of(moves: &Arc<Moves>, op: &StoreOp) -> Self {
+    pub(crate) fn of(moves: &Arc<MoverCounters>, op: &StoreOp) -> Self {
         let settled = match op {
             StoreOp::Settle { settlements, .. } => settlements
                 .iter()
@@ -44,14 +44,14 @@ impl Tally {
     }
 }
 
-fn settled(verdict: &Verdict) -> Settled {
+fn settled(verdict: &AttemptOutcome) -> SettleKind {
     match verdict {
-        Verdict::Ack => Settled::Acked,
-        Verdict::Retry(..) => Settled::Retried,
-        Verdict::Snooze(_) => Settled::Snoozed,
-        Verdict::Bury(_) => Settled::Buried,
-        Verdict::Discard(_) => Settled::Discarded,
-        Verdict::Expire => Settled::Expired,
-        Verdict::Release => Settled::Released,
+        AttemptOutcome::Ack => SettleKind::Acked,
+        AttemptOutcome::Retry(..) => SettleKind::Retried,
+        AttemptOutcome::Snooze(_) => SettleKind::Snoozed,
+        AttemptOutcome::Bury(_) => SettleKind::Buried,
+        AttemptOutcome::Discard(_) => SettleKind::Discarded,
+        AttemptOutcome::Expire => SettleKind::Expired,
+        AttemptOutcome::Release => SettleKind::Released,
     }
 }

@@ -21,7 +21,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// The threads of one queue. They start on demand, and end after an idle time or when the pool is
 /// dropped; a thread whose job never returns is never ended.
-pub(crate) struct Threads {
+pub(crate) struct BlockingThreads {
     shared: Arc<Shared>,
     /// Whether virtual time stands still while a job runs.
     stops_time: bool,
@@ -43,7 +43,7 @@ struct State {
     is_closed: bool,
 }
 
-impl Threads {
+impl BlockingThreads {
     /// Creates an empty pool for the handlers of `queue`.
     pub(crate) fn new(queue: &str, stops_time: bool) -> Self {
         Self::keeping(queue, stops_time, KEEP_IDLE)
@@ -96,7 +96,7 @@ impl Threads {
     }
 }
 
-impl Drop for Threads {
+impl Drop for BlockingThreads {
     fn drop(&mut self) {
         self.shared.lock().is_closed = true;
         self.shared.changed.notify_all();
@@ -159,7 +159,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     /// Runs a job that waits to be released; returns when it runs.
-    fn hang(threads: &Threads) -> Sender<()> {
+    fn hang(threads: &BlockingThreads) -> Sender<()> {
         let (running, runs) = channel();
         let (release, released): (Sender<()>, Receiver<()>) = channel();
         let job = move || {
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_job_never_waits_behind_one_that_hangs() {
-        let threads = Threads::new("hung", false);
+        let threads = BlockingThreads::new("hung", false);
         let hung: Vec<_> = (0..50).map(|_| hang(&threads)).collect();
         assert_eq!(threads.alive(), 50);
         drop(hang(&threads));
@@ -192,11 +192,11 @@ mod tests {
 
     #[test]
     fn an_idle_thread_is_used_again_and_ends_after_a_while() {
-        let threads = Threads::keeping("idle", false, Duration::from_millis(20));
+        let threads = BlockingThreads::keeping("idle", false, Duration::from_millis(20));
         drop(hang(&threads));
         until(|| threads.shared.lock().idle == 1 || threads.alive() == 0);
         until(|| threads.alive() == 0);
-        let threads = Threads::keeping("busy", false, LONG);
+        let threads = BlockingThreads::keeping("busy", false, LONG);
         for _ in 0..100 {
             drop(hang(&threads));
             until(|| threads.shared.lock().idle == 1);
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_panic_ends_its_job_and_not_the_thread() {
-        let threads = Threads::keeping("panics", false, LONG);
+        let threads = BlockingThreads::keeping("panics", false, LONG);
         threads.run(|| panic!("a job")).unwrap();
         until(|| threads.shared.lock().idle == 1);
         drop(hang(&threads));

@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::core::step::Job;
 use crate::event::Envelope;
 use crate::time::Mono;
-use crate::trace::Handled;
+use crate::trace::AttemptSpan;
 
 /// A stored event whose handler runs, or waits for its thread.
 #[derive(Clone)]
 pub(crate) struct Ticket {
     pub(crate) job: Box<Job<Arc<Envelope>>>,
     pub(crate) started_us: u64,
-    pub(crate) traced: Handled,
+    pub(crate) traced: AttemptSpan,
     pub(crate) since: Mono,
     /// Only for a handler that cannot be dropped, which two parties may settle.
-    pub(crate) phase: Option<Arc<Phase>>,
+    pub(crate) phase: Option<Arc<AttemptPhase>>,
 }
 
 /// The phase of a blocking handler's attempt: waiting for its thread, running, or settled.
 #[derive(Debug, Default)]
-pub(crate) struct Phase {
+pub(crate) struct AttemptPhase {
     step: AtomicU8,
     started_us: AtomicU64,
 }
@@ -32,7 +32,7 @@ const SETTLED: u8 = 2;
 
 /// The phase of an attempt when it was settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum SettlePhase {
     /// Its handler had not started.
     NotStarted,
     /// Its handler had started.
@@ -43,10 +43,10 @@ pub(crate) enum Told {
 
 impl Ticket {
     /// Settles the attempt; only the first call does.
-    pub(crate) fn tell(&self) -> Told {
+    pub(crate) fn tell(&self) -> SettlePhase {
         self.phase
             .as_ref()
-            .map_or(Told::Started, |phase| phase.tell())
+            .map_or(SettlePhase::Started, |phase| phase.tell())
     }
 
     /// Returns when its handler started, by the store's clock, in microseconds since the epoch.
@@ -56,7 +56,7 @@ impl Ticket {
     }
 }
 
-impl Phase {
+impl AttemptPhase {
     /// Marks the handler as started; `false` if the attempt was settled before.
     pub(crate) fn start(&self, started_us: u64) -> bool {
         self.started_us.store(started_us, Ordering::Relaxed);
@@ -66,11 +66,11 @@ impl Phase {
             .is_ok()
     }
 
-    fn tell(&self) -> Told {
+    fn tell(&self) -> SettlePhase {
         match self.step.swap(SETTLED, Ordering::AcqRel) {
-            WAITING => Told::NotStarted,
-            RUNNING => Told::Started,
-            _ => Told::Already,
+            WAITING => SettlePhase::NotStarted,
+            RUNNING => SettlePhase::Started,
+            _ => SettlePhase::Already,
         }
     }
 }
@@ -81,13 +81,16 @@ mod tests {
 
     #[test]
     fn an_attempt_is_settled_once_and_does_not_start_after_that() {
-        let phase = Phase::default();
-        assert_eq!(phase.tell(), Told::NotStarted);
+        let phase = AttemptPhase::default();
+        assert_eq!(phase.tell(), SettlePhase::NotStarted);
         assert!(!phase.start(1), "a stale attempt never runs");
-        assert_eq!(phase.tell(), Told::Already);
+        assert_eq!(phase.tell(), SettlePhase::Already);
 
-        let phase = Phase::default();
+        let phase = AttemptPhase::default();
         assert!(phase.start(1));
-        assert_eq!((phase.tell(), phase.tell()), (Told::Started, Told::Already));
+        assert_eq!(
+            (phase.tell(), phase.tell()),
+            (SettlePhase::Started, SettlePhase::Already)
+        );
     }
 }

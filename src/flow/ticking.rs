@@ -15,9 +15,9 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Whether the task runs.
 #[derive(Debug, Default)]
-pub(crate) struct Ticking(AtomicBool);
+pub(crate) struct OnDemandTask(AtomicBool);
 
-impl Ticking {
+impl OnDemandTask {
     /// Returns whether the caller has to start the task. Call it after adding an item.
     #[inline]
     pub(crate) fn must_start(&self) -> bool {

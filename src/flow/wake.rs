@@ -48,7 +48,7 @@ pub(crate) struct Wake {
 
 /// The result of [`Wake::leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leave {
+pub(crate) enum LeaveResult {
     /// Work arrived meanwhile and the worker has its place again.
     Stayed,
     /// The worker has left.
@@ -131,16 +131,16 @@ impl Wake {
     /// Gives the place of a worker back that has no work or is one too many; `lingering` if it was.
     /// It stays when there is work after all and the place is still free.
     #[must_use = "a worker that stayed has to look for work"]
-    pub(crate) fn leave(&self, lingering: bool, has_work: impl FnOnce() -> bool) -> Leave {
+    pub(crate) fn leave(&self, lingering: bool, has_work: impl FnOnce() -> bool) -> LeaveResult {
         let mut state = self.give_up(if lingering { ONE | LINGERING } else { ONE });
         fence(SeqCst);
         let last = state < ONE;
         #[cfg(loom)]
         if self.fault == Fault::NoExitRecheck {
-            return Leave::Left { last };
+            return LeaveResult::Left { last };
         }
         if !has_work() {
-            return Leave::Left { last };
+            return LeaveResult::Left { last };
         }
         // With as many active as allowed, each of them polls again before it leaves.
         while state / ONE < self.limit() {
@@ -148,11 +148,11 @@ impl Wake {
                 .state
                 .compare_exchange_weak(state, state + ONE, SeqCst, Relaxed)
             {
-                Ok(_) => return Leave::Stayed,
+                Ok(_) => return LeaveResult::Stayed,
                 Err(now) => state = now,
             }
         }
-        Leave::Left { last }
+        LeaveResult::Left { last }
     }
 
     /// Gives a place back without a poll, because the runtime was shut down. `waking` if the worker

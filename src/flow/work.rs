@@ -38,7 +38,7 @@ pub trait Work: Send + Sync + 'static {
     }
 
     /// Reports how a job ended, exactly once for each that was begun, after its future was dropped.
-    fn end(&self, ticket: Self::Ticket, ended: Ended<Self::Output>);
+    fn end(&self, ticket: Self::Ticket, ended: JobEnd<Self::Output>);
 
     /// Returns the limit of a job's future, or `None`.
     ///
@@ -51,7 +51,7 @@ pub trait Work: Send + Sync + 'static {
 
 /// How a job that was begun ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended<O> {
+pub enum JobEnd<O> {
     /// Its future resolved.
     Finished(O),
     /// Its future exceeded the limit while suspended, and was dropped.

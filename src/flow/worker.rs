@@ -2,13 +2,13 @@
 //!
 //! Three things keep a worker both fast and fair:
 //!
-//!   - **Batches.** While jobs finish without suspending, it takes up to eight at a time for the
-//! price of one lock. The first job that suspends gives the rest back, so that no job waits behind
-//! a suspended one.
-//!   - **Slices.** After 50 µs of work it yields to the other tasks of its thread. It reads the
-//! clock once a batch, and only a quick batch is followed by a longer one.
-//!   - **Lingering.** When traffic is dense it polls for another 20 µs before it leaves, which
-//! saves the 10 µs of waking a worker; at most one does so in a queue and in a runtime.
+//! - **Batches.** While jobs finish without suspending, it takes up to eight at a time for the
+//!   price of one lock. The first job that suspends gives the rest back, so that no job waits
+//!   behind a suspended one.
+//! - **Slices.** After 50 µs of work it yields to the other tasks of its thread. It reads the
+//!   clock once a batch, and only a quick batch is followed by a longer one.
+//! - **Lingering.** When traffic is dense it polls for another 20 µs before it leaves, which
+//!   saves the 10 µs of waking a worker; at most one does so in a queue and in a runtime.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -20,10 +20,10 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::board::Reserved;
+use super::board::DeadlineSlot;
 use super::pool::Shared;
-use super::running::{Lent, Running, log};
-use super::wake::Leave;
+use super::running::{JobContext, RunningJob, log};
+use super::wake::LeaveResult;
 use super::work::Work;
 
 /// The most jobs a worker takes at once.
@@ -46,14 +46,14 @@ pub(super) struct Worker<W: Work> {
     /// Jobs taken and not begun; empty whenever the worker is suspended.
     local: VecDeque<W::Job>,
     /// The slot in the deadline table, from the first job that suspends.
-    reserved: Option<Reserved>,
-    pace: Pace,
-    phase: Phase,
+    reserved: Option<DeadlineSlot>,
+    pace: BatchPacer,
+    phase: WorkerPhase,
 }
 
 /// A worker's phase in the wake-up protocol.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum WorkerPhase {
     /// Started, and has never run.
     Waking,
     /// Takes and runs jobs.
@@ -67,20 +67,20 @@ enum Phase {
 impl<W: Work> Worker<W> {
     /// Creates a worker for the place that [`Wake`](super::wake::Wake) has counted for it.
     pub(super) fn new(pool: Arc<Shared<W>>) -> Self {
-        let pace = Pace::new(pool.slice);
+        let pace = BatchPacer::new(pool.slice);
         Self {
             pool,
             local: VecDeque::new(),
             reserved: None,
             pace,
-            phase: Phase::Waking,
+            phase: WorkerPhase::Waking,
         }
     }
 
     /// Works until there is nothing to do.
     pub(super) async fn run(mut self) {
         self.pool.wake.enter();
-        self.phase = Phase::Working;
+        self.phase = WorkerPhase::Working;
         let now = Instant::now();
         self.pace.restart(now);
         let mut dense = self.pool.was_left_less_than(DENSE, now);
@@ -102,14 +102,14 @@ impl<W: Work> Worker<W> {
                 let Some((ticket, future)) = begin(&pool.work, job) else {
                     continue;
                 };
-                let lent = Lent {
+                let lent = JobContext {
                     pool,
                     local,
                     reserved,
                     cuts,
                 };
                 let (future, timer) = (pin!(Some(future)), pin!(None));
-                let mut running = Running::new(lent, ticket, future, timer);
+                let mut running = RunningJob::new(lent, ticket, future, timer);
                 let ended = (&mut running).await;
                 running.end(ended);
                 suspended |= running.was_suspended();
@@ -135,8 +135,8 @@ impl<W: Work> Worker<W> {
         if self.local.is_empty() {
             return false;
         }
-        if let Phase::Lingering(..) = self.phase {
-            self.phase = Phase::Working;
+        if let WorkerPhase::Lingering(..) = self.phase {
+            self.phase = WorkerPhase::Working;
             pool.board.stop_lingering();
             more |= pool.wake.found(|| pool.feed.has_work());
         }
@@ -168,16 +168,18 @@ impl<W: Work> Worker<W> {
         let pool = &self.pool;
         let over = pool.wake.is_over();
         match self.phase {
-            Phase::Lingering(until, looks) if !over && looks > 0 && Instant::now() < until => {
-                self.phase = Phase::Lingering(until, looks - 1);
+            WorkerPhase::Lingering(until, looks)
+                if !over && looks > 0 && Instant::now() < until =>
+            {
+                self.phase = WorkerPhase::Lingering(until, looks - 1);
                 yield_now().await;
                 self.pace.restart(Instant::now());
                 return true;
             }
-            Phase::Lingering(..) => *dense = false,
+            WorkerPhase::Lingering(..) => *dense = false,
             _ if *dense && !over && pool.board.try_linger() => {
                 if pool.wake.linger() {
-                    self.phase = Phase::Lingering(Instant::now() + pool.linger, LOOKS_MAX);
+                    self.phase = WorkerPhase::Lingering(Instant::now() + pool.linger, LOOKS_MAX);
                     // A worker that is quicker than its publisher would find one job at a time, and
                     // both would wait for each other's cache lines; so let a few jobs gather.
                     yield_now().await;
@@ -194,18 +196,18 @@ impl<W: Work> Worker<W> {
     /// Gives the place back, unless there is work after all; then returns `true`.
     fn leave(&mut self) -> bool {
         let pool = &self.pool;
-        let lingering = matches!(self.phase, Phase::Lingering(..));
+        let lingering = matches!(self.phase, WorkerPhase::Lingering(..));
         if lingering {
             pool.board.stop_lingering();
         }
         pool.is_left_now();
-        self.phase = Phase::Gone;
+        self.phase = WorkerPhase::Gone;
         match pool.wake.leave(lingering, || pool.feed.has_work()) {
-            Leave::Stayed => {
-                self.phase = Phase::Working;
+            LeaveResult::Stayed => {
+                self.phase = WorkerPhase::Working;
                 true
             }
-            Leave::Left { last } => {
+            LeaveResult::Left { last } => {
                 pool.a_worker_left(last);
                 false
             }
@@ -216,17 +218,19 @@ impl<W: Work> Worker<W> {
 impl<W: Work> Drop for Worker<W> {
     /// Gives back the jobs and the place of a worker that its runtime drops half-way.
     fn drop(&mut self) {
-        if self.phase == Phase::Gone {
+        if self.phase == WorkerPhase::Gone {
             return;
         }
         let pool = &self.pool;
         pool.feed.give_back(&mut self.local);
-        let lingering = matches!(self.phase, Phase::Lingering(..));
+        let lingering = matches!(self.phase, WorkerPhase::Lingering(..));
         if lingering {
             pool.board.stop_lingering();
         }
         // No other worker is started: it would be dropped, too.
-        let last = pool.wake.abandon(self.phase == Phase::Waking, lingering);
+        let last = pool
+            .wake
+            .abandon(self.phase == WorkerPhase::Waking, lingering);
         pool.a_worker_left(last);
     }
 }
@@ -244,7 +248,7 @@ fn begin<W: Work>(
 }
 
 /// How many jobs a worker takes at a time, and when it has to yield.
-struct Pace {
+struct BatchPacer {
     slice: Duration,
     /// When the slice began and when the last batch ended; unknown after a suspension, which
     /// yielded anyway.
@@ -254,7 +258,7 @@ struct Pace {
     batch: usize,
 }
 
-impl Pace {
+impl BatchPacer {
     fn new(slice: Duration) -> Self {
         Self {
             slice,

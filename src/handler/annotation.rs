@@ -3,7 +3,7 @@
 use std::{any, any::TypeId, fmt, time::Duration};
 
 use crate::codec::Codec;
-use crate::event::Late;
+use crate::event::LatePolicy;
 use crate::handler::Upgrade;
 use crate::retry::RetryPolicy;
 
@@ -106,7 +106,7 @@ pub struct Annotation {
     /// The retry policy.
     pub backoff: Option<RetryPolicy>,
     /// The lateness policy.
-    pub late: Option<Late>,
+    pub late: Option<LatePolicy>,
     /// The jitter window, at most a day.
     pub spread: Option<Duration>,
     /// The number of slots in the queue's ring, a power of two from 64 to 65536.
@@ -126,7 +126,7 @@ pub struct Annotation {
     /// Whether the handler blocks its thread and needs dedicated threads.
     pub blocking: bool,
     /// The states that the handler needs; a missing one fails the start.
-    pub states: &'static [StateNeed],
+    pub states: &'static [StateRequirement],
 }
 
 impl Annotation {
@@ -191,7 +191,7 @@ impl Annotation {
 
     /// Sets the lateness policy: [`late`](Self#structfield.late).
     #[must_use]
-    pub const fn late(mut self, late: Late) -> Self {
+    pub const fn late(mut self, late: LatePolicy) -> Self {
         self.late = Some(late);
         self
     }
@@ -261,7 +261,7 @@ impl Annotation {
 
     /// Sets the required [`states`](Self#structfield.states).
     #[must_use]
-    pub const fn states(mut self, states: &'static [StateNeed]) -> Self {
+    pub const fn states(mut self, states: &'static [StateRequirement]) -> Self {
         self.states = states;
         self
     }
@@ -274,24 +274,24 @@ impl Annotation {
 /// # Examples
 ///
 /// ```
-/// use duly::StateNeed;
+/// use duly::StateRequirement;
 /// use std::any::TypeId;
 ///
 /// struct Db;
 ///
-/// const NEED: StateNeed = StateNeed::of::<Db>();
+/// const NEED: StateRequirement = StateRequirement::of::<Db>();
 /// assert_eq!((NEED.id)(), TypeId::of::<Db>());
 /// assert!((NEED.name)().ends_with("Db"));
 /// ```
 #[derive(Clone, Copy)]
-pub struct StateNeed {
+pub struct StateRequirement {
     /// The type name, for messages.
     pub name: fn() -> &'static str,
     /// The type id, to look the state up.
     pub id: fn() -> TypeId,
 }
 
-impl StateNeed {
+impl StateRequirement {
     /// Creates the requirement of a state of type `T`.
     #[must_use]
     pub const fn of<T: Send + Sync + 'static>() -> Self {
@@ -302,8 +302,10 @@ impl StateNeed {
     }
 }
 
-impl fmt::Debug for StateNeed {
+impl fmt::Debug for StateRequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("StateNeed").field(&(self.name)()).finish()
+        f.debug_tuple("StateRequirement")
+            .field(&(self.name)())
+            .finish()
     }
 }

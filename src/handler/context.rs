@@ -21,16 +21,16 @@ use crate::record::NodeId;
 /// so that tasks spawned by the handler can end too.
 #[derive(Debug)]
 pub struct Context {
-    shared: Arc<Surroundings>,
+    shared: Arc<HandlerEnv>,
     /// The fetch that leased the event; `None` for an event that is in no store.
     request: Option<RequestId>,
     /// Created on first use, which is rare.
-    rare: OnceLock<Box<Rare>>,
+    rare: OnceLock<Box<RareState>>,
 }
 
 /// State that few attempts need.
 #[derive(Debug)]
-struct Rare {
+struct RareState {
     token: CancellationToken,
     reply: OnceLock<Vec<u8>>,
 }
@@ -38,7 +38,7 @@ struct Rare {
 /// The environment that all attempts of a queue share.
 #[derive(Clone)]
 #[repr(align(128))] // gives its reference count its own cache line
-pub(crate) struct Surroundings {
+pub(crate) struct HandlerEnv {
     pub(crate) queue: QueueName,
     pub(crate) node: NodeId,
     pub(crate) states: Arc<States>,
@@ -46,9 +46,9 @@ pub(crate) struct Surroundings {
     pub(crate) stop: CancellationToken,
 }
 
-impl fmt::Debug for Surroundings {
+impl fmt::Debug for HandlerEnv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Surroundings")
+        f.debug_struct("HandlerEnv")
             .field("queue", &self.queue)
             .finish_non_exhaustive()
     }
@@ -59,17 +59,17 @@ impl fmt::Debug for Surroundings {
 /// Each attempt clones the `Arc`. With a single copy, small handlers would spend most of their time
 /// on contention for its reference count.
 #[derive(Clone)]
-pub(crate) struct Stripes([Arc<Surroundings>; STRIPES]);
+pub(crate) struct ShardedEnv([Arc<HandlerEnv>; STRIPES]);
 
 const STRIPES: usize = 8;
 
-impl Stripes {
-    pub(crate) fn new(surroundings: &Surroundings) -> Self {
-        Self(std::array::from_fn(|_| Arc::new(surroundings.clone())))
+impl ShardedEnv {
+    pub(crate) fn new(env: &HandlerEnv) -> Self {
+        Self(std::array::from_fn(|_| Arc::new(env.clone())))
     }
 
     /// Returns the copy of this thread.
-    pub(crate) fn of_this_thread(&self) -> Arc<Surroundings> {
+    pub(crate) fn of_this_thread(&self) -> Arc<HandlerEnv> {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
             static STRIPE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES;
@@ -78,16 +78,16 @@ impl Stripes {
     }
 }
 
-impl Deref for Stripes {
-    type Target = Surroundings;
+impl Deref for ShardedEnv {
+    type Target = HandlerEnv;
 
-    fn deref(&self) -> &Surroundings {
+    fn deref(&self) -> &HandlerEnv {
         &self.0[0]
     }
 }
 
 impl Context {
-    pub(crate) fn new(shared: Arc<Surroundings>, request: Option<RequestId>) -> Self {
+    pub(crate) fn new(shared: Arc<HandlerEnv>, request: Option<RequestId>) -> Self {
         Self {
             shared,
             request,
@@ -129,13 +129,13 @@ impl Context {
             Err(error) => panic!("{error}"),
         };
         let (states, stop) = (Arc::new(states), CancellationToken::new());
-        let surroundings = Surroundings {
+        let env = HandlerEnv {
             queue,
             node: NodeId::default(),
             states,
             stop,
         };
-        Self::new(Arc::new(surroundings), None)
+        Self::new(Arc::new(env), None)
     }
 
     /// The queue of the event.
@@ -223,7 +223,7 @@ impl Context {
 
     /// Creates another context of the same attempt, for another thread.
     pub(crate) fn fork(&self) -> Self {
-        let rare = Rare {
+        let rare = RareState {
             token: self.cancellation(),
             reply: OnceLock::new(),
         };
@@ -234,9 +234,9 @@ impl Context {
         }
     }
 
-    fn rare(&self) -> &Rare {
+    fn rare(&self) -> &RareState {
         self.rare.get_or_init(|| {
-            Box::new(Rare {
+            Box::new(RareState {
                 token: self.shared.stop.child_token(),
                 reply: OnceLock::new(),
             })

@@ -28,17 +28,17 @@ use std::time::Duration;
 /// assert!(charge("12").is_ok());
 /// assert_eq!(charge("0").unwrap_err().to_string(), "the bank is closed");
 /// ```
-pub struct Failure(Box<Said>);
+pub struct Failure(Box<FailureParts>);
 
 /// Boxed, so that the `Ok` path stays small.
-struct Said {
-    ending: Ending,
-    words: Words,
+struct FailureParts {
+    ending: FailureKind,
+    words: FailureText,
 }
 
 /// The outcome that a handler asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum FailureKind {
     /// Retry by the queue's policy.
     Retry,
     /// Retry after this delay instead of the policy's.
@@ -51,7 +51,7 @@ pub(crate) enum Ending {
     Discard,
 }
 
-enum Words {
+enum FailureText {
     Text(String),
     Error(Box<dyn StdError + Send + Sync>),
 }
@@ -59,38 +59,38 @@ enum Words {
 impl Failure {
     /// Retries by the queue's policy.
     pub fn retry(words: impl Into<String>) -> Self {
-        Self::new(Ending::Retry, words)
+        Self::new(FailureKind::Retry, words)
     }
 
     /// Retries after `delay` instead of the policy's. The attempt counts.
     pub fn retry_after(delay: Duration, words: impl Into<String>) -> Self {
-        Self::new(Ending::RetryAfter(delay), words)
+        Self::new(FailureKind::RetryAfter(delay), words)
     }
 
     /// Runs again after `delay`; the attempt does not count.
     #[must_use]
     pub fn snooze(delay: Duration) -> Self {
-        Self::new(Ending::Snooze(delay), "snoozed")
+        Self::new(FailureKind::Snooze(delay), "snoozed")
     }
 
     /// Buries the event as a dead letter at once: no retry can help.
     pub fn permanent(words: impl Into<String>) -> Self {
-        Self::new(Ending::Permanent, words)
+        Self::new(FailureKind::Permanent, words)
     }
 
     /// Discards the event as no longer useful, without a dead letter.
     pub fn discard(words: impl Into<String>) -> Self {
-        Self::new(Ending::Discard, words)
+        Self::new(FailureKind::Discard, words)
     }
 
-    fn new(ending: Ending, words: impl Into<String>) -> Self {
-        Self(Box::new(Said {
+    fn new(ending: FailureKind, words: impl Into<String>) -> Self {
+        Self(Box::new(FailureParts {
             ending,
-            words: Words::Text(words.into()),
+            words: FailureText::Text(words.into()),
         }))
     }
 
-    pub(crate) fn ending(&self) -> Ending {
+    pub(crate) fn ending(&self) -> FailureKind {
         self.0.ending
     }
 }
@@ -99,8 +99,8 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.words {
-            Words::Text(text) => f.write_str(text),
-            Words::Error(error) => {
+            FailureText::Text(text) => f.write_str(text),
+            FailureText::Error(error) => {
                 write!(f, "{error}")?;
                 let mut cause = error.source();
                 while let Some(error) = cause {
@@ -123,9 +123,9 @@ impl fmt::Debug for Failure {
 /// those of anyhow and eyre, and strings.
 impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self(Box::new(Said {
-            ending: Ending::Retry,
-            words: Words::Error(error.into()),
+        Self(Box::new(FailureParts {
+            ending: FailureKind::Retry,
+            words: FailureText::Error(error.into()),
         }))
     }
 }
@@ -163,23 +163,23 @@ pub trait FailureExt<T> {
 
 impl<T, E: Into<Failure>> FailureExt<T> for Result<T, E> {
     fn permanent(self) -> Result<T, Failure> {
-        ending(self, Ending::Permanent)
+        ending(self, FailureKind::Permanent)
     }
 
     fn retry_after(self, delay: Duration) -> Result<T, Failure> {
-        ending(self, Ending::RetryAfter(delay))
+        ending(self, FailureKind::RetryAfter(delay))
     }
 
     fn snooze(self, delay: Duration) -> Result<T, Failure> {
-        ending(self, Ending::Snooze(delay))
+        ending(self, FailureKind::Snooze(delay))
     }
 
     fn discard(self) -> Result<T, Failure> {
-        ending(self, Ending::Discard)
+        ending(self, FailureKind::Discard)
     }
 }
 
-fn ending<T, E: Into<Failure>>(result: Result<T, E>, ending: Ending) -> Result<T, Failure> {
+fn ending<T, E: Into<Failure>>(result: Result<T, E>, ending: FailureKind) -> Result<T, Failure> {
     result.map_err(|error| {
         let mut failure = error.into();
         failure.0.ending = ending;

@@ -8,11 +8,11 @@ mod upgrade;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use annotation::{Annotated, Annotation, StateNeed, delay_event};
+pub use annotation::{Annotated, Annotation, StateRequirement, delay_event};
 pub use context::Context;
-pub(crate) use context::{Stripes, Surroundings};
+pub(crate) use context::{HandlerEnv, ShardedEnv};
 pub use extract::{State, States};
-pub(crate) use failure::Ending;
+pub(crate) use failure::FailureKind;
 pub use failure::{Failure, FailureExt};
 pub use upgrade::{OldPayload, Upgrade};
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-use crate::codec::{Codec, Opened};
+use crate::codec::{Codec, DecryptedPayload};
 use crate::error::{Error, Result};
 use crate::handler::Failure;
 
@@ -41,11 +41,11 @@ use crate::handler::Failure;
 #[derive(Clone, Copy, Debug)]
 pub struct OldPayload<'a> {
     version: u32,
-    opened: &'a Opened<'a>,
+    opened: &'a DecryptedPayload<'a>,
 }
 
 impl<'a> OldPayload<'a> {
-    pub(crate) fn new(version: u32, opened: &'a Opened<'a>) -> Self {
+    pub(crate) fn new(version: u32, opened: &'a DecryptedPayload<'a>) -> Self {
         Self { version, opened }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::{Error, Result, shown_url};
+use crate::error::{Error, Result, redact_url};
 use crate::journal::Keep;
 use crate::store::{OutboxLimit, WhenFull};
 
@@ -124,7 +124,7 @@ impl RecordChoices {
 impl fmt::Debug for RecordChoices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecordChoices")
-            .field("journal", &self.journal.as_deref().map(shown_url))
+            .field("journal", &self.journal.as_deref().map(redact_url))
             .field("keep", &self.keep)
             .field("keep_max", &self.keep_max)
             .field("keep_minutes", &self.keep_minutes)

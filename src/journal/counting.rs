@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::event::QueueName;
 use crate::journal::Journal;
 use crate::journal::reading::{self, Unread, of_journal};
-use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Page, Query, Record};
+use crate::record::{Cursor, MinuteQuery, MinuteStats, Numbered, Page, Query, Record};
 use crate::store::Store;
 use crate::time::Timestamp;
 
@@ -26,14 +26,14 @@ pub(crate) async fn minutes(
     store: &dyn Store,
     journal: Option<&dyn Journal>,
     query: MinuteQuery,
-) -> Result<Page<Minute, (Timestamp, QueueName)>> {
+) -> Result<Page<MinuteStats, (Timestamp, QueueName)>> {
     let asked = Query {
         queue: query.queue.clone(),
         since: query.since,
         ..Query::default()
     };
     let keep = |numbered: Numbered| {
-        let start = Minute::of(&numbered.1);
+        let start = MinuteStats::of(&numbered.1);
         let is_asked_for = query.matches(start, &numbered.1.queue);
         // Only what is counted, which may be much less than all of it.
         is_asked_for.then(|| (Cursor::of(&numbered), bare(numbered.1)))
@@ -62,7 +62,7 @@ async fn apart(
     journal: &dyn Journal,
     query: &MinuteQuery,
     mut waiting: Vec<Waiting>,
-) -> Result<(Vec<Minute>, Vec<Waiting>), Unread> {
+) -> Result<(Vec<MinuteStats>, Vec<Waiting>), Unread> {
     for tried in 1.. {
         let before = there(journal, query, &waiting).await?;
         let counted = of_journal(async { journal.minutes(query.clone()).await }).await?;
@@ -109,26 +109,27 @@ async fn there(
 
 fn merge(
     query: &MinuteQuery,
-    counted: Vec<Minute>,
+    counted: Vec<MinuteStats>,
     waiting: Vec<Waiting>,
-) -> Page<Minute, (Timestamp, QueueName)> {
-    let key = |minute: &Minute| (minute.start, minute.queue.clone());
+) -> Page<MinuteStats, (Timestamp, QueueName)> {
+    let key = |minute: &MinuteStats| (minute.start, minute.queue.clone());
     // Beyond a full page of the journal there may be minutes that nobody has seen yet.
     let is_full = counted.len() >= query.page_len();
     let end = counted.last().filter(|_| is_full).map(key);
-    let mut minutes: BTreeMap<_, Minute> = counted.into_iter().map(|it| (key(&it), it)).collect();
+    let mut minutes: BTreeMap<_, MinuteStats> =
+        counted.into_iter().map(|it| (key(&it), it)).collect();
     for (_, record) in waiting {
-        let place = (Minute::of(&record), record.queue.clone());
+        let place = (MinuteStats::of(&record), record.queue.clone());
         if end.as_ref().is_some_and(|end| place > *end) {
             continue;
         }
         let minute = minutes
             .entry(place.clone())
-            .or_insert_with(|| Minute::new(place.0, place.1));
+            .or_insert_with(|| MinuteStats::new(place.0, place.1));
         minute.add(&record);
     }
     let is_cut = is_full || minutes.len() > query.page_len();
-    let items: Vec<Minute> = minutes.into_values().take(query.page_len()).collect();
+    let items: Vec<MinuteStats> = minutes.into_values().take(query.page_len()).collect();
     let next = items.last().filter(|_| is_cut).map(key);
     Page { items, next }
 }

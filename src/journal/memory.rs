@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::event::QueueName;
 use crate::journal::retention::{self, Pace, Times};
 use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, Pruned};
-use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Order, Query, Record};
+use crate::record::{Cursor, MinuteQuery, MinuteStats, Numbered, Order, Query, Record};
 use crate::time::Timestamp;
 
 /// How many records one step of pruning removes.
@@ -34,7 +34,7 @@ pub struct MemoryJournal(Mutex<Kept>);
 #[derive(Debug, Default)]
 struct Kept {
     records: BTreeMap<Cursor, Record>,
-    minutes: BTreeMap<(Timestamp, QueueName), Minute>,
+    minutes: BTreeMap<(Timestamp, QueueName), MinuteStats>,
     /// Of records, and of minutes.
     paces: [Option<Pace>; 2],
 }
@@ -63,8 +63,8 @@ impl Journal for MemoryJournal {
                 continue;
             }
             let (_, record) = numbered;
-            let key = (Minute::of(&record), record.queue.clone());
-            let minute = || Minute::new(key.0, key.1.clone());
+            let key = (MinuteStats::of(&record), record.queue.clone());
+            let minute = || MinuteStats::new(key.0, key.1.clone());
             minutes
                 .entry(key.clone())
                 .or_insert_with(minute)
@@ -91,7 +91,7 @@ impl Journal for MemoryJournal {
         Box::pin(ready(Ok(Found { records, next })))
     }
 
-    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<Minute>> {
+    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<MinuteStats>> {
         let kept = self.kept();
         let matching = kept
             .minutes

@@ -35,7 +35,7 @@ pub use self::recorder::{JournalStatus, RecorderOptions};
 #[cfg(feature = "embedded")]
 pub use self::sqlite::{SqliteJournal, SqliteOptions};
 use crate::error::Result;
-use crate::record::{Cursor, Minute, MinuteQuery, Numbered, Query};
+use crate::record::{Cursor, MinuteQuery, MinuteStats, Numbered, Query};
 use crate::time::Timestamp;
 
 /// A future that a journal answers with.
@@ -71,7 +71,7 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// When the journal cannot be read.
-    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<Minute>>;
+    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<MinuteStats>>;
 
     /// Removes some of what is beyond `keep` at `now`, a bounded part, so that nobody waits for it.
     ///

@@ -11,19 +11,19 @@ use super::catalogue::{
     RATE_WAITING, REAPED, REJECTED, RING_USED, SETTLE_BATCH, SETTLED, WORKERS, WORKERS_BUSY,
     WORKERS_STUCK,
 };
-use super::queues::Queues;
+use super::queues::QueueLabels;
 use super::stages::Stages;
 use crate::error::ErrorKind;
 use crate::event::QueueName;
 
 /// The counters of pushes to one queue.
-pub(crate) struct Pushes {
+pub(crate) struct PushCounters {
     label: SharedString,
     pushed: Counter,
     duplicates: Counter,
 }
 
-impl Pushes {
+impl PushCounters {
     fn new(label: SharedString) -> Self {
         let pushes = Self {
             pushed: counter!(PUSHED, "queue" => label.clone()),
@@ -51,12 +51,12 @@ impl Pushes {
 
 /// The push counters by queue; queues that share a label share counters.
 pub(crate) struct PushMeters {
-    labels: Arc<Queues>,
-    made: RwLock<HashMap<SharedString, Arc<Pushes>>>,
+    labels: Arc<QueueLabels>,
+    made: RwLock<HashMap<SharedString, Arc<PushCounters>>>,
 }
 
 impl PushMeters {
-    pub(crate) fn new(labels: Arc<Queues>) -> Self {
+    pub(crate) fn new(labels: Arc<QueueLabels>) -> Self {
         Self {
             labels,
             made: RwLock::default(),
@@ -64,7 +64,7 @@ impl PushMeters {
     }
 
     /// Returns the push counters of a queue.
-    pub(crate) fn of(&self, queue: &QueueName) -> Arc<Pushes> {
+    pub(crate) fn of(&self, queue: &QueueName) -> Arc<PushCounters> {
         let label = self.labels.label(queue);
         {
             let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
@@ -73,14 +73,14 @@ impl PushMeters {
             }
         }
         let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(Pushes::new(label.clone()));
+        let new = || Arc::new(PushCounters::new(label.clone()));
         Arc::clone(made.entry(label.clone()).or_insert_with(new))
     }
 }
 
 /// How an attempt or an event was settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub(crate) enum SettleKind {
     Acked,
     Retried,
     Snoozed,
@@ -90,7 +90,7 @@ pub(crate) enum Settled {
     Released,
 }
 
-impl Settled {
+impl SettleKind {
     const NAMES: [&'static str; 7] = [
         "acked",
         "retried",
@@ -103,22 +103,22 @@ impl Settled {
 }
 
 /// The counters of the mover's store calls for one queue.
-pub(crate) struct Moves {
+pub(crate) struct MoverCounters {
     moved: Counter,
     reaped: Counter,
     lost: Counter,
-    settled: [Counter; Settled::NAMES.len()],
+    settled: [Counter; SettleKind::NAMES.len()],
     /// Shared by all queues.
     batch: Histogram,
 }
 
-impl Moves {
+impl MoverCounters {
     pub(crate) fn new(label: &SharedString) -> Self {
         Self {
             moved: counter!(MOVED, "queue" => label.clone()),
             reaped: counter!(REAPED, "queue" => label.clone()),
             lost: counter!(LEASES_LOST, "queue" => label.clone()),
-            settled: Settled::NAMES
+            settled: SettleKind::NAMES
                 .map(|name| counter!(SETTLED, "queue" => label.clone(), "outcome" => name)),
             batch: histogram!(SETTLE_BATCH),
         }
@@ -133,9 +133,9 @@ impl Moves {
     }
 
     /// Counts a settled batch: for each entry its outcome, and whether the store accepted it.
-    pub(crate) fn settled(&self, batch: impl ExactSizeIterator<Item = (Settled, bool)>) {
+    pub(crate) fn settled(&self, batch: impl ExactSizeIterator<Item = (SettleKind, bool)>) {
         self.batch.record(batch.len() as f64);
-        let mut sums = [0; Settled::NAMES.len()];
+        let mut sums = [0; SettleKind::NAMES.len()];
         let mut lost = 0;
         for (settled, accepted) in batch {
             if accepted {
@@ -154,7 +154,7 @@ impl Moves {
 }
 
 /// The metrics of one queue's attempts.
-pub(crate) struct Runs {
+pub(crate) struct AttemptMetrics {
     delivered: Counter,
     moving: Histogram,
     fetching: Histogram,
@@ -163,7 +163,7 @@ pub(crate) struct Runs {
     handler: Histogram,
 }
 
-impl Runs {
+impl AttemptMetrics {
     pub(crate) fn new(label: &SharedString) -> Self {
         let stage = |stage: &'static str| {
             let queue = label.clone();
@@ -200,7 +200,7 @@ fn seconds(us: u64) -> f64 {
 
 /// The load of the queues of one label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Doing {
+pub(crate) struct QueueActivity {
     pub(crate) ring_used: usize,
     pub(crate) busy: usize,
     pub(crate) stuck: usize,
@@ -208,7 +208,7 @@ pub(crate) struct Doing {
     pub(crate) waits_for_rate: bool,
 }
 
-impl Doing {
+impl QueueActivity {
     /// Returns the sum of both.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
@@ -246,7 +246,7 @@ impl Gauges {
         }
     }
 
-    pub(crate) fn set(&self, doing: Doing) {
+    pub(crate) fn set(&self, doing: QueueActivity) {
         self.ring_used.set(doing.ring_used as f64);
         self.busy.set(doing.busy as f64);
         self.stuck.set(doing.stuck as f64);
@@ -257,9 +257,9 @@ impl Gauges {
 }
 
 /// The gauge of the mover's sleep.
-pub(crate) struct Sleep(Gauge);
+pub(crate) struct MoverSleepGauge(Gauge);
 
-impl Sleep {
+impl MoverSleepGauge {
     /// The value of a mover that has nothing to wake for.
     const MAX: Duration = Duration::from_secs(86_400);
 

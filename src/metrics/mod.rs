@@ -3,39 +3,42 @@
 //! They go to the program's recorder of the crate `metrics`; without one they cost next to nothing.
 //! Several buses of a process share the same metrics.
 
-mod calls;
 mod catalogue;
-mod choices;
+mod depth;
 mod journal;
 mod meters;
 mod node;
+mod options;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 mod queues;
-mod shares;
 mod stages;
+mod store_calls;
 
 use ::metrics::{describe_counter, describe_gauge, describe_histogram};
 
-pub(crate) use self::calls::Calls;
 pub use self::catalogue::{
     BATCH_BOUNDS, CATALOGUE, DURATION_BOUNDS, Kind, LATENESS_BOUNDS, Metric,
 };
-pub use self::choices::MetricsChoices;
-pub(crate) use self::choices::Pace;
+pub(crate) use self::depth::{QueueDepth, QueueDepths, WITHIN, tell_shares};
 pub(crate) use self::journal::{
     journal_away, journal_dropped, journal_lag, journal_recorded, journal_starts, outbox_waiting,
 };
-pub(crate) use self::meters::{Doing, Gauges, Moves, PushMeters, Pushes, Runs, Settled, Sleep};
+pub(crate) use self::meters::{
+    AttemptMetrics, Gauges, MoverCounters, MoverSleepGauge, PushCounters, PushMeters,
+    QueueActivity, SettleKind,
+};
 pub(crate) use self::node::{clock_skew, live_nodes};
+pub use self::options::MetricsChoices;
+pub(crate) use self::options::SampleInterval;
 #[cfg(feature = "prometheus")]
 pub use self::prometheus::Prometheus;
 #[cfg(feature = "prometheus")]
 pub(crate) use self::prometheus::listen;
 pub use self::queues::OTHER;
-pub(crate) use self::queues::Queues;
-pub(crate) use self::shares::{Share, Shares, WITHIN, tell_shares};
+pub(crate) use self::queues::QueueLabels;
 pub use self::stages::Stages;
+pub(crate) use self::store_calls::StoreCallMetrics;
 
 /// Fails: the exporter is not compiled in.
 #[cfg(not(feature = "prometheus"))]
@@ -60,6 +63,6 @@ pub fn describe() {
 ///
 /// The package has no function for it, but the recorder that it lends has no size if none is
 /// installed.
-pub(crate) fn is_heard() -> bool {
+pub(crate) fn is_recorder_installed() -> bool {
     ::metrics::with_recorder(|recorder| size_of_val(recorder) > 0)
 }

@@ -121,7 +121,7 @@ pub(crate) fn listen(address: SocketAddr) -> Result<()> {
         }
         None => {}
     }
-    if super::is_heard() {
+    if super::is_recorder_installed() {
         tracing::warn!(
             %address,
             "metrics.listen ignored; the program has its own metrics recorder"

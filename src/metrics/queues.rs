@@ -22,12 +22,12 @@ pub const OTHER: &str = "other";
 /// Counters and histograms of queues that share a label add up by themselves. Gauges do not: add up
 /// the queues of a label before setting one.
 #[derive(Debug)]
-pub(crate) struct Queues {
+pub(crate) struct QueueLabels {
     max: usize,
     own: RwLock<HashMap<QueueName, SharedString>>,
 }
 
-impl Queues {
+impl QueueLabels {
     /// Creates labels for at most `max` queues besides [`OTHER`].
     pub(crate) fn new(max: usize) -> Self {
         Self {
@@ -63,14 +63,14 @@ impl Queues {
 mod tests {
     use super::*;
 
-    fn label(queues: &Queues, name: &str) -> String {
+    fn label(queues: &QueueLabels, name: &str) -> String {
         let queue = QueueName::new(name).expect("a legal name");
         queues.label(&queue).to_string()
     }
 
     #[test]
     fn the_first_queues_have_their_names_and_the_rest_share_one() {
-        let queues = Queues::new(2);
+        let queues = QueueLabels::new(2);
         let mut seen = Vec::new();
         for name in ["b", "a", "c", "b", "d", "a"] {
             seen.push(label(&queues, name));
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_is_named_other_takes_no_place_and_has_no_label_of_its_own() {
-        let queues = Queues::new(1);
+        let queues = QueueLabels::new(1);
         assert_eq!(label(&queues, OTHER), OTHER);
         assert_eq!(label(&queues, "orders"), "orders");
         assert_eq!(label(&queues, "parcels"), OTHER);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn many_threads_never_make_more_labels_than_there_may_be() {
-        let queues = Queues::new(10);
+        let queues = QueueLabels::new(10);
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let queues = &queues;

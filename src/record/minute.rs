@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 
 /// The statistics of the records of one queue that finished within one minute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Minute {
+pub struct MinuteStats {
     /// The start of the minute.
     pub start: Timestamp,
     /// The queue.
@@ -60,7 +60,7 @@ impl MinuteQuery {
     }
 }
 
-impl Minute {
+impl MinuteStats {
     /// Creates empty statistics.
     #[must_use]
     pub fn new(start: Timestamp, queue: QueueName) -> Self {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::export::Format;
-pub use self::minute::{Lateness, Minute, MinuteQuery};
+pub use self::minute::{Lateness, MinuteQuery, MinuteStats};
 pub use self::outcome::{Cause, Outcome};
 pub use self::query::{Cursor, Numbered, Order, Page, Query};
 use crate::event::{Envelope, EventId, Payload, QueueName, TraceId};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::core::roll::{Member, Presence, Roll};
+use crate::core::membership::{Member, MemberInfo, Membership};
 use crate::error::{Error, Result};
 use crate::event::QueueName;
 use crate::record::NodeId;
@@ -17,7 +17,7 @@ const CONTROLS_MAX: usize = 10_000;
 
 /// The members of an in-process store and its runtime settings.
 #[derive(Debug, Default)]
-pub(crate) struct Hub(Mutex<State>);
+pub(crate) struct LocalMembership(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -28,7 +28,7 @@ struct State {
     version: u64,
 }
 
-impl Hub {
+impl LocalMembership {
     /// Creates a registry with the settings that a file has kept.
     #[cfg(feature = "embedded")]
     pub(crate) fn with(controls: BTreeMap<QueueName, Control>) -> Self {
@@ -39,7 +39,7 @@ impl Hub {
     }
 
     /// Records a membership poll by `me`; `listed` is the number of buckets that were ever used.
-    pub(crate) fn call(&self, me: Presence, now_us: u64, listed: u64) -> Roll {
+    pub(crate) fn call(&self, me: MemberInfo, now_us: u64, listed: u64) -> Membership {
         let mut state = self.lock();
         let members = &mut state.members;
         members.retain(|_, (_, last_us)| now_us.saturating_sub(*last_us) < FORGOTTEN_AFTER_US);
@@ -54,7 +54,7 @@ impl Hub {
             };
             members.insert(me.node, (member, now_us));
         }
-        Roll {
+        Membership {
             members: members.values().map(|(member, _)| member.clone()).collect(),
             buckets_version: listed,
             controls_version: state.version,
@@ -62,11 +62,11 @@ impl Hub {
     }
 
     /// Returns the reply to a membership poll in a store with one node.
-    pub(crate) fn alone(&self, me: &Presence, listed: u64) -> Roll {
-        Roll {
+    pub(crate) fn alone(&self, me: &MemberInfo, listed: u64) -> Membership {
+        Membership {
             buckets_version: listed,
             controls_version: self.lock().version,
-            ..Roll::alone(me)
+            ..Membership::alone(me)
         }
     }
 

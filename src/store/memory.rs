@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::core::op::{Answer, Ledger, StoreOp};
+use crate::core::membership::{MemberInfo, Membership};
+use crate::core::op::{Answer, ChangeSink, StoreOp};
 use crate::core::reference::DedupWindow;
-use crate::core::roll::{Presence, Roll};
 use crate::error::Result;
 use crate::event::{BucketKey, Envelope, Payload, QueueName};
 use crate::record::{Numbered, Record};
-use crate::store::hub::Hub;
-use crate::store::shards::{News, Shards};
+use crate::store::hub::LocalMembership;
+use crate::store::shards::{Shards, WakeRule};
 use crate::store::{
     Control, Durability, OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
     OutboxWatchers, Setting, Store, StoreFuture, Watcher, WhenFull, outbox,
@@ -45,7 +45,7 @@ pub struct MemoryStore {
     shards: Shards<Arc<Envelope>>,
     records: Mutex<Records>,
     recorded: OutboxWatchers,
-    hub: Hub,
+    hub: LocalMembership,
     clock: Arc<dyn Clock>,
     shared: bool,
 }
@@ -64,7 +64,7 @@ impl MemoryStore {
             shards: Shards::default(),
             records: Mutex::new(Records::new(RECORDS_MAX)),
             recorded: OutboxWatchers::default(),
-            hub: Hub::default(),
+            hub: LocalMembership::default(),
             clock,
             shared: false,
         }
@@ -116,9 +116,9 @@ impl MemoryStore {
             self.records().check_room()?;
         }
         let now_us = self.clock.wall_us();
-        let mut ledger = MemoryLedger::default();
+        let mut ledger = MemoryChangeSink::default();
         let mut has_recorded = false;
-        let answer = self.shards.change(bucket, News::of(&op), |bucket| {
+        let answer = self.shards.change(bucket, WakeRule::of(&op), |bucket| {
             let answer = bucket.apply(now_us, op, &mut ledger);
             has_recorded = !ledger.records.is_empty();
             if has_recorded {
@@ -157,7 +157,7 @@ impl Store for MemoryStore {
         self.clock.wall_us()
     }
 
-    fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
+    fn roll_call(&self, me: MemberInfo) -> StoreFuture<Membership> {
         let used = self.shards.used();
         let roll = match self.shared {
             true => self.hub.call(me, self.clock.wall_us(), used),
@@ -226,11 +226,11 @@ impl Store for MemoryStore {
 
 /// A change sink that stores the envelope itself, and the records when the operation is over.
 #[derive(Debug, Default)]
-struct MemoryLedger {
+struct MemoryChangeSink {
     records: Vec<Record>,
 }
 
-impl Ledger for MemoryLedger {
+impl ChangeSink for MemoryChangeSink {
     type Body = Arc<Envelope>;
 
     fn added(&mut self, envelope: &Arc<Envelope>, _due: Timestamp) -> Self::Body {

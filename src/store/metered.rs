@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
-use crate::core::roll::{Presence, Roll};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
-use crate::metrics::Calls;
+use crate::metrics::StoreCallMetrics;
 use crate::store::control::{Control, Setting};
 use crate::store::durability::Durability;
 use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
@@ -113,7 +113,7 @@ pub(crate) struct Metered {
 
 struct Meter {
     clock: Arc<dyn Clock>,
-    calls: [Calls; Op::NAMES.len()],
+    calls: [StoreCallMetrics; Op::NAMES.len()],
 }
 
 /// A call that is dropped after this long without a reply counts as failed.
@@ -122,7 +122,7 @@ const UNANSWERED_AFTER: Duration = Duration::from_secs(10);
 /// A call in flight. One that is dropped before its reply was cancelled by its caller: its duration
 /// is a lower bound and its result unknown. It counts as an error of the store only if the store
 /// had time enough to reply.
-struct Call {
+struct InFlightCall {
     meter: Arc<Meter>,
     op: Op,
     since: Mono,
@@ -135,7 +135,7 @@ impl Metered {
     pub(crate) fn new(near: Arc<dyn Store>, clock: &Arc<dyn Clock>) -> Self {
         let meter = Arc::new(Meter {
             clock: Arc::clone(clock),
-            calls: Op::NAMES.map(Calls::new),
+            calls: Op::NAMES.map(StoreCallMetrics::new),
         });
         Self { near, meter }
     }
@@ -153,7 +153,7 @@ impl Metered {
             meter.ended(op, since, answered.as_ref().err().map(Error::kind));
             return answer;
         }
-        let mut timed = Call {
+        let mut timed = InFlightCall {
             meter: Arc::clone(meter),
             op,
             since,
@@ -177,13 +177,13 @@ impl Meter {
     }
 }
 
-impl Call {
+impl InFlightCall {
     fn answered(&mut self, failed: Option<&Error>) {
         self.answered = Some(failed.map(Error::kind));
     }
 }
 
-impl Drop for Call {
+impl Drop for InFlightCall {
     fn drop(&mut self) {
         let failed = match self.answered {
             Some(failed) => failed,
@@ -224,7 +224,7 @@ impl Store for Metered {
         self.near.now_us()
     }
 
-    fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
+    fn roll_call(&self, me: MemberInfo) -> StoreFuture<Membership> {
         self.timed(Op::RollCall, |near| near.roll_call(me))
     }
 
@@ -252,8 +252,8 @@ impl Store for Metered {
         self.near.configured(queues, others);
     }
 
-    fn look_every(&self) -> Duration {
-        self.near.look_every()
+    fn fallback_poll_every(&self) -> Duration {
+        self.near.fallback_poll_every()
     }
 
     fn watch(&self, watcher: Arc<dyn Watcher>) {
@@ -321,7 +321,7 @@ mod tests {
         // A method with a default would silently do something else if it were not forwarded.
         let asked = methods(part(include_str!("mod.rs"), "pub trait Store:"));
         let passed = methods(part(include_str!("metered.rs"), "impl Store for Metered {"));
-        assert!(asked.contains(&"apply") && asked.contains(&"look_every"));
+        assert!(asked.contains(&"apply") && asked.contains(&"fallback_poll_every"));
         assert_eq!(asked, passed);
     }
 

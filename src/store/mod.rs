@@ -34,9 +34,9 @@ pub use self::outbox::{
 };
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisOptions, RedisStore};
+pub use crate::core::membership::{Member, MemberInfo, Membership};
 use crate::core::op::{Answer, Delivery, NewEvent, StoreOp};
 pub use crate::core::reference::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
-pub use crate::core::roll::{Member, Presence, Roll};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName};
 
@@ -134,8 +134,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// When the store cannot be reached.
-    fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
-        StoreFuture::ready(Ok(Roll::alone(&me)))
+    fn roll_call(&self, me: MemberInfo) -> StoreFuture<Membership> {
+        StoreFuture::ready(Ok(Membership::alone(&me)))
     }
 
     /// Returns the runtime settings of all queues.
@@ -194,7 +194,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Returns the interval of the fallback poll: how long a bucket may be left alone in which
     /// nothing is known to be due and for which no notification has come. Covers notifications that
     /// get lost. Default: 30 s.
-    fn look_every(&self) -> Duration {
+    fn fallback_poll_every(&self) -> Duration {
         Duration::from_secs(30)
     }
 

@@ -25,9 +25,9 @@
 use std::time::Duration;
 
 pub use crate::core::op::{
-    Answer, BATCH_BYTES, BATCH_MAX, Delivery, Failing, Fetch, HOLDS_MAX, Holding, Lease, NewEvent,
-    PeekBy, PeekCursor, PushVerdict, Pushed, Reaped, Reply, RequestId, Rewriting, Settlement,
-    Snapshot, StartMark, Stats, StoreOp, Verdict,
+    Answer, AttemptOutcome, BATCH_BYTES, BATCH_MAX, Delivery, FailureReason, Fetch, HOLDS_MAX,
+    Holding, Lease, NewEvent, PeekBy, PeekCursor, PushOutcome, Pushed, Reaped, Reply, RequestId,
+    Rewriting, Settlement, Snapshot, StartMark, Stats, StoreOp,
 };
 use crate::core::op::{Cancelled, Changed};
 use crate::error::{Error, Result};

@@ -39,7 +39,7 @@ struct Shard<B> {
 
 /// Whether a change can bring work that the mover does not know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum WakeRule {
     /// It can: watchers are notified when the bucket's head is earlier after it.
     Tell,
     /// The mover itself made it, and sees the reply.
@@ -49,7 +49,7 @@ pub(crate) enum News {
     Called,
 }
 
-impl News {
+impl WakeRule {
     /// Classifies `op`.
     pub(crate) fn of(op: &StoreOp) -> Self {
         match op {
@@ -89,12 +89,12 @@ impl<B: Clone> Shards<B> {
 
     /// Sets the creation time up to which any bucket may have forgotten tombstones.
     #[cfg(feature = "embedded")]
-    pub(crate) fn forgotten_before(&mut self, created: Timestamp) {
+    pub(crate) fn raise_watermark(&mut self, created: Timestamp) {
         self.forgotten = Some(created);
         let buckets = self.buckets.get_mut();
         for shard in buckets.unwrap_or_else(PoisonError::into_inner).values() {
             let mut bucket = shard.bucket.lock().unwrap_or_else(PoisonError::into_inner);
-            bucket.forgotten_before(created);
+            bucket.raise_watermark(created);
         }
     }
 
@@ -103,7 +103,7 @@ impl<B: Clone> Shards<B> {
     pub(crate) fn change<T>(
         &self,
         key: &BucketKey,
-        news: News,
+        news: WakeRule,
         change: impl FnOnce(&mut Bucket<B>) -> T,
     ) -> T {
         let shard = self.shard(key);
@@ -120,10 +120,10 @@ impl<B: Clone> Shards<B> {
             self.used.fetch_add(1, Ordering::Release);
         }
         drop(bucket);
-        if is_earlier && news == News::Tell {
+        if is_earlier && news == WakeRule::Tell {
             self.tell(|watcher| watcher.earlier(key));
         }
-        if is_ready && news == News::Called {
+        if is_ready && news == WakeRule::Called {
             self.tell(|watcher| watcher.called(key));
         }
         answer
@@ -199,7 +199,7 @@ impl<B: Clone> Shards<B> {
             let made = || {
                 let mut bucket = Bucket::new(key.clone());
                 if let Some(created) = self.forgotten {
-                    bucket.forgotten_before(created);
+                    bucket.raise_watermark(created);
                 }
                 Arc::new(Shard {
                     bucket: Mutex::new(bucket),

@@ -57,6 +57,6 @@ mod virtual_clock;
 
 pub use self::bus::TestBus;
 pub use self::clock::ManualClock;
-pub use self::probe::{Probe, Seen};
+pub use self::probe::{Probe, ProbeAttempt};
 pub use self::records::records;
 pub use self::virtual_clock::VirtualClock;

@@ -15,7 +15,8 @@ use crate::handler::{Context, Failure, Handler};
 /// The most attempts that a probe records.
 const SEEN_MAX: usize = 1_000_000;
 
-type Does<T> = dyn Fn(Event<T>, &Context) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync;
+type ProbeFn<T> =
+    dyn Fn(Event<T>, &Context) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync;
 
 /// A handler that records its attempts, and runs a closure for each.
 ///
@@ -45,16 +46,16 @@ type Does<T> = dyn Fn(Event<T>, &Context) -> BoxFuture<'static, Result<(), Failu
 /// # Ok(())
 /// # }
 /// ```
-pub struct Probe<T>(Arc<Shared<T>>);
+pub struct Probe<T>(Arc<ProbeState<T>>);
 
-struct Shared<T> {
-    does: Box<Does<T>>,
+struct ProbeState<T> {
+    does: Box<ProbeFn<T>>,
     made: Instant,
-    log: Mutex<Log<T>>,
+    log: Mutex<ProbeLog<T>>,
 }
 
-struct Log<T> {
-    seen: Vec<Seen<T>>,
+struct ProbeLog<T> {
+    seen: Vec<ProbeAttempt<T>>,
     count: usize,
     running: usize,
     most_at_once: usize,
@@ -63,7 +64,7 @@ struct Log<T> {
 /// An attempt that a [`Probe`] has recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Seen<T> {
+pub struct ProbeAttempt<T> {
     /// The event.
     pub id: EventId,
     /// Its value.
@@ -97,10 +98,10 @@ impl<T: Send + Sync + 'static> Probe<T> {
     where
         F: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        Self(Arc::new(Shared {
+        Self(Arc::new(ProbeState {
             does: Box::new(move |event, cx| Box::pin(does(event, cx))),
             made: Instant::now(),
-            log: Mutex::new(Log {
+            log: Mutex::new(ProbeLog {
                 seen: Vec::new(),
                 count: 0,
                 running: 0,
@@ -163,7 +164,7 @@ impl<T: Clone> Probe<T> {
 
     /// Returns every attempt, in the order of their starts.
     #[must_use]
-    pub fn seen(&self) -> Vec<Seen<T>> {
+    pub fn seen(&self) -> Vec<ProbeAttempt<T>> {
         self.0.log().seen.clone()
     }
 }
@@ -171,18 +172,18 @@ impl<T: Clone> Probe<T> {
 impl<T: Clone + Send + Sync + 'static> Probe<T> {
     /// Runs one attempt; its end is recorded on drop.
     async fn attempt(&self, event: Event<T>, cx: &Context, delayed: bool) -> Result<(), Failure> {
-        let _running = Running(&self.0, self.0.begin(&event, delayed));
+        let _running = AttemptGuard(&self.0, self.0.begin(&event, delayed));
         (self.0.does)(event, cx).await
     }
 }
 
-impl<T> Shared<T> {
-    fn log(&self) -> MutexGuard<'_, Log<T>> {
+impl<T> ProbeState<T> {
+    fn log(&self) -> MutexGuard<'_, ProbeLog<T>> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T: Clone> Shared<T> {
+impl<T: Clone> ProbeState<T> {
     /// Records the start of an attempt; returns its index.
     fn begin(&self, event: &Event<T>, delayed: bool) -> usize {
         let at = self.made.elapsed();
@@ -191,7 +192,7 @@ impl<T: Clone> Shared<T> {
         log.running += 1;
         log.most_at_once = log.most_at_once.max(log.running);
         if log.seen.len() < SEEN_MAX {
-            log.seen.push(Seen {
+            log.seen.push(ProbeAttempt {
                 id: event.id(),
                 payload: event.payload.clone(),
                 attempt: event.attempt(),
@@ -205,9 +206,9 @@ impl<T: Clone> Shared<T> {
 }
 
 /// A running attempt, by its index.
-struct Running<'a, T>(&'a Shared<T>, usize);
+struct AttemptGuard<'a, T>(&'a ProbeState<T>, usize);
 
-impl<T> Drop for Running<'_, T> {
+impl<T> Drop for AttemptGuard<'_, T> {
     fn drop(&mut self) {
         let at = self.0.made.elapsed();
         let mut log = self.0.log();

@@ -43,9 +43,9 @@ fn here() -> Option<TraceContext> {
 
 /// An event whose trace context continues in its handler's pushes; none if it has none.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Carried(Option<Arc<Envelope>>);
+pub(crate) struct CurrentEvent(Option<Arc<Envelope>>);
 
-impl Carried {
+impl CurrentEvent {
     pub(super) fn of(envelope: &Arc<Envelope>) -> Self {
         let mut names = envelope.headers.iter().map(|(name, _)| name);
         let has_one = names.any(|name| name == TRACE_HEADER);
@@ -67,15 +67,15 @@ impl Carried {
             return run();
         };
         let before = HANDLED.replace(Some(Arc::clone(envelope)));
-        let _restored = Restored(before); // also when `run` panics
+        let _restored = RestoreGuard(before); // also when `run` panics
         run()
     }
 }
 
 /// Restores the previous event.
-struct Restored(Option<Arc<Envelope>>);
+struct RestoreGuard(Option<Arc<Envelope>>);
 
-impl Drop for Restored {
+impl Drop for RestoreGuard {
     fn drop(&mut self) {
         HANDLED.set(self.0.take());
     }

@@ -9,7 +9,7 @@ use super::names::{
     ATTEMPT, ATTEMPTS, BUCKET, BURIED, CAUSE, DELAY_MS, DISCARDED, ERROR, HANDLERS, ID, QUEUE,
     RETRIED, TRACE, UNDECODABLE,
 };
-use crate::core::op::{Delivery, Failing, Verdict};
+use crate::core::op::{AttemptOutcome, Delivery, FailureReason};
 use crate::event::Envelope;
 use crate::record::Cause;
 
@@ -32,9 +32,9 @@ macro_rules! line {
 }
 
 /// Logs a failed attempt: as a warning if another one follows, as an error if not.
-pub(crate) fn attempt_failed(delivery: &Delivery<Arc<Envelope>>, verdict: &Verdict) {
+pub(crate) fn attempt_failed(delivery: &Delivery<Arc<Envelope>>, verdict: &AttemptOutcome) {
     match verdict {
-        Verdict::Retry(delay, failing) => {
+        AttemptOutcome::Retry(delay, failing) => {
             let (cause, error) = (failing.cause.as_str(), failing.error.as_deref());
             let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
             line!(
@@ -46,7 +46,7 @@ pub(crate) fn attempt_failed(delivery: &Delivery<Arc<Envelope>>, verdict: &Verdi
                 { ERROR } = error
             );
         }
-        Verdict::Bury(failing) => {
+        AttemptOutcome::Bury(failing) => {
             let (cause, error) = (failing.cause.as_str(), failing.error.as_deref());
             line!(
                 Level::ERROR,
@@ -56,7 +56,7 @@ pub(crate) fn attempt_failed(delivery: &Delivery<Arc<Envelope>>, verdict: &Verdi
                 { ERROR } = error
             );
         }
-        Verdict::Discard(words) => {
+        AttemptOutcome::Discard(words) => {
             line!(
                 Level::WARN,
                 DISCARDED,
@@ -64,7 +64,10 @@ pub(crate) fn attempt_failed(delivery: &Delivery<Arc<Envelope>>, verdict: &Verdi
                 { ERROR } = words.as_deref()
             );
         }
-        Verdict::Ack | Verdict::Snooze(_) | Verdict::Expire | Verdict::Release => {}
+        AttemptOutcome::Ack
+        | AttemptOutcome::Snooze(_)
+        | AttemptOutcome::Expire
+        | AttemptOutcome::Release => {}
     }
 }
 
@@ -73,8 +76,8 @@ pub(crate) fn attempt_failed(delivery: &Delivery<Arc<Envelope>>, verdict: &Verdi
 pub(crate) fn unread(delivery: &Delivery<Arc<Envelope>>, cause: Cause, again: Option<Duration>) {
     match again {
         Some(delay) => {
-            let failing = Failing { cause, error: None };
-            attempt_failed(delivery, &Verdict::Retry(delay, failing));
+            let failing = FailureReason { cause, error: None };
+            attempt_failed(delivery, &AttemptOutcome::Retry(delay, failing));
         }
         None => line!(
             Level::ERROR,

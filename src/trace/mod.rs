@@ -12,8 +12,8 @@ pub mod names;
 mod otel;
 mod span;
 
-pub(crate) use context::{Carried, stamp};
+pub(crate) use context::{CurrentEvent, stamp};
 pub(crate) use log::unread;
 pub(crate) use span::{
-    Handled, call_of_settle, handle, push, push_many, pushed, pushed_many, settled,
+    AttemptSpan, call_of_settle, handle, push, push_many, pushed, pushed_many, settled,
 };

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use tracing::field::{Empty, display};
 use tracing::{Level, Span, span};
 
-use super::context::Carried;
+use super::context::CurrentEvent;
 use super::log::attempt_failed;
 use super::names::{
     ACCEPTED, ATTEMPT, ATTEMPTS, BUCKET, CAUSE, DUE, ERROR, EVENTS, FAILED, HANDLE, ID, KIND,
     LATE_US, OUTCOME, PUSH, QUEUE, SETTLE, SETTLED, SPANS, TRACE,
 };
-use crate::core::op::{Delivery, StoreOp, Verdict};
+use crate::core::op::{AttemptOutcome, Delivery, StoreOp};
 use crate::error::Error;
 use crate::event::{BucketKey, Envelope, EventId, QueueName};
 use crate::record::Outcome;
@@ -127,21 +127,21 @@ fn failed(span: &Span, error: &Error) {
 
 /// The span of an attempt; empty without a subscriber and without a trace context.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Handled(Option<Arc<Attempt>>);
+pub(crate) struct AttemptSpan(Option<Arc<SpanState>>);
 
 #[derive(Debug)]
-struct Attempt {
+struct SpanState {
     span: Span,
-    carried: Carried,
+    carried: CurrentEvent,
 }
 
 /// Creates the span of an attempt that starts at `started_us`, in microseconds since the epoch.
 ///
 /// It begins its own trace and is linked to the one that its event was pushed in: an event may run
 /// days after the span of its push has ended, and once more for each attempt.
-pub(crate) fn handle(delivery: &Delivery<Arc<Envelope>>, started_us: u64) -> Handled {
+pub(crate) fn handle(delivery: &Delivery<Arc<Envelope>>, started_us: u64) -> AttemptSpan {
     let envelope = &delivery.body;
-    let carried = Carried::of(envelope);
+    let carried = CurrentEvent::of(envelope);
     let span = span!(
         target: SPANS,
         parent: None,
@@ -161,14 +161,14 @@ pub(crate) fn handle(delivery: &Delivery<Arc<Envelope>>, started_us: u64) -> Han
         { KIND } = CONSUMER,
     );
     if span.is_disabled() && carried.is_nothing() {
-        return Handled(None);
+        return AttemptSpan(None);
     }
     #[cfg(feature = "opentelemetry")]
     super::otel::link(&span, &envelope.headers);
-    Handled(Some(Arc::new(Attempt { span, carried })))
+    AttemptSpan(Some(Arc::new(SpanState { span, carried })))
 }
 
-impl Handled {
+impl AttemptSpan {
     /// Runs a part of the attempt in its span.
     #[inline]
     pub(crate) fn within<R>(&self, run: impl FnOnce() -> R) -> R {
@@ -179,8 +179,8 @@ impl Handled {
     }
 
     /// Records the outcome, and logs it if the handler failed.
-    pub(crate) fn ended(&self, delivery: &Delivery<Arc<Envelope>>, verdict: &Verdict) {
-        if let (None, Verdict::Ack) = (&self.0, verdict) {
+    pub(crate) fn ended(&self, delivery: &Delivery<Arc<Envelope>>, verdict: &AttemptOutcome) {
+        if let (None, AttemptOutcome::Ack) = (&self.0, verdict) {
             return;
         }
         self.within(|| attempt_failed(delivery, verdict));
@@ -191,13 +191,13 @@ impl Handled {
             return;
         }
         let (outcome, failing) = match verdict {
-            Verdict::Ack => (Some(Outcome::Acked), None),
-            Verdict::Retry(_, failing) => (Some(Outcome::Retried), Some(failing)),
-            Verdict::Bury(failing) => (Some(Outcome::Buried), Some(failing)),
-            Verdict::Snooze(_) => (Some(Outcome::Snoozed), None),
-            Verdict::Discard(_) => (Some(Outcome::Discarded), None),
-            Verdict::Expire => (Some(Outcome::Expired), None),
-            Verdict::Release => (None, None),
+            AttemptOutcome::Ack => (Some(Outcome::Acked), None),
+            AttemptOutcome::Retry(_, failing) => (Some(Outcome::Retried), Some(failing)),
+            AttemptOutcome::Bury(failing) => (Some(Outcome::Buried), Some(failing)),
+            AttemptOutcome::Snooze(_) => (Some(Outcome::Snoozed), None),
+            AttemptOutcome::Discard(_) => (Some(Outcome::Discarded), None),
+            AttemptOutcome::Expire => (Some(Outcome::Expired), None),
+            AttemptOutcome::Release => (None, None),
         };
         span.record(OUTCOME, outcome.map(Outcome::as_str));
         let Some(failing) = failing else {

@@ -6,7 +6,7 @@ use duly::codec::Codec;
 use duly::config::{QueueChoices, Settings};
 use duly::journal::RecordChoices;
 use duly::store::WhenFull;
-use duly::{Late, RetryPolicy};
+use duly::{LatePolicy, RetryPolicy};
 
 use crate::config::{NO_VARIABLES, TOML, toml};
 
@@ -41,7 +41,7 @@ fn every_key_of_a_file_becomes_a_choice() {
             timeout: Some(Duration::from_secs(90)),
             attempts: Some(3),
             backoff: Some(RetryPolicy::fixed(Duration::from_secs(5))),
-            late: Some(Late::Bury(Duration::from_secs(3_600))),
+            late: Some(LatePolicy::Bury(Duration::from_secs(3_600))),
             spread: Some(Duration::from_secs(10)),
             ring: Some(64),
             linger: Some(Duration::ZERO),

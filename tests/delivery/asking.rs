@@ -8,7 +8,7 @@ use duly::Annotation;
 use duly::event::TraceId;
 use duly::journal::{Journal, MemoryJournal, RecorderOptions};
 use duly::prelude::*;
-use duly::records::{Cause, Format, Minute, Query, Record, Records};
+use duly::records::{Cause, Format, MinuteStats, Query, Record, Records};
 use duly::testing::{Probe, TestBus};
 use duly::time::Timestamp;
 
@@ -66,7 +66,7 @@ pub(crate) async fn bus(
             .shared_journal(Arc::clone(journal))
             .recorder_options(RecorderOptions {
                 linger,
-                look_every: Some(secs(86_400)),
+                fallback_poll_every: Some(secs(86_400)),
                 ..RecorderOptions::default()
             });
     }
@@ -235,17 +235,17 @@ async fn minutes_count_every_record_once(world: World) {
             bus.advance(secs(1)).await;
             if second % 7 == 0 {
                 let page = bus.records().minutes().page().await.unwrap();
-                let sum: u64 = page.items.iter().map(Minute::total).sum();
+                let sum: u64 = page.items.iter().map(MinuteStats::total).sum();
                 assert_eq!(sum, pushed, "{kept:?} after {second} s");
             }
         }
         let minutes = bus.records().minutes().page().await.unwrap().items;
-        let mut expected = std::collections::BTreeMap::<_, Minute>::new();
+        let mut expected = std::collections::BTreeMap::<_, MinuteStats>::new();
         for record in found_by(bus.records()).await {
-            let key = (Minute::of(&record), record.queue.clone());
+            let key = (MinuteStats::of(&record), record.queue.clone());
             let minute = expected
                 .entry(key.clone())
-                .or_insert_with(|| Minute::new(key.0, key.1));
+                .or_insert_with(|| MinuteStats::new(key.0, key.1));
             minute.add(&record);
         }
         let expected: Vec<_> = expected.into_values().collect();

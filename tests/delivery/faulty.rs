@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use duly::event::BucketKey;
-use duly::store::operation::{Answer, Delivery, NewEvent, PushVerdict, Pushed, Reply, StoreOp};
+use duly::store::operation::{Answer, Delivery, NewEvent, PushOutcome, Pushed, Reply, StoreOp};
 use duly::store::{
-    Control, Durability, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Presence, Roll, Setting,
-    Store, StoreFuture, Watcher,
+    Control, Durability, MemberInfo, Membership, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
+    Setting, Store, StoreFuture, Watcher,
 };
 use duly::time::Timestamp;
 use duly::{Error, ErrorKind, QueueName};
@@ -21,7 +21,7 @@ pub(crate) enum Fault {
     None,
     /// It is done and answered so much later.
     #[allow(dead_code)] // of those who take this in, one needs it
-    Late(Duration),
+    LatePolicy(Duration),
     /// It is not done, and the answer says why.
     Refused(ErrorKind),
     /// It is done, and the answer is lost.
@@ -31,7 +31,7 @@ pub(crate) enum Fault {
     Twice,
     /// It is not done, and of each pushed event the answer says this.
     #[allow(dead_code)] // of those who take this in, one needs it
-    Judged(PushVerdict),
+    Judged(PushOutcome),
     /// It is not done, and no answer ever comes.
     Hung,
 }
@@ -106,7 +106,7 @@ impl Faulty {
         match fault {
             // Only a push can be twice, or judged.
             Fault::None | Fault::Twice | Fault::Judged(_) => answer(&self.near),
-            Fault::Late(by) => {
+            Fault::LatePolicy(by) => {
                 let near = Arc::clone(&self.near);
                 StoreFuture::new(async move {
                     tokio::time::sleep(by).await;
@@ -185,7 +185,7 @@ impl Store for Faulty {
         self.near.push_durably(bucket, events, wanted)
     }
 
-    fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
+    fn roll_call(&self, me: MemberInfo) -> StoreFuture<Membership> {
         self.met(|near| near.roll_call(me))
     }
 

@@ -64,8 +64,8 @@ async fn a_late_event_is_delivered_unless_asked_otherwise(world: World) {
 async fn a_late_event_expires_where_asked(world: World) {
     let (bus, queue) = world.push_only("orders").await;
     let late = |late| queue.event(0_u64).late(late).send();
-    let gone = late(Late::Expire(secs(5))).await.unwrap().id();
-    let here = late(Late::Expire(secs(50))).await.unwrap().id();
+    let gone = late(LatePolicy::Expire(secs(5))).await.unwrap().id();
+    let here = late(LatePolicy::Expire(secs(50))).await.unwrap().id();
     bus.advance(secs(20)).await;
     bus.shutdown(secs(1)).await.unwrap();
 
@@ -79,7 +79,7 @@ async fn a_late_event_expires_where_asked(world: World) {
 
 async fn a_late_event_is_buried_where_asked(world: World) {
     let (bus, queue) = world.push_only("orders").await;
-    let event = queue.event(0_u64).late(Late::Bury(secs(5))).send();
+    let event = queue.event(0_u64).late(LatePolicy::Bury(secs(5))).send();
     let id = event.await.unwrap().id();
     bus.advance(secs(20)).await;
     bus.shutdown(secs(1)).await.unwrap();
@@ -102,14 +102,14 @@ async fn what_the_queue_says_of_late_events_goes_for_those_that_say_nothing(worl
         ..QueueChoices::default()
     };
     let builder = world.builder().publish_only();
-    let builder = builder.queue("orders", choices(Late::Expire(secs(5))));
+    let builder = builder.queue("orders", choices(LatePolicy::Expire(secs(5))));
     let bus = world.start(builder).await;
     let queue = bus.queue_named::<u64>("orders").unwrap();
     let silent = queue.push_now(1).await.unwrap().id();
     let many = queue.push_many([2], secs(1)).await.unwrap()[0].id();
-    let said = queue.event(3).late(Late::Bury(secs(5))).send();
+    let said = queue.event(3).late(LatePolicy::Bury(secs(5))).send();
     let said = said.await.unwrap().id();
-    let here = queue.event(4).late(Late::Deliver).send();
+    let here = queue.event(4).late(LatePolicy::Deliver).send();
     let here = here.await.unwrap().id();
     bus.advance(secs(20)).await;
     bus.shutdown(secs(1)).await.unwrap();

@@ -268,7 +268,10 @@ fn trust_in_a_lease_counts_from_when_it_was_asked_for() {
         Action::Fresh { bucket: of, until } if *of == bucket => Some(*until),
         _ => None,
     });
-    assert_eq!(fresh, Some(asked + options.silence - options.margin));
+    assert_eq!(
+        fresh,
+        Some(asked + options.lease_timeout - options.safety_margin)
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use duly::event::spread_part;
 use duly::prelude::*;
-use duly::store::operation::{PushVerdict, StoreOp};
+use duly::store::operation::{PushOutcome, StoreOp};
 use duly::testing::{Probe, TestBus};
 
 use crate::faulty::{Fault, Faulty};
@@ -46,7 +46,7 @@ async fn a_push_of_which_an_attempt_may_have_happened_is_not_made_anew() {
     let way = Faulty::to(&world.store);
     let bus = pusher(&world, &way).await;
     let queue = bus.queue_named::<u64>("orders").unwrap();
-    let pushes = pushes_meet(&way, Fault::Judged(PushVerdict::Unknown));
+    let pushes = pushes_meet(&way, Fault::Judged(PushOutcome::Unknown));
 
     let one = queue.push_now(1).await.unwrap_err();
     let many = queue.push_many(0..3, secs(0)).await.unwrap_err();
@@ -66,17 +66,17 @@ async fn a_definite_refusal_is_made_anew_once() {
     let bus = pusher(&world, &way).await;
     let queue = bus.queue_named::<u64>("orders").unwrap();
     for (verdict, kind) in [
-        (PushVerdict::TooOld, ErrorKind::Unavailable),
-        (PushVerdict::TooNew, ErrorKind::Invalid),
+        (PushOutcome::TooOld, ErrorKind::Unavailable),
+        (PushOutcome::TooNew, ErrorKind::Invalid),
     ] {
         let pushes = pushes_meet(&way, Fault::Judged(verdict));
         assert_eq!(queue.push_now(1).await.unwrap_err().kind(), kind);
         assert_eq!(pushes.load(Ordering::Relaxed), 2);
     }
     for (verdict, kind) in [
-        (PushVerdict::TooOld, ErrorKind::Conflict),
-        (PushVerdict::TooNew, ErrorKind::Invalid),
-        (PushVerdict::Unknown, ErrorKind::Unknown),
+        (PushOutcome::TooOld, ErrorKind::Conflict),
+        (PushOutcome::TooNew, ErrorKind::Invalid),
+        (PushOutcome::Unknown, ErrorKind::Unknown),
     ] {
         let _ = pushes_meet(&way, Fault::Judged(verdict));
         let sent = queue.event(1).id(queue.new_id()).send();
@@ -96,7 +96,7 @@ async fn what_a_second_id_meets_with_is_said_of_it_alone() {
         let mut calls = calls.lock().unwrap();
         *calls += usize::from(matches!(op, StoreOp::Push(_)));
         match *calls {
-            1 => Fault::Judged(PushVerdict::TooOld),
+            1 => Fault::Judged(PushOutcome::TooOld),
             2 => Fault::Lost,
             _ => Fault::None,
         }

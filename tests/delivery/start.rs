@@ -5,7 +5,7 @@ use std::time::Duration;
 use duly::config::NodeOptions;
 use duly::prelude::*;
 use duly::testing::{Probe, TestBus};
-use duly::{Annotation, BusBuilder, State, StateNeed};
+use duly::{Annotation, BusBuilder, State, StateRequirement};
 
 use crate::world::{ORDERS, World, secs};
 
@@ -59,7 +59,7 @@ async fn a_state_that_nobody_gave_is_missed_at_the_start() {
 
 #[tokio::test(start_paused = true)]
 async fn a_state_that_an_annotation_names_is_missed_too() {
-    const NEEDS: Annotation = ORDERS.states(&[StateNeed::of::<Db>()]);
+    const NEEDS: Annotation = ORDERS.states(&[StateRequirement::of::<Db>()]);
     refused(builder().register_as(NEEDS, Probe::<u64>::new()), &["Db"]).await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use duly::store::operation::{PushVerdict, StoreOp};
+use duly::store::operation::{PushOutcome, StoreOp};
 use duly::store::{EmbeddedStore, Store};
 use duly::time::When;
 
@@ -51,7 +51,7 @@ fn whatever_was_answered_survives_kill_9() {
             event(*acknowledged.first().expect("one"), When::Now, 1),
         );
         let verdict = again.expect("a push").verdict;
-        assert!(matches!(verdict, PushVerdict::Duplicate(_)), "{verdict:?}");
+        assert!(matches!(verdict, PushOutcome::Duplicate(_)), "{verdict:?}");
     }
 }
 

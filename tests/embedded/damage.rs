@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use duly::ErrorKind;
-use duly::store::operation::{PushVerdict, Verdict};
+use duly::store::operation::{AttemptOutcome, PushOutcome};
 use duly::store::{Damaged, EmbeddedStore, Setting, Store};
 use duly::time::When;
 use futures_util::FutureExt;
@@ -91,13 +91,13 @@ fn a_unique_key_that_stayed_taken_is_not_believed_when_it_is_damaged() {
     let store = place.open();
     push(&store, unique(1)).expect("a push");
     let delivery = fetch(&store, 1).remove(0);
-    assert!(settle(&store, &delivery, Verdict::Ack).expect("a settle"));
+    assert!(settle(&store, &delivery, AttemptOutcome::Ack).expect("a settle"));
     drop(store);
     meddle(&place, "UPDATE uniques SET until = until + 1");
     let store = place.open();
     assert_eq!(damaged(&store).len(), 1);
     let pushed = push(&store, unique(2)).expect("a push");
-    assert_eq!(pushed.verdict, PushVerdict::Accepted);
+    assert_eq!(pushed.verdict, PushOutcome::Accepted);
     drop(store);
     assert_eq!(damaged(&place.open()).len(), 1, "it is found once");
 }
@@ -181,7 +181,7 @@ fn a_damaged_record_is_not_history() {
     let store = place.open();
     push_now(&store, 1);
     let delivery = fetch(&store, 1).remove(0);
-    assert!(settle(&store, &delivery, Verdict::Ack).expect("a settle"));
+    assert!(settle(&store, &delivery, AttemptOutcome::Ack).expect("a settle"));
     drop(store);
     meddle(&place, "UPDATE records SET outcome = 'expired'");
     let store = place.open();
@@ -214,7 +214,7 @@ pub(crate) fn handle(store: &EmbeddedStore, from: u64, many: u64) {
     for n in from..from + many {
         push_now(store, n);
         let delivery = fetch(store, n).remove(0);
-        assert!(settle(store, &delivery, Verdict::Ack).expect("a settle"));
+        assert!(settle(store, &delivery, AttemptOutcome::Ack).expect("a settle"));
     }
 }
 
@@ -250,7 +250,7 @@ fn a_damaged_number_of_a_record_costs_that_record_alone() {
         assert_eq!(history(&store), expected, "{old} became {new}");
         let kept = if old == 1 { 2 } else { 1 };
         let again = push(&store, event(kept, When::Now, 3)).expect("an answer");
-        assert_eq!(again.verdict, PushVerdict::Duplicate(id(kept)));
+        assert_eq!(again.verdict, PushOutcome::Duplicate(id(kept)));
         drop(store);
         assert_eq!(history(&place.open()), expected, "{old} became {new}");
     }
@@ -266,7 +266,7 @@ fn small_store(place: &Place) -> BTreeMap<u64, When> {
         events.insert(n, when);
     }
     for delivery in fetch(&store, 1).into_iter().take(3) {
-        assert!(settle(&store, &delivery, Verdict::Ack).expect("a settle"));
+        assert!(settle(&store, &delivery, AttemptOutcome::Ack).expect("a settle"));
         events.remove(&delivery.id.entropy());
     }
     events

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use duly::event::State;
 use duly::records::Outcome;
-use duly::store::operation::PushVerdict;
+use duly::store::operation::PushOutcome;
 use duly::store::{Control, EmbeddedStore, Outbox, OutboxPage, Setting, Store};
 use duly::{ErrorKind, QueueName};
 use futures_util::FutureExt;
@@ -113,7 +113,7 @@ fn a_file_of_format_3_opens_for_ever() {
     let store = place.open();
     holds_what_format_3_does(&store, 7);
     let pushed = push(&store, unique(8)).expect("a push");
-    assert_eq!(pushed.verdict, PushVerdict::Accepted);
+    assert_eq!(pushed.verdict, PushOutcome::Accepted);
 }
 
 /// In `tests/data/format-4.db` event 7 is done as well, and its unique key stays taken for an hour.
@@ -129,7 +129,7 @@ fn a_file_of_format_4_opens_for_ever() {
     let store = place.open();
     holds_what_format_3_does(&store, 8);
     let pushed = push(&store, unique(8)).expect("a push");
-    assert_eq!(pushed.verdict, PushVerdict::Duplicate(id(7)));
+    assert_eq!(pushed.verdict, PushOutcome::Duplicate(id(7)));
 }
 
 fn holds_what_format_3_does(store: &EmbeddedStore, next: u64) {
@@ -210,7 +210,7 @@ fn outbox(store: &EmbeddedStore) -> OutboxPage {
 
 fn write_golden(place: &Place) {
     use duly::records::Cause;
-    use duly::store::operation::{Failing, StoreOp, Verdict};
+    use duly::store::operation::{AttemptOutcome, FailureReason, StoreOp};
     let store = place.open();
     for n in [1, 3, 4] {
         push_now(&store, n);
@@ -219,15 +219,15 @@ fn write_golden(place: &Place) {
     push_now(&store, 6);
     let hour = std::time::Duration::from_secs(3_600);
     push(&store, event(2, hour.into(), 3)).expect("a push");
-    let why = Failing {
+    let why = FailureReason {
         cause: Cause::Failed,
         error: Some("no answer".to_owned()),
     };
     for delivery in fetch(&store, 1) {
         let verdict = match delivery.id.entropy() {
-            1 => Verdict::Retry(std::time::Duration::ZERO, why.clone()),
-            3 | 6 => Verdict::Bury(why.clone()),
-            _ => Verdict::Ack,
+            1 => AttemptOutcome::Retry(std::time::Duration::ZERO, why.clone()),
+            3 | 6 => AttemptOutcome::Bury(why.clone()),
+            _ => AttemptOutcome::Ack,
         };
         assert!(settle(&store, &delivery, verdict).expect("a settle"));
     }
@@ -237,7 +237,7 @@ fn write_golden(place: &Place) {
     let fetched = fetch(&store, 2).into_iter();
     let delivery = fetched.last().expect("it came last");
     assert_eq!(delivery.id, id(7));
-    assert!(settle(&store, &delivery, Verdict::Ack).expect("a settle"));
+    assert!(settle(&store, &delivery, AttemptOutcome::Ack).expect("a settle"));
     let trimmed = store.trim_outbox(&Outbox::Store, 2).now_or_never();
     trimmed.expect("ready").expect("a trim");
     set(&store, Setting::Paused(true));

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use duly::ErrorKind;
 use duly::event::Payload;
-use duly::store::operation::Verdict;
+use duly::store::operation::AttemptOutcome;
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::When;
 
@@ -117,7 +117,7 @@ async fn fills_its_disk() {
             store.starting(&key().queue, &[&delivery]).expect("a note");
             let op = duly::store::operation::StoreOp::Settle {
                 node: NODE,
-                settlements: vec![settlement(&delivery, Verdict::Ack)],
+                settlements: vec![settlement(&delivery, AttemptOutcome::Ack)],
                 started: duly::store::operation::StartMark::default(),
             };
             store
@@ -160,7 +160,7 @@ fn when_too_much_waits_to_be_written_pushes_are_refused_and_the_rest_goes_on() {
     assert_eq!(refused.kind(), ErrorKind::Full);
     assert!(get(&store, 2).is_none());
     let delivery = fetch(&store, 1).remove(0);
-    assert!(settle(&store, &delivery, Verdict::Ack).expect("a settle"));
+    assert!(settle(&store, &delivery, AttemptOutcome::Ack).expect("a settle"));
 }
 
 /// A file that was large once is small again when its events are over.
@@ -181,7 +181,9 @@ async fn space_is_given_back_when_nothing_else_is_to_do() {
         else {
             panic!("no fetch")
         };
-        let settlements = deliveries.iter().map(|d| settlement(d, Verdict::Ack));
+        let settlements = deliveries
+            .iter()
+            .map(|d| settlement(d, AttemptOutcome::Ack));
         let settle = duly::store::operation::StoreOp::Settle {
             node: NODE,
             settlements: settlements.collect(),

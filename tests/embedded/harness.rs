@@ -8,8 +8,8 @@ use std::time::Duration;
 use duly::event::{BucketId, BucketKey, Envelope, Payload, TRACE_HEADER, UNIQUE_HEADER};
 use duly::records::NodeId;
 use duly::store::operation::{
-    Delivery, Fetch, NewEvent, PushVerdict, Pushed, Reply, Settlement, Snapshot, StartMark, Stats,
-    StoreOp, Verdict,
+    AttemptOutcome, Delivery, Fetch, NewEvent, PushOutcome, Pushed, Reply, Settlement, Snapshot,
+    StartMark, Stats, StoreOp,
 };
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::{Clock, Mono, Timestamp, When};
@@ -143,7 +143,7 @@ pub(crate) fn push(store: &EmbeddedStore, event: NewEvent) -> Result<Pushed> {
 
 pub(crate) fn push_now(store: &EmbeddedStore, n: u64) {
     let pushed = push(store, event(n, When::Now, 3)).expect("a push");
-    assert_eq!(pushed.verdict, PushVerdict::Accepted);
+    assert_eq!(pushed.verdict, PushOutcome::Accepted);
 }
 
 pub(crate) fn fetch_op(request: u64) -> StoreOp {
@@ -177,7 +177,7 @@ pub(crate) fn try_fetch(store: &EmbeddedStore, request: u64) -> Result<Vec<Deliv
     }
 }
 
-pub(crate) fn settlement(delivery: &Delivery, verdict: Verdict) -> Settlement {
+pub(crate) fn settlement(delivery: &Delivery, verdict: AttemptOutcome) -> Settlement {
     Settlement {
         id: delivery.id,
         request: delivery.request,
@@ -187,7 +187,11 @@ pub(crate) fn settlement(delivery: &Delivery, verdict: Verdict) -> Settlement {
     }
 }
 
-pub(crate) fn settle(store: &EmbeddedStore, delivery: &Delivery, verdict: Verdict) -> Result<bool> {
+pub(crate) fn settle(
+    store: &EmbeddedStore,
+    delivery: &Delivery,
+    verdict: AttemptOutcome,
+) -> Result<bool> {
     let settlements = vec![settlement(delivery, verdict)];
     match ask(
         store,

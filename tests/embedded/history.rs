@@ -1,7 +1,7 @@
 //! Records, and what a close and a new start keep.
 
 use duly::records::{Outcome, Query};
-use duly::store::operation::{Reply, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, Reply, StoreOp};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::When;
 use futures_util::FutureExt;
@@ -16,7 +16,7 @@ fn page(store: &EmbeddedStore, query: Query) -> duly::records::Page<duly::record
 
 fn ack_all(store: &EmbeddedStore, request: u64) {
     for delivery in fetch(store, request) {
-        assert!(settle(store, &delivery, Verdict::Ack).expect("a settle"));
+        assert!(settle(store, &delivery, AttemptOutcome::Ack).expect("a settle"));
     }
 }
 
@@ -88,7 +88,7 @@ fn a_finished_event_is_remembered_after_a_new_start() {
     let again = push(&store, event(1, When::Now, 3)).expect("a push");
     assert_eq!(
         again.verdict,
-        duly::store::operation::PushVerdict::Duplicate(id(1))
+        duly::store::operation::PushOutcome::Duplicate(id(1))
     );
     assert_eq!(stats(&store), Default::default());
 }

@@ -2,7 +2,7 @@
 
 use duly::ErrorKind;
 use duly::records::Record;
-use duly::store::operation::{PushVerdict, StartMark, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, PushOutcome, StartMark, StoreOp};
 use duly::store::{
     EmbeddedOptions, EmbeddedStore, OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, Store,
     WhenFull,
@@ -74,7 +74,7 @@ fn a_page_of_damaged_records_alone_hides_none_of_the_others() {
         ask(&store, StoreOp::Push(events.collect())).expect("a push");
         let deliveries = fetch(&store, batch + 1);
         let settlements = deliveries.iter();
-        let settlements = settlements.map(|delivery| settlement(delivery, Verdict::Ack));
+        let settlements = settlements.map(|delivery| settlement(delivery, AttemptOutcome::Ack));
         let (node, settlements) = (NODE, settlements.collect());
         ask(
             &store,
@@ -88,7 +88,7 @@ fn a_page_of_damaged_records_alone_hides_none_of_the_others() {
     }
     push_now(&store, 99_999);
     let delivery = fetch(&store, 99).remove(0);
-    assert!(settle(&store, &delivery, Verdict::Ack).expect("a settle"));
+    assert!(settle(&store, &delivery, AttemptOutcome::Ack).expect("a settle"));
     drop(store);
     let file = rusqlite::Connection::open(place.path()).expect("the file");
     let damage = "UPDATE records SET attempt = 9 WHERE number <= 10000";
@@ -134,7 +134,7 @@ fn what_a_record_tells_is_covered_by_its_checksum() {
         let store = place.open();
         push(&store, telling(1, 3)).expect("a push");
         let delivery = fetch(&store, 1).remove(0);
-        assert!(settle(&store, &delivery, Verdict::Ack).expect("a settle"));
+        assert!(settle(&store, &delivery, AttemptOutcome::Ack).expect("a settle"));
         drop(store);
         let record: Record = page(&place.open(), 0, 1).records.remove(0).1;
         assert_eq!(record.payload, Some(payload(1)));
@@ -157,7 +157,7 @@ fn a_damaged_envelope_has_nothing_to_tell_and_stops_nobody() {
         "UPDATE events SET body = zeroblob(100) WHERE row = 1",
     );
     for delivery in &deliveries {
-        assert!(settle(&store, delivery, Verdict::Ack).expect("a settle"));
+        assert!(settle(&store, delivery, AttemptOutcome::Ack).expect("a settle"));
     }
     let told = page(&store, 0, 10).records;
     let told: Vec<_> = told
@@ -181,7 +181,7 @@ fn a_page_of_long_payloads_is_short_and_says_where_to_go_on() {
     // A fetch is bounded by bytes, too.
     for request in 1..=2 {
         for delivery in fetch(&store, request) {
-            assert!(settle(&store, &delivery, Verdict::Ack).expect("a settle"));
+            assert!(settle(&store, &delivery, AttemptOutcome::Ack).expect("a settle"));
         }
     }
     let (mut after, mut seen) = (0, 0);
@@ -242,7 +242,7 @@ fn what_is_in_the_journal_is_still_known_to_be_over() {
     assert_eq!(rows(&place), 3);
     for n in 1..=3 {
         let again = push(&store, event(n, When::Now, 3)).expect("a push");
-        assert_eq!(again.verdict, PushVerdict::Duplicate(id(n)));
+        assert_eq!(again.verdict, PushOutcome::Duplicate(id(n)));
     }
 }
 
@@ -326,11 +326,11 @@ async fn a_record_tells_the_payload_of_its_time() {
     let duly::store::operation::Reply::Fetched { deliveries, .. } = fetched else {
         panic!("a fetch was answered with {fetched:?}");
     };
-    let failing = duly::store::operation::Failing {
+    let failing = duly::store::operation::FailureReason {
         cause: duly::records::Cause::Failed,
         error: None,
     };
-    let settlements = vec![settlement(&deliveries[0], Verdict::Bury(failing))];
+    let settlements = vec![settlement(&deliveries[0], AttemptOutcome::Bury(failing))];
     // All of it decided at once, so that one transaction may hold it.
     let mut answers = vec![ask(StoreOp::Settle {
         node: NODE,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use duly::event::State;
 use duly::records::{Cause, Outcome, Query, Record};
-use duly::store::operation::{Delivery, Failing, Reply, StartMark, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, Delivery, FailureReason, Reply, StartMark, StoreOp};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::{Clock, When};
 use futures_util::FutureExt;
@@ -99,7 +99,7 @@ fn a_snoozed_attempt_is_not_counted() {
     push_now(&store, 1);
     let deliveries = fetch(&store, 1);
     note(&store, &deliveries);
-    let later = Verdict::Snooze(Duration::from_secs(60));
+    let later = AttemptOutcome::Snooze(Duration::from_secs(60));
     assert!(settle(&store, &deliveries[0], later).expect("a settle"));
     drop(store);
     let store = place.open();
@@ -122,11 +122,11 @@ fn begin(store: &EmbeddedStore, request: u64) -> Delivery {
 }
 
 fn bury(store: &EmbeddedStore, delivery: &Delivery) {
-    let failing = Failing {
+    let failing = FailureReason {
         cause: Cause::Failed,
         error: None,
     };
-    let buried = settle(store, delivery, Verdict::Bury(failing));
+    let buried = settle(store, delivery, AttemptOutcome::Bury(failing));
     assert!(buried.expect("a settle"));
 }
 
@@ -137,13 +137,13 @@ fn what_an_event_did_before_its_revive_does_not_count_after_it() {
     push(&store, event(1, When::Now, 2)).expect("a push");
     for request in 1..=2 {
         let delivery = begin(&store, request);
-        let failing = Failing {
+        let failing = FailureReason {
             cause: Cause::Failed,
             error: None,
         };
         let failed = match request {
-            1 => Verdict::Retry(Duration::ZERO, failing),
-            _ => Verdict::Bury(failing),
+            1 => AttemptOutcome::Retry(Duration::ZERO, failing),
+            _ => AttemptOutcome::Bury(failing),
         };
         assert!(settle(&store, &delivery, failed).expect("a settle"));
         place.clock.advance(Duration::from_millis(5));
@@ -271,7 +271,7 @@ fn the_notes_do_not_grow_with_what_is_over() {
         note(&store, &deliveries);
         let settlements = deliveries
             .iter()
-            .map(|d| settlement(d, Verdict::Ack))
+            .map(|d| settlement(d, AttemptOutcome::Ack))
             .collect();
         ask(
             &store,
@@ -320,7 +320,7 @@ async fn an_attempt_stays_noted_while_the_outcome_of_the_one_before_is_written()
     };
     let first = begin(1).await;
     note(&store, &first);
-    let failing = Failing {
+    let failing = FailureReason {
         cause: Cause::Failed,
         error: None,
     };
@@ -328,7 +328,7 @@ async fn an_attempt_stays_noted_while_the_outcome_of_the_one_before_is_written()
         node: NODE,
         settlements: vec![settlement(
             &first[0],
-            Verdict::Retry(Duration::ZERO, failing),
+            AttemptOutcome::Retry(Duration::ZERO, failing),
         )],
         started: StartMark::default(),
     });

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use duly::event::{Envelope, Payload};
 use duly::records::Cause;
-use duly::store::operation::{Delivery, Failing, NewEvent, StartMark, StoreOp, Verdict};
+use duly::store::operation::{
+    AttemptOutcome, Delivery, FailureReason, NewEvent, StartMark, StoreOp,
+};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::When;
 use duly::{Error, ErrorKind};
@@ -48,7 +50,7 @@ fn no_change_is_answered_that_could_not_be_written() {
         |_| StoreOp::Push(vec![event(6, When::Now, 3)]),
         |leased| StoreOp::Settle {
             node: NODE,
-            settlements: vec![settlement(&leased[0], Verdict::Ack)],
+            settlements: vec![settlement(&leased[0], AttemptOutcome::Ack)],
             started: StartMark::default(),
         },
         |leased| StoreOp::Revive {
@@ -72,11 +74,11 @@ fn no_change_is_answered_that_could_not_be_written() {
         let store = place.open();
         (1..=2).for_each(|n| push_now(&store, n));
         let leased = fetch(&store, 1);
-        let failing = Failing {
+        let failing = FailureReason {
             cause: Cause::Failed,
             error: None,
         };
-        assert!(settle(&store, &leased[1], Verdict::Bury(failing)).expect("a settle"));
+        assert!(settle(&store, &leased[1], AttemptOutcome::Bury(failing)).expect("a settle"));
         push_now(&store, 4);
         let change = change(&leased);
         // Somebody writes to the file, and the store waits for nobody.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::event::{BucketKey, State as EventState};
-use duly::explain::{Reason, Standing};
+use duly::explain::{HolderStatus, Reason};
 use duly::prelude::*;
 use duly::records::{Cause, NodeId};
-use duly::store::Presence;
+use duly::store::MemberInfo;
 use duly::store::operation::{Fetch, StoreOp};
 use duly::testing::{Probe, TestBus};
 
@@ -26,7 +26,7 @@ async fn held(world: &World) -> (EventId, TestBus, TestBus) {
     (id, holder, asked)
 }
 
-async fn holder_of(bus: &TestBus, id: EventId) -> (NodeId, Standing, usize) {
+async fn holder_of(bus: &TestBus, id: EventId) -> (NodeId, HolderStatus, usize) {
     let explained = bus.explain(id).await.unwrap();
     assert_eq!(explained.state, Some(EventState::Leased));
     match &explained.reasons[..] {
@@ -47,7 +47,7 @@ async fn a_node_that_holds_an_event_and_answers_is_called_alive() {
     let world = World::shared();
     let (id, holder, asked) = held(&world).await;
     let found = holder_of(&asked, id).await;
-    assert_eq!(found, (holder.node_id(), Standing::Answers, 1));
+    assert_eq!(found, (holder.node_id(), HolderStatus::Answers, 1));
     let explained = asked.explain(id).await.unwrap();
     assert!(explained.at.since(explained.since.unwrap()) >= secs(5));
     assert!(explained.advice().is_empty(), "{explained}");
@@ -65,11 +65,11 @@ async fn a_node_that_died_is_called_silent_and_who_takes_over_is_said() {
     let explained = asked.explain(id).await.unwrap();
     assert!(explained.to_string().contains("does not respond"));
     assert!(explained.advice()[0].contains("within about 3s"));
-    assert_eq!(holder_of(&asked, id).await, (node, Standing::Silent, 1));
+    assert_eq!(holder_of(&asked, id).await, (node, HolderStatus::Silent, 1));
     asked.advance(secs(3)).await;
     let (next, standing, _) = holder_of(&asked, id).await;
     assert_ne!(next, node);
-    assert_eq!(standing, Standing::Answers);
+    assert_eq!(standing, HolderStatus::Answers);
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,7 +78,7 @@ async fn what_a_dead_node_holds_and_nobody_takes_over_says_who_should() {
     let (id, holder, asked) = held(&world).await;
     drop(holder);
     let (_, standing, consumers) = holder_of(&asked, id).await;
-    assert_eq!((standing, consumers), (Standing::Silent, 0));
+    assert_eq!((standing, consumers), (HolderStatus::Silent, 0));
     let explained = asked.explain(id).await.unwrap();
     let advice = explained.advice().join("\n");
     assert!(
@@ -87,7 +87,7 @@ async fn what_a_dead_node_holds_and_nobody_takes_over_says_who_should() {
     );
     asked.advance(secs(120)).await;
     let (_, standing, consumers) = holder_of(&asked, id).await;
-    assert_eq!((standing, consumers), (Standing::Gone, 0));
+    assert_eq!((standing, consumers), (HolderStatus::Gone, 0));
 }
 
 /// The last consumer died a moment ago: it is on the roll, and nobody is there.
@@ -185,7 +185,7 @@ async fn a_lease_with_a_deadline_says_until_when() {
 async fn who_asks_is_no_member_and_leaves_no_trace() {
     let world = World::shared();
     let (id, _holder, asked) = held(&world).await;
-    let ghost = Presence {
+    let ghost = MemberInfo {
         node: NodeId(99),
         queues: Arc::from([]),
         leaves: false,
@@ -195,7 +195,7 @@ async fn who_asks_is_no_member_and_leaves_no_trace() {
         asked.explain(id).await.unwrap();
     }
     let after = world.store.roll_call(ghost).await.unwrap();
-    let nodes = |roll: duly::store::Roll| -> Vec<_> {
+    let nodes = |roll: duly::store::Membership| -> Vec<_> {
         roll.members.iter().map(|member| member.node).collect()
     };
     assert_eq!(nodes(after), nodes(before));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duly::explain::{Explanation, Reason, Standing};
+use duly::explain::{Explanation, HolderStatus, Reason};
 use duly::prelude::*;
 use duly::testing::Probe;
 use duly::{Annotation, BusBuilder};
@@ -53,7 +53,7 @@ async fn until(bus: &Bus, id: EventId, holds: impl Fn(&Explanation) -> bool) -> 
     }
 }
 
-fn is_held(explained: &Explanation, by: &Bus, as_: &Standing) -> bool {
+fn is_held(explained: &Explanation, by: &Bus, as_: &HolderStatus) -> bool {
     matches!(&explained.reasons[0], Reason::Held { node, standing, .. }
         if *node == by.node_id() && standing == as_)
 }
@@ -64,7 +64,7 @@ async fn who_holds_an_event_and_whether_he_is_there_is_told_truly() {
     let (bus, queue) = asker(&url).await;
     let first = hanging(&url).await;
     let id = queue.push_now(1).await.unwrap().id();
-    let explained = until(&bus, id, |it| is_held(it, &first, &Standing::Answers)).await;
+    let explained = until(&bus, id, |it| is_held(it, &first, &HolderStatus::Answers)).await;
     assert!(explained.advice().is_empty(), "{explained}");
     assert!(explained.since.is_some(), "{explained}");
     // It asks of itself what it knows itself.
@@ -72,7 +72,7 @@ async fn who_holds_an_event_and_whether_he_is_there_is_told_truly() {
     assert!(matches!(
         own.reasons[0],
         Reason::Held {
-            standing: Standing::Here { runs: true, .. },
+            standing: HolderStatus::Here { runs: true, .. },
             ..
         }
     ));
@@ -82,7 +82,7 @@ async fn who_holds_an_event_and_whether_he_is_there_is_told_truly() {
     let explained = bus.explain(id).await.unwrap();
     let Reason::Held {
         node: told,
-        standing: Standing::Silent,
+        standing: HolderStatus::Silent,
         consumers: 0,
         ..
     } = explained.reasons[0]
@@ -93,7 +93,7 @@ async fn who_holds_an_event_and_whether_he_is_there_is_told_truly() {
     assert!(explained.advice()[0].contains("start a process"));
 
     let second = hanging(&url).await;
-    let explained = until(&bus, id, |it| is_held(it, &second, &Standing::Answers)).await;
+    let explained = until(&bus, id, |it| is_held(it, &second, &HolderStatus::Answers)).await;
     assert_eq!(explained.tries, 1, "{explained}");
     assert_eq!(explained.attempts.records[0].outcome, Outcome::LeaseLost);
     drop(second);
@@ -110,7 +110,7 @@ async fn what_another_node_has_set_and_who_consumes_is_told_by_every_node() {
     let explained = bus.explain(id).await.unwrap();
     assert_eq!(explained.reasons, [Reason::Paused]);
     node.resume("letters").await.unwrap();
-    until(&bus, id, |it| is_held(it, &node, &Standing::Answers)).await;
+    until(&bus, id, |it| is_held(it, &node, &HolderStatus::Answers)).await;
 
     let lonely = bus.queue_named::<u64>("lonely").unwrap();
     let id = lonely.push_now(1).await.unwrap().id();

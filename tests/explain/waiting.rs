@@ -1,7 +1,7 @@
 //! What an event waits for, as far as one process can tell.
 
 use duly::event::{BucketId, State as EventState};
-use duly::explain::{Reason, Standing};
+use duly::explain::{HolderStatus, Reason};
 use duly::prelude::*;
 use duly::testing::Probe;
 use duly::time::When;
@@ -255,7 +255,7 @@ async fn a_running_handler_is_named(world: World) {
         Reason::Held {
             node,
             until: None,
-            standing: Standing::Here { runs: true, .. },
+            standing: HolderStatus::Here { runs: true, .. },
             ..
         },
     ] = explained.reasons[..]
@@ -275,7 +275,7 @@ async fn what_is_read_ahead_is_held_and_not_due(world: World) {
     let explained = bus.explain(id).await.unwrap();
     let [
         Reason::Held {
-            standing: Standing::Here { runs: false, .. },
+            standing: HolderStatus::Here { runs: false, .. },
             ..
         },
         Reason::NotDue { left, .. },

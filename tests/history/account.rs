@@ -4,7 +4,7 @@
 
 use duly::event::State as EventState;
 use duly::records::Outcome;
-use duly_conformance::history::{Account, Entry, Promise, Told, What};
+use duly_conformance::history::{ClientChecker, Entry, Promise, PushResult, What};
 
 use crate::history::kit::{
     answered, asked, cancel_told, entry, found, good, id, recorded, report, started,
@@ -36,7 +36,7 @@ fn with(at: usize, entry: Entry) -> Vec<Entry> {
 
 #[test]
 fn an_accepted_event_of_which_nothing_is_known_is_lost() {
-    let report = report(&[asked(), answered(Told::Accepted)]);
+    let report = report(&[asked(), answered(PushResult::Accepted)]);
     assert_eq!((report.lost, report.unaccounted), (1, 0));
     assert_eq!(report.broken[0].promise, Promise::Accepted);
 }
@@ -125,7 +125,7 @@ fn a_push_without_an_answer_may_or_may_not_have_happened() {
     let unknown = entry(2, What::Unknown);
     assert!(report(&[asked(), unknown]).is_clean());
     assert!(report(&with(1, unknown)).is_clean());
-    let mut account = Account::new();
+    let mut account = ClientChecker::new();
     account.read(&asked());
     account.read(&unknown);
     assert_eq!(account.open().collect::<Vec<_>>(), [(id(), 5, 2)]);
@@ -133,8 +133,8 @@ fn a_push_without_an_answer_may_or_may_not_have_happened() {
 
 #[test]
 fn what_a_store_may_forget_is_counted_and_not_held_against_it() {
-    let entries = [asked(), answered(Told::Accepted)];
-    let mut account = Account::new().may_forget();
+    let entries = [asked(), answered(PushResult::Accepted)];
+    let mut account = ClientChecker::new().allow_lost_tail();
     entries.iter().for_each(|entry| account.read(entry));
     let report = account.close();
     assert_eq!((report.lost, report.broken.len()), (1, 0));

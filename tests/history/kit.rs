@@ -4,7 +4,9 @@ use duly::EventId;
 use duly::event::{BucketId, State as EventState};
 use duly::records::{NodeId, Outcome};
 use duly::time::Timestamp;
-use duly_conformance::history::{Account, Entry, Lease, Report, Told, Truth, What};
+use duly_conformance::history::{
+    ChangeResult, ClientChecker, Entry, Lease, PushResult, Report, What,
+};
 
 pub(crate) const NODE: NodeId = NodeId(7);
 pub(crate) const DUE: Timestamp = Timestamp::from_millis(10);
@@ -34,7 +36,7 @@ pub(crate) fn asked() -> Entry {
     entry(1, What::PushAsked { payload, attempts })
 }
 
-pub(crate) fn answered(verdict: Told) -> Entry {
+pub(crate) fn answered(verdict: PushResult) -> Entry {
     let due = Some(DUE);
     let payload = 5;
     entry(
@@ -77,11 +79,16 @@ pub(crate) fn found(state: EventState) -> Entry {
 }
 
 pub(crate) fn cancel_told() -> Entry {
-    entry(3, What::CancelAnswered { truth: Truth::Done })
+    entry(
+        3,
+        What::CancelAnswered {
+            truth: ChangeResult::Done,
+        },
+    )
 }
 
 pub(crate) fn report(entries: &[Entry]) -> Report {
-    let mut account = Account::new();
+    let mut account = ClientChecker::new();
     entries.iter().for_each(|entry| account.read(entry));
     account.close()
 }
@@ -90,7 +97,7 @@ pub(crate) fn report(entries: &[Entry]) -> Report {
 pub(crate) fn good() -> Vec<Entry> {
     vec![
         asked(),
-        answered(Told::Accepted),
+        answered(PushResult::Accepted),
         started(10, 1),
         started(30, 2),
         recorded(1, Outcome::Retried),

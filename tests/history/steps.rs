@@ -1,7 +1,7 @@
 //! What a checker of single steps finds.
 
 use duly::records::Outcome;
-use duly_conformance::history::{Checker, Ending, Entry, Expect, Promise, What};
+use duly_conformance::history::{AttemptEnd, Checker, Entry, Expect, Promise, What};
 
 use crate::history::kit::{DUE, entry, lease, recorded, started};
 
@@ -30,7 +30,7 @@ fn a_checker_names_the_step_at_fault() {
         11,
         What::Ended {
             lease,
-            ending: Ending::Ack,
+            ending: AttemptEnd::Ack,
             delay_us: 0,
         },
     );
@@ -38,7 +38,7 @@ fn a_checker_names_the_step_at_fault() {
         12,
         What::Settled {
             lease,
-            ending: Ending::Ack,
+            ending: AttemptEnd::Ack,
             accepted: true,
         },
     );

@@ -3,7 +3,7 @@
 use duly::EventId;
 use duly::event::BucketId;
 use duly::records::{NodeId, Outcome};
-use duly_conformance::history::{Account, Checker, Entry, Expect, Promise, Told, What};
+use duly_conformance::history::{Checker, ClientChecker, Entry, Expect, Promise, PushResult, What};
 
 use crate::history::kit::{DUE, entry, lease};
 
@@ -78,8 +78,8 @@ fn two_of_a_key(first_ended: u64, answered: u64, ended: u64) -> Vec<Promise> {
         replaces,
         taken_by,
     };
-    let (verdict, due) = (Told::Accepted, Some(DUE));
-    let mut account = Account::new();
+    let (verdict, due) = (PushResult::Accepted, Some(DUE));
+    let mut account = ClientChecker::new();
     let mut read = |number: usize, at_ms, what| {
         account.read(&Entry {
             id: Some(ids[number]),

@@ -7,7 +7,7 @@ use duly::__internal::redis::{BucketKeys, Target, decode, hub as hub_key};
 use duly::event::{BucketId, BucketKey, Envelope, Payload, TEXT_BYTES_MAX, TraceId};
 use duly::records::{Cause, NodeId, Outcome, Record, Stages};
 use duly::time::Timestamp;
-use duly::{EventId, Late, QueueName};
+use duly::{EventId, LatePolicy, QueueName};
 use proptest::prelude::*;
 
 use crate::hostile::targets::{
@@ -67,9 +67,9 @@ fn trace_headers() -> impl Strategy<Value = (String, String)> {
 
 fn envelopes() -> impl Strategy<Value = Envelope> {
     let late = prop_oneof![
-        Just(Late::Deliver),
-        any::<Duration>().prop_map(Late::Expire),
-        any::<Duration>().prop_map(Late::Bury),
+        Just(LatePolicy::Deliver),
+        any::<Duration>().prop_map(LatePolicy::Expire),
+        any::<Duration>().prop_map(LatePolicy::Bury),
     ];
     let plain = (
         any::<[u8; 16]>(),

@@ -9,7 +9,7 @@ use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::prelude::*;
 use duly::records::{Cause, Cursor, ERROR_BYTES_MAX, Query};
 use duly::store::Store;
-use duly::store::operation::{NewEvent, PushVerdict, Reply, StoreOp};
+use duly::store::operation::{NewEvent, PushOutcome, Reply, StoreOp};
 use duly::testing::Probe;
 use duly::time::{Timestamp, When};
 use serde::de::{Deserializer, Error as _};
@@ -77,7 +77,7 @@ async fn push_raw(store: &Arc<dyn Store>, number: u64, payload: Vec<u8>) -> Even
     let Reply::Pushed(pushed) = answer.expect("an answer").reply else {
         panic!("a push was answered with something else");
     };
-    assert_eq!(pushed[0].verdict, PushVerdict::Accepted);
+    assert_eq!(pushed[0].verdict, PushOutcome::Accepted);
     id
 }
 

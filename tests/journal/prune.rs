@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use duly::journal::Keep;
-use duly::records::{Minute, Numbered};
+use duly::records::{MinuteStats, Numbered};
 use duly::time::Timestamp;
 
 use crate::journal::harness::JournalHarness;
@@ -234,7 +234,7 @@ pub(crate) async fn minutes_beyond_their_age_are_removed(harness: &dyn JournalHa
     assert_eq!(prune(&subject.journal(), keep, now).await, 0);
     assert_eq!(everything(&subject.journal()).await, records);
     let mut expected = counted(&records);
-    expected.retain(|minute: &Minute| minute.start >= at(49 * 60_000_000));
+    expected.retain(|minute: &MinuteStats| minute.start >= at(49 * 60_000_000));
     assert_eq!(expected.len(), 11);
     assert_eq!(minutes(&subject.journal()).await, expected);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use duly::event::{BucketId, TraceId};
 use duly::journal::{Batch, Found, Journal, Keep};
 use duly::records::{
-    Cursor, Minute, MinuteQuery, NodeId, Numbered, Order, Outcome, Query, Record, Stages,
+    Cursor, MinuteQuery, MinuteStats, NodeId, Numbered, Order, Outcome, Query, Record, Stages,
 };
 use duly::time::Timestamp;
 use duly::{EventId, QueueName};
@@ -132,7 +132,7 @@ pub(crate) async fn numbers(journal: &Arc<dyn Journal>, query: Query) -> Vec<u64
 }
 
 /// All minutes there are.
-pub(crate) async fn minutes(journal: &Arc<dyn Journal>) -> Vec<Minute> {
+pub(crate) async fn minutes(journal: &Arc<dyn Journal>) -> Vec<MinuteStats> {
     let all = MinuteQuery {
         limit: Some(MinuteQuery::LIMIT_MAX),
         ..MinuteQuery::default()
@@ -141,11 +141,11 @@ pub(crate) async fn minutes(journal: &Arc<dyn Journal>) -> Vec<Minute> {
 }
 
 /// What the minutes of these records are, counted by hand.
-pub(crate) fn counted(records: &[Numbered]) -> Vec<Minute> {
+pub(crate) fn counted(records: &[Numbered]) -> Vec<MinuteStats> {
     let mut minutes = std::collections::BTreeMap::new();
     for (_, record) in records {
-        let key = (Minute::of(record), record.queue.clone());
-        let fresh = || Minute::new(Minute::of(record), record.queue.clone());
+        let key = (MinuteStats::of(record), record.queue.clone());
+        let fresh = || MinuteStats::new(MinuteStats::of(record), record.queue.clone());
         minutes.entry(key).or_insert_with(fresh).add(record);
     }
     minutes.into_values().collect()

@@ -1,6 +1,6 @@
 //! Dead letters are found by what is asked for, in a stable order, page by page.
 
-use duly::dead_letters::{Last, LetterCursor};
+use duly::dead_letters::{DeadLetterCursor, LastRecord};
 use duly::event::BucketId;
 use duly::prelude::*;
 use duly::records::Cause;
@@ -98,14 +98,14 @@ async fn pages_are_in_one_order_and_miss_nothing(world: World) {
     let page = bus.dead_letters().limit(3).page().await.unwrap();
     let next = page.next.unwrap();
     assert_eq!(next, page.items[2].cursor());
-    assert_eq!(next.to_string().parse::<LetterCursor>().unwrap(), next);
+    assert_eq!(next.to_string().parse::<DeadLetterCursor>().unwrap(), next);
     for wrong in [
         "",
         "orders",
         "orders/x",
         "no spaces/01KDVDNA00000F92PAWX9BNDY1",
     ] {
-        let error = wrong.parse::<LetterCursor>().unwrap_err();
+        let error = wrong.parse::<DeadLetterCursor>().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
     }
 }
@@ -159,7 +159,7 @@ async fn a_letter_whose_record_is_gone_is_listed_all_the_same() {
     bus.advance(secs(1)).await;
     let page = bus.dead_letters().page().await.unwrap();
     assert_eq!((page.items.len(), page.items[0].id), (1, id));
-    assert_eq!(page.items[0].last, Last::Pruned);
+    assert_eq!(page.items[0].last, LastRecord::Pruned);
     assert_eq!((page.items[0].cause(), page.items[0].error()), (None, None));
     assert!(page.items[0].to_string().contains("pruned"));
     assert_eq!(numbers(bus.dead_letters().error("order")).await, NONE);

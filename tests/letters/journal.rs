@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use duly::dead_letters::{DeadLetter, Last};
+use duly::dead_letters::{DeadLetter, LastRecord};
 use duly::journal::RecorderOptions;
 use duly::prelude::*;
 use duly::records::Cause;
@@ -63,7 +63,7 @@ async fn while_the_journal_is_away_letters_are_listed_and_it_is_said(world: Worl
         journal.now(mode);
         let page = bus.dead_letters().page().await.unwrap();
         assert_eq!(page.items.len(), 4);
-        let is_unread = |letter: &DeadLetter| matches!(letter.last, Last::Unread(_));
+        let is_unread = |letter: &DeadLetter| matches!(letter.last, LastRecord::Unread(_));
         assert!(page.items.iter().all(is_unread), "{mode:?}: {page:?}");
         assert!(page.items[0].to_string().contains("could not be read"));
     }

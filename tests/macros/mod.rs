@@ -14,8 +14,8 @@ use std::{
 
 use duly::__private::{Registration, inventory};
 use duly::{
-    Annotated, Annotation, Context, Event, Failure, Handler, Late, RetryPolicy, State, States,
-    delay_event,
+    Annotated, Annotation, Context, Event, Failure, Handler, LatePolicy, RetryPolicy, State,
+    States, delay_event,
 };
 
 // What an annotation puts into the program.
@@ -100,7 +100,7 @@ fn the_annotation_has_the_values_that_were_written() {
     assert_eq!(said.linger, Some(Duration::from_micros(20)));
     let backoff = RetryPolicy::exponential(Duration::from_secs(1), Duration::from_mins(10));
     assert_eq!(said.backoff, Some(backoff.jitter(20)));
-    assert_eq!(said.late, Some(Late::Expire(Duration::from_mins(5))));
+    assert_eq!(said.late, Some(LatePolicy::Expire(Duration::from_mins(5))));
     assert_eq!(said.spread, Some(Duration::from_secs(10)));
     assert_eq!(said.keep_payload, Some(true));
     assert!(said.dedicated && !said.blocking);
@@ -124,12 +124,14 @@ fn a_late_policy_is_read_alike_while_compiling_and_while_running() {
         "expire (5m)",
         "deliver()",
     ] {
-        let compiled = crate::late::Late::parse(text).map(|late| match late {
-            crate::late::Late::Deliver => Late::Deliver,
-            crate::late::Late::Expire(limit) => Late::Expire(limit),
-            crate::late::Late::Bury(limit) => Late::Bury(limit),
+        let compiled = crate::late::LatePolicy::parse(text).map(|late| match late {
+            crate::late::LatePolicy::Deliver => LatePolicy::Deliver,
+            crate::late::LatePolicy::Expire(limit) => LatePolicy::Expire(limit),
+            crate::late::LatePolicy::Bury(limit) => LatePolicy::Bury(limit),
         });
-        let read = text.parse::<Late>().map_err(|error| error.to_string());
+        let read = text
+            .parse::<LatePolicy>()
+            .map_err(|error| error.to_string());
         assert_eq!(compiled, read, "{text:?}");
     }
 }

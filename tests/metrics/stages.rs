@@ -83,7 +83,7 @@ async fn slow_at(
     let world = World::memory();
     let way = Faulty::to(&world.store);
     way.meets(move |_, op| match is_slow(op) {
-        true => Fault::Late(ms(50)),
+        true => Fault::LatePolicy(ms(50)),
         false => Fault::None,
     });
     let builder = Bus::builder().only_registered().shared_store(way);

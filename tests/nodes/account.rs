@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use duly::prelude::*;
 use duly::records::Record;
 use duly::store::RedisStore;
-use duly_conformance::history::{Account, Report, Told, What};
+use duly_conformance::history::{ClientChecker, PushResult, Report, What};
 
 use super::child::{self, Role};
 use super::log::Log;
@@ -50,7 +50,7 @@ pub(crate) fn account(site: &Site, memory: Memory) -> Report {
     });
     let account = match memory {
         Memory::Keeps => read(site),
-        Memory::MayForget => read(site).may_forget(),
+        Memory::MayForget => read(site).allow_lost_tail(),
     };
     let report = account.close();
     let history = site.folder().join("log");
@@ -58,8 +58,8 @@ pub(crate) fn account(site: &Site, memory: Memory) -> Report {
     report
 }
 
-fn read(site: &Site) -> Account {
-    let mut account = Account::new();
+fn read(site: &Site) -> ClientChecker {
+    let mut account = ClientChecker::new();
     site.entries().iter().for_each(|entry| account.read(entry));
     account
 }
@@ -74,12 +74,12 @@ async fn audit(url: &str) {
 }
 
 /// Repeats the pushes that were never answered, as their pushers would: that is safe.
-async fn push_again(bus: &Bus, log: &Log, account: &Account) {
+async fn push_again(bus: &Bus, log: &Log, account: &ClientChecker) {
     let queue: Queue<u64> = bus.queue_named("work").expect("a legal name");
     for (id, payload, _) in account.open() {
         let receipt = queue.event(payload).id(id).send().await;
         let due = Some(receipt.expect("a repeat is accepted").due());
-        let verdict = Told::Accepted;
+        let verdict = PushResult::Accepted;
         let what = What::PushAnswered {
             verdict,
             payload,
@@ -106,7 +106,7 @@ async fn drain(bus: &Bus) {
 }
 
 /// What the store knows in the end: every record, and where each event is.
-async fn testify(bus: &Bus, log: &Log, account: &Account) {
+async fn testify(bus: &Bus, log: &Log, account: &ClientChecker) {
     for record in records(bus).await {
         let what = What::Recorded {
             node: record.node,

@@ -9,7 +9,7 @@ use duly::config::QueueChoices;
 use duly::prelude::*;
 use duly::time::{Clock, Mono, SystemClock};
 use duly::{Annotation, ErrorKind};
-use duly_conformance::history::{Told, What};
+use duly_conformance::history::{PushResult, What};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -239,8 +239,8 @@ async fn push(queue: Queue<u64>, log: Arc<Log>, mut random: fastrand::Rng, pace:
                         log.of(id, what);
                     }
                     let verdict = match other {
-                        Some(_) => Told::Taken,
-                        None => Told::Accepted,
+                        Some(_) => PushResult::Taken,
+                        None => PushResult::Accepted,
                     };
                     let what = What::PushAnswered {
                         verdict,

@@ -3,7 +3,7 @@
 //! A child process runs the test [`child`] of this module. Each child pushes, cancels and handles
 //! on the store of a [`Site`], and writes the results of its calls and its starts into a shared
 //! history, one plain `write` a line. In the end the store is drained, the history is completed
-//! with the store's records and states, and [`duly_conformance::history::Account`] follows every
+//! with the store's records and states, and [`duly_conformance::history::ClientChecker`] follows every
 //! event through it: see [`account`].
 
 #![allow(dead_code)] // each program that takes this in uses a part of it

@@ -1,7 +1,7 @@
 //! What lies in the store, byte by byte.
 
 use duly::QueueName;
-use duly::codec::{Codec, Frame, Key, KeyRing, Unopened};
+use duly::codec::{Codec, Frame, Key, KeyRing, OpenError};
 use duly::event::{BucketId, Payload};
 use duly::prelude::*;
 use duly::time::Timestamp;
@@ -89,7 +89,7 @@ fn a_payload_that_was_encrypted_elsewhere_is_opened() {
     // What it is bound to, and every bit of it, is vouched for.
     let other = EventId::from_bytes([1; 16]);
     let elsewhere = QueueName::new("card").unwrap();
-    let sealed = Unopened::Sealed("2026-11".to_owned());
+    let sealed = OpenError::Sealed("2026-11".to_owned());
     assert_eq!(keys.open(other, &queue, &payload), Err(sealed.clone()));
     assert_eq!(keys.open(id, &elsewhere, &payload), Err(sealed));
     for at in 0..payload.len() * 8 {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use duly::journal::{Batch, Found, Journal, JournalFuture, Keep, MemoryJournal, Pruned};
-use duly::records::{Cursor, Minute, MinuteQuery, Numbered, Query};
+use duly::records::{Cursor, MinuteQuery, MinuteStats, Numbered, Query};
 use duly::time::Timestamp;
 use duly::{Error, ErrorKind};
 
@@ -158,7 +158,7 @@ impl Journal for Bad {
         self.met(|| self.journal.page(query))
     }
 
-    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<Minute>> {
+    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<MinuteStats>> {
         self.met(|| self.journal.minutes(query))
     }
 

@@ -127,7 +127,7 @@ async fn a_store_that_tells_nobody_is_looked_into_again_and_again() {
     let world = World::new();
     let deaf = crate::records::deaf::Deaf::to(&world.store);
     let options = RecorderOptions {
-        look_every: Some(secs(10)),
+        fallback_poll_every: Some(secs(10)),
         ..prompt()
     };
     let builder = world.builder(options).shared_store(deaf);
@@ -148,7 +148,7 @@ async fn an_idle_recorder_does_nothing() {
     let (bus, _queue) = world.serve(&Probe::<u64>::new()).await;
     bus.advance(DAY / 2).await;
     assert_eq!(world.journal.loads(), [0; 0]);
-    assert!(world.store.look_every() >= Duration::from_secs(1));
+    assert!(world.store.fallback_poll_every() >= Duration::from_secs(1));
 }
 
 /// Outboxes of this many buckets, with so many records each that finished then, and the ids of all.

@@ -10,8 +10,8 @@ use duly::event::BucketKey;
 use duly::records::Numbered;
 use duly::store::operation::{Answer, StoreOp};
 use duly::store::{
-    Control, Durability, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Presence, Roll, Setting,
-    Store, StoreFuture, Watcher,
+    Control, Durability, MemberInfo, Membership, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
+    Setting, Store, StoreFuture, Watcher,
 };
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Store for Deaf {
         self.0.now_us()
     }
 
-    fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
+    fn roll_call(&self, me: MemberInfo) -> StoreFuture<Membership> {
         self.0.roll_call(me)
     }
 
@@ -70,8 +70,8 @@ impl Store for Deaf {
         self.0.buckets()
     }
 
-    fn look_every(&self) -> Duration {
-        self.0.look_every()
+    fn fallback_poll_every(&self) -> Duration {
+        self.0.fallback_poll_every()
     }
 
     fn watch(&self, watcher: Arc<dyn Watcher>) {

@@ -45,7 +45,10 @@ async fn what_a_dead_node_left_in_a_quiet_bucket_is_recorded_within_seconds() {
     let redis = Redis::plain();
     let url = redis.url();
     let store = RedisStore::open(&url).await.expect("the store opens");
-    assert!(store.look_every() > secs(60), "nobody looks by himself");
+    assert!(
+        store.fallback_poll_every() > secs(60),
+        "nobody looks by himself"
+    );
 
     let journal = Arc::new(MemoryJournal::new());
     let recorded = async || {

@@ -32,7 +32,7 @@ pub(crate) fn secs(secs: u64) -> Duration {
 pub(crate) fn prompt() -> RecorderOptions {
     RecorderOptions {
         linger: Duration::ZERO,
-        look_every: Some(DAY),
+        fallback_poll_every: Some(DAY),
         ..RecorderOptions::default()
     }
 }

@@ -16,8 +16,8 @@ use duly::event::{Envelope, Payload, TRACE_HEADER};
 use duly::prelude::*;
 use duly::records::{Cause, NodeId};
 use duly::store::operation::{
-    BATCH_BYTES, BATCH_MAX, Failing, Fetch, Holding, NewEvent, PeekBy, Reply, Rewriting,
-    Settlement, StartMark, StoreOp, Verdict,
+    AttemptOutcome, BATCH_BYTES, BATCH_MAX, FailureReason, Fetch, Holding, NewEvent, PeekBy, Reply,
+    Rewriting, Settlement, StartMark, StoreOp,
 };
 use duly::store::{Outbox, Store};
 use duly::time::When;
@@ -56,7 +56,7 @@ pub(crate) fn event(bare: &Bare, bytes: usize, number: usize, when: When) -> New
     }
 }
 
-fn settlements(fetched: &[(EventId, u64)], verdict: &Verdict) -> Vec<Settlement> {
+fn settlements(fetched: &[(EventId, u64)], verdict: &AttemptOutcome) -> Vec<Settlement> {
     let of = |(id, request): &(EventId, u64)| Settlement {
         id: *id,
         request: *request,
@@ -145,24 +145,24 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
     // Batches of a thousand, of events that came by several fetches where they are large.
     let mut request = 0;
     let verdicts = [
-        Verdict::Bury(Failing {
+        AttemptOutcome::Bury(FailureReason {
             cause: Cause::Failed,
             error: Some("e".repeat(2_048)),
         }),
-        Verdict::Ack,
-        Verdict::Retry(
+        AttemptOutcome::Ack,
+        AttemptOutcome::Retry(
             Duration::ZERO,
-            Failing {
+            FailureReason {
                 cause: Cause::Failed,
                 error: Some("e".repeat(2_048)),
             },
         ),
-        Verdict::Release,
-        Verdict::Ack,
+        AttemptOutcome::Release,
+        AttemptOutcome::Ack,
     ]
     .into_iter();
     for verdict in verdicts {
-        let hold = matches!(verdict, Verdict::Release).then_some(Duration::from_secs(60));
+        let hold = matches!(verdict, AttemptOutcome::Release).then_some(Duration::from_secs(60));
         let mut held = Vec::new();
         while held.len() < BATCH_MAX {
             request += 1;

@@ -8,7 +8,7 @@ use duly::event::{BucketId, BucketKey, Envelope, Payload, State};
 use duly::prelude::*;
 use duly::records::{Cause, NodeId, Query, Record};
 use duly::store::operation::{
-    Answer, Failing, Fetch, NewEvent, Reply, Settlement, StartMark, StoreOp, Verdict,
+    Answer, AttemptOutcome, FailureReason, Fetch, NewEvent, Reply, Settlement, StartMark, StoreOp,
 };
 use duly::store::{RedisStore, Store};
 use duly::time::{Timestamp, When};
@@ -170,7 +170,7 @@ impl Bare {
         let settlements = ids.iter().map(|id| Settlement {
             id: *id,
             request,
-            verdict: Verdict::Ack,
+            verdict: AttemptOutcome::Ack,
             started_us: 1,
             fetched_us: 1,
         });
@@ -235,7 +235,7 @@ impl Bare {
         let settlements = held.into_iter().map(|id| Settlement {
             id,
             request,
-            verdict: Verdict::Bury(Failing {
+            verdict: AttemptOutcome::Bury(FailureReason {
                 cause: Cause::Failed,
                 error: None,
             }),

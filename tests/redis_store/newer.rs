@@ -6,8 +6,10 @@ use duly::ErrorKind;
 use duly::event::State;
 use duly::prelude::*;
 use duly::records::Cause;
-use duly::store::operation::{Failing, Fetch, Reply, Settlement, StartMark, StoreOp, Verdict};
-use duly::store::{Outbox, OutboxPage, Presence, RedisStore, Store};
+use duly::store::operation::{
+    AttemptOutcome, FailureReason, Fetch, Reply, Settlement, StartMark, StoreOp,
+};
+use duly::store::{MemberInfo, Outbox, OutboxPage, RedisStore, Store};
 use duly::time::When;
 
 use crate::redis_store::kit::{Bare, ID, NODE, fresh, hex, until};
@@ -185,7 +187,7 @@ async fn nobody_but_its_duly_ends_an_event_of_a_newer_form() {
     let settlements = vec![Settlement {
         id,
         request: 9,
-        verdict: Verdict::Bury(Failing {
+        verdict: AttemptOutcome::Bury(FailureReason {
             cause: Cause::Failed,
             error: None,
         }),
@@ -267,7 +269,7 @@ async fn a_process_whose_keys_get_another_format_takes_part_no_more() {
     let bare = Bare::open(&url).await;
     let id = bare.new_id();
     bare.push(id, When::Now).await.unwrap();
-    let me = || Presence {
+    let me = || MemberInfo {
         node: NODE,
         queues: [bare.bucket.queue.clone()].into(),
         leaves: false,

@@ -8,7 +8,7 @@ use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::prelude::*;
 use duly::records::NodeId;
 use duly::store::operation::{NewEvent, StoreOp};
-use duly::store::{Presence, RedisStore, Setting, Store};
+use duly::store::{MemberInfo, RedisStore, Setting, Store};
 use duly::time::{Timestamp, When};
 use duly::{QueueName, Unique};
 use futures_util::future::join_all;
@@ -67,7 +67,7 @@ async fn push(store: &RedisStore, bucket: &BucketKey) {
 
 /// The versions of the buckets and of the controls.
 async fn versions(store: &RedisStore) -> (u64, u64) {
-    let me = Presence {
+    let me = MemberInfo {
         node: NodeId(9),
         queues: Arc::from([]),
         leaves: false,

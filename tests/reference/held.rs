@@ -5,7 +5,7 @@ use std::sync::Arc;
 use duly::__internal::Head;
 use duly::event::Payload;
 use duly::records::Outcome;
-use duly::store::operation::{PeekBy, PushVerdict, Reply, StoreOp};
+use duly::store::operation::{PeekBy, PushOutcome, Reply, StoreOp};
 use duly::time::{Timestamp, When};
 use duly::{Cancelled, Changed, Unique};
 
@@ -16,7 +16,7 @@ fn a_held_event_is_seen_and_leased_by_nobody() {
     let mut side = Side::new();
     let mut held = event(id(1, 1), When::Now);
     Arc::make_mut(&mut held.envelope).key = Some("order:1".into());
-    assert_eq!(side.push(held), PushVerdict::Accepted);
+    assert_eq!(side.push(held), PushOutcome::Accepted);
     assert_eq!(side.bucket.head(), Head::default());
     assert_eq!(side.fetch(), []);
     assert_eq!(side.op(StoreOp::Get { id: id(1, 1) }), Reply::Found(None));
@@ -63,10 +63,10 @@ fn a_confirmed_event_goes_where_its_due_time_says_in_the_order_given() {
 fn a_held_event_is_a_duplicate_and_has_its_unique_key() {
     let mut side = Side::new();
     side.push(unique(id(1, 1), Unique::Keep));
-    let duplicate = PushVerdict::Duplicate(id(1, 1));
+    let duplicate = PushOutcome::Duplicate(id(1, 1));
     assert_eq!(side.push(unique(id(1, 1), Unique::Keep)), duplicate);
     assert_eq!(side.push(unique(id(1, 2), Unique::Keep)), duplicate);
-    let replaced = PushVerdict::Replaced(id(1, 1));
+    let replaced = PushOutcome::Replaced(id(1, 1));
     assert_eq!(side.push(unique(id(1, 3), Unique::Replace)), replaced);
     side.bucket.confirm(&[id(1, 1), id(1, 3)]);
     let left: Vec<_> = side.fetch().iter().map(|delivery| delivery.id).collect();
@@ -82,12 +82,12 @@ fn a_forgotten_event_was_never_pushed() {
     assert!(side.bucket.is_empty());
     assert_eq!(
         side.push(unique(id(1, 2), Unique::Keep)),
-        PushVerdict::Accepted
+        PushOutcome::Accepted
     );
     side.bucket.confirm(&[id(1, 2)]);
     side.bucket.forget(&[id(1, 2)]);
     assert_eq!(side.fetch().len(), 1, "a confirmed one is not forgotten");
-    assert_eq!(side.push(event(id(1, 1), When::Now)), PushVerdict::Accepted);
+    assert_eq!(side.push(event(id(1, 1), When::Now)), PushOutcome::Accepted);
     assert_eq!(side.rows.records, []);
 }
 
@@ -128,9 +128,9 @@ fn what_is_refused_gives_the_unique_key_back_that_it_took_from_one_that_runs() {
     side.bucket.confirm(&[first]);
     assert_eq!(side.fetch().len(), 1);
     let second = unique(id(1, 2), Unique::Replace);
-    assert_eq!(side.push(second), PushVerdict::Accepted);
+    assert_eq!(side.push(second), PushOutcome::Accepted);
     side.bucket.forget(&[id(1, 2)]);
     side.bucket.check().unwrap();
     let third = side.push(unique(id(1, 3), Unique::Keep));
-    assert_eq!(third, PushVerdict::Duplicate(first), "it still runs");
+    assert_eq!(third, PushOutcome::Duplicate(first), "it still runs");
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::__internal::{Bucket, Ledger};
+use duly::__internal::{Bucket, ChangeSink};
 use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::records::{NodeId, Record};
 use duly::store::DedupWindow;
-use duly::store::operation::{Delivery, Fetch, NewEvent, PushVerdict, Reply, StoreOp};
+use duly::store::operation::{Delivery, Fetch, NewEvent, PushOutcome, Reply, StoreOp};
 use duly::time::{Timestamp, When};
 use duly::{EventId, Unique};
 
@@ -19,7 +19,7 @@ pub(crate) struct Rows {
     next: u64,
 }
 
-impl Ledger for Rows {
+impl ChangeSink for Rows {
     type Body = u64;
     const CONFIRMS: bool = true;
 
@@ -90,7 +90,7 @@ impl Side {
         answer.reply
     }
 
-    pub(crate) fn push(&mut self, event: NewEvent) -> PushVerdict {
+    pub(crate) fn push(&mut self, event: NewEvent) -> PushOutcome {
         match self.op(StoreOp::Push(vec![event])) {
             Reply::Pushed(pushed) => pushed[0].verdict,
             other => panic!("a push answered {other:?}"),

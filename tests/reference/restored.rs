@@ -1,11 +1,11 @@
 //! What comes back at start.
 
-use duly::__internal::{Finished, Restored};
+use duly::__internal::{Restored, Tombstone};
 use duly::event::State;
 use duly::store::DedupWindow;
-use duly::store::operation::{PushVerdict, Reply, StoreOp};
+use duly::store::operation::{PushOutcome, Reply, StoreOp};
 use duly::time::{Timestamp, When};
-use duly::{Cancelled, EventId, Late, Unique};
+use duly::{Cancelled, EventId, LatePolicy, Unique};
 
 use crate::reference::kit::{Side, event, id, unique};
 
@@ -21,7 +21,7 @@ fn restored(id: EventId, due_ms: u64) -> Restored<u64> {
         unique: None,
         unique_for: None,
         expires: None,
-        late: Late::Deliver,
+        late: LatePolicy::Deliver,
         tells: false,
         bytes: 0,
         dead_at: None,
@@ -51,7 +51,7 @@ fn what_comes_back_goes_on_where_it_stood() {
         }),
         Reply::Counted(1)
     );
-    let duplicate = PushVerdict::Duplicate(id(1, 2));
+    let duplicate = PushOutcome::Duplicate(id(1, 2));
     assert_eq!(side.push(event(id(1, 2), When::Now)), duplicate);
 }
 
@@ -65,20 +65,20 @@ fn the_last_restored_has_the_unique_key() {
         }));
     }
     let pushed = side.push(unique(id(1, 3), Unique::Keep));
-    assert_eq!(pushed, PushVerdict::Duplicate(id(1, 2)));
+    assert_eq!(pushed, PushOutcome::Duplicate(id(1, 2)));
 }
 
 #[test]
 fn what_is_there_already_or_is_over_does_not_come_back() {
     let mut side = Side::new();
-    side.bucket.restore_finished(
-        Finished {
+    side.bucket.restore_tombstone(
+        Tombstone {
             id: id(1, 1),
             state: State::Done,
             fingerprint: None,
             due: Timestamp::EPOCH,
             tries: 0,
-            haunted: false,
+            maybe_running: false,
         },
         61_000_000,
     );
@@ -92,26 +92,26 @@ fn what_is_there_already_or_is_over_does_not_come_back() {
 #[test]
 fn the_memory_of_what_is_over_comes_back_within_its_bound() {
     let mut side = Side::new();
-    let over = |id, fingerprint| Finished {
+    let over = |id, fingerprint| Tombstone {
         id,
         state: State::Done,
         fingerprint,
         due: Timestamp::from_millis(1),
         tries: 0,
-        haunted: false,
+        maybe_running: false,
     };
-    side.bucket.forgotten_before(Timestamp::from_millis(10));
-    side.bucket.restore_finished(over(id(11, 1), None), 20_000);
-    side.bucket.restore_finished(over(id(12, 2), None), 20_000);
+    side.bucket.raise_watermark(Timestamp::from_millis(10));
+    side.bucket.restore_tombstone(over(id(11, 1), None), 20_000);
+    side.bucket.restore_tombstone(over(id(12, 2), None), 20_000);
     side.bucket
-        .restore_finished(over(id(13, 3), Some(4)), 20_000);
+        .restore_tombstone(over(id(13, 3), Some(4)), 20_000);
     side.bucket.check().unwrap();
     let pushes = [
-        (id(10, 9), PushVerdict::TooOld),
-        (id(11, 1), PushVerdict::TooOld),
-        (id(12, 2), PushVerdict::Duplicate(id(12, 2))),
-        (id(13, 3), PushVerdict::Conflict),
-        (id(13, 4), PushVerdict::Accepted),
+        (id(10, 9), PushOutcome::TooOld),
+        (id(11, 1), PushOutcome::TooOld),
+        (id(12, 2), PushOutcome::Duplicate(id(12, 2))),
+        (id(13, 3), PushOutcome::Conflict),
+        (id(13, 4), PushOutcome::Accepted),
     ];
     for (id, verdict) in pushes {
         assert_eq!(side.push(event(id, When::Now)), verdict);
@@ -125,17 +125,17 @@ fn the_memory_of_what_is_over_comes_back_within_its_bound() {
 fn a_watermark_from_the_future_closes_the_bucket_to_nobody() {
     let mut side = Side::new();
     side.bucket
-        .forgotten_before(Timestamp::from_millis(106_000_000_000_000));
+        .raise_watermark(Timestamp::from_millis(106_000_000_000_000));
     let now_ms = side.now_us / 1_000;
     let before = side.push(event(id(now_ms - 1, 1), When::Now));
-    assert_eq!(before, PushVerdict::TooOld, "nobody can know");
+    assert_eq!(before, PushOutcome::TooOld, "nobody can know");
     let now = side.push(event(id(now_ms, 2), When::Now));
-    assert_eq!(now, PushVerdict::Accepted);
+    assert_eq!(now, PushOutcome::Accepted);
     // Within the minute it is honest.
     side.bucket
-        .forgotten_before(Timestamp::from_millis(now_ms + 60_000));
+        .raise_watermark(Timestamp::from_millis(now_ms + 60_000));
     let soon = side.push(event(id(now_ms + 60_000, 3), When::Now));
-    assert_eq!(soon, PushVerdict::TooOld);
+    assert_eq!(soon, PushOutcome::TooOld);
 }
 
 /// No operation forgets more than a bounded number, and a surplus shrinks all the same.
@@ -144,15 +144,15 @@ fn a_large_surplus_is_forgotten_in_parts() {
     let mut side = Side::new();
     side.bucket.set_window(DedupWindow::default());
     for number in 0..5_000 {
-        let over = Finished {
+        let over = Tombstone {
             id: id(1, number),
             state: State::Done,
             fingerprint: None,
             due: Timestamp::EPOCH,
             tries: 0,
-            haunted: false,
+            maybe_running: false,
         };
-        side.bucket.restore_finished(over, 1_000);
+        side.bucket.restore_tombstone(over, 1_000);
     }
     side.bucket.set_window(DedupWindow {
         cap: 10,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use duly::event::Envelope;
 use duly::store::operation::{Answer, NewEvent, Reply, StoreOp};
 use duly::time::{Timestamp, When};
-use duly::{ErrorKind, EventId, Late, QueueName, Unique};
-use duly_conformance::history::{Promise, Told, What};
+use duly::{ErrorKind, EventId, LatePolicy, QueueName, Unique};
+use duly_conformance::history::{Promise, PushResult, What};
 
 use crate::bugs::Bug;
 use crate::network::Caller;
@@ -239,7 +239,9 @@ impl World {
         }
         if self.rng.chance(50) {
             let late = Duration::from_micros(self.rng.within(1_000..2_000_000));
-            envelope.late = self.rng.pick(&[Late::Expire(late), Late::Bury(late)]);
+            envelope.late = self
+                .rng
+                .pick(&[LatePolicy::Expire(late), LatePolicy::Bury(late)]);
         }
         if self.rng.chance(100) {
             envelope.unique = Some(self.rng.pick(&["one", "two"]).to_owned());
@@ -387,7 +389,7 @@ impl World {
                 return self.break_off(Promise::Accepted, Some(id), text);
             }
             (StoreOp::Push(events), Ok(Reply::Pushed(pushed))) => Some(What::PushAnswered {
-                verdict: Told::of(pushed[0].verdict, id),
+                verdict: PushResult::of(pushed[0].verdict, id),
                 payload: value_of(&events[0].envelope.payload),
                 due: Some(pushed[0].due),
             }),

@@ -15,7 +15,7 @@ const CUTS: [Cut; 7] = [
     Cut::Answers,
     Cut::Heartbeats,
     Cut::AllButHeartbeats,
-    Cut::Roll,
+    Cut::Membership,
     Cut::AllButRoll,
 ];
 
@@ -128,7 +128,7 @@ impl Plan {
                 self.failovers = rng.within(1..4);
                 self.crashes = rng.pick(&[0, 0, 1]);
                 self.lose = rng.pick(&[0, 0, 40]);
-                self.options.glance_every = Duration::from_secs(2);
+                self.options.fallback_scan_every = Duration::from_secs(2);
                 self.options.sleep_max = Duration::from_secs(2);
             }
             Class::Chaos => {
@@ -160,7 +160,7 @@ impl Plan {
                     // Their deadlines are told by the store's clock.
                     (self.manuals, self.clock_steps) = (rng.within(1..4), 0);
                     // Whoever looks takes back what is past its deadline.
-                    self.options.glance_every = Duration::from_millis(300);
+                    self.options.fallback_scan_every = Duration::from_millis(300);
                 }
                 if rng.chance(150) {
                     self.failures = 1;
@@ -215,7 +215,7 @@ impl Plan {
 fn options(rng: &mut Rng, roomy: bool) -> NodeOptions {
     let ahead_ms = rng.pick(&[0, 20, 100]);
     let options = NodeOptions {
-        glance_every: Duration::from_secs(rng.pick(&[2, 10, 30])),
+        fallback_scan_every: Duration::from_secs(rng.pick(&[2, 10, 30])),
         ahead: Duration::from_millis(ahead_ms),
         ahead_max: if roomy {
             65_536

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use duly::__internal::{Input, Job};
 use duly::records::Cause;
-use duly::store::operation::{Failing, Settlement, Verdict};
+use duly::store::operation::{AttemptOutcome, FailureReason, Settlement};
 use duly_conformance::history::{Lease, Promise, What};
 
 use crate::bugs::Bug;
@@ -108,7 +108,7 @@ impl World {
         let Some(running) = self.nodes[at].pools[queue].take_running(number) else {
             return; // it was interrupted
         };
-        let failed = matches!(running.settlement.verdict, Verdict::Retry(..));
+        let failed = matches!(running.settlement.verdict, AttemptOutcome::Retry(..));
         if failed && self.bug == Some(Bug::FailureSwallowed) {
             return;
         }
@@ -170,7 +170,7 @@ impl World {
     }
 
     pub fn interrupt(&mut self, at: usize) {
-        let failing = Failing {
+        let failing = FailureReason {
             cause: Cause::Interrupted,
             error: None,
         };
@@ -180,7 +180,7 @@ impl World {
                 .get_mut(queue)
                 .and_then(|pool| pool.running.pop())
             {
-                running.settlement.verdict = Verdict::Retry(Duration::ZERO, failing.clone());
+                running.settlement.verdict = AttemptOutcome::Retry(Duration::ZERO, failing.clone());
                 let input = self.ended(at, running);
                 self.drive(at, Some(input));
             }

@@ -13,7 +13,7 @@ impl Plan {
         let counts_at_once = is_exact || self.class == Class::Clogged;
         // A node that stays paused owns buckets all the same, and another looks after them.
         let delay = match self.stays_paused {
-            Some(_) => self.options.other_delay.as_micros() as u64,
+            Some(_) => self.options.non_owner_delay.as_micros() as u64,
             None => 0,
         };
         Expect {

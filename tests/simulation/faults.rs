@@ -148,7 +148,7 @@ impl World {
             }
             Fault::FullOver => self.store.is_full = false,
             Fault::Fails { for_us } => {
-                self.store.health = Health::Failing;
+                self.store.health = Health::FailureReason;
                 self.after(for_us, Happening::Breaks(Fault::Opened));
             }
             Fault::Opened => self.open_again(),

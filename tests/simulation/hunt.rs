@@ -3,13 +3,13 @@
 use std::fmt;
 
 use crate::bugs::Bug;
-use crate::world::{Broken, World};
+use crate::world::{BrokenPromise, World};
 
 /// The first seed that shows a bug.
 #[derive(Debug)]
 pub struct Hunt {
     pub bug: Bug,
-    found: Option<(u64, Broken)>,
+    found: Option<(u64, BrokenPromise)>,
 }
 
 impl Hunt {
@@ -43,7 +43,7 @@ impl fmt::Display for Table<'_> {
         for Hunt { bug, found } in self.0 {
             write!(f, "{:wide$}  ", name(*bug))?;
             match (found, bug.masked_by()) {
-                (Some((seed, Broken { broken, .. })), _) => {
+                (Some((seed, BrokenPromise { broken, .. })), _) => {
                     let promise = broken.promise.number();
                     writeln!(f, "{seed:>10}  {promise:>7}  {}", broken.text)?;
                 }

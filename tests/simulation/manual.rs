@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use duly::records::{Cause, NodeId};
 use duly::store::operation::{
-    Answer, Delivery, Failing, Fetch, Reply, RequestId, Settlement, StartMark, StoreOp, Verdict,
+    Answer, AttemptOutcome, Delivery, FailureReason, Fetch, Reply, RequestId, Settlement,
+    StartMark, StoreOp,
 };
 use duly::{ErrorKind, EventId};
 use duly_conformance::history::{Lease, What};
@@ -50,7 +51,7 @@ enum Care {
     /// It extends its lease for as long as it works, and leaves an event that it has lost.
     Extends,
     /// It works for as long as it takes, and settles then.
-    Late,
+    LatePolicy,
     /// It forgets what it has begun.
     Forgets,
 }
@@ -194,7 +195,7 @@ impl World {
         };
         if self.rng.chance(100) {
             let (id, fetched_us) = (delivery.id, self.store.clock_us(self.now_us));
-            let op = settle(lease, id, Verdict::Release, fetched_us);
+            let op = settle(lease, id, AttemptOutcome::Release, fetched_us);
             return self.manual_asks(at, call.bucket, op, 0);
         }
         let what = What::Started {
@@ -207,7 +208,7 @@ impl World {
         let (care, most_us) = match self.rng.within(0..10) {
             0..5 => (Care::Extends, hold_us / 2),
             5..7 => (Care::Extends, hold_us * 4),
-            7..9 => (Care::Late, hold_us * 4),
+            7..9 => (Care::LatePolicy, hold_us * 4),
             _ => (Care::Forgets, 1),
         };
         let holding = Holding {
@@ -275,13 +276,13 @@ impl World {
             node: self.manuals[at].node,
             request: holding.request,
         };
-        let failing = Failing {
+        let failing = FailureReason {
             cause: Cause::Failed,
             error: None,
         };
         let verdict = match self.rng.chance(250) {
-            true => Verdict::Retry(Duration::from_millis(50), failing),
-            false => Verdict::Ack,
+            true => AttemptOutcome::Retry(Duration::from_millis(50), failing),
+            false => AttemptOutcome::Ack,
         };
         let what = What::Ended {
             lease,
@@ -294,7 +295,7 @@ impl World {
     }
 }
 
-fn settle(lease: Lease, id: EventId, verdict: Verdict, fetched_us: u64) -> StoreOp {
+fn settle(lease: Lease, id: EventId, verdict: AttemptOutcome, fetched_us: u64) -> StoreOp {
     let settlement = Settlement {
         id,
         request: lease.request,

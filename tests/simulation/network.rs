@@ -49,8 +49,8 @@ pub enum Cut {
     Heartbeats,
     /// Everything else does not.
     AllButHeartbeats,
-    /// Roll calls.
-    Roll,
+    /// Membership calls.
+    Membership,
     /// Everything else.
     AllButRoll,
     /// All comes through, and every operation on a bucket is answered with such an error.
@@ -90,7 +90,7 @@ impl Network {
             StoreOp::Heartbeat { .. } | StoreOp::Reconcile { .. }
         );
         match self.cuts[node] {
-            Cut::Nothing | Cut::Answers | Cut::Roll | Cut::Refused(_) => true,
+            Cut::Nothing | Cut::Answers | Cut::Membership | Cut::Refused(_) => true,
             Cut::All | Cut::Requests | Cut::AllButRoll => false,
             Cut::Heartbeats => !beats,
             Cut::AllButHeartbeats => beats,
@@ -198,7 +198,7 @@ impl World {
         bucket: usize,
         op: StoreOp,
     ) -> Result<Answer<Body>, ErrorKind> {
-        if self.store.health == Health::Failing {
+        if self.store.health == Health::FailureReason {
             self.store.health = Health::Failed;
             if self.rng.chance(500) {
                 let _ = self.apply(from, bucket, op);

@@ -150,7 +150,7 @@ impl World {
         let members = called.members;
         // What is set is known before anything is fetched.
         self.nodes[at].holds_on = true;
-        self.drive(at, Some(Input::Rolled { members }));
+        self.drive(at, Some(Input::MembersSeen { members }));
         self.follow(at, &called.orders);
         self.nodes[at].holds_on = false;
         self.drive(at, None);
@@ -308,8 +308,8 @@ impl World {
                 }
                 self.send_from_node(from, bucket, op);
             }
-            Action::CallRoll => self.call_roll(at),
-            Action::Bereft => {} // only records are looked after then, and they have no recorder here
+            Action::PollMembers => self.call_roll(at),
+            Action::MemberLost => {} // only records are looked after then, and they have no recorder here
             Action::Served { bucket } => {
                 let key = node.core.as_ref().map(|core| core.bucket(bucket).clone());
                 let of = self
@@ -347,7 +347,7 @@ impl World {
                     self.break_off(Promise::LostWorkers, None, text);
                 }
             }
-            Action::Doubt { bucket, kind } => {
+            Action::StoreFailed { bucket, kind } => {
                 let bucket = node.places[bucket];
                 if kind != ErrorKind::Closed || !node.doubted.contains(&bucket) {
                     let text = format!("a node gave up a bucket: {kind:?}");

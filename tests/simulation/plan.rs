@@ -136,7 +136,7 @@ impl Plan {
     /// So long after the last fault nothing of it is left: no slow message, no rest after a failure
     /// and no sleeper that was not woken.
     pub fn calm_after_us(&self) -> u64 {
-        let net = self.options.sleep_max.max(self.options.glance_every);
+        let net = self.options.sleep_max.max(self.options.fallback_scan_every);
         6_500_000 + net.as_micros() as u64
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use duly::__internal::Job;
 use duly::records::Cause;
-use duly::store::operation::{Failing, RequestId, Settlement, Verdict};
+use duly::store::operation::{AttemptOutcome, FailureReason, RequestId, Settlement};
 use duly::time::Mono;
 
 use crate::plan::Handlers;
@@ -76,14 +76,14 @@ impl Pool {
 }
 
 /// What a handler makes of its event, and how long that takes.
-pub fn handle(rng: &mut Rng, handlers: &Handlers, is_healed: bool) -> (u64, Verdict) {
+pub fn handle(rng: &mut Rng, handlers: &Handlers, is_healed: bool) -> (u64, AttemptOutcome) {
     let quick = rng.within(200..20_000);
     if is_healed {
-        return (quick, Verdict::Ack);
+        return (quick, AttemptOutcome::Ack);
     }
-    let failing = |cause| Failing { cause, error: None };
+    let failing = |cause| FailureReason { cause, error: None };
     if rng.chance(handlers.hang) {
-        let timed_out = Verdict::Retry(Duration::ZERO, failing(Cause::TimedOut));
+        let timed_out = AttemptOutcome::Retry(Duration::ZERO, failing(Cause::TimedOut));
         return (handlers.timeout_us, timed_out);
     }
     let takes = if rng.chance(handlers.long) {
@@ -94,23 +94,23 @@ pub fn handle(rng: &mut Rng, handlers: &Handlers, is_healed: bool) -> (u64, Verd
     let delay = Duration::from_micros(rng.pick(&[0, 1, 700, 50_000, 1_500_000]));
     let verdict = if rng.chance(handlers.fail) {
         let cause = rng.pick(&[Cause::Failed, Cause::Panicked]);
-        Verdict::Retry(delay, failing(cause))
+        AttemptOutcome::Retry(delay, failing(cause))
     } else if rng.chance(handlers.snooze) {
-        Verdict::Snooze(delay)
+        AttemptOutcome::Snooze(delay)
     } else if rng.chance(handlers.bury) {
-        Verdict::Bury(failing(Cause::Failed))
+        AttemptOutcome::Bury(failing(Cause::Failed))
     } else if rng.chance(handlers.discard) {
-        Verdict::Discard(None)
+        AttemptOutcome::Discard(None)
     } else {
-        Verdict::Ack
+        AttemptOutcome::Ack
     };
     (takes, verdict)
 }
 
 /// The delay that a verdict asks for.
-pub fn delay_of(verdict: &Verdict) -> u64 {
+pub fn delay_of(verdict: &AttemptOutcome) -> u64 {
     match verdict {
-        Verdict::Retry(delay, _) | Verdict::Snooze(delay) => delay.as_micros() as u64,
+        AttemptOutcome::Retry(delay, _) | AttemptOutcome::Snooze(delay) => delay.as_micros() as u64,
         _ => 0,
     }
 }

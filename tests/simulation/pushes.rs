@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use duly::__internal::{Attempts, NextPush, PushedId};
 use duly::event::Envelope;
-use duly::store::operation::{Answer, NewEvent, PushVerdict, Pushed, Reply, StoreOp};
+use duly::store::operation::{Answer, NewEvent, PushOutcome, Pushed, Reply, StoreOp};
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId};
-use duly_conformance::history::{Told, What};
+use duly_conformance::history::{PushResult, What};
 
 use crate::bugs::Bug;
 use crate::store::{Body, value_of};
@@ -65,7 +65,7 @@ impl World {
         };
         let (Pushed { due, verdict }, event) = (pushed[0], self.clients.event_of(at));
         let id = event.envelope.id;
-        let is_refused = matches!(verdict, PushVerdict::TooOld | PushVerdict::TooNew);
+        let is_refused = matches!(verdict, PushOutcome::TooOld | PushOutcome::TooNew);
         if is_refused && self.clients.was_copied(at) {
             // Of two copies the other may be over and forgotten, or come when the id is not too new
             // any more. A store that is reached over a network knows of its own repeats, too.
@@ -81,7 +81,7 @@ impl World {
             NextPush::Renew => verdict,
         };
         let what = What::PushAnswered {
-            verdict: Told::of(verdict, id),
+            verdict: PushResult::of(verdict, id),
             payload: value_of(&event.envelope.payload),
             due: Some(due),
         };

@@ -19,7 +19,7 @@ const FORGOTTEN_US: u64 = 60_000_000;
 
 /// What the store knows of its nodes, and what was set.
 #[derive(Debug, Default)]
-pub struct Roll {
+pub struct Membership {
     members: BTreeMap<NodeId, Entry>,
     pub orders: Arc<Orders>,
     /// Counts changes; it never goes back, as versions are drawn by chance.
@@ -64,7 +64,7 @@ pub struct Called {
     pub orders: Arc<Orders>,
 }
 
-impl Roll {
+impl Membership {
     fn call(&mut self, me: NodeId, now_us: u64, queues: &Arc<[QueueName]>) {
         self.members
             .retain(|_, entry| now_us - entry.last_us < FORGOTTEN_US);
@@ -184,10 +184,10 @@ impl World {
         match called {
             Some(called) => {
                 let members = called.members;
-                self.drive(at, Some(Input::Rolled { members }));
+                self.drive(at, Some(Input::MembersSeen { members }));
                 self.follow(at, &called.orders);
             }
-            None => self.drive(at, Some(Input::NotRolled)),
+            None => self.drive(at, Some(Input::PollFailed)),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::world::{Broken, World};
+use crate::world::{BrokenPromise, World};
 
 /// A sum to which each thread contributes.
 pub trait Merge: Default + Send {
@@ -96,7 +96,7 @@ impl Default for Sum {
 }
 
 impl Sum {
-    pub fn add(&mut self, seed: u64, world: &World, broken: Option<&Broken>) {
+    pub fn add(&mut self, seed: u64, world: &World, broken: Option<&BrokenPromise>) {
         self.worlds += 1;
         self.steps += world.steps;
         self.virtual_us += world.now_us;
@@ -162,7 +162,7 @@ impl fmt::Display for Sum {
 }
 
 /// What happened to the event whose promise was broken, and how to see it again.
-fn story(seed: u64, world: &World, broken: &Broken) -> String {
+fn story(seed: u64, world: &World, broken: &BrokenPromise) -> String {
     let mut text = format!(
         "\nseed {seed}, at {:.3} ms: {}\n{:?}\n",
         broken.at_us as f64 / 1_000.0,

@@ -77,7 +77,7 @@ fn node(id: NodeId) -> Node<()> {
         queues: [name].into(),
     };
     let members = vec![owner];
-    node.handle(at(0), Input::Rolled { members }, &mut Vec::new());
+    node.handle(at(0), Input::MembersSeen { members }, &mut Vec::new());
     node
 }
 

@@ -5,7 +5,7 @@ mod tell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::__internal::{Bucket, Ledger};
+use duly::__internal::{Bucket, ChangeSink};
 use duly::event::{BucketKey, Envelope, Payload};
 use duly::records::Record;
 use duly::store::DedupWindow;
@@ -16,7 +16,7 @@ use duly_conformance::history::{Lease, What};
 
 pub use self::tell::ending_of;
 use self::tell::{Asked, tell};
-use crate::roll::Roll;
+use crate::roll::Membership;
 
 /// What is kept of an event: all of it.
 pub type Body = Arc<Envelope>;
@@ -54,7 +54,7 @@ pub struct SimStore {
     /// gives them others.
     pub promised: Option<Duration>,
     notes: Notes,
-    pub roll: Roll,
+    pub roll: Membership,
     /// For each bucket when it showed a time, and by how much that was ahead of the true one; only
     /// what is ahead of all that came later.
     shown: Vec<Vec<(u64, u64)>>,
@@ -65,7 +65,7 @@ pub struct SimStore {
 pub enum Health {
     Well,
     /// What it does next fails, and nobody knows how much of it has happened.
-    Failing,
+    FailureReason,
     /// It has stopped itself, and does nothing until it is opened again.
     Failed,
 }
@@ -85,7 +85,7 @@ pub struct Notes(pub Vec<(EventId, What)>);
 /// An answer, and what happened to which event beside.
 pub type Applied = (Result<Answer<Body>, ErrorKind>, Vec<(EventId, What)>);
 
-impl Ledger for Notes {
+impl ChangeSink for Notes {
     type Body = Body;
 
     fn added(&mut self, envelope: &Arc<Envelope>, due: Timestamp) -> Body {
@@ -148,7 +148,7 @@ impl SimStore {
             health: Health::Well,
             promised: None,
             notes: Notes::default(),
-            roll: Roll::default(),
+            roll: Membership::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use duly::event::{BucketId, BucketKey};
 use duly::store::operation::{Reply, StoreOp};
 use duly::{EventId, QueueName};
 use duly_conformance::history;
-use duly_conformance::history::{Account, Checker, Entry, Promise, What};
+use duly_conformance::history::{Checker, ClientChecker, Entry, Promise, What};
 
 use crate::agenda::Agenda;
 use crate::bugs::Bug;
@@ -92,7 +92,7 @@ pub struct World {
     pub clients: Clients,
     pub manuals: Vec<Manual>,
     pub checker: Checker,
-    pub account: Account,
+    pub account: ClientChecker,
     pub trace: Trace,
     pub is_healed: bool,
     pub queues: Vec<QueueName>,
@@ -108,14 +108,14 @@ pub struct World {
     /// The calls of nodes, roll calls among them.
     pub node_calls: u64,
     agenda: Agenda<Happening>,
-    broken: Option<Broken>,
+    broken: Option<BrokenPromise>,
 }
 
 /// A promise that did not hold.
 #[derive(Clone, Debug)]
-pub struct Broken {
+pub struct BrokenPromise {
     pub at_us: u64,
-    pub broken: history::Broken,
+    pub broken: history::BrokenPromise,
 }
 
 impl World {
@@ -150,8 +150,8 @@ impl World {
             manuals: Vec::new(),
             checker: Checker::new(expect).may_be_late(clogged),
             account: match plan.failovers {
-                0 => Account::new(),
-                _ => Account::new().may_forget(),
+                0 => ClientChecker::new(),
+                _ => ClientChecker::new().allow_lost_tail(),
             }
             .early_us_max(expect.early_us_max),
             trace: Trace::default(),
@@ -191,7 +191,7 @@ impl World {
     }
 
     /// Lets it run to its end; answers the promise that was broken, if one was.
-    pub fn run(&mut self) -> Option<Broken> {
+    pub fn run(&mut self) -> Option<BrokenPromise> {
         let end_us = self.plan.heal_us + self.plan.patience_after_heal_us();
         while self.broken.is_none() {
             let Some((at_us, happening)) = self.agenda.next() else {
@@ -325,12 +325,12 @@ impl World {
         id: Option<EventId>,
         text: impl Into<Cow<'static, str>>,
     ) {
-        self.broke(history::Broken::new(promise, id, text));
+        self.broke(history::BrokenPromise::new(promise, id, text));
     }
 
-    pub fn broke(&mut self, broken: history::Broken) {
+    pub fn broke(&mut self, broken: history::BrokenPromise) {
         let at_us = self.now_us;
-        self.broken.get_or_insert(Broken { at_us, broken });
+        self.broken.get_or_insert(BrokenPromise { at_us, broken });
     }
 
     /// I6: every event is in exactly one place.

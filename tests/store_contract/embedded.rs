@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use duly::store::{DedupWindow, EmbeddedOptions, EmbeddedStore, Store};
 use duly::testing::ManualClock;
-use duly_conformance::store_contract::{Harnessed, StoreHarness, Subject};
+use duly_conformance::store_contract::{HarnessFuture, StoreHarness, Subject};
 
 /// Makes embedded stores with these options.
 pub(crate) struct EmbeddedHarness(pub(crate) fn() -> EmbeddedOptions);
@@ -30,7 +30,11 @@ impl EmbeddedSubject {
 }
 
 impl StoreHarness for EmbeddedHarness {
-    fn fresh(&self, clock: Arc<ManualClock>, window: DedupWindow) -> Harnessed<Arc<dyn Subject>> {
+    fn fresh(
+        &self,
+        clock: Arc<ManualClock>,
+        window: DedupWindow,
+    ) -> HarnessFuture<Arc<dyn Subject>> {
         let options = self.0().clock(clock).window(window).reserve_bytes(4_096);
         let directory = Arc::new(tempfile::tempdir().expect("a directory"));
         Box::pin(ready(EmbeddedSubject::open(options, directory)))
@@ -43,11 +47,11 @@ impl Subject for EmbeddedSubject {
         store
     }
 
-    fn check(&self) -> Harnessed<Result<(), String>> {
+    fn check(&self) -> HarnessFuture<Result<(), String>> {
         Box::pin(ready(self.store.check()))
     }
 
-    fn reopen(&self) -> Option<Harnessed<Arc<dyn Subject>>> {
+    fn reopen(&self) -> Option<HarnessFuture<Arc<dyn Subject>>> {
         let (store, options) = (Arc::clone(&self.store), self.options.clone());
         let directory = Arc::clone(&self.directory);
         Some(Box::pin(async move {

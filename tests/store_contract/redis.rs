@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use duly::store::{DedupWindow, RedisOptions, RedisStore, Store};
 use duly::testing::ManualClock;
-use duly_conformance::store_contract::{Harnessed, StoreHarness, Subject};
+use duly_conformance::store_contract::{HarnessFuture, StoreHarness, Subject};
 
 use crate::servers;
 
@@ -29,7 +29,11 @@ impl RedisSubject {
 }
 
 impl StoreHarness for RedisHarness {
-    fn fresh(&self, clock: Arc<ManualClock>, window: DedupWindow) -> Harnessed<Arc<dyn Subject>> {
+    fn fresh(
+        &self,
+        clock: Arc<ManualClock>,
+        window: DedupWindow,
+    ) -> HarnessFuture<Arc<dyn Subject>> {
         let options = RedisOptions::new().clock(clock).window(window);
         let url = format!("{}?prefix={}", (self.0)(), servers::prefix());
         Box::pin(RedisSubject::open(url, options))
@@ -42,7 +46,7 @@ impl Subject for RedisSubject {
         store
     }
 
-    fn check(&self) -> Harnessed<Result<(), String>> {
+    fn check(&self) -> HarnessFuture<Result<(), String>> {
         let store = Arc::clone(&self.store);
         Box::pin(async move {
             match store.audit_whole().await.expect("an audit") {
@@ -52,7 +56,7 @@ impl Subject for RedisSubject {
         })
     }
 
-    fn reopen(&self) -> Option<Harnessed<Arc<dyn Subject>>> {
+    fn reopen(&self) -> Option<HarnessFuture<Arc<dyn Subject>>> {
         let (store, options) = (Arc::clone(&self.store), self.options.clone());
         let url = self.url.clone();
         Some(Box::pin(async move {

@@ -18,7 +18,7 @@ use duly::store::EmbeddedOptions;
 use duly::store::operation::{PeekBy, PeekCursor, Reply, Snapshot, StoreOp};
 use duly::testing::ManualClock;
 use duly::time::{Clock, Timestamp};
-use duly_conformance::store_contract::{Harnessed, MemoryHarness, StoreHarness, Subject};
+use duly_conformance::store_contract::{HarnessFuture, MemoryHarness, StoreHarness, Subject};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 
@@ -220,7 +220,7 @@ macro_rules! embedded {
                     &self,
                     clock: Arc<ManualClock>,
                     window: DedupWindow,
-                ) -> Harnessed<Arc<dyn Subject>> {
+                ) -> HarnessFuture<Arc<dyn Subject>> {
                     EmbeddedHarness(|| $options).fresh(clock, window)
                 }
             }
@@ -251,7 +251,7 @@ macro_rules! redis {
                     &self,
                     clock: Arc<ManualClock>,
                     window: DedupWindow,
-                ) -> Harnessed<Arc<dyn Subject>> {
+                ) -> HarnessFuture<Arc<dyn Subject>> {
                     RedisHarness(|| $url).fresh(clock, window)
                 }
             }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use duly::Late;
+use duly::LatePolicy;
 use duly::records::{Cause, NodeId};
-use duly::store::operation::{Failing, RequestId, StartMark, Verdict};
+use duly::store::operation::{AttemptOutcome, FailureReason, RequestId, StartMark};
 use duly::time::{Timestamp, When};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -20,7 +20,7 @@ pub(crate) struct Draft {
     /// For how long its unique key stays taken when it is done.
     pub(crate) unique_for_ms: Option<u64>,
     pub(crate) expires_ms: Option<u64>,
-    pub(crate) late: Late,
+    pub(crate) late: LatePolicy,
     /// Whether its records keep its payload, and whether it belongs to a trace.
     pub(crate) tells: (bool, bool),
 }
@@ -45,7 +45,7 @@ pub(crate) enum Step {
         hold_ms: Option<u64>,
         starts: usize,
     },
-    Settle(Vec<(Index, Verdict)>, bool, Mark),
+    Settle(Vec<(Index, AttemptOutcome)>, bool, Mark),
     Heartbeat(u64, Mark),
     /// What a node says that it holds of its last fetches, and how many it may hand back.
     Reconcile(u64, Vec<Index>, u64, usize, Mark),
@@ -96,9 +96,9 @@ fn delays() -> impl Strategy<Value = u64> {
 
 fn drafts() -> impl Strategy<Value = Draft> {
     let late = prop_oneof![
-        4 => Just(Late::Deliver),
-        1 => (0..20_u64).prop_map(|ms| Late::Expire(Duration::from_millis(ms))),
-        1 => (0..20_u64).prop_map(|ms| Late::Bury(Duration::from_millis(ms))),
+        4 => Just(LatePolicy::Deliver),
+        1 => (0..20_u64).prop_map(|ms| LatePolicy::Expire(Duration::from_millis(ms))),
+        1 => (0..20_u64).prop_map(|ms| LatePolicy::Bury(Duration::from_millis(ms))),
     ];
     let unique = prop::option::weighted(0.4, 0..2_u8);
     let expires = prop::option::weighted(0.2, 0..60_u64);
@@ -119,19 +119,19 @@ fn drafts() -> impl Strategy<Value = Draft> {
     )
 }
 
-fn verdicts() -> impl Strategy<Value = Verdict> {
-    let failing = || Failing {
+fn verdicts() -> impl Strategy<Value = AttemptOutcome> {
+    let failing = || FailureReason {
         cause: Cause::Failed,
         error: Some("it failed".into()),
     };
     prop_oneof![
-        3 => Just(Verdict::Ack),
-        3 => delays().prop_map(move |ms| Verdict::Retry(Duration::from_millis(ms), failing())),
-        1 => delays().prop_map(|ms| Verdict::Snooze(Duration::from_millis(ms))),
-        1 => Just(Verdict::Bury(failing())),
-        1 => Just(Verdict::Discard(Some("of no use".into()))),
-        1 => Just(Verdict::Expire),
-        3 => Just(Verdict::Release),
+        3 => Just(AttemptOutcome::Ack),
+        3 => delays().prop_map(move |ms| AttemptOutcome::Retry(Duration::from_millis(ms), failing())),
+        1 => delays().prop_map(|ms| AttemptOutcome::Snooze(Duration::from_millis(ms))),
+        1 => Just(AttemptOutcome::Bury(failing())),
+        1 => Just(AttemptOutcome::Discard(Some("of no use".into()))),
+        1 => Just(AttemptOutcome::Expire),
+        3 => Just(AttemptOutcome::Release),
     ]
 }
 

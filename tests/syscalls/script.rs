@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duly::dead_letters::Sweep;
+use duly::dead_letters::BulkResult;
 use duly::event::{Envelope, Payload, State as EventState};
 use duly::prelude::*;
 use duly::store::operation::Delivery;
@@ -198,7 +198,7 @@ fn changed(answer: Changed) -> Result<Option<u64>, String> {
     }
 }
 
-fn swept(sweep: duly::Result<Sweep>) -> duly::Result<Result<Option<u64>, String>> {
+fn swept(sweep: duly::Result<BulkResult>) -> duly::Result<Result<Option<u64>, String>> {
     Ok(match sweep?.finished()?.done {
         1 => Ok(None),
         count => Err(format!("{count} events")),

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::claims::Claims;
+use super::claims::UniqueKeyClaims;
 use super::entry::Entry;
-use super::promise::{Broken, Promise};
+use super::promise::{BrokenPromise, Promise};
 use super::report::Report;
-use super::story::Story;
+use super::story::EventTimeline;
 use duly::EventId;
 
 /// Follows every event of a history that holds what clients observed, and at its end the store's
@@ -15,14 +15,14 @@ use duly::EventId;
 ///
 /// It keeps some hundred bytes for each event.
 #[derive(Debug, Default)]
-pub struct Account {
-    stories: BTreeMap<EventId, Story>,
-    claims: Claims,
+pub struct ClientChecker {
+    stories: BTreeMap<EventId, EventTimeline>,
+    claims: UniqueKeyClaims,
     early_us_max: u64,
-    may_forget: bool,
+    allow_lost_tail: bool,
 }
 
-impl Account {
+impl ClientChecker {
     /// For a store that keeps what it confirmed, and a clock that is never set back.
     #[must_use]
     pub fn new() -> Self {
@@ -32,8 +32,8 @@ impl Account {
     /// For a store that may have lost its last moments: mismatches are counted, and are no broken
     /// promise. An early start still is, and so is any effect of a refused push.
     #[must_use]
-    pub fn may_forget(mut self) -> Self {
-        self.may_forget = true;
+    pub fn allow_lost_tail(mut self) -> Self {
+        self.allow_lost_tail = true;
         self
     }
 
@@ -70,7 +70,7 @@ impl Account {
     pub fn close(self) -> Report {
         let mut report = Report::default();
         // If the clock is set back, the order of two events is unknown.
-        if !self.may_forget && self.early_us_max == 0 {
+        if !self.allow_lost_tail && self.early_us_max == 0 {
             for broken in self.claims.broken() {
                 report.unaccounted += 1;
                 report.add_broken(broken);
@@ -80,7 +80,7 @@ impl Account {
             story.count(&mut report);
             if story.early > 0 {
                 let text = "a handler started early";
-                report.add_broken(Broken::new(Promise::NeverEarly, Some(id), text));
+                report.add_broken(BrokenPromise::new(Promise::NeverEarly, Some(id), text));
             }
             let Some((promise, text)) = story.wrong() else {
                 continue;
@@ -88,8 +88,8 @@ impl Account {
             let is_lost = story.is_lost();
             report.lost += u64::from(is_lost);
             report.unaccounted += u64::from(!is_lost);
-            if !self.may_forget || promise == Promise::Doubt {
-                report.add_broken(Broken::new(promise, Some(id), text));
+            if !self.allow_lost_tail || promise == Promise::Doubt {
+                report.add_broken(BrokenPromise::new(promise, Some(id), text));
             }
         }
         report

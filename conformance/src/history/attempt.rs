@@ -1,14 +1,14 @@
 //! The rules for each lease, start, settle and record of an event.
 
-use super::entry::{Ending, Entry};
+use super::entry::{AttemptEnd, Entry};
 use super::expect::Expect;
-use super::life::Life;
+use super::life::EventHistory;
 use super::promise::{Promise, Verdict, broken};
 use duly::records::{NodeId, Outcome};
 use duly::store::operation::Lease;
 use duly::time::Timestamp;
 
-impl Life {
+impl EventHistory {
     pub(super) fn leased(
         &mut self,
         entry: &Entry,
@@ -118,7 +118,7 @@ impl Life {
         &mut self,
         entry: &Entry,
         lease: Lease,
-        ending: Ending,
+        ending: AttemptEnd,
         accepted: bool,
     ) -> Verdict {
         if !accepted {
@@ -138,7 +138,7 @@ impl Life {
         }
         let started = self.started.contains(&lease);
         // A node hands prefetched events back without consulting the store.
-        let unseen = (!started && ending == Ending::Release).then_some((ending, 0));
+        let unseen = (!started && ending == AttemptEnd::Release).then_some((ending, 0));
         let Some((ran, delay_us)) = self.ended.get(&lease).copied().or(unseen) else {
             return broken(Promise::Records, "an attempt was settled before it ended");
         };
@@ -148,7 +148,7 @@ impl Life {
                 "an attempt was settled with another outcome than it had",
             );
         }
-        if started == matches!(ending, Ending::Release | Ending::Expire) {
+        if started == matches!(ending, AttemptEnd::Release | AttemptEnd::Expire) {
             return broken(
                 Promise::Attempts,
                 "an unstarted lease was settled as an attempt, or the reverse",
@@ -159,14 +159,14 @@ impl Life {
         self.closed.insert(lease);
         self.last_settled = Some((lease, ending));
         match ending {
-            Ending::Retry | Ending::Bury => self.tries += 1,
-            Ending::Snooze => self.snoozes += 1,
-            Ending::Ack | Ending::Discard | Ending::Expire | Ending::Release => {}
+            AttemptEnd::Retry | AttemptEnd::Bury => self.tries += 1,
+            AttemptEnd::Snooze => self.snoozes += 1,
+            AttemptEnd::Ack | AttemptEnd::Discard | AttemptEnd::Expire | AttemptEnd::Release => {}
         }
-        if matches!(ending, Ending::Retry | Ending::Snooze) {
+        if matches!(ending, AttemptEnd::Retry | AttemptEnd::Snooze) {
             self.due = Timestamp::from_millis(entry.store_us.saturating_add(delay_us) / 1_000);
         }
-        self.owed = (ending != Ending::Release).then_some(ending);
+        self.owed = (ending != AttemptEnd::Release).then_some(ending);
         Ok(())
     }
 
@@ -215,7 +215,7 @@ impl Life {
             }
             self.lost.insert(lease);
             self.closed.insert(lease);
-            self.is_haunted = true;
+            self.may_still_run = true;
             self.tries += 1;
             return match u32::from(attempt) == self.tries {
                 true => Ok(()),
@@ -235,12 +235,12 @@ impl Life {
                 | Outcome::Edited
                 | Outcome::Dropped,
             ) => self.lease.is_none(),
-            (Some(Ending::Ack), Outcome::Acked)
-            | (Some(Ending::Retry), Outcome::Retried | Outcome::Buried)
-            | (Some(Ending::Snooze), Outcome::Snoozed)
-            | (Some(Ending::Bury), Outcome::Buried)
-            | (Some(Ending::Discard), Outcome::Discarded)
-            | (Some(Ending::Expire), Outcome::Expired) => true,
+            (Some(AttemptEnd::Ack), Outcome::Acked)
+            | (Some(AttemptEnd::Retry), Outcome::Retried | Outcome::Buried)
+            | (Some(AttemptEnd::Snooze), Outcome::Snoozed)
+            | (Some(AttemptEnd::Bury), Outcome::Buried)
+            | (Some(AttemptEnd::Discard), Outcome::Discarded)
+            | (Some(AttemptEnd::Expire), Outcome::Expired) => true,
             _ => false,
         };
         if !fits {

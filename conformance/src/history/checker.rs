@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::entry::{Entry, Told, Truth, What};
+use super::entry::{ChangeResult, Entry, PushResult, What};
 use super::expect::Expect;
-use super::life::Life;
-use super::memory::Memory;
-use super::promise::{Broken, Promise, Verdict, broken};
-use super::unique::Uniques;
+use super::life::EventHistory;
+use super::memory::Tombstones;
+use super::promise::{BrokenPromise, Promise, Verdict, broken};
+use super::unique::UniqueKeyOwners;
 use duly::EventId;
 use duly::event::BucketId;
 use duly::records::{NodeId, Outcome};
@@ -17,11 +17,11 @@ use duly::store::{DedupWindow, ID_AHEAD_MAX};
 /// Checks a history that includes the store's operations, entry by entry.
 ///
 /// Each entry is checked against all before, so the first mismatch is the fault. A history of
-/// clients alone is for [`Account`](super::Account).
+/// clients alone is for [`ClientChecker`](super::ClientChecker).
 #[derive(Debug, Default)]
 pub struct Checker {
     expect: Expect,
-    lives: BTreeMap<EventId, Life>,
+    lives: BTreeMap<EventId, EventHistory>,
     /// The attempts allowed for each push.
     asked: BTreeMap<(EventId, u64), u16>,
     /// The number of events that are neither over nor dead letters.
@@ -29,7 +29,7 @@ pub struct Checker {
     /// Events that this operation has ended: their consequences follow afterwards.
     over: Vec<(EventId, u64)>,
     /// The tombstones of each bucket.
-    memories: BTreeMap<BucketId, Memory>,
+    memories: BTreeMap<BucketId, Tombstones>,
     /// Buckets of queues that are clogged.
     may_be_late: BTreeSet<BucketId>,
     dead_nodes: BTreeSet<NodeId>,
@@ -37,7 +37,7 @@ pub struct Checker {
     /// Events whose accepted settlement has no record yet.
     owed: Vec<EventId>,
     /// The owners of unique keys.
-    uniques: Uniques,
+    uniques: UniqueKeyOwners,
     leases_lost: u64,
     starts: u64,
 }
@@ -64,7 +64,7 @@ impl Checker {
     /// # Errors
     ///
     /// The promise that it breaks.
-    pub fn read(&mut self, entry: &Entry) -> Result<(), Broken> {
+    pub fn read(&mut self, entry: &Entry) -> Result<(), BrokenPromise> {
         let read = match entry.what {
             What::Died { node } => {
                 self.died(entry.at_us, node);
@@ -89,7 +89,7 @@ impl Checker {
                 None => broken(Promise::Accepted, "an entry has no event id"),
             },
         };
-        read.map_err(|(promise, text)| Broken::new(promise, entry.id, text))
+        read.map_err(|(promise, text)| BrokenPromise::new(promise, entry.id, text))
     }
 
     fn read_of_event(&mut self, id: EventId, entry: &Entry) -> Verdict {
@@ -117,7 +117,7 @@ impl Checker {
                 self.restless += 1;
                 let attempts = self.asked.get(&(id, payload)).copied().unwrap_or(attempts);
                 self.lives
-                    .insert(id, Life::new(entry, due, payload, attempts));
+                    .insert(id, EventHistory::new(entry, due, payload, attempts));
                 return Ok(());
             }
             What::PushAsked { payload, attempts } => {
@@ -138,7 +138,7 @@ impl Checker {
                 return self.push_answered(id, verdict, payload, entry.store_us);
             }
             What::CancelApplied {
-                truth: Truth::NotFound,
+                truth: ChangeResult::NotFound,
             } => {
                 let is_there = self.lives.contains_key(&id);
                 return match is_there && !self.is_forgotten(id, entry.store_us) {
@@ -153,15 +153,15 @@ impl Checker {
             | What::PushRefused
             | What::Found { .. }
             | What::Rescheduled {
-                truth: Truth::NotFound,
+                truth: ChangeResult::NotFound,
                 ..
             }
             | What::Updated {
-                truth: Truth::NotFound,
+                truth: ChangeResult::NotFound,
                 ..
             }
             | What::CancelAnswered {
-                truth: Truth::NotFound,
+                truth: ChangeResult::NotFound,
             } => return Ok(()),
             _ => {}
         }
@@ -246,21 +246,27 @@ impl Checker {
     /// # Errors
     ///
     /// When an attempt was settled without a record.
-    pub fn operation_ends(&mut self) -> Result<(), Broken> {
+    pub fn operation_ends(&mut self) -> Result<(), BrokenPromise> {
         for (id, now_us) in std::mem::take(&mut self.over) {
             self.remember(id, now_us);
         }
         let owed = std::mem::take(&mut self.owed).into_iter();
-        let mut owing = owed.filter(|id| self.lives.get(id).is_some_and(Life::owes_record));
+        let mut owing = owed.filter(|id| self.lives.get(id).is_some_and(EventHistory::owes_record));
         let text = "an attempt ended without a record";
         match owing.next() {
-            Some(id) => Err(Broken::new(Promise::Records, Some(id), text)),
+            Some(id) => Err(BrokenPromise::new(Promise::Records, Some(id), text)),
             None => Ok(()),
         }
     }
 
-    fn push_answered(&self, id: EventId, verdict: Told, payload: u64, now_us: u64) -> Verdict {
-        if verdict == Told::TooOld
+    fn push_answered(
+        &self,
+        id: EventId,
+        verdict: PushResult,
+        payload: u64,
+        now_us: u64,
+    ) -> Verdict {
+        if verdict == PushResult::TooOld
             && let Some(window) = &self.expect.remembers
         {
             // A forgotten id stays forgotten: the store's decision is still valid.
@@ -274,14 +280,14 @@ impl Checker {
             return broken(Promise::Ids, text);
         }
         match (self.lives.get(&id), verdict) {
-            (None, Told::Accepted | Told::Duplicate | Told::Conflict) => broken(
+            (None, PushResult::Accepted | PushResult::Duplicate | PushResult::Conflict) => broken(
                 Promise::Accepted,
                 "a push was confirmed, but the event is missing",
             ),
-            (Some(life), Told::Conflict) if life.pushed == payload && !life.was_updated => {
+            (Some(life), PushResult::Conflict) if life.pushed == payload && !life.was_updated => {
                 broken(Promise::Ids, "the same push is reported as a conflict")
             }
-            (Some(life), Told::Accepted | Told::Duplicate)
+            (Some(life), PushResult::Accepted | PushResult::Duplicate)
                 if life.pushed != payload && !life.was_updated =>
             {
                 broken(
@@ -301,12 +307,12 @@ impl Checker {
         }
     }
 
-    fn stopped(&self, node: NodeId) -> Result<(), Broken> {
-        let held = |life: &Life| life.lease.is_some_and(|lease| lease.node == node);
+    fn stopped(&self, node: NodeId) -> Result<(), BrokenPromise> {
+        let held = |life: &EventHistory| life.lease.is_some_and(|lease| lease.node == node);
         match self.lives.iter().find(|(_, life)| held(life)) {
             Some((id, _)) => {
                 let text = "a node reports that it has stopped, but holds an event";
-                Err(Broken::new(Promise::Stopping, Some(*id), text))
+                Err(BrokenPromise::new(Promise::Stopping, Some(*id), text))
             }
             None => Ok(()),
         }
@@ -323,18 +329,18 @@ impl Checker {
     /// # Errors
     ///
     /// When work of a dead node waits for longer than expected.
-    pub fn look(&self, at_us: u64) -> Result<(), Broken> {
+    pub fn look(&self, at_us: u64) -> Result<(), BrokenPromise> {
         let Some(most) = self.expect.recovery_us_max else {
             return Ok(());
         };
-        let waits = |life: &Life| {
+        let waits = |life: &EventHistory| {
             life.waits_since()
                 .is_some_and(|since| since.saturating_add(most) < at_us)
         };
         match self.lives.iter().find(|(_, life)| waits(life)) {
             Some((id, _)) => {
                 let text = "work of a dead node was not started again in time";
-                Err(Broken::new(Promise::LostWorkers, Some(*id), text))
+                Err(BrokenPromise::new(Promise::LostWorkers, Some(*id), text))
             }
             None => Ok(()),
         }
@@ -345,15 +351,15 @@ impl Checker {
     /// # Errors
     ///
     /// When an event or a stop has not ended.
-    pub fn end(&self) -> Result<(), Broken> {
+    pub fn end(&self) -> Result<(), BrokenPromise> {
         if !self.stopping.is_empty() {
             let text = "a node was asked to stop and never has";
-            return Err(Broken::new(Promise::Stopping, None, text));
+            return Err(BrokenPromise::new(Promise::Stopping, None, text));
         }
         match self.lives.iter().find(|(_, life)| !life.is_at_rest()) {
             Some((id, _)) => {
                 let text = "an accepted event has not ended, long after the last fault";
-                Err(Broken::new(Promise::Accepted, Some(*id), text))
+                Err(BrokenPromise::new(Promise::Accepted, Some(*id), text))
             }
             None => Ok(()),
         }

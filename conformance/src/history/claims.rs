@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::entry::{Entry, What};
-use super::promise::{Broken, Promise};
+use super::promise::{BrokenPromise, Promise};
 use duly::EventId;
 use duly::event::BucketId;
 use duly::records::Outcome;
@@ -13,7 +13,7 @@ use duly::records::Outcome;
 ///
 /// Keys with replacing pushes are left out: a running event then continues beside the new one.
 #[derive(Debug, Default)]
-pub(super) struct Claims {
+pub(super) struct UniqueKeyClaims {
     keys: BTreeMap<(BucketId, u64), Vec<Claim>>,
     asked_us: BTreeMap<EventId, u64>,
     ended_us: BTreeMap<EventId, u64>,
@@ -30,7 +30,7 @@ struct Claim {
     answered_us: u64,
 }
 
-impl Claims {
+impl UniqueKeyClaims {
     pub(super) fn read(&mut self, id: EventId, entry: &Entry) {
         match entry.what {
             What::PushAsked { .. } => {
@@ -70,7 +70,7 @@ impl Claims {
     }
 
     /// Returns the violations.
-    pub(super) fn broken(&self) -> Vec<Broken> {
+    pub(super) fn broken(&self) -> Vec<BrokenPromise> {
         let mut broken = Vec::new();
         for claims in self.keys.values() {
             if claims.iter().any(|claim| claim.replaces) {
@@ -86,7 +86,7 @@ impl Claims {
                     }
                     _ => continue,
                 };
-                broken.push(Broken::new(Promise::Ids, Some(claim.id), text));
+                broken.push(BrokenPromise::new(Promise::Ids, Some(claim.id), text));
             }
         }
         broken

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use duly::event::State;
 use duly::records::{NodeId, Outcome};
-use duly::store::operation::{Lease, PushVerdict};
+use duly::store::operation::{Lease, PushOutcome};
 use duly::time::Timestamp;
 use duly::{Cancelled, Changed, EventId};
 
@@ -30,7 +30,7 @@ pub struct Entry {
 /// There are two sources. What *clients* observe, by pushing and handling, any program can log.
 /// What the *store* does, step by step, only a program beside it can: a simulator. A history of
 /// clients is completed at its end with the store's records and the events' last states, and then
-/// [`Account`](super::Account) checks it; [`Checker`](super::Checker) checks a history with both.
+/// [`ClientChecker`](super::ClientChecker) checks it; [`Checker`](super::Checker) checks a history with both.
 ///
 /// Payloads are represented by a number, for example a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub enum What {
     /// A client received the result of its push.
     PushAnswered {
         /// The result.
-        verdict: Told,
+        verdict: PushResult,
         /// The payload that it had pushed.
         payload: u64,
         /// The due time in the receipt, if the push was accepted.
@@ -60,7 +60,7 @@ pub enum What {
     /// A client received the result of its cancel.
     CancelAnswered {
         /// The result.
-        truth: Truth,
+        truth: ChangeResult,
     },
     /// A handler starts.
     Started {
@@ -78,7 +78,7 @@ pub enum What {
         /// The attempt.
         lease: Lease,
         /// How it ended.
-        ending: Ending,
+        ending: AttemptEnd,
         /// The delay until the event should be due again, in microseconds.
         delay_us: u64,
     },
@@ -120,21 +120,21 @@ pub enum What {
     /// The store applied a cancel.
     CancelApplied {
         /// The result.
-        truth: Truth,
+        truth: ChangeResult,
     },
     /// The store cancelled an event in favour of a new one with its unique key.
     Replaced,
     /// The store changed an event's due time.
     Rescheduled {
         /// The result.
-        truth: Truth,
+        truth: ChangeResult,
         /// The new due time.
         due: Timestamp,
     },
     /// The store changed an event's payload.
     Updated {
         /// The result.
-        truth: Truth,
+        truth: ChangeResult,
         /// The new payload.
         payload: u64,
     },
@@ -170,7 +170,7 @@ pub enum What {
         /// The lease.
         lease: Lease,
         /// The outcome.
-        ending: Ending,
+        ending: AttemptEnd,
         /// Whether it was accepted.
         accepted: bool,
     },
@@ -217,7 +217,7 @@ pub enum What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Ending {
+pub enum AttemptEnd {
     /// It succeeded.
     Ack,
     /// It failed, and may be retried.
@@ -238,7 +238,7 @@ pub enum Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Told {
+pub enum PushResult {
     /// It was accepted.
     Accepted,
     /// It existed before.
@@ -259,7 +259,7 @@ pub enum Told {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Truth {
+pub enum ChangeResult {
     /// It is done.
     Done,
     /// It is done, but a lease was lost before, and its handler may still run.
@@ -270,23 +270,23 @@ pub enum Truth {
     NotFound,
 }
 
-impl Told {
+impl PushResult {
     /// Converts the store's result of a push of `id`.
     #[must_use]
-    pub fn of(verdict: PushVerdict, id: EventId) -> Self {
+    pub fn of(verdict: PushOutcome, id: EventId) -> Self {
         match verdict {
-            PushVerdict::Accepted | PushVerdict::Replaced(_) => Self::Accepted,
-            PushVerdict::Duplicate(other) if other != id => Self::Taken,
-            PushVerdict::Duplicate(_) => Self::Duplicate,
-            PushVerdict::Conflict => Self::Conflict,
-            PushVerdict::TooOld => Self::TooOld,
-            PushVerdict::TooNew => Self::TooNew,
-            PushVerdict::Unknown => Self::Unknown,
+            PushOutcome::Accepted | PushOutcome::Replaced(_) => Self::Accepted,
+            PushOutcome::Duplicate(other) if other != id => Self::Taken,
+            PushOutcome::Duplicate(_) => Self::Duplicate,
+            PushOutcome::Conflict => Self::Conflict,
+            PushOutcome::TooOld => Self::TooOld,
+            PushOutcome::TooNew => Self::TooNew,
+            PushOutcome::Unknown => Self::Unknown,
         }
     }
 }
 
-impl From<Cancelled> for Truth {
+impl From<Cancelled> for ChangeResult {
     fn from(cancelled: Cancelled) -> Self {
         match cancelled {
             Cancelled::Cancelled => Self::Done,
@@ -299,7 +299,7 @@ impl From<Cancelled> for Truth {
     }
 }
 
-impl From<Changed> for Truth {
+impl From<Changed> for ChangeResult {
     fn from(changed: Changed) -> Self {
         match changed {
             Changed::Changed(_) => Self::Done,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::entry::{Ending, Entry, Truth, What};
+use super::entry::{AttemptEnd, ChangeResult, Entry, What};
 use super::expect::Expect;
 use super::promise::{Promise, Verdict, broken};
 use duly::event::State;
@@ -12,7 +12,7 @@ use duly::time::Timestamp;
 
 /// An accepted event.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct EventHistory {
     /// The payload.
     pub(super) pushed: u64,
     pub(super) was_updated: bool,
@@ -29,7 +29,7 @@ pub(super) struct Life {
     /// The attempts that count.
     pub(super) tries: u32,
     /// Whether a lease was lost, so that a handler may still run.
-    pub(super) is_haunted: bool,
+    pub(super) may_still_run: bool,
     pub(super) is_over: bool,
     /// Whether its bucket may have dropped its tombstone.
     pub(super) is_forgotten: bool,
@@ -47,13 +47,13 @@ pub(super) struct Life {
     /// Leases that have ended.
     pub(super) closed: BTreeSet<Lease>,
     /// The outcome of each attempt on its node, and the requested delay.
-    pub(super) ended: BTreeMap<Lease, (Ending, u64)>,
-    pub(super) last_settled: Option<(Lease, Ending)>,
-    pub(super) owed: Option<Ending>,
+    pub(super) ended: BTreeMap<Lease, (AttemptEnd, u64)>,
+    pub(super) last_settled: Option<(Lease, AttemptEnd)>,
+    pub(super) owed: Option<AttemptEnd>,
     pub(super) orphaned_us: Option<u64>,
 }
 
-impl Life {
+impl EventHistory {
     pub(super) fn new(entry: &Entry, due: Timestamp, payload: u64, attempts: u16) -> Self {
         Self {
             pushed: payload,
@@ -67,7 +67,7 @@ impl Life {
             known_at_us: entry.at_us,
             known_us: entry.store_us,
             tries: 0,
-            is_haunted: false,
+            may_still_run: false,
             is_over: false,
             is_forgotten: false,
             is_cancelled: false,
@@ -121,13 +121,13 @@ impl Life {
                 Ok(())
             }
             What::CancelAnswered { truth } => {
-                self.is_cancel_told |= truth == Truth::Done;
+                self.is_cancel_told |= truth == ChangeResult::Done;
                 match truth {
-                    Truth::Done if self.is_haunted => broken(
+                    ChangeResult::Done if self.may_still_run => broken(
                         Promise::Truth,
                         "a client is told done, but the handler of a lost lease may still run",
                     ),
-                    Truth::Done if !self.running.is_empty() => broken(
+                    ChangeResult::Done if !self.running.is_empty() => broken(
                         Promise::Truth,
                         "a cancel is reported as done while a handler runs",
                     ),
@@ -221,32 +221,32 @@ impl Life {
         (self.known_at_us, self.known_us) = (entry.at_us, entry.store_us);
     }
 
-    fn cancelled(&mut self, truth: Truth) -> Verdict {
+    fn cancelled(&mut self, truth: ChangeResult) -> Verdict {
         match truth {
-            Truth::Done | Truth::DoneAfterAttempt if self.lease.is_some() => {
+            ChangeResult::Done | ChangeResult::DoneAfterAttempt if self.lease.is_some() => {
                 broken(Promise::Truth, "a leased event was cancelled")
             }
-            Truth::Done if self.is_haunted => broken(
+            ChangeResult::Done if self.may_still_run => broken(
                 Promise::Truth,
                 "a cancel is reported as done, but the handler of a lost lease may still run",
             ),
-            Truth::DoneAfterAttempt if !self.is_haunted => broken(
+            ChangeResult::DoneAfterAttempt if !self.may_still_run => broken(
                 Promise::Truth,
                 "a cancel reports a lost lease, but none was lost",
             ),
-            Truth::Done | Truth::DoneAfterAttempt => {
+            ChangeResult::Done | ChangeResult::DoneAfterAttempt => {
                 self.is_cancelled = true;
                 Ok(())
             }
-            Truth::TooLate(State::Leased) if self.lease.is_none() => broken(
+            ChangeResult::TooLate(State::Leased) if self.lease.is_none() => broken(
                 Promise::Truth,
                 "a cancel reports too late, but the event is not leased",
             ),
-            Truth::TooLate(State::Dead) if !self.is_dead => broken(
+            ChangeResult::TooLate(State::Dead) if !self.is_dead => broken(
                 Promise::Truth,
                 "a cancel reports dead, but the event is not",
             ),
-            Truth::TooLate(state) if state.is_final() != self.is_over => broken(
+            ChangeResult::TooLate(state) if state.is_final() != self.is_over => broken(
                 Promise::Truth,
                 "a cancel reports a state that the event is not in",
             ),
@@ -254,19 +254,21 @@ impl Life {
         }
     }
 
-    fn changed(&mut self, truth: Truth, change: impl FnOnce(&mut Self)) -> Verdict {
+    fn changed(&mut self, truth: ChangeResult, change: impl FnOnce(&mut Self)) -> Verdict {
         match truth {
-            Truth::Done | Truth::DoneAfterAttempt if self.lease.is_some() || self.is_over => {
+            ChangeResult::Done | ChangeResult::DoneAfterAttempt
+                if self.lease.is_some() || self.is_over =>
+            {
                 broken(
                     Promise::Truth,
                     "an event was changed while it was leased or after its end",
                 )
             }
-            Truth::Done if self.is_haunted => broken(
+            ChangeResult::Done if self.may_still_run => broken(
                 Promise::Truth,
                 "a change is reported as done, but the handler of a lost lease may still run",
             ),
-            Truth::Done | Truth::DoneAfterAttempt => {
+            ChangeResult::Done | ChangeResult::DoneAfterAttempt => {
                 change(self);
                 Ok(())
             }

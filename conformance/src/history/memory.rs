@@ -8,13 +8,13 @@ use duly::time::Timestamp;
 
 /// The tombstones of a bucket, oldest first, each with its time.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct Tombstones {
     ids: VecDeque<(EventId, u64)>,
     /// The latest creation time of a forgotten id.
     forgotten: Option<Timestamp>,
 }
 
-impl Memory {
+impl Tombstones {
     /// Adds a tombstone. Returns the ids that the bucket has forgotten for it.
     pub(super) fn remember(
         &mut self,

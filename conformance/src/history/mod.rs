@@ -4,7 +4,7 @@
 //! starts, records. Simulators, tests that kill real processes, and applications write the same
 //! lines and have them checked by the same code.
 //!
-//! [`Account`] follows every event from its push to its last state, by the observations of pushers
+//! [`ClientChecker`] follows every event from its push to its last state, by the observations of pushers
 //! and handlers and by the store's records, and returns a [`Report`]. [`Checker`] also reads the
 //! store's operations, step by step, where they can be observed, and reports the first violation.
 //!
@@ -14,14 +14,14 @@
 //! # Examples
 //!
 //! ```
-//! use duly_conformance::history::{Account, lines};
+//! use duly_conformance::history::{ClientChecker, lines};
 //!
 //! let history = r#"
 //! {"at_us":1000,"store_us":1000,"id":"00000000000000000000000001","what":"push_asked","payload":7,"attempts":3}
 //! {"at_us":2000,"store_us":2000,"id":"00000000000000000000000001","what":"push_answered","verdict":"accepted","payload":7,"due":5}
 //! {"at_us":4000,"store_us":4000,"id":"00000000000000000000000001","what":"started","lease":{"node":1,"request":1},"attempt":1,"due":5,"payload":7}
 //! "#;
-//! let mut account = Account::new();
+//! let mut account = ClientChecker::new();
 //! for entry in lines(history.as_bytes()) {
 //!     account.read(&entry?);
 //! }
@@ -45,11 +45,11 @@ mod report;
 mod story;
 mod unique;
 
-pub use self::account::Account;
+pub use self::account::ClientChecker;
 pub use self::checker::Checker;
-pub use self::entry::{Ending, Entry, Told, Truth, What};
+pub use self::entry::{AttemptEnd, ChangeResult, Entry, PushResult, What};
 pub use self::expect::Expect;
 pub use self::line::lines;
-pub use self::promise::{Broken, Promise};
+pub use self::promise::{BrokenPromise, Promise};
 pub use self::report::Report;
 pub use duly::store::operation::Lease;

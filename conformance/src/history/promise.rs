@@ -85,7 +85,7 @@ impl fmt::Display for Promise {
 
 /// A violation of a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct BrokenPromise {
     /// The promise.
     pub promise: Promise,
     /// The event that shows it, if any.
@@ -94,7 +94,7 @@ pub struct Broken {
     pub text: Cow<'static, str>,
 }
 
-impl Broken {
+impl BrokenPromise {
     /// Creates a violation, of an event or of none in particular.
     #[must_use]
     pub fn new(promise: Promise, id: Option<EventId>, text: impl Into<Cow<'static, str>>) -> Self {
@@ -103,17 +103,17 @@ impl Broken {
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenPromise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.promise, self.text)
     }
 }
 
 /// The result of checking one entry.
-pub(super) type Verdict = Result<(), Fault>;
+pub(super) type Verdict = Result<(), Violation>;
 
 /// A violation, of an event that the caller knows.
-pub(super) type Fault = (Promise, &'static str);
+pub(super) type Violation = (Promise, &'static str);
 
 /// Returns a violation.
 pub(super) fn broken(promise: Promise, text: &'static str) -> Verdict {

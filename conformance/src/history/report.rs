@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::AddAssign;
 
-use super::promise::Broken;
+use super::promise::BrokenPromise;
 
 /// The limit of violations that a report keeps in full; it counts all of them.
 const BROKEN_MAX: usize = 16;
@@ -41,7 +41,7 @@ pub struct Report {
     /// Events whose log, records and state disagree.
     pub unaccounted: u64,
     /// The first violations, each with an event that shows it.
-    pub broken: Vec<Broken>,
+    pub broken: Vec<BrokenPromise>,
 }
 
 impl Report {
@@ -51,7 +51,7 @@ impl Report {
         self.early + self.lost + self.unaccounted == 0 && self.broken.is_empty()
     }
 
-    pub(super) fn add_broken(&mut self, broken: Broken) {
+    pub(super) fn add_broken(&mut self, broken: BrokenPromise) {
         if self.broken.len() < BROKEN_MAX {
             self.broken.push(broken);
         }

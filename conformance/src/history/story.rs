@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::entry::{Ending, Entry, Told, Truth, What};
-use super::promise::{Fault, Promise};
+use super::entry::{AttemptEnd, ChangeResult, Entry, PushResult, What};
+use super::promise::{Promise, Violation};
 use super::report::Report;
 use duly::event::State;
 use duly::records::{NodeId, Outcome};
@@ -12,7 +12,7 @@ use duly::time::Timestamp;
 
 /// One event.
 #[derive(Debug, Default)]
-pub(super) struct Story {
+pub(super) struct EventTimeline {
     pub(super) payload: u64,
     pub(super) attempts: u16,
     /// Starts before the due time.
@@ -26,7 +26,7 @@ pub(super) struct Story {
     unknown: u64,
     is_cancelled: bool,
     /// Whether it started after a confirmed cancel.
-    is_undead: bool,
+    ran_after_cancel: bool,
     /// The due time of the last receipt of each payload.
     dues: BTreeMap<u64, Timestamp>,
     /// Whether its due time was changed, so that receipts no longer apply.
@@ -64,7 +64,7 @@ impl Kept {
     }
 }
 
-impl Story {
+impl EventTimeline {
     pub(super) fn read(&mut self, entry: &Entry, early_us_max: u64) {
         match entry.what {
             What::PushAsked { payload, attempts } => {
@@ -80,20 +80,22 @@ impl Story {
                 payload,
                 due,
             } => match verdict {
-                Told::Accepted | Told::Duplicate => {
+                PushResult::Accepted | PushResult::Duplicate => {
                     self.is_accepted = true;
                     self.dues.insert(payload, due.unwrap_or(Timestamp::EPOCH));
                 }
-                Told::Conflict => {}
-                Told::Taken | Told::TooOld | Told::TooNew => self.is_turned_down = true,
-                Told::Unknown => self.unknown += 1,
+                PushResult::Conflict => {}
+                PushResult::Taken | PushResult::TooOld | PushResult::TooNew => {
+                    self.is_turned_down = true;
+                }
+                PushResult::Unknown => self.unknown += 1,
             },
             What::PushRefused => self.is_refused = true,
             What::Unknown => self.unknown += 1,
-            What::CancelAnswered { truth } => self.is_cancelled |= truth == Truth::Done,
+            What::CancelAnswered { truth } => self.is_cancelled |= truth == ChangeResult::Done,
             What::Rescheduled { .. }
             | What::Ended {
-                ending: Ending::Retry | Ending::Snooze,
+                ending: AttemptEnd::Retry | AttemptEnd::Snooze,
                 ..
             } => self.is_moved = true,
             What::Started {
@@ -102,7 +104,7 @@ impl Story {
                 due,
                 payload,
             } => {
-                self.is_undead |= self.is_cancelled;
+                self.ran_after_cancel |= self.is_cancelled;
                 // A repeated push returns the current due time, so only starts after a reply are
                 // checked against it; and if a store has lost the event and has accepted its id
                 // again, each payload has its own.
@@ -163,7 +165,7 @@ impl Story {
     }
 
     /// Returns the first violation.
-    pub(super) fn wrong(&self) -> Option<Fault> {
+    pub(super) fn wrong(&self) -> Option<Violation> {
         let told = (self.is_accepted, self.is_refused);
         match told {
             _ if !self.is_asked && self.happened() => {
@@ -178,8 +180,8 @@ impl Story {
         }
     }
 
-    fn wrong_starts(&self) -> Option<Fault> {
-        if self.is_undead {
+    fn wrong_starts(&self) -> Option<Violation> {
+        if self.ran_after_cancel {
             return Some((Promise::Truth, "it started after it was cancelled"));
         }
         let same = |one: &Start, other: &Start| one.lease == other.lease;
@@ -212,7 +214,7 @@ impl Story {
         found.map(|_| (Promise::Records, text))
     }
 
-    fn wrong_end(&self) -> Option<Fault> {
+    fn wrong_end(&self) -> Option<Violation> {
         let unstarted = self.records.iter().find(|kept| {
             let of_handler = matches!(
                 kept.outcome,

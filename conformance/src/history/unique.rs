@@ -6,29 +6,29 @@
 
 use std::collections::BTreeMap;
 
-use super::life::Life;
+use super::life::EventHistory;
 use super::promise::{Promise, Verdict, broken};
 use duly::EventId;
 use duly::event::BucketId;
 
 /// The unique keys of every bucket.
 #[derive(Debug, Default)]
-pub(super) struct Uniques {
+pub(super) struct UniqueKeyOwners {
     /// Events that were accepted with a key, and whether they still have it.
     members: BTreeMap<(BucketId, u64), Vec<(EventId, bool)>>,
     keys: BTreeMap<EventId, u64>,
 }
 
-type Lives = BTreeMap<EventId, Life>;
+type EventHistories = BTreeMap<EventId, EventHistory>;
 
-impl Uniques {
+impl UniqueKeyOwners {
     /// Checks the store's decision on a push with a unique key: the key, whether the push replaces,
     /// and the event because of which it was refused.
     pub(super) fn asked(
         &mut self,
         id: EventId,
         (key, replaces, taken_by): (u64, bool, Option<EventId>),
-        lives: &Lives,
+        lives: &EventHistories,
     ) -> Verdict {
         let members = self.members.entry((id.bucket(), key)).or_default();
         members.retain(|(other, _)| lives.get(other).is_some_and(|life| !life.is_at_rest()));
@@ -60,7 +60,7 @@ impl Uniques {
     }
 
     /// A dead letter is ready again, with its key if that is free.
-    pub(super) fn revived(&mut self, id: EventId, lives: &Lives) {
+    pub(super) fn revived(&mut self, id: EventId, lives: &EventHistories) {
         let Some(key) = self.keys.get(&id) else {
             return;
         };

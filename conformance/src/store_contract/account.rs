@@ -5,7 +5,7 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, secs};
 use duly::event::State;
 use duly::records::{Cause, Outcome};
-use duly::store::operation::{Fetch, Holding, Reply, StartMark, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, Fetch, Holding, Reply, StartMark, StoreOp};
 
 async fn holding(world: &World, fetch: &Fetch) -> Holding {
     match world.op(StoreOp::Fetch(fetch.clone())).await {
@@ -33,7 +33,7 @@ pub async fn a_heartbeat_and_a_fetch_tell_what_the_node_holds(harness: &dyn Stor
     };
     assert_eq!(world.beat(A).await, (true, stands));
     let deliveries = world.fetch_by(&second).await;
-    assert!(world.settle(A, &deliveries[0], Verdict::Ack).await);
+    assert!(world.settle(A, &deliveries[0], AttemptOutcome::Ack).await);
     assert_eq!(world.beat(A).await.1.leases, 2);
     let empty = world.fetching(A, 2);
     let told = holding(&world, &empty).await;
@@ -52,7 +52,7 @@ pub async fn leases_with_a_deadline_are_in_no_account(harness: &dyn StoreHarness
     let delivery = world.fetch_by(&fetch).await.remove(0);
     let reaped = world.reconcile(A, fetch.request, &[], 10).await;
     assert_eq!((reaped.ready, reaped.more), (0, false));
-    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
 }
 
 pub async fn what_a_node_does_not_hold_by_its_own_account_is_handed_back(
@@ -76,10 +76,13 @@ pub async fn what_a_node_does_not_hold_by_its_own_account_is_handed_back(
     );
     let found = world.get(last_try).await.expect("a dead letter is kept");
     assert_eq!((found.state, found.tries), (State::Dead, 1));
-    assert!(!world.settle(A, lost, Verdict::Ack).await, "it is lost");
+    assert!(
+        !world.settle(A, lost, AttemptOutcome::Ack).await,
+        "it is lost"
+    );
     assert_eq!(world.take(B).await.attempt, 2);
     assert_eq!(world.beat(A).await.1.leases, 1);
-    assert!(world.settle(A, held, Verdict::Ack).await);
+    assert!(world.settle(A, held, AttemptOutcome::Ack).await);
 }
 
 pub async fn a_reconcile_hands_back_only_what_it_is_about(harness: &dyn StoreHarness) {
@@ -104,7 +107,10 @@ pub async fn a_reconcile_hands_back_only_what_it_is_about(harness: &dyn StoreHar
         }
     }
     for (node, at, stands) in [(A, 0, true), (A, 1, false), (A, 2, true), (B, 3, true)] {
-        assert_eq!(world.settle(node, &taken[at], Verdict::Ack).await, stands);
+        assert_eq!(
+            world.settle(node, &taken[at], AttemptOutcome::Ack).await,
+            stands
+        );
     }
 }
 
@@ -125,9 +131,9 @@ pub async fn an_old_reconcile_takes_nothing_that_is_held(harness: &dyn StoreHarn
     let world = World::new(harness).await;
     world.add(world.event()).await;
     let first = world.take(A).await;
-    assert!(world.settle(A, &first, Verdict::Release).await);
+    assert!(world.settle(A, &first, AttemptOutcome::Release).await);
     let second = world.take(A).await;
     let reaped = world.reconcile(A, first.request, &[&first], 10).await;
     assert_eq!(reaped.ready, 0, "it is held under another fetch");
-    assert!(world.settle(A, &second, Verdict::Ack).await);
+    assert!(world.settle(A, &second, AttemptOutcome::Ack).await);
 }

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::store_contract::world::{A, B, Draft, World, bury};
+use crate::store_contract::world::{A, B, EventDraft, World, bury};
 use duly::event::{Payload, State};
 use duly::records::{NodeId, Query, Record};
 use duly::store::operation::{
-    BATCH_MAX, Delivery, Fetch, Holding, PeekBy, PeekCursor, PushVerdict, Pushed, Reaped, Reply,
-    RequestId, Rewriting, Settlement, Snapshot, StartMark, Stats, StoreOp, Verdict,
+    AttemptOutcome, BATCH_MAX, Delivery, Fetch, Holding, PeekBy, PeekCursor, PushOutcome, Pushed,
+    Reaped, Reply, RequestId, Rewriting, Settlement, Snapshot, StartMark, Stats, StoreOp,
 };
 use duly::time::{Clock, When};
 use duly::{Cancelled, Changed, EventId};
 
 impl World {
-    pub(super) async fn push_all(&self, drafts: &[Draft]) -> Vec<Pushed> {
+    pub(super) async fn push_all(&self, drafts: &[EventDraft]) -> Vec<Pushed> {
         let events = drafts.iter().map(|draft| draft.0.clone()).collect();
         match self.op(StoreOp::Push(events)).await {
             Reply::Pushed(pushed) => pushed,
@@ -22,13 +22,13 @@ impl World {
         }
     }
 
-    pub(super) async fn push(&self, draft: &Draft) -> PushVerdict {
+    pub(super) async fn push(&self, draft: &EventDraft) -> PushOutcome {
         self.push_all(std::slice::from_ref(draft)).await[0].verdict
     }
 
     /// Pushes a new event, and returns its id.
-    pub(super) async fn add(&self, draft: Draft) -> EventId {
-        assert_eq!(self.push(&draft).await, PushVerdict::Accepted);
+    pub(super) async fn add(&self, draft: EventDraft) -> EventId {
+        assert_eq!(self.push(&draft).await, PushOutcome::Accepted);
         draft.id()
     }
 
@@ -64,7 +64,7 @@ impl World {
         deliveries.remove(0)
     }
 
-    pub(super) fn ended(&self, delivery: &Delivery, verdict: Verdict) -> Settlement {
+    pub(super) fn ended(&self, delivery: &Delivery, verdict: AttemptOutcome) -> Settlement {
         Settlement {
             id: delivery.id,
             request: delivery.request,
@@ -88,7 +88,12 @@ impl World {
         }
     }
 
-    pub(super) async fn settle(&self, node: NodeId, of: &Delivery, verdict: Verdict) -> bool {
+    pub(super) async fn settle(
+        &self,
+        node: NodeId,
+        of: &Delivery,
+        verdict: AttemptOutcome,
+    ) -> bool {
         self.settle_all(node, vec![self.ended(of, verdict)]).await[0]
     }
 
@@ -317,7 +322,7 @@ impl World {
     }
 
     /// Pushes an event of which `node` loses a lease: ready again, one attempt used up.
-    pub(super) async fn haunted(&self, draft: Draft) -> EventId {
+    pub(super) async fn maybe_running(&self, draft: EventDraft) -> EventId {
         let id = self.add(draft).await;
         let held = self.fetch(B).await;
         assert!(held.iter().any(|delivery| delivery.id == id));
@@ -326,7 +331,7 @@ impl World {
     }
 
     /// Pushes an event and buries it, which leaves one record.
-    pub(super) async fn dead(&self, draft: Draft) -> EventId {
+    pub(super) async fn dead(&self, draft: EventDraft) -> EventId {
         let id = self.add(draft).await;
         let delivery = self.take(A).await;
         assert!(self.settle(A, &delivery, bury()).await);

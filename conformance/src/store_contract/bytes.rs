@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, Draft, World, ms, secs};
+use crate::store_contract::world::{A, EventDraft, World, ms, secs};
 use duly::event::Payload;
 use duly::store::operation::{BATCH_BYTES, BATCH_MAX, Fetch, Reply, Rewriting, Snapshot, StoreOp};
 use duly::{ErrorKind, EventId};
@@ -15,7 +15,7 @@ const MANY: usize = 16;
 
 impl World {
     /// Creates an event with a payload of `bytes` bytes.
-    fn large(&self, bytes: usize) -> Draft {
+    fn large(&self, bytes: usize) -> EventDraft {
         self.event()
             .with(|envelope| envelope.payload = Payload::from(vec![b'x'; bytes]))
     }

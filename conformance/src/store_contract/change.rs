@@ -4,7 +4,7 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, ms, retry, secs};
 use duly::event::{Payload, State};
 use duly::records::Outcome;
-use duly::store::operation::{PushVerdict, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, PushOutcome, StoreOp};
 use duly::time::{DELAY_MAX, When};
 use duly::{Cancelled, Changed, ErrorKind};
 
@@ -12,9 +12,9 @@ use duly::{Cancelled, Changed, ErrorKind};
 async fn ended(harness: &dyn StoreHarness) -> Vec<(World, duly::EventId, State)> {
     let mut ended = Vec::new();
     for (verdict, state) in [
-        (Verdict::Ack, State::Done),
+        (AttemptOutcome::Ack, State::Done),
         (bury(), State::Dead),
-        (Verdict::Expire, State::Expired),
+        (AttemptOutcome::Expire, State::Expired),
     ] {
         let world = World::new(harness).await;
         let id = world.add(world.event()).await;
@@ -53,7 +53,7 @@ pub async fn a_cancel_after_an_attempt_that_ended_is_a_cancel(harness: &dyn Stor
 
 pub async fn a_cancel_after_a_lost_lease_says_that_somebody_may_run(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
-    let id = world.haunted(world.event()).await;
+    let id = world.maybe_running(world.event()).await;
     assert_eq!(world.cancel(id).await, Cancelled::CancelledAfterAttempt);
     assert_eq!(
         world.cancel(id).await,
@@ -65,7 +65,7 @@ pub async fn a_cancel_after_a_lost_lease_says_that_somebody_may_run(harness: &dy
 
 pub async fn a_lost_lease_is_not_forgotten_by_a_later_attempt(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
-    let id = world.haunted(world.event()).await;
+    let id = world.maybe_running(world.event()).await;
     let delivery = world.take(A).await;
     assert!(world.settle(A, &delivery, retry(secs(5))).await);
     assert_eq!(world.cancel(id).await, Cancelled::CancelledAfterAttempt);
@@ -77,7 +77,7 @@ pub async fn a_cancel_of_a_leased_event_is_too_late(harness: &dyn StoreHarness) 
     let delivery = world.take(A).await;
     assert_eq!(world.cancel(id).await, Cancelled::TooLate(State::Leased));
     assert!(
-        world.settle(A, &delivery, Verdict::Ack).await,
+        world.settle(A, &delivery, AttemptOutcome::Ack).await,
         "it runs undisturbed"
     );
 }
@@ -176,7 +176,7 @@ pub async fn a_change_of_what_is_leased_or_over_is_too_late(harness: &dyn StoreH
 
 pub async fn a_change_after_a_lost_lease_says_that_somebody_may_run(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
-    let id = world.haunted(world.event()).await;
+    let id = world.maybe_running(world.event()).await;
     let due = world.now() + secs(5);
     assert_eq!(
         world.update(id, "x").await,
@@ -210,9 +210,9 @@ pub async fn an_updated_event_is_delivered_with_its_new_payload(harness: &dyn St
         let id = world.add(draft.clone()).await;
         let due = world.now() + delay;
         assert_eq!(world.update(id, "new").await, Changed::Changed(due));
-        assert_eq!(world.push(&draft).await, PushVerdict::Conflict);
+        assert_eq!(world.push(&draft).await, PushOutcome::Conflict);
         let new = draft.payload("new");
-        assert_eq!(world.push(&new).await, PushVerdict::Duplicate(id));
+        assert_eq!(world.push(&new).await, PushOutcome::Duplicate(id));
         world.advance(delay);
         assert_eq!(
             *world.take(A).await.body,
@@ -282,7 +282,7 @@ pub async fn a_rewrite_overwrites_no_change_and_nothing_that_is_held(harness: &d
     let read = world.rewriting(id, "form").await;
     let delivery = world.take(A).await;
     assert_eq!(world.rewrite(vec![read.clone()]).await, 0);
-    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
     assert_eq!(world.rewrite(vec![read]).await, 0);
 }
 
@@ -297,11 +297,11 @@ pub async fn a_rewritten_event_is_known_by_its_new_form_after_its_end(harness: &
         .with(|envelope| envelope.payload = Payload::from(b"form".as_slice()));
     for _ in 0..2 {
         let verdict = world.push(&same).await;
-        assert_eq!(verdict, PushVerdict::Duplicate(id));
+        assert_eq!(verdict, PushOutcome::Duplicate(id));
         let verdict = world.push(&draft).await;
-        assert_eq!(verdict, PushVerdict::Conflict);
+        assert_eq!(verdict, PushOutcome::Conflict);
         if let Some(delivery) = world.fetch(A).await.pop() {
-            assert!(world.settle(A, &delivery, Verdict::Ack).await);
+            assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, World, bury, retry, secs};
 use duly::event::{Payload, State};
 use duly::records::{BY_BYTES_MAX, NodeId, Outcome, Record, Stages};
-use duly::store::operation::{PushVerdict, Reply, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, PushOutcome, Reply, StoreOp};
 use duly::{Cancelled, Changed, ErrorKind};
 
 pub async fn a_dead_letter_is_kept_whole_and_is_not_started(harness: &dyn StoreHarness) {
@@ -86,7 +86,7 @@ pub async fn a_dropped_event_is_gone_with_a_record(harness: &dyn StoreHarness) {
     let last = records.last().expect("a drop leaves a record");
     assert_eq!((last.outcome, last.attempt), (Outcome::Dropped, 0));
     assert_eq!(last.node, NodeId::default());
-    assert_eq!(world.push(&draft).await, PushVerdict::Duplicate(id));
+    assert_eq!(world.push(&draft).await, PushOutcome::Duplicate(id));
     assert_eq!(world.drop_dead(&[id]).await, 0, "only once");
     assert_eq!(world.stats().await.dead, 0);
 }
@@ -102,7 +102,7 @@ pub async fn what_is_not_dead_is_neither_revived_nor_dropped(harness: &dyn Store
     assert_eq!(world.drop_dead(&ids).await, 0);
     assert_eq!(world.state(scheduled).await, Some(State::Scheduled));
     assert_eq!(world.state(ready).await, Some(State::Ready));
-    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
 }
 
 pub async fn a_dead_letter_can_be_mended_and_revived(harness: &dyn StoreHarness) {
@@ -119,7 +119,7 @@ pub async fn what_is_not_dead_is_not_edited(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let done = world.add(world.event()).await;
     let delivery = world.take(A).await;
-    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
     let revived = world.dead(world.event()).await;
     assert_eq!(world.revive(&[revived]).await, 1);
     let delivery = world.take(A).await;

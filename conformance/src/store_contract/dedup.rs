@@ -1,22 +1,22 @@
 //! Promises of the dedup window: which tombstones are kept, and how an id's creation time counts.
 
 use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, Draft, World, ms, secs};
+use crate::store_contract::world::{A, EventDraft, World, ms, secs};
 use duly::EventId;
 use duly::event::BucketId;
-use duly::store::operation::{PushVerdict, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, PushOutcome, StoreOp};
 use duly::store::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
 
 /// Pushes an event and ends it, a millisecond after the one before.
-async fn ended(world: &World) -> Draft {
+async fn ended(world: &World) -> EventDraft {
     world.advance(ms(1));
     ended_as(world, world.event()).await
 }
 
-async fn ended_as(world: &World, draft: Draft) -> Draft {
+async fn ended_as(world: &World, draft: EventDraft) -> EventDraft {
     world.add(draft.clone()).await;
     let delivery = world.take(A).await;
-    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
     draft
 }
 
@@ -28,18 +28,18 @@ pub async fn an_id_that_may_have_been_forgotten_is_too_old(harness: &dyn StoreHa
     }
     assert_eq!(
         world.push(&drafts[0]).await,
-        PushVerdict::TooOld,
+        PushOutcome::TooOld,
         "it was forgotten"
     );
     for known in &drafts[1..] {
-        assert_eq!(world.push(known).await, PushVerdict::Duplicate(known.id()));
+        assert_eq!(world.push(known).await, PushOutcome::Duplicate(known.id()));
     }
     let never_seen = world.event().with(|envelope| {
         envelope.id = EventId::from_parts(drafts[0].id().created(), BucketId(3), 99);
     });
     assert_eq!(
         world.push(&never_seen).await,
-        PushVerdict::TooOld,
+        PushOutcome::TooOld,
         "nobody can know"
     );
     world.add(world.event()).await;
@@ -60,15 +60,15 @@ pub async fn an_id_is_remembered_for_its_time_however_many_end_after_it(
     }
     world.advance(KEEP_FOR - world.now().since(since) - ms(2));
     ended(&world).await;
-    assert_eq!(world.push(&first).await, PushVerdict::Duplicate(first.id()));
+    assert_eq!(world.push(&first).await, PushOutcome::Duplicate(first.id()));
     let last = ended(&world).await;
     assert_eq!(world.now().since(since), KEEP_FOR);
     assert_eq!(
         world.push(&first).await,
-        PushVerdict::TooOld,
+        PushOutcome::TooOld,
         "its time is over"
     );
-    assert_eq!(world.push(&last).await, PushVerdict::Duplicate(last.id()));
+    assert_eq!(world.push(&last).await, PushOutcome::Duplicate(last.id()));
 }
 
 pub async fn no_more_ids_are_remembered_than_the_cap_allows(harness: &dyn StoreHarness) {
@@ -84,8 +84,8 @@ pub async fn no_more_ids_are_remembered_than_the_cap_allows(harness: &dyn StoreH
     }
     for (at, draft) in drafts.iter().enumerate() {
         let verdict = match at {
-            0 | 1 => PushVerdict::TooOld,
-            _ => PushVerdict::Duplicate(draft.id()),
+            0 | 1 => PushOutcome::TooOld,
+            _ => PushOutcome::Duplicate(draft.id()),
         };
         assert_eq!(world.push(draft).await, verdict, "event {at} of five");
     }
@@ -104,10 +104,10 @@ pub async fn the_look_forgets_what_ended_long_ago(harness: &dyn StoreHarness) {
     let draft = ended(&world).await;
     world.advance(secs(299));
     world.op(look()).await;
-    assert_eq!(world.push(&draft).await, PushVerdict::Duplicate(draft.id()));
+    assert_eq!(world.push(&draft).await, PushOutcome::Duplicate(draft.id()));
     world.advance(secs(1));
     world.op(look()).await;
-    assert_eq!(world.push(&draft).await, PushVerdict::TooOld);
+    assert_eq!(world.push(&draft).await, PushOutcome::TooOld);
     assert_eq!(world.state(draft.id()).await, None);
     ended(&world).await;
 }
@@ -123,18 +123,18 @@ pub async fn an_id_from_the_future_is_too_new(harness: &dyn StoreHarness) {
     assert_eq!(
         verdicts,
         [
-            PushVerdict::TooNew,
-            PushVerdict::Accepted,
-            PushVerdict::Accepted
+            PushOutcome::TooNew,
+            PushOutcome::Accepted,
+            PushOutcome::Accepted
         ],
         "the others of the batch are not refused with it"
     );
     assert_eq!(world.state(beyond.id()).await, None);
     let microseconds =
         world.event_made(duly::time::Timestamp::from_millis(world.now().as_micros()));
-    assert_eq!(world.push(&microseconds).await, PushVerdict::TooNew);
+    assert_eq!(world.push(&microseconds).await, PushOutcome::TooNew);
     world.advance(ms(1));
-    assert_eq!(world.push(&beyond).await, PushVerdict::Accepted);
+    assert_eq!(world.push(&beyond).await, PushOutcome::Accepted);
 }
 
 pub async fn an_id_that_was_made_ahead_closes_the_bucket_to_nobody(harness: &dyn StoreHarness) {
@@ -149,6 +149,6 @@ pub async fn an_id_that_was_made_ahead_closes_the_bucket_to_nobody(harness: &dyn
         ended(&world).await;
         world.advance(KEEP_FOR);
     }
-    assert_eq!(world.push(&ahead).await, PushVerdict::TooOld);
+    assert_eq!(world.push(&ahead).await, PushOutcome::TooOld);
     ended(&world).await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, ms, retry, secs};
 use duly::event::State;
-use duly::store::operation::{Fetch, Reply, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, Fetch, Reply, StoreOp};
 use duly::time::{Clock, Timestamp};
 
 async fn moved(world: &World, limit: usize) -> (usize, Option<Timestamp>) {
@@ -134,7 +134,7 @@ pub async fn a_clock_set_back_and_forth_delivers_nothing_twice(harness: &dyn Sto
         world.move_due().await;
         for delivery in world.fetch(A).await {
             assert!(delivery.due <= start + ms(wall), "never early");
-            assert!(world.settle(A, &delivery, Verdict::Ack).await);
+            assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
             seen.push(delivery.id);
         }
     }
@@ -150,7 +150,7 @@ pub async fn a_clock_set_forth_ends_no_lease_that_a_heartbeat_keeps(harness: &dy
     let reaped = world.reap(Vec::new(), 100).await;
     assert_eq!((reaped.ready, reaped.dead), (0, 0));
     assert_eq!(world.state(id).await, Some(State::Leased));
-    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
 }
 
 pub async fn every_answer_tells_the_time_of_the_store(harness: &dyn StoreHarness) {

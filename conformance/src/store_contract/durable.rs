@@ -4,7 +4,7 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, retry, secs};
 use duly::event::State;
 use duly::records::Outcome;
-use duly::store::operation::{PushVerdict, Verdict};
+use duly::store::operation::{AttemptOutcome, PushOutcome};
 use duly::{Cancelled, Unique};
 
 pub async fn accepted_events_survive(harness: &dyn StoreHarness) {
@@ -18,10 +18,10 @@ pub async fn accepted_events_survive(harness: &dyn StoreHarness) {
     let Some(world) = world.reopened().await else {
         return;
     };
-    assert_eq!(world.push(&draft).await, PushVerdict::Duplicate(scheduled));
+    assert_eq!(world.push(&draft).await, PushOutcome::Duplicate(scheduled));
     assert_eq!(
         world.push(&draft.clone().payload("x")).await,
-        PushVerdict::Conflict
+        PushOutcome::Conflict
     );
     assert_eq!(world.take(A).await.id, ready);
     world.advance(secs(60));
@@ -45,7 +45,7 @@ pub async fn what_was_leased_is_ready_again(harness: &dyn StoreHarness) {
         world.reap_node(A).await;
     }
     assert!(
-        !world.settle(A, &lost, Verdict::Ack).await,
+        !world.settle(A, &lost, AttemptOutcome::Ack).await,
         "its process is gone"
     );
     assert_eq!(world.take(B).await.id, id);
@@ -76,7 +76,7 @@ pub async fn changes_by_hand_survive(harness: &dyn StoreHarness) {
         return;
     };
     assert_eq!(world.get(id).await, before);
-    assert_eq!(world.push(&draft).await, PushVerdict::Conflict);
+    assert_eq!(world.push(&draft).await, PushOutcome::Conflict);
     world.advance(secs(90));
     assert_eq!(world.take(A).await.body.payload.as_bytes(), b"new");
 }
@@ -102,7 +102,7 @@ impl World {
         let id = self.add(self.event()).await;
         for delivery in self.fetch(A).await {
             let verdict = if delivery.id == waiting {
-                Verdict::Release
+                AttemptOutcome::Release
             } else {
                 bury()
             };
@@ -117,7 +117,7 @@ pub async fn finished_ids_are_remembered(harness: &dyn StoreHarness) {
     let (done, cancelled, dropped) = (world.event(), world.event(), world.event());
     world.add(done.clone()).await;
     let delivery = world.take(A).await;
-    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
     world.add(cancelled.clone()).await;
     let _ = world.cancel(cancelled.id()).await;
     world.dead(dropped.clone()).await;
@@ -127,13 +127,13 @@ pub async fn finished_ids_are_remembered(harness: &dyn StoreHarness) {
     };
     assert_eq!(
         world.push(&dropped).await,
-        PushVerdict::Duplicate(dropped.id())
+        PushOutcome::Duplicate(dropped.id())
     );
     assert_eq!(world.state(dropped.id()).await, Some(State::Cancelled));
-    assert_eq!(world.push(&done).await, PushVerdict::Duplicate(done.id()));
+    assert_eq!(world.push(&done).await, PushOutcome::Duplicate(done.id()));
     assert_eq!(
         world.push(&cancelled).await,
-        PushVerdict::Duplicate(cancelled.id())
+        PushOutcome::Duplicate(cancelled.id())
     );
     assert_eq!(
         world.cancel(done.id()).await,
@@ -147,7 +147,7 @@ pub async fn records_survive(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let id = world.add(world.event()).await;
     let delivery = world.take(A).await;
-    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
     let before = world.records(id).await;
     let Some(world) = world.reopened().await else {
         return;
@@ -165,15 +165,15 @@ pub async fn unique_keys_survive(harness: &dyn StoreHarness) {
         return;
     };
     let second = world.event().unique("k", Unique::Keep);
-    assert_eq!(world.push(&second).await, PushVerdict::Duplicate(first));
+    assert_eq!(world.push(&second).await, PushOutcome::Duplicate(first));
     let third = world.event().unique("k", Unique::Replace);
-    assert_eq!(world.push(&third).await, PushVerdict::Replaced(first));
+    assert_eq!(world.push(&third).await, PushOutcome::Replaced(first));
     let Some(world) = world.reopened().await else {
         return;
     };
     assert_eq!(
         world.push(&second).await,
-        PushVerdict::Duplicate(third.id())
+        PushOutcome::Duplicate(third.id())
     );
 }
 

@@ -3,7 +3,7 @@
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, ms, secs};
 use duly::event::State;
-use duly::store::operation::{BATCH_MAX, Fetch, Reply, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, BATCH_MAX, Fetch, Reply, StoreOp};
 use duly::time::Clock;
 
 pub async fn a_delivery_carries_the_event_as_it_was_pushed(harness: &dyn StoreHarness) {
@@ -111,8 +111,8 @@ pub async fn a_repeated_fetch_answers_only_what_is_still_held(harness: &dyn Stor
     }
     let fetch = world.fetching(A, 4);
     let first = world.fetch_by(&fetch).await;
-    assert!(world.settle(A, &first[1], Verdict::Ack).await);
-    assert!(world.settle(A, &first[2], Verdict::Release).await);
+    assert!(world.settle(A, &first[1], AttemptOutcome::Ack).await);
+    assert!(world.settle(A, &first[2], AttemptOutcome::Release).await);
     let other = world.fetch(A).await;
     assert_eq!(other[0].id, first[2].id);
     let again = world.fetch_by(&fetch).await;
@@ -200,7 +200,7 @@ pub async fn what_was_read_ahead_and_handed_back_waits_for_its_due_time(
         ..world.fetching(A, 10)
     };
     let delivery = world.fetch_by(&fetch).await.remove(0);
-    assert!(world.settle(A, &delivery, Verdict::Release).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Release).await);
     assert_eq!(world.state(id).await, Some(State::Scheduled));
     assert_eq!(world.fetch(B).await, [], "it is not due");
     world.advance(ms(40));

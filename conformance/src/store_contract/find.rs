@@ -3,7 +3,7 @@
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, World, bury, retry, secs};
 use duly::event::State;
-use duly::store::operation::{BATCH_MAX, PeekBy, PeekCursor, Verdict};
+use duly::store::operation::{AttemptOutcome, BATCH_MAX, PeekBy, PeekCursor};
 use duly::{EventId, Unique};
 
 impl World {
@@ -36,7 +36,11 @@ impl World {
 }
 
 pub async fn an_event_is_found_by_its_key_until_it_is_over(harness: &dyn StoreHarness) {
-    for verdict in [Verdict::Ack, Verdict::Discard(None), Verdict::Expire] {
+    for verdict in [
+        AttemptOutcome::Ack,
+        AttemptOutcome::Discard(None),
+        AttemptOutcome::Expire,
+    ] {
         let world = World::new(harness).await;
         let id = world.add(world.event().key("order:7").when(secs(60))).await;
         world.add(world.event().when(secs(60))).await;
@@ -73,7 +77,7 @@ pub async fn events_of_one_key_are_read_by_page_in_the_order_of_their_ids(
 ) {
     let world = World::new(harness).await;
     let mut drafts: Vec<_> = (0..7).map(|_| world.event().key("k")).collect();
-    let ids: Vec<EventId> = drafts.iter().map(super::world::Draft::id).collect();
+    let ids: Vec<EventId> = drafts.iter().map(super::world::EventDraft::id).collect();
     drafts.reverse();
     world.push_all(&drafts).await;
     for limit in [1, 3, 7, BATCH_MAX] {

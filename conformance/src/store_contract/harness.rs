@@ -9,13 +9,17 @@ use duly::store::{DedupWindow, MemoryStore, Store};
 use duly::testing::ManualClock;
 
 /// A future of the harness.
-pub type Harnessed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub type HarnessFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A factory of the stores that the suite tests.
 pub trait StoreHarness: Send + Sync {
     /// Creates an empty store with this clock and dedup window; it has one bucket, with the whole
     /// cap.
-    fn fresh(&self, clock: Arc<ManualClock>, window: DedupWindow) -> Harnessed<Arc<dyn Subject>>;
+    fn fresh(
+        &self,
+        clock: Arc<ManualClock>,
+        window: DedupWindow,
+    ) -> HarnessFuture<Arc<dyn Subject>>;
 }
 
 /// One store under test.
@@ -28,10 +32,10 @@ pub trait Subject: Send + Sync {
     /// # Errors
     ///
     /// The violation. A store without such a check returns `Ok`.
-    fn check(&self) -> Harnessed<Result<(), String>>;
+    fn check(&self) -> HarnessFuture<Result<(), String>>;
 
     /// Ends the process and opens the store again; `None` if it survives nothing.
-    fn reopen(&self) -> Option<Harnessed<Arc<dyn Subject>>>;
+    fn reopen(&self) -> Option<HarnessFuture<Arc<dyn Subject>>>;
 }
 
 impl fmt::Debug for dyn Subject {
@@ -52,7 +56,11 @@ pub struct SharedMemoryHarness;
 struct MemorySubject(Arc<MemoryStore>);
 
 impl StoreHarness for MemoryHarness {
-    fn fresh(&self, clock: Arc<ManualClock>, window: DedupWindow) -> Harnessed<Arc<dyn Subject>> {
+    fn fresh(
+        &self,
+        clock: Arc<ManualClock>,
+        window: DedupWindow,
+    ) -> HarnessFuture<Arc<dyn Subject>> {
         let store = MemoryStore::with_clock(clock).with_window(window);
         let subject: Arc<dyn Subject> = Arc::new(MemorySubject(Arc::new(store)));
         Box::pin(ready(subject))
@@ -60,7 +68,11 @@ impl StoreHarness for MemoryHarness {
 }
 
 impl StoreHarness for SharedMemoryHarness {
-    fn fresh(&self, clock: Arc<ManualClock>, window: DedupWindow) -> Harnessed<Arc<dyn Subject>> {
+    fn fresh(
+        &self,
+        clock: Arc<ManualClock>,
+        window: DedupWindow,
+    ) -> HarnessFuture<Arc<dyn Subject>> {
         let store = MemoryStore::with_clock(clock).with_window(window);
         let subject: Arc<dyn Subject> = Arc::new(MemorySubject(Arc::new(store.shared())));
         Box::pin(ready(subject))
@@ -73,11 +85,11 @@ impl Subject for MemorySubject {
         store
     }
 
-    fn check(&self) -> Harnessed<Result<(), String>> {
+    fn check(&self) -> HarnessFuture<Result<(), String>> {
         Box::pin(ready(self.0.check()))
     }
 
-    fn reopen(&self) -> Option<Harnessed<Arc<dyn Subject>>> {
+    fn reopen(&self) -> Option<HarnessFuture<Arc<dyn Subject>>> {
         None
     }
 }

@@ -10,8 +10,8 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, STRANGER, World, secs};
 use duly::event::BucketId;
 use duly::records::NodeId;
-use duly::store::operation::{PushVerdict, Reply};
-use duly::store::{Control, Durability, Member, Presence, Roll, Setting};
+use duly::store::operation::{PushOutcome, Reply};
+use duly::store::{Control, Durability, Member, MemberInfo, Membership, Setting};
 use duly::{ErrorKind, QueueName};
 
 impl World {
@@ -26,12 +26,12 @@ impl World {
         controls.expect("they can be read")
     }
 
-    async fn call(&self, node: NodeId, queues: &[&str]) -> Roll {
+    async fn call(&self, node: NodeId, queues: &[&str]) -> Membership {
         let named = queues.iter().map(|name| name.parse());
         let queues: Result<Arc<[QueueName]>, _> = named.collect();
         let queues = queues.expect("legal names");
         let leaves = false;
-        let me = Presence {
+        let me = MemberInfo {
             node,
             queues,
             leaves,
@@ -48,7 +48,7 @@ impl World {
     }
 }
 
-fn member(roll: &Roll, node: NodeId) -> Option<&Member> {
+fn member(roll: &Membership, node: NodeId) -> Option<&Member> {
     roll.members.iter().find(|member| member.node == node)
 }
 
@@ -201,7 +201,7 @@ pub async fn a_node_that_consumes_nothing_is_no_member(harness: &dyn StoreHarnes
 pub async fn a_member_that_leaves_is_gone_at_once(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     world.call(A, &["one"]).await;
-    let me = Presence {
+    let me = MemberInfo {
         node: A,
         queues: Arc::from(["one".parse().expect("a legal name")]),
         leaves: true,
@@ -246,8 +246,8 @@ pub async fn a_push_reaches_what_the_store_does_by_itself(harness: &dyn StoreHar
     let Reply::Pushed(pushed) = answer.reply else {
         panic!("a push was returned {:?}", answer.reply);
     };
-    assert_eq!(pushed[0].verdict, PushVerdict::Accepted);
-    let again = PushVerdict::Duplicate(event.id());
+    assert_eq!(pushed[0].verdict, PushOutcome::Accepted);
+    let again = PushOutcome::Duplicate(event.id());
     assert_eq!(world.push(&event).await, again);
 }
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, B, Draft, STRANGER, World, ms, retry, secs};
+use crate::store_contract::world::{A, B, EventDraft, STRANGER, World, ms, retry, secs};
 use duly::ErrorKind;
 use duly::event::State;
 use duly::records::{Cause, NodeId, Outcome};
-use duly::store::operation::{Delivery, Fetch, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, Delivery, Fetch, StoreOp};
 use duly::time::Clock;
 
 pub async fn a_heartbeat_keeps_what_a_node_holds(harness: &dyn StoreHarness) {
@@ -24,7 +24,7 @@ pub async fn a_heartbeat_keeps_what_a_node_holds(harness: &dyn StoreHarness) {
         "it has beaten since"
     );
     assert!(world.heartbeat(A).await);
-    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
 }
 
 pub async fn a_heartbeat_of_a_node_that_holds_nothing_says_so(harness: &dyn StoreHarness) {
@@ -32,7 +32,7 @@ pub async fn a_heartbeat_of_a_node_that_holds_nothing_says_so(harness: &dyn Stor
     world.add(world.event()).await;
     assert!(!world.heartbeat(STRANGER).await);
     let delivery = world.take(A).await;
-    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
     assert!(!world.heartbeat(A).await);
     assert_eq!(world.holders().await, []);
 }
@@ -50,7 +50,7 @@ pub async fn a_fetch_and_its_repeat_are_heartbeats_too(harness: &dyn StoreHarnes
         let reaped = world.reap(seen, 100).await;
         assert_eq!(reaped.ready, 0, "{which} came since");
     }
-    assert!(world.settle(A, &first, Verdict::Ack).await);
+    assert!(world.settle(A, &first, AttemptOutcome::Ack).await);
 }
 
 pub async fn what_a_silent_node_held_is_ready_again_and_has_used_an_attempt(
@@ -124,7 +124,7 @@ pub async fn an_observation_from_before_a_pause_reaps_nobody(harness: &dyn Store
     world.add(world.event()).await;
     let delivery = world.take(A).await;
     let old = world.holders().await;
-    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
     world.advance(secs(60));
     let id = world.add(world.event()).await;
     world.take(A).await;
@@ -149,7 +149,7 @@ pub async fn a_reap_that_was_cut_short_is_ended_by_anyone(harness: &dyn StoreHar
     assert_eq!((rest.ready, rest.more), (3, false));
     assert!(!world.heartbeat(A).await);
     for delivery in &held {
-        assert!(!world.settle(A, delivery, Verdict::Ack).await);
+        assert!(!world.settle(A, delivery, AttemptOutcome::Ack).await);
     }
 }
 
@@ -171,7 +171,7 @@ pub async fn a_reap_cut_short_takes_back_only_what_is_still_held(harness: &dyn S
     assert_eq!(world.reap(world.holders().await, 1).await.ready, 1);
     let last = &held[3];
     assert!(
-        world.settle(A, last, Verdict::Ack).await,
+        world.settle(A, last, AttemptOutcome::Ack).await,
         "its lease still stands"
     );
     let rest = world.reap(Vec::new(), 100).await;
@@ -196,7 +196,7 @@ pub async fn a_node_that_was_given_up_is_told_before_it_gets_more(harness: &dyn 
     assert!(world.heartbeat(A).await);
 }
 
-async fn hold(world: &World, node: NodeId, draft: Draft, hold: Duration) -> Delivery {
+async fn hold(world: &World, node: NodeId, draft: EventDraft, hold: Duration) -> Delivery {
     world.add(draft).await;
     let fetch = Fetch {
         hold: Some(hold),
@@ -216,7 +216,7 @@ pub async fn a_lease_with_a_deadline_ends_there_and_not_before(harness: &dyn Sto
     world.advance(Duration::from_micros(1));
     let reaped = world.reap(Vec::new(), 10).await;
     assert_eq!((reaped.ready, reaped.next_deadline), (1, None));
-    assert!(!world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(!world.settle(A, &delivery, AttemptOutcome::Ack).await);
     assert_eq!(world.record(delivery.id).await.outcome, Outcome::LeaseLost);
 }
 
@@ -232,12 +232,12 @@ pub async fn a_lease_with_a_deadline_is_no_matter_of_heartbeats(harness: &dyn St
     world.take(A).await;
     assert_eq!(world.reap_node(A).await.ready, 1, "only the other one");
     let _ = world.cancel(other).await;
-    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
     let late = hold(&world, B, world.event(), secs(1)).await;
     assert!(!world.heartbeat(B).await);
     world.advance(secs(1));
     assert_eq!(world.reap(Vec::new(), 10).await.ready, 1);
-    assert!(!world.settle(B, &late, Verdict::Ack).await);
+    assert!(!world.settle(B, &late, AttemptOutcome::Ack).await);
 }
 
 pub async fn a_settle_past_the_deadline_counts_until_it_is_reaped(harness: &dyn StoreHarness) {

@@ -9,7 +9,7 @@ use crate::store_contract::world::{A, World, bury, ms, retry, secs};
 use duly::ErrorKind;
 use duly::event::{BucketKey, State};
 use duly::store::Watcher;
-use duly::store::operation::{StartMark, Stats, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, StartMark, Stats, StoreOp};
 use duly::time::Timestamp;
 
 pub async fn get_tells_where_an_event_stands(harness: &dyn StoreHarness) {
@@ -62,7 +62,7 @@ pub async fn a_snapshot_tells_since_when_and_until_when(harness: &dyn StoreHarne
     let found = look().await;
     let since = fetched.filter(|_| is_known(&found.0));
     assert_eq!(found, (since, until), "it has a deadline");
-    assert!(world.settle(A, &delivery, Verdict::Release).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Release).await);
     let delivery = world.take(A).await;
     let fetched = Some(world.now());
     world.advance(secs(1));
@@ -173,7 +173,7 @@ pub async fn a_list_beyond_the_bound_is_refused(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     world.add(world.event()).await;
     let delivery = world.take(A).await;
-    let settlement = world.ended(&delivery, Verdict::Ack);
+    let settlement = world.ended(&delivery, AttemptOutcome::Ack);
     for op in [
         StoreOp::Settle {
             node: A,
@@ -213,15 +213,15 @@ pub async fn a_list_beyond_the_bound_is_refused(harness: &dyn StoreHarness) {
         assert_eq!(error.kind(), ErrorKind::Invalid);
     }
     assert!(
-        world.settle(A, &delivery, Verdict::Ack).await,
+        world.settle(A, &delivery, AttemptOutcome::Ack).await,
         "nothing was changed"
     );
 }
 
 #[derive(Default)]
-struct Told(AtomicUsize);
+struct PushResult(AtomicUsize);
 
-impl Watcher for Told {
+impl Watcher for PushResult {
     fn earlier(&self, bucket: &BucketKey) {
         assert_eq!(bucket.bucket.0, 3);
         self.0.fetch_add(1, Ordering::SeqCst);
@@ -232,7 +232,7 @@ impl Watcher for Told {
     }
 }
 
-impl Told {
+impl PushResult {
     /// Returns whether it was notified since the last call.
     fn take(&self) -> bool {
         self.0.swap(0, Ordering::SeqCst) > 0
@@ -241,7 +241,7 @@ impl Told {
 
 pub async fn a_watcher_is_told_of_work_that_comes_sooner(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
-    let told = Arc::new(Told::default());
+    let told = Arc::new(PushResult::default());
     world.store().watch(Arc::clone(&told) as Arc<dyn Watcher>);
     let first = world.add(world.event().when(secs(60))).await;
     assert!(told.take(), "the first due time");
@@ -253,7 +253,7 @@ pub async fn a_watcher_is_told_of_work_that_comes_sooner(harness: &dyn StoreHarn
     assert!(told.take(), "ready where nothing was");
     let delivery = world.take(A).await;
     told.take();
-    assert!(world.settle(A, &delivery, Verdict::Release).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Release).await);
     assert!(told.take(), "ready again by release");
     let delivery = world.take(A).await;
     assert!(world.settle(A, &delivery, retry(secs(5))).await);
@@ -267,7 +267,7 @@ pub async fn a_watcher_is_told_of_work_that_comes_sooner(harness: &dyn StoreHarn
 
 pub async fn a_watcher_is_left_alone_otherwise(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
-    let told = Arc::new(Told::default());
+    let told = Arc::new(PushResult::default());
     world.store().watch(Arc::clone(&told) as Arc<dyn Watcher>);
     let first = world.add(world.event().when(secs(10))).await;
     assert!(told.take());

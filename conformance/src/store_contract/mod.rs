@@ -60,7 +60,7 @@ pub mod unique;
 
 use std::future::Future;
 
-pub use self::harness::{Harnessed, MemoryHarness, SharedMemoryHarness, StoreHarness, Subject};
+pub use self::harness::{HarnessFuture, MemoryHarness, SharedMemoryHarness, StoreHarness, Subject};
 
 /// Runs one promise on a runtime of its own; panics when it is broken.
 pub fn play<F: Future<Output = ()>>(promise: F) {

@@ -7,7 +7,7 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, ms, retry, secs};
 use duly::ErrorKind;
 use duly::event::Payload;
-use duly::store::operation::{PushVerdict, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, PushOutcome, StoreOp};
 use duly::store::{OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, WhenFull};
 use duly::time::When;
 
@@ -55,7 +55,7 @@ impl World {
         for _ in 0..many {
             self.add(self.event()).await;
             let delivery = self.take(A).await;
-            assert!(self.settle(A, &delivery, Verdict::Ack).await);
+            assert!(self.settle(A, &delivery, AttemptOutcome::Ack).await);
         }
     }
 }
@@ -66,7 +66,7 @@ pub async fn an_outbox_is_read_by_number(harness: &dyn StoreHarness) {
     for _ in 0..5 {
         ids.push(world.add(world.event()).await);
         let delivery = world.take(A).await;
-        assert!(world.settle(A, &delivery, Verdict::Ack).await);
+        assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
         world.advance(ms(1));
     }
     for (after, limit, expected) in [(0, 100, 1..=5), (0, 2, 1..=2), (2, 2, 3..=4), (4, 2, 5..=5)] {
@@ -156,7 +156,7 @@ pub async fn a_full_outbox_refuses_pushes_and_is_settled_into(harness: &dyn Stor
     }
     let held = world.fetch(A).await;
     for delivery in &held[..3] {
-        assert!(world.settle(A, delivery, Verdict::Ack).await);
+        assert!(world.settle(A, delivery, AttemptOutcome::Ack).await);
     }
     let refused = world.event();
     let push = || StoreOp::Push(vec![refused.0.clone()]);
@@ -169,14 +169,14 @@ pub async fn a_full_outbox_refuses_pushes_and_is_settled_into(harness: &dyn Stor
     );
     // Handlers go on, and no record is dropped.
     for delivery in &held[3..] {
-        assert!(world.settle(A, delivery, Verdict::Ack).await);
+        assert!(world.settle(A, delivery, AttemptOutcome::Ack).await);
     }
     assert_eq!(world.numbers().await, (1, 6, vec![1, 2, 3, 4, 5]));
     world.trim(2).await;
     let error = world.try_op(push()).await.expect_err("three still wait");
     assert_eq!(error.kind(), ErrorKind::Full);
     world.trim(3).await;
-    assert_eq!(world.push(&refused).await, PushVerdict::Accepted);
+    assert_eq!(world.push(&refused).await, PushOutcome::Accepted);
 }
 
 pub async fn a_full_outbox_that_drops_keeps_the_newest(harness: &dyn StoreHarness) {
@@ -201,9 +201,9 @@ pub async fn a_full_outbox_that_drops_keeps_the_newest(harness: &dyn StoreHarnes
 }
 
 #[derive(Default)]
-struct Told(AtomicUsize);
+struct PushResult(AtomicUsize);
 
-impl OutboxWatcher for Told {
+impl OutboxWatcher for PushResult {
     fn recorded(&self, _: &Outbox) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -211,7 +211,7 @@ impl OutboxWatcher for Told {
 
 pub async fn a_watcher_of_outboxes_is_told_of_every_record(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
-    let told = Arc::new(Told::default());
+    let told = Arc::new(PushResult::default());
     let watcher: Arc<dyn OutboxWatcher> = Arc::clone(&told) as _;
     world.store().watch_outboxes(watcher);
     let id = world.add(world.event()).await;

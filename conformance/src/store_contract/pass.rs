@@ -6,7 +6,7 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, retry, secs};
 use duly::event::State;
 use duly::records::NodeId;
-use duly::store::operation::{BATCH_MAX, PeekBy, PeekCursor, Reply, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, BATCH_MAX, PeekBy, PeekCursor, Reply, StoreOp};
 use duly::{ErrorKind, EventId};
 
 /// The page size.
@@ -17,7 +17,11 @@ const PAGES_MAX: usize = 1_000;
 pub async fn a_pass_reads_everything_that_is_not_over_as_it_stands(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let mut expected = BTreeMap::new();
-    for verdict in [Verdict::Ack, Verdict::Expire, Verdict::Discard(None)] {
+    for verdict in [
+        AttemptOutcome::Ack,
+        AttemptOutcome::Expire,
+        AttemptOutcome::Discard(None),
+    ] {
         world.add(world.event()).await;
         let delivery = world.take(A).await;
         assert!(world.settle(A, &delivery, verdict).await);
@@ -73,7 +77,7 @@ pub async fn a_pass_sees_what_stays_though_everything_moves_and_others_come_and_
     let drafts: Vec<_> = (0..400).map(draft).collect();
     world.push_all(&drafts).await;
     let staying = drafts.iter().step_by(2);
-    let staying: BTreeSet<EventId> = staying.map(super::world::Draft::id).collect();
+    let staying: BTreeSet<EventId> = staying.map(super::world::EventDraft::id).collect();
     let (mut from, mut seen, mut dead) = (None, BTreeSet::new(), Vec::new());
     for page in 0.. {
         assert!(page < PAGES_MAX, "it comes to no end");
@@ -94,10 +98,10 @@ pub async fn a_pass_sees_what_stays_though_everything_moves_and_others_come_and_
         let mut settlements = Vec::new();
         for (number, delivery) in world.fetch_by(&fetching).await.into_iter().enumerate() {
             let verdict = match number % 6 {
-                _ if !staying.contains(&delivery.id) => Verdict::Ack,
+                _ if !staying.contains(&delivery.id) => AttemptOutcome::Ack,
                 0 => retry(secs(number as u64 / 6)),
-                1 => Verdict::Snooze(secs(2)),
-                2 => Verdict::Release,
+                1 => AttemptOutcome::Snooze(secs(2)),
+                2 => AttemptOutcome::Release,
                 3 => {
                     dead.push(delivery.id);
                     bury()

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::store_contract::harness::StoreHarness;
-use crate::store_contract::world::{A, Draft, World, bury, ms, retry, secs};
+use crate::store_contract::world::{A, EventDraft, World, bury, ms, retry, secs};
 use duly::event::{BucketId, State};
-use duly::store::operation::{BATCH_MAX, PushVerdict, Reply, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, BATCH_MAX, PushOutcome, Reply, StoreOp};
 use duly::time::DELAY_MAX;
 use duly::{ErrorKind, EventId, Unique};
 
@@ -20,7 +20,7 @@ pub async fn an_event_with_a_delay_is_scheduled(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let draft = world.event().when(secs(60));
     let pushed = world.push_all(std::slice::from_ref(&draft)).await[0];
-    assert_eq!(pushed.verdict, PushVerdict::Accepted);
+    assert_eq!(pushed.verdict, PushOutcome::Accepted);
     assert_eq!(pushed.due, world.now() + secs(60));
     let found = world.get(draft.id()).await.expect("it was accepted");
     assert_eq!((found.state, found.due), (State::Scheduled, pushed.due));
@@ -60,15 +60,15 @@ pub async fn answers_come_in_the_order_of_the_events(harness: &dyn StoreHarness)
     world.add(known.clone()).await;
     let pushed = world.push_all(&[fresh, known.clone(), world.event()]).await;
     let verdicts: Vec<_> = pushed.iter().map(|pushed| pushed.verdict).collect();
-    let duplicate = PushVerdict::Duplicate(known.id());
+    let duplicate = PushOutcome::Duplicate(known.id());
     assert_eq!(
         verdicts,
-        [PushVerdict::Accepted, duplicate, PushVerdict::Accepted]
+        [PushOutcome::Accepted, duplicate, PushOutcome::Accepted]
     );
 }
 
 /// Brings an event into each state, in a world each.
-async fn in_every_state(harness: &dyn StoreHarness) -> Vec<(World, Draft, State)> {
+async fn in_every_state(harness: &dyn StoreHarness) -> Vec<(World, EventDraft, State)> {
     let mut all = Vec::new();
     for state in State::ALL {
         let world = World::new(harness).await;
@@ -86,7 +86,7 @@ async fn in_every_state(harness: &dyn StoreHarness) -> Vec<(World, Draft, State)
             State::Done | State::Dead => {
                 let delivery = world.take(A).await;
                 let verdict = if state == State::Done {
-                    Verdict::Ack
+                    AttemptOutcome::Ack
                 } else {
                     bury()
                 };
@@ -105,7 +105,7 @@ pub async fn the_same_id_again_changes_nothing_in_any_state(harness: &dyn StoreH
         let (before, records) = (world.get(draft.id()).await, world.records(draft.id()).await);
         world.advance(secs(1));
         let again = world.push_all(&[draft.clone().when(secs(3))]).await[0];
-        assert_eq!(again.verdict, PushVerdict::Duplicate(draft.id()), "{state}");
+        assert_eq!(again.verdict, PushOutcome::Duplicate(draft.id()), "{state}");
         assert_eq!(
             Some(again.due),
             before.as_ref().map(|found| found.due),
@@ -122,7 +122,7 @@ pub async fn another_payload_under_the_same_id_is_a_conflict_in_any_state(
     for (world, draft, state) in in_every_state(harness).await {
         let before = world.get(draft.id()).await;
         let other = draft.clone().payload("another");
-        assert_eq!(world.push(&other).await, PushVerdict::Conflict, "{state}");
+        assert_eq!(world.push(&other).await, PushOutcome::Conflict, "{state}");
         assert_eq!(world.get(draft.id()).await, before);
     }
 }
@@ -134,10 +134,10 @@ pub async fn the_same_id_twice_in_one_push_is_one_event(harness: &dyn StoreHarne
         .push_all(&[draft.clone(), draft.clone(), draft.clone().payload("x")])
         .await;
     let verdicts: Vec<_> = pushed.iter().map(|pushed| pushed.verdict).collect();
-    let duplicate = PushVerdict::Duplicate(draft.id());
+    let duplicate = PushOutcome::Duplicate(draft.id());
     assert_eq!(
         verdicts,
-        [PushVerdict::Accepted, duplicate, PushVerdict::Conflict]
+        [PushOutcome::Accepted, duplicate, PushOutcome::Conflict]
     );
     assert_eq!(world.fetch(A).await.len(), 1);
 }
@@ -185,11 +185,11 @@ pub async fn a_waiting_event_is_never_forgotten_and_never_too_old(harness: &dyn 
         world.advance(ms(1));
         world.add(world.event()).await;
         let delivery = world.take(A).await;
-        assert!(world.settle(A, &delivery, Verdict::Ack).await);
+        assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
     }
     assert_eq!(
         world.push(&waiting).await,
-        PushVerdict::Duplicate(waiting.id())
+        PushOutcome::Duplicate(waiting.id())
     );
     assert_eq!(world.state(waiting.id()).await, Some(State::Scheduled));
 }
@@ -200,7 +200,7 @@ pub async fn a_push_again_after_a_failed_attempt_is_a_duplicate(harness: &dyn St
     world.add(draft.clone()).await;
     let delivery = world.take(A).await;
     assert!(world.settle(A, &delivery, retry(secs(5))).await);
-    assert_eq!(world.push(&draft).await, PushVerdict::Duplicate(draft.id()));
+    assert_eq!(world.push(&draft).await, PushOutcome::Duplicate(draft.id()));
     assert_eq!(
         world.get(draft.id()).await.map(|found| found.tries),
         Some(1)

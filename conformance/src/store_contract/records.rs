@@ -4,7 +4,7 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, failed, ms, retry, secs};
 use duly::event::{Payload, TRACE_HEADER, TraceId};
 use duly::records::{Cause, ERROR_BYTES_MAX, Outcome, PAYLOAD_KEPT_MAX, Query, Record, Stages};
-use duly::store::operation::{Settlement, Verdict};
+use duly::store::operation::{AttemptOutcome, Settlement};
 use duly::time::Clock;
 
 pub async fn a_record_tells_everything_about_its_attempt(harness: &dyn StoreHarness) {
@@ -23,7 +23,7 @@ pub async fn a_record_tells_everything_about_its_attempt(harness: &dyn StoreHarn
     let settlement = Settlement {
         id,
         request: delivery.request,
-        verdict: Verdict::Retry(secs(1), failing),
+        verdict: AttemptOutcome::Retry(secs(1), failing),
         started_us: fetched_us + 2_000,
         fetched_us,
     };
@@ -59,7 +59,7 @@ pub async fn a_long_error_is_cut(harness: &dyn StoreHarness) {
     let long = "ä".repeat(ERROR_BYTES_MAX);
     assert!(
         world
-            .settle(A, &delivery, Verdict::Discard(Some(long)))
+            .settle(A, &delivery, AttemptOutcome::Discard(Some(long)))
             .await
     );
     let error = world.record(id).await.error.expect("it is kept");
@@ -72,7 +72,7 @@ pub async fn records_are_read_in_their_order_and_by_page(harness: &dyn StoreHarn
     for _ in 0..5 {
         ids.push(world.add(world.event()).await);
         let delivery = world.take(A).await;
-        assert!(world.settle(A, &delivery, Verdict::Ack).await);
+        assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
     }
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
@@ -99,7 +99,11 @@ pub async fn records_are_read_in_their_order_and_by_page(harness: &dyn StoreHarn
 pub async fn every_lease_that_ends_leaves_one_record(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let id = world.add(world.event().attempts(9)).await;
-    for verdict in [retry(secs(0)), Verdict::Snooze(secs(0)), retry(secs(0))] {
+    for verdict in [
+        retry(secs(0)),
+        AttemptOutcome::Snooze(secs(0)),
+        retry(secs(0)),
+    ] {
         let delivery = world.take(A).await;
         assert!(world.settle(A, &delivery, verdict).await);
         world.take(B).await;
@@ -193,7 +197,7 @@ pub async fn a_payload_is_kept_only_where_it_is_asked_for_and_up_to_its_bound(
         let id = world.add(draft).await;
         let delivery = world.take(A).await;
         assert_eq!(delivery.body.payload, payload);
-        assert!(world.settle(A, &delivery, Verdict::Ack).await);
+        assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
         let kept = world.record(id).await.payload;
         assert_eq!(kept, is_kept.then_some(payload), "{keeps} {bytes}");
     }
@@ -209,7 +213,7 @@ pub async fn records_tell_the_payload_of_their_time(harness: &dyn StoreHarness) 
     world.revive(&[id]).await;
     let _ = world.update(id, "third").await;
     let delivery = world.take(A).await;
-    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
     let records = world.records(id).await;
     let told = records.iter().map(|record| {
         let payload = record.payload.as_ref().expect("it is kept");

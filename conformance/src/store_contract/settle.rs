@@ -6,27 +6,31 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, ms, retry, secs};
 use duly::event::State;
 use duly::records::{Cause, Outcome};
-use duly::store::operation::Verdict;
+use duly::store::operation::AttemptOutcome;
 use duly::time::DELAY_MAX;
 
 /// Every kind of settlement, with the outcome of its record.
-fn verdicts() -> Vec<(Verdict, Option<Outcome>, State)> {
+fn verdicts() -> Vec<(AttemptOutcome, Option<Outcome>, State)> {
     vec![
-        (Verdict::Ack, Some(Outcome::Acked), State::Done),
+        (AttemptOutcome::Ack, Some(Outcome::Acked), State::Done),
         (retry(secs(5)), Some(Outcome::Retried), State::Scheduled),
         (
-            Verdict::Snooze(secs(5)),
+            AttemptOutcome::Snooze(secs(5)),
             Some(Outcome::Snoozed),
             State::Scheduled,
         ),
         (bury(), Some(Outcome::Buried), State::Dead),
         (
-            Verdict::Discard(None),
+            AttemptOutcome::Discard(None),
             Some(Outcome::Discarded),
             State::Done,
         ),
-        (Verdict::Expire, Some(Outcome::Expired), State::Expired),
-        (Verdict::Release, None, State::Ready),
+        (
+            AttemptOutcome::Expire,
+            Some(Outcome::Expired),
+            State::Expired,
+        ),
+        (AttemptOutcome::Release, None, State::Ready),
     ]
 }
 
@@ -62,11 +66,14 @@ pub async fn a_repeat_is_known_after_the_event_was_leased_again(harness: &dyn St
     let world = World::new(harness).await;
     let id = world.add(world.event()).await;
     let first = world.take(A).await;
-    assert!(world.settle(A, &first, Verdict::Release).await);
+    assert!(world.settle(A, &first, AttemptOutcome::Release).await);
     let second = world.take(B).await;
-    assert!(world.settle(A, &first, Verdict::Release).await, "it was so");
+    assert!(
+        world.settle(A, &first, AttemptOutcome::Release).await,
+        "it was so"
+    );
     assert_eq!(world.get(id).await.and_then(|found| found.holder), Some(B));
-    assert!(world.settle(B, &second, Verdict::Ack).await);
+    assert!(world.settle(B, &second, AttemptOutcome::Ack).await);
 }
 
 pub async fn another_verdict_under_a_lease_that_has_ended_is_refused(harness: &dyn StoreHarness) {
@@ -75,8 +82,8 @@ pub async fn another_verdict_under_a_lease_that_has_ended_is_refused(harness: &d
         let id = world.add(world.event()).await;
         let delivery = world.take(A).await;
         let other = match verdict {
-            Verdict::Ack => retry(secs(1)),
-            _ => Verdict::Ack,
+            AttemptOutcome::Ack => retry(secs(1)),
+            _ => AttemptOutcome::Ack,
         };
         assert!(world.settle(A, &delivery, verdict).await);
         assert!(
@@ -92,24 +99,24 @@ pub async fn a_settle_under_another_lease_is_refused(harness: &dyn StoreHarness)
     let id = world.add(world.event()).await;
     let delivery = world.take(A).await;
     assert!(
-        !world.settle(B, &delivery, Verdict::Ack).await,
+        !world.settle(B, &delivery, AttemptOutcome::Ack).await,
         "another node"
     );
     let mut other = delivery.clone();
     other.request = delivery.request + 1;
     assert!(
-        !world.settle(A, &other, Verdict::Ack).await,
+        !world.settle(A, &other, AttemptOutcome::Ack).await,
         "another request"
     );
     other = delivery.clone();
     other.id = world.event().id();
     assert!(
-        !world.settle(A, &other, Verdict::Ack).await,
+        !world.settle(A, &other, AttemptOutcome::Ack).await,
         "another event"
     );
     assert_eq!(world.state(id).await, Some(State::Leased));
     assert_eq!(world.records(id).await, []);
-    assert!(world.settle(A, &delivery, Verdict::Ack).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
 }
 
 pub async fn a_settle_after_the_lease_was_lost_is_refused(harness: &dyn StoreHarness) {
@@ -128,7 +135,7 @@ pub async fn a_settle_after_the_lease_was_lost_is_refused(harness: &dyn StoreHar
             "another has it"
         );
         assert_eq!(world.get(id).await.and_then(|found| found.holder), Some(B));
-        assert!(world.settle(B, &current, Verdict::Ack).await);
+        assert!(world.settle(B, &current, AttemptOutcome::Ack).await);
         assert!(!world.settle(A, &lost, verdict).await, "it is done");
         assert_eq!(
             world.records(id).await.len(),
@@ -144,7 +151,10 @@ pub async fn each_settlement_of_a_batch_is_answered_for_itself(harness: &dyn Sto
         world.add(world.event()).await;
     }
     let held = world.fetch(A).await;
-    let mut batch: Vec<_> = held.iter().map(|d| world.ended(d, Verdict::Ack)).collect();
+    let mut batch: Vec<_> = held
+        .iter()
+        .map(|d| world.ended(d, AttemptOutcome::Ack))
+        .collect();
     batch[1].request += 1;
     assert_eq!(world.settle_all(A, batch).await, [true, false, true]);
     assert_eq!(world.stats().await.leased, 1);
@@ -205,7 +215,7 @@ pub async fn snooze_and_release_do_not_count(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let id = world.add(world.event().attempts(1)).await;
     for _ in 0..3 {
-        for verdict in [Verdict::Snooze(secs(5)), Verdict::Release] {
+        for verdict in [AttemptOutcome::Snooze(secs(5)), AttemptOutcome::Release] {
             let delivery = world.take(A).await;
             assert_eq!(delivery.attempt, 1);
             assert!(world.settle(A, &delivery, verdict).await);
@@ -229,7 +239,7 @@ pub async fn what_is_handed_back_comes_first_and_in_its_order(harness: &dyn Stor
     let held = world.fetch_by(&world.fetching(A, 3)).await;
     let back = held
         .iter()
-        .map(|delivery| world.ended(delivery, Verdict::Release));
+        .map(|delivery| world.ended(delivery, AttemptOutcome::Release));
     assert_eq!(world.settle_all(A, back.collect()).await, [true; 3]);
     let order: Vec<_> = world
         .fetch(B)
@@ -245,7 +255,7 @@ pub async fn what_is_handed_back_was_moved_when_it_was(harness: &dyn StoreHarnes
     world.add(world.event()).await;
     let first = world.take(A).await;
     world.advance(ms(5));
-    assert!(world.settle(A, &first, Verdict::Release).await);
+    assert!(world.settle(A, &first, AttemptOutcome::Release).await);
     assert_eq!(world.take(A).await.moved_us, first.moved_us);
 }
 
@@ -277,7 +287,7 @@ pub async fn a_settle_that_ends_one_event_does_not_forget_another_of_its_batch(
         world.add(world.event()).await;
     }
     let held = world.fetch(A).await;
-    let [first, second] = [0, 1].map(|at| world.ended(&held[at], Verdict::Ack));
+    let [first, second] = [0, 1].map(|at| world.ended(&held[at], AttemptOutcome::Ack));
     assert_eq!(world.settle_all(A, vec![first.clone()]).await, [true]);
     let batch = vec![second, first.clone()];
     assert_eq!(world.settle_all(A, batch).await, [true, true]);

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, World, ms, retry, secs};
-use duly::Late;
+use duly::LatePolicy;
 use duly::event::State;
 use duly::records::{Cause, NodeId, Outcome};
-use duly::store::operation::{Reply, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, Reply, StoreOp};
 
 pub async fn an_expired_event_is_set_aside_with_a_record(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
@@ -15,7 +15,7 @@ pub async fn an_expired_event_is_set_aside_with_a_record(harness: &dyn StoreHarn
     let id = world.add(world.event().expires(at)).await;
     world.advance(secs(5) - Duration::from_micros(1));
     let delivery = world.take(A).await;
-    assert!(world.settle(A, &delivery, Verdict::Release).await);
+    assert!(world.settle(A, &delivery, AttemptOutcome::Release).await);
     world.advance(Duration::from_micros(1));
     assert_eq!(world.fetch(A).await, [], "from then on it is not started");
     assert_eq!(world.state(id).await, Some(State::Expired));
@@ -27,10 +27,15 @@ pub async fn an_expired_event_is_set_aside_with_a_record(harness: &dyn StoreHarn
 pub async fn an_event_that_is_too_late_ends_as_its_policy_says(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let expire = world
-        .add(world.event().when(secs(9)).late(Late::Expire(ms(100))))
+        .add(
+            world
+                .event()
+                .when(secs(9))
+                .late(LatePolicy::Expire(ms(100))),
+        )
         .await;
     let bury = world
-        .add(world.event().when(secs(9)).late(Late::Bury(ms(100))))
+        .add(world.event().when(secs(9)).late(LatePolicy::Bury(ms(100))))
         .await;
     let deliver = world.add(world.event().when(secs(9))).await;
     world.advance(secs(9) + ms(100));
@@ -38,7 +43,7 @@ pub async fn an_event_that_is_too_late_ends_as_its_policy_says(harness: &dyn Sto
     let all = world.fetch(A).await;
     assert_eq!(all.len(), 3, "100 ms late is not later than 100 ms");
     for delivery in &all {
-        assert!(world.settle(A, delivery, Verdict::Release).await);
+        assert!(world.settle(A, delivery, AttemptOutcome::Release).await);
     }
     world.advance(Duration::from_micros(1));
     assert_eq!(world.take(A).await.id, deliver);
@@ -55,7 +60,9 @@ pub async fn an_event_that_is_too_late_ends_as_its_policy_says(harness: &dyn Sto
 
 pub async fn lateness_counts_from_the_due_time_of_the_attempt(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
-    world.add(world.event().late(Late::Expire(secs(1)))).await;
+    world
+        .add(world.event().late(LatePolicy::Expire(secs(1))))
+        .await;
     let delivery = world.take(A).await;
     assert!(world.settle(A, &delivery, retry(secs(60))).await);
     world.advance(secs(61));

@@ -5,7 +5,7 @@ use crate::store_contract::world::{A, B, World, secs};
 use duly::event::State;
 use duly::records::{NodeId, Outcome};
 use duly::store::operation::{
-    BATCH_MAX, Delivery, Fetch, Holding, Reply, RequestId, StartMark, StoreOp, Verdict,
+    AttemptOutcome, BATCH_MAX, Delivery, Fetch, Holding, Reply, RequestId, StartMark, StoreOp,
 };
 use duly::{Cancelled, EventId};
 
@@ -72,7 +72,7 @@ pub async fn what_never_started_is_handed_back_without_an_attempt(harness: &dyn 
         "they come first, in their order"
     );
     assert_eq!(again[0].moved_us, held[2].moved_us);
-    assert!(world.settle(B, &again[0], Verdict::Ack).await);
+    assert!(world.settle(B, &again[0], AttemptOutcome::Ack).await);
     assert_eq!(world.state(ids[0]).await, Some(State::Dead));
 }
 
@@ -84,7 +84,7 @@ pub async fn what_never_started_is_not_on_record_as_lost(harness: &dyn StoreHarn
     assert_eq!(world.record(ids[0]).await.outcome, Outcome::LeaseLost);
     assert_eq!(world.records(ids[1]).await, []);
     assert!(
-        !world.settle(A, &held[1], Verdict::Ack).await,
+        !world.settle(A, &held[1], AttemptOutcome::Ack).await,
         "its lease is over"
     );
     assert_eq!(world.cancel(ids[0]).await, Cancelled::CancelledAfterAttempt);
@@ -101,7 +101,7 @@ pub async fn a_settle_announces_starts(harness: &dyn StoreHarness) {
     let held = world.lease(A, 0).await;
     let settle = StoreOp::Settle {
         node: A,
-        settlements: vec![world.ended(&held[0], Verdict::Ack)],
+        settlements: vec![world.ended(&held[0], AttemptOutcome::Ack)],
         started: StartMark {
             request: held[0].request,
             leases: 2,
@@ -172,7 +172,7 @@ pub async fn a_repeated_fetch_tells_the_places_of_what_is_held(harness: &dyn Sto
     let fetch = world.fetching(A, BATCH_MAX);
     let held = world.fetch_by(&fetch).await;
     assert_eq!(held.len(), 300);
-    let ended = [0, 1, 5, 299].map(|at: usize| world.ended(&held[at], Verdict::Ack));
+    let ended = [0, 1, 5, 299].map(|at: usize| world.ended(&held[at], AttemptOutcome::Ack));
     world.settle_all(A, ended.to_vec()).await;
     let again = world.fetch_by(&fetch).await;
     let places: Vec<_> = again.iter().map(|delivery| delivery.place).collect();
@@ -217,5 +217,5 @@ pub async fn a_reconcile_counts_what_had_been_announced(harness: &dyn StoreHarne
     assert_eq!(world.state(ids[3]).await, Some(State::Leased));
     let again = world.fetch(B).await;
     assert_eq!(again[0].id, ids[2], "what never started comes first");
-    world.settle(A, &held[3], Verdict::Ack).await;
+    world.settle(A, &held[3], AttemptOutcome::Ack).await;
 }

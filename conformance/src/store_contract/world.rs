@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::store_contract::harness::{StoreHarness, Subject};
 use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::records::{Cause, NodeId};
-use duly::store::operation::{Failing, Fetch, NewEvent, Reply, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, FailureReason, Fetch, NewEvent, Reply, StoreOp};
 use duly::store::{DedupWindow, Store};
 use duly::testing::ManualClock;
 use duly::time::{Clock, Timestamp, When};
-use duly::{EventId, Late, QueueName, Result, Unique};
+use duly::{EventId, LatePolicy, QueueName, Result, Unique};
 
 /// Two nodes, and a third that never held anything.
 pub(super) const A: NodeId = NodeId(0xA);
@@ -36,26 +36,26 @@ pub(super) fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-pub(super) fn failed(error: &str) -> Failing {
-    Failing {
+pub(super) fn failed(error: &str) -> FailureReason {
+    FailureReason {
         cause: Cause::Failed,
         error: Some(error.to_owned()),
     }
 }
 
-pub(super) fn retry(delay: Duration) -> Verdict {
-    Verdict::Retry(delay, failed("it failed"))
+pub(super) fn retry(delay: Duration) -> AttemptOutcome {
+    AttemptOutcome::Retry(delay, failed("it failed"))
 }
 
-pub(super) fn bury() -> Verdict {
-    Verdict::Bury(failed("it is broken"))
+pub(super) fn bury() -> AttemptOutcome {
+    AttemptOutcome::Bury(failed("it is broken"))
 }
 
 /// An event about to be pushed.
 #[derive(Clone, Debug)]
-pub(super) struct Draft(pub(super) NewEvent);
+pub(super) struct EventDraft(pub(super) NewEvent);
 
-impl Draft {
+impl EventDraft {
     pub(super) fn id(&self) -> EventId {
         self.0.envelope.id
     }
@@ -91,7 +91,7 @@ impl Draft {
         self.with(|envelope| envelope.expires = Some(at))
     }
 
-    pub(super) fn late(self, late: Late) -> Self {
+    pub(super) fn late(self, late: LatePolicy) -> Self {
         self.with(|envelope| envelope.late = late)
     }
 }
@@ -163,12 +163,12 @@ impl World {
     }
 
     /// Creates an event that is due at once, with three attempts and its own id.
-    pub(super) fn event(&self) -> Draft {
+    pub(super) fn event(&self) -> EventDraft {
         self.event_made(self.now())
     }
 
     /// Creates such an event with an id of this creation time.
-    pub(super) fn event_made(&self, created: Timestamp) -> Draft {
+    pub(super) fn event_made(&self, created: Timestamp) -> EventDraft {
         let entropy = self.entropy.fetch_add(1, Ordering::Relaxed);
         let id = EventId::from_parts(created, self.bucket.bucket, entropy);
         let payload = Payload::from(b"payload".as_slice());
@@ -178,7 +178,7 @@ impl World {
             when: When::Now,
             on_taken: Unique::Keep,
         };
-        Draft(event).attempts(3)
+        EventDraft(event).attempts(3)
     }
 
     /// Creates a fetch of ready events only, with its own number.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::bus::dead_letters::letter::Last;
+use crate::bus::dead_letters::dead_letter::LastRecord;
 use crate::core::op::Snapshot;
 use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::record::Cause;
@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 
 /// The filter of a query for dead letters; an unset field matches everything.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Filter {
+pub(super) struct DeadLetterFilter {
     /// Empty: every queue.
     pub(super) queues: BTreeSet<QueueName>,
     pub(super) since: Option<Timestamp>,
@@ -27,9 +27,9 @@ pub(super) struct Filter {
 /// This process may take the store's time for earlier than it is, by less than this.
 const CLOCK_LAG: Duration = Duration::from_secs(1);
 
-impl Filter {
+impl DeadLetterFilter {
     /// Returns whether a bucket may have matches.
-    pub(super) fn may_be_in(&self, bucket: &BucketKey) -> bool {
+    pub(super) fn may_match(&self, bucket: &BucketKey) -> bool {
         let is_of = |ids: &BTreeSet<EventId>| ids.iter().any(|id| id.bucket() == bucket.bucket);
         (self.queues.is_empty() || self.queues.contains(&bucket.queue))
             && self.ids.as_ref().is_none_or(is_of)
@@ -60,7 +60,7 @@ impl Filter {
     }
 
     /// Returns whether a dead letter matches by its last record.
-    pub(super) fn matches_last(&self, last: &Last) -> bool {
+    pub(super) fn matches_last(&self, last: &LastRecord) -> bool {
         let says = |text: &String| last.error().is_some_and(|error| error.contains(text));
         (self.cause.is_none() || self.cause == last.cause()) && self.error.as_ref().is_none_or(says)
     }

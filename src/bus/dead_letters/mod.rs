@@ -1,15 +1,15 @@
 //! Dead letters: queries, and bulk operations on them.
 //!
 //! [`source`] reads their pages from the store, [`page`] returns one with the last record of each
-//! letter, [`sweep`] revives or drops all that match, and [`letter`] is one of them.
+//! letter, [`bulk`] revives or drops all that match, and [`dead_letter`] is one of them.
 
+mod bulk;
+mod dead_letter;
+mod display;
 mod edit;
 mod filter;
-mod letter;
 mod page;
-mod shown;
 mod source;
-mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -24,10 +24,10 @@ use crate::record::{BY_BYTES_MAX, Cause};
 use crate::store::RATES;
 use crate::time::Timestamp;
 
+pub use self::bulk::BulkResult;
+pub use self::dead_letter::{DeadLetter, LastRecord};
 pub use self::edit::Edited;
-use self::filter::Filter;
-pub use self::letter::{DeadLetter, Last};
-pub use self::sweep::Sweep;
+use self::filter::DeadLetterFilter;
 
 /// The most ids of one query.
 const IDS_MAX: usize = 10_000;
@@ -40,8 +40,8 @@ const IDS_MAX: usize = 10_000;
 #[must_use = "nothing is asked or done before the last step, such as `page` or `revive_all`"]
 pub struct DeadLetters {
     inner: Arc<Inner>,
-    filter: Filter,
-    after: Option<LetterCursor>,
+    filter: DeadLetterFilter,
+    after: Option<DeadLetterCursor>,
     limit: Option<usize>,
     by: Option<String>,
     rate: Option<f64>,
@@ -51,7 +51,7 @@ pub struct DeadLetters {
 
 /// A position between two dead letters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LetterCursor {
+pub struct DeadLetterCursor {
     /// The queue of the dead letter before it.
     pub queue: QueueName,
     /// The id of the dead letter before it.
@@ -98,7 +98,7 @@ impl DeadLetters {
     pub(super) fn new(inner: &Arc<Inner>) -> Self {
         Self {
             inner: Arc::clone(inner),
-            filter: Filter::default(),
+            filter: DeadLetterFilter::default(),
             after: None,
             limit: None,
             by: None,
@@ -166,8 +166,8 @@ impl DeadLetters {
     }
 
     /// Starts after this position: [`Page::next`](crate::records::Page::next) of the page before, or
-    /// [`Sweep::next`] of a stopped operation.
-    pub fn after(mut self, cursor: impl Into<Option<LetterCursor>>) -> Self {
+    /// [`BulkResult::next`] of a stopped operation.
+    pub fn after(mut self, cursor: impl Into<Option<DeadLetterCursor>>) -> Self {
         self.after = cursor.into();
         self
     }
@@ -239,13 +239,13 @@ impl fmt::Debug for DeadLetters {
 }
 
 /// Formats as `queue/id`.
-impl fmt::Display for LetterCursor {
+impl fmt::Display for DeadLetterCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.queue, self.id)
     }
 }
 
-impl FromStr for LetterCursor {
+impl FromStr for DeadLetterCursor {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use futures_util::StreamExt;
 
-use crate::bus::dead_letters::letter::{DeadLetter, Last};
-use crate::bus::dead_letters::source::{LetterPage, LetterScan};
-use crate::bus::dead_letters::{DeadLetters, LetterCursor};
+use crate::bus::dead_letters::dead_letter::{DeadLetter, LastRecord};
+use crate::bus::dead_letters::source::{DeadLetterPage, DeadLetterScan};
+use crate::bus::dead_letters::{DeadLetterCursor, DeadLetters};
 use crate::bus::fan_out::{in_order, in_time};
 use crate::core::op::{BATCH_MAX, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
@@ -34,14 +34,14 @@ impl DeadLetters {
     ///
     /// [`ErrorKind::Invalid`] for an invalid filter or limit; the store's error; and with a cause
     /// or an error as filter, the journal's error.
-    pub async fn page(self) -> Result<Page<DeadLetter, LetterCursor>> {
+    pub async fn page(self) -> Result<Page<DeadLetter, DeadLetterCursor>> {
         self.check()?;
         let limit = self.limit.unwrap_or(PAGE).clamp(1, BATCH_MAX);
         let looked_max = match self.filter.reads_records() {
             true => READ_MAX,
             false => LOOKED_MAX,
         };
-        let mut scan = LetterScan::new(&self).await?;
+        let mut scan = DeadLetterScan::new(&self).await?;
         let mut items: Vec<DeadLetter> = Vec::new();
         let (mut looked, mut place) = (0, self.after.clone());
         while looked < looked_max {
@@ -62,7 +62,7 @@ impl DeadLetters {
     }
 
     /// Returns the matches of a page with their last records, at most `limit`.
-    pub(super) async fn told(&self, page: LetterPage, limit: usize) -> Result<Vec<DeadLetter>> {
+    pub(super) async fn told(&self, page: DeadLetterPage, limit: usize) -> Result<Vec<DeadLetter>> {
         let mut letters = page.letters;
         let reads_records = self.filter.reads_records();
         if !reads_records {
@@ -74,7 +74,7 @@ impl DeadLetters {
         let told = last_of(&*self.inner.store, self.inner.journal(), &letters).await;
         let mut matching = Vec::new();
         for (letter, last) in letters.into_iter().zip(told) {
-            if let (true, Last::Unread(why)) = (reads_records, &last) {
+            if let (true, LastRecord::Unread(why)) = (reads_records, &last) {
                 return Err(Error::new(
                     ErrorKind::Unavailable,
                     format!("the records of dead letters cannot be read: {why}"),
@@ -100,7 +100,7 @@ pub(super) async fn last_of(
     store: &dyn Store,
     journal: Option<&dyn Journal>,
     letters: &[Snapshot],
-) -> Vec<Last> {
+) -> Vec<LastRecord> {
     let query = Query {
         outcomes: vec![Outcome::Buried, Outcome::LeaseLost],
         order: Order::Newest,
@@ -114,7 +114,10 @@ pub(super) async fn last_of(
         Ok(waiting) => waiting,
         Err(error) => {
             let why = error.to_string();
-            return letters.iter().map(|_| Last::Unread(why.clone())).collect();
+            return letters
+                .iter()
+                .map(|_| LastRecord::Unread(why.clone()))
+                .collect();
         }
     };
     waiting.sort_unstable_by_key(Cursor::of);
@@ -123,19 +126,19 @@ pub(super) async fn last_of(
     let mut newest: HashMap<EventId, Record> = waiting.collect();
     let told = letters.iter().map(|letter| {
         let (waits, query) = (newest.remove(&letter.id), query.clone());
-        let told = async move {
+
+        async move {
             match (waits, journal) {
-                (Some(record), _) => Last::Record(Box::new(record)),
-                (None, None) => Last::Pruned,
+                (Some(record), _) => LastRecord::Record(Box::new(record)),
+                (None, None) => LastRecord::Pruned,
                 (None, Some(journal)) => in_journal(journal, query, letter.id).await,
             }
-        };
-        told
+        }
     });
     in_order(told).collect().await
 }
 
-async fn in_journal(journal: &dyn Journal, query: Query, id: EventId) -> Last {
+async fn in_journal(journal: &dyn Journal, query: Query, id: EventId) -> LastRecord {
     let mut query = Query {
         id: Some(id),
         limit: Some(1),
@@ -144,12 +147,12 @@ async fn in_journal(journal: &dyn Journal, query: Query, id: EventId) -> Last {
     for _ in 0..PAGES_MAX {
         match in_time(journal.page(query.clone())).await {
             Ok(mut found) => match (found.records.pop(), found.next) {
-                (Some((_, record)), _) => return Last::Record(Box::new(record)),
+                (Some((_, record)), _) => return LastRecord::Record(Box::new(record)),
                 (None, None) => break,
                 (None, next) => query.after = next,
             },
-            Err(error) => return Last::Unread(error.to_string()),
+            Err(error) => return LastRecord::Unread(error.to_string()),
         }
     }
-    Last::Pruned
+    LastRecord::Pruned
 }

@@ -3,10 +3,10 @@
 use futures_util::TryStreamExt;
 
 use crate::bus::Inner;
-use crate::bus::dead_letters::filter::Filter;
-use crate::bus::dead_letters::{DeadLetters, LetterCursor};
+use crate::bus::dead_letters::filter::DeadLetterFilter;
+use crate::bus::dead_letters::{DeadLetterCursor, DeadLetters};
 use crate::bus::fan_out::in_order;
-use crate::bus::names::Doubt;
+use crate::bus::names::MatchLevel;
 use crate::bus::scan::{Scan, ScanPage, Source};
 use crate::core::op::{BATCH_MAX, Snapshot, StoreOp};
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use crate::event::{BucketId, BucketKey, EventId};
 use crate::time::Timestamp;
 
 /// Reads dead letters in the order of their ids: all of them, or those that are named.
-pub(super) struct Letters<'a>(&'a Filter);
+pub(super) struct Letters<'a>(&'a DeadLetterFilter);
 
 impl Source for Letters<'_> {
     type Place = EventId;
@@ -43,31 +43,31 @@ impl Source for Letters<'_> {
 }
 
 /// A scan through the dead letters that were asked for.
-pub(super) struct LetterScan<'a> {
+pub(super) struct DeadLetterScan<'a> {
     scan: Scan<'a, Letters<'a>>,
-    filter: &'a Filter,
+    filter: &'a DeadLetterFilter,
     /// Why buckets were left out, if any were.
     pub(super) left_out: Option<Error>,
 }
 
 /// One page of it.
-pub(super) struct LetterPage {
+pub(super) struct DeadLetterPage {
     pub(super) bucket: BucketKey,
     /// What matches, as far as the store can tell.
     pub(super) letters: Vec<Snapshot>,
     /// The place behind all that was read, whether it matches or not.
-    pub(super) end: LetterCursor,
+    pub(super) end: DeadLetterCursor,
     /// How many letters were read.
     pub(super) read: usize,
 }
 
-impl<'a> LetterScan<'a> {
+impl<'a> DeadLetterScan<'a> {
     pub(super) async fn new(query: &'a DeadLetters) -> Result<Self> {
         let (inner, filter) = (&*query.inner, &query.filter);
-        let reach = inner.reach(|bucket| filter.may_be_in(bucket)).await?;
+        let reach = inner.reach(|bucket| filter.may_match(bucket)).await?;
         if reach.left_out.is_none() {
             for queue in &filter.queues {
-                inner.check_known_among(queue, Doubt::Spelling, &reach.queues)?;
+                inner.check_known_among(queue, MatchLevel::Spelling, &reach.queues)?;
             }
         }
         let from = query.after.as_ref().map(|cursor| {
@@ -82,7 +82,7 @@ impl<'a> LetterScan<'a> {
     }
 
     /// Reads the next page, of at most `limit` letters; `None` at the end.
-    pub(super) async fn next(&mut self, limit: usize) -> Result<Option<LetterPage>> {
+    pub(super) async fn next(&mut self, limit: usize) -> Result<Option<DeadLetterPage>> {
         let Some(ScanPage { bucket, events }) = self.scan.next(limit).await? else {
             return Ok(None);
         };
@@ -93,10 +93,10 @@ impl<'a> LetterScan<'a> {
         let (read, mut letters) = (events.len(), events);
         letters.retain(|letter| self.filter.matches(letter));
         let queue = bucket.queue.clone();
-        Ok(Some(LetterPage {
+        Ok(Some(DeadLetterPage {
             bucket,
             letters,
-            end: LetterCursor { queue, id },
+            end: DeadLetterCursor { queue, id },
             read,
         }))
     }

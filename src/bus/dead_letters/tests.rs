@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::bus::dead_letters::letter::Last;
+use crate::bus::dead_letters::dead_letter::LastRecord;
+use crate::bus::dead_letters::display;
 use crate::bus::dead_letters::page::last_of;
-use crate::bus::dead_letters::shown;
 use crate::core::op::{
-    Answer, Failing, Fetch, NewEvent, Reply, Settlement, Snapshot, StartMark, StoreOp, Unique,
-    Verdict,
+    Answer, AttemptOutcome, FailureReason, Fetch, NewEvent, Reply, Settlement, Snapshot, StartMark,
+    StoreOp, Unique,
 };
 use crate::event::{BucketId, BucketKey, Envelope, EventId, Payload, QueueName};
 use crate::journal::{Batch, Journal, MemoryJournal};
@@ -59,14 +59,14 @@ async fn bury(store: &MemoryStore, id: EventId, request: u64) {
         starts: usize::MAX,
     };
     apply(store, StoreOp::Fetch(fetch)).await;
-    let failing = Failing {
+    let failing = FailureReason {
         cause: Cause::Failed,
         error: Some(format!("request {request}")),
     };
     let settlements = vec![Settlement {
         id,
         request,
-        verdict: Verdict::Bury(failing),
+        verdict: AttemptOutcome::Bury(failing),
         started_us: 1,
         fetched_us: 1,
     }];
@@ -105,7 +105,7 @@ async fn why_letters_died_is_told_from_outbox_and_journal_together() {
         }
     }
     let told = last_of(&store, None, &letters).await;
-    assert!(told.iter().all(|last| *last == Last::Pruned));
+    assert!(told.iter().all(|last| *last == LastRecord::Pruned));
 }
 
 /// The record of the last death counts, not of one before it, and no later record.
@@ -166,7 +166,7 @@ fn no_payload_is_too_odd_to_be_shown() {
         let len = random.usize(0..40);
         let parts = (0..len).map(|_| parts[random.usize(0..parts.len())]);
         let payload = parts.collect::<Vec<_>>().concat();
-        let shown = shown::payload(&payload);
+        let shown = display::payload(&payload);
         let is_plain = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
         assert!(shown.chars().all(is_plain), "{payload:?}: {shown:?}");
         let value = serde_json::from_slice::<serde_json::Value>(&payload);

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 pub use self::stored::StoredEvent;
 use crate::bus::fan_out::in_order;
-use crate::bus::{Bus, Inner, Queue, WaitingCursor};
+use crate::bus::{Bus, EventCursor, Inner, Queue};
 use crate::core::op::{Cancelled, Changed, PeekBy};
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName, State};
@@ -61,7 +61,7 @@ pub struct Events {
     queues: BTreeSet<QueueName>,
     by: PeekBy,
     state: Option<State>,
-    after: Option<WaitingCursor>,
+    after: Option<EventCursor>,
     limit: Option<usize>,
     wrong: Option<String>,
 }
@@ -175,7 +175,7 @@ impl Events {
     }
 
     /// Starts where a page ended.
-    pub fn after(mut self, place: impl Into<Option<WaitingCursor>>) -> Self {
+    pub fn after(mut self, place: impl Into<Option<EventCursor>>) -> Self {
         self.after = place.into();
         self
     }

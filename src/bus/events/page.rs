@@ -8,7 +8,7 @@ use crate::bus::events::{Events, StoredEvent};
 use crate::bus::fan_out::in_order;
 use crate::bus::locate::Location;
 use crate::bus::scan::Scan;
-use crate::bus::{Inner, WaitingCursor};
+use crate::bus::{EventCursor, Inner};
 use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId};
@@ -51,7 +51,7 @@ impl Events {
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid filter or limit, or the
     /// store's error.
-    pub async fn page(self) -> Result<Page<StoredEvent, WaitingCursor>> {
+    pub async fn page(self) -> Result<Page<StoredEvent, EventCursor>> {
         self.check()?;
         let limit = self.limit.unwrap_or(PAGE).clamp(1, BATCH_MAX);
         match self.by {
@@ -60,7 +60,7 @@ impl Events {
         }
     }
 
-    async fn page_of_all(&self, limit: usize) -> Result<Page<StoredEvent, WaitingCursor>> {
+    async fn page_of_all(&self, limit: usize) -> Result<Page<StoredEvent, EventCursor>> {
         let asked = |queue: &_| self.queues.is_empty() || self.queues.contains(queue);
         let mut scan = Scan::unfinished(&self.inner, asked, self.after.clone()).await?;
         let (mut items, mut looked) = (Vec::new(), 0);
@@ -76,7 +76,7 @@ impl Events {
     }
 
     /// Events of one key lie in few buckets, in unknown ones: all are queried at once.
-    async fn page_by_key(&self, limit: usize) -> Result<Page<StoredEvent, WaitingCursor>> {
+    async fn page_by_key(&self, limit: usize) -> Result<Page<StoredEvent, EventCursor>> {
         let mut buckets = self.inner.open()?.buckets().await?;
         buckets.retain(|key| self.queues.is_empty() || self.queues.contains(&key.queue));
         buckets.retain(|key| self.after.as_ref().is_none_or(|it| *key >= it.bucket));
@@ -91,7 +91,7 @@ impl Events {
             let (events, from) = part?;
             let place = |from| {
                 let bucket = bucket.clone();
-                Some(WaitingCursor { bucket, from })
+                Some(EventCursor { bucket, from })
             };
             if !events.is_empty() && looked > 0 && looked + events.len() > limit {
                 let next = place(None);

@@ -1,23 +1,23 @@
 //! Explanations: why an event does not run.
 //!
-//! [`look`] collects facts from the store and this process, [`judge`] derives reasons, [`past`]
-//! reads the records, and [`words`] formats the result.
+//! [`collect`] collects facts from the store and this process, [`diagnose`] derives reasons, [`history`]
+//! reads the records, and [`format`] formats the result.
 
-mod judge;
-mod look;
-mod past;
+mod collect;
+mod diagnose;
+mod format;
+mod history;
 mod reason;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use crate::bus::Bus;
 use crate::error::Result;
 use crate::event::{EventId, QueueName, State};
 use crate::time::Timestamp;
 
-pub use self::past::Attempts;
-pub use self::reason::{Reason, Spread, Standing};
+pub use self::history::Attempts;
+pub use self::reason::{HolderStatus, Reason, Spread};
 
 /// Where an event is, since when, what it waits for, the history of its attempts, and advice;
 /// [`Display`](std::fmt::Display) formats it in a few lines.
@@ -95,6 +95,6 @@ impl Bus {
     /// ```
     pub async fn explain(&self, id: EventId) -> Result<Explanation> {
         self.inner.open()?;
-        Ok(look::explain(self, id).await)
+        Ok(collect::explain(self, id).await)
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::bus::QueueLoad;
-use crate::bus::explain::words::{counted, spoken};
+use crate::bus::explain::format::{format_span, with_noun};
 use crate::duration::format;
 use crate::error::{ErrorKind, shown};
 use crate::event::{BucketId, EventId, State};
@@ -68,7 +68,7 @@ pub enum Reason {
         /// When the lease ends, if it has its own deadline; else it lasts while the node is alive.
         until: Option<Timestamp>,
         /// Whether the node is alive.
-        standing: Standing,
+        standing: HolderStatus,
         /// How many live nodes consume its queue and would reap it from a dead one.
         consumers: usize,
     },
@@ -132,7 +132,7 @@ impl fmt::Display for Spread {
             Some(When::After(delay)) => write!(f, "{} from {}, ", format(delay), self.pushed)?,
             Some(When::At(due)) => write!(f, "{due}, ")?,
         }
-        let (part, window) = (spoken(self.part), format(self.window));
+        let (part, window) = (format_span(self.part), format(self.window));
         match self.rescheduled {
             false => write!(f, "{part} sooner, spread over {window}"),
             true => write!(
@@ -146,7 +146,7 @@ impl fmt::Display for Spread {
 /// Whether the node that has leased an event is alive.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Standing {
+pub enum HolderStatus {
     /// It is this process.
     Here {
         /// Whether its handler runs; else it waits for its time, or for a worker.
@@ -201,10 +201,10 @@ impl Reason {
                 until,
                 ..
             } => match standing {
-                Standing::Silent | Standing::Gone if *consumers == 0 => {
+                HolderStatus::Silent | HolderStatus::Gone if *consumers == 0 => {
                     format!("{}: no live node reaps it", consume())
                 }
-                Standing::Silent | Standing::Gone => match until {
+                HolderStatus::Silent | HolderStatus::Gone => match until {
                     Some(_) => "nothing: a consumer reaps it at that time".to_owned(),
                     None => "nothing: another consumer reaps it within about 3s".to_owned(),
                 },
@@ -232,13 +232,13 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotDue { due, left, spread } => {
-                write!(f, "it is due in {}, at {due}", spoken(*left))?;
+                write!(f, "it is due in {}, at {due}", format_span(*left))?;
                 spread.map_or(Ok(()), |spread| write!(f, "; {spread}"))
             }
             Self::NotMoved { late } => write!(
                 f,
                 "it has been due for {}, and no consumer has moved it yet",
-                spoken(*late)
+                format_span(*late)
             ),
             Self::Paused => f.write_str("the queue is paused on every node"),
             Self::NoWorkers { everywhere: true } => {
@@ -264,8 +264,8 @@ impl fmt::Display for Reason {
                 f,
                 "the rate limit is {per_second} per second; {} ready, so its turn comes within \
                  about {}",
-                counted(*ready, "event is", "events are"),
-                spoken(*turn)
+                with_noun(*ready, "event is", "events are"),
+                format_span(*turn)
             ),
             Self::Behind {
                 ready,
@@ -276,9 +276,9 @@ impl fmt::Display for Reason {
                 write!(
                     f,
                     "{} ready in the queue and {} with {}",
-                    counted(*ready, "event is", "events are"),
+                    with_noun(*ready, "event is", "events are"),
                     leased,
-                    counted(*consumers, "consumer", "consumers")
+                    with_noun(*consumers, "consumer", "consumers")
                 )?;
                 here.as_ref().map_or(Ok(()), |load| write!(f, "; {load}"))
             }
@@ -294,17 +294,17 @@ impl fmt::Display for Reason {
                     None => f.write_str("while that node is alive")?,
                 }
                 match standing {
-                    Standing::Here { runs, load } => {
+                    HolderStatus::Here { runs, load } => {
                         f.write_str("; that is this process")?;
                         if *runs {
                             f.write_str(", and its handler runs")?;
                         }
                         load.as_ref().map_or(Ok(()), |load| write!(f, ": {load}"))
                     }
-                    Standing::Answers => f.write_str(", and it is alive"),
-                    Standing::Silent => f.write_str(", and it does not respond"),
-                    Standing::Gone => f.write_str(", and it is gone"),
-                    Standing::NotKnown => f.write_str("; whether it is alive is unknown"),
+                    HolderStatus::Answers => f.write_str(", and it is alive"),
+                    HolderStatus::Silent => f.write_str(", and it does not respond"),
+                    HolderStatus::Gone => f.write_str(", and it is gone"),
+                    HolderStatus::NotKnown => f.write_str("; whether it is alive is unknown"),
                 }
             }
             Self::Dead { cause, error } => {
@@ -338,7 +338,7 @@ impl fmt::Display for Reason {
                     _ => write!(
                         f,
                         "bucket {bucket} of {} does not know it",
-                        counted(*asked, "queue", "queues")
+                        with_noun(*asked, "queue", "queues")
                     )?,
                 }
                 match is_of_the_future {

@@ -1,14 +1,14 @@
 //! Queries for consumption records.
 
-mod minutes;
+mod minute_stats;
 mod stream;
 
 use std::fmt;
 use std::sync::Arc;
 
-pub use self::minutes::Minutes;
+pub use self::minute_stats::MinuteStatsQuery;
 pub use self::stream::RecordStream;
-use crate::bus::names::Doubt;
+use crate::bus::names::MatchLevel;
 use crate::bus::{Bus, Inner};
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName, TEXT_BYTES_MAX, TraceId};
@@ -221,7 +221,7 @@ impl Records {
         let page = reading::page(&**store, journal.as_deref(), self.query.clone()).await?;
         let has_none = page.items.is_empty() && page.next.is_none() && self.query.after.is_none();
         if let Some(queue) = self.query.queue.as_ref().filter(|_| has_none) {
-            self.inner.check_known(queue, Doubt::Spelling).await?;
+            self.inner.check_known(queue, MatchLevel::Spelling).await?;
         }
         Ok(page)
     }

@@ -1,20 +1,20 @@
 //! The node state machine: all its buckets and queues behind one interface.
 
-mod answers;
-mod asks;
-mod others;
+mod due_calls;
+mod members;
 mod publish;
+mod replies;
 mod starts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::core::bucket_care::BucketCare;
+use crate::core::bucket_state::BucketState;
 use crate::core::members::Members;
 use crate::core::op::{Holding, RequestId, StartMark};
 use crate::core::options::NodeOptions;
-use crate::core::queue_care::QueueCare;
+use crate::core::queue_state::QueueState;
 use crate::core::rate::Rate;
-use crate::core::settle::Pace;
+use crate::core::settle::SettlePace;
 use crate::core::standby::Standby;
 use crate::core::step::{Action, CallId, Input};
 use crate::event::{BucketKey, EventId, QueueName};
@@ -29,9 +29,9 @@ use crate::time::Mono;
 pub struct Node<B> {
     id: NodeId,
     options: NodeOptions,
-    buckets: Vec<BucketCare<B>>,
+    buckets: Vec<BucketState<B>>,
     places: BTreeMap<BucketKey, usize>,
-    queues: Vec<QueueCare>,
+    queues: Vec<QueueState>,
     members: Members,
     calls: BTreeMap<CallId, Call>,
     next_call: CallId,
@@ -136,7 +136,7 @@ impl<B> Node<B> {
     /// Adds a queue that takes `capacity` events at once and runs `workers` handlers; returns its
     /// index.
     pub fn add_queue(&mut self, name: QueueName, capacity: usize, workers: usize) -> usize {
-        let mut queue = QueueCare::new(name, capacity, self.options.starts_min);
+        let mut queue = QueueState::new(name, capacity, self.options.starts_min);
         queue.resize(capacity, workers);
         queue.nodes = self.members.count(&queue.name);
         self.queues.push(queue);
@@ -152,7 +152,7 @@ impl<B> Node<B> {
         self.places.insert(key.clone(), bucket);
         let standby = Standby::new(self.members.rank(&key), &self.options);
         self.buckets
-            .push(BucketCare::new(key, queue, standby, &self.options));
+            .push(BucketState::new(key, queue, standby, &self.options));
         self.queues[queue].buckets.push(bucket);
         self.timer_of.push(Mono::MAX);
         self.touched.insert(bucket);
@@ -177,7 +177,7 @@ impl<B> Node<B> {
     pub fn waits_for_rate(&self, now: Mono, queue: usize) -> bool {
         let queue = &self.queues[queue];
         let paced = queue.rate.as_ref().is_some_and(|rate| rate.wakes() > now);
-        let is_due = |care: &BucketCare<B>| care.mover.has_ready() || care.is_overdue(now);
+        let is_due = |care: &BucketState<B>| care.mover.has_ready() || care.is_overdue(now);
         paced && queue.free() > 0 && queue.buckets.iter().any(|at| is_due(&self.buckets[*at]))
     }
 
@@ -237,7 +237,7 @@ impl<B> Node<B> {
             }
             Input::Answered { call, answer } => {
                 let call = self.calls.remove(&call);
-                if let Some(call) = call.filter(|call| !self.buckets[call.bucket].doubted) {
+                if let Some(call) = call.filter(|call| !self.buckets[call.bucket].failed) {
                     self.touched.insert(call.bucket);
                     self.answered(now, &call, answer, out);
                 }
@@ -259,7 +259,7 @@ impl<B> Node<B> {
                 self.roomy.insert(queue);
                 if capacity == 0 {
                     // Other nodes may take what this node will not start.
-                    self.hand_back_held(now, |care| care.queue == queue);
+                    self.hand_back_prefetched(now, |care| care.queue == queue);
                 }
             }
             Input::Rated { queue, rate } => self.rated(now, queue, rate),
@@ -269,15 +269,15 @@ impl<B> Node<B> {
                     out.push(Action::Served { bucket });
                 }
             }
-            Input::Rolled { members } => self.rolled(now, &members, out),
-            Input::NotRolled => {
+            Input::MembersSeen { members } => self.members_seen(now, &members, out),
+            Input::PollFailed => {
                 if self.members.unanswered(now, &self.options) {
                     self.suspect();
                 }
             }
             Input::Stop => {
                 self.stopping = true;
-                self.hand_back_held(now, |_| true);
+                self.hand_back_prefetched(now, |_| true);
             }
         }
     }
@@ -293,7 +293,7 @@ impl<B> Node<B> {
             self.touched.insert(bucket);
         }
         if self.members.wakes(&self.options) <= now {
-            self.call_roll(now, out);
+            self.poll_members(now, out);
         }
         self.publish(now, out);
         let touched = std::mem::take(&mut self.touched);
@@ -310,14 +310,14 @@ impl<B> Node<B> {
         }
     }
 
-    fn hand_back_held(&mut self, now: Mono, which: impl Fn(&BucketCare<B>) -> bool) {
+    fn hand_back_prefetched(&mut self, now: Mono, which: impl Fn(&BucketState<B>) -> bool) {
         for (at, care) in self
             .buckets
             .iter_mut()
             .enumerate()
             .filter(|(_, care)| which(care))
         {
-            care.release_held(now, RequestId::MAX, &mut self.queues[care.queue]);
+            care.release_prefetched(now, RequestId::MAX, &mut self.queues[care.queue]);
             self.touched.insert(at);
         }
     }
@@ -327,15 +327,15 @@ impl<B> Node<B> {
             && self
                 .buckets
                 .iter()
-                .all(|care| (care.settler.len() == 0 && care.fetching.is_none()) || care.doubted)
+                .all(|care| (care.settler.len() == 0 && care.fetching.is_none()) || care.failed)
     }
 
     /// Sends the store calls that a bucket needs now.
     fn ask(&mut self, now: Mono, bucket: usize, out: &mut Vec<Action<B>>) {
-        if self.buckets[bucket].doubted {
+        if self.buckets[bucket].failed {
             return;
         }
-        for (kind, op) in self.asks(now, bucket) {
+        for (kind, op) in self.due_calls(now, bucket) {
             self.next_call += 1;
             self.calls.insert(
                 self.next_call,
@@ -356,12 +356,12 @@ impl<B> Node<B> {
 
     /// Returns how soon finished attempts are settled: while due events wait for room in any queue,
     /// starting them comes first.
-    fn pace(&self, now: Mono) -> Pace {
+    fn pace(&self, now: Mono) -> SettlePace {
         let starved = now.since(self.starved) < self.options.settle_linger * 2;
         match (self.stopping, starved && self.starved > Mono::default()) {
-            (true, _) => Pace::AtOnce,
-            (false, true) => Pace::StartsFirst,
-            (false, false) => Pace::Steady,
+            (true, _) => SettlePace::AtOnce,
+            (false, true) => SettlePace::StartsFirst,
+            (false, false) => SettlePace::Steady,
         }
     }
 
@@ -369,19 +369,19 @@ impl<B> Node<B> {
     fn set_timer(&mut self, now: Mono, bucket: usize) {
         let care = &self.buckets[bucket];
         let queue = &self.queues[care.queue];
-        let states = care.leases.states().max(care.rest.until);
+        let states = care.leases.states().max(care.backoff.until);
         let mut at = care.leases.wakes().min(states);
         at = at.min(care.settles(&self.options, self.pace(now)));
         if queue.free() > 0 {
             let paced = queue.rate.as_ref().map_or(Mono::default(), Rate::wakes);
-            at = at.min(care.next_held_due().max(paced));
+            at = at.min(care.next_prefetched_due().max(paced));
         }
-        at = at.min(care.announces_at(now, queue).max(care.rest.until));
+        at = at.min(care.announces_at(now, queue).max(care.backoff.until));
         if let Some((look, _)) = care.look(now, queue, &self.options, self.stopping) {
             at = at.min(look);
         }
         if !self.stopping {
-            at = at.min(care.reaper.wakes().max(care.rest.until));
+            at = at.min(care.reaper.wakes().max(care.backoff.until));
         }
         let timer = &mut self.timer_of[bucket];
         if *timer != at {

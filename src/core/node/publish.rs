@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use crate::core::node::Node;
-use crate::core::queue_care::QueueCare;
+use crate::core::queue_state::QueueState;
 use crate::core::step::{Action, Job};
 use crate::time::Mono;
 
-impl QueueCare {
+impl QueueState {
     /// Publishes prefetched events; there must be room for them.
     pub(super) fn publish<B>(&mut self, queue: usize, jobs: Vec<Job<B>>, out: &mut Vec<Action<B>>) {
         if !jobs.is_empty() {
@@ -25,10 +25,10 @@ impl<B> Node<B> {
         for at in &self.touched {
             let care = &mut self.buckets[*at];
             let queue = &mut self.queues[care.queue];
-            if queue.rate.is_none() && !care.doubted {
+            if queue.rate.is_none() && !care.failed {
                 let jobs = care.take_due(now, queue.free().min(self.options.batch));
                 queue.publish(care.queue, jobs, out);
-                care.look_at_window(now, queue);
+                care.grow_window(now, queue);
                 if care.is_overdue(now) {
                     self.starved = now;
                 }
@@ -57,7 +57,7 @@ impl<B> Node<B> {
                 jobs.extend(self.buckets[at].take_due(now, 1));
             }
             for at in queue.buckets.clone() {
-                self.buckets[at].look_at_window(now, queue);
+                self.buckets[at].grow_window(now, queue);
             }
             if jobs.is_empty() {
                 continue;

@@ -1,13 +1,13 @@
 //! Start announcements: a node reports starts to the store before its handlers run.
 
-use crate::core::bucket_care::BucketCare;
-use crate::core::held::ANNOUNCE_AHEAD;
+use crate::core::bucket_state::BucketState;
 use crate::core::node::Node;
 use crate::core::op::StartMark;
-use crate::core::queue_care::QueueCare;
+use crate::core::prefetch::ANNOUNCE_AHEAD;
+use crate::core::queue_state::QueueState;
 use crate::time::Mono;
 
-impl QueueCare {
+impl QueueState {
     /// Returns the number of unfinished events on whose leases handlers may start.
     pub(super) fn startable(&self) -> usize {
         self.outstanding + self.pledged + self.fetched_starts
@@ -28,10 +28,10 @@ impl QueueCare {
     }
 }
 
-impl<B> BucketCare<B> {
+impl<B> BucketState<B> {
     /// Returns on how many of the events of a fetch of at most `wanted` handlers may start without
     /// a further announcement.
-    pub(super) fn starts(&self, queue: &QueueCare, wanted: usize) -> usize {
+    pub(super) fn starts(&self, queue: &QueueState, wanted: usize) -> usize {
         /// A fetch of one of many buckets seldom brings more.
         const FEW: usize = 2;
         if !self.held.announces() {
@@ -50,7 +50,7 @@ impl<B> BucketCare<B> {
     pub(super) fn announce(
         &mut self,
         now: Mono,
-        queue: &mut QueueCare,
+        queue: &mut QueueState,
         is_called_anyway: bool,
     ) -> Option<StartMark> {
         queue.window.decay(now);
@@ -67,7 +67,7 @@ impl<B> BucketCare<B> {
     }
 
     /// Returns when starts have to be announced, if nothing changes first.
-    pub(super) fn announces_at(&self, now: Mono, queue: &QueueCare) -> Mono {
+    pub(super) fn announces_at(&self, now: Mono, queue: &QueueState) -> Mono {
         let first = match self.held.is_announcing() {
             true => None,
             false => self.held.first_closed(),
@@ -86,12 +86,12 @@ impl<B> BucketCare<B> {
     }
 
     /// Returns whether due events and idle workers wait for an acknowledgement.
-    fn wait_idly(&self, now: Mono, queue: &QueueCare) -> bool {
+    fn wait_idly(&self, now: Mono, queue: &QueueState) -> bool {
         self.held.is_due() && queue.idle() > 0 && !self.is_overdue(now)
     }
 
     /// Grows the start window if it is too small.
-    pub(super) fn look_at_window(&mut self, now: Mono, queue: &mut QueueCare) {
+    pub(super) fn grow_window(&mut self, now: Mono, queue: &mut QueueState) {
         self.held.ripen(now, &self.clock);
         self.count_held(queue);
         let may = queue.rate.as_ref().is_none_or(|rate| rate.allows(now) > 0);
@@ -102,7 +102,7 @@ impl<B> BucketCare<B> {
     }
 
     /// Updates the queue's counters with this bucket's buffer.
-    pub(crate) fn count_held(&mut self, queue: &mut QueueCare) {
+    pub(crate) fn count_held(&mut self, queue: &mut QueueState) {
         let (pledged, waiting) = (self.held.pledged(), self.held.waiting());
         queue.pledged = queue.pledged + pledged - self.counted.0;
         queue.waiting = queue.waiting + waiting - self.counted.1;

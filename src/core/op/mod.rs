@@ -6,19 +6,19 @@
 //!
 //! [`Unknown`]: crate::ErrorKind::Unknown
 
-mod ledger;
 mod reply;
+mod sink;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::ledger::Ledger;
 pub use self::reply::{
-    Answer, Cancelled, Changed, Delivery, PeekCursor, PushVerdict, Pushed, Reaped, Reply, Snapshot,
+    Answer, Cancelled, Changed, Delivery, PeekCursor, PushOutcome, Pushed, Reaped, Reply, Snapshot,
     Stats,
 };
+pub use self::sink::ChangeSink;
 use crate::event::{Envelope, EventId, Payload};
 use crate::record::{Cause, NodeId};
 use crate::time::When;
@@ -317,7 +317,7 @@ pub struct Settlement {
     /// The fetch that leased it.
     pub request: RequestId,
     /// The outcome.
-    pub verdict: Verdict,
+    pub verdict: AttemptOutcome,
     /// When its handler started, in microseconds since the epoch; 0 if it did not.
     pub started_us: u64,
     /// When it was leased, in microseconds since the epoch.
@@ -326,15 +326,15 @@ pub struct Settlement {
 
 /// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AttemptOutcome {
     /// The event is done.
     Ack,
     /// The attempt failed; the event is due again after a delay, unless this was its last attempt.
-    Retry(Duration, Failing),
+    Retry(Duration, FailureReason),
     /// The event is due again after a delay; the attempt does not count.
     Snooze(Duration),
     /// The event becomes a dead letter.
-    Bury(Failing),
+    Bury(FailureReason),
     /// The event is dropped as no longer useful.
     Discard(Option<String>),
     /// The event expired before its handler started.
@@ -345,7 +345,7 @@ pub enum Verdict {
 
 /// Why an attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failing {
+pub struct FailureReason {
     /// The category.
     pub cause: Cause,
     /// The handler's error text.

@@ -138,12 +138,12 @@ pub struct Pushed {
     /// When it is due, by the store's clock.
     pub due: Timestamp,
     /// Whether the event is new.
-    pub verdict: PushVerdict,
+    pub verdict: PushOutcome,
 }
 
 /// Whether a pushed event is new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PushVerdict {
+pub enum PushOutcome {
     /// It is new and stored.
     Accepted,
     /// It is not: this event, itself or one with its unique key, exists already.

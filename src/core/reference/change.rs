@@ -1,7 +1,7 @@
 //! Administrative changes of one event: cancel, reschedule, update and rewrite.
 
-use crate::core::op::{Cancelled, Changed, Ledger, Rewriting};
-use crate::core::reference::entry::{Ending, Entry, Place};
+use crate::core::op::{Cancelled, ChangeSink, Changed, Rewriting};
+use crate::core::reference::entry::{Entry, Place, RecordDetails};
 use crate::core::reference::{Bucket, bounded, check_by, check_bytes};
 use crate::error::Result;
 use crate::event::{Envelope, EventId, Payload, State};
@@ -9,33 +9,37 @@ use crate::record::Outcome;
 use crate::time::When;
 
 impl<B: Clone> Bucket<B> {
-    pub(super) fn cancel<L: Ledger<Body = B>>(&mut self, id: EventId, ledger: &mut L) -> Cancelled {
-        let truth = |haunted| match haunted {
+    pub(super) fn cancel<L: ChangeSink<Body = B>>(
+        &mut self,
+        id: EventId,
+        sink: &mut L,
+    ) -> Cancelled {
+        let truth = |maybe_running| match maybe_running {
             false => Cancelled::Cancelled,
             true => Cancelled::CancelledAfterAttempt,
         };
         let Some(entry) = self.entries.get(&id) else {
-            return match self.past.get(id).map(|past| past.finished) {
-                Some(past) if past.state == State::Cancelled => truth(past.haunted),
-                Some(past) => Cancelled::TooLate(past.state),
+            return match self.dedup.get(id).map(|dedup| dedup.finished) {
+                Some(dedup) if dedup.state == State::Cancelled => truth(dedup.maybe_running),
+                Some(dedup) => Cancelled::TooLate(dedup.state),
                 None => Cancelled::NotFound,
             };
         };
         match entry.state() {
             State::Scheduled | State::Ready => {
-                let haunted = entry.haunted;
-                self.cancel_waiting(id, ledger);
-                truth(haunted)
+                let maybe_running = entry.maybe_running;
+                self.cancel_waiting(id, sink);
+                truth(maybe_running)
             }
             state => Cancelled::TooLate(state),
         }
     }
 
-    pub(super) fn reschedule<L: Ledger<Body = B>>(
+    pub(super) fn reschedule<L: ChangeSink<Body = B>>(
         &mut self,
         id: EventId,
         when: When,
-        ledger: &mut L,
+        sink: &mut L,
     ) -> Result<Changed> {
         let due = when.checked(self.now())?.due(self.now_us);
         let Some(entry) = self.entries.get_mut(&id) else {
@@ -43,7 +47,7 @@ impl<B: Clone> Bucket<B> {
         };
         let due_now = due.as_micros() <= self.now_us;
         let place = match entry.place {
-            Place::Held => Place::Held,
+            Place::Unconfirmed => Place::Unconfirmed,
             // It keeps its place in the list.
             Place::Ready(at) if due_now => Place::Ready(at),
             Place::Scheduled | Place::Ready(_) => {
@@ -59,18 +63,18 @@ impl<B: Clone> Bucket<B> {
         if !matches!((&entry.place, &place), (Place::Ready(_), Place::Ready(_))) {
             entry.go(place);
         }
-        ledger.changed(&entry.body, due, entry.tries);
+        sink.changed(&entry.body, due, entry.tries);
         Ok(changed(entry))
     }
 
     /// Changes the payload. Dead events too, as the payload may have killed them; with a record.
-    pub(super) fn update<L: Ledger<Body = B>>(
+    pub(super) fn update<L: ChangeSink<Body = B>>(
         &mut self,
         id: EventId,
         payload: &Payload,
         by: Option<String>,
         dead_only: bool,
-        ledger: &mut L,
+        sink: &mut L,
     ) -> Result<Changed> {
         check_by(by.as_deref())?;
         let Some(entry) = self.entries.get_mut(&id) else {
@@ -83,20 +87,20 @@ impl<B: Clone> Bucket<B> {
         let envelope = Envelope::new(id, self.key.queue.clone(), payload.clone());
         entry.fingerprint = envelope.fingerprint();
         entry.resize(payload.len());
-        ledger.updated(&mut entry.body, payload);
+        sink.updated(&mut entry.body, payload);
         if state == State::Dead {
-            let ending = Ending::by_hand(Outcome::Edited, by, self.now_us);
-            entry.record(id, &self.key.queue, ending, ledger);
+            let ending = RecordDetails::by_operator(Outcome::Edited, by, self.now_us);
+            entry.record(id, &self.key.queue, ending, sink);
         }
         Ok(changed(entry))
     }
 
     /// Replaces encoded payloads; returns how many. Only the encoding differs, so no record is
     /// written, not even for a dead event.
-    pub(super) fn rewrite<L: Ledger<Body = B>>(
+    pub(super) fn rewrite<L: ChangeSink<Body = B>>(
         &mut self,
         rewritings: &[Rewriting],
-        ledger: &mut L,
+        sink: &mut L,
     ) -> Result<usize> {
         bounded("events", rewritings.len())?;
         check_bytes(rewritings.iter().map(|one| one.payload.len()))?;
@@ -111,22 +115,22 @@ impl<B: Clone> Bucket<B> {
             let envelope = Envelope::new(*id, self.key.queue.clone(), payload.clone());
             entry.fingerprint = envelope.fingerprint();
             entry.resize(payload.len());
-            ledger.updated(&mut entry.body, payload);
+            sink.updated(&mut entry.body, payload);
             rewritten += 1;
         }
         Ok(rewritten)
     }
 
     fn changed_past(&self, id: EventId) -> Changed {
-        let past = self.past.get(id);
-        past.map_or(Changed::NotFound, |past| {
-            Changed::TooLate(past.finished.state)
+        let dedup = self.dedup.get(id);
+        dedup.map_or(Changed::NotFound, |dedup| {
+            Changed::TooLate(dedup.finished.state)
         })
     }
 }
 
 fn changed<B>(entry: &Entry<B>) -> Changed {
-    if entry.haunted {
+    if entry.maybe_running {
         Changed::ChangedAfterAttempt(entry.due)
     } else {
         Changed::Changed(entry.due)

@@ -21,8 +21,8 @@ impl<B: Clone> Bucket<B> {
         let leases = self.entries.iter();
         let leases = leases.filter_map(|(id, entry)| Some((*id, entry.lease()?)));
         self.nodes.check(leases)?;
-        self.past.check()?;
-        match self.past.ids().find(|id| self.entries.contains_key(id)) {
+        self.dedup.check()?;
+        match self.dedup.ids().find(|id| self.entries.contains_key(id)) {
             Some(id) => Err(format!("{id} has a tombstone but is live")),
             None => Ok(()),
         }
@@ -53,7 +53,10 @@ impl<B: Clone> Bucket<B> {
             })?;
         }
         for id in &self.held {
-            let held = self.entries.get(id).is_some_and(|entry| entry.is_held());
+            let held = self
+                .entries
+                .get(id)
+                .is_some_and(|entry| entry.is_unconfirmed());
             expect(held, || {
                 format!("{id} is indexed as unconfirmed but is not")
             })?;

@@ -12,13 +12,13 @@ const SHIFTS: [u32; 3] = [12, 22, 32];
 /// cell.
 const CROWDED: usize = 1_024;
 
-/// Counts of the delay set by due time, updated with it.
+/// DueCounts of the delay set by due time, updated with it.
 ///
 /// To count the events due by an instant, it sums whole cells, wide ones first, and then scans the
 /// events of one narrow cell or its counts by the millisecond: some thousand steps, whatever the
 /// number and distribution of events. The sums for one instant are reused for the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct DueCounts {
     /// Narrow cells first. No cell and no millisecond is empty.
     levels: [BTreeMap<u64, usize>; SHIFTS.len()],
     /// By the millisecond, for each narrow cell that was crowded since it was last empty.
@@ -27,7 +27,7 @@ pub(super) struct Counts {
 
 type Scheduled = BTreeSet<(Timestamp, EventId)>;
 
-impl Counts {
+impl DueCounts {
     /// Adds an event due then, which `scheduled` has already.
     pub(super) fn add(&mut self, due: Timestamp, scheduled: &Scheduled) {
         let ms = due.as_millis();
@@ -67,12 +67,12 @@ impl Counts {
     }
 
     /// Starts a count of `scheduled` events by a series of instants.
-    pub(super) fn counting<'a>(&'a self, scheduled: &'a Scheduled) -> Counting<'a> {
-        Counting {
+    pub(super) fn counting<'a>(&'a self, scheduled: &'a Scheduled) -> DueCounting<'a> {
+        DueCounting {
             counts: self,
             scheduled,
             sums: Default::default(),
-            fine: Sum::default(),
+            fine: RangeSum::default(),
         }
     }
 
@@ -100,16 +100,16 @@ impl Counts {
 
 /// A count by a series of instants that reuses the sums of the previous one, so that an ascending
 /// series costs little more than its last instant.
-pub(super) struct Counting<'a> {
-    counts: &'a Counts,
+pub(super) struct DueCounting<'a> {
+    counts: &'a DueCounts,
     scheduled: &'a Scheduled,
     /// For each level, from the start of the wider cell.
-    sums: [Sum; SHIFTS.len()],
+    sums: [RangeSum; SHIFTS.len()],
     /// For the milliseconds of a crowded cell.
-    fine: Sum,
+    fine: RangeSum,
 }
 
-impl Counting<'_> {
+impl DueCounting<'_> {
     /// Returns how many are due by `until`, inclusive.
     pub(super) fn until(&mut self, until: Timestamp) -> usize {
         let ms = until.as_millis();
@@ -134,13 +134,13 @@ impl Counting<'_> {
 
 /// The sum of a range of cells.
 #[derive(Clone, Copy, Default)]
-struct Sum {
+struct RangeSum {
     from: u64,
     to: u64,
     count: usize,
 }
 
-impl Sum {
+impl RangeSum {
     /// Returns the sum of the cells `from..to`; continues the previous range if it can.
     fn of(&mut self, cells: &BTreeMap<u64, usize>, from: u64, to: u64) -> usize {
         if self.from != from || self.to > to {
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_is_due_until_any_instant_is_counted_exactly() {
-        let (mut counts, mut scheduled) = (Counts::default(), Scheduled::new());
+        let (mut counts, mut scheduled) = (DueCounts::default(), Scheduled::new());
         let mut asked: Vec<u64> = (0..200).map(|n| due(n * 61)).collect();
         asked.extend([
             0,
@@ -210,7 +210,7 @@ mod tests {
         let any: Vec<u64> = asked.iter().rev().copied().collect();
         asked.sort_unstable();
         asked.extend(any);
-        let check = |counts: &Counts, scheduled: &Scheduled| {
+        let check = |counts: &DueCounts, scheduled: &Scheduled| {
             counts.check(scheduled).unwrap();
             let mut counting = counts.counting(scheduled);
             for ms in &asked {
@@ -239,6 +239,6 @@ mod tests {
             scheduled.remove(&(due, id(number.into())));
             counts.remove(due);
         }
-        assert_eq!(counts, Counts::default());
+        assert_eq!(counts, DueCounts::default());
     }
 }

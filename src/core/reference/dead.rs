@@ -1,7 +1,7 @@
 //! Dead letters: revive and drop.
 
-use crate::core::op::Ledger;
-use crate::core::reference::entry::{Ending, Place};
+use crate::core::op::ChangeSink;
+use crate::core::reference::entry::{Place, RecordDetails};
 use crate::core::reference::{Bucket, bounded, check_by};
 use crate::error::Result;
 use crate::event::{EventId, State};
@@ -10,11 +10,11 @@ use crate::record::Outcome;
 impl<B: Clone> Bucket<B> {
     /// Makes dead letters ready again, due now, with all their attempts. One whose unique key was
     /// taken meanwhile is revived without it.
-    pub(super) fn revive<L: Ledger<Body = B>>(
+    pub(super) fn revive<L: ChangeSink<Body = B>>(
         &mut self,
         ids: &[EventId],
         by: Option<&str>,
-        ledger: &mut L,
+        sink: &mut L,
     ) -> Result<usize> {
         bounded("ids", ids.len())?;
         check_by(by)?;
@@ -31,14 +31,15 @@ impl<B: Clone> Bucket<B> {
             entry.due = due;
             let at = self.waiting.append(*id, self.now_us);
             entry.go(Place::Ready(at));
-            let ending = Ending::by_hand(Outcome::Revived, by.map(str::to_owned), self.now_us);
-            entry.record(*id, &self.key.queue, ending, ledger);
-            ledger.revived(&entry.body, due);
+            let ending =
+                RecordDetails::by_operator(Outcome::Revived, by.map(str::to_owned), self.now_us);
+            entry.record(*id, &self.key.queue, ending, sink);
+            sink.revived(&entry.body, due);
             let unique = entry.unique().cloned();
             if let Some(unique) = unique.filter(|key| self.uniques.holder(key, due).is_none())
                 && self.uniques.take(&unique, *id)
             {
-                ledger.unique_held(&self.key, &unique, None);
+                sink.unique_held(&self.key, &unique, None);
             }
             revived += 1;
         }
@@ -46,19 +47,23 @@ impl<B: Clone> Bucket<B> {
     }
 
     /// Removes dead letters for good.
-    pub(super) fn drop_dead<L: Ledger<Body = B>>(
+    pub(super) fn drop_dead<L: ChangeSink<Body = B>>(
         &mut self,
         ids: &[EventId],
         by: Option<&str>,
-        ledger: &mut L,
+        sink: &mut L,
     ) -> Result<usize> {
         bounded("ids", ids.len())?;
         check_by(by)?;
         let mut dropped = 0;
         for id in ids {
             if self.dead.remove(id) {
-                let ending = Ending::by_hand(Outcome::Dropped, by.map(str::to_owned), self.now_us);
-                self.finish(*id, State::Cancelled, ending, ledger);
+                let ending = RecordDetails::by_operator(
+                    Outcome::Dropped,
+                    by.map(str::to_owned),
+                    self.now_us,
+                );
+                self.finish(*id, State::Cancelled, ending, sink);
                 dropped += 1;
             }
         }

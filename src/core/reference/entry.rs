@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::op::{BATCH_BYTES, Ledger, RequestId, Settlement, Verdict};
-use crate::event::{EventId, Late, QueueName, State};
+use crate::core::op::{AttemptOutcome, BATCH_BYTES, ChangeSink, RequestId, Settlement};
+use crate::event::{EventId, LatePolicy, QueueName, State};
 use crate::record::{Cause, NodeId, Outcome, Record, Stages, cut_error};
 use crate::time::Timestamp;
 
@@ -16,13 +16,13 @@ pub(super) struct Entry<B> {
     pub(super) due: Timestamp,
     pub(super) place: Place,
     /// Fields that few events have.
-    more: Option<Box<More>>,
+    more: Option<Box<RareFields>>,
     pub(super) tries: u16,
     pub(super) attempts: u16,
     /// The size of its payload in KiB, rounded up.
     kib: u16,
     /// A lease of it was lost once, so a node believed dead may still run it.
-    pub(super) haunted: bool,
+    pub(super) maybe_running: bool,
     /// Its records need data from its envelope.
     tells: bool,
 }
@@ -31,7 +31,7 @@ pub(super) struct Entry<B> {
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     /// Pushed, not confirmed yet.
-    Held,
+    Unconfirmed,
     Scheduled,
     /// At this position of the ready list.
     Ready(i64),
@@ -60,33 +60,33 @@ impl Lease {
 }
 
 #[derive(Clone, Debug, Default)]
-struct More {
+struct RareFields {
     key: Option<Arc<str>>,
     unique: Option<Arc<str>>,
     unique_for: Option<Duration>,
     expires: Option<Timestamp>,
-    late: Late,
-    settled: Option<Settled>,
+    late: LatePolicy,
+    settled: Option<LastSettlement>,
 }
 
 /// The last accepted settlement, to recognise its repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Settled {
+pub(super) struct LastSettlement {
     node: NodeId,
     request: RequestId,
     verdict: u8,
 }
 
-impl Settled {
+impl LastSettlement {
     pub(super) fn new(node: NodeId, settlement: &Settlement) -> Self {
         let verdict = match &settlement.verdict {
-            Verdict::Ack => 0,
-            Verdict::Retry(..) => 1,
-            Verdict::Snooze(_) => 2,
-            Verdict::Bury(_) => 3,
-            Verdict::Discard(_) => 4,
-            Verdict::Expire => 5,
-            Verdict::Release => 6,
+            AttemptOutcome::Ack => 0,
+            AttemptOutcome::Retry(..) => 1,
+            AttemptOutcome::Snooze(_) => 2,
+            AttemptOutcome::Bury(_) => 3,
+            AttemptOutcome::Discard(_) => 4,
+            AttemptOutcome::Expire => 5,
+            AttemptOutcome::Release => 6,
         };
         Self {
             node,
@@ -98,14 +98,14 @@ impl Settled {
 
 /// The options of an envelope that the reference store needs.
 #[derive(Clone, Debug)]
-pub(super) struct Terms {
+pub(super) struct EventOptions {
     pub(super) fingerprint: u64,
     pub(super) attempts: u16,
     pub(super) key: Option<Arc<str>>,
     pub(super) unique: Option<Arc<str>>,
     pub(super) unique_for: Option<Duration>,
     pub(super) expires: Option<Timestamp>,
-    pub(super) late: Late,
+    pub(super) late: LatePolicy,
     pub(super) tells: bool,
     /// The size of the payload.
     pub(super) bytes: usize,
@@ -113,14 +113,14 @@ pub(super) struct Terms {
 
 /// Why an event is no longer delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stale {
+pub(super) enum StaleReason {
     Expired,
     TooLate,
 }
 
 impl<B> Entry<B> {
-    pub(super) fn new(body: B, due: Timestamp, place: Place, terms: Terms) -> Self {
-        let Terms {
+    pub(super) fn new(body: B, due: Timestamp, place: Place, terms: EventOptions) -> Self {
+        let EventOptions {
             fingerprint,
             attempts,
             key,
@@ -131,9 +131,10 @@ impl<B> Entry<B> {
             tells,
             bytes,
         } = terms;
-        let plain = key.is_none() && unique.is_none() && expires.is_none() && late == Late::Deliver;
+        let plain =
+            key.is_none() && unique.is_none() && expires.is_none() && late == LatePolicy::Deliver;
         let more = (!plain).then(|| {
-            Box::new(More {
+            Box::new(RareFields {
                 key,
                 unique,
                 unique_for,
@@ -151,7 +152,7 @@ impl<B> Entry<B> {
             tries: 0,
             attempts,
             kib: kib(bytes),
-            haunted: false,
+            maybe_running: false,
             tells,
         }
     }
@@ -163,7 +164,7 @@ impl<B> Entry<B> {
 
     pub(super) fn state(&self) -> State {
         match self.place {
-            Place::Held | Place::Scheduled => State::Scheduled,
+            Place::Unconfirmed | Place::Scheduled => State::Scheduled,
             Place::Ready(_) => State::Ready,
             Place::Leased(_) => State::Leased,
             Place::Dead(_) => State::Dead,
@@ -181,8 +182,8 @@ impl<B> Entry<B> {
         from
     }
 
-    pub(super) fn is_held(&self) -> bool {
-        matches!(self.place, Place::Held)
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        matches!(self.place, Place::Unconfirmed)
     }
 
     pub(super) fn lease(&self) -> Option<&Lease> {
@@ -209,38 +210,38 @@ impl<B> Entry<B> {
         self.more.as_ref()?.unique_for
     }
 
-    pub(super) fn settled(&self) -> Option<Settled> {
+    pub(super) fn settled(&self) -> Option<LastSettlement> {
         self.more.as_ref()?.settled
     }
 
-    pub(super) fn settle(&mut self, settled: Settled) {
+    pub(super) fn settle(&mut self, settled: LastSettlement) {
         self.more.get_or_insert_default().settled = Some(settled);
     }
 
     /// Returns why it must not be delivered at `now_us`, if so.
-    pub(super) fn stale(&self, now_us: u64) -> Option<Stale> {
+    pub(super) fn stale(&self, now_us: u64) -> Option<StaleReason> {
         let more = self.more.as_ref()?;
         let passed = |limit: Duration| {
             let late_us = now_us.saturating_sub(self.due.as_micros());
             u128::from(late_us) * 1_000 > limit.as_nanos()
         };
         if more.expires.is_some_and(|at| at.as_micros() <= now_us) {
-            return Some(Stale::Expired);
+            return Some(StaleReason::Expired);
         }
         match more.late {
-            Late::Expire(limit) if passed(limit) => Some(Stale::Expired),
-            Late::Bury(limit) if passed(limit) => Some(Stale::TooLate),
+            LatePolicy::Expire(limit) if passed(limit) => Some(StaleReason::Expired),
+            LatePolicy::Bury(limit) if passed(limit) => Some(StaleReason::TooLate),
             _ => None,
         }
     }
 
     /// Records the end of an attempt or an event, or an administrative change.
-    pub(super) fn record<L: Ledger<Body = B>>(
+    pub(super) fn record<L: ChangeSink<Body = B>>(
         &self,
         id: EventId,
         queue: &QueueName,
-        ending: Ending,
-        ledger: &mut L,
+        ending: RecordDetails,
+        sink: &mut L,
     ) {
         let key = self.more.as_ref().and_then(|more| more.key.as_deref());
         let record = Record {
@@ -258,7 +259,7 @@ impl<B> Entry<B> {
             payload: None,
             by: ending.by,
         };
-        ledger.recorded(record, self.tells.then_some(&self.body));
+        sink.recorded(record, self.tells.then_some(&self.body));
     }
 }
 
@@ -290,7 +291,7 @@ impl Budget {
 
 /// The data of a record that the entry does not have.
 #[derive(Debug)]
-pub(super) struct Ending {
+pub(super) struct RecordDetails {
     pub(super) outcome: Outcome,
     pub(super) cause: Option<Cause>,
     /// 0 if no attempt had begun.
@@ -302,7 +303,7 @@ pub(super) struct Ending {
     pub(super) by: Option<String>,
 }
 
-impl Ending {
+impl RecordDetails {
     /// Creates the end of an event that was not leased.
     pub(super) fn unheld(outcome: Outcome, moved_us: u64, finished_us: u64) -> Self {
         Self {
@@ -321,7 +322,7 @@ impl Ending {
     }
 
     /// Creates an administrative change of a dead letter.
-    pub(super) fn by_hand(outcome: Outcome, by: Option<String>, finished_us: u64) -> Self {
+    pub(super) fn by_operator(outcome: Outcome, by: Option<String>, finished_us: u64) -> Self {
         Self {
             by,
             ..Self::unheld(outcome, 0, finished_us)

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::core::op::{BATCH_MAX, Delivery, Fetch, Holding, Ledger, Reply, RequestId, StartMark};
-use crate::core::reference::entry::{Budget, Ending, Entry, Lease, Place, Stale};
+use crate::core::op::{
+    BATCH_MAX, ChangeSink, Delivery, Fetch, Holding, Reply, RequestId, StartMark,
+};
+use crate::core::reference::entry::{Budget, Entry, Lease, Place, RecordDetails, StaleReason};
 use crate::core::reference::{Bucket, bounded};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, State};
@@ -12,7 +14,7 @@ use crate::record::{Cause, NodeId, Outcome};
 use crate::time::{Timestamp, When};
 
 /// A fetch in progress.
-struct Batch<B> {
+struct FetchInProgress<B> {
     deadline: Option<Timestamp>,
     deliveries: Vec<Delivery<B>>,
     /// How many stale events it may still remove; the rest is for the next fetch.
@@ -20,7 +22,7 @@ struct Batch<B> {
     budget: Budget,
 }
 
-impl<B> Batch<B> {
+impl<B> FetchInProgress<B> {
     /// Returns whether it may take more, up to `limit` deliveries.
     fn has_room(&self, limit: usize) -> bool {
         self.deliveries.len() < limit && self.aside > 0 && !self.budget.is_spent()
@@ -28,14 +30,14 @@ impl<B> Batch<B> {
 }
 
 impl<B: Clone> Bucket<B> {
-    pub(super) fn fetch<L: Ledger<Body = B>>(
+    pub(super) fn fetch<L: ChangeSink<Body = B>>(
         &mut self,
         fetch: &Fetch,
-        ledger: &mut L,
+        sink: &mut L,
     ) -> Result<Reply<B>> {
         let last = self.nodes.holding(fetch.node).last;
         let (deliveries, full) = if self.is_new_request(fetch)? {
-            self.lease_batch(fetch, ledger)
+            self.lease_batch(fetch, sink)
         } else {
             let again = self.batch_again(fetch);
             if !again.is_empty() {
@@ -93,13 +95,13 @@ impl<B: Clone> Bucket<B> {
         leased.collect()
     }
 
-    fn lease_batch<L: Ledger<Body = B>>(
+    fn lease_batch<L: ChangeSink<Body = B>>(
         &mut self,
         fetch: &Fetch,
-        ledger: &mut L,
+        sink: &mut L,
     ) -> (Vec<Delivery<B>>, bool) {
         let hold = fetch.hold.map(|hold| When::After(hold).due(self.now_us));
-        let mut batch = Batch {
+        let mut batch = FetchInProgress {
             deadline: hold,
             deliveries: Vec::new(),
             aside: BATCH_MAX,
@@ -110,7 +112,7 @@ impl<B: Clone> Bucket<B> {
             let Some(ready) = self.waiting.pop_ready() else {
                 break;
             };
-            self.take(fetch, ready.id, ready.moved_us, &mut batch, ledger);
+            self.take(fetch, ready.id, ready.moved_us, &mut batch, sink);
         }
         let limit = batch.deliveries.len().saturating_add(fetch.ahead_limit);
         let limit = limit.min(BATCH_MAX);
@@ -121,7 +123,7 @@ impl<B: Clone> Bucket<B> {
                 break;
             };
             self.waiting.unschedule(id, due);
-            self.take(fetch, id, self.now_us, &mut batch, ledger);
+            self.take(fetch, id, self.now_us, &mut batch, sink);
         }
         let ids = batch.deliveries.iter().map(|delivery| delivery.id);
         let ids: VecDeque<EventId> = ids.collect();
@@ -137,13 +139,13 @@ impl<B: Clone> Bucket<B> {
     }
 
     /// Leases one event that has left its index, or ends it if it is stale.
-    fn take<L: Ledger<Body = B>>(
+    fn take<L: ChangeSink<Body = B>>(
         &mut self,
         fetch: &Fetch,
         id: EventId,
         moved_us: u64,
-        batch: &mut Batch<B>,
-        ledger: &mut L,
+        batch: &mut FetchInProgress<B>,
+        sink: &mut L,
     ) {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
@@ -152,7 +154,7 @@ impl<B: Clone> Bucket<B> {
         if let Some(stale) = entry.stale(self.now_us) {
             let tries = entry.tries;
             batch.aside -= 1;
-            self.set_aside(id, stale, tries, moved_us, ledger);
+            self.set_aside(id, stale, tries, moved_us, sink);
             return;
         }
         let lease = Lease {
@@ -167,25 +169,25 @@ impl<B: Clone> Bucket<B> {
         entry.go(Place::Leased(Box::new(lease)));
     }
 
-    fn set_aside<L: Ledger<Body = B>>(
+    fn set_aside<L: ChangeSink<Body = B>>(
         &mut self,
         id: EventId,
-        stale: Stale,
+        stale: StaleReason,
         tries: u16,
         moved_us: u64,
-        ledger: &mut L,
+        sink: &mut L,
     ) {
         match stale {
-            Stale::Expired => {
-                let ending = Ending::unheld(Outcome::Expired, moved_us, self.now_us);
-                self.finish(id, State::Expired, ending, ledger);
+            StaleReason::Expired => {
+                let ending = RecordDetails::unheld(Outcome::Expired, moved_us, self.now_us);
+                self.finish(id, State::Expired, ending, sink);
             }
-            Stale::TooLate => {
-                let ending = Ending {
+            StaleReason::TooLate => {
+                let ending = RecordDetails {
                     cause: Some(Cause::TooLate),
-                    ..Ending::unheld(Outcome::Buried, moved_us, self.now_us)
+                    ..RecordDetails::unheld(Outcome::Buried, moved_us, self.now_us)
                 };
-                self.bury(id, tries, ending, ledger);
+                self.bury(id, tries, ending, sink);
             }
         }
     }

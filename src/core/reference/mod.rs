@@ -1,6 +1,6 @@
 //! The reference store: executable semantics of the store contract, in plain maps.
 //!
-//! A [`Bucket`] is a value that decides, and sends its changes to a [`Ledger`]. The memory store is
+//! A [`Bucket`] is a value that decides, and sends its changes to a [`ChangeSink`]. The memory store is
 //! this bucket behind a lock, the embedded store is this bucket with a sink that writes a file, and
 //! every other store is compared with it.
 //!
@@ -10,23 +10,23 @@
 //!                  ^                                ^                         |
 //!                  '------- retry, snooze ----------+---- release, reap ------+
 //!                                                   |                         v
-//!                                        revive ----'------- dead <------- settle ---> past
+//!                                        revive ----'------- dead <------- settle ---> dedup
 //! ```
 //!
 //! An event is an entry in the one map of events, and its id is in exactly one index, that of its
-//! place. An event that ends leaves the map; its id stays in `past`, the dedup window, for a while.
+//! place. An event that ends leaves the map; its id stays in `dedup`, the dedup window, for a while.
 //! The ready list is the publish list of the design.
 
 mod change;
 mod check;
 mod counts;
 mod dead;
+mod dedup;
 mod entry;
 mod fetch;
-mod look;
 mod node;
-mod past;
 mod push;
+mod read;
 mod reap;
 mod restore;
 mod settle;
@@ -38,16 +38,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::entry::{Ending, Entry, Place};
-use self::node::Nodes;
-use self::past::Past;
-pub use self::restore::{Finished, Restored};
+use self::dedup::DedupState;
+use self::entry::{Entry, Place, RecordDetails};
+use self::node::NodeLeases;
+pub use self::restore::{Restored, Tombstone};
 use self::unique::Uniques;
-use self::waiting::Waiting;
+use self::waiting::WaitingEvents;
 #[cfg(feature = "redis")]
 pub(crate) use self::window::FORGET_MAX;
 pub use self::window::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
-use crate::core::op::{Answer, BATCH_BYTES, BATCH_MAX, Ledger, Reply, StoreOp};
+use crate::core::op::{Answer, BATCH_BYTES, BATCH_MAX, ChangeSink, Reply, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, State};
 use crate::record::{BY_BYTES_MAX, Outcome};
@@ -61,11 +61,11 @@ use crate::time::Timestamp;
 /// use duly::__internal::Bucket;
 /// use duly::store::operation::{Reply, StoreOp};
 /// # use std::sync::Arc;
-/// # use duly::__internal::Ledger;
+/// # use duly::__internal::ChangeSink;
 /// # use duly::event::{BucketId, BucketKey, Envelope, Payload};
 /// # use duly::store::operation::Answer;
 /// # struct Forgetful;
-/// # impl Ledger for Forgetful {
+/// # impl ChangeSink for Forgetful {
 /// #     type Body = Arc<Envelope>;
 /// #     fn added(&mut self, envelope: &Arc<Envelope>, _: duly::time::Timestamp) -> Arc<Envelope> {
 /// #         Arc::clone(envelope)
@@ -92,14 +92,14 @@ pub struct Bucket<B> {
     now_us: u64,
     entries: BTreeMap<EventId, Entry<B>>,
     held: BTreeSet<EventId>,
-    waiting: Waiting,
-    nodes: Nodes,
+    waiting: WaitingEvents,
+    nodes: NodeLeases,
     dead: BTreeSet<EventId>,
     /// Ids by key, of every event that has one.
     keys: BTreeSet<(Arc<str>, EventId)>,
     /// Events by unique key.
     uniques: Uniques,
-    past: Past,
+    dedup: DedupState,
 }
 
 /// A summary of a bucket's next work.
@@ -132,12 +132,12 @@ impl<B: Clone> Bucket<B> {
             now_us: 0,
             entries: BTreeMap::new(),
             held: BTreeSet::new(),
-            waiting: Waiting::default(),
-            nodes: Nodes::default(),
+            waiting: WaitingEvents::default(),
+            nodes: NodeLeases::default(),
             dead: BTreeSet::new(),
             keys: BTreeSet::new(),
             uniques: Uniques::default(),
-            past: Past::new(DedupWindow::default()),
+            dedup: DedupState::new(DedupWindow::default()),
         }
     }
 
@@ -154,31 +154,31 @@ impl<B: Clone> Bucket<B> {
     }
 
     /// Applies one operation at `now_us`, or at the latest time seen if that is later, and reports
-    /// the changes to `ledger`.
+    /// the changes to `sink`.
     ///
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid): the operation can never be accepted.
     /// [`LeaseLost`](crate::ErrorKind::LeaseLost), for a fetch: the node was reaped. No event was
     /// changed.
-    pub fn apply<L: Ledger<Body = B>>(
+    pub fn apply<L: ChangeSink<Body = B>>(
         &mut self,
         now_us: u64,
         op: StoreOp,
-        ledger: &mut L,
+        sink: &mut L,
     ) -> Result<Answer<B>> {
         self.now_us = self.now_us.max(now_us);
-        self.past.begin();
+        self.dedup.begin();
         let is_look = matches!(op, StoreOp::Reap { .. });
         let reply = match op {
-            StoreOp::Push(events) => Reply::Pushed(self.push(&events, ledger)?),
+            StoreOp::Push(events) => Reply::Pushed(self.push(&events, sink)?),
             StoreOp::MoveDue { limit, .. } => self.move_due(limit),
-            StoreOp::Fetch(fetch) => self.fetch(&fetch, ledger)?,
+            StoreOp::Fetch(fetch) => self.fetch(&fetch, sink)?,
             StoreOp::Settle {
                 node,
                 settlements,
                 started,
-            } => Reply::Settled(self.settle(node, settlements, started, ledger)?),
+            } => Reply::Settled(self.settle(node, settlements, started, sink)?),
             StoreOp::Heartbeat { node, started, .. } => self.keep(node, started),
             StoreOp::Reconcile {
                 node,
@@ -187,38 +187,38 @@ impl<B: Clone> Bucket<B> {
                 held,
                 started,
                 limit,
-            } => self.reconcile(node, (from..=through, started), &held, limit, ledger)?,
+            } => self.reconcile(node, (from..=through, started), &held, limit, sink)?,
             StoreOp::Extend { node, leases, hold } => {
                 Reply::Extended(self.extend(node, &leases, hold)?)
             }
-            StoreOp::Reap { silent, limit } => Reply::Reaped(self.reap(&silent, limit, ledger)?),
-            StoreOp::Cancel { id } => Reply::Cancelled(self.cancel(id, ledger)),
+            StoreOp::Reap { silent, limit } => Reply::Reaped(self.reap(&silent, limit, sink)?),
+            StoreOp::Cancel { id } => Reply::Cancelled(self.cancel(id, sink)),
             StoreOp::Reschedule { id, when } => {
-                Reply::Rescheduled(self.reschedule(id, when, ledger)?)
+                Reply::Rescheduled(self.reschedule(id, when, sink)?)
             }
             StoreOp::Update {
                 id,
                 payload,
                 by,
                 dead_only,
-            } => Reply::Updated(self.update(id, &payload, by, dead_only, ledger)?),
-            StoreOp::Rewrite(rewritings) => Reply::Counted(self.rewrite(&rewritings, ledger)?),
+            } => Reply::Updated(self.update(id, &payload, by, dead_only, sink)?),
+            StoreOp::Rewrite(rewritings) => Reply::Counted(self.rewrite(&rewritings, sink)?),
             StoreOp::Get { id } => Reply::Found(self.get(id)),
             StoreOp::Peek { by, from, limit } => self.peek(&by, from.as_ref(), limit)?,
             StoreOp::ReadDead { after, limit } => self.read_dead(after, limit),
             StoreOp::Revive { ids, by } => {
-                Reply::Counted(self.revive(&ids, by.as_deref(), ledger)?)
+                Reply::Counted(self.revive(&ids, by.as_deref(), sink)?)
             }
             StoreOp::Drop { ids, by } => {
-                Reply::Counted(self.drop_dead(&ids, by.as_deref(), ledger)?)
+                Reply::Counted(self.drop_dead(&ids, by.as_deref(), sink)?)
             }
             StoreOp::Stats => Reply::Stats(self.stats()),
             StoreOp::Forecast { within } => Reply::Forecast(self.forecast(&within)?),
         };
-        if self.past.has_new() {
-            self.past.forget_surplus(self.now_us);
+        if self.dedup.has_new() {
+            self.dedup.forget_surplus(self.now_us);
         } else if is_look {
-            self.past.forget_old(self.now_us);
+            self.dedup.forget_old(self.now_us);
         }
         Ok(Answer {
             now_us: self.now_us,
@@ -266,12 +266,12 @@ impl<B: Clone> Bucket<B> {
 
     /// Ends an event: removes it from the map and adds a tombstone. It must have left its place
     /// before.
-    fn finish<L: Ledger<Body = B>>(
+    fn finish<L: ChangeSink<Body = B>>(
         &mut self,
         id: EventId,
         state: State,
-        ending: Ending,
-        ledger: &mut L,
+        ending: RecordDetails,
+        sink: &mut L,
     ) {
         let Some(entry) = self.entries.remove(&id) else {
             return;
@@ -279,30 +279,30 @@ impl<B: Clone> Bucket<B> {
         debug_assert!(entry.state().may_become(state));
         self.free_key(id, &entry);
         match entry.unique_for().filter(|_| state == State::Done) {
-            Some(period) => self.hold_unique(id, entry.unique(), period, ledger),
+            Some(period) => self.hold_unique(id, entry.unique(), period, sink),
             None => self.free_unique(id, entry.unique()),
         }
-        entry.record(id, &self.key.queue, ending, ledger);
-        ledger.removed(&entry.body);
-        let finished = Finished {
+        entry.record(id, &self.key.queue, ending, sink);
+        sink.removed(&entry.body);
+        let finished = Tombstone {
             id,
             state,
             fingerprint: Some(entry.fingerprint),
             due: entry.due,
             tries: entry.tries,
-            haunted: entry.haunted,
+            maybe_running: entry.maybe_running,
         };
-        self.past.remember(finished, entry.settled(), self.now_us);
+        self.dedup.remember(finished, entry.settled(), self.now_us);
     }
 
     /// Makes an event a dead letter, with `tries` attempts used up. It must have left its place
     /// before.
-    fn bury<L: Ledger<Body = B>>(
+    fn bury<L: ChangeSink<Body = B>>(
         &mut self,
         id: EventId,
         tries: u16,
-        ending: Ending,
-        ledger: &mut L,
+        ending: RecordDetails,
+        sink: &mut L,
     ) {
         let now = self.now();
         let Some(entry) = self.entries.get_mut(&id) else {
@@ -310,15 +310,15 @@ impl<B: Clone> Bucket<B> {
         };
         entry.go(Place::Dead(now));
         entry.tries = tries;
-        entry.record(id, &self.key.queue, ending, ledger);
-        ledger.buried(&entry.body, now, tries);
+        entry.record(id, &self.key.queue, ending, sink);
+        sink.buried(&entry.body, now, tries);
         let unique = entry.unique().cloned();
         self.dead.insert(id);
         self.free_unique(id, unique.as_ref());
     }
 
     /// Puts a waiting event where its due time requires; returns the place.
-    fn wait(waiting: &mut Waiting, now_us: u64, id: EventId, due: Timestamp) -> Place {
+    fn wait(waiting: &mut WaitingEvents, now_us: u64, id: EventId, due: Timestamp) -> Place {
         if due.as_micros() <= now_us {
             Place::Ready(waiting.append(id, now_us))
         } else {
@@ -338,7 +338,7 @@ impl<B: Clone> Bucket<B> {
                 let ready = self.waiting.remove_ready(at);
                 return ready.map_or(0, |ready| ready.moved_us);
             }
-            Place::Held => {
+            Place::Unconfirmed => {
                 self.held.remove(&id);
             }
             Place::Leased(_) | Place::Dead(_) => {}
@@ -347,10 +347,10 @@ impl<B: Clone> Bucket<B> {
     }
 
     /// Cancels a waiting event, with a record.
-    fn cancel_waiting<L: Ledger<Body = B>>(&mut self, id: EventId, ledger: &mut L) {
+    fn cancel_waiting<L: ChangeSink<Body = B>>(&mut self, id: EventId, sink: &mut L) {
         let moved_us = self.unwait(id);
-        let ending = Ending::unheld(Outcome::Cancelled, moved_us, self.now_us);
-        self.finish(id, State::Cancelled, ending, ledger);
+        let ending = RecordDetails::unheld(Outcome::Cancelled, moved_us, self.now_us);
+        self.finish(id, State::Cancelled, ending, sink);
     }
 }
 

@@ -14,20 +14,20 @@ const IDLE_NODES_MAX: usize = 1_024;
 
 /// The leases of a bucket, by node and by deadline.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Nodes {
-    nodes: BTreeMap<NodeId, Node>,
-    /// Nodes that are being reaped and still have leases.
+pub(super) struct NodeLeases {
+    nodes: BTreeMap<NodeId, NodeEntry>,
+    /// NodeLeases that are being reaped and still have leases.
     reaping: BTreeSet<NodeId>,
     /// Leases with their own deadline.
     deadlines: BTreeSet<(Timestamp, EventId)>,
     leased: usize,
-    /// Counts fetches, to find the least recently active node.
+    /// DueCounts fetches, to find the least recently active node.
     fetches: u64,
 }
 
 /// A node, from its first fetch on.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Node {
+pub(super) struct NodeEntry {
     /// Its last heartbeat. A fetch that leases events, and its repeat, counts as one: the node
     /// relies on its leases from then on, so an older number must not get it reaped.
     pub(super) beat: u64,
@@ -49,12 +49,12 @@ pub(super) struct Node {
 /// Leases by the request that made them.
 #[derive(Clone, Debug, Default)]
 struct Batches {
-    batches: BTreeMap<RequestId, Batch>,
+    batches: BTreeMap<RequestId, RequestBatch>,
     leased: usize,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Batch {
+struct RequestBatch {
     /// The events that the request returned; leases that have ended are still in it.
     ids: VecDeque<EventId>,
     leased: usize,
@@ -77,7 +77,7 @@ impl Batches {
     }
 }
 
-impl Node {
+impl NodeEntry {
     /// Returns whether it has leases that its heartbeat keeps.
     pub(super) fn is_holder(&self) -> bool {
         self.kept.leased > 0
@@ -95,17 +95,17 @@ impl Node {
     }
 }
 
-impl Nodes {
-    pub(super) fn get(&self, node: NodeId) -> Option<&Node> {
+impl NodeLeases {
+    pub(super) fn get(&self, node: NodeId) -> Option<&NodeEntry> {
         self.nodes.get(&node)
     }
 
-    pub(super) fn get_mut(&mut self, node: NodeId) -> Option<&mut Node> {
+    pub(super) fn get_mut(&mut self, node: NodeId) -> Option<&mut NodeEntry> {
         self.nodes.get_mut(&node)
     }
 
     /// Returns the node that fetches now, adding it if it is new.
-    pub(super) fn fetching(&mut self, node: NodeId) -> &mut Node {
+    pub(super) fn fetching(&mut self, node: NodeId) -> &mut NodeEntry {
         if !self.nodes.contains_key(&node) && self.nodes.len() >= IDLE_NODES_MAX {
             let idle = self.nodes.iter().filter(|(_, node)| node.is_idle());
             let oldest = idle.min_by_key(|(_, node)| node.last_fetch);
@@ -158,7 +158,9 @@ impl Nodes {
         let leased = ids.len();
         self.leased += leased;
         batches.leased += leased;
-        batches.batches.insert(request, Batch { ids, leased });
+        batches
+            .batches
+            .insert(request, RequestBatch { ids, leased });
     }
 
     /// Removes a lease that ended for any reason.
@@ -241,7 +243,7 @@ impl Nodes {
     ) -> Vec<(RequestId, EventId)> {
         let known = self.nodes.get(&node).into_iter();
         let batches = known.flat_map(|known| known.kept.batches.range(requests.clone()));
-        let ids = |(request, batch): (&RequestId, &Batch)| {
+        let ids = |(request, batch): (&RequestId, &RequestBatch)| {
             let request = *request;
             let ids: Vec<_> = batch.ids.iter().map(|id| (request, *id)).collect();
             ids

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::core::op::{Ledger, NewEvent, PushVerdict, Pushed, Unique};
-use crate::core::reference::entry::{Entry, Place, Terms};
-use crate::core::reference::past::is_ahead;
+use crate::core::op::{ChangeSink, NewEvent, PushOutcome, Pushed, Unique};
+use crate::core::reference::dedup::is_ahead;
+use crate::core::reference::entry::{Entry, EventOptions, Place};
 use crate::core::reference::{Bucket, bounded, check_bytes};
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, State};
 use crate::time::Timestamp;
 
-impl Terms {
+impl EventOptions {
     fn of(envelope: &Envelope) -> Self {
         Self {
             fingerprint: envelope.fingerprint(),
@@ -27,10 +27,10 @@ impl Terms {
 }
 
 impl<B: Clone> Bucket<B> {
-    pub(super) fn push<L: Ledger<Body = B>>(
+    pub(super) fn push<L: ChangeSink<Body = B>>(
         &mut self,
         events: &[NewEvent],
-        ledger: &mut L,
+        sink: &mut L,
     ) -> Result<Vec<Pushed>> {
         bounded("events", events.len())?;
         check_bytes(events.iter().map(|event| event.envelope.payload.len()))?;
@@ -39,8 +39,8 @@ impl<B: Clone> Bucket<B> {
             event.envelope.check(usize::MAX)?;
             event.when.checked(self.now())?;
         }
-        self.past.heal(self.now_us);
-        let pushed = events.iter().map(|event| self.push_one(event, ledger));
+        self.dedup.heal(self.now_us);
+        let pushed = events.iter().map(|event| self.push_one(event, sink));
         Ok(pushed.collect())
     }
 
@@ -57,14 +57,14 @@ impl<B: Clone> Bucket<B> {
         Ok(())
     }
 
-    fn push_one<L: Ledger<Body = B>>(&mut self, event: &NewEvent, ledger: &mut L) -> Pushed {
+    fn push_one<L: ChangeSink<Body = B>>(&mut self, event: &NewEvent, sink: &mut L) -> Pushed {
         let (envelope, id) = (&event.envelope, event.envelope.id);
         let due = event.when.due(self.now_us);
-        let terms = Terms::of(envelope);
+        let terms = EventOptions::of(envelope);
         if let Some(known) = self.known(id, due, terms.fingerprint) {
             return known;
         }
-        let mut verdict = PushVerdict::Accepted;
+        let mut verdict = PushOutcome::Accepted;
         let (unique, now) = (terms.unique.as_deref(), self.now());
         if let Some(holder) = unique.and_then(|key| self.uniques.holder(key, now)) {
             let taken = holder.id;
@@ -74,13 +74,13 @@ impl<B: Clone> Bucket<B> {
                 Unique::Keep => {
                     return Pushed {
                         due: entry.map_or(due, |entry| entry.due),
-                        verdict: PushVerdict::Duplicate(taken),
+                        verdict: PushOutcome::Duplicate(taken),
                     };
                 }
                 Unique::Replace if waits => {
-                    self.cancel_waiting(taken, ledger);
-                    self.past.forget_surplus(self.now_us);
-                    verdict = PushVerdict::Replaced(taken);
+                    self.cancel_waiting(taken, sink);
+                    self.dedup.forget_surplus(self.now_us);
+                    verdict = PushOutcome::Replaced(taken);
                 }
                 // Its handler may have started: the event is left alone and only loses the key.
                 Unique::Replace if entry.is_some() && L::CONFIRMS => {
@@ -89,10 +89,10 @@ impl<B: Clone> Bucket<B> {
                 Unique::Replace => {}
             }
         }
-        let body = ledger.added(envelope, due);
+        let body = sink.added(envelope, due);
         let place = if L::CONFIRMS {
             self.held.insert(id);
-            Place::Held
+            Place::Unconfirmed
         } else {
             Self::wait(&mut self.waiting, self.now_us, id, due)
         };
@@ -102,7 +102,7 @@ impl<B: Clone> Bucket<B> {
         if let Some(unique) = &terms.unique
             && self.uniques.take(unique, id)
         {
-            ledger.unique_held(&self.key, unique, None);
+            sink.unique_held(&self.key, unique, None);
         }
         self.entries.insert(id, Entry::new(body, due, place, terms));
         Pushed { due, verdict }
@@ -110,23 +110,23 @@ impl<B: Clone> Bucket<B> {
 
     /// Returns the reply for an id that exists, or may have existed.
     fn known(&self, id: EventId, due: Timestamp, fingerprint: u64) -> Option<Pushed> {
-        let past = self.past.get(id).map(|past| past.finished);
-        let (due, known) = match (self.entries.get(&id), past) {
+        let dedup = self.dedup.get(id).map(|dedup| dedup.finished);
+        let (due, known) = match (self.entries.get(&id), dedup) {
             (Some(entry), _) => (entry.due, Some(entry.fingerprint)),
-            (None, Some(past)) => (past.due, past.fingerprint),
+            (None, Some(dedup)) => (dedup.due, dedup.fingerprint),
             (None, None) if is_ahead(id.created(), self.now_us) => {
-                let verdict = PushVerdict::TooNew;
+                let verdict = PushOutcome::TooNew;
                 return Some(Pushed { due, verdict });
             }
-            (None, None) if id.tells_time() && self.past.may_have_forgotten(id) => {
-                let verdict = PushVerdict::TooOld;
+            (None, None) if id.tells_time() && self.dedup.may_have_forgotten(id) => {
+                let verdict = PushOutcome::TooOld;
                 return Some(Pushed { due, verdict });
             }
             (None, None) => return None,
         };
         let verdict = match known {
-            Some(known) if known != fingerprint => PushVerdict::Conflict,
-            _ => PushVerdict::Duplicate(id),
+            Some(known) if known != fingerprint => PushOutcome::Conflict,
+            _ => PushOutcome::Duplicate(id),
         };
         Some(Pushed { due, verdict })
     }
@@ -138,7 +138,11 @@ impl<B: Clone> Bucket<B> {
     /// reads or leases it does not exist yet.
     pub fn confirm(&mut self, ids: &[EventId]) {
         for id in ids {
-            if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.is_held()) {
+            if let Some(entry) = self
+                .entries
+                .get_mut(id)
+                .filter(|entry| entry.is_unconfirmed())
+            {
                 self.held.remove(id);
                 self.uniques.settled(*id);
                 let place = Self::wait(&mut self.waiting, self.now_us, *id, entry.due);

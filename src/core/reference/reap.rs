@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use crate::core::op::{self, BATCH_MAX, Ledger, Reaped, Reply, RequestId, StartMark};
-use crate::core::reference::entry::{Ending, Lease};
+use crate::core::op::{self, BATCH_MAX, ChangeSink, Reaped, Reply, RequestId, StartMark};
+use crate::core::reference::entry::{Lease, RecordDetails};
 use crate::core::reference::{Bucket, bounded};
 use crate::error::Result;
 use crate::event::EventId;
@@ -15,11 +15,11 @@ impl<B: Clone> Bucket<B> {
     ///
     /// Whether a node is reaped is decided here, by its last heartbeat; what exceeds the limit is
     /// taken back by the reaps that follow, from any node.
-    pub(super) fn reap<L: Ledger<Body = B>>(
+    pub(super) fn reap<L: ChangeSink<Body = B>>(
         &mut self,
         silent: &[(NodeId, u64)],
         limit: usize,
-        ledger: &mut L,
+        sink: &mut L,
     ) -> Result<Reaped> {
         bounded("silent nodes", silent.len())?;
         for (node, beat) in silent {
@@ -32,15 +32,15 @@ impl<B: Clone> Bucket<B> {
         {
             let entry = self.entries.get(&id);
             if entry.is_some_and(|entry| entry.lease_under(node, request).is_some()) {
-                self.take_back(id, &mut reaped, &mut unstarted, ledger);
+                self.take_back(id, &mut reaped, &mut unstarted, sink);
             }
         }
         while reaped.ready + reaped.dead < limit
             && let Some(id) = self.next_overdue()
         {
-            self.take_back(id, &mut reaped, &mut unstarted, ledger);
+            self.take_back(id, &mut reaped, &mut unstarted, sink);
         }
-        self.release_all(unstarted, ledger);
+        self.release_all(unstarted, sink);
         reaped.more = self.nodes.has_reaping() || self.next_overdue().is_some();
         reaped.holders = self.nodes.holders();
         reaped.next_deadline = self.nodes.next_deadline().map(|(deadline, _)| deadline);
@@ -49,13 +49,13 @@ impl<B: Clone> Bucket<B> {
 
     /// Takes back the leases that `node` got by these requests and no longer holds by its own
     /// count.
-    pub(super) fn reconcile<L: Ledger<Body = B>>(
+    pub(super) fn reconcile<L: ChangeSink<Body = B>>(
         &mut self,
         node: NodeId,
         (requests, started): (RangeInclusive<RequestId>, StartMark),
         held: &[(RequestId, Vec<EventId>)],
         limit: usize,
-        ledger: &mut L,
+        sink: &mut L,
     ) -> Result<Reply<B>> {
         bounded("fetches", held.len())?;
         bounded("events", held.iter().map(|(_, ids)| ids.len()).sum())?;
@@ -79,9 +79,9 @@ impl<B: Clone> Bucket<B> {
                 reaped.more = true;
                 break;
             }
-            self.take_back(id, &mut reaped, &mut unstarted, ledger);
+            self.take_back(id, &mut reaped, &mut unstarted, sink);
         }
-        self.release_all(unstarted, ledger);
+        self.release_all(unstarted, sink);
         Ok(Reply::Reaped(reaped))
     }
 
@@ -93,16 +93,16 @@ impl<B: Clone> Bucket<B> {
     }
 
     /// Hands back the events that never started, in order, as their holder would have done.
-    fn release_all<L: Ledger<Body = B>>(
+    fn release_all<L: ChangeSink<Body = B>>(
         &mut self,
         unstarted: Vec<(EventId, Lease)>,
-        ledger: &mut L,
+        sink: &mut L,
     ) {
         let mut front = self.waiting.make_room(unstarted.len());
         for (id, lease) in unstarted {
             if let Some(entry) = self.entries.get(&id) {
                 let (node, request) = (lease.node, lease.request);
-                ledger.handed_back(&entry.body, op::Lease { node, request });
+                sink.handed_back(&entry.body, op::Lease { node, request });
             }
             self.release(id, &lease, &mut front);
         }
@@ -110,12 +110,12 @@ impl<B: Clone> Bucket<B> {
 
     /// Takes a lease away from its holder. The attempt counts, as its handler may have started;
     /// unless its start was never announced.
-    fn take_back<L: Ledger<Body = B>>(
+    fn take_back<L: ChangeSink<Body = B>>(
         &mut self,
         id: EventId,
         reaped: &mut Reaped,
         unstarted: &mut Vec<(EventId, Lease)>,
-        ledger: &mut L,
+        sink: &mut L,
     ) {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
@@ -129,10 +129,10 @@ impl<B: Clone> Bucket<B> {
             reaped.ready += 1;
             return;
         }
-        entry.haunted = true;
+        entry.maybe_running = true;
         entry.tries = entry.tries.saturating_add(1);
         let tries = entry.tries;
-        let ending = Ending {
+        let ending = RecordDetails {
             outcome: Outcome::LeaseLost,
             cause: Some(Cause::LeaseLost),
             attempt: tries,
@@ -147,14 +147,14 @@ impl<B: Clone> Bucket<B> {
             by: None,
         };
         if tries >= entry.attempts {
-            self.bury(id, tries, ending, ledger);
+            self.bury(id, tries, ending, sink);
             reaped.dead += 1;
         } else {
-            entry.record(id, &self.key.queue, ending, ledger);
+            entry.record(id, &self.key.queue, ending, sink);
             // A prefetched event is not due yet and waits on.
             let place = Self::wait(&mut self.waiting, self.now_us, id, entry.due);
             entry.go(place);
-            ledger.changed(&entry.body, entry.due, tries);
+            sink.changed(&entry.body, entry.due, tries);
             reaped.ready += 1;
         }
     }

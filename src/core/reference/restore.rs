@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::core::reference::Bucket;
-use crate::core::reference::entry::{Entry, Place, Terms};
-use crate::event::{EventId, Late, State};
+use crate::core::reference::entry::{Entry, EventOptions, Place};
+use crate::event::{EventId, LatePolicy, State};
 use crate::time::Timestamp;
 
 /// An event that was live when the process ended. Leases, lost ones included, are not restored.
@@ -33,7 +33,7 @@ pub struct Restored<B> {
     /// When it expires.
     pub expires: Option<Timestamp>,
     /// Its lateness policy.
-    pub late: Late,
+    pub late: LatePolicy,
     /// [`Envelope::tells`](crate::event::Envelope::tells) of its envelope.
     pub tells: bool,
     /// The size of its payload, in bytes.
@@ -44,7 +44,7 @@ pub struct Restored<B> {
 
 /// A tombstone: an event that has ended, kept to recognise a late repeat of its push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finished {
+pub struct Tombstone {
     /// The event.
     pub id: EventId,
     /// How it ended: done, cancelled or expired.
@@ -56,7 +56,7 @@ pub struct Finished {
     /// Attempts that ended and count.
     pub tries: u16,
     /// Whether a lease of it was lost before it was cancelled.
-    pub haunted: bool,
+    pub maybe_running: bool,
 }
 
 impl<B: Clone> Bucket<B> {
@@ -67,7 +67,7 @@ impl<B: Clone> Bucket<B> {
     #[must_use]
     pub fn restore(&mut self, restored: Restored<B>) -> bool {
         let id = restored.id;
-        if self.past.get(id).is_some() {
+        if self.dedup.get(id).is_some() {
             return false;
         }
         let Slot::Vacant(slot) = self.entries.entry(id) else {
@@ -91,7 +91,7 @@ impl<B: Clone> Bucket<B> {
         if let Some(key) = &key {
             self.keys.insert((Arc::clone(key), id));
         }
-        let terms = Terms {
+        let terms = EventOptions {
             fingerprint: restored.fingerprint,
             attempts: restored.attempts,
             key,
@@ -115,15 +115,15 @@ impl<B: Clone> Bucket<B> {
 
     /// Restores a tombstone with the time of its end, in microseconds since the epoch; oldest
     /// first.
-    pub fn restore_finished(&mut self, finished: Finished, ended_us: u64) {
-        self.past.begin();
-        self.past.remember(finished, None, ended_us);
+    pub fn restore_tombstone(&mut self, finished: Tombstone, ended_us: u64) {
+        self.dedup.begin();
+        self.dedup.remember(finished, None, ended_us);
         // The time is at least this late.
-        self.past.forget_surplus(ended_us);
+        self.dedup.forget_surplus(ended_us);
     }
 
     /// Raises the watermark: tombstones of ids created until `created` may have been dropped.
-    pub fn forgotten_before(&mut self, created: Timestamp) {
-        self.past.forget_until(created);
+    pub fn raise_watermark(&mut self, created: Timestamp) {
+        self.dedup.forget_until(created);
     }
 }

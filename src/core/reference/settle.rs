@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::core::op::{Failing, Ledger, Settlement, StartMark, Verdict};
-use crate::core::reference::entry::{Ending, Lease, Place, Settled};
+use crate::core::op::{AttemptOutcome, ChangeSink, FailureReason, Settlement, StartMark};
+use crate::core::reference::entry::{LastSettlement, Lease, Place, RecordDetails};
 use crate::core::reference::{Bucket, bounded};
 use crate::error::Result;
 use crate::event::{EventId, State};
@@ -11,34 +11,34 @@ use crate::record::{NodeId, Outcome, Stages};
 use crate::time::{DELAY_MAX, Timestamp, When};
 
 impl<B: Clone> Bucket<B> {
-    pub(super) fn settle<L: Ledger<Body = B>>(
+    pub(super) fn settle<L: ChangeSink<Body = B>>(
         &mut self,
         node: NodeId,
         settlements: Vec<Settlement>,
         started: StartMark,
-        ledger: &mut L,
+        sink: &mut L,
     ) -> Result<Vec<bool>> {
         bounded("settlements", settlements.len())?;
         self.nodes.announce(node, started);
         let releases = settlements.iter();
-        let releases = releases.filter(|settlement| settlement.verdict == Verdict::Release);
+        let releases = releases.filter(|settlement| settlement.verdict == AttemptOutcome::Release);
         // Released events keep their order, so they take positions from the front.
         let mut front = self.waiting.make_room(releases.count());
         let accepted = settlements.into_iter().map(|settlement| {
-            let settled = Settled::new(node, &settlement);
+            let settled = LastSettlement::new(node, &settlement);
             let Some(entry) = self.entries.get_mut(&settlement.id) else {
-                let past = self.past.get(settlement.id);
-                return past.is_some_and(|past| past.settled == Some(settled));
+                let dedup = self.dedup.get(settlement.id);
+                return dedup.is_some_and(|dedup| dedup.settled == Some(settled));
             };
             let Some(lease) = entry.lease_under(node, settlement.request).cloned() else {
                 return entry.settled() == Some(settled);
             };
             entry.settle(settled);
             self.nodes.end(settlement.id, &lease);
-            if settlement.verdict == Verdict::Release {
+            if settlement.verdict == AttemptOutcome::Release {
                 self.release(settlement.id, &lease, &mut front);
             } else {
-                self.conclude(&lease, settlement, ledger);
+                self.conclude(&lease, settlement, sink);
             }
             true
         });
@@ -62,11 +62,11 @@ impl<B: Clone> Bucket<B> {
     }
 
     /// Ends an attempt with any outcome but a release, with its record.
-    fn conclude<L: Ledger<Body = B>>(
+    fn conclude<L: ChangeSink<Body = B>>(
         &mut self,
         lease: &Lease,
         settlement: Settlement,
-        ledger: &mut L,
+        sink: &mut L,
     ) {
         let Settlement {
             id,
@@ -80,7 +80,7 @@ impl<B: Clone> Bucket<B> {
         };
         let tries = entry.tries.saturating_add(1);
         let last = tries >= entry.attempts;
-        let ending = |outcome| Ending {
+        let ending = |outcome| RecordDetails {
             outcome,
             cause: None,
             attempt: tries,
@@ -94,60 +94,60 @@ impl<B: Clone> Bucket<B> {
             error: None,
             by: None,
         };
-        let failing = |outcome, failing: Failing| Ending {
+        let failing = |outcome, failing: FailureReason| RecordDetails {
             cause: Some(failing.cause),
             error: failing.error,
             ..ending(outcome)
         };
         match verdict {
-            Verdict::Ack => self.finish(id, State::Done, ending(Outcome::Acked), ledger),
-            Verdict::Discard(error) => {
-                let ending = Ending {
+            AttemptOutcome::Ack => self.finish(id, State::Done, ending(Outcome::Acked), sink),
+            AttemptOutcome::Discard(error) => {
+                let ending = RecordDetails {
                     error,
                     ..ending(Outcome::Discarded)
                 };
-                self.finish(id, State::Done, ending, ledger);
+                self.finish(id, State::Done, ending, sink);
             }
-            Verdict::Expire => {
-                let ending = Ending {
+            AttemptOutcome::Expire => {
+                let ending = RecordDetails {
                     attempt: 0,
                     ..ending(Outcome::Expired)
                 };
-                self.finish(id, State::Expired, ending, ledger);
+                self.finish(id, State::Expired, ending, sink);
             }
-            Verdict::Retry(delay, why) if !last => {
+            AttemptOutcome::Retry(delay, why) if !last => {
                 let ending = failing(Outcome::Retried, why);
-                self.again(id, delay, tries, ending, ledger);
+                self.again(id, delay, tries, ending, sink);
             }
-            Verdict::Retry(_, why) | Verdict::Bury(why) => {
-                self.bury(id, tries, failing(Outcome::Buried, why), ledger);
+            AttemptOutcome::Retry(_, why) | AttemptOutcome::Bury(why) => {
+                self.bury(id, tries, failing(Outcome::Buried, why), sink);
             }
-            Verdict::Snooze(delay) => {
+            AttemptOutcome::Snooze(delay) => {
                 let ending = ending(Outcome::Snoozed);
-                self.again(id, delay, tries - 1, ending, ledger);
+                self.again(id, delay, tries - 1, ending, sink);
             }
-            Verdict::Release => {}
+            AttemptOutcome::Release => {}
         }
     }
 
     /// Schedules the event once more, with `tries` attempts used up.
-    fn again<L: Ledger<Body = B>>(
+    fn again<L: ChangeSink<Body = B>>(
         &mut self,
         id: EventId,
         delay: Duration,
         tries: u16,
-        ending: Ending,
-        ledger: &mut L,
+        ending: RecordDetails,
+        sink: &mut L,
     ) {
         let due: Timestamp = When::from(delay.min(DELAY_MAX)).due(self.now_us);
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
-        entry.record(id, &self.key.queue, ending, ledger);
+        entry.record(id, &self.key.queue, ending, sink);
         entry.due = due;
         entry.tries = tries;
         let place = Self::wait(&mut self.waiting, self.now_us, id, due);
         entry.go(place);
-        ledger.changed(&entry.body, due, tries);
+        sink.changed(&entry.body, due, tries);
     }
 }

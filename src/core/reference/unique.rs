@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::op::{HOLDS_MAX, Ledger};
+use crate::core::op::{ChangeSink, HOLDS_MAX};
 use crate::core::reference::Bucket;
 use crate::core::reference::entry::Entry;
 use crate::event::EventId;
@@ -15,7 +15,7 @@ const EXPIRED_MAX: usize = 2;
 
 /// The owner of a unique key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct KeyOwner {
     pub(super) id: EventId,
     /// Until when the key stays taken by an event that is done; `None`: the event waits or runs.
     pub(super) until: Option<Timestamp>,
@@ -37,12 +37,12 @@ impl<B: Clone> Bucket<B> {
     }
 
     /// Keeps the unique key of an event that is done, unless another event has taken it over.
-    pub(super) fn hold_unique<L: Ledger<Body = B>>(
+    pub(super) fn hold_unique<L: ChangeSink<Body = B>>(
         &mut self,
         id: EventId,
         unique: Option<&Arc<str>>,
         period: Duration,
-        ledger: &mut L,
+        sink: &mut L,
     ) {
         let (Some(unique), now) = (unique, self.now()) else {
             return;
@@ -50,10 +50,10 @@ impl<B: Clone> Bucket<B> {
         let until = now + period;
         let (is_held, let_go) = self.uniques.hold(unique, id, (now, until));
         for key in let_go {
-            ledger.unique_held(&self.key, &key, None);
+            sink.unique_held(&self.key, &key, None);
         }
         if is_held {
-            ledger.unique_held(&self.key, unique, Some((id, until)));
+            sink.unique_held(&self.key, unique, Some((id, until)));
         }
     }
 }
@@ -61,7 +61,7 @@ impl<B: Clone> Bucket<B> {
 /// The unique keys of a bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uniques {
-    taken: BTreeMap<Arc<str>, Holder>,
+    taken: BTreeMap<Arc<str>, KeyOwner>,
     /// The keys that stay taken, by expiry.
     holds: BTreeSet<(Timestamp, Arc<str>)>,
     /// Unconfirmed events that took their key from a running one, and that one.
@@ -70,7 +70,7 @@ pub(super) struct Uniques {
 
 impl Uniques {
     /// Returns the owner of a key, unless that has expired.
-    pub(super) fn holder(&self, key: &str, now: Timestamp) -> Option<Holder> {
+    pub(super) fn holder(&self, key: &str, now: Timestamp) -> Option<KeyOwner> {
         let holder = self.taken.get(key).copied()?;
         let is_over = holder.until.is_some_and(|until| until <= now);
         (!is_over).then_some(holder)
@@ -84,7 +84,7 @@ impl Uniques {
 
     /// Gives the key to an event; returns whether an event that is done had it.
     pub(super) fn take(&mut self, key: &Arc<str>, id: EventId) -> bool {
-        let holder = Holder { id, until: None };
+        let holder = KeyOwner { id, until: None };
         let before = self.taken.insert(Arc::clone(key), holder);
         let until = before.and_then(|before| before.until);
         until.is_some_and(|until| self.holds.remove(&(until, Arc::clone(key))))
@@ -102,7 +102,7 @@ impl Uniques {
 
     /// Frees a key, unless another event has taken it over.
     pub(super) fn free(&mut self, key: &str, id: EventId) {
-        let its = Holder { id, until: None };
+        let its = KeyOwner { id, until: None };
         if self.taken.get(key) == Some(&its) {
             self.taken.remove(key);
         }
@@ -134,7 +134,7 @@ impl Uniques {
 
     /// Restores a key that stayed taken when the process ended.
     pub(super) fn restore(&mut self, key: Arc<str>, id: EventId, until: Timestamp) {
-        let holder = Holder {
+        let holder = KeyOwner {
             id,
             until: Some(until),
         };
@@ -142,7 +142,7 @@ impl Uniques {
         self.taken.insert(key, holder);
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Holder)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &KeyOwner)> {
         self.taken.iter()
     }
 

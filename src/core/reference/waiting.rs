@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::core::reference::counts::Counts;
+use crate::core::reference::counts::DueCounts;
 use crate::event::EventId;
 use crate::time::Timestamp;
 
 /// The delay set, ordered by due time, and the ready list, ordered by arrival.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct WaitingEvents {
     scheduled: BTreeSet<(Timestamp, EventId)>,
-    counts: Counts,
-    ready: BTreeMap<i64, Ready>,
+    counts: DueCounts,
+    ready: BTreeMap<i64, ReadyItem>,
     /// The next free position before the first, and the one after the last.
     front: i64,
     back: i64,
@@ -19,13 +19,13 @@ pub(super) struct Waiting {
 
 /// An item of the ready list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ready {
+pub(super) struct ReadyItem {
     pub(super) id: EventId,
     /// When it was moved there.
     pub(super) moved_us: u64,
 }
 
-impl Waiting {
+impl WaitingEvents {
     pub(super) fn schedule(&mut self, id: EventId, due: Timestamp) {
         if self.scheduled.insert((due, id)) {
             self.counts.add(due, &self.scheduled);
@@ -59,7 +59,7 @@ impl Waiting {
     pub(super) fn append(&mut self, id: EventId, moved_us: u64) -> i64 {
         let at = self.back;
         self.back += 1;
-        self.ready.insert(at, Ready { id, moved_us });
+        self.ready.insert(at, ReadyItem { id, moved_us });
         at
     }
 
@@ -71,10 +71,10 @@ impl Waiting {
 
     /// Puts an event at a position reserved by [`make_room`](Self::make_room).
     pub(super) fn put(&mut self, at: i64, id: EventId, moved_us: u64) {
-        self.ready.insert(at, Ready { id, moved_us });
+        self.ready.insert(at, ReadyItem { id, moved_us });
     }
 
-    pub(super) fn remove_ready(&mut self, at: i64) -> Option<Ready> {
+    pub(super) fn remove_ready(&mut self, at: i64) -> Option<ReadyItem> {
         self.ready.remove(&at)
     }
 
@@ -90,11 +90,11 @@ impl Waiting {
             .map(|(_, ready)| ready.moved_us)
     }
 
-    pub(super) fn pop_ready(&mut self) -> Option<Ready> {
+    pub(super) fn pop_ready(&mut self) -> Option<ReadyItem> {
         self.ready.pop_first().map(|(_, ready)| ready)
     }
 
-    pub(super) fn ready(&self) -> impl Iterator<Item = (i64, Ready)> + '_ {
+    pub(super) fn ready(&self) -> impl Iterator<Item = (i64, ReadyItem)> + '_ {
         self.ready.iter().map(|(at, ready)| (*at, *ready))
     }
 

@@ -75,18 +75,18 @@ impl<B: Clone> Bucket<B> {
     /// Returns the same bucket with another dedup window.
     #[must_use]
     pub fn with_window(mut self, window: DedupWindow) -> Self {
-        self.past.set_window(window);
+        self.dedup.set_window(window);
         self
     }
 
     /// Changes the dedup window; the operations that follow drop the surplus.
     pub fn set_window(&mut self, window: DedupWindow) {
-        self.past.set_window(window);
+        self.dedup.set_window(window);
     }
 
     /// Returns the number of tombstones.
     #[must_use]
     pub fn remembered(&self) -> usize {
-        self.past.len()
+        self.dedup.len()
     }
 }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use futures_util::SinkExt;
 use tokio_postgres::Transaction;
 
-use super::fault::Fault;
+use super::fault::PgError;
 use crate::record::Numbered;
 
 /// The columns of the records table, in the order of writing and reading.
@@ -26,7 +26,7 @@ pub(super) async fn copy<'a>(
     step: &Transaction<'_>,
     table: &str,
     records: impl Iterator<Item = &'a Numbered>,
-) -> Result<(), Fault> {
+) -> Result<(), PgError> {
     let sql = format!("COPY {table} ({COLUMNS}) FROM STDIN (FORMAT binary)");
     let mut sink = pin!(step.copy_in::<_, Bytes<Vec<u8>>>(&sql).await?);
     let mut piece = Piece(MAGIC.to_vec());

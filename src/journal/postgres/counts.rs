@@ -6,31 +6,31 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::copy::ordered;
-use super::fault::{Fault, Spot};
+use super::fault::{ErrorContext, PgError};
 use super::row::Columns;
 use super::weeks;
 use crate::error::Result;
 use crate::event::QueueName;
-use crate::record::{Lateness, Minute, MinuteQuery, Numbered, Outcome};
+use crate::record::{Lateness, MinuteQuery, MinuteStats, Numbered, Outcome};
 use crate::time::Timestamp;
 
 /// The counters of one load.
 #[derive(Default)]
-pub(super) struct Tally<'a> {
-    minutes: BTreeMap<(Timestamp, &'a QueueName), Counted>,
+pub(super) struct MinuteCounters<'a> {
+    minutes: BTreeMap<(Timestamp, &'a QueueName), MinuteCounts>,
     weeks: BTreeMap<(i32, &'a str), i64>,
 }
 
 /// The counters of one queue and minute.
 #[derive(Default)]
-struct Counted {
+struct MinuteCounts {
     outcomes: BTreeMap<Outcome, i64>,
     lateness: BTreeMap<u16, i64>,
 }
 
-impl<'a> Tally<'a> {
+impl<'a> MinuteCounters<'a> {
     pub(super) fn add(&mut self, outbox: &'a str, (_, record): &'a Numbered) {
-        let minute = (Minute::of(record), &record.queue);
+        let minute = (MinuteStats::of(record), &record.queue);
         let counted = self.minutes.entry(minute).or_default();
         *counted.outcomes.entry(record.outcome).or_default() += 1;
         if let Some(late) = record.lateness() {
@@ -42,7 +42,7 @@ impl<'a> Tally<'a> {
 
     /// Adds the counters to the stored ones. Rows are locked in the order of keys, so that two
     /// concurrent loads cannot deadlock.
-    pub(super) async fn write(&self, step: &Transaction<'_>) -> Result<(), Fault> {
+    pub(super) async fn write(&self, step: &Transaction<'_>) -> Result<(), PgError> {
         let (weeks, outboxes): (Vec<i32>, Vec<&str>) = self.weeks.keys().copied().unzip();
         let many: Vec<i64> = self.weeks.values().copied().collect();
         let params: [(&(dyn ToSql + Sync), Type); 3] = [
@@ -92,7 +92,7 @@ impl<'a> Tally<'a> {
     }
 
     /// Returns the counters of one kind, as columns of rows.
-    fn rows<T: Copy + 'a>(&self, kind: impl Fn(&Counted) -> &BTreeMap<T, i64>) -> Rows<'a, T> {
+    fn rows<T: Copy + 'a>(&self, kind: impl Fn(&MinuteCounts) -> &BTreeMap<T, i64>) -> Rows<'a, T> {
         let mut rows = Rows::default();
         for ((start, queue), counted) in &self.minutes {
             for (of, many) in kind(counted) {
@@ -131,7 +131,7 @@ pub(super) async fn prune(
     step: &impl GenericClient,
     before: i64,
     most: u64,
-) -> Result<bool, Fault> {
+) -> Result<bool, PgError> {
     let mut is_all = true;
     for table in ["minutes", "lateness"] {
         let removed = step
@@ -152,8 +152,8 @@ pub(super) async fn prune(
 pub(super) async fn minutes(
     client: &Client,
     query: &MinuteQuery,
-    spot: Spot<'_>,
-) -> Result<Vec<Minute>> {
+    spot: ErrorContext<'_>,
+) -> Result<Vec<MinuteStats>> {
     let (asked, texts) = asked(query);
     let params: Vec<(&(dyn ToSql + Sync), Type)> = texts
         .iter()
@@ -204,9 +204,9 @@ fn asked(query: &MinuteQuery) -> (String, Vec<String>) {
     (sql, texts)
 }
 
-fn minute(columns: &mut Columns<'_>) -> Result<Minute> {
+fn minute(columns: &mut Columns<'_>) -> Result<MinuteStats> {
     let start = Timestamp::from_millis(columns.bits()?);
-    let mut minute = Minute::new(start, columns.parsed()?);
+    let mut minute = MinuteStats::new(start, columns.parsed()?);
     let outcomes: Vec<String> = columns.take()?;
     let many: Vec<i64> = columns.take()?;
     for (outcome, many) in outcomes.iter().zip(many) {

@@ -7,26 +7,26 @@ use tokio_postgres::error::{DbError, SqlState};
 use crate::error::{Error, ErrorKind};
 
 /// An error of PostgreSQL or of the connection to it.
-pub(super) type Fault = tokio_postgres::Error;
+pub(super) type PgError = tokio_postgres::Error;
 
 /// The context of an error.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot<'a> {
+pub(super) struct ErrorContext<'a> {
     /// The address of the server.
     pub(super) place: &'a str,
     /// The failed action: `cannot load`.
     pub(super) doing: &'static str,
 }
 
-impl Spot<'_> {
+impl ErrorContext<'_> {
     /// Converts an error; nothing has been changed.
-    pub(super) fn error(self, fault: Fault) -> Error {
+    pub(super) fn error(self, fault: PgError) -> Error {
         let (kind, hint) = advice(&fault);
         self.told(kind, hint, fault)
     }
 
     /// Converts an error during a commit, which may have happened.
-    pub(super) fn in_doubt(self, fault: Fault) -> Error {
+    pub(super) fn maybe_committed(self, fault: PgError) -> Error {
         // A server that is shutting down may have committed.
         let answered = |error: &DbError| !error.code().code().starts_with("57P");
         match fault.as_db_error().is_some_and(answered) {
@@ -46,7 +46,7 @@ impl Spot<'_> {
         Error::new(kind, format!("{} {}: {what}", self.doing, self.place))
     }
 
-    fn told(self, kind: ErrorKind, hint: &str, fault: Fault) -> Error {
+    fn told(self, kind: ErrorKind, hint: &str, fault: PgError) -> Error {
         let what = match fault.as_db_error() {
             Some(error) => error.message().to_owned(),
             None => match fault.source() {
@@ -61,7 +61,7 @@ impl Spot<'_> {
 }
 
 /// Returns the error kind, and advice for the operator.
-fn advice(fault: &Fault) -> (ErrorKind, &'static str) {
+fn advice(fault: &PgError) -> (ErrorKind, &'static str) {
     let Some(code) = fault.code() else {
         let hint = match fault.to_string().contains("TLS") {
             true => {
@@ -95,12 +95,12 @@ fn advice(fault: &Fault) -> (ErrorKind, &'static str) {
 }
 
 /// Returns whether the record exists already.
-pub(super) fn is_duplicate(fault: &Fault) -> bool {
+pub(super) fn is_duplicate(fault: &PgError) -> bool {
     fault.code() == Some(&SqlState::UNIQUE_VIOLATION)
 }
 
 /// Returns whether a concurrent transaction interfered, so that a retry may succeed.
-pub(super) fn is_passing(fault: &Fault) -> bool {
+pub(super) fn is_passing(fault: &PgError) -> bool {
     let codes = [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
@@ -109,11 +109,11 @@ pub(super) fn is_passing(fault: &Fault) -> bool {
 }
 
 /// Returns whether a table has no partition for a record: its week was dropped meanwhile.
-pub(super) fn has_no_week(fault: &Fault) -> bool {
+pub(super) fn has_no_week(fault: &PgError) -> bool {
     fault.code() == Some(&SqlState::CHECK_VIOLATION)
 }
 
 /// Returns whether a lock timed out.
-pub(super) fn is_locked(fault: &Fault) -> bool {
+pub(super) fn is_locked(fault: &PgError) -> bool {
     fault.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::fault::{Fault, Spot};
+use super::fault::{ErrorContext, PgError};
 use super::schema;
 use super::tls;
 use super::url::{Target, Tls};
@@ -40,13 +40,13 @@ impl Server {
         Ok(Self { place, target, tls })
     }
 
-    pub(super) fn spot(&self, doing: &'static str) -> Spot<'_> {
+    pub(super) fn spot(&self, doing: &'static str) -> ErrorContext<'_> {
         let place = &self.place;
-        Spot { place, doing }
+        ErrorContext { place, doing }
     }
 
     /// Connects, and finds or creates the tables.
-    async fn link(&self, settings: &str) -> Result<Link> {
+    async fn link(&self, settings: &str) -> Result<PgConnection> {
         let spot = self.spot("cannot connect to");
         let connecting = timeout(self.target.connect_timeout, self.connect());
         let link = connecting.await.map_err(|_| spot.late())?;
@@ -60,19 +60,19 @@ impl Server {
         Ok(link)
     }
 
-    async fn connect(&self) -> Result<Link, Fault> {
+    async fn connect(&self) -> Result<PgConnection, PgError> {
         let config = &self.target.config;
         let Some(tls) = self.tls.clone() else {
             let (client, connection) = config.connect(NoTls).await?;
-            return Ok(Link::new(client, connection));
+            return Ok(PgConnection::new(client, connection));
         };
         match config.connect(tls).await {
-            Ok((client, connection)) => Ok(Link::new(client, connection)),
+            Ok((client, connection)) => Ok(PgConnection::new(client, connection)),
             // A reply of the server is final, encrypted or not.
             Err(fault) if self.target.tls == Tls::Required || fault.code().is_some() => Err(fault),
             Err(_) => {
                 let (client, connection) = config.connect(NoTls).await?;
-                Ok(Link::new(client, connection))
+                Ok(PgConnection::new(client, connection))
             }
         }
     }
@@ -92,15 +92,15 @@ impl Server {
 
 /// One connection. When it ends, so does its transaction.
 #[derive(Debug)]
-struct Link {
+struct PgConnection {
     client: Client,
     driver: AbortHandle,
 }
 
-impl Link {
+impl PgConnection {
     fn new(
         client: Client,
-        connection: impl Future<Output = Result<(), Fault>> + Send + 'static,
+        connection: impl Future<Output = Result<(), PgError>> + Send + 'static,
     ) -> Self {
         let driver = tokio::spawn(async move {
             if let Err(fault) = connection.await {
@@ -114,20 +114,20 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for PgConnection {
     fn drop(&mut self) {
         self.driver.abort();
     }
 }
 
 /// A slot for one kind of call: one connection, for one call at a time.
-pub(super) struct Door {
+pub(super) struct ConnectionSlot {
     /// Additional settings of its connections.
     settings: &'static str,
-    link: Mutex<Option<Link>>,
+    link: Mutex<Option<PgConnection>>,
 }
 
-impl Door {
+impl ConnectionSlot {
     pub(super) fn new(settings: &'static str) -> Self {
         Self {
             settings,
@@ -136,22 +136,22 @@ impl Door {
     }
 
     /// Waits for its turn and returns the connection, or opens a new one.
-    pub(super) async fn open(&self, server: &Server) -> Result<Held<'_>> {
+    pub(super) async fn open(&self, server: &Server) -> Result<PooledConnection<'_>> {
         let slot = self.link.lock().await;
         self.hold(slot, server).await
     }
 
     async fn hold<'a>(
         &self,
-        mut slot: MutexGuard<'a, Option<Link>>,
+        mut slot: MutexGuard<'a, Option<PgConnection>>,
         server: &Server,
-    ) -> Result<Held<'a>> {
+    ) -> Result<PooledConnection<'a>> {
         let lives = slot.take().filter(|link| !link.client.is_closed());
         let link = match lives {
             Some(link) => link,
             None => server.link(self.settings).await?,
         };
-        Ok(Held { slot, link })
+        Ok(PooledConnection { slot, link })
     }
 
     /// Closes the connection, after the call that uses it.
@@ -161,15 +161,15 @@ impl Door {
 }
 
 /// Two slots of one kind, for two calls at a time; the second is used while the first is busy.
-pub(super) struct Doors([Door; 2]);
+pub(super) struct ConnectionPool([ConnectionSlot; 2]);
 
-impl Doors {
+impl ConnectionPool {
     pub(super) fn new(settings: &'static str) -> Self {
-        Self([Door::new(settings), Door::new(settings)])
+        Self([ConnectionSlot::new(settings), ConnectionSlot::new(settings)])
     }
 
     /// Waits for a free slot and returns its connection, or opens a new one.
-    pub(super) async fn open(&self, server: &Server) -> Result<Held<'_>> {
+    pub(super) async fn open(&self, server: &Server) -> Result<PooledConnection<'_>> {
         let [first, second] = &self.0;
         tokio::select! {
             biased;
@@ -188,12 +188,12 @@ impl Doors {
 
 /// A connection in use. Unless it is kept at the end it is dropped, so that a connection with a
 /// cancelled or failed call is never reused.
-pub(super) struct Held<'a> {
-    slot: MutexGuard<'a, Option<Link>>,
-    link: Link,
+pub(super) struct PooledConnection<'a> {
+    slot: MutexGuard<'a, Option<PgConnection>>,
+    link: PgConnection,
 }
 
-impl Held<'_> {
+impl PooledConnection<'_> {
     pub(super) fn client(&mut self) -> &mut Client {
         &mut self.link.client
     }

@@ -12,8 +12,8 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Transaction};
 
 use super::copy::{COLUMNS, copy, ordered};
-use super::counts::Tally;
-use super::fault::{self, Fault, Spot};
+use super::counts::MinuteCounters;
+use super::fault::{self, ErrorContext, PgError};
 use super::row::Columns;
 use super::schema;
 use super::weeks;
@@ -29,11 +29,11 @@ const KNOWN_WEEKS_MAX: usize = 1_000;
 
 /// The cache of one process.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct WeekCache {
     weeks: Mutex<BTreeSet<i32>>,
 }
 
-impl Known {
+impl WeekCache {
     /// Returns those of these weeks that are not known to exist.
     fn unknown(&self, asked: &BTreeSet<i32>) -> BTreeSet<i32> {
         let weeks = self.weeks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,26 +55,26 @@ impl Known {
 }
 
 /// Why a transaction ended early.
-enum Stop {
+enum LoadError {
     /// An error before the commit.
-    Fault(Fault),
+    PgError(PgError),
     /// An error of the commit itself.
-    Doubt(Fault),
+    Doubt(PgError),
     /// There are outboxes without a row.
     NewOutboxes,
     /// A newer duly has upgraded the tables to this version.
     Newer(usize),
 }
 
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
+impl From<PgError> for LoadError {
+    fn from(fault: PgError) -> Self {
+        Self::PgError(fault)
     }
 }
 
 /// The path of a load.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum LoadPath {
     /// The fast one, if the watermarks allow it.
     ByMarks,
     Slow,
@@ -84,15 +84,15 @@ enum Way {
 pub(super) async fn load(
     client: &mut Client,
     schema: &str,
-    known: &Known,
+    known: &WeekCache,
     batches: &[Batch],
-    spot: Spot<'_>,
+    spot: ErrorContext<'_>,
 ) -> Result<()> {
     let weeks = weeks_of(batches);
     if weeks.is_empty() {
         return Ok(());
     }
-    let mut way = Way::ByMarks;
+    let mut way = LoadPath::ByMarks;
     let mut tries = 0..TRIES;
     loop {
         let missing = known.unknown(&weeks);
@@ -103,16 +103,16 @@ pub(super) async fn load(
         }
         let fault = match attempt(client, schema, batches, way).await {
             Ok(()) => return Ok(()),
-            Err(Stop::Newer(version)) => return Err(schema::newer(version, spot)),
-            Err(Stop::Doubt(fault)) => return Err(spot.in_doubt(fault)),
-            Err(Stop::NewOutboxes) => {
+            Err(LoadError::Newer(version)) => return Err(schema::newer(version, spot)),
+            Err(LoadError::Doubt(fault)) => return Err(spot.maybe_committed(fault)),
+            Err(LoadError::NewOutboxes) => {
                 let added = add_outboxes(client, batches).await;
                 added.map_err(|fault| spot.error(fault))?;
                 continue;
             }
-            Err(Stop::Fault(fault)) => fault,
+            Err(LoadError::PgError(fault)) => fault,
         };
-        let is_duplicate = fault::is_duplicate(&fault) && way == Way::ByMarks;
+        let is_duplicate = fault::is_duplicate(&fault) && way == LoadPath::ByMarks;
         let has_no_week = fault::has_no_week(&fault);
         let goes_on = is_duplicate || has_no_week || fault::is_passing(&fault);
         if !goes_on || tries.next().is_none() {
@@ -121,7 +121,7 @@ pub(super) async fn load(
         if has_no_week {
             known.forget();
         }
-        way = Way::Slow;
+        way = LoadPath::Slow;
     }
 }
 
@@ -139,7 +139,7 @@ fn weeks_of(batches: &[Batch]) -> BTreeSet<i32> {
 
 /// Creates the rows of outboxes in a transaction of their own, so that no load waits for one while
 /// it holds others.
-async fn add_outboxes(client: &Client, batches: &[Batch]) -> Result<(), Fault> {
+async fn add_outboxes(client: &Client, batches: &[Batch]) -> Result<(), PgError> {
     let names: BTreeSet<&str> = batches.iter().map(|batch| batch.outbox.as_str()).collect();
     let names: Vec<&str> = names.into_iter().collect();
     let sql = "INSERT INTO outboxes (outbox, mark) SELECT unnest($1), 0 ORDER BY 1 \
@@ -152,26 +152,26 @@ async fn attempt(
     client: &mut Client,
     schema: &str,
     batches: &[Batch],
-    way: Way,
-) -> Result<(), Stop> {
+    way: LoadPath,
+) -> Result<(), LoadError> {
     let step = client.transaction().await?;
     if let Some(version) = schema::upgraded(&step, schema).await? {
-        return Err(Stop::Newer(version));
+        return Err(LoadError::Newer(version));
     }
     let tops = tops(batches);
     let marks = lock_outboxes(&step, &tops).await?;
     if marks.len() < tops.len() {
-        return Err(Stop::NewOutboxes);
+        return Err(LoadError::NewOutboxes);
     }
-    let mut tally = Tally::default();
+    let mut tally = MinuteCounters::default();
     match way {
-        Way::ByMarks if are_new(batches, &marks) => fast(&step, batches, &mut tally).await?,
-        Way::ByMarks | Way::Slow => slow(&step, batches, &mut tally).await?,
+        LoadPath::ByMarks if are_new(batches, &marks) => fast(&step, batches, &mut tally).await?,
+        LoadPath::ByMarks | LoadPath::Slow => slow(&step, batches, &mut tally).await?,
     }
     raise_marks(&step, &tops).await?;
     // Last, as concurrent loads wait for these rows.
     tally.write(&step).await?;
-    step.commit().await.map_err(Stop::Doubt)
+    step.commit().await.map_err(LoadError::Doubt)
 }
 
 /// Returns the highest number of each outbox.
@@ -189,7 +189,7 @@ fn tops(batches: &[Batch]) -> BTreeMap<&str, i64> {
 async fn lock_outboxes(
     step: &Transaction<'_>,
     tops: &BTreeMap<&str, i64>,
-) -> Result<BTreeMap<String, i64>, Fault> {
+) -> Result<BTreeMap<String, i64>, PgError> {
     let names: Vec<&str> = tops.keys().copied().collect();
     // In order, so that two loads cannot deadlock.
     let sql = "SELECT outbox, mark FROM outboxes WHERE outbox = ANY ($1) \
@@ -218,8 +218,8 @@ fn are_new(batches: &[Batch], marks: &BTreeMap<String, i64>) -> bool {
 async fn fast<'a>(
     step: &Transaction<'_>,
     batches: &'a [Batch],
-    tally: &mut Tally<'a>,
-) -> Result<(), Fault> {
+    tally: &mut MinuteCounters<'a>,
+) -> Result<(), PgError> {
     let records = batches.iter().flat_map(|batch| &batch.records);
     copy(step, "records", records).await?;
     for batch in batches {
@@ -233,8 +233,8 @@ async fn fast<'a>(
 async fn slow<'a>(
     step: &Transaction<'_>,
     batches: &'a [Batch],
-    tally: &mut Tally<'a>,
-) -> Result<(), Stop> {
+    tally: &mut MinuteCounters<'a>,
+) -> Result<(), LoadError> {
     step.batch_execute(
         "CREATE TEMPORARY TABLE IF NOT EXISTS loading (LIKE records) ON COMMIT DELETE ROWS",
     )
@@ -254,7 +254,7 @@ async fn slow<'a>(
          RETURNING finished, number, event"
     );
     let rows = step.query_typed(&sql, &[]).await?;
-    let spot = Spot {
+    let spot = ErrorContext {
         place: "the journal",
         doing: "cannot load into",
     };
@@ -280,7 +280,7 @@ fn stored(numbered: &crate::record::Numbered) -> Cursor {
     }
 }
 
-async fn raise_marks(step: &Transaction<'_>, tops: &BTreeMap<&str, i64>) -> Result<(), Fault> {
+async fn raise_marks(step: &Transaction<'_>, tops: &BTreeMap<&str, i64>) -> Result<(), PgError> {
     let names: Vec<&str> = tops.keys().copied().collect();
     let tops: Vec<i64> = tops.values().copied().collect();
     let params: [(&(dyn ToSql + Sync), Type); 2] =

@@ -27,12 +27,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use self::link::{Door, Doors, Server, within};
-use self::load::Known;
+use self::link::{ConnectionPool, ConnectionSlot, Server, within};
+use self::load::WeekCache;
 use self::url::Target;
 use crate::error::{Error, Result};
 use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, Pruned};
-use crate::record::{Minute, MinuteQuery, Query};
+use crate::record::{MinuteQuery, MinuteStats, Query};
 use crate::time::Timestamp;
 
 /// Settings of connections that only read. Each page is meant to scan one index, in order; a plan
@@ -91,10 +91,10 @@ pub struct PostgresJournal(Arc<Shared>);
 
 struct Shared {
     server: Server,
-    loading: Doors,
-    reading: Door,
-    pruning: Door,
-    known: Known,
+    loading: ConnectionPool,
+    reading: ConnectionSlot,
+    pruning: ConnectionSlot,
+    known: WeekCache,
     is_closed: AtomicBool,
 }
 
@@ -108,10 +108,10 @@ impl PostgresJournal {
     pub fn new(url: &str) -> Result<Self> {
         Ok(Self(Arc::new(Shared {
             server: Server::new(Target::parse(url)?)?,
-            loading: Doors::new(""),
-            reading: Door::new(READING),
-            pruning: Door::new(""),
-            known: Known::default(),
+            loading: ConnectionPool::new(""),
+            reading: ConnectionSlot::new(READING),
+            pruning: ConnectionSlot::new(""),
+            known: WeekCache::default(),
             is_closed: AtomicBool::new(false),
         })))
     }
@@ -172,7 +172,7 @@ impl Journal for PostgresJournal {
         })
     }
 
-    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<Minute>> {
+    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<MinuteStats>> {
         call!(self.reading, "cannot read from", |client, shared, spot| {
             counts::minutes(client, &query, spot)
         })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::{GenericClient, Row};
 
 use super::copy::ordered;
-use super::fault::Fault;
+use super::fault::PgError;
 use crate::journal::retention::{self, Allowed, Pace, Times};
 use crate::time::Timestamp;
 
@@ -24,7 +24,7 @@ pub(super) async fn allowed(
     age: Duration,
     at_once: bool,
     now: Timestamp,
-) -> Result<Allowed, Fault> {
+) -> Result<Allowed, PgError> {
     let (name, newest_minute, oldest) = match kind {
         Kind::Records => (
             "records",
@@ -70,7 +70,7 @@ pub(super) async fn allowed(
 }
 
 /// A time in microseconds; one before the epoch counts as the epoch.
-fn time(row: &Row, column: usize) -> Result<Option<u64>, Fault> {
+fn time(row: &Row, column: usize) -> Result<Option<u64>, PgError> {
     let time: Option<i64> = row.try_get(column)?;
     Ok(time.map(|time| u64::try_from(time).unwrap_or(0)))
 }

@@ -10,7 +10,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
 use super::copy::{COLUMNS, ordered, storable};
-use super::fault::Spot;
+use super::fault::ErrorContext;
 use super::row::Columns;
 use crate::error::Result;
 use crate::journal::Found;
@@ -22,8 +22,8 @@ const SCATTERED_MAX: usize = 1_000;
 const TOGETHER_MAX: usize = 4_000;
 
 /// Reads a page.
-pub(super) async fn page(client: &Client, query: &Query, spot: Spot<'_>) -> Result<Found> {
-    let asked = Asked::of(query);
+pub(super) async fn page(client: &Client, query: &Query, spot: ErrorContext<'_>) -> Result<Found> {
+    let asked = PageSql::of(query);
     let mut found = Found::default();
     for row in &asked.rows(client, spot).await? {
         if found.records.len() == query.page_len() {
@@ -44,8 +44,12 @@ pub(super) async fn page(client: &Client, query: &Query, spot: Spot<'_>) -> Resu
 }
 
 /// Returns the server's plan of a page.
-pub(super) async fn plan(client: &Client, query: &Query, spot: Spot<'_>) -> Result<Vec<String>> {
-    let mut asked = Asked::of(query);
+pub(super) async fn plan(
+    client: &Client,
+    query: &Query,
+    spot: ErrorContext<'_>,
+) -> Result<Vec<String>> {
+    let mut asked = PageSql::of(query);
     asked.sql.insert_str(0, "EXPLAIN ");
     let rows = asked.rows(client, spot).await?;
     let lines = rows.iter().map(|row| Columns::of(row, spot).take());
@@ -53,7 +57,7 @@ pub(super) async fn plan(client: &Client, query: &Query, spot: Spot<'_>) -> Resu
 }
 
 /// A query as SQL.
-struct Asked {
+struct PageSql {
     sql: String,
     /// The parameters `$1`, `$2` and so on. Numbers are inlined, so that the planner sees them.
     texts: Vec<String>,
@@ -61,20 +65,20 @@ struct Asked {
     looked_at_max: usize,
 }
 
-impl Asked {
+impl PageSql {
     fn of(query: &Query) -> Self {
         let mut texts = Vec::new();
         let mut param = |text: &str| {
             texts.push(storable(text));
             format!("${}", texts.len())
         };
-        let way = Way::of(query, &mut param);
+        let way = IndexChoice::of(query, &mut param);
         let mut rest = Vec::new();
         way.left_over(query, &mut param, &mut rest);
         let (limit, walk) = (query.page_len() + 1, way.walk(query));
         let looked_at_max = match way {
-            Way::Value(..) => SCATTERED_MAX,
-            Way::Partial(_) | Way::Time => TOGETHER_MAX,
+            IndexChoice::Value(..) => SCATTERED_MAX,
+            IndexChoice::Partial(_) | IndexChoice::Time => TOGETHER_MAX,
         };
         let order = order("", query.order);
         let sql = match rest.is_empty() {
@@ -101,7 +105,7 @@ impl Asked {
         }
     }
 
-    async fn rows(&self, client: &Client, spot: Spot<'_>) -> Result<Vec<Row>> {
+    async fn rows(&self, client: &Client, spot: ErrorContext<'_>) -> Result<Vec<Row>> {
         let texts = self.texts.iter();
         let params: Vec<(&(dyn ToSql + Sync), Type)> = texts
             .map(|text| (text as &(dyn ToSql + Sync), Type::TEXT))
@@ -112,7 +116,7 @@ impl Asked {
 }
 
 /// The index that a query scans: the most selective one.
-enum Way {
+enum IndexChoice {
     /// By one value of the index's leading column.
     Value(&'static str, String),
     /// By time, over the records of a partial index with this condition.
@@ -121,12 +125,12 @@ enum Way {
 }
 
 /// The bounds and the direction of a scan.
-struct Walk {
+struct IndexScan {
     bounds: String,
     order: String,
 }
 
-impl Way {
+impl IndexChoice {
     fn of(query: &Query, param: &mut impl FnMut(&str) -> String) -> Self {
         if let Some(id) = query.id {
             return Self::Value("event", uuid(id.to_bytes()));
@@ -191,7 +195,7 @@ impl Way {
 
     /// Both the bounds and the order begin with the value: only the index that leads with that
     /// column can provide it without sorting, so the planner has no other choice.
-    fn walk(&self, query: &Query) -> Walk {
+    fn walk(&self, query: &Query) -> IndexScan {
         let mut bounds = String::new();
         let mut and = |condition: String| {
             let gap = if bounds.is_empty() { "" } else { " AND " };
@@ -257,7 +261,7 @@ impl Way {
                 and(format!("finished < {until}"));
             }
         }
-        Walk {
+        IndexScan {
             bounds,
             order: order(column.trim_end_matches(", "), query.order),
         }

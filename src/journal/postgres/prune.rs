@@ -7,7 +7,7 @@ use tokio_postgres::{Client, Row, Transaction};
 
 use super::copy::ordered;
 use super::counts;
-use super::fault::{self, Fault, Spot};
+use super::fault::{self, ErrorContext, PgError};
 use super::pace::{self, Kind};
 use super::schema;
 use super::weeks;
@@ -37,7 +37,7 @@ struct Oldest {
 }
 
 /// The action on the oldest week.
-enum Due {
+enum PruneAction {
     Drop,
     /// Delete the records that finished before then, and in any case this many of the oldest.
     Delete {
@@ -52,7 +52,7 @@ pub(super) async fn prune(
     schema: &str,
     keep: Keep,
     now: Timestamp,
-    spot: Spot<'_>,
+    spot: ErrorContext<'_>,
 ) -> Result<Pruned> {
     match step(client, schema, keep, now).await {
         Ok(Ok(pruned)) => Ok(pruned),
@@ -72,7 +72,7 @@ async fn step(
     schema: &str,
     keep: Keep,
     now: Timestamp,
-) -> Result<Result<Pruned, usize>, Fault> {
+) -> Result<Result<Pruned, usize>, PgError> {
     let step = begin(client, schema).await?;
     if let Some(version) = schema::upgraded(&step, schema).await? {
         return Ok(Err(version));
@@ -94,11 +94,11 @@ async fn step(
     let mut emptied = None;
     if let Some(oldest) = oldest(&step).await? {
         match due(&oldest, keep, before) {
-            Due::Drop => {
+            PruneAction::Drop => {
                 pruned.records = drop_week(&step, oldest.week).await?.unsigned_abs();
                 pruned.more = true; // the next week may be due as well
             }
-            Due::Delete { before, excess } => {
+            PruneAction::Delete { before, excess } => {
                 let removed = delete(&step, oldest.week, before, excess).await?;
                 // None, although the counters say otherwise: they were removed by hand, uncounted.
                 let is_over = excess > 0 || weeks::end(oldest.week) <= before;
@@ -122,7 +122,7 @@ async fn step(
     Ok(Ok(pruned))
 }
 
-async fn begin<'a>(client: &'a mut Client, schema: &str) -> Result<Transaction<'a>, Fault> {
+async fn begin<'a>(client: &'a mut Client, schema: &str) -> Result<Transaction<'a>, PgError> {
     let step = client.transaction().await?;
     step.batch_execute(&format!("SET LOCAL lock_timeout TO '{LOCK_TIMEOUT}'"))
         .await?;
@@ -130,7 +130,7 @@ async fn begin<'a>(client: &'a mut Client, schema: &str) -> Result<Transaction<'
     Ok(step)
 }
 
-async fn oldest(step: &Transaction<'_>) -> Result<Option<Oldest>, Fault> {
+async fn oldest(step: &Transaction<'_>) -> Result<Option<Oldest>, PgError> {
     let sql = "SELECT week, sum(records)::bigint, (SELECT sum(records)::bigint FROM weeks) \
                FROM weeks GROUP BY week HAVING sum(records) > 0 ORDER BY week LIMIT 1";
     let row = step.query_typed_opt(sql, &[]).await?;
@@ -144,12 +144,12 @@ async fn oldest(step: &Transaction<'_>) -> Result<Option<Oldest>, Fault> {
     row.map(read).transpose()
 }
 
-fn due(oldest: &Oldest, keep: Keep, mut before: i64) -> Due {
+fn due(oldest: &Oldest, keep: Keep, mut before: i64) -> PruneAction {
     let count = keep.count.map_or(i64::MAX, ordered);
     let mut excess = oldest.total.saturating_sub(count);
     if oldest.records > LARGE && weeks::can_be_dropped(oldest.week) {
         if weeks::end(oldest.week) <= before || oldest.records <= excess {
-            return Due::Drop;
+            return PruneAction::Drop;
         }
         // Row by row it would take as long as loading them took. It may stay until its end.
         let age = keep.age.map_or(i64::MAX, |age| {
@@ -162,13 +162,18 @@ fn due(oldest: &Oldest, keep: Keep, mut before: i64) -> Due {
             excess = 0;
         }
     }
-    Due::Delete { before, excess }
+    PruneAction::Delete { before, excess }
 }
 
 /// Deletes a bounded number of the oldest rows of a week; returns their number.
-async fn delete(step: &Transaction<'_>, week: i32, before: i64, excess: i64) -> Result<i64, Fault> {
+async fn delete(
+    step: &Transaction<'_>,
+    week: i32,
+    before: i64,
+    excess: i64,
+) -> Result<i64, PgError> {
     let table = weeks::table(week);
-    let oldest = async |condition: String, most: i64| -> Result<i64, Fault> {
+    let oldest = async |condition: String, most: i64| -> Result<i64, PgError> {
         if most <= 0 {
             return Ok(0);
         }
@@ -187,7 +192,7 @@ async fn delete(step: &Transaction<'_>, week: i32, before: i64, excess: i64) -> 
     Ok(removed)
 }
 
-async fn count_down(step: &Transaction<'_>, week: i32, gone: i64) -> Result<(), Fault> {
+async fn count_down(step: &Transaction<'_>, week: i32, gone: i64) -> Result<(), PgError> {
     if gone == 0 {
         return Ok(());
     }
@@ -199,7 +204,7 @@ async fn count_down(step: &Transaction<'_>, week: i32, gone: i64) -> Result<(), 
 }
 
 /// Drops the table of a week; returns the number of its records.
-async fn drop_week(step: &Transaction<'_>, week: i32) -> Result<i64, Fault> {
+async fn drop_week(step: &Transaction<'_>, week: i32) -> Result<i64, PgError> {
     // A load holds this lock until its counters are written, so they are complete.
     step.batch_execute("LOCK TABLE ONLY records IN ACCESS EXCLUSIVE MODE")
         .await?;
@@ -215,7 +220,7 @@ async fn drop_week(step: &Transaction<'_>, week: i32) -> Result<i64, Fault> {
 
 /// Drops the table of a week without records, unless it is locked or records have come since; an
 /// empty table does no harm.
-async fn drop_emptied(client: &mut Client, schema: &str, week: i32) -> Result<(), Fault> {
+async fn drop_emptied(client: &mut Client, schema: &str, week: i32) -> Result<(), PgError> {
     let dropped = async {
         let step = begin(client, schema).await?;
         match drop_week(&step, week).await? {

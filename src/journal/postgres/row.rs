@@ -6,7 +6,7 @@ use std::str::FromStr;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
-use super::fault::Spot;
+use super::fault::ErrorContext;
 use crate::error::{ErrorKind, Result};
 use crate::event::{EventId, Payload, TraceId};
 use crate::record::{Cursor, NodeId, Numbered, Record, Stages};
@@ -14,9 +14,9 @@ use crate::time::Timestamp;
 
 /// The 16 bytes of a column of type `uuid`.
 #[derive(Debug)]
-pub(super) struct Sixteen(pub(super) [u8; 16]);
+pub(super) struct UuidBytes(pub(super) [u8; 16]);
 
-impl<'a> FromSql<'a> for Sixteen {
+impl<'a> FromSql<'a> for UuidBytes {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
         Ok(Self(raw.try_into()?))
     }
@@ -30,11 +30,11 @@ impl<'a> FromSql<'a> for Sixteen {
 pub(super) struct Columns<'a> {
     row: &'a Row,
     next: usize,
-    spot: Spot<'a>,
+    spot: ErrorContext<'a>,
 }
 
 impl<'a> Columns<'a> {
-    pub(super) fn of(row: &'a Row, spot: Spot<'a>) -> Self {
+    pub(super) fn of(row: &'a Row, spot: ErrorContext<'a>) -> Self {
         Self { row, next: 0, spot }
     }
 
@@ -74,7 +74,7 @@ impl<'a> Columns<'a> {
         Ok(Cursor {
             finished_us: self.bits()?,
             number: self.bits()?,
-            id: EventId::from_bytes(self.take::<Sixteen>()?.0),
+            id: EventId::from_bytes(self.take::<UuidBytes>()?.0),
         })
     }
 
@@ -95,7 +95,7 @@ impl<'a> Columns<'a> {
             node: NodeId(self.bits()?),
             attempt: u16::try_from(self.take::<i32>()?).unwrap_or(u16::MAX),
             trace: self
-                .take::<Option<Sixteen>>()?
+                .take::<Option<UuidBytes>>()?
                 .and_then(|trace| TraceId::from_bytes(trace.0)),
             queue: self.parsed()?,
             outcome: self.parsed()?,

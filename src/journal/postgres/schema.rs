@@ -3,7 +3,7 @@
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, GenericClient};
 
-use super::fault::{Fault, Spot};
+use super::fault::{ErrorContext, PgError};
 use super::weeks;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -26,7 +26,11 @@ const SERVER_MIN: i32 = 130_000;
 /// # Errors
 ///
 /// [`Corrupt`](ErrorKind::Corrupt) when the tables are those of a newer duly.
-pub(super) async fn ensure(client: &mut Client, schema: &str, spot: Spot<'_>) -> Result<()> {
+pub(super) async fn ensure(
+    client: &mut Client,
+    schema: &str,
+    spot: ErrorContext<'_>,
+) -> Result<()> {
     let fault = |fault| spot.error(fault);
     suits(client, spot).await?;
     while version(client, schema, spot).await? < VERSIONS.len() {
@@ -53,14 +57,14 @@ pub(super) async fn ensure(client: &mut Client, schema: &str, spot: Spot<'_>) ->
 }
 
 /// Locks out every other node that would change tables, until the transaction ends.
-pub(super) async fn lock(step: &impl GenericClient, schema: &str) -> Result<(), Fault> {
+pub(super) async fn lock(step: &impl GenericClient, schema: &str) -> Result<(), PgError> {
     // The first number identifies the application: `duly` in ASCII.
     let sql = "SELECT pg_advisory_xact_lock(1685417081, hashtext($1))";
     step.query_typed(sql, &[(&schema, Type::TEXT)]).await?;
     Ok(())
 }
 
-async fn first(step: &impl GenericClient, schema: &str) -> Result<(), Fault> {
+async fn first(step: &impl GenericClient, schema: &str) -> Result<(), PgError> {
     let sql = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
     let found = step.query_typed(sql, &[(&schema, Type::TEXT)]).await?;
     if found.is_empty() {
@@ -75,7 +79,7 @@ async fn first(step: &impl GenericClient, schema: &str) -> Result<(), Fault> {
 }
 
 /// Checks whether the server and its database can hold a journal.
-async fn suits(client: &Client, spot: Spot<'_>) -> Result<()> {
+async fn suits(client: &Client, spot: ErrorContext<'_>) -> Result<()> {
     let sql = "SELECT current_setting('server_version_num')::integer, \
                current_setting('server_encoding')";
     let row = client.query_typed_one(sql, &[]).await;
@@ -98,7 +102,7 @@ pub(super) async fn exists(
     client: &impl GenericClient,
     schema: &str,
     table: &str,
-) -> Result<bool, Fault> {
+) -> Result<bool, PgError> {
     let sql = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = $2";
     let params: [(&(dyn ToSql + Sync), Type); 2] = [(&schema, Type::TEXT), (&table, Type::TEXT)];
     let found = client.query_typed_opt(sql, &params).await?;
@@ -106,7 +110,11 @@ pub(super) async fn exists(
 }
 
 /// Returns the version of the tables; 0 without tables.
-async fn version(client: &impl GenericClient, schema: &str, spot: Spot<'_>) -> Result<usize> {
+async fn version(
+    client: &impl GenericClient,
+    schema: &str,
+    spot: ErrorContext<'_>,
+) -> Result<usize> {
     let fault = |fault| spot.error(fault);
     if !exists(client, schema, "versions").await.map_err(fault)? {
         return Ok(0);
@@ -119,7 +127,7 @@ async fn version(client: &impl GenericClient, schema: &str, spot: Spot<'_>) -> R
 }
 
 /// Returns the recorded version.
-async fn noted(client: &impl GenericClient, schema: &str) -> Result<usize, Fault> {
+async fn noted(client: &impl GenericClient, schema: &str) -> Result<usize, PgError> {
     let sql = format!("SELECT coalesce(max(version), 0) FROM \"{schema}\".versions");
     let found = client.query_typed_one(&sql, &[]).await?;
     Ok(usize::try_from(found.try_get::<_, i32>(0)?).unwrap_or(usize::MAX))
@@ -130,13 +138,13 @@ async fn noted(client: &impl GenericClient, schema: &str) -> Result<usize, Fault
 pub(super) async fn upgraded(
     client: &impl GenericClient,
     schema: &str,
-) -> Result<Option<usize>, Fault> {
+) -> Result<Option<usize>, PgError> {
     let version = noted(client, schema).await?;
     Ok(Some(version).filter(|version| *version > VERSIONS.len()))
 }
 
 /// Returns the error of a call on tables of a newer duly.
-pub(super) fn newer(version: usize, spot: Spot<'_>) -> Error {
+pub(super) fn newer(version: usize, spot: ErrorContext<'_>) -> Error {
     let what = format!(
         "the tables were written by a newer duly (version {version}), this one knows up to {}: it \
          writes and removes nothing there; start the newer one in its place",
@@ -148,7 +156,7 @@ pub(super) fn newer(version: usize, spot: Spot<'_>) -> Error {
 fn read<'a, T: tokio_postgres::types::FromSql<'a>>(
     row: &'a tokio_postgres::Row,
     column: usize,
-    spot: Spot<'_>,
+    spot: ErrorContext<'_>,
 ) -> Result<T, Error> {
     row.try_get(column).map_err(|fault| spot.error(fault))
 }

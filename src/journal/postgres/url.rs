@@ -62,7 +62,7 @@ impl Target {
             return Err(Error::invalid(FORM));
         }
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let mut asked = Asked::default();
+        let mut asked = UrlOptions::default();
         let mut theirs = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -136,7 +136,7 @@ impl Target {
 
 /// The parameters of the journal itself.
 #[derive(Default)]
-struct Asked {
+struct UrlOptions {
     tls: Option<Tls>,
     roots: Option<PathBuf>,
     schema: Option<String>,
@@ -144,7 +144,7 @@ struct Asked {
     timeout: Option<Duration>,
 }
 
-impl Asked {
+impl UrlOptions {
     /// Takes a parameter if it is the journal's own; returns whether it is.
     fn take(&mut self, key: &str, value: &str) -> Result<bool> {
         match key {

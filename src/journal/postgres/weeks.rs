@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use tokio_postgres::{Client, GenericClient, Transaction};
 
-use super::fault::Fault;
+use super::fault::PgError;
 use super::schema;
 use crate::time::Timestamp;
 
@@ -65,7 +65,7 @@ pub(super) fn table(week: i32) -> String {
 }
 
 /// Creates the partitions before and after all weeks.
-pub(super) async fn attach_edges(step: &impl GenericClient) -> Result<(), Fault> {
+pub(super) async fn attach_edges(step: &impl GenericClient) -> Result<(), PgError> {
     let (first, end) = (start(FIRST), start(END));
     step.batch_execute(&format!(
         "CREATE TABLE records_early PARTITION OF records FOR VALUES FROM (MINVALUE) TO ({first}); \
@@ -79,7 +79,7 @@ pub(super) async fn ensure(
     client: &mut Client,
     schema: &str,
     weeks: &BTreeSet<i32>,
-) -> Result<(), Fault> {
+) -> Result<(), PgError> {
     for week in weeks.iter().filter(|week| can_be_dropped(**week)) {
         let table = table(*week);
         if schema::exists(client, schema, &table).await? {
@@ -97,7 +97,7 @@ pub(super) async fn ensure(
 
 /// Attaches an existing table, which does not block loads and reads; creating it as a partition
 /// would.
-async fn attach(step: &Transaction<'_>, table: &str, week: i32) -> Result<(), Fault> {
+async fn attach(step: &Transaction<'_>, table: &str, week: i32) -> Result<(), PgError> {
     step.batch_execute(&format!(
         "CREATE TABLE {table} (LIKE records INCLUDING STORAGE); \
          ALTER TABLE records ATTACH PARTITION {table} FOR VALUES FROM ({}) TO ({})",

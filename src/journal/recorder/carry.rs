@@ -55,7 +55,7 @@ pub(super) struct Carrier {
     journal: Arc<dyn Journal>,
     name: String,
     outbox_max: Option<u64>,
-    bereft: Arc<Notify>,
+    member_lost: Arc<Notify>,
     options: RecorderOptions,
     board: Arc<Board>,
     news: Arc<News>,
@@ -85,7 +85,7 @@ impl Carrier {
             journal: setup.journal,
             name: setup.name,
             outbox_max: setup.outbox_max,
-            bereft: setup.bereft,
+            member_lost: setup.member_lost,
             options: setup.options,
             board,
             news,
@@ -100,8 +100,8 @@ impl Carrier {
 
     /// Carries until it is told to stop, and then once more what is left.
     pub(super) async fn run(mut self, stop: CancellationToken) {
-        let every = self.options.look_every;
-        let every = every.unwrap_or_else(|| self.store.look_every());
+        let every = self.options.fallback_poll_every;
+        let every = every.unwrap_or_else(|| self.store.fallback_poll_every());
         let mut look_at = Instant::now();
         let mut failures = 0;
         loop {
@@ -127,7 +127,7 @@ impl Carrier {
                 return;
             }
             self.rest(failures, look_at, &stop).await;
-            if self.bereft.notified().now_or_never().is_some() {
+            if self.member_lost.notified().now_or_never().is_some() {
                 look_at = look_at.min(Instant::now() + LOOK_WITHIN.mul_f64(fastrand::f64()));
             }
         }
@@ -147,7 +147,7 @@ impl Carrier {
             tokio::select! {
                 () = self.news.arrived() => sleep(self.options.linger).await,
                 () = sleep_until(look_at) => {}
-                () = self.bereft.notified() => self.bereft.notify_one(), // who waits for this asks
+                () = self.member_lost.notified() => self.member_lost.notify_one(), // who waits for this asks
             }
         };
         stop.run_until_cancelled(wake).await;

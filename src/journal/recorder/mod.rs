@@ -49,8 +49,8 @@ pub struct RecorderOptions {
     pub retry_max: Duration,
     /// How often it looks into every outbox, for what another node has written and not recorded
     /// before it died; more than 0. It also looks within a second of a node that consumes something
-    /// leaving the roll. Default: as often as the store's [`look_every`](Store::look_every) says.
-    pub look_every: Option<Duration>,
+    /// leaving the roll. Default: as often as the store's [`fallback_poll_every`](Store::fallback_poll_every) says.
+    pub fallback_poll_every: Option<Duration>,
     /// How long it may take to record what is left when the bus stops. Default: 2 s.
     pub stop_within: Duration,
 }
@@ -61,7 +61,7 @@ impl Default for RecorderOptions {
             linger: Duration::from_millis(50),
             patience: Duration::from_secs(30),
             retry_max: Duration::from_secs(5),
-            look_every: None,
+            fallback_poll_every: None,
             stop_within: Duration::from_secs(2),
         }
     }
@@ -84,7 +84,7 @@ impl RecorderOptions {
         let some = [
             ("patience", Some(self.patience)),
             ("retry_max", Some(self.retry_max)),
-            ("look_every", self.look_every),
+            ("fallback_poll_every", self.fallback_poll_every),
         ];
         for (name, value) in some {
             if value.is_some_and(|value| value.is_zero()) {
@@ -107,7 +107,7 @@ pub(crate) struct Setup {
     /// How many records an outbox keeps at most, where that is known.
     pub(crate) outbox_max: Option<u64>,
     /// Told when another node is gone, which may have left records that nobody has heard of.
-    pub(crate) bereft: Arc<Notify>,
+    pub(crate) member_lost: Arc<Notify>,
     pub(crate) options: RecorderOptions,
 }
 

@@ -10,7 +10,7 @@ use crate::journal::Batch;
 use crate::journal::sqlite::paging::number_of;
 use crate::journal::sqlite::rows::{self, INSERT};
 use crate::journal::sqlite::{fault, parts, schema, words};
-use crate::record::{Lateness, Minute, Record};
+use crate::record::{Lateness, MinuteStats, Record};
 
 /// The connection that writes.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ fn number_given(
 }
 
 fn count(outcomes: &mut Counts, late: &mut Counts, record: &Record, queue: i64) {
-    let minute = rows::comparable(Minute::of(record).as_millis() / 60_000);
+    let minute = rows::comparable(MinuteStats::of(record).as_millis() / 60_000);
     let outcome = words::of_outcome(record.outcome);
     *outcomes.entry((minute, queue, outcome)).or_default() += 1;
     if let Some(lateness) = record.lateness() {

@@ -7,16 +7,16 @@ use crate::event::QueueName;
 use crate::journal::sqlite::paging::{Reader, name_of, number_of};
 use crate::journal::sqlite::rows::comparable;
 use crate::journal::sqlite::{fault, words};
-use crate::record::{Minute, MinuteQuery};
+use crate::record::{MinuteQuery, MinuteStats};
 use crate::time::Timestamp;
 
 impl Reader {
     /// Some minutes, in the order of minutes and then of queues.
-    pub(super) fn minutes(&mut self, query: &MinuteQuery) -> Result<Vec<Minute>> {
+    pub(super) fn minutes(&mut self, query: &MinuteQuery) -> Result<Vec<MinuteStats>> {
         self.find_minutes(query).map_err(fault::at_read)
     }
 
-    fn find_minutes(&mut self, query: &MinuteQuery) -> rusqlite::Result<Vec<Minute>> {
+    fn find_minutes(&mut self, query: &MinuteQuery) -> rusqlite::Result<Vec<MinuteStats>> {
         let Self { connection, names } = self;
         let connection = &*connection.unchecked_transaction()?;
         let queue = match &query.queue {
@@ -40,7 +40,7 @@ impl Reader {
              WHERE {term} AND minute >= ?1 AND minute < ?2 ORDER BY minute"
         ))?;
         let mut rows = counts.query((since.max(after), until, queue))?;
-        let mut found: BTreeMap<(i64, QueueName), (i64, Minute)> = BTreeMap::new();
+        let mut found: BTreeMap<(i64, QueueName), (i64, MinuteStats)> = BTreeMap::new();
         while let Some(row) = rows.next()? {
             let (at, queue): (i64, i64) = (row.get(0)?, row.get(1)?);
             let is_new_minute = found
@@ -57,7 +57,7 @@ impl Reader {
                 continue;
             };
             if query.matches(start, &name) {
-                let fresh = || (queue, Minute::new(start, name.clone()));
+                let fresh = || (queue, MinuteStats::new(start, name.clone()));
                 let (_, minute) = found.entry((at, name.clone())).or_insert_with(fresh);
                 minute
                     .outcomes

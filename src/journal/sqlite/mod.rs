@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, Pruned};
-use crate::record::{Minute, MinuteQuery, Query};
+use crate::record::{MinuteQuery, MinuteStats, Query};
 use crate::time::Timestamp;
 
 use self::loading::Writer;
@@ -120,7 +120,7 @@ impl Journal for SqliteJournal {
         Box::pin(self.reading.run(move |reader| reader.page(&query)))
     }
 
-    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<Minute>> {
+    fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<MinuteStats>> {
         Box::pin(self.reading.run(move |reader| reader.minutes(&query)))
     }
 

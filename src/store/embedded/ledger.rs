@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::wire;
-use crate::core::op::Ledger;
+use crate::core::op::ChangeSink;
 use crate::event::{BucketKey, Envelope, EventId, Payload};
 use crate::record::Record;
 use crate::store::Control;
@@ -119,7 +119,7 @@ impl<'a> Scribe<'a> {
     }
 }
 
-impl Ledger for Scribe<'_> {
+impl ChangeSink for Scribe<'_> {
     type Body = Row;
 
     /// Nobody may lease an event that a power cut could still take back.

@@ -46,12 +46,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
+use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{Answer, Delivery, StoreOp};
-use crate::core::roll::{Presence, Roll};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::sqlite::files;
-use crate::store::hub::Hub;
+use crate::store::hub::LocalMembership;
 use crate::store::{
     Control, Durability, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Setting, Store,
     StoreFuture, Watcher,
@@ -168,7 +168,7 @@ impl EmbeddedStore {
         let shared = Arc::new(Shared {
             clock: options.clock,
             shards,
-            hub: Hub::with(controls),
+            hub: LocalMembership::with(controls),
             cache: Mutex::new(Cache::new(next_row, options.cache_bytes)),
             pending: Pending::new(options.pending_bytes, options.batch_bytes),
             reading,
@@ -265,7 +265,7 @@ impl Store for EmbeddedStore {
         self.shared.clock.wall_us()
     }
 
-    fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
+    fn roll_call(&self, me: MemberInfo) -> StoreFuture<Membership> {
         let roll = self.shared.hub.alone(&me, self.shared.shards.used());
         StoreFuture::ready(Ok(roll))
     }

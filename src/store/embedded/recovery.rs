@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row as Found};
 
 use crate::codec::wire::View;
 use crate::core::op::{Reply, StoreOp};
-use crate::core::reference::{DedupWindow, Finished, Restored};
+use crate::core::reference::{DedupWindow, Restored, Tombstone};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::record::{Outcome, Record};
@@ -23,7 +23,7 @@ use crate::store::embedded::starts::Start;
 use crate::store::embedded::unsettled::Unsettled;
 use crate::store::embedded::waiting::Waiting;
 use crate::store::embedded::{controls, ledger, records, schema, sums, uniques};
-use crate::store::shards::{News, Shards};
+use crate::store::shards::{Shards, WakeRule};
 use crate::time::Timestamp;
 
 /// How many of the last records are read to remember what is finished.
@@ -192,7 +192,7 @@ impl Scan {
         self.unsettled.count(&key, &mut restored, changes);
         let restored = self
             .shards
-            .change(&key, News::Known, |bucket| bucket.restore(restored));
+            .change(&key, WakeRule::Known, |bucket| bucket.restore(restored));
         match restored {
             true => Ok(()),
             false => Err(Error::corrupt(
@@ -204,7 +204,7 @@ impl Scan {
     /// The unique keys of events that are done; one that waits with such a key takes it over.
     fn read_uniques(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         for held in uniques::read(connection, &mut self.changes)? {
-            self.shards.change(&held.bucket, News::Known, |bucket| {
+            self.shards.change(&held.bucket, WakeRule::Known, |bucket| {
                 bucket.restore_unique(&held.key, held.id, held.until);
             });
         }
@@ -216,7 +216,7 @@ impl Scan {
         let nothing = Mutex::new(Cache::new(1, 0));
         let mut scribe = Scribe::new(&nothing);
         let look = StoreOp::Get { id };
-        self.shards.change(key, News::Known, |bucket| {
+        self.shards.change(key, WakeRule::Known, |bucket| {
             let answer = bucket.apply(0, look, &mut scribe)?;
             Ok(matches!(answer.reply, Reply::Found(Some(_))))
         })
@@ -289,7 +289,7 @@ impl Scan {
             let from = Timestamp::from_micros_up(finished_us);
             self.unsettled.recorded_from(from);
             self.shards
-                .forgotten_before(Timestamp::from_millis(finished_us / 1_000));
+                .raise_watermark(Timestamp::from_millis(finished_us / 1_000));
         }
         Ok(())
     }
@@ -306,16 +306,16 @@ impl Scan {
             _ => return,
         };
         let key = BucketKey::new(record.queue.clone(), record.id.bucket());
-        let finished = Finished {
+        let finished = Tombstone {
             id: record.id,
             state,
             fingerprint: None,
             due: record.due,
             tries,
-            haunted: false,
+            maybe_running: false,
         };
-        self.shards.change(&key, News::Known, |bucket| {
-            bucket.restore_finished(finished, record.stages.finished_us);
+        self.shards.change(&key, WakeRule::Known, |bucket| {
+            bucket.restore_tombstone(finished, record.stages.finished_us);
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::core::op::{Answer, Delivery, Reply, Settlement, StartMark, StoreOp, Verdict};
+use crate::core::op::{Answer, AttemptOutcome, Delivery, Reply, Settlement, StartMark, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope, Payload, QueueName};
 use crate::record::NodeId;
@@ -17,8 +17,8 @@ use crate::store::embedded::space::Space;
 use crate::store::embedded::starts::{Start, Starts};
 use crate::store::embedded::stop::Stop;
 use crate::store::embedded::waiting::{Waiting, number};
-use crate::store::hub::Hub;
-use crate::store::shards::{News, Shards};
+use crate::store::hub::LocalMembership;
+use crate::store::shards::{Shards, WakeRule};
 use crate::time::{Clock, Timestamp};
 
 /// The longest payload: far above every sensible one, well below what SQLite can hold.
@@ -32,7 +32,7 @@ pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) paths: Paths,
     pub(super) shards: Shards<Row>,
-    pub(super) hub: Hub,
+    pub(super) hub: LocalMembership,
     pub(super) cache: Mutex<Cache>,
     pub(super) pending: Pending,
     pub(super) reading: Reading,
@@ -83,7 +83,7 @@ impl Shared {
             StoreOp::Fetch(fetch) => fetch.node,
             _ => NodeId::default(),
         };
-        let news = News::of(&op);
+        let news = WakeRule::of(&op);
         let now_us = self.clock.wall_us();
         let mut scribe = Scribe::new(&self.cache);
         self.shards.change(key, news, |bucket| {
@@ -257,7 +257,7 @@ impl Shared {
         let settlement = Settlement {
             id: delivery.id,
             request: delivery.request,
-            verdict: Verdict::Discard(Some(format!("{why}; its bytes were set aside"))),
+            verdict: AttemptOutcome::Discard(Some(format!("{why}; its bytes were set aside"))),
             started_us: 0,
             fetched_us: now_us,
         };
@@ -271,7 +271,7 @@ impl Shared {
             row: delivery.body.row,
             why: why.to_string(),
         });
-        self.shards.change(bucket, News::Known, |shard| {
+        self.shards.change(bucket, WakeRule::Known, |shard| {
             let settled = shard.apply(now_us, op, &mut scribe);
             // Refused: somebody else has settled it, and its row is gone for that reason.
             if settled.is_ok_and(|answer| answer.reply == Reply::Settled(vec![true])) {
@@ -301,7 +301,7 @@ impl Shared {
         if !changes.held.is_empty()
             && let Some(bucket) = &chunk.bucket
         {
-            self.shards.change(bucket, News::Tell, |bucket| {
+            self.shards.change(bucket, WakeRule::Tell, |bucket| {
                 bucket.confirm(&changes.held);
             });
         }
@@ -318,7 +318,7 @@ impl Shared {
     /// What was pushed found no room, and never was.
     pub(super) fn refuse(&self, chunk: &Chunk) {
         if let Some(bucket) = &chunk.bucket {
-            self.shards.change(bucket, News::Known, |bucket| {
+            self.shards.change(bucket, WakeRule::Known, |bucket| {
                 bucket.forget(&chunk.changes.held);
             });
         }

@@ -14,12 +14,12 @@ use crate::time::Timestamp;
 
 /// A cursor over the elements of a script's reply.
 #[derive(Debug)]
-pub struct Parts {
+pub struct ReplyReader {
     script: &'static str,
     parts: std::vec::IntoIter<Value>,
 }
 
-impl Parts {
+impl ReplyReader {
     /// Opens the reply of `script`.
     pub fn of(script: &'static str, value: Value) -> Result<Self> {
         match value {
@@ -130,7 +130,7 @@ pub(super) fn id_of(bytes: &[u8]) -> Option<EventId> {
 
 /// A decoded reply.
 #[derive(Debug)]
-pub struct Read {
+pub struct DecodedReply {
     /// The answer itself.
     pub answer: Answer,
     /// Whether the call brought work that was not known before.
@@ -144,7 +144,7 @@ pub struct Read {
 }
 
 /// Decodes the reply of an operation that takes one call.
-pub fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<Read> {
+pub fn read(queue: &QueueName, op: &StoreOp, mut parts: ReplyReader) -> Result<DecodedReply> {
     let now_us = parts.number()?;
     let (mut is_earlier, mut has_recorded, mut damaged) = (false, false, Vec::new());
     let mut newer = 0;
@@ -228,7 +228,7 @@ pub fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<Read> {
             return Err(unreadable("several calls"));
         }
     };
-    Ok(Read {
+    Ok(DecodedReply {
         answer: Answer { now_us, reply },
         is_earlier,
         has_recorded,
@@ -237,7 +237,7 @@ pub fn read(queue: &QueueName, op: &StoreOp, mut parts: Parts) -> Result<Read> {
     })
 }
 
-fn cancelled(parts: &mut Parts) -> Result<Cancelled> {
+fn cancelled(parts: &mut ReplyReader) -> Result<Cancelled> {
     Ok(match parts.bytes()?.as_slice() {
         b"cancelled" => Cancelled::Cancelled,
         b"after" => Cancelled::CancelledAfterAttempt,
@@ -247,7 +247,7 @@ fn cancelled(parts: &mut Parts) -> Result<Cancelled> {
     })
 }
 
-fn changed(parts: &mut Parts) -> Result<Changed> {
+fn changed(parts: &mut ReplyReader) -> Result<Changed> {
     match updated(parts)? {
         Some(changed) => Ok(changed),
         None => Err(unreadable("reschedule")),
@@ -256,7 +256,7 @@ fn changed(parts: &mut Parts) -> Result<Changed> {
 
 /// Decodes the result of a change; `None` when a concurrent change came first and it must be
 /// retried.
-pub fn updated(parts: &mut Parts) -> Result<Option<Changed>> {
+pub fn updated(parts: &mut ReplyReader) -> Result<Option<Changed>> {
     let (what, due_ms) = (parts.bytes()?, parts.number()?);
     let due = Timestamp::from_millis(due_ms);
     Ok(Some(match what.as_slice() {
@@ -270,7 +270,7 @@ pub fn updated(parts: &mut Parts) -> Result<Option<Changed>> {
 }
 
 /// Decodes one event of a page. A damaged one has no body, and the others are still read.
-fn paged(queue: &QueueName, parts: &mut Parts) -> Result<(EventId, Option<Snapshot>)> {
+fn paged(queue: &QueueName, parts: &mut ReplyReader) -> Result<(EventId, Option<Snapshot>)> {
     let id = parts.id()?;
     let decode = |bytes: &[u8]| Ok(body::decode(id, queue, bytes).ok());
     Ok((id, told(id, parts, decode)?))
@@ -279,7 +279,7 @@ fn paged(queue: &QueueName, parts: &mut Parts) -> Result<(EventId, Option<Snapsh
 /// Decodes the fields that the script's `look_up` returns for an event.
 fn told(
     id: EventId,
-    parts: &mut Parts,
+    parts: &mut ReplyReader,
     decode: impl Fn(&[u8]) -> Result<Option<Envelope>>,
 ) -> Result<Option<Snapshot>> {
     let (packed, bytes) = (parts.optional()?, parts.optional()?);

@@ -24,7 +24,7 @@ pub(super) struct Call {
 
 /// Arguments that calls share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms<'a> {
+pub(super) struct CallContext<'a> {
     /// The time in microseconds, for tests; otherwise the server's clock is used.
     pub(super) now_us: Option<u64>,
     /// The dedup window of a bucket.
@@ -37,7 +37,7 @@ pub(super) struct Terms<'a> {
     pub(super) origin: &'a str,
 }
 
-impl Terms<'_> {
+impl CallContext<'_> {
     pub(super) fn call(&self, script: &'static Script, keys: &BucketKeys) -> Call {
         let mut command = script.call(keys.all());
         match self.now_us {

@@ -2,18 +2,18 @@
 
 use redis::Cmd;
 
-use crate::core::op::{Settlement, StartMark, Verdict};
+use crate::core::op::{AttemptOutcome, Settlement, StartMark};
 use crate::core::reference::bounded;
 use crate::error::Result;
 use crate::record::{NodeId, cut_error};
-use crate::store::redis::ask::{Call, Terms, add_text, us};
+use crate::store::redis::ask::{Call, CallContext, add_text, us};
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::leases::add_mark;
 use crate::store::redis::record;
 use crate::store::redis::scripts;
 use crate::time::DELAY_MAX;
 
-impl Terms<'_> {
+impl CallContext<'_> {
     /// Ends attempts. `damaged` is added to each cause: 0, or [`DAMAGED`](record::DAMAGED).
     pub(super) fn settle(
         &self,
@@ -53,7 +53,7 @@ impl Terms<'_> {
 }
 
 fn is_ack(settlement: &Settlement) -> bool {
-    settlement.verdict == Verdict::Ack
+    settlement.verdict == AttemptOutcome::Ack
 }
 
 /// Groups consecutive acks under one request, for a compact encoding; others stay single.
@@ -78,13 +78,15 @@ fn add_any(command: &mut Cmd, settlement: &Settlement, damaged: u8) {
 /// Encodes a settlement; returns its error text.
 fn say<'a>(settlement: &'a Settlement, damaged: u8, out: &mut Vec<u8>) -> Option<&'a String> {
     let (letter, delay, failing, error) = match &settlement.verdict {
-        Verdict::Ack => (b'a', None, None, None),
-        Verdict::Retry(delay, why) => (b't', Some(*delay), Some(why.cause), why.error.as_ref()),
-        Verdict::Snooze(delay) => (b'z', Some(*delay), None, None),
-        Verdict::Bury(why) => (b'b', None, Some(why.cause), why.error.as_ref()),
-        Verdict::Discard(error) => (b'x', None, None, error.as_ref()),
-        Verdict::Expire => (b'e', None, None, None),
-        Verdict::Release => (b'r', None, None, None),
+        AttemptOutcome::Ack => (b'a', None, None, None),
+        AttemptOutcome::Retry(delay, why) => {
+            (b't', Some(*delay), Some(why.cause), why.error.as_ref())
+        }
+        AttemptOutcome::Snooze(delay) => (b'z', Some(*delay), None, None),
+        AttemptOutcome::Bury(why) => (b'b', None, Some(why.cause), why.error.as_ref()),
+        AttemptOutcome::Discard(error) => (b'x', None, None, error.as_ref()),
+        AttemptOutcome::Expire => (b'e', None, None, None),
+        AttemptOutcome::Release => (b'r', None, None, None),
     };
     out.push(letter);
     out.extend_from_slice(&settlement.request.to_be_bytes());

@@ -44,7 +44,7 @@ use std::time::Duration;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, Result};
-use crate::event::{Envelope, EventId, Headers, Late, Payload, QueueName, TraceId};
+use crate::event::{Envelope, EventId, Headers, LatePolicy, Payload, QueueName, TraceId};
 use crate::time::Timestamp;
 
 /// The length of the prefix that identifies a body among those of the same event.
@@ -130,7 +130,7 @@ type Read<T> = std::result::Result<T, String>;
 const FLAGS: &str = "has unknown flags: it was written by a newer duly, or it is damaged";
 
 fn read(id: EventId, queue: &QueueName, bytes: &[u8]) -> Read<Envelope> {
-    let mut rest = Reader(bytes);
+    let mut rest = BodyReader(bytes);
     let [first] = rest.array()?;
     let format = match first >> 4 {
         NEWER => bytes.get(1).copied().unwrap_or_default(),
@@ -160,7 +160,7 @@ fn read(id: EventId, queue: &QueueName, bytes: &[u8]) -> Read<Envelope> {
     if first & EXTRAS != 0 {
         let len = u32::from_be_bytes(rest.array()?);
         let extras = rest.take(len as usize)?;
-        read_extras(&mut envelope, Reader(extras), first & TRACED != 0)?;
+        read_extras(&mut envelope, BodyReader(extras), first & TRACED != 0)?;
     }
     let (head, payload) = bytes.split_at(bytes.len() - rest.0.len());
     envelope.payload = Payload::from(payload);
@@ -190,8 +190,8 @@ fn extras_flags(envelope: &Envelope) -> u8 {
         (envelope.key.is_some(), KEY),
         (envelope.unique.is_some(), UNIQUE),
         (envelope.expires.is_some(), EXPIRES),
-        (matches!(envelope.late, Late::Expire(_)), LATE_EXPIRE),
-        (matches!(envelope.late, Late::Bury(_)), LATE_BURY),
+        (matches!(envelope.late, LatePolicy::Expire(_)), LATE_EXPIRE),
+        (matches!(envelope.late, LatePolicy::Bury(_)), LATE_BURY),
         (envelope.pushed != envelope.id.created(), PUSHED),
         (envelope.version != 0, VERSION),
         (!envelope.headers.is_empty(), HEADERS),
@@ -212,7 +212,7 @@ fn put_extras(out: &mut Vec<u8>, envelope: &Envelope, flags: u8, trace: Option<T
     if let Some(expires) = envelope.expires {
         out.extend_from_slice(&expires.as_millis().to_be_bytes());
     }
-    if let Late::Expire(late) | Late::Bury(late) = envelope.late {
+    if let LatePolicy::Expire(late) | LatePolicy::Bury(late) = envelope.late {
         out.extend_from_slice(&late.as_secs().to_be_bytes());
         out.extend_from_slice(&late.subsec_nanos().to_be_bytes());
     }
@@ -239,7 +239,7 @@ fn put_extras(out: &mut Vec<u8>, envelope: &Envelope, flags: u8, trace: Option<T
     out[from..from + 4].copy_from_slice(&(len as u32).to_be_bytes()); // some 70 KB at most
 }
 
-fn read_extras(envelope: &mut Envelope, mut rest: Reader<'_>, is_traced: bool) -> Read<()> {
+fn read_extras(envelope: &mut Envelope, mut rest: BodyReader<'_>, is_traced: bool) -> Read<()> {
     let [flags] = rest.array()?;
     let has = |flag: u8| flags & flag != 0;
     if has(LATE_EXPIRE) && has(LATE_BURY) {
@@ -257,8 +257,8 @@ fn read_extras(envelope: &mut Envelope, mut rest: Reader<'_>, is_traced: bool) -
         }
         let late = Duration::new(secs, nanos);
         envelope.late = match has(LATE_BURY) {
-            true => Late::Bury(late),
-            false => Late::Expire(late),
+            true => LatePolicy::Bury(late),
+            false => LatePolicy::Expire(late),
         };
     }
     if has(PUSHED) {
@@ -293,9 +293,9 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// The unread rest.
-struct Reader<'a>(&'a [u8]);
+struct BodyReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> BodyReader<'a> {
     fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
         let (array, rest) = self.0.split_first_chunk::<N>().ok_or("is truncated")?;
         self.0 = rest;

@@ -4,7 +4,7 @@ use crate::core::op::{Answer, Reply, Rewriting};
 use crate::core::reference::{bounded, check_by, check_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Payload};
-use crate::store::redis::answer::{Parts, updated};
+use crate::store::redis::answer::{ReplyReader, updated};
 use crate::store::redis::body;
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
@@ -124,7 +124,7 @@ async fn rewrite_some(
     Ok((done, parts.count()?, now_us))
 }
 
-async fn look(shared: &Shared, bucket: &BucketKey, ids: &[EventId]) -> Result<(u64, Parts)> {
+async fn look(shared: &Shared, bucket: &BucketKey, ids: &[EventId]) -> Result<(u64, ReplyReader)> {
     let call = shared.terms().look(&shared.keys(bucket), ids);
     let mut parts = shared.call(shared.links.for_pushes(bucket), &call).await?;
     Ok((parts.number()?, parts))

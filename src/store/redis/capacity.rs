@@ -38,7 +38,7 @@ struct Size {
 
 /// A part of the capacity, released on drop.
 #[derive(Debug)]
-pub(super) struct Reserved {
+pub(super) struct Reservation {
     of: Arc<Capacity>,
     bucket: BucketKey,
     size: Size,
@@ -64,7 +64,7 @@ impl Capacity {
         self: &Arc<Self>,
         bucket: &BucketKey,
         events: &[NewEvent],
-    ) -> Result<Reserved> {
+    ) -> Result<Reservation> {
         let bytes = |event: &NewEvent| event.envelope.payload.len() + EVENT_BYTES;
         let size = Size {
             events: events.len(),
@@ -83,7 +83,7 @@ impl Capacity {
         used.all += size;
         *used.buckets.entry(bucket.clone()).or_default() += size;
         drop(used);
-        Ok(Reserved {
+        Ok(Reservation {
             of: Arc::clone(self),
             bucket: bucket.clone(),
             size,
@@ -106,7 +106,7 @@ impl Capacity {
     }
 }
 
-impl Drop for Reserved {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let mut used = self.of.used();
         used.all -= self.size;

@@ -11,10 +11,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 use crate::store::Durability;
 use crate::store::redis::admit::check_push;
-use crate::store::redis::answer::Parts;
-use crate::store::redis::check::Found;
-use crate::store::redis::durable::{Reached, Wait};
-use crate::store::redis::link::Noted;
+use crate::store::redis::answer::ReplyReader;
+use crate::store::redis::check::ServerFacts;
+use crate::store::redis::durable::{DurabilityWait, ReachedDurability};
+use crate::store::redis::link::ScriptReply;
 use crate::store::redis::push;
 use crate::store::redis::shared::Shared;
 
@@ -24,14 +24,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Pushes, and waits until the events are as durable as `wanted`; split like any push.
 pub(super) async fn push(
     shared: &Arc<Shared>,
-    found: &Found,
+    found: &ServerFacts,
     bucket: &BucketKey,
     events: Vec<NewEvent>,
     wanted: Durability,
 ) -> Result<Answer> {
     let wait = wait(found, wanted)?;
     check_push(bucket, &events)?;
-    let mut whole = push::Whole::default();
+    let mut whole = push::CombinedReply::default();
     for part in push::parts_of(events) {
         whole.add(push_part(shared, bucket, &part, (wanted, wait)).await)?;
     }
@@ -43,7 +43,7 @@ async fn push_part(
     shared: &Arc<Shared>,
     bucket: &BucketKey,
     events: &[NewEvent],
-    (wanted, wait): (Durability, Wait),
+    (wanted, wait): (Durability, DurabilityWait),
 ) -> Result<Answer> {
     let _reserved = shared.capacity.reserve(bucket, events)?;
     let now = Instant::now();
@@ -67,18 +67,18 @@ async fn attempt(
     shared: &Arc<Shared>,
     bucket: &BucketKey,
     events: &[NewEvent],
-    (wait, until, deadline): (Wait, Instant, Instant),
+    (wait, until, deadline): (DurabilityWait, Instant, Instant),
     attempts: &mut Attempts,
-) -> Result<(Answer, Reached)> {
+) -> Result<(Answer, ReachedDurability)> {
     push::register(shared, bucket, until).await?;
     let call = shared.terms().push(&shared.keys(bucket), events.iter());
     let link = shared.links.for_pushes(bucket);
     let carried = link.run_durably(call.script, &call.command, wait, deadline);
-    let (Noted { value, is_repeat }, reached) = carried.await?;
+    let (ScriptReply { value, is_repeat }, reached) = carried.await?;
     if is_repeat {
         attempts.may_have_happened();
     }
-    let parts = Parts::of(call.script.name, value)?;
+    let parts = ReplyReader::of(call.script.name, value)?;
     let (now_us, is_earlier, pushed) = push::read(parts, events.iter(), attempts)?;
     shared.learn(now_us);
     if is_earlier {
@@ -90,14 +90,14 @@ async fn attempt(
 }
 
 /// Returns the confirmation to wait for.
-fn wait(found: &Found, wanted: Durability) -> Result<Wait> {
+fn wait(found: &ServerFacts, wanted: Durability) -> Result<DurabilityWait> {
     match wanted {
-        Durability::Replicated(replicas) => Ok(Wait {
+        Durability::Replicated(replicas) => Ok(DurabilityWait {
             disk: false,
             replicas,
             timeout: PATIENCE,
         }),
-        Durability::Disk if found.waits_for_disk => Ok(Wait {
+        Durability::Disk if found.waits_for_disk => Ok(DurabilityWait {
             disk: true,
             replicas: 0,
             timeout: PATIENCE,
@@ -111,7 +111,7 @@ fn wait(found: &Found, wanted: Durability) -> Result<Wait> {
     }
 }
 
-fn is_reached(wanted: Durability, reached: &Reached) -> Result<()> {
+fn is_reached(wanted: Durability, reached: &ReachedDurability) -> Result<()> {
     let (so, words) = match wanted {
         Durability::Replicated(replicas) => (
             reached.replicas >= replicas,

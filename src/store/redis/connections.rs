@@ -2,30 +2,30 @@
 
 use crate::error::Result;
 use crate::event::BucketKey;
-use crate::store::redis::link::Link;
-use crate::store::redis::options::LinkOptions;
+use crate::store::redis::link::ManagedConnection;
+use crate::store::redis::options::ConnectionOptions;
 use crate::store::redis::url::Target;
 
 /// The connections of a store, separated so that no call waits behind a slow one.
-pub(super) struct Links {
+pub(super) struct StoreConnections {
     /// For pushes and administrative changes.
-    pushes: Vec<Link>,
+    pushes: Vec<ManagedConnection>,
     /// For fetches and settlements.
-    pub(super) work: Link,
+    pub(super) work: ManagedConnection,
     /// For heartbeats, and for reading those of others.
-    pub(super) pulse: Link,
+    pub(super) pulse: ManagedConnection,
     /// For keys that all nodes share: one cluster node has them, and while it is unavailable no
     /// other call must wait.
-    pub(super) hub: Link,
+    pub(super) hub: ManagedConnection,
 }
 
-impl Links {
+impl StoreConnections {
     /// Connects.
     pub(super) async fn open(target: &Target) -> Result<Self> {
-        let options = LinkOptions::of(target);
+        let options = ConnectionOptions::of(target);
         let link = |name: &str| {
             let options = options.clone().named(name);
-            async move { Link::open(target, &options).await }
+            async move { ManagedConnection::open(target, &options).await }
         };
         let mut pushes = Vec::new();
         for _ in 0..target.asked.connections.unwrap_or(1) {
@@ -35,12 +35,12 @@ impl Links {
             pushes,
             work: link("duly-work").await?,
             pulse: link("duly-pulse").await?,
-            hub: Link::new(target, options.clone().named("duly-hub")),
+            hub: ManagedConnection::new(target, options.clone().named("duly-hub")),
         })
     }
 
     /// Returns the connection that carries pushes to a bucket.
-    pub(super) fn for_pushes(&self, bucket: &BucketKey) -> &Link {
+    pub(super) fn for_pushes(&self, bucket: &BucketKey) -> &ManagedConnection {
         let at = usize::from(bucket.bucket.0) % self.pushes.len().max(1);
         self.pushes.get(at).unwrap_or(&self.work)
     }

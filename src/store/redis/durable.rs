@@ -13,8 +13,8 @@ use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::lanes::{Driver, Lanes};
-use super::link::{Link, Noted, doubted, with_text};
+use super::lanes::{CallQueues, Driver};
+use super::link::{ManagedConnection, ScriptReply, maybe_applied, with_text};
 use super::topology::accepted;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -23,7 +23,7 @@ const GROUP_MAX: usize = 256;
 
 /// The confirmation that a call waits for after it was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Wait {
+pub(super) struct DurabilityWait {
     /// Until the server has synced its append-only file; Redis 7.2 or later.
     pub(super) disk: bool,
     /// Until this many replicas have it.
@@ -34,12 +34,12 @@ pub(super) struct Wait {
 
 /// The durability that a call had reached at the end of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reached {
+pub(super) struct ReachedDurability {
     pub(super) disk: bool,
     pub(super) replicas: u16,
 }
 
-impl Wait {
+impl DurabilityWait {
     fn command(&self) -> Cmd {
         let millis = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
         // Zero would mean no limit.
@@ -52,14 +52,14 @@ impl Wait {
         command
     }
 
-    fn reached(&self, answer: Value) -> RedisResult<Reached> {
+    fn reached(&self, answer: Value) -> RedisResult<ReachedDurability> {
         let answer = accepted(answer)?;
         let (synced, replicas): (u64, u64) = if self.disk {
             redis::from_redis_value(answer)?
         } else {
             (0, redis::from_redis_value(answer)?)
         };
-        Ok(Reached {
+        Ok(ReachedDurability {
             disk: synced > 0,
             replicas: u16::try_from(replicas).unwrap_or(u16::MAX),
         })
@@ -67,17 +67,17 @@ impl Wait {
 }
 
 /// A call in a group, with the channel for its reply.
-struct Call {
+struct GroupCall {
     command: Cmd,
     text: Arc<str>,
-    answer: oneshot::Sender<Result<(Noted, Reached)>>,
+    answer: oneshot::Sender<Result<(ScriptReply, ReachedDurability)>>,
 }
 
 /// What a group shares: the wait, and in a cluster the slot, hence the node.
-type Lot = (Option<Slot>, Wait);
+type GroupKey = (Option<Slot>, DurabilityWait);
 
 /// The replies of a group.
-struct Answers {
+struct GroupReplies {
     calls: Vec<Value>,
     confirmed: Value,
     /// Whether the calls may have been executed more than once.
@@ -85,14 +85,14 @@ struct Answers {
 }
 
 /// The calls that wait for their group, and the connection that carries them.
-pub(super) struct Durable {
-    link: Link,
-    waiting: Arc<Lanes<Lot, Call>>,
+pub(super) struct DurableCalls {
+    link: ManagedConnection,
+    waiting: Arc<CallQueues<GroupKey, GroupCall>>,
 }
 
-impl Durable {
+impl DurableCalls {
     /// Uses a connection that carries nothing else.
-    pub(super) fn new(link: Link) -> Arc<Self> {
+    pub(super) fn new(link: ManagedConnection) -> Arc<Self> {
         Arc::new(Self {
             link,
             waiting: Arc::default(),
@@ -105,12 +105,12 @@ impl Durable {
         self: &Arc<Self>,
         text: &str,
         call: &Cmd,
-        wait: Wait,
+        wait: DurabilityWait,
         deadline: Instant,
-    ) -> Result<(Noted, Reached)> {
+    ) -> Result<(ScriptReply, ReachedDurability)> {
         let lot = (self.link.slot_of(call), wait);
         let (answer, answered) = oneshot::channel();
-        let call = Call {
+        let call = GroupCall {
             command: call.clone(),
             text: text.into(),
             answer,
@@ -145,7 +145,7 @@ impl Durable {
     }
 
     /// Sends one group, followed by its wait.
-    async fn send(&self, (slot, wait): Lot, calls: &[Call]) -> Result<Answers> {
+    async fn send(&self, (slot, wait): GroupKey, calls: &[GroupCall]) -> Result<GroupReplies> {
         let commands = calls.iter().map(|call| call.command.clone());
         let mut answers = self.exchange(slot, wait, commands).await?;
         let unknown: Vec<usize> = (0..calls.len())
@@ -168,9 +168,9 @@ impl Durable {
     async fn exchange(
         &self,
         slot: Option<Slot>,
-        wait: Wait,
+        wait: DurabilityWait,
         commands: impl Iterator<Item = Cmd>,
-    ) -> Result<Answers> {
+    ) -> Result<GroupReplies> {
         let mut pipeline = Pipeline::new();
         for command in commands {
             pipeline.add_command(command);
@@ -178,7 +178,7 @@ impl Durable {
         pipeline.add_command(wait.command());
         let (mut calls, is_repeat) = self.link.send_all(&pipeline, slot, wait.timeout).await?;
         match calls.pop() {
-            Some(confirmed) if calls.len() + 1 == pipeline.len() => Ok(Answers {
+            Some(confirmed) if calls.len() + 1 == pipeline.len() => Ok(GroupReplies {
                 calls,
                 confirmed,
                 is_repeat,
@@ -190,8 +190,8 @@ impl Durable {
         }
     }
 
-    fn answer(&self, wait: Wait, calls: Vec<Call>, outcome: Result<Answers>) {
-        let Answers {
+    fn answer(&self, wait: DurabilityWait, calls: Vec<GroupCall>, outcome: Result<GroupReplies>) {
+        let GroupReplies {
             calls: answers,
             confirmed,
             is_repeat,
@@ -208,8 +208,8 @@ impl Durable {
         let reached = wait.reached(confirmed);
         for (call, answer) in calls.into_iter().zip(answers) {
             let outcome = match (accepted(answer), &reached) {
-                (Err(refused), _) => Err(doubted(self.link.refused(refused), is_repeat)),
-                (Ok(value), Ok(reached)) => Ok((Noted { value, is_repeat }, *reached)),
+                (Err(refused), _) => Err(maybe_applied(self.link.refused(refused), is_repeat)),
+                (Ok(value), Ok(reached)) => Ok((ScriptReply { value, is_repeat }, *reached)),
                 (Ok(_), Err(error)) => Err(unconfirmed(error)),
             };
             // The caller may have gone.
@@ -219,7 +219,7 @@ impl Durable {
 }
 
 /// Executes one lot, group after group, until no call waits.
-async fn carry(durable: Arc<Durable>, mut lane: Driver<Lot, Call>) {
+async fn carry(durable: Arc<DurableCalls>, mut lane: Driver<GroupKey, GroupCall>) {
     let (slot, wait) = *lane.key();
     loop {
         let mut many = 0;

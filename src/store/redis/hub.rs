@@ -10,13 +10,13 @@ use redis::Value;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
 use crate::record::NodeId;
-use crate::store::redis::answer::{Parts, unreadable};
+use crate::store::redis::answer::{ReplyReader, unreadable};
 use crate::store::redis::ask::Call;
 use crate::store::redis::keys;
 use crate::store::redis::registry;
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
-use crate::store::{Control, Member, Presence, Roll, Setting};
+use crate::store::{Control, Member, MemberInfo, Membership, Setting};
 
 /// How long a member that does not poll stays listed.
 const LISTED_FOR: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ const FORMAT_EVERY: u32 = 8;
 
 /// The process's view of the shared state.
 #[derive(Default)]
-pub(super) struct Hub {
+pub(super) struct SharedState {
     /// Whether the key format was checked.
     is_claimed: AtomicBool,
     /// The number of membership polls.
@@ -76,7 +76,7 @@ fn check_format(shared: &Shared, format: &[u8]) -> Result<()> {
 }
 
 /// Announces that a node is alive, and returns the other members.
-pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
+pub(super) async fn roll_call(shared: &Shared, me: MemberInfo) -> Result<Membership> {
     shared.hub.claim_once(shared).await?;
     let calls = shared.hub.calls.fetch_add(1, Ordering::Relaxed);
     let asks_for_format = calls.is_multiple_of(FORMAT_EVERY);
@@ -102,7 +102,7 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
         let value = shared
             .run(&shared.links.hub, &Call { script, command })
             .await?;
-        let mut parts = Parts::of(script.name, value)?;
+        let mut parts = ReplyReader::of(script.name, value)?;
         let buckets_version = read_version(&parts.bytes()?);
         let controls_version = read_version(&parts.bytes()?);
         let is_known = parts.is_so()?;
@@ -115,7 +115,7 @@ pub(super) async fn roll_call(shared: &Shared, me: Presence) -> Result<Roll> {
             act = "queues";
             continue;
         }
-        return Ok(Roll {
+        return Ok(Membership {
             members: with_queues(shared, read_members(parts)?).await?,
             buckets_version,
             controls_version,
@@ -129,7 +129,7 @@ fn read_version(token: &[u8]) -> u64 {
 }
 
 /// Decodes the members and the numbers of their last polls, ordered by id.
-pub fn read_members(mut parts: Parts) -> Result<Vec<(NodeId, u64)>> {
+pub fn read_members(mut parts: ReplyReader) -> Result<Vec<(NodeId, u64)>> {
     let mut members = Vec::new();
     while !parts.is_empty() {
         members.push((parts.node()?, parts.number()?));
@@ -153,7 +153,7 @@ async fn with_queues(shared: &Shared, members: Vec<(NodeId, u64)>) -> Result<Vec
             command.arg(&node.0.to_be_bytes());
         }
         let value = shared.send(&shared.links.hub, &command).await?;
-        let mut parts = Parts::of("roll", value)?;
+        let mut parts = ReplyReader::of("roll", value)?;
         for node in unknown {
             // A member that has left meanwhile consumes nothing.
             let queues = read_queues(&mut parts)?;
@@ -170,7 +170,7 @@ async fn with_queues(shared: &Shared, members: Vec<(NodeId, u64)>) -> Result<Vec
 }
 
 /// Decodes the queues of one member, a line each.
-pub fn read_queues(parts: &mut Parts) -> Result<Arc<[QueueName]>> {
+pub fn read_queues(parts: &mut ReplyReader) -> Result<Arc<[QueueName]>> {
     let lines = parts.optional()?.unwrap_or_default();
     let lines = String::from_utf8(lines).map_err(|_| unreadable("roll"))?;
     let queue = |line| QueueName::new(line).map_err(|error| unreadable("roll").because(error));
@@ -228,7 +228,7 @@ pub(super) async fn set(shared: &Shared, queue: &QueueName, setting: Setting) ->
     Ok(())
 }
 
-impl Hub {
+impl SharedState {
     /// Checks the key format at the start. While the cluster node that has it is unavailable, the
     /// first successful membership poll checks it.
     pub(super) async fn claim_at_start(&self, shared: &Shared) -> Result<()> {

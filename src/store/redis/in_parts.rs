@@ -7,9 +7,9 @@ use crate::core::op::{Answer, Reply, Settlement, StartMark, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId};
 use crate::record::NodeId;
-use crate::store::redis::answer::{Parts, unreadable};
+use crate::store::redis::answer::{ReplyReader, unreadable};
 use crate::store::redis::ask::Call;
-use crate::store::redis::link::Link;
+use crate::store::redis::link::ManagedConnection;
 use crate::store::redis::shared::Shared;
 
 /// Ends attempts. `damaged` is added to each cause.
@@ -83,7 +83,7 @@ pub(super) async fn revive_or_drop(
 
 /// Decodes the reply of a settle: the time, whether there is earlier work, and of each of the first
 /// settlements whether it was accepted.
-pub fn read_settled(mut parts: Parts, asked: usize) -> Result<(u64, bool, Vec<bool>)> {
+pub fn read_settled(mut parts: ReplyReader, asked: usize) -> Result<(u64, bool, Vec<bool>)> {
     let (now_us, is_earlier, accepted) = (parts.number()?, parts.is_so()?, parts.flags()?);
     if accepted.len() > asked || (accepted.is_empty() && asked > 0) {
         return Err(unreadable("settle"));
@@ -94,7 +94,7 @@ pub fn read_settled(mut parts: Parts, asked: usize) -> Result<(u64, bool, Vec<bo
 /// Decodes the reply of a revive or drop: the time, whether there is earlier work, how many events
 /// were changed, and how many of the ids were processed.
 pub fn read_counted(
-    mut parts: Parts,
+    mut parts: ReplyReader,
     asked: usize,
     revives: bool,
 ) -> Result<(u64, bool, usize, usize)> {
@@ -107,7 +107,12 @@ pub fn read_counted(
 }
 
 /// Makes one call; its failure leaves the whole unknown once an earlier part has succeeded.
-async fn call_part(shared: &Shared, link: &Link, call: &Call, is_begun: bool) -> Result<Parts> {
+async fn call_part(
+    shared: &Shared,
+    link: &ManagedConnection,
+    call: &Call,
+    is_begun: bool,
+) -> Result<ReplyReader> {
     shared
         .call(link, call)
         .await

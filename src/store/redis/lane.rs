@@ -9,8 +9,8 @@ use redis::{Cmd, Pipeline, PushKind, RedisResult, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::fault::{self, Effect, Failure, Fault, Stage};
-use super::options::LinkOptions;
+use super::fault::{self, CallFailure, Effect, ErrorClass, Stage};
+use super::options::ConnectionOptions;
 use super::topology::{self, Connection, Pushes};
 use super::url::{Place, Target};
 use crate::error;
@@ -27,9 +27,9 @@ const YOUNG: Duration = Duration::from_secs(2);
 /// have been sent more than once, so that a refusal of the last attempt proves nothing about the
 /// first.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct LiveConnection {
     connection: Connection,
-    signs: Arc<Signs>,
+    signs: Arc<ConnectionState>,
     /// Calls since the last reply of any kind.
     unanswered: AtomicU32,
     born: Instant,
@@ -39,20 +39,20 @@ pub(super) struct Lane {
 
 /// The state that push messages of the connection update.
 #[derive(Debug, Default)]
-struct Signs {
+struct ConnectionState {
     is_broken: AtomicBool,
 }
 
-impl Lane {
+impl LiveConnection {
     /// Connects. `made` is incremented when a cluster node is lost, since the client replaces its
     /// connection by itself.
     pub(super) async fn open(
         target: &Target,
-        options: &LinkOptions,
+        options: &ConnectionOptions,
         made: &watch::Sender<u64>,
         failures: u32,
     ) -> error::Result<Self> {
-        let signs = Arc::new(Signs::default());
+        let signs = Arc::new(ConnectionState::default());
         let is_cluster = matches!(target.place, Place::Cluster(_));
         let pushes = Pushes::new({
             let (signs, made) = (Arc::clone(&signs), made.clone());
@@ -77,17 +77,17 @@ impl Lane {
     }
 
     /// Sends one command and waits for its reply until `deadline`.
-    pub(super) async fn ask(&self, command: &Cmd, deadline: Instant) -> Result<Value, Failure> {
-        self.ask_noted(command, deadline).await.0
+    pub(super) async fn ask(&self, command: &Cmd, deadline: Instant) -> Result<Value, CallFailure> {
+        self.send_noted(command, deadline).await.0
     }
 
     /// Sends one command; also returns whether it may have been sent more than once, so that the
     /// reply is to a repeat.
-    pub(super) async fn ask_noted(
+    pub(super) async fn send_noted(
         &self,
         command: &Cmd,
         deadline: Instant,
-    ) -> (Result<Value, Failure>, bool) {
+    ) -> (Result<Value, CallFailure>, bool) {
         let mut connection = self.connection.clone();
         let (answer, is_repeat) = connection.ask(command, deadline).await;
         (self.judge(answer, is_repeat), is_repeat)
@@ -98,7 +98,7 @@ impl Lane {
         &self,
         command: &Cmd,
         deadline: Instant,
-    ) -> Result<Vec<Value>, Failure> {
+    ) -> Result<Vec<Value>, CallFailure> {
         let mut connection = self.connection.clone();
         let answers = connection.ask_everywhere(command, deadline).await;
         self.judge(answers, false)
@@ -111,7 +111,7 @@ impl Lane {
         commands: &Pipeline,
         slot: Option<Slot>,
         deadline: Instant,
-    ) -> (Result<Vec<Value>, Failure>, bool) {
+    ) -> (Result<Vec<Value>, CallFailure>, bool) {
         let mut connection = self.connection.clone();
         let (answers, is_repeat) = connection.ask_all(commands, slot, deadline).await;
         let answers = self.judge(answers, is_repeat);
@@ -124,7 +124,7 @@ impl Lane {
     }
 
     /// Updates the state of the connection by the result.
-    fn judge<T>(&self, answer: RedisResult<T>, is_repeat: bool) -> Result<T, Failure> {
+    fn judge<T>(&self, answer: RedisResult<T>, is_repeat: bool) -> Result<T, CallFailure> {
         let cause = match answer {
             Ok(answer) => {
                 self.unanswered.store(0, Ordering::Relaxed);
@@ -134,7 +134,7 @@ impl Lane {
         };
         let mut fault = fault::of(&cause, Stage::Sent);
         if fault.effect == Effect::None && is_repeat {
-            fault = fault.doubted();
+            fault = fault.maybe_applied();
         }
         if fault.is_silence {
             let unanswered = self.unanswered.fetch_add(1, Ordering::Relaxed) + 1;
@@ -145,10 +145,10 @@ impl Lane {
             self.unanswered.store(0, Ordering::Relaxed);
         }
         self.note(&fault);
-        Err(Failure { fault, cause })
+        Err(CallFailure { fault, cause })
     }
 
-    fn note(&self, fault: &Fault) {
+    fn note(&self, fault: &ErrorClass) {
         if fault.breaks && !self.is_cluster() {
             self.break_off();
         }

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 /// Queues of calls, by key. A lane exists while one of its calls is in progress; there is one at a
 /// time.
-pub(super) struct Lanes<K, T> {
+pub(super) struct CallQueues<K, T> {
     state: Mutex<State<K, T>>,
     /// Notified when a lane has ended.
     ended: Notify,
@@ -19,7 +19,7 @@ struct State<K, T> {
     next: u64,
 }
 
-impl<K, T> Default for Lanes<K, T> {
+impl<K, T> Default for CallQueues<K, T> {
     fn default() -> Self {
         Self {
             state: Mutex::new(State {
@@ -31,7 +31,7 @@ impl<K, T> Default for Lanes<K, T> {
     }
 }
 
-impl<K: Clone + Eq + Hash, T> Lanes<K, T> {
+impl<K: Clone + Eq + Hash, T> CallQueues<K, T> {
     /// Enqueues an item. Returns its place, and whether the lane is new, so that the caller must
     /// drive it.
     pub(super) fn join(self: &Arc<Self>, key: &K, item: T) -> (Place<K, T>, bool) {
@@ -87,7 +87,7 @@ impl<K: Clone + Eq + Hash, T> Lanes<K, T> {
 
 /// A place in a lane. Dropping it before its turn removes the item.
 pub(super) struct Place<K: Clone + Eq + Hash, T> {
-    lanes: Arc<Lanes<K, T>>,
+    lanes: Arc<CallQueues<K, T>>,
     key: K,
     number: u64,
     is_left: bool,
@@ -118,7 +118,7 @@ impl<K: Clone + Eq + Hash, T> Drop for Place<K, T> {
 /// The driver of a lane. If its task is dropped, as with its runtime, the lane is dropped too, and
 /// the next call begins another.
 pub(super) struct Driver<K: Clone + Eq + Hash, T> {
-    lanes: Arc<Lanes<K, T>>,
+    lanes: Arc<CallQueues<K, T>>,
     key: K,
     is_over: bool,
 }
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn whoever_leaves_before_its_turn_was_never_there() {
-        let lanes = Arc::new(Lanes::default());
+        let lanes = Arc::new(CallQueues::default());
         let (first, is_new) = lanes.join(&"a", 1);
         assert!(is_new);
         let (mut second, is_new) = lanes.join(&"a", 2);
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_lane_hands_out_one_at_least() {
-        let lanes = Arc::new(Lanes::default());
+        let lanes = Arc::new(CallQueues::default());
         let places: Vec<_> = (0..3).map(|number| lanes.join(&(), number).0).collect();
         let mut driver = lanes.drive(());
         assert_eq!(driver.take(|number| *number > 0), Some(vec![0]));
@@ -199,7 +199,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_driver_that_is_dropped_takes_its_lane_with_it() {
-        let lanes = Arc::new(Lanes::<_, u8>::default());
+        let lanes = Arc::new(CallQueues::<_, u8>::default());
         let (_place, _) = lanes.join(&1, 1);
         drop(lanes.drive(1));
         lanes.idle().await;

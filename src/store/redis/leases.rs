@@ -9,13 +9,13 @@ use crate::core::op::{BATCH_MAX, Delivery, Fetch, Holding, Reaped, Reply, StartM
 use crate::core::reference::bounded;
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName};
-use crate::store::redis::answer::{Parts, STATE_LEN, number_at, unreadable};
-use crate::store::redis::ask::{Call, EXACT_MAX, Terms, us};
+use crate::store::redis::answer::{ReplyReader, STATE_LEN, number_at, unreadable};
+use crate::store::redis::ask::{Call, CallContext, EXACT_MAX, us};
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::{body, scripts};
 use crate::time::Timestamp;
 
-impl Terms<'_> {
+impl CallContext<'_> {
     /// Encodes one of these operations.
     pub(super) fn leases(&self, keys: &BucketKeys, op: &StoreOp) -> Result<Call> {
         Ok(match op {
@@ -90,7 +90,7 @@ pub(super) fn add_mark(command: &mut Cmd, mark: StartMark) {
 pub(super) fn fetched(
     queue: &QueueName,
     fetch: &Fetch,
-    parts: &mut Parts,
+    parts: &mut ReplyReader,
     (damaged, newer): (&mut Vec<(EventId, Error)>, &mut usize),
 ) -> Result<Reply> {
     let (ready, next_due, full) = (parts.count()?, parts.time()?, parts.is_so()?);
@@ -137,14 +137,14 @@ pub(super) fn fetched(
     })
 }
 
-pub(super) fn holding(parts: &mut Parts) -> Result<Holding> {
+pub(super) fn holding(parts: &mut ReplyReader) -> Result<Holding> {
     Ok(Holding {
         leases: parts.count()?,
         last: parts.number()?,
     })
 }
 
-pub(super) fn reaped(parts: &mut Parts) -> Result<Reaped> {
+pub(super) fn reaped(parts: &mut ReplyReader) -> Result<Reaped> {
     let mut reaped = taken_back(parts)?;
     reaped.next_deadline = parts.time()?;
     while !parts.is_empty() {
@@ -153,7 +153,7 @@ pub(super) fn reaped(parts: &mut Parts) -> Result<Reaped> {
     Ok(reaped)
 }
 
-pub(super) fn taken_back(parts: &mut Parts) -> Result<Reaped> {
+pub(super) fn taken_back(parts: &mut ReplyReader) -> Result<Reaped> {
     Ok(Reaped {
         ready: parts.count()?,
         dead: parts.count()?,

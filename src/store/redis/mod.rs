@@ -45,9 +45,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::check::Found;
+use self::check::ServerFacts;
 pub use self::choices::RedisOptions;
-use self::connections::Links;
+use self::connections::StoreConnections;
 use self::push::Pushes;
 use self::shared::Shared;
 use self::url::Target;
@@ -55,8 +55,8 @@ use crate::core::op::{Answer, NewEvent, StoreOp};
 use crate::error::{ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::store::{
-    Control, Durability, KnownBuckets, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Presence,
-    Roll, Setting, Store, StoreFuture, Watcher,
+    Control, Durability, KnownBuckets, MemberInfo, Membership, Outbox, OutboxLimit, OutboxPage,
+    OutboxWatcher, Setting, Store, StoreFuture, Watcher,
 };
 use crate::time::SystemClock;
 
@@ -119,7 +119,7 @@ use crate::time::SystemClock;
 pub struct RedisStore {
     shared: Arc<Shared>,
     pushes: Arc<Pushes>,
-    found: Found,
+    found: ServerFacts,
 }
 
 impl RedisStore {
@@ -176,7 +176,7 @@ impl RedisStore {
     }
 
     async fn try_open(target: Target, options: RedisOptions) -> Result<Self> {
-        let links = Links::open(&target).await?;
+        let links = StoreConnections::open(&target).await?;
         let prefix = target.asked.prefix.clone();
         let prefix = prefix.unwrap_or_else(|| PREFIX.to_owned());
         let found = check::check(&links.work, &target, &prefix, &SystemClock::new()).await?;
@@ -307,7 +307,7 @@ impl Store for RedisStore {
     }
 
     /// Long: the subscription has every bucket polled whenever it may have missed a message.
-    fn look_every(&self) -> Duration {
+    fn fallback_poll_every(&self) -> Duration {
         Duration::from_secs(600)
     }
 
@@ -329,7 +329,7 @@ impl Store for RedisStore {
         self.shared.watch(watcher);
     }
 
-    fn roll_call(&self, me: Presence) -> StoreFuture<Roll> {
+    fn roll_call(&self, me: MemberInfo) -> StoreFuture<Membership> {
         let shared = Arc::clone(&self.shared);
         StoreFuture::new(async move { hub::roll_call(&shared, me).await })
     }

@@ -8,7 +8,7 @@ use crate::outage::Outage;
 
 /// The options of a connection.
 #[derive(Clone, Debug)]
-pub(super) struct LinkOptions {
+pub(super) struct ConnectionOptions {
     /// The timeout of a call, including all waits. Default: 5 s, longer than a server pauses for a
     /// snapshot or its disk.
     pub(super) timeout: Duration,
@@ -24,7 +24,7 @@ pub(super) struct LinkOptions {
     pub(super) outage: Arc<Outage>,
 }
 
-impl LinkOptions {
+impl ConnectionOptions {
     /// Returns the defaults, changed by the options of the URL.
     pub(super) fn of(target: &Target) -> Self {
         let defaults = Self::default();
@@ -50,7 +50,7 @@ impl LinkOptions {
     }
 }
 
-impl Default for LinkOptions {
+impl Default for ConnectionOptions {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(5),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::record::Numbered;
-use crate::store::redis::answer::{Parts, unreadable};
+use crate::store::redis::answer::{ReplyReader, unreadable};
 use crate::store::redis::record;
 use crate::store::redis::shared::Shared;
 use crate::store::{
@@ -36,14 +36,14 @@ pub(super) struct Outboxes {
     /// Whether records of a newer duly have been logged.
     met_newer: AtomicBool,
     /// The last reads of each outbox, by the number up to which each went.
-    seen: Mutex<HashMap<BucketKey, BTreeMap<u64, Seen>>>,
+    seen: Mutex<HashMap<BucketKey, BTreeMap<u64, LastEntry>>>,
 }
 
 /// The last entry of a read: its number and its prefix.
 ///
 /// A server that has lost its tail, as a replica that takes over may, reuses numbers. A trim for an
 /// earlier read must not drop the records that have its numbers since.
-type Seen = (u64, Vec<u8>);
+type LastEntry = (u64, Vec<u8>);
 
 /// The number of reads of an outbox that are remembered until it is trimmed.
 const SEEN_MAX: usize = 4;
@@ -102,7 +102,7 @@ impl Outboxes {
     }
 
     /// Remembers a read up to a number.
-    fn remember(&self, bucket: &BucketKey, through: u64, last: Seen) {
+    fn remember(&self, bucket: &BucketKey, through: u64, last: LastEntry) {
         let mut seen = self.seen();
         let seen = seen.entry(bucket.clone()).or_default();
         // The first read stays: its reader may be the one that trims.
@@ -113,7 +113,7 @@ impl Outboxes {
     }
 
     /// Returns the last entry of a read up to this number or a later one.
-    fn seen_at(&self, bucket: &BucketKey, through: u64) -> Option<Seen> {
+    fn seen_at(&self, bucket: &BucketKey, through: u64) -> Option<LastEntry> {
         let seen = self.seen();
         let (_, last) = seen.get(bucket)?.range(through..).next()?;
         Some(last.clone())
@@ -126,7 +126,7 @@ impl Outboxes {
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, HashMap<BucketKey, BTreeMap<u64, Seen>>> {
+    fn seen(&self) -> MutexGuard<'_, HashMap<BucketKey, BTreeMap<u64, LastEntry>>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -169,7 +169,11 @@ pub(super) async fn page(
 }
 
 /// Decodes the reply to a read of records after a number; with the last entry.
-pub fn read(queue: &QueueName, after: u64, mut parts: Parts) -> Result<(OutboxPage, Option<Seen>)> {
+pub fn read(
+    queue: &QueueName,
+    after: u64,
+    mut parts: ReplyReader,
+) -> Result<(OutboxPage, Option<LastEntry>)> {
     parts.number()?;
     let (first, next, last) = (parts.number()?, parts.number()?, parts.number()?);
     let newer = parts.is_so()?;

@@ -1,11 +1,11 @@
 //! Encoding of a read of one page of events.
 
 use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor};
-use crate::store::redis::ask::{Call, Terms};
+use crate::store::redis::ask::{Call, CallContext};
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::scripts;
 
-impl Terms<'_> {
+impl CallContext<'_> {
     /// Reads a page of the events that have not ended: of all, or of those with a key.
     pub(super) fn peek(
         &self,

@@ -9,15 +9,15 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::core::op::{Answer, BATCH_MAX, NewEvent, PushVerdict, Pushed, Reply, Unique};
+use crate::core::op::{Answer, BATCH_MAX, NewEvent, PushOutcome, Pushed, Reply, Unique};
 use crate::core::push::Attempts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 use crate::store::redis::admit::check_push;
-use crate::store::redis::answer::{Parts, unreadable};
-use crate::store::redis::capacity::Reserved;
-use crate::store::redis::lanes::{Driver, Lanes};
-use crate::store::redis::link::Noted;
+use crate::store::redis::answer::{ReplyReader, unreadable};
+use crate::store::redis::capacity::Reservation;
+use crate::store::redis::lanes::{CallQueues, Driver};
+use crate::store::redis::link::ScriptReply;
 use crate::store::redis::registry;
 use crate::store::redis::shared::Shared;
 use crate::time::{DELAY_MAX, Timestamp, When};
@@ -33,10 +33,10 @@ pub(super) const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The pushes in flight, by bucket.
-pub(super) type Pushes = Lanes<BucketKey, Waiting>;
+pub(super) type Pushes = CallQueues<BucketKey, PendingPush>;
 
 /// A push that waits for its reply.
-pub(super) struct Waiting {
+pub(super) struct PendingPush {
     events: Vec<NewEvent>,
     bytes: usize,
     /// It must not share a batch.
@@ -44,7 +44,7 @@ pub(super) struct Waiting {
     /// The end of its retries.
     until: Instant,
     answer: oneshot::Sender<Result<Answer>>,
-    _reserved: Reserved,
+    _reserved: Reservation,
 }
 
 /// Pushes events in a batch with other pushes to this bucket; in several calls where one would
@@ -59,7 +59,7 @@ pub(super) async fn push(
     events: Vec<NewEvent>,
 ) -> Result<Answer> {
     check_push(&bucket, &events)?;
-    let mut whole = Whole::default();
+    let mut whole = CombinedReply::default();
     for part in parts_of(events) {
         whole.add(push_part(pushes, shared, bucket.clone(), part).await)?;
     }
@@ -85,12 +85,12 @@ pub(super) fn parts_of(events: Vec<NewEvent>) -> Vec<Vec<NewEvent>> {
 
 /// The combined result of the parts of a push, in order.
 #[derive(Default)]
-pub(super) struct Whole {
+pub(super) struct CombinedReply {
     pushed: Vec<Pushed>,
     now_us: u64,
 }
 
-impl Whole {
+impl CombinedReply {
     /// Adds the reply of the next part.
     pub(super) fn add(&mut self, answer: Result<Answer>) -> Result<()> {
         let answer = answer.map_err(|error| match self.pushed.is_empty() {
@@ -129,7 +129,7 @@ async fn push_part(
     let now = Instant::now();
     let deadline = now + shared.push_timeout();
     let (answer, answered) = oneshot::channel();
-    let waiting = Waiting {
+    let waiting = PendingPush {
         bytes: events.iter().map(weight).sum(),
         alone: events
             .iter()
@@ -192,7 +192,7 @@ fn may_be_refused(event: &NewEvent, now_us: u64) -> bool {
 }
 
 /// Sends the waiting pushes of a lane, batch by batch, until it is empty.
-async fn drive(shared: Arc<Shared>, mut lane: Driver<BucketKey, Waiting>) {
+async fn drive(shared: Arc<Shared>, mut lane: Driver<BucketKey, PendingPush>) {
     loop {
         let (mut many, mut bytes, mut is_alone) = (0, 0, false);
         let batch = lane.take(|waiting| {
@@ -212,7 +212,7 @@ async fn drive(shared: Arc<Shared>, mut lane: Driver<BucketKey, Waiting>) {
 
 /// Sends a batch, and retries it for its remaining callers while the servers do not respond; the
 /// ids make that safe.
-async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<Waiting>) {
+async fn deliver(shared: &Arc<Shared>, bucket: &BucketKey, mut batch: Vec<PendingPush>) {
     let (mut pause, mut attempts) = (PAUSE_MIN, Attempts::default());
     loop {
         batch.retain(|waiting| !waiting.answer.is_closed());
@@ -282,11 +282,11 @@ async fn attempt<'e>(
     register(shared, bucket, until).await?;
     let call = shared.terms().push(&shared.keys(bucket), events.clone());
     let link = shared.links.for_pushes(bucket);
-    let Noted { value, is_repeat } = shared.run_noted(link, &call).await?;
+    let ScriptReply { value, is_repeat } = shared.run_script(link, &call).await?;
     if is_repeat {
         attempts.may_have_happened();
     }
-    let parts = Parts::of(call.script.name, value)?;
+    let parts = ReplyReader::of(call.script.name, value)?;
     let (now_us, is_earlier, pushed) = read(parts, events, attempts)?;
     shared.learn(now_us);
     if is_earlier {
@@ -315,7 +315,7 @@ pub(super) async fn register(
 
 /// Notifies the outbox watchers if replaced events have left records.
 pub(super) fn tell_of_replaced(shared: &Shared, bucket: &BucketKey, pushed: &[Pushed]) {
-    let is_replaced = |it: &Pushed| matches!(it.verdict, PushVerdict::Replaced(_));
+    let is_replaced = |it: &Pushed| matches!(it.verdict, PushOutcome::Replaced(_));
     if pushed.iter().any(is_replaced) {
         shared.outboxes.tell(bucket);
     }
@@ -323,7 +323,7 @@ pub(super) fn tell_of_replaced(shared: &Shared, bucket: &BucketKey, pushed: &[Pu
 
 /// Decodes the result of each event, considering earlier attempts.
 pub fn read<'e>(
-    mut parts: Parts,
+    mut parts: ReplyReader,
     events: impl Iterator<Item = &'e NewEvent>,
     attempts: &Attempts,
 ) -> Result<(u64, bool, Vec<Pushed>)> {
@@ -335,7 +335,7 @@ pub fn read<'e>(
         ids.push(event.envelope.id);
         pushed.push(Pushed {
             due: event.when.due(now_us),
-            verdict: PushVerdict::Accepted,
+            verdict: PushOutcome::Accepted,
         });
     }
     while !parts.is_empty() {
@@ -345,11 +345,11 @@ pub fn read<'e>(
         let at = place.checked_sub(1).filter(|at| *at < pushed.len());
         let at = at.ok_or_else(|| unreadable("push"))?;
         let verdict = match verdict {
-            1 => PushVerdict::Duplicate(id),
-            2 => PushVerdict::Replaced(id),
-            3 => PushVerdict::Conflict,
-            4 => PushVerdict::TooOld,
-            5 => PushVerdict::TooNew,
+            1 => PushOutcome::Duplicate(id),
+            2 => PushOutcome::Replaced(id),
+            3 => PushOutcome::Conflict,
+            4 => PushOutcome::TooOld,
+            5 => PushOutcome::TooNew,
             _ => return Err(unreadable("push")),
         };
         let verdict = attempts.verdict(ids[at], verdict);

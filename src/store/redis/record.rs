@@ -51,7 +51,7 @@ pub fn of_entry<'a>(
         if bytes.is_empty() {
             return None;
         }
-        let cut = Cut::next(&mut bytes);
+        let cut = RawRecord::next(&mut bytes);
         if cut.is_none() {
             bytes = &[];
         }
@@ -60,7 +60,7 @@ pub fn of_entry<'a>(
 }
 
 /// A record split into its fields, not yet validated.
-struct Cut<'a> {
+struct RawRecord<'a> {
     id: [u8; 16],
     kinds: [u8; 2],
     attempt: [u8; 2],
@@ -75,7 +75,7 @@ struct Cut<'a> {
     by: Option<&'a [u8]>,
 }
 
-impl<'a> Cut<'a> {
+impl<'a> RawRecord<'a> {
     /// Splits off the first record.
     fn next(bytes: &mut &'a [u8]) -> Option<Self> {
         let mut cut = Self {

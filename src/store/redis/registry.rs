@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
 use crate::outage::Outage;
 use crate::store::KnownBuckets;
-use crate::store::redis::answer::{Parts, unreadable};
+use crate::store::redis::answer::{ReplyReader, unreadable};
 use crate::store::redis::hub;
 use crate::store::redis::shared::Shared;
 
@@ -35,12 +35,12 @@ const TOKEN: usize = 8;
 /// The cached registry of this process.
 pub(super) struct Registry {
     /// The list as of the last read.
-    listed: tokio::sync::Mutex<Listed>,
+    listed: tokio::sync::Mutex<CachedList>,
     /// Buckets in the list: read there, or written by this process.
     known: RwLock<HashSet<BucketKey>>,
     /// The number of buckets that each consumer of a queue serves by its settings.
     configured: RwLock<Configured>,
-    writing: Mutex<Writing>,
+    writing: Mutex<WriterState>,
     /// The number of write attempts.
     attempts: watch::Sender<u64>,
     outage: Outage,
@@ -57,14 +57,14 @@ struct Configured {
 }
 
 #[derive(Default)]
-struct Listed {
+struct CachedList {
     buckets: Vec<BucketKey>,
     last: Option<Vec<u8>>,
 }
 
 /// The state of the writer.
 #[derive(Default)]
-struct Writing {
+struct WriterState {
     /// Buckets still to be written.
     missing: BTreeSet<BucketKey>,
     /// The connection on which the list was last compared with the known buckets: another one may
@@ -151,7 +151,7 @@ impl Registry {
         until.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn writing(&self) -> MutexGuard<'_, Writing> {
+    fn writing(&self) -> MutexGuard<'_, WriterState> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -216,7 +216,7 @@ pub(super) async fn known(shared: &Arc<Shared>) -> Result<KnownBuckets> {
     Ok(KnownBuckets::some(known, away))
 }
 
-async fn read_new(shared: &Shared, listed: &mut Listed) -> Result<()> {
+async fn read_new(shared: &Shared, listed: &mut CachedList) -> Result<()> {
     let mut is_anew = listed.last.is_none();
     loop {
         let from = listed.buckets.len() - usize::from(listed.last.is_some());
@@ -232,7 +232,7 @@ async fn read_new(shared: &Shared, listed: &mut Listed) -> Result<()> {
                     let words = "the registry of buckets changed while it was read";
                     return Err(Error::new(ErrorKind::Unavailable, words));
                 }
-                *listed = Listed::default();
+                *listed = CachedList::default();
                 continue;
             }
             page.remove(0);
@@ -249,7 +249,7 @@ async fn read_new(shared: &Shared, listed: &mut Listed) -> Result<()> {
 
 /// Decodes entries of the list, each with its bucket.
 pub fn read_page(value: Value) -> Result<Vec<(Vec<u8>, BucketKey)>> {
-    let mut parts = Parts::of("register", value)?;
+    let mut parts = ReplyReader::of("register", value)?;
     let mut page = Vec::new();
     while !parts.is_empty() {
         let entry = parts.bytes()?;

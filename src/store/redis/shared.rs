@@ -5,23 +5,23 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::core::op::{Answer, Failing, Settlement, StartMark, StoreOp, Verdict};
+use crate::core::op::{Answer, AttemptOutcome, FailureReason, Settlement, StartMark, StoreOp};
 use crate::core::reference::KEEP_FOR;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId};
 use crate::store::Watcher;
-use crate::store::redis::answer::{self, Parts};
-use crate::store::redis::ask::{Call, Terms};
+use crate::store::redis::answer::{self, ReplyReader};
+use crate::store::redis::ask::{Call, CallContext};
 use crate::store::redis::capacity::Capacity;
 use crate::store::redis::choices::RedisOptions;
-use crate::store::redis::connections::Links;
-use crate::store::redis::hub::Hub;
+use crate::store::redis::connections::StoreConnections;
+use crate::store::redis::hub::SharedState;
 use crate::store::redis::in_parts;
 use crate::store::redis::keys::BucketKeys;
-use crate::store::redis::link::{Link, Noted};
-use crate::store::redis::news::{News, Told};
-use crate::store::redis::options::LinkOptions;
+use crate::store::redis::link::{ManagedConnection, ScriptReply};
+use crate::store::redis::news::{NotificationCallbacks, Notifications};
+use crate::store::redis::options::ConnectionOptions;
 use crate::store::redis::outbox::Outboxes;
 use crate::store::redis::record::DAMAGED;
 use crate::store::redis::registry::Registry;
@@ -37,15 +37,15 @@ pub(super) struct Shared {
     pub(super) options: RedisOptions,
     /// The identifier of this process in messages.
     pub(super) origin: String,
-    pub(super) links: Links,
-    pub(super) hub: Hub,
+    pub(super) links: StoreConnections,
+    pub(super) hub: SharedState,
     pub(super) registry: Registry,
     pub(super) outboxes: Outboxes,
     /// The limit of pushes in flight.
     pub(super) capacity: Arc<Capacity>,
     target: Target,
     /// The subscription, created when a node of this process first polls a bucket.
-    news: OnceLock<News>,
+    news: OnceLock<Notifications>,
     clock: SystemClock,
     /// The offset of the store's time from `clock`, in microseconds.
     offset_us: AtomicI64,
@@ -61,7 +61,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(prefix: String, target: Target, links: Links, options: RedisOptions) -> Self {
+    pub(super) fn new(
+        prefix: String,
+        target: Target,
+        links: StoreConnections,
+        options: RedisOptions,
+    ) -> Self {
         Self {
             prefix,
             outboxes: Outboxes::new(options.records_max as u64),
@@ -69,7 +74,7 @@ impl Shared {
             options,
             origin: format!("{:016x}", fastrand::u64(..)),
             links,
-            hub: Hub::default(),
+            hub: SharedState::default(),
             registry: Registry::default(),
             target,
             news: OnceLock::new(),
@@ -89,11 +94,11 @@ impl Shared {
         matches!(self.target.place, Place::Cluster(_))
     }
 
-    pub(super) fn terms(&self) -> Terms<'_> {
+    pub(super) fn terms(&self) -> CallContext<'_> {
         let buckets = self.known_buckets();
         let records = self.options.records_total / buckets.max(1);
         let records = records.max(crate::core::op::BATCH_MAX) as u64;
-        Terms {
+        CallContext {
             now_us: self.options.clock.as_ref().map(|clock| clock.wall_us()),
             window: self.options.window.shared_by(buckets),
             records_max: self.outboxes.kept_max(records),
@@ -124,20 +129,24 @@ impl Shared {
     }
 
     /// Runs a script on a bucket.
-    pub(super) async fn call(&self, link: &Link, call: &Call) -> Result<Parts> {
-        Parts::of(call.script.name, self.run(link, call).await?)
+    pub(super) async fn call(&self, link: &ManagedConnection, call: &Call) -> Result<ReplyReader> {
+        ReplyReader::of(call.script.name, self.run(link, call).await?)
     }
 
     /// Runs a script; also returns whether it may have been executed more than once.
-    pub(super) async fn run_noted(&self, link: &Link, call: &Call) -> Result<Noted> {
+    pub(super) async fn run_script(
+        &self,
+        link: &ManagedConnection,
+        call: &Call,
+    ) -> Result<ScriptReply> {
         self.check_open()?;
-        link.run_noted(call.script, &call.command).await
+        link.run_script(call.script, &call.command).await
     }
 
     /// Returns the timeout of a push from its call on: the time of its retries, and that of its
     /// last attempt.
     pub(super) fn push_timeout(&self) -> Duration {
-        self.options.retry_for + LinkOptions::of(&self.target).timeout
+        self.options.retry_for + ConnectionOptions::of(&self.target).timeout
     }
 
     /// Refuses timeouts with which a retry of a push could come after the store has forgotten the
@@ -157,13 +166,17 @@ impl Shared {
     }
 
     /// Runs a script.
-    pub(super) async fn run(&self, link: &Link, call: &Call) -> Result<redis::Value> {
+    pub(super) async fn run(&self, link: &ManagedConnection, call: &Call) -> Result<redis::Value> {
         self.check_open()?;
         link.run(call.script, &call.command).await
     }
 
     /// Sends a command.
-    pub(super) async fn send(&self, link: &Link, command: &redis::Cmd) -> Result<redis::Value> {
+    pub(super) async fn send(
+        &self,
+        link: &ManagedConnection,
+        command: &redis::Cmd,
+    ) -> Result<redis::Value> {
         self.check_open()?;
         link.send(command).await
     }
@@ -238,7 +251,7 @@ impl Shared {
             Settlement {
                 id,
                 request,
-                verdict: Verdict::Bury(Failing {
+                verdict: AttemptOutcome::Bury(FailureReason {
                     cause: Cause::Undecodable,
                     error: Some(error.to_string()),
                 }),
@@ -292,12 +305,12 @@ impl Shared {
                 };
                 Box::new(tell)
             };
-            let told = Told {
+            let told = NotificationCallbacks {
                 earlier: tell(|watcher, bucket| watcher.earlier(bucket)),
                 called: tell(|watcher, bucket| watcher.called(bucket)),
             };
-            let options = LinkOptions::of(&self.target);
-            News::open(&self.target, &options, &self.prefix, &self.origin, told)
+            let options = ConnectionOptions::of(&self.target);
+            Notifications::open(&self.target, &options, &self.prefix, &self.origin, told)
         };
         self.news.get_or_init(open).add([bucket]);
     }

@@ -1,7 +1,7 @@
 //! Histories, as lines of JSON.
 
 use duly::ErrorKind;
-use duly_conformance::history::{Account, Checker, Entry, Expect, lines};
+use duly_conformance::history::{Checker, ClientChecker, Entry, Expect, lines};
 
 use super::{TIMES, bounded, few_words, in_words};
 
@@ -24,7 +24,7 @@ pub(crate) fn history(data: &[u8]) {
 }
 
 fn follow(entries: &[Entry]) {
-    let mut account = Account::new();
+    let mut account = ClientChecker::new();
     let largest = Expect {
         exact: true,
         leases_stand: true,

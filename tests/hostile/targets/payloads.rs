@@ -1,6 +1,6 @@
 //! Stored payloads: their frames, ciphers and values.
 
-use duly::codec::{Frame, Key, KeyRing, Unopened};
+use duly::codec::{Frame, Key, KeyRing, OpenError};
 use duly::event::Payload;
 use duly::{EventId, QueueName};
 
@@ -22,6 +22,6 @@ pub(crate) fn payload(data: &[u8]) {
                 opened.is_ok_and(|it| !it.is_sealed())
             );
         }
-        Err(_) => assert!(matches!(opened, Err(Unopened::Malformed(_)))),
+        Err(_) => assert!(matches!(opened, Err(OpenError::Malformed(_)))),
     }
 }

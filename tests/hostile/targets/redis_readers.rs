@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duly::__internal::Attempts;
-use duly::__internal::redis::{self as readers, Address, Parts, Slots, unreadable};
+use duly::__internal::redis::{self as readers, Address, ReplyReader, Slots, unreadable};
 use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::records::{NodeId, Record};
 use duly::store::operation::{Fetch, Holding, NewEvent, PeekBy, StartMark, StoreOp};
@@ -140,8 +140,8 @@ fn shown<T: fmt::Debug + 'static>(read: Result<T>) -> Result<Box<dyn fmt::Debug>
     read.map(|read| Box::new(read) as _)
 }
 
-fn parts(value: Value) -> Result<Parts> {
-    Parts::of("door", value)
+fn parts(value: Value) -> Result<ReplyReader> {
+    ReplyReader::of("door", value)
 }
 
 #[allow(clippy::needless_pass_by_value)] // made for this call

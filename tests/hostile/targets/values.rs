@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use duly::__internal::duration;
-use duly::dead_letters::LetterCursor;
+use duly::dead_letters::DeadLetterCursor;
 use duly::records::{Cause, NodeId, Outcome, Record};
 use duly::store::Durability;
 use duly::time::Timestamp;
@@ -62,7 +62,7 @@ pub(crate) fn words(data: &[u8]) {
     word::<Durability>(&text);
     word::<Outcome>(&text);
     word::<Cause>(&text);
-    word::<LetterCursor>(&text);
+    word::<DeadLetterCursor>(&text);
 }
 
 fn word<T: Display + FromStr<Err = Error> + PartialEq + Debug>(text: &str) {

@@ -7,7 +7,7 @@ use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::sync::atomic::{AtomicBool, AtomicUsize};
 use loom::thread::{self, Thread};
 
-use crate::flow::crowd::Crowd;
+use crate::flow::crowd::Waiters;
 
 /// How waiters are called: who listens at that moment is woken.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl Bell {
 /// A ring with room for one, which is full; a worker frees it while a publisher waits for it.
 fn room_is_found(has_fence: bool) {
     loom::model(move || {
-        let crowd = Arc::new(Crowd::default());
+        let crowd = Arc::new(Waiters::default());
         let bare = Arc::new(AtomicUsize::new(0));
         let (is_free, bell) = (Arc::new(AtomicBool::new(false)), Arc::new(Bell::default()));
         let worker = thread::spawn({

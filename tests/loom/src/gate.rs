@@ -6,12 +6,12 @@ use loom::sync::atomic::AtomicU64;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 
-use crate::flow::gate::Gate;
+use crate::flow::gate::LeaseFence;
 
 #[test]
 fn who_sees_new_trust_sees_what_was_lost_before() {
     loom::model(|| {
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(LeaseFence::default());
         gate.fresh(10);
         let mover = thread::spawn({
             let gate = Arc::clone(&gate);

@@ -6,7 +6,7 @@ use loom::sync::atomic::Ordering::{Relaxed, SeqCst};
 use loom::sync::atomic::{AtomicBool, AtomicUsize};
 use loom::thread;
 
-use crate::flow::ticking::Ticking;
+use crate::flow::ticking::OnDemandTask;
 
 /// What starts and ends the task.
 trait Switch: Default + Send + Sync + 'static {
@@ -14,13 +14,13 @@ trait Switch: Default + Send + Sync + 'static {
     fn may_end(&self, anything: impl FnOnce() -> bool) -> bool;
 }
 
-impl Switch for Ticking {
+impl Switch for OnDemandTask {
     fn must_start(&self) -> bool {
-        Ticking::must_start(self)
+        OnDemandTask::must_start(self)
     }
 
     fn may_end(&self, anything: impl FnOnce() -> bool) -> bool {
-        Ticking::may_end(self, anything)
+        OnDemandTask::may_end(self, anything)
     }
 }
 
@@ -84,7 +84,7 @@ fn none_is_left<S: Switch>() {
 
 #[test]
 fn a_deadline_that_is_added_while_the_task_ends_is_looked_after() {
-    none_is_left::<Ticking>();
+    none_is_left::<OnDemandTask>();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use loom::sync::atomic::AtomicBool;
 use loom::sync::atomic::Ordering::{Acquire, Release};
 use loom::thread::{self, JoinHandle};
 
-use crate::flow::wake::{Fault, Leave, Wake};
+use crate::flow::wake::{Fault, LeaveResult, Wake};
 
 #[test]
 fn one_publisher_one_worker() {
@@ -370,8 +370,8 @@ fn work(pool: &Arc<Pool>) {
                 lingering = pool.wake.linger();
             }
             None => match pool.wake.leave(lingering, || pool.has_work()) {
-                Leave::Stayed => lingering = false,
-                Leave::Left { .. } => return,
+                LeaveResult::Stayed => lingering = false,
+                LeaveResult::Left { .. } => return,
             },
         }
     }

@@ -112,7 +112,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Accepted,
         bug: "a node does not repeat a fetch whose answer was lost",
         edits: &[edit(
-            "src/core/node/answers.rs",
+            "src/core/node/replies.rs",
             "CallKind::Fetch { .. } => care.looking = false,",
             "CallKind::Fetch { .. } => care.fetch_over(queue),",
         )],

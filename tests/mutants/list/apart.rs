@@ -110,7 +110,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Apart,
         bug: "a fetch of one bucket asks for all the room of its queue",
         edits: &[edit(
-            "src/core/queue_care.rs",
+            "src/core/queue_state.rs",
             "_ => self.room().div_ceil(2),",
             "_ => self.room(),",
         )],

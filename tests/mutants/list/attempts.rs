@@ -51,8 +51,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a snooze uses up an attempt",
         edits: &[edit(
             "src/core/reference/settle.rs",
-            "self.again(id, delay, tries - 1, ending, ledger);",
-            "self.again(id, delay, tries, ending, ledger);",
+            "self.again(id, delay, tries - 1, ending, sink);",
+            "self.again(id, delay, tries, ending, sink);",
         )],
         caught_by: contract("snooze_and_release_do_not_count"),
         masked_by: None,

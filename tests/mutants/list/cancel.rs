@@ -20,7 +20,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a cancel after a lost lease does not say that an attempt may still run",
         edits: &[edit(
             "src/core/reference/reap.rs",
-            "        entry.haunted = true;\n",
+            "        entry.maybe_running = true;\n",
             "",
         )],
         caught_by: contract("a_cancel_after_a_lost_lease_says_that_somebody_may_run"),

@@ -15,7 +15,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Metrics,
         bug: "two buses of a process report a queue of their store twice",
         edits: &[edit(
-            "src/metrics/shares.rs",
+            "src/metrics/depth.rs",
             "told.for_each(|share| most.max(share));",
             "told.for_each(|share| most.add(share));",
         )],
@@ -40,7 +40,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "what a bus has told of depth stays when it has stopped",
         edits: &[edit(
             "src/flow/census.rs",
-            "    fn drop(&mut self) {\n        metrics::tell_shares(self.id.0, Shares::new());\n",
+            "    fn drop(&mut self) {\n        metrics::tell_shares(self.id.0, QueueDepths::new());\n",
             "    fn drop(&mut self) {\n",
         )],
         caught_by: coming("each_node_of_a_store_reports_all_that_is_in_its_queues"),
@@ -64,7 +64,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "the census asks every bucket each time, also those in which nothing is",
         edits: &[edit(
             "src/flow/census.rs",
-            "let is_empty = known.buckets.get(key).is_some_and(Counted::is_empty);",
+            "let is_empty = known.buckets.get(key).is_some_and(BucketCount::is_empty);",
             "let is_empty = false;",
         )],
         caught_by: test(
@@ -175,7 +175,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a start fails where the settings say to listen and the program has its own recorder",
         edits: &[edit(
             "src/metrics/prometheus.rs",
-            "    if super::is_heard() {\n",
+            "    if super::is_recorder_installed() {\n",
             "    if false {\n",
         )],
         caught_by: coming("a_program_with_a_recorder_keeps_it_and_nothing_listens"),

@@ -47,8 +47,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "embedded: what was set of a queue is forgotten by an open",
         edits: &[edit(
             "src/store/embedded/mod.rs",
-            "hub: Hub::with(controls),",
-            "hub: Hub::with(controls.into_iter().take(0).collect()),",
+            "hub: LocalMembership::with(controls),",
+            "hub: LocalMembership::with(controls.into_iter().take(0).collect()),",
         )],
         caught_by: contract("what_is_set_is_kept_over_a_new_opening"),
         masked_by: None,
@@ -88,7 +88,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Explained,
         bug: "an explanation does not look whether an event was spread",
         edits: &[edit(
-            "src/bus/explain/judge.rs",
+            "src/bus/explain/diagnose.rs",
             "        spread: spread(found),\n",
             "        spread: spread(found).filter(|_| false),\n",
         )],
@@ -100,9 +100,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Controls,
         bug: "a node that comes starts its part of a rate before the others have given it up",
         edits: &[edit(
-            "src/core/node/others.rs",
-            "        if turnout.was_away {\n            self.hold_back(now);\n",
-            "        if turnout.was_away && now == Mono::default() {\n            self.hold_back(now);\n",
+            "src/core/node/members.rs",
+            "        if change.was_away {\n            self.hold_back(now);\n",
+            "        if change.was_away && now == Mono::default() {\n            self.hold_back(now);\n",
         )],
         caught_by: test(
             "delivery",

@@ -133,7 +133,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "a node goes on asking a store that has stopped for ever",
         edits: &[edit(
-            "src/core/node/answers.rs",
+            "src/core/node/replies.rs",
             "if kind == ErrorKind::Closed {",
             "if false && kind == ErrorKind::Closed {",
         )],
@@ -147,7 +147,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "one answer as of a call that can never succeed stops a bucket for ever",
         edits: &[edit(
-            "src/core/node/answers.rs",
+            "src/core/node/replies.rs",
             "if kind == ErrorKind::Closed {",
             "if matches!(kind, ErrorKind::Closed | ErrorKind::Invalid) {",
         )],
@@ -229,8 +229,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a store that is away is logged at each call",
         edits: &[edit(
             "src/outage.rs",
-            "if state.told.contains(&kind) || !state.may_tell() {",
-            "if false && (state.told.contains(&kind) || !state.may_tell()) {",
+            "if state.logged.contains(&kind) || !state.may_log() {",
+            "if false && (state.logged.contains(&kind) || !state.may_log()) {",
         )],
         caught_by: test(
             "lib",
@@ -244,8 +244,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "Redis: an error that nobody knows says that nothing happened",
         edits: &[edit(
             "src/store/redis/fault/mod.rs",
-            "        None => Fault::of(&table::STRANGE),\n    }\n}\n\n/// Classifies errors",
-            "        None => Fault::of(&table::REFUSED_HERE),\n    }\n}\n\n/// Errors",
+            "        None => ErrorClass::of(&table::STRANGE),\n    }\n}\n\n/// Classifies errors",
+            "        None => ErrorClass::of(&table::REFUSED_HERE),\n    }\n}\n\n/// Errors",
         )],
         caught_by: test("lib", "every_answer_means_what_the_table_says"),
         masked_by: None,

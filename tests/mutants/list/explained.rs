@@ -11,7 +11,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Explained,
         bug: "an explanation does not look whether the queue is paused",
         edits: &[edit(
-            "src/bus/explain/judge.rs",
+            "src/bus/explain/diagnose.rs",
             "if facts.control.paused {",
             "if false {",
         )],
@@ -23,7 +23,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Explained,
         bug: "a node that is on the roll is taken for alive, whether it answers or not",
         edits: &[edit(
-            "src/bus/explain/look.rs",
+            "src/bus/explain/collect.rs",
             "answers: before.is_none_or(|before| before.beat != member.beat),",
             "answers: true,",
         )],
@@ -35,7 +35,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Explained,
         bug: "an event is not looked at again after nodes were listened for",
         edits: &[edit(
-            "src/bus/explain/look.rs",
+            "src/bus/explain/collect.rs",
             "facts.found = again.or(facts.found.take());",
             "drop(again);",
         )],
@@ -47,7 +47,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Explained,
         bug: "of many attempts the first ones are told and not the last",
         edits: &[edit(
-            "src/bus/explain/past.rs",
+            "src/bus/explain/history.rs",
             "order: Order::Newest,",
             "order: Order::Oldest,",
         )],
@@ -59,7 +59,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Explained,
         bug: "an event that was spread and then rescheduled is explained by its spread alone",
         edits: &[edit(
-            "src/bus/explain/judge.rs",
+            "src/bus/explain/diagnose.rs",
             "if at.max(pushed) + part != due",
             "if at.max(pushed) + part != due && part > window",
         )],

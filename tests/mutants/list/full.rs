@@ -31,7 +31,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Full,
         bug: "events are fetched without credits",
         edits: &[edit(
-            "src/core/queue_care.rs",
+            "src/core/queue_state.rs",
             ".saturating_sub(self.outstanding + self.reserved + self.waiting),",
             ".saturating_sub((self.outstanding + self.reserved + self.waiting) * 0),",
         )],

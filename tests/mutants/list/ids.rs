@@ -58,8 +58,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "another payload under a known id is answered as a repeat",
         edits: &[edit(
             "src/core/reference/push.rs",
-            "Some(known) if known != fingerprint => PushVerdict::Conflict,",
-            "Some(known) if known != fingerprint => PushVerdict::Duplicate(id),",
+            "Some(known) if known != fingerprint => PushOutcome::Conflict,",
+            "Some(known) if known != fingerprint => PushOutcome::Duplicate(id),",
         )],
         caught_by: contract("another_payload_under_the_same_id_is_a_conflict_in_any_state"),
         masked_by: None,
@@ -82,7 +82,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "an id is forgotten as soon as its event is over",
         edits: &[edit(
             "src/core/reference/mod.rs",
-            "self.past.remember(finished, entry.settled(), self.now_us);",
+            "self.dedup.remember(finished, entry.settled(), self.now_us);",
             "let _ = finished;",
         )],
         caught_by: contract("the_same_id_again_changes_nothing_in_any_state"),
@@ -106,8 +106,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "an id that may have been forgotten is taken for a new one",
         edits: &[edit(
             "src/core/reference/push.rs",
-            "(None, None) if id.tells_time() && self.past.may_have_forgotten(id) => {",
-            "(None, None) if false && self.past.may_have_forgotten(id) => {",
+            "(None, None) if id.tells_time() && self.dedup.may_have_forgotten(id) => {",
+            "(None, None) if false && self.dedup.may_have_forgotten(id) => {",
         )],
         caught_by: contract("an_id_that_may_have_been_forgotten_is_too_old"),
         masked_by: None,
@@ -167,8 +167,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a push that may have happened is pushed under a new id",
         edits: &[edit(
             "src/core/push.rs",
-            "(Self::Made, PushVerdict::TooOld | PushVerdict::TooNew) => NextPush::Renew,",
-            "(Self::Made, PushVerdict::TooOld | PushVerdict::TooNew | PushVerdict::Unknown) => NextPush::Renew,",
+            "(Self::Made, PushOutcome::TooOld | PushOutcome::TooNew) => NextPush::Renew,",
+            "(Self::Made, PushOutcome::TooOld | PushOutcome::TooNew | PushOutcome::Unknown) => NextPush::Renew,",
         )],
         caught_by: test(
             "delivery",
@@ -182,8 +182,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a push is called a duplicate of its own first attempt",
         edits: &[edit(
             "src/core/push.rs",
-            "(Self::Made | Self::Renewed, PushVerdict::Duplicate(other)) if other == id => {",
-            "(Self::Renewed, PushVerdict::Duplicate(other)) if other == id => {",
+            "(Self::Made | Self::Renewed, PushOutcome::Duplicate(other)) if other == id => {",
+            "(Self::Renewed, PushOutcome::Duplicate(other)) if other == id => {",
         )],
         caught_by: test("delivery", "an_own_first_attempt_is_no_duplicate"),
         masked_by: None,
@@ -229,7 +229,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Ids,
         bug: "an ended id is forgotten within its minute when many end after it",
         edits: &[edit(
-            "src/core/reference/past.rs",
+            "src/core/reference/dedup.rs",
             "(len > max && age_us >= self.window.keep_for.as_micros())",
             "len > max",
         )],

@@ -11,7 +11,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Controls,
         bug: "a dry run revives and drops letters",
         edits: &[edit(
-            "src/bus/dead_letters/sweep.rs",
+            "src/bus/dead_letters/bulk.rs",
             "if !self.dry_run {",
             "if true {",
         )],
@@ -35,7 +35,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Controls,
         bug: "who revives or drops a letter is not passed on",
         edits: &[edit(
-            "src/bus/dead_letters/sweep.rs",
+            "src/bus/dead_letters/bulk.rs",
             "let by = self.by.clone();",
             "let by = None;",
         )],
@@ -59,7 +59,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Controls,
         bug: "what dies while letters are dropped is dropped as well",
         edits: &[edit(
-            "src/bus/dead_letters/sweep.rs",
+            "src/bus/dead_letters/bulk.rs",
             "        self.filter.began = Some(self.inner.now());\n",
             "",
         )],

@@ -7,8 +7,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: LostWorkers,
         bug: "a node sends no heartbeats",
         edits: &[edit(
-            "src/core/node/asks.rs",
-            "            asks.push((
+            "src/core/node/due_calls.rs",
+            "            due_calls.push((
                 CallKind::Heartbeat { held },
                 StoreOp::Heartbeat {
                     node: *id,
@@ -176,8 +176,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a node is called silent as soon as it is seen",
         edits: &[edit(
             "src/core/reaper.rs",
-            ".filter(|(_, (_, since))| now.since(*since) >= options.silence)",
-            ".filter(|(_, (_, since))| now.since(*since) < options.silence * 1_000)",
+            ".filter(|(_, (_, since))| now.since(*since) >= options.lease_timeout)",
+            ".filter(|(_, (_, since))| now.since(*since) < options.lease_timeout * 1_000)",
         )],
         caught_by: delivery("a_node_that_is_cut_off_from_the_roll_alone_loses_nothing"),
         masked_by: None,
@@ -212,14 +212,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a node's trust in its leases counts from the answer and has no margin",
         edits: &[
             edit(
-                "src/core/bucket_care.rs",
+                "src/core/bucket_state.rs",
                 "self.leases.renew(sent, options);",
                 "self.leases.renew(sent.max(now), options);",
             ),
             edit(
                 "src/core/lease.rs",
-                "            .max(sent + options.silence - options.margin);",
-                "            .max(sent + options.silence);",
+                "            .max(sent + options.lease_timeout - options.safety_margin);",
+                "            .max(sent + options.lease_timeout);",
             ),
         ],
         caught_by: delivery("trust_in_a_lease_counts_from_when_it_was_asked_for"),

@@ -58,8 +58,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "of queues that share a label the last one is told of, and not their sum",
         edits: &[edit(
             "src/flow/gauges.rs",
-            "doing[*place] = doing[*place].and(Doing {",
-            "doing[*place] = Doing::default().and(Doing {",
+            "doing[*place] = doing[*place].and(QueueActivity {",
+            "doing[*place] = QueueActivity::default().and(QueueActivity {",
         )],
         caught_by: metrics("queues_beyond_the_bound_are_told_of_together"),
         masked_by: None,

@@ -55,7 +55,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: NeverEarly,
         bug: "what was read ahead is published as soon as it is there",
         edits: &[edit(
-            "src/core/held.rs",
+            "src/core/prefetch.rs",
             "if !clock.has_reached(now, first.key().0) {",
             "if false && !clock.has_reached(now, first.key().0) {",
         )],

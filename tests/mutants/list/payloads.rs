@@ -50,8 +50,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "what a missing key made a dead letter has another cause",
         edits: &[edit(
             "src/flow/executor.rs",
-            "            Unread::Undecryptable(_) => (Cause::Undecryptable, false),",
-            "            Unread::Undecryptable(_) => (Cause::Undecodable, false),",
+            "            DecodeError::Undecryptable(_) => (Cause::Undecryptable, false),",
+            "            DecodeError::Undecryptable(_) => (Cause::Undecodable, false),",
         )],
         caught_by: payloads(
             "a_missing_key_makes_a_dead_letter_that_lives_again_once_the_key_is_there",
@@ -99,8 +99,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Payloads,
         bug: "an error of the decoder quotes a payload that was encrypted",
         edits: &[edit(
-            "src/codec/opened.rs",
-            "            true => UNTOLD.into(),",
+            "src/codec/decrypted.rs",
+            "            true => WITHHELD.into(),",
             "            true => error,",
         )],
         caught_by: payloads("what_is_no_such_value_is_told_without_quoting_it"),
@@ -147,9 +147,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Payloads,
         bug: "a pass through everything that waits goes by what handlers hold",
         edits: &[edit(
-            "src/core/reference/look.rs",
-            ".filter(|entry| !entry.is_held())",
-            ".filter(|entry| !entry.is_held() && entry.lease().is_none())",
+            "src/core/reference/read.rs",
+            ".filter(|entry| !entry.is_unconfirmed())",
+            ".filter(|entry| !entry.is_unconfirmed() && entry.lease().is_none())",
         )],
         caught_by: test(
             "store_contract",

@@ -8,12 +8,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "the mover does not sleep until the next due time, but until something wakes it",
         edits: &[
             edit(
-                "src/core/node/answers.rs",
+                "src/core/node/replies.rs",
                 ".looked(reckon(next_due), ready > 0, moved == *limit, next);",
                 ".looked(reckon(next_due.filter(|_| false)), ready > 0, moved == *limit, next);",
             ),
             edit(
-                "src/core/node/answers.rs",
+                "src/core/node/replies.rs",
                 "care.mover.looked(reckon(next_due), ready > 0, full, next);",
                 "care.mover.looked(reckon(next_due.filter(|_| false)), ready > 0, full, next);",
             ),
@@ -27,8 +27,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a push that is due sooner than all others wakes nobody",
         edits: &[edit(
             "src/store/shards.rs",
-            "if is_earlier && news == News::Tell {",
-            "if false && is_earlier && news == News::Tell {",
+            "if is_earlier && news == WakeRule::Tell {",
+            "if false && is_earlier && news == WakeRule::Tell {",
         )],
         caught_by: contract("a_watcher_is_told_of_work_that_comes_sooner"),
         masked_by: None,
@@ -70,7 +70,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[edit(
             "src/core/standby.rs",
             "            false => net,\n",
-            "            false => options.other_delay,\n",
+            "            false => options.non_owner_delay,\n",
         )],
         caught_by: test("simulation", "many_nodes_ask_hardly_more_than_one"),
         masked_by: None,
@@ -95,7 +95,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Punctual,
         bug: "the next in line waits for the owner anew from each look at what is overdue",
         edits: &[edit(
-            "src/core/node/answers.rs",
+            "src/core/node/replies.rs",
             "None => now - Duration::from_micros(now_us - due.as_micros()),",
             "None => now,",
         )],
@@ -145,8 +145,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a worker that leaves does not look once more whether a job came meanwhile",
         edits: &[edit(
             "src/flow/wake.rs",
-            "        if !has_work() {\n            return Leave::Left { last };\n        }\n",
-            "        if !has_work() || true {\n            return Leave::Left { last };\n        }\n",
+            "        if !has_work() {\n            return LeaveResult::Left { last };\n        }\n",
+            "        if !has_work() || true {\n            return LeaveResult::Left { last };\n        }\n",
         )],
         caught_by: test("loom", "one_publisher_one_worker"),
         masked_by: None,

@@ -109,8 +109,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "nobody looks for what a node left that died until the next look at everything",
         edits: &[edit(
             "src/flow/mover.rs",
-            "Action::Bereft => self.bereft.notify_one(),",
-            "Action::Bereft => {}",
+            "Action::MemberLost => self.member_lost.notify_one(),",
+            "Action::MemberLost => {}",
         )],
         caught_by: test(
             "records",
@@ -175,9 +175,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             ),
             edit(
                 "src/bus/journal.rs",
-                "    Ok(Some(Recorded {\n",
+                "    Ok(Some(JournalRecorder {\n",
                 "    tokio::task::yield_now().await;\n    tokio::task::yield_now().await;\n    \
-                 store.limit_outboxes(limit)?;\n    Ok(Some(Recorded {\n",
+                 store.limit_outboxes(limit)?;\n    Ok(Some(JournalRecorder {\n",
             ),
         ],
         caught_by: test(

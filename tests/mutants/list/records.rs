@@ -63,7 +63,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "an attempt whose lease was lost leaves no record",
         edits: &[edit(
             "src/core/reference/reap.rs",
-            "entry.record(id, &self.key.queue, ending, ledger);",
+            "entry.record(id, &self.key.queue, ending, sink);",
             "drop(ending);",
         )],
         caught_by: contract("every_lease_that_ends_leaves_one_record"),

@@ -20,7 +20,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a stop forgets to hand back what was read ahead",
         edits: &[edit(
             "src/core/node/mod.rs",
-            "                self.hand_back_held(now, |_| true);\n",
+            "                self.hand_back_prefetched(now, |_| true);\n",
             "",
         )],
         caught_by: delivery("what_was_read_ahead_is_handed_back_and_waits_on"),
@@ -31,7 +31,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Stopping,
         bug: "what a fetch brings after the stop is kept until its lease is lost",
         edits: &[edit(
-            "src/core/node/answers.rs",
+            "src/core/node/replies.rs",
             "if self.stopping || queue.is_paused() {",
             "if queue.is_paused() {",
         )],
@@ -57,7 +57,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[edit(
             "src/flow/executor.rs",
             "Ended::Cut => retry(Cause::Interrupted, Some(Duration::ZERO), None),",
-            "Ended::Cut => Verdict::Release,",
+            "Ended::Cut => AttemptOutcome::Release,",
         )],
         caught_by: delivery("what_runs_beyond_the_grace_is_cut_and_its_attempt_counts"),
         masked_by: None,
@@ -92,7 +92,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a stop is over before the last outcomes are in the store",
         edits: &[edit(
             "src/core/node/mod.rs",
-            ".all(|care| (care.settler.len() == 0 && care.fetching.is_none()) || care.doubted)",
+            ".all(|care| (care.settler.len() == 0 && care.fetching.is_none()) || care.failed)",
             ".all(|_| true)",
         )],
         caught_by: delivery("a_stop_waits_until_the_store_has_every_outcome"),

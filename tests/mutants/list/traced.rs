@@ -36,8 +36,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "what one handler carries is carried on by the next one on its thread",
         edits: &[edit(
             "src/trace/context.rs",
-            "let _restored = Restored(before); // also when `run` panics",
-            "std::mem::forget(Restored(before));",
+            "let _restored = RestoreGuard(before); // also when `run` panics",
+            "std::mem::forget(RestoreGuard(before));",
         )],
         caught_by: traces("handlers_that_run_at_once_do_not_carry_on_each_others_trace"),
         masked_by: None,
@@ -73,13 +73,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "src/trace/log.rs",
-                "        Verdict::Retry(delay, failing) => {\n",
-                "        Verdict::Retry(delay, failing) if delay.is_zero() => {\n",
+                "        AttemptOutcome::Retry(delay, failing) => {\n",
+                "        AttemptOutcome::Retry(delay, failing) if delay.is_zero() => {\n",
             ),
             edit(
                 "src/trace/log.rs",
-                "        Verdict::Ack | Verdict::Snooze(_)",
-                "        Verdict::Retry(..) | Verdict::Ack | Verdict::Snooze(_)",
+                "        AttemptOutcome::Ack | AttemptOutcome::Snooze(_)",
+                "        AttemptOutcome::Retry(..) | AttemptOutcome::Ack | AttemptOutcome::Snooze(_)",
             ),
         ],
         caught_by: traces("a_failing_handler_says_so_once_for_each_attempt"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use duly::EventId;
 use duly::event::State;
 use duly::records::{Outcome, Query};
-use duly::store::operation::{Delivery, Reply, Snapshot, Stats, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, Delivery, Reply, Snapshot, Stats, StoreOp};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::testing::ManualClock;
 use duly::time::{Clock, SystemClock, Timestamp};
@@ -209,7 +209,7 @@ impl Look<'_> {
                 }
                 let acks = deliveries
                     .iter()
-                    .map(|one| kit::settlement(one, Verdict::Ack));
+                    .map(|one| kit::settlement(one, AttemptOutcome::Ack));
                 self.ask(queue, kit::settle(acks.collect()))?;
             }
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use duly::records::Cause;
-use duly::store::operation::{Failing, StoreOp, Verdict};
+use duly::store::operation::{AttemptOutcome, FailureReason, StoreOp};
 use duly::time::When;
 
 use crate::kit::{LATER, bucket, event, id, payload};
@@ -48,18 +48,18 @@ impl End {
         Self::Discard,
     ];
 
-    pub(crate) fn verdict(self) -> Verdict {
-        let failing = Failing {
+    pub(crate) fn verdict(self) -> AttemptOutcome {
+        let failing = FailureReason {
             cause: Cause::Failed,
             error: Some("as told".to_owned()),
         };
         match self {
-            Self::Ack => Verdict::Ack,
-            Self::RetryNow => Verdict::Retry(std::time::Duration::ZERO, failing),
-            Self::RetryLater => Verdict::Retry(LATER, failing),
-            Self::Snooze => Verdict::Snooze(LATER),
-            Self::Bury => Verdict::Bury(failing),
-            Self::Discard => Verdict::Discard(None),
+            Self::Ack => AttemptOutcome::Ack,
+            Self::RetryNow => AttemptOutcome::Retry(std::time::Duration::ZERO, failing),
+            Self::RetryLater => AttemptOutcome::Retry(LATER, failing),
+            Self::Snooze => AttemptOutcome::Snooze(LATER),
+            Self::Bury => AttemptOutcome::Bury(failing),
+            Self::Discard => AttemptOutcome::Discard(None),
         }
     }
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::records::NodeId;
 use duly::store::EmbeddedOptions;
-use duly::store::operation::{Delivery, Fetch, NewEvent, Settlement, StartMark, StoreOp, Verdict};
+use duly::store::operation::{
+    AttemptOutcome, Delivery, Fetch, NewEvent, Settlement, StartMark, StoreOp,
+};
 use duly::time::{Timestamp, When};
 use duly::{EventId, Unique};
 
@@ -74,7 +76,7 @@ pub(crate) fn fetch(request: u64, limit: usize) -> StoreOp {
     })
 }
 
-pub(crate) fn settlement(delivery: &Delivery, verdict: Verdict) -> Settlement {
+pub(crate) fn settlement(delivery: &Delivery, verdict: AttemptOutcome) -> Settlement {
     Settlement {
         id: delivery.id,
         request: delivery.request,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use duly::store::operation::{Delivery, PushVerdict, Reply, StoreOp};
+use duly::store::operation::{Delivery, PushOutcome, Reply, StoreOp};
 use duly::store::{EmbeddedStore, Store};
 use duly::{Cancelled, Changed};
 use fastrand::Rng;
@@ -109,7 +109,7 @@ impl Client {
         let done = match &reply {
             Reply::Pushed(pushed) => pushed
                 .iter()
-                .all(|pushed| pushed.verdict == PushVerdict::Accepted),
+                .all(|pushed| pushed.verdict == PushOutcome::Accepted),
             Reply::Settled(settled) => settled.iter().all(|accepted| *accepted),
             Reply::Cancelled(cancelled) => *cancelled == Cancelled::Cancelled,
             Reply::Rescheduled(changed) | Reply::Updated(changed) => {

@@ -7,7 +7,9 @@ use duly::__internal::Job;
 use duly::ErrorKind;
 use duly::config::NodeOptions;
 use duly::event::Envelope;
-use duly::store::operation::{Answer, Holding, NewEvent, Reply, StartMark, StoreOp, Verdict};
+use duly::store::operation::{
+    Answer, AttemptOutcome, Holding, NewEvent, Reply, StartMark, StoreOp,
+};
 use duly::time::Mono;
 
 use crate::bugs::Bug;
@@ -50,11 +52,13 @@ impl World {
             (StoreOp::Fetch(_), Some(Bug::FetchNotRepeated)) => self.planted.calls.push(from),
             (StoreOp::Settle { settlements, .. }, Some(bug)) => {
                 for settlement in settlements.iter_mut() {
-                    let verdict = std::mem::replace(&mut settlement.verdict, Verdict::Ack);
+                    let verdict = std::mem::replace(&mut settlement.verdict, AttemptOutcome::Ack);
                     settlement.verdict = match (verdict, bug) {
-                        (Verdict::Release, Bug::ReleaseCounts) => Verdict::Snooze(Duration::ZERO),
-                        (Verdict::Retry(_, why), Bug::RetryLosesDelay) => {
-                            Verdict::Retry(Duration::ZERO, why)
+                        (AttemptOutcome::Release, Bug::ReleaseCounts) => {
+                            AttemptOutcome::Snooze(Duration::ZERO)
+                        }
+                        (AttemptOutcome::Retry(_, why), Bug::RetryLosesDelay) => {
+                            AttemptOutcome::Retry(Duration::ZERO, why)
                         }
                         (verdict, _) => verdict,
                     };
@@ -115,7 +119,7 @@ impl World {
             options.drift_ppm = 0;
         }
         if self.bug == Some(Bug::OwnerAloneReads) {
-            options.other_delay = Duration::from_secs(86_400);
+            options.non_owner_delay = Duration::from_secs(86_400);
         }
         options
     }
@@ -124,7 +128,7 @@ impl World {
     pub fn trusted_until(&self, at: usize, until: Mono) -> Mono {
         match self.bug {
             Some(Bug::FreshFromReceipt) => {
-                self.nodes[at].mono(self.now_us) + self.plan.options.silence
+                self.nodes[at].mono(self.now_us) + self.plan.options.lease_timeout
             }
             _ => until,
         }

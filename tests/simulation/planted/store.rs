@@ -7,7 +7,7 @@ use duly::event::State;
 use duly::records::{NodeId, Outcome};
 use duly::store::DedupWindow;
 use duly::store::operation::{
-    Answer, BATCH_MAX, PeekBy, PushVerdict, Pushed, Reaped, Reply, StartMark, StoreOp,
+    Answer, BATCH_MAX, PeekBy, PushOutcome, Pushed, Reaped, Reply, StartMark, StoreOp,
 };
 use duly::time::{Timestamp, When};
 use duly::{Cancelled, Changed, ErrorKind, EventId, Unique};
@@ -40,7 +40,7 @@ impl Asked {
     fn is_early(self, answer: &Answer<Body>) -> bool {
         let (when, due) = match (self, &answer.reply) {
             (Self::Push(when), Reply::Pushed(pushed)) => match pushed[0].verdict {
-                PushVerdict::Accepted | PushVerdict::Replaced(_) => (when, pushed[0].due),
+                PushOutcome::Accepted | PushOutcome::Replaced(_) => (when, pushed[0].due),
                 _ => return false,
             },
             (
@@ -169,8 +169,8 @@ impl World {
             && let Reply::Pushed(pushed) = &answer.reply
         {
             let taken_by = match pushed[0].verdict {
-                PushVerdict::Duplicate(other) if other != id => Some(Some(other)),
-                PushVerdict::Accepted | PushVerdict::Replaced(_) => Some(None),
+                PushOutcome::Duplicate(other) if other != id => Some(Some(other)),
+                PushOutcome::Accepted | PushOutcome::Replaced(_) => Some(None),
                 _ => None,
             };
             if let Some(taken_by) = taken_by {
@@ -200,8 +200,8 @@ impl World {
                 }
                 (Reply::Pushed(pushed), Some(Bug::TooOldIsAccepted)) => {
                     for pushed in pushed {
-                        if pushed.verdict == PushVerdict::TooOld {
-                            pushed.verdict = PushVerdict::Accepted;
+                        if pushed.verdict == PushOutcome::TooOld {
+                            pushed.verdict = PushOutcome::Accepted;
                         }
                     }
                 }
@@ -224,7 +224,7 @@ impl World {
             (StoreOp::Push(events), Some(Bug::AcknowledgesAfterFailure)) => {
                 let accepted = Pushed {
                     due: Timestamp::EPOCH,
-                    verdict: PushVerdict::Accepted,
+                    verdict: PushOutcome::Accepted,
                 };
                 let reply = Reply::Pushed(vec![accepted; events.len()]);
                 Ok(Answer { now_us, reply })
@@ -247,7 +247,7 @@ impl World {
             }
             Some(Bug::FullIsAccepted) => {
                 let due = Timestamp::EPOCH;
-                let verdict = PushVerdict::Accepted;
+                let verdict = PushOutcome::Accepted;
                 let reply = Reply::Pushed(vec![Pushed { due, verdict }]);
                 let now_us = self.store.buckets[bucket].now_us();
                 return Ok(Answer { now_us, reply });

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use duly::records::NodeId;
-use duly::store::operation::{Answer, PushVerdict, Reply, RequestId, StoreOp, Verdict};
+use duly::store::operation::{Answer, AttemptOutcome, PushOutcome, Reply, RequestId, StoreOp};
 use duly::time::Timestamp;
 use duly::{Changed, EventId};
-use duly_conformance::history::{Ending, Lease, What};
+use duly_conformance::history::{AttemptEnd, Lease, What};
 
 use crate::store::{Body, value_of};
 
@@ -18,7 +18,7 @@ pub enum Asked {
         node: NodeId,
         hold: Option<Duration>,
     },
-    Settle(Vec<(EventId, Lease, Ending)>),
+    Settle(Vec<(EventId, Lease, AttemptEnd)>),
     Extend {
         leases: Vec<(EventId, Lease)>,
         hold: Duration,
@@ -120,7 +120,7 @@ pub fn tell(
         }
         (Asked::Push, Reply::Pushed(pushed)) => {
             for pushed in pushed {
-                if let PushVerdict::Replaced(id) = pushed.verdict {
+                if let PushOutcome::Replaced(id) = pushed.verdict {
                     happened.push((id, What::Replaced));
                 }
             }
@@ -149,14 +149,14 @@ fn due_of(changed: Changed) -> Timestamp {
     }
 }
 
-pub fn ending_of(verdict: &Verdict) -> Ending {
+pub fn ending_of(verdict: &AttemptOutcome) -> AttemptEnd {
     match verdict {
-        Verdict::Ack => Ending::Ack,
-        Verdict::Retry(..) => Ending::Retry,
-        Verdict::Snooze(_) => Ending::Snooze,
-        Verdict::Bury(_) => Ending::Bury,
-        Verdict::Discard(_) => Ending::Discard,
-        Verdict::Expire => Ending::Expire,
-        Verdict::Release => Ending::Release,
+        AttemptOutcome::Ack => AttemptEnd::Ack,
+        AttemptOutcome::Retry(..) => AttemptEnd::Retry,
+        AttemptOutcome::Snooze(_) => AttemptEnd::Snooze,
+        AttemptOutcome::Bury(_) => AttemptEnd::Bury,
+        AttemptOutcome::Discard(_) => AttemptEnd::Discard,
+        AttemptOutcome::Expire => AttemptEnd::Expire,
+        AttemptOutcome::Release => AttemptEnd::Release,
     }
 }

@@ -16,7 +16,7 @@ impl Model {
         let Some(event) = self.event(id) else {
             return Reply::Cancelled(Cancelled::NotFound);
         };
-        let (state, haunted) = (event.state, event.haunted);
+        let (state, maybe_running) = (event.state, event.maybe_running);
         match state {
             State::Scheduled | State::Ready => {
                 self.record(id, 0, Outcome::Cancelled, None);
@@ -25,14 +25,14 @@ impl Model {
             State::Cancelled => {}
             _ => return Reply::Cancelled(Cancelled::TooLate(state)),
         }
-        Reply::Cancelled(match haunted {
+        Reply::Cancelled(match maybe_running {
             true => Cancelled::CancelledAfterAttempt,
             false => Cancelled::Cancelled,
         })
     }
 
     fn changed(event: &Event) -> Changed {
-        match event.haunted {
+        match event.maybe_running {
             true => Changed::ChangedAfterAttempt(event.due),
             false => Changed::Changed(event.due),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use duly::event::State;
 use duly::records::{Cause, NodeId, Outcome};
 use duly::store::operation::{
-    Delivery, Fetch, Holding, Reaped, Reply, RequestId, Settlement, StartMark, Verdict,
+    AttemptOutcome, Delivery, Fetch, Holding, Reaped, Reply, RequestId, Settlement, StartMark,
 };
 use duly::{ErrorKind, EventId};
 
@@ -117,7 +117,7 @@ impl Model {
         started: StartMark,
     ) -> Reply {
         self.announce(node, started);
-        let is_release = |settlement: &&Settlement| settlement.verdict == Verdict::Release;
+        let is_release = |settlement: &&Settlement| settlement.verdict == AttemptOutcome::Release;
         let releases = settlements.iter().filter(is_release).count();
         self.first -= i64::try_from(releases).expect("few");
         let mut front = self.first;
@@ -151,23 +151,23 @@ impl Model {
         event.settled = Some(token);
         let (tries, attempts, due) = (event.tries + 1, event.envelope.attempts, event.due);
         match &settlement.verdict {
-            Verdict::Ack => self.conclude(id, tries, Outcome::Acked, State::Done),
-            Verdict::Discard(_) => self.conclude(id, tries, Outcome::Discarded, State::Done),
-            Verdict::Expire => self.conclude(id, 0, Outcome::Expired, State::Expired),
-            Verdict::Bury(_) => self.conclude(id, tries, Outcome::Buried, State::Dead),
-            Verdict::Retry(..) if tries >= attempts => {
+            AttemptOutcome::Ack => self.conclude(id, tries, Outcome::Acked, State::Done),
+            AttemptOutcome::Discard(_) => self.conclude(id, tries, Outcome::Discarded, State::Done),
+            AttemptOutcome::Expire => self.conclude(id, 0, Outcome::Expired, State::Expired),
+            AttemptOutcome::Bury(_) => self.conclude(id, tries, Outcome::Buried, State::Dead),
+            AttemptOutcome::Retry(..) if tries >= attempts => {
                 self.conclude(id, tries, Outcome::Buried, State::Dead);
             }
-            Verdict::Retry(delay, _) => {
+            AttemptOutcome::Retry(delay, _) => {
                 self.record(id, tries, Outcome::Retried, None);
                 self.event(id).expect("it is there").tries = tries;
                 self.wait(id, self.again(*delay));
             }
-            Verdict::Snooze(delay) => {
+            AttemptOutcome::Snooze(delay) => {
                 self.record(id, tries, Outcome::Snoozed, None);
                 self.wait(id, self.again(*delay));
             }
-            Verdict::Release => {
+            AttemptOutcome::Release => {
                 let (moved_us, is_due) = (event.moved_us, self.is_due(due));
                 self.wait(id, due);
                 let event = self.event(id).expect("it is there");
@@ -182,10 +182,10 @@ impl Model {
         (record.stages.started_us, record.stages.fetched_us) =
             (settlement.started_us, settlement.fetched_us);
         match &settlement.verdict {
-            Verdict::Retry(_, why) | Verdict::Bury(why) => {
+            AttemptOutcome::Retry(_, why) | AttemptOutcome::Bury(why) => {
                 (record.cause, record.error) = (Some(why.cause), why.error.clone());
             }
-            Verdict::Discard(error) => record.error = error.clone(),
+            AttemptOutcome::Discard(error) => record.error = error.clone(),
             _ => {}
         }
         true
@@ -276,7 +276,7 @@ impl Model {
             return;
         }
         let event = self.event(id).expect("just found");
-        (event.tries, event.haunted) = (event.tries + 1, true);
+        (event.tries, event.maybe_running) = (event.tries + 1, true);
         let (tries, attempts, due) = (event.tries, event.envelope.attempts, event.due);
         self.record(id, tries, Outcome::LeaseLost, Some(Cause::LeaseLost));
         if tries >= attempts {

@@ -11,9 +11,11 @@ use std::time::Duration;
 use duly::event::{BucketId, Envelope, State};
 use duly::records::{Cause, NodeId, Outcome, Record, Stages};
 use duly::store::DedupWindow;
-use duly::store::operation::{NewEvent, PushVerdict, Pushed, Reply, RequestId, StartMark, Verdict};
+use duly::store::operation::{
+    AttemptOutcome, NewEvent, PushOutcome, Pushed, Reply, RequestId, StartMark,
+};
 use duly::time::{Timestamp, When};
-use duly::{ErrorKind, EventId, Late, Unique};
+use duly::{ErrorKind, EventId, LatePolicy, Unique};
 
 /// Which finished ids are remembered; few and not for long, so that forgetting happens.
 pub(crate) const WINDOW: DedupWindow = DedupWindow {
@@ -30,14 +32,14 @@ struct Event {
     state: State,
     due: Timestamp,
     tries: u16,
-    haunted: bool,
+    maybe_running: bool,
     has_key: bool,
     /// Where it stands in the publish list, and since when.
     position: i64,
     moved_us: u64,
     died_us: u64,
     lease: Option<Lease>,
-    settled: Option<(NodeId, RequestId, std::mem::Discriminant<Verdict>)>,
+    settled: Option<(NodeId, RequestId, std::mem::Discriminant<AttemptOutcome>)>,
     /// Over since before the start: its payload is not known any more.
     faded: bool,
 }
@@ -243,21 +245,21 @@ impl Model {
 
     fn push_one(&mut self, new: &NewEvent) -> Pushed {
         let (id, mut due) = (new.envelope.id, self.due(new.when));
-        let mut verdict = PushVerdict::Accepted;
+        let mut verdict = PushOutcome::Accepted;
         if let Some(known) = self.event(id) {
             due = known.due;
             verdict = match known.faded || known.envelope.payload == new.envelope.payload {
-                true => PushVerdict::Duplicate(id),
-                false => PushVerdict::Conflict,
+                true => PushOutcome::Duplicate(id),
+                false => PushOutcome::Conflict,
             };
             return Pushed { due, verdict };
         }
         if id.created() > self.now() + Duration::from_secs(60) {
-            verdict = PushVerdict::TooNew;
+            verdict = PushOutcome::TooNew;
             return Pushed { due, verdict };
         }
         if self.forgotten.is_some_and(|until| id.created() <= until) {
-            verdict = PushVerdict::TooOld;
+            verdict = PushOutcome::TooOld;
             return Pushed { due, verdict };
         }
         let unique = &new.envelope.unique;
@@ -266,20 +268,20 @@ impl Model {
             let holder = self.event(taken).expect("just found");
             if new.on_taken == Unique::Keep {
                 due = holder.due;
-                verdict = PushVerdict::Duplicate(taken);
+                verdict = PushOutcome::Duplicate(taken);
                 return Pushed { due, verdict };
             }
             holder.has_key = false;
             if holder.lease.is_none() {
                 self.record(taken, 0, Outcome::Cancelled, None);
                 self.end(taken, State::Cancelled);
-                verdict = PushVerdict::Replaced(taken);
+                verdict = PushOutcome::Replaced(taken);
             }
         }
         if let Some(holder) = self.hold(unique.as_ref())
             && new.on_taken == Unique::Keep
         {
-            verdict = PushVerdict::Duplicate(holder);
+            verdict = PushOutcome::Duplicate(holder);
             return Pushed { due, verdict };
         }
         self.holds.retain(|hold| Some(&hold.1) != unique.as_ref());
@@ -288,7 +290,7 @@ impl Model {
             state: State::Scheduled,
             due,
             tries: 0,
-            haunted: false,
+            maybe_running: false,
             has_key: unique.is_some(),
             position: 0,
             moved_us: 0,
@@ -347,11 +349,11 @@ impl Model {
         let late = Duration::from_micros(now_us.saturating_sub(event.due.as_millis() * 1_000));
         let (policy, expires) = (event.envelope.late, event.envelope.expires);
         let expired = expires.is_some_and(|at| at.as_millis() * 1_000 <= now_us);
-        let expired = expired || matches!(policy, Late::Expire(limit) if late > limit);
+        let expired = expired || matches!(policy, LatePolicy::Expire(limit) if late > limit);
         if expired {
             self.record(id, 0, Outcome::Expired, None);
             self.end(id, State::Expired);
-        } else if matches!(policy, Late::Bury(limit) if late > limit) {
+        } else if matches!(policy, LatePolicy::Bury(limit) if late > limit) {
             self.record(id, 0, Outcome::Buried, Some(Cause::TooLate));
             self.end(id, State::Dead);
         } else {

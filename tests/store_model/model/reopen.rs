@@ -12,7 +12,7 @@ impl Model {
         self.now_us = 0;
         self.nodes.clear();
         for event in &mut self.events {
-            event.haunted = false;
+            event.maybe_running = false;
             event.lease = None;
             event.settled = None;
             (event.position, event.moved_us) = (0, 0);

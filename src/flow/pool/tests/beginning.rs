@@ -10,7 +10,7 @@ use tokio::task::yield_now;
 
 use super::{Books, all_finished, pool, within};
 use crate::flow::feed::lock;
-use crate::flow::work::{Ended, Work};
+use crate::flow::work::{JobEnd, Work};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_is_published_is_run() {
@@ -74,7 +74,7 @@ async fn one_job_that_suspends_holds_up_no_other_one() {
     pool.work().until_ended(59).await;
     pool.cut();
     within("idling", pool.idle()).await;
-    assert_eq!(pool.work().ends().remove(&5), Some(Ended::Cut));
+    assert_eq!(pool.work().ends().remove(&5), Some(JobEnd::Cut));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,8 +104,8 @@ async fn work_that_refuses_a_job_is_not_told_of_its_end() {
         fn begin(&self, job: u64) -> Option<(u64, impl Future<Output = ()> + Send)> {
             job.is_multiple_of(3).then(|| (job, ready(())))
         }
-        fn end(&self, job: u64, ended: Ended<()>) {
-            assert_eq!(ended, Ended::Finished(()));
+        fn end(&self, job: u64, ended: JobEnd<()>) {
+            assert_eq!(ended, JobEnd::Finished(()));
             lock(&self.0).push(job);
         }
         fn limit(&self) -> Option<Duration> {

@@ -11,7 +11,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::{Books, all_finished, pool, within};
-use crate::flow::work::Ended;
+use crate::flow::work::JobEnd;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_ends_its_own_job_and_nothing_else() {
@@ -48,12 +48,12 @@ async fn a_panic_ends_its_own_job_and_nothing_else() {
     assert_eq!(ends.len(), 400, "all but those that were never begun");
     for (job, ended) in ends {
         match (job % 5, ended) {
-            (0, Ended::Finished(())) => {}
-            (2, Ended::Panicked(words)) => assert_eq!(words, "in drop"),
-            (3, Ended::Panicked(words)) => {
+            (0, JobEnd::Finished(())) => {}
+            (2, JobEnd::Panicked(words)) => assert_eq!(words, "in drop"),
+            (3, JobEnd::Panicked(words)) => {
                 assert!(words.starts_with("in poll, ä") && words.len() <= 1_024);
             }
-            (4, Ended::Panicked(words)) => assert_eq!(words, "a panic without words"),
+            (4, JobEnd::Panicked(words)) => assert_eq!(words, "a panic without words"),
             (_, ended) => panic!("{job} ended as {ended:?}"),
         }
     }
@@ -77,7 +77,7 @@ async fn a_panic_while_a_future_is_dropped_does_not_change_how_its_job_ended() {
     let pool = pool(books, 1);
     pool.publisher().try_publish(1).unwrap();
     within("idling", pool.idle()).await;
-    assert_eq!(pool.work().ends(), BTreeMap::from([(1, Ended::TimedOut)]));
+    assert_eq!(pool.work().ends(), BTreeMap::from([(1, JobEnd::TimedOut)]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,7 +105,7 @@ async fn a_job_that_takes_too_long_is_dropped_and_the_others_go_on() {
             "{took:?} for a limit of {limit:?}"
         );
         let mut expected = all_finished(1..50);
-        expected.insert(0, Ended::TimedOut);
+        expected.insert(0, JobEnd::TimedOut);
         assert_eq!(pool.work().ends(), expected);
     }
 }

@@ -21,9 +21,9 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::{Pool, PoolOptions};
-use crate::flow::board::Board;
+use crate::flow::board::DeadlineTable;
 use crate::flow::feed::lock;
-use crate::flow::work::{Ended, Work};
+use crate::flow::work::{JobEnd, Work};
 
 /// Longer than anything here takes; only a lost job waits that long.
 const NEVER: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ struct Books<H> {
     handler: H,
     limit: Option<Duration>,
     begun: Mutex<Vec<u64>>,
-    ended: Mutex<Vec<(u64, Ended<()>)>>,
+    ended: Mutex<Vec<(u64, JobEnd<()>)>>,
     running: AtomicUsize,
     most_running: AtomicUsize,
     changed: Notify,
@@ -66,7 +66,7 @@ where
     }
 
     /// Returns how each job ended; fails if one ended twice.
-    fn ends(&self) -> BTreeMap<u64, Ended<()>> {
+    fn ends(&self) -> BTreeMap<u64, JobEnd<()>> {
         let ended = lock(&self.ended).clone();
         let ends: BTreeMap<_, _> = ended.iter().cloned().collect();
         assert_eq!(ends.len(), ended.len(), "a job ended twice");
@@ -123,7 +123,7 @@ where
         Some((job, future))
     }
 
-    fn end(&self, job: u64, ended: Ended<()>) {
+    fn end(&self, job: u64, ended: JobEnd<()>) {
         self.running.fetch_sub(1, SeqCst);
         lock(&self.ended).push((job, ended));
         self.changed.notify_waiters();
@@ -137,7 +137,7 @@ where
 /// Creates a pool of `workers` in the current runtime, with the smallest ring.
 fn pool<W: Work>(work: W, workers: usize) -> Pool<W> {
     let runtime = Handle::current();
-    let board = Board::new(runtime.clone());
+    let board = DeadlineTable::new(runtime.clone());
     let options = PoolOptions {
         capacity: 64,
         ..PoolOptions::new(workers, runtime, board)
@@ -157,8 +157,8 @@ async fn is_pending<F: Future>(mut future: Pin<&mut F>) -> bool {
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
 }
 
-fn all_finished(jobs: impl IntoIterator<Item = u64>) -> BTreeMap<u64, Ended<()>> {
+fn all_finished(jobs: impl IntoIterator<Item = u64>) -> BTreeMap<u64, JobEnd<()>> {
     jobs.into_iter()
-        .map(|job| (job, Ended::Finished(())))
+        .map(|job| (job, JobEnd::Finished(())))
         .collect()
 }

@@ -8,15 +8,15 @@ use tokio::runtime::Handle;
 use tokio::task::yield_now;
 
 use super::{Books, all_finished, is_pending, pool, within};
-use crate::flow::board::Board;
+use crate::flow::board::DeadlineTable;
 use crate::flow::pool::{Pool, PoolOptions};
-use crate::flow::publisher::Closed;
+use crate::flow::publisher::PoolClosed;
 use crate::flow::ring::BadCapacity;
 
 #[tokio::test]
 async fn a_capacity_that_a_ring_cannot_have_is_refused() {
     let runtime = Handle::current();
-    let options = PoolOptions::new(1, runtime.clone(), Board::new(runtime));
+    let options = PoolOptions::new(1, runtime.clone(), DeadlineTable::new(runtime));
     let work = Books::new(|_| ready(()));
     let error = Pool::new(
         work,
@@ -90,11 +90,11 @@ async fn a_closed_pool_works_off_what_it_has_and_takes_nothing_more() {
     pool.close();
     assert_eq!(
         within("publishing", waiting).await.unwrap(),
-        Err(Closed(100))
+        Err(PoolClosed(100))
     );
     assert_eq!(publisher.try_publish(101), Err(101));
     jobs.push_back(102);
-    assert_eq!(publisher.publish_many(&mut jobs).await, Err(Closed(())));
+    assert_eq!(publisher.publish_many(&mut jobs).await, Err(PoolClosed(())));
     assert_eq!(jobs, [102]);
 
     pool.set_workers(2);

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::pin::pin;
 
 use super::{Books, NEVER, is_pending, pool, within};
-use crate::flow::work::Ended;
+use crate::flow::work::JobEnd;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cutting_drops_what_runs_and_the_pool_goes_on() {
@@ -27,8 +27,8 @@ async fn cutting_drops_what_runs_and_the_pool_goes_on() {
         pool.cut();
         within("idling", pool.idle()).await;
         let ends = pool.work().ends();
-        assert!((0..8).all(|job| ends[&job] == Ended::Cut));
-        assert!((8..20).all(|job| ends[&job] == Ended::Finished(())));
+        assert!((0..8).all(|job| ends[&job] == JobEnd::Cut));
+        assert!((8..20).all(|job| ends[&job] == JobEnd::Finished(())));
     }
 }
 
@@ -70,7 +70,7 @@ fn a_runtime_that_goes_away_ends_every_job_that_was_begun() {
 
     let ends = pool.work().ends();
     assert_eq!(ends.len(), 5);
-    assert!(ends.values().all(|ended| *ended == Ended::Cut));
+    assert!(ends.values().all(|ended| *ended == JobEnd::Cut));
     assert_eq!(pool.active(), 0);
     publisher.try_publish(60).unwrap(); // no worker can run it, and nothing fails
     assert_eq!(pool.active(), 0);

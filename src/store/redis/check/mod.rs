@@ -10,7 +10,7 @@ use redis::Value;
 
 use self::info::Info;
 pub(super) use self::info::Version;
-use super::link::Link;
+use super::link::ManagedConnection;
 use super::topology::SLOTS;
 use super::url::{Place, Target};
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ const SKEW_US: u64 = 1_000_000;
 
 /// The findings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ServerFacts {
     /// The version of the oldest server.
     pub(super) version: Version,
     /// The failures that an acknowledged push survives on the weakest server.
@@ -48,11 +48,11 @@ pub(super) struct Found {
 /// command of the scripts; [`Unavailable`](crate::ErrorKind::Unavailable) when a slot of a cluster
 /// is not served, or the servers cannot be queried.
 pub(super) async fn check(
-    link: &Link,
+    link: &ManagedConnection,
     target: &Target,
     prefix: &str,
     clock: &dyn Clock,
-) -> Result<Found> {
+) -> Result<ServerFacts> {
     let is_cluster = matches!(target.place, Place::Cluster(_));
     if is_cluster {
         every_slot_is_served(link, target).await?;
@@ -79,7 +79,7 @@ pub(super) async fn check(
              set `appendonly yes`"
         );
     }
-    Ok(Found {
+    Ok(ServerFacts {
         version: oldest.ok_or_else(|| unreadable(target))?,
         durability,
         waits_for_disk: has_waitaof && durability != Durability::Memory,
@@ -87,7 +87,7 @@ pub(super) async fn check(
     })
 }
 
-async fn infos(link: &Link) -> Result<Vec<Info>> {
+async fn infos(link: &ManagedConnection) -> Result<Vec<Info>> {
     // Without a section: the default ones contain all fields.
     let answers = link.send_everywhere(&redis::cmd("INFO")).await?;
     let infos: Option<Vec<_>> = answers.into_iter().map(Info::read).collect();
@@ -129,7 +129,7 @@ fn nothing_is_evicted(info: &Info, target: &Target) -> Result<()> {
     )))
 }
 
-async fn durability(link: &Link, infos: &[Info]) -> Durability {
+async fn durability(link: &ManagedConnection, infos: &[Info]) -> Durability {
     if !infos.iter().all(|info| info.has_aof) {
         return Durability::Memory;
     }
@@ -159,7 +159,7 @@ fn is_always(answer: &Value) -> bool {
     }
 }
 
-async fn every_slot_is_served(link: &Link, target: &Target) -> Result<()> {
+async fn every_slot_is_served(link: &ManagedConnection, target: &Target) -> Result<()> {
     let mut question = redis::cmd("CLUSTER");
     question.arg("INFO");
     let answer = match link.send(&question).await {
@@ -195,7 +195,7 @@ async fn every_slot_is_served(link: &Link, target: &Target) -> Result<()> {
 }
 
 /// Returns the server's clock minus this one; half of the round trip is subtracted.
-async fn offset(link: &Link, target: &Target, clock: &dyn Clock) -> Result<i64> {
+async fn offset(link: &ManagedConnection, target: &Target, clock: &dyn Clock) -> Result<i64> {
     let asked = clock.wall_us();
     let answer = link.send(&redis::cmd("TIME")).await?;
     let answered = clock.wall_us();

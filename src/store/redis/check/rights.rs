@@ -6,7 +6,7 @@ use redis::{RedisError, Value};
 
 use crate::error::{Error, Result};
 use crate::store::redis::keys;
-use crate::store::redis::link::Link;
+use crate::store::redis::link::ManagedConnection;
 use crate::store::redis::scripts;
 use crate::store::redis::url::{Place, Target};
 
@@ -50,14 +50,14 @@ pub(super) fn is_denied(error: &Error) -> bool {
 /// [`Invalid`](crate::ErrorKind::Invalid), with everything that is missing and the command that
 /// grants it.
 pub(super) async fn check(
-    link: &Link,
+    link: &ManagedConnection,
     target: &Target,
     prefix: &str,
     has_waitaof: bool,
 ) -> Result<()> {
     let mut questions = questions(target, prefix);
     if has_waitaof {
-        questions.push(Question::plain(WAITAOF));
+        questions.push(PermissionCheck::plain(WAITAOF));
     }
     let mut call = redis::cmd("EVAL");
     // No key is declared, or a user without them could not even run the script.
@@ -66,12 +66,12 @@ pub(super) async fn check(
         call.arg(question.words.len()).arg(&question.words);
     }
     let lacks = match link.send(&call).await {
-        Ok(answer) => Lacks::read(&questions, &answer).ok_or_else(|| {
+        Ok(answer) => MissingPermissions::read(&questions, &answer).ok_or_else(|| {
             Error::corrupt(format!(
                 "{target} did not report the permissions of its user"
             ))
         })?,
-        Err(error) if is_denied(&error) => Lacks::even_the_question(),
+        Err(error) if is_denied(&error) => MissingPermissions::even_the_question(),
         Err(error) => return Err(error),
     };
     let lacks = lacks.in_words(prefix);
@@ -79,7 +79,7 @@ pub(super) async fn check(
         return Ok(());
     }
     let user = target.login.user.as_deref().unwrap_or("default");
-    let granted: BTreeSet<_> = questions.iter().map(Question::grant).collect();
+    let granted: BTreeSet<_> = questions.iter().map(PermissionCheck::grant).collect();
     let granted: Vec<_> = granted.into_iter().collect();
     Err(Error::invalid(format!(
         "{target}: the user {user} lacks {lacks}; all that is needed is granted by: ACL SETUSER \
@@ -90,7 +90,7 @@ pub(super) async fn check(
 
 /// The object of a question, besides its command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum About {
+enum PermissionObject {
     Nothing,
     Key(String),
     Channel,
@@ -98,16 +98,16 @@ enum About {
 
 /// A permission to test.
 #[derive(Clone, Debug)]
-struct Question {
+struct PermissionCheck {
     words: Vec<String>,
-    about: About,
+    about: PermissionObject,
 }
 
-impl Question {
+impl PermissionCheck {
     fn plain(words: &[&str]) -> Self {
         Self {
             words: words.iter().map(|word| (*word).to_owned()).collect(),
-            about: About::Nothing,
+            about: PermissionObject::Nothing,
         }
     }
 
@@ -115,7 +115,7 @@ impl Question {
     /// call a command on several keys, such as `EXISTS`: the further words would be keys.
     fn on_key(command: &str, key: &str) -> Self {
         Self {
-            about: About::Key(key.to_owned()),
+            about: PermissionObject::Key(key.to_owned()),
             ..Self::plain(&[command, key, "1", "1", "1", "1"])
         }
     }
@@ -126,7 +126,7 @@ impl Question {
             _ => Self::plain(&[command, channel]),
         };
         Self {
-            about: About::Channel,
+            about: PermissionObject::Channel,
             ..words
         }
     }
@@ -147,21 +147,28 @@ impl Question {
 }
 
 /// Returns all commands of the store and its scripts.
-fn questions(target: &Target, prefix: &str) -> Vec<Question> {
-    let mut questions: Vec<_> = PLAIN.iter().map(|words| Question::plain(words)).collect();
+fn questions(target: &Target, prefix: &str) -> Vec<PermissionCheck> {
+    let mut questions: Vec<_> = PLAIN
+        .iter()
+        .map(|words| PermissionCheck::plain(words))
+        .collect();
     if matches!(target.place, Place::Cluster(_)) {
-        questions.extend(OF_A_CLUSTER.iter().map(|words| Question::plain(words)));
+        questions.extend(
+            OF_A_CLUSTER
+                .iter()
+                .map(|words| PermissionCheck::plain(words)),
+        );
     }
     let bucket = |part: &str| format!("{prefix}:{{check:0}}:{part}");
     let channel = bucket("wake");
-    let on_channel = |command: &&str| Question::on_channel(command, &channel);
+    let on_channel = |command: &&str| PermissionCheck::on_channel(command, &channel);
     questions.extend(OF_CHANNELS.iter().map(on_channel));
     let texts = scripts::all().map(|script| called(script.text()));
     let mut commands: BTreeSet<String> = texts.flatten().collect();
     commands.extend(ON_KEYS.iter().map(|command| (*command).to_owned()));
     for key in [bucket("meta"), keys::hub(prefix, "members")] {
         let on_keys = commands.iter().filter(|command| takes_key(command));
-        questions.extend(on_keys.map(|command| Question::on_key(command, &key)));
+        questions.extend(on_keys.map(|command| PermissionCheck::on_key(command, &key)));
     }
     questions
 }
@@ -182,14 +189,14 @@ fn called(text: &str) -> impl Iterator<Item = String> + '_ {
 
 /// The missing permissions.
 #[derive(Debug, Default)]
-struct Lacks {
+struct MissingPermissions {
     commands: BTreeSet<String>,
     keys: BTreeSet<String>,
     channels: bool,
     is_incomplete: bool,
 }
 
-impl Lacks {
+impl MissingPermissions {
     fn even_the_question() -> Self {
         Self {
             commands: BTreeSet::from(["EVAL".to_owned()]),
@@ -200,7 +207,7 @@ impl Lacks {
 
     /// A server does not say whether it refuses a command or its key. If every command on a key is
     /// refused, it is the key.
-    fn read(questions: &[Question], answer: &Value) -> Option<Self> {
+    fn read(questions: &[PermissionCheck], answer: &Value) -> Option<Self> {
         let Value::BulkString(answers) = answer else {
             return None;
         };
@@ -213,10 +220,10 @@ impl Lacks {
             let mut alike = answered().filter(|(other, _)| other.about == question.about);
             let is_all = alike.all(|(_, answer)| *answer == b'0');
             match &question.about {
-                About::Key(key) if is_all => {
+                PermissionObject::Key(key) if is_all => {
                     lacks.keys.insert(key.clone());
                 }
-                About::Channel if is_all => lacks.channels = true,
+                PermissionObject::Channel if is_all => lacks.channels = true,
                 _ => {
                     lacks.commands.insert(question.name());
                 }

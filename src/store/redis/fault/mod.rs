@@ -40,7 +40,7 @@ pub(super) enum Stage {
 
 /// The classification of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct ErrorClass {
     pub(super) effect: Effect,
     pub(super) kind: ErrorKind,
     /// Whether the connection is of no more use.
@@ -51,7 +51,7 @@ pub(super) struct Fault {
     words: &'static str,
 }
 
-impl Fault {
+impl ErrorClass {
     const fn of(rule: &Rule) -> Self {
         Self {
             effect: rule.effect,
@@ -63,7 +63,7 @@ impl Fault {
     }
 
     /// Returns the fault of a call of which an earlier attempt may have succeeded.
-    pub(super) fn doubted(self) -> Self {
+    pub(super) fn maybe_applied(self) -> Self {
         Self {
             effect: Effect::Unknown,
             kind: ErrorKind::Unknown,
@@ -74,12 +74,12 @@ impl Fault {
 
 /// A failed call: the error and its classification.
 #[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) fault: Fault,
+pub(super) struct CallFailure {
+    pub(super) fault: ErrorClass,
     pub(super) cause: RedisError,
 }
 
-impl Failure {
+impl CallFailure {
     /// Classifies `cause`, which came at `stage`.
     pub(super) fn new(cause: RedisError, stage: Stage) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl Failure {
 }
 
 /// Classifies `error`, which came at `stage`.
-pub(super) fn of(error: &RedisError, stage: Stage) -> Fault {
+pub(super) fn of(error: &RedisError, stage: Stage) -> ErrorClass {
     let fault = if said_by_script(error).is_some() {
         saying(error)
     } else if let Some(code) = error.code() {
@@ -115,7 +115,7 @@ pub(super) fn of(error: &RedisError, stage: Stage) -> Fault {
         uncoded(error)
     };
     match stage {
-        Stage::Sent if is_of_a_greeting(error) => Fault {
+        Stage::Sent if is_of_a_greeting(error) => ErrorClass {
             kind: ErrorKind::Unavailable,
             ..fault
         },
@@ -133,7 +133,7 @@ fn is_of_a_greeting(error: &RedisError) -> bool {
 
 /// Adapts a fault: while connecting nothing has happened, whatever the reply, and there is no
 /// connection.
-fn connecting(fault: Fault) -> Fault {
+fn connecting(fault: ErrorClass) -> ErrorClass {
     let kind = match fault.kind {
         ErrorKind::Invalid => ErrorKind::Invalid,
         _ => ErrorKind::Unavailable,
@@ -142,7 +142,7 @@ fn connecting(fault: Fault) -> Fault {
         Effect::None => fault.words,
         Effect::Unknown => table::UNREACHABLE,
     };
-    Fault {
+    ErrorClass {
         effect: Effect::None,
         kind,
         breaks: true,
@@ -160,37 +160,37 @@ fn said_by_script(error: &RedisError) -> Option<(&str, &str)> {
     Some(detail.split_once(' ').unwrap_or((detail, detail)))
 }
 
-fn saying(error: &RedisError) -> Fault {
+fn saying(error: &RedisError) -> ErrorClass {
     let kind = said_by_script(error).map(|(kind, _)| kind);
     let known = SAYINGS.iter().find(|(name, _)| Some(*name) == kind);
     match known {
-        Some((_, kind)) => Fault {
+        Some((_, kind)) => ErrorClass {
             effect: Effect::None,
             kind: *kind,
             breaks: false,
             is_silence: false,
             words: "",
         },
-        None => Fault::of(&table::STRANGE),
+        None => ErrorClass::of(&table::STRANGE),
     }
 }
 
-fn coded(code: &str, error: &RedisError) -> Fault {
+fn coded(code: &str, error: &RedisError) -> ErrorClass {
     let detail = error.detail().unwrap_or_default();
     let rule = RULES
         .iter()
         .find(|rule| rule.code == code && rule.detail.is_none_or(|part| detail.contains(part)));
     let from_within = detail.contains(" script: ") || detail.contains("user_script");
     match rule {
-        Some(rule) if !from_within || rule.is_before_writes => Fault::of(rule),
-        _ if from_within => Fault::of(&table::MIDWAY),
-        Some(rule) => Fault::of(rule),
-        None => Fault::of(&table::STRANGE),
+        Some(rule) if !from_within || rule.is_before_writes => ErrorClass::of(rule),
+        _ if from_within => ErrorClass::of(&table::MIDWAY),
+        Some(rule) => ErrorClass::of(rule),
+        None => ErrorClass::of(&table::STRANGE),
     }
 }
 
 /// Classifies errors that no server sent: of the connection, and of the package.
-fn uncoded(error: &RedisError) -> Fault {
+fn uncoded(error: &RedisError) -> ErrorClass {
     use redis::ErrorKind as Theirs;
     let rule = match error.kind() {
         Theirs::Io if error.is_timeout() => &table::LATE,
@@ -202,5 +202,5 @@ fn uncoded(error: &RedisError) -> Fault {
         Theirs::RESP3NotSupported => &table::TOO_OLD,
         _ => &table::STRANGE,
     };
-    Fault::of(rule)
+    ErrorClass::of(rule)
 }

@@ -1,7 +1,7 @@
 use super::table::{RULES, SAYINGS};
 use super::*;
-use crate::store::redis::link::Link;
-use crate::store::redis::options::LinkOptions;
+use crate::store::redis::link::ManagedConnection;
+use crate::store::redis::options::ConnectionOptions;
 use crate::store::redis::tests::pretend::{Act, cluster, server};
 use crate::store::redis::url::Target;
 use ErrorKind::{Closed, Conflict, Corrupt, Full, Invalid, LeaseLost, NotFound};
@@ -66,10 +66,10 @@ const ANSWERS: &[(&str, ErrorKind, bool)] = &[
     ("this is no answer\r\n", Unknown, BREAKS),
 ];
 
-async fn link(url: &str) -> crate::error::Result<Link> {
+async fn link(url: &str) -> crate::error::Result<ManagedConnection> {
     let url = format!("{url}?timeout=300ms");
     let target = Target::parse(&url)?;
-    Link::open(&target, &LinkOptions::of(&target)).await
+    ManagedConnection::open(&target, &ConnectionOptions::of(&target)).await
 }
 
 /// Returns the error of a call, and whether the next one finds another connection.
@@ -185,7 +185,7 @@ async fn in_a_cluster_a_refusal_after_a_lost_attempt_is_doubted() {
     ] {
         let url = cluster(acts.clone()).await;
         let target = Target::parse(&url).expect(&url);
-        let link = Link::open(&target, &LinkOptions::of(&target))
+        let link = ManagedConnection::open(&target, &ConnectionOptions::of(&target))
             .await
             .expect("it greets");
         let mut call = redis::cmd("EVALSHA");

@@ -11,12 +11,12 @@ use redis::{Arg, Cmd, Pipeline, RedisError, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-pub(super) use self::runs::{Noted, doubted, with_text};
+pub(super) use self::runs::{ScriptReply, maybe_applied, with_text};
 use super::backoff;
-use super::durable::Durable;
-use super::fault::{Failure, Stage};
-use super::lane::Lane;
-use super::options::LinkOptions;
+use super::durable::DurableCalls;
+use super::fault::{CallFailure, Stage};
+use super::lane::LiveConnection;
+use super::options::ConnectionOptions;
 use super::url::{Place, Target};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -24,25 +24,25 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// When the connection ends, every call in flight fails at once, and the next call reconnects: one
 /// attempt at a time, shared by all callers, after a delay that doubles from 20 ms to 2 s with
-/// jitter. No call takes longer than [`timeout`](LinkOptions::timeout), including all waits. A
+/// jitter. No call takes longer than [`timeout`](ConnectionOptions::timeout), including all waits. A
 /// cancelled call does not affect others.
 #[derive(Clone)]
-pub(super) struct Link {
+pub(super) struct ManagedConnection {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     target: Target,
-    options: LinkOptions,
+    options: ConnectionOptions,
     state: Mutex<State>,
     /// The number of connections so far.
     made: watch::Sender<u64>,
     /// The executor of calls that wait for durability, created on first use.
-    durable: OnceLock<Arc<Durable>>,
+    durable: OnceLock<Arc<DurableCalls>>,
 }
 
 enum State {
-    Up(Arc<Lane>),
+    Up(Arc<LiveConnection>),
     /// Disconnected: the next attempt is the `failures + 1`th in a row, and not earlier.
     Down {
         failures: u32,
@@ -54,16 +54,16 @@ enum State {
 }
 
 /// The result of an attempt, as soon as there is one.
-type Attempt = watch::Receiver<Option<std::result::Result<Arc<Lane>, NoLane>>>;
+type Attempt = watch::Receiver<Option<std::result::Result<Arc<LiveConnection>, ConnectFailed>>>;
 
 /// Why there is no connection, shared by all callers that waited for it.
 #[derive(Clone, Debug)]
-struct NoLane {
+struct ConnectFailed {
     kind: ErrorKind,
     words: Arc<str>,
 }
 
-impl NoLane {
+impl ConnectFailed {
     fn of(error: &Error) -> Self {
         Self {
             kind: error.kind(),
@@ -72,35 +72,35 @@ impl NoLane {
     }
 }
 
-impl From<NoLane> for Error {
-    fn from(why: NoLane) -> Self {
+impl From<ConnectFailed> for Error {
+    fn from(why: ConnectFailed) -> Self {
         Self::new(why.kind, why.words.to_string())
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for ManagedConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link")
+        f.debug_struct("ManagedConnection")
             .field("target", &self.shared.target)
             .field("connections_made", &*self.shared.made.borrow())
             .finish_non_exhaustive()
     }
 }
 
-impl Link {
+impl ManagedConnection {
     /// Connects once, so that a wrong configuration is reported at the start.
     ///
     /// # Errors
     ///
     /// As [`connect`](super::topology::connect).
-    pub(super) async fn open(target: &Target, options: &LinkOptions) -> Result<Self> {
+    pub(super) async fn open(target: &Target, options: &ConnectionOptions) -> Result<Self> {
         let link = Self::new(target, options.clone());
         link.lane(link.deadline()).await?;
         Ok(link)
     }
 
     /// Creates a connection that the first call opens.
-    pub(super) fn new(target: &Target, options: LinkOptions) -> Self {
+    pub(super) fn new(target: &Target, options: ConnectionOptions) -> Self {
         Self {
             shared: Arc::new(Shared {
                 target: target.clone(),
@@ -157,7 +157,7 @@ impl Link {
 
     /// Returns the error for a refused call among several.
     pub(super) fn refused(&self, cause: RedisError) -> Error {
-        Failure::new(cause, Stage::Sent).error(&self.shared.target.to_string())
+        CallFailure::new(cause, Stage::Sent).error(&self.shared.target.to_string())
     }
 
     /// Returns the slot of a script call's keys, in a cluster.
@@ -190,7 +190,7 @@ impl Link {
 
     /// Returns the connection, reconnecting if needed. At most half of the time is spent on that,
     /// so that enough is left for the reply.
-    async fn lane(&self, deadline: Instant) -> Result<Arc<Lane>> {
+    async fn lane(&self, deadline: Instant) -> Result<Arc<LiveConnection>> {
         let mut attempt = match self.shared.lane_or_attempt()? {
             Ok(lane) => return Ok(lane),
             Err(attempt) => attempt,
@@ -215,7 +215,11 @@ impl Link {
     }
 
     /// Drops the connection if the reply, or another one, has shown that it has ended.
-    fn judge<T>(&self, lane: &Arc<Lane>, answer: std::result::Result<T, Failure>) -> Result<T> {
+    fn judge<T>(
+        &self,
+        lane: &Arc<LiveConnection>,
+        answer: std::result::Result<T, CallFailure>,
+    ) -> Result<T> {
         if lane.is_broken() {
             self.shared.give_up(lane);
         }
@@ -230,7 +234,9 @@ impl Shared {
     }
 
     /// Returns the connection, or the attempt to open one, which it starts if needed.
-    fn lane_or_attempt(self: &Arc<Self>) -> Result<std::result::Result<Arc<Lane>, Attempt>> {
+    fn lane_or_attempt(
+        self: &Arc<Self>,
+    ) -> Result<std::result::Result<Arc<LiveConnection>, Attempt>> {
         let mut state = self.state();
         let (failures, not_before) = match &*state {
             State::Up(lane) if !lane.is_broken() => return Ok(Ok(Arc::clone(lane))),
@@ -257,11 +263,14 @@ impl Shared {
     }
 
     /// Makes one attempt and updates the state.
-    async fn attempt(&self, failures: u32) -> std::result::Result<Arc<Lane>, NoLane> {
-        let outcome = Lane::open(&self.target, &self.options, &self.made, failures).await;
+    async fn attempt(
+        &self,
+        failures: u32,
+    ) -> std::result::Result<Arc<LiveConnection>, ConnectFailed> {
+        let outcome = LiveConnection::open(&self.target, &self.options, &self.made, failures).await;
         let mut state = self.state();
         if matches!(*state, State::Closed) {
-            return Err(NoLane::of(&closed()));
+            return Err(ConnectFailed::of(&closed()));
         }
         match outcome {
             Ok(lane) => {
@@ -282,7 +291,7 @@ impl Shared {
                 };
                 drop(state);
                 self.options.outage.failed((), &error);
-                Err(NoLane::of(&error))
+                Err(ConnectFailed::of(&error))
             }
         }
     }
@@ -299,7 +308,7 @@ impl Shared {
     }
 
     /// Drops `lane`, unless another call already has.
-    fn give_up(&self, lane: &Arc<Lane>) {
+    fn give_up(&self, lane: &Arc<LiveConnection>) {
         let mut state = self.state();
         if matches!(&*state, State::Up(current) if Arc::ptr_eq(current, lane)) {
             let (failures, not_before) = next_attempt(lane);
@@ -315,7 +324,7 @@ impl Shared {
 
 /// Returns when to reconnect after `lane`, and after how many failures in a row: a connection that
 /// ended as soon as it was open counts as one, which prevents a tight loop.
-fn next_attempt(lane: &Lane) -> (u32, Instant) {
+fn next_attempt(lane: &LiveConnection) -> (u32, Instant) {
     if !lane.is_young() {
         return (0, Instant::now());
     }

@@ -3,20 +3,20 @@
 use redis::{Arg, Cmd, Value};
 use tokio::time::Instant;
 
-use super::{Link, State, closed};
+use super::{ManagedConnection, State, closed};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::redis::durable::{Durable, Reached, Wait};
-use crate::store::redis::fault::Failure;
+use crate::store::redis::durable::{DurabilityWait, DurableCalls, ReachedDurability};
+use crate::store::redis::fault::CallFailure;
 use crate::store::redis::scripts::Script;
 
 /// A reply, and whether its call may have been executed more than once.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::store::redis) struct Noted {
+pub(in crate::store::redis) struct ScriptReply {
     pub(in crate::store::redis) value: Value,
     pub(in crate::store::redis) is_repeat: bool,
 }
 
-impl Link {
+impl ManagedConnection {
     /// Runs a script. A server that lacks it is sent its text, with the same keys, so that in a
     /// cluster it reaches the same node.
     ///
@@ -32,7 +32,7 @@ impl Link {
         let deadline = self.deadline();
         let lane = self.lane(deadline).await?;
         let mut answer = lane.ask(call, deadline).await;
-        if answer.as_ref().is_err_and(Failure::is_noscript) {
+        if answer.as_ref().is_err_and(CallFailure::is_noscript) {
             answer = lane.ask(&with_text(text, call), deadline).await;
         }
         self.judge(&lane, answer)
@@ -44,22 +44,22 @@ impl Link {
     /// # Errors
     ///
     /// As [`send`](Self::send).
-    pub(in crate::store::redis) async fn run_noted(
+    pub(in crate::store::redis) async fn run_script(
         &self,
         script: &Script,
         call: &Cmd,
-    ) -> Result<Noted> {
+    ) -> Result<ScriptReply> {
         let deadline = self.deadline();
         let lane = self.lane(deadline).await?;
-        let (mut answer, mut is_repeat) = lane.ask_noted(call, deadline).await;
-        if answer.as_ref().is_err_and(Failure::is_noscript) {
+        let (mut answer, mut is_repeat) = lane.send_noted(call, deadline).await;
+        if answer.as_ref().is_err_and(CallFailure::is_noscript) {
             let whole = with_text(script.text(), call);
-            let (again, repeats) = lane.ask_noted(&whole, deadline).await;
+            let (again, repeats) = lane.send_noted(&whole, deadline).await;
             (answer, is_repeat) = (again, is_repeat || repeats);
         }
         match self.judge(&lane, answer) {
-            Ok(value) => Ok(Noted { value, is_repeat }),
-            Err(error) => Err(doubted(error, is_repeat)),
+            Ok(value) => Ok(ScriptReply { value, is_repeat }),
+            Err(error) => Err(maybe_applied(error, is_repeat)),
         }
     }
 
@@ -75,9 +75,9 @@ impl Link {
         &self,
         script: &Script,
         call: &Cmd,
-        wait: Wait,
+        wait: DurabilityWait,
         deadline: Instant,
-    ) -> Result<(Noted, Reached)> {
+    ) -> Result<(ScriptReply, ReachedDurability)> {
         self.durably(script.text(), call, wait, deadline).await
     }
 
@@ -87,8 +87,8 @@ impl Link {
         &self,
         text: &str,
         call: &Cmd,
-        wait: Wait,
-    ) -> Result<(Value, Reached)> {
+        wait: DurabilityWait,
+    ) -> Result<(Value, ReachedDurability)> {
         let deadline = Instant::now() + (self.shared.options.timeout + wait.timeout) * 2;
         let (noted, reached) = self.durably(text, call, wait, deadline).await?;
         Ok((noted.value, reached))
@@ -98,9 +98,9 @@ impl Link {
         &self,
         text: &str,
         call: &Cmd,
-        wait: Wait,
+        wait: DurabilityWait,
         deadline: Instant,
-    ) -> Result<(Noted, Reached)> {
+    ) -> Result<(ScriptReply, ReachedDurability)> {
         let shared = &self.shared;
         if matches!(*shared.state(), State::Closed) {
             return Err(closed());
@@ -108,14 +108,14 @@ impl Link {
         let durable = shared.durable.get_or_init(|| {
             let name = format!("{}-durable", shared.options.name);
             let options = shared.options.clone().named(&name);
-            Durable::new(Self::new(&shared.target, options))
+            DurableCalls::new(Self::new(&shared.target, options))
         });
         durable.run(text, call, wait, deadline).await
     }
 }
 
 /// Returns the error of a call of which an earlier execution may have succeeded.
-pub(in crate::store::redis) fn doubted(error: Error, is_repeat: bool) -> Error {
+pub(in crate::store::redis) fn maybe_applied(error: Error, is_repeat: bool) -> Error {
     match is_repeat && error.kind() != ErrorKind::Unknown {
         true => Error::new(ErrorKind::Unknown, error.to_string()).because(error),
         false => error,

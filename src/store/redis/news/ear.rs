@@ -9,9 +9,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::Heard;
+use super::Subscription;
 use crate::error::Result;
-use crate::store::redis::options::LinkOptions;
+use crate::store::redis::options::ConnectionOptions;
 use crate::store::redis::topology::{self, Connection, Pushes};
 use crate::store::redis::url::{Address, Target};
 
@@ -19,29 +19,29 @@ use crate::store::redis::url::{Address, Target};
 const CHANNELS_MAX: usize = 500;
 
 /// Reports the number of a connection that has ended.
-pub(super) type Lost = UnboundedSender<u64>;
+pub(super) type ConnectionLost = UnboundedSender<u64>;
 
 /// A connection that receives pub/sub messages.
 ///
 /// It never unsubscribes, so that a server's notice that it no longer serves a channel, because its
 /// slot has moved, can be told from a reply. The package cannot tell them apart, and takes the one
 /// for the other; so such a connection is dropped.
-pub(super) struct Ear {
+pub(super) struct SubscriberConnection {
     pub(super) number: u64,
     connection: MultiplexedConnection,
     patience: Duration,
     probe: AbortHandle,
 }
 
-impl Ear {
+impl SubscriberConnection {
     /// Connects to one node of a cluster, or without one to the server that `target` names.
     pub(super) async fn open(
         target: &Target,
-        options: &LinkOptions,
+        options: &ConnectionOptions,
         node: Option<&Address>,
         number: u64,
-        heard: Arc<Heard>,
-        lost: Lost,
+        heard: Arc<Subscription>,
+        lost: ConnectionLost,
     ) -> Result<Self> {
         let pushes = {
             let lost = lost.clone();
@@ -108,7 +108,7 @@ impl Ear {
     }
 }
 
-impl Drop for Ear {
+impl Drop for SubscriberConnection {
     fn drop(&mut self) {
         self.probe.abort();
     }
@@ -117,9 +117,9 @@ impl Drop for Ear {
 /// Sends a periodic ping; a connection that does not reply has been lost.
 async fn probe(
     mut connection: MultiplexedConnection,
-    options: LinkOptions,
+    options: ConnectionOptions,
     number: u64,
-    lost: Lost,
+    lost: ConnectionLost,
 ) {
     for round in 0_u64.. {
         sleep(options.probe_every).await;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::sleep;
 
-use super::Heard;
-use super::ear::{Ear, Lost};
+use super::Subscription;
+use super::ear::{ConnectionLost, SubscriberConnection};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::redis::backoff;
-use crate::store::redis::options::LinkOptions;
+use crate::store::redis::options::ConnectionOptions;
 use crate::store::redis::topology::Slots;
 use crate::store::redis::url::{Address, Place, Target};
 
@@ -18,22 +18,26 @@ use crate::store::redis::url::{Address, Place, Target};
 type Node = Option<Address>;
 
 /// The state of the subscription.
-pub(super) struct Engine {
+pub(super) struct SubscriptionTask {
     target: Target,
-    options: LinkOptions,
-    heard: Arc<Heard>,
-    ears: HashMap<Node, Ear>,
+    options: ConnectionOptions,
+    heard: Arc<Subscription>,
+    ears: HashMap<Node, SubscriberConnection>,
     /// The number of the connection on which each channel is subscribed.
     held: HashMap<Vec<u8>, u64>,
     /// The slots of the nodes, until something shows that they have changed.
     slots: Option<Slots>,
     next_number: u64,
-    lost: Lost,
+    lost: ConnectionLost,
     losses: UnboundedReceiver<u64>,
 }
 
-impl Engine {
-    pub(super) fn new(target: Target, options: LinkOptions, heard: Arc<Heard>) -> Self {
+impl SubscriptionTask {
+    pub(super) fn new(
+        target: Target,
+        options: ConnectionOptions,
+        heard: Arc<Subscription>,
+    ) -> Self {
         let (lost, losses) = mpsc::unbounded_channel();
         Self {
             target,
@@ -124,11 +128,11 @@ impl Engine {
         Ok(())
     }
 
-    async fn open(&mut self, node: &Node) -> Result<Ear> {
+    async fn open(&mut self, node: &Node) -> Result<SubscriberConnection> {
         self.next_number += 1;
         let (target, options) = (&self.target, &self.options);
         let (heard, lost) = (Arc::clone(&self.heard), self.lost.clone());
-        Ear::open(
+        SubscriberConnection::open(
             target,
             options,
             node.as_ref(),

@@ -3,7 +3,7 @@
 //! Scripts publish on a channel of the bucket that they change, sharded, so that in a cluster a
 //! message stays on the nodes that have the bucket. Messages are hints: a lost one costs the time
 //! until the next poll. So whenever a channel is subscribed to, again or for the first time, its
-//! bucket is polled once; and [`News::is_healthy`] reports whether every channel is subscribed, so
+//! bucket is polled once; and [`Notifications::is_healthy`] reports whether every channel is subscribed, so
 //! that polls can be rare while it is.
 
 mod ear;
@@ -18,14 +18,14 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use self::engine::Engine;
+use self::engine::SubscriptionTask;
 use super::keys;
-use super::options::LinkOptions;
+use super::options::ConnectionOptions;
 use super::url::Target;
 use crate::event::BucketKey;
 
 /// The callbacks; they run on a thread of the runtime, so they must not block.
-pub(super) struct Told {
+pub(super) struct NotificationCallbacks {
     /// A bucket has earlier work, or may have.
     pub(super) earlier: Box<dyn Fn(&BucketKey) + Send + Sync>,
     /// A bucket has ready events for which another process has no capacity.
@@ -33,47 +33,47 @@ pub(super) struct Told {
 }
 
 /// The subscription of one process.
-pub(super) struct News {
-    heard: Arc<Heard>,
+pub(super) struct Notifications {
+    heard: Arc<Subscription>,
     engine: AbortHandle,
 }
 
 /// The state that the subscription and its connections share.
-struct Heard {
+struct Subscription {
     prefix: String,
     /// The origin in messages of this process, which it ignores.
     origin: Vec<u8>,
-    told: Told,
+    told: NotificationCallbacks,
     channels: RwLock<HashMap<Vec<u8>, BucketKey>>,
     /// Notified when channels are added.
     grown: Notify,
     is_healthy: AtomicBool,
 }
 
-impl fmt::Debug for News {
+impl fmt::Debug for Notifications {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let channels = self.heard.channels.read();
         let channels = channels.unwrap_or_else(PoisonError::into_inner).len();
-        f.debug_struct("News")
+        f.debug_struct("Notifications")
             .field("channels", &channels)
             .field("is_healthy", &self.is_healthy())
             .finish_non_exhaustive()
     }
 }
 
-impl News {
+impl Notifications {
     /// Subscribes to the buckets that are [added](Self::add), on connections of its own. It never
     /// fails: connecting is retried, and until it succeeds the subscription is not healthy.
     ///
     /// `origin` identifies the messages that this process's own calls cause.
     pub(super) fn open(
         target: &Target,
-        options: &LinkOptions,
+        options: &ConnectionOptions,
         prefix: &str,
         origin: &str,
-        told: Told,
+        told: NotificationCallbacks,
     ) -> Self {
-        let heard = Arc::new(Heard {
+        let heard = Arc::new(Subscription {
             prefix: prefix.to_owned(),
             origin: origin.as_bytes().to_vec(),
             told,
@@ -82,7 +82,7 @@ impl News {
             is_healthy: AtomicBool::new(false),
         });
         let options = options.clone().named("duly-news");
-        let engine = Engine::new(target.clone(), options, Arc::clone(&heard));
+        let engine = SubscriptionTask::new(target.clone(), options, Arc::clone(&heard));
         let engine = tokio::spawn(engine.run()).abort_handle();
         Self { heard, engine }
     }
@@ -122,13 +122,13 @@ impl News {
     }
 }
 
-impl Drop for News {
+impl Drop for Notifications {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-impl Heard {
+impl Subscription {
     /// Handles a message.
     fn message(&self, push: &PushInfo) {
         debug_assert_eq!(push.kind, PushKind::SMessage);
@@ -188,10 +188,10 @@ pub fn told_of(prefix: &str, bucket: &BucketKey, push: &PushInfo) -> usize {
     let count = Arc::new(AtomicUsize::new(0));
     let [earlier, called] = [(); 2].map(|()| Arc::clone(&count));
     let channel = keys::part(prefix, bucket, "wake").into_bytes();
-    let heard = Heard {
+    let heard = Subscription {
         prefix: prefix.to_owned(),
         origin: b"me".to_vec(),
-        told: Told {
+        told: NotificationCallbacks {
             earlier: Box::new(move |_| count_one(&earlier)),
             called: Box::new(move |_| count_one(&called)),
         },

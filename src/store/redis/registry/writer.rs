@@ -107,19 +107,19 @@ fn start(shared: &Arc<Shared>) {
         }
         writing.is_running = true;
     }
-    tokio::spawn(run(Running {
+    tokio::spawn(run(RunningGuard {
         shared: Arc::downgrade(shared),
         is_over: false,
     }));
 }
 
 /// Guards the running task. If it is dropped, as with its runtime, the next bucket starts another.
-struct Running {
+struct RunningGuard {
     shared: Weak<Shared>,
     is_over: bool,
 }
 
-impl Drop for Running {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade().filter(|_| !self.is_over) {
             shared.registry.writing().is_running = false;
@@ -131,7 +131,7 @@ impl Drop for Running {
     }
 }
 
-async fn run(mut running: Running) {
+async fn run(mut running: RunningGuard) {
     let mut failures = 0;
     loop {
         let Some(shared) = running.shared.upgrade() else {

@@ -1,8 +1,8 @@
 //! Tests of the start-up preflight.
 
-use super::super::check::{Found, check};
-use super::super::link::Link;
-use super::super::options::LinkOptions;
+use super::super::check::{ServerFacts, check};
+use super::super::link::ManagedConnection;
+use super::super::options::ConnectionOptions;
 use super::super::url::Target;
 use super::pretend::{self, Act};
 use super::servers::{Aof, Cluster, Redis, RedisOptions, shared_cluster};
@@ -24,18 +24,18 @@ impl Clock for Wrong {
     }
 }
 
-async fn look(url: &str) -> Result<Found> {
+async fn look(url: &str) -> Result<ServerFacts> {
     look_by(url, 0).await
 }
 
-async fn look_by(url: &str, wrong_s: i64) -> Result<Found> {
+async fn look_by(url: &str, wrong_s: i64) -> Result<ServerFacts> {
     let target = Target::parse(url)?;
-    let link = Link::open(&target, &LinkOptions::of(&target)).await?;
+    let link = ManagedConnection::open(&target, &ConnectionOptions::of(&target)).await?;
     let clock = Wrong(SystemClock::new(), wrong_s);
     check(&link, &target, "duly", &clock).await
 }
 
-fn refused(found: Result<Found>) -> String {
+fn refused(found: Result<ServerFacts>) -> String {
     let error: Error = found.expect_err("it is refused");
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     error.to_string()

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::durable::{Reached, Wait};
+use super::super::durable::{DurabilityWait, ReachedDurability};
 use super::servers::{Redis, RedisOptions};
 use super::{COUNT, call, count, open};
 use crate::error::ErrorKind;
 
-fn replicas(replicas: u16, millis: u64) -> Wait {
-    Wait {
+fn replicas(replicas: u16, millis: u64) -> DurabilityWait {
+    DurabilityWait {
         disk: false,
         replicas,
         timeout: Duration::from_millis(millis),
     }
 }
 
-fn reached(replicas: u16) -> Reached {
-    Reached {
+fn reached(replicas: u16) -> ReachedDurability {
+    ReachedDurability {
         disk: false,
         replicas,
     }
@@ -106,7 +106,7 @@ async fn calls_that_come_together_wait_together_and_hold_nobody_else_up() {
 async fn a_server_that_cannot_confirm_is_doubted_not_believed() {
     let server = Redis::plain();
     let link = open(&server.url()).await;
-    let wait = Wait {
+    let wait = DurabilityWait {
         disk: true,
         ..replicas(0, 50)
     };

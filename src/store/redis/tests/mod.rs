@@ -14,17 +14,17 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::link::Link;
-use super::options::LinkOptions;
+use super::link::ManagedConnection;
+use super::options::ConnectionOptions;
 use super::url::Target;
 
 /// Increments, and returns the value.
 const COUNT: &str = "return redis.call('INCR', KEYS[1])";
 
 /// Opens a connection to a URL, with its options.
-async fn open(url: &str) -> Link {
+async fn open(url: &str) -> ManagedConnection {
     let target = Target::parse(url).expect(url);
-    let link = Link::open(&target, &LinkOptions::of(&target)).await;
+    let link = ManagedConnection::open(&target, &ConnectionOptions::of(&target)).await;
     link.expect(url)
 }
 
@@ -43,12 +43,12 @@ fn words(words: &[&str]) -> Cmd {
     command
 }
 
-async fn count(link: &Link, key: &str) -> crate::error::Result<Value> {
+async fn count(link: &ManagedConnection, key: &str) -> crate::error::Result<Value> {
     link.run_text(COUNT, &call(COUNT, key)).await
 }
 
 /// Retries until it succeeds, as every user of a connection does; returns the errors until then.
-async fn until_answered(link: &Link, key: &str) -> Vec<crate::error::Error> {
+async fn until_answered(link: &ManagedConnection, key: &str) -> Vec<crate::error::Error> {
     let mut errors = Vec::new();
     for _ in 0..2_000 {
         match count(link, key).await {

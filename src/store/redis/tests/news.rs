@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::super::keys;
-use super::super::news::{News, Told};
-use super::super::options::LinkOptions;
+use super::super::news::{NotificationCallbacks, Notifications};
+use super::super::options::ConnectionOptions;
 use super::super::url::Target;
 use super::servers::{Cluster, Proxy, Redis, RedisOptions, Sentinels};
 use super::{open, words};
@@ -25,22 +25,25 @@ impl Counts {
     }
 }
 
-fn listen(url: &str) -> (News, Arc<Counts>) {
-    listen_with(url, &LinkOptions::default())
+fn listen(url: &str) -> (Notifications, Arc<Counts>) {
+    listen_with(url, &ConnectionOptions::default())
 }
 
-fn listen_with(url: &str, options: &LinkOptions) -> (News, Arc<Counts>) {
+fn listen_with(url: &str, options: &ConnectionOptions) -> (Notifications, Arc<Counts>) {
     let target = Target::parse(url).expect(url);
     let counts = Arc::new(Counts::default());
     let earlier = Arc::clone(&counts);
-    let told = Told {
+    let told = NotificationCallbacks {
         earlier: Box::new(move |bucket| {
             let mut buckets = earlier.buckets.lock().expect("nobody panicked");
             *buckets.entry(bucket.clone()).or_default() += 1;
         }),
         called: Box::new(|bucket| panic!("nobody has called for {bucket}")),
     };
-    (News::open(&target, options, "duly", "me", told), counts)
+    (
+        Notifications::open(&target, options, "duly", "me", told),
+        counts,
+    )
 }
 
 fn bucket(number: u16) -> BucketKey {
@@ -146,11 +149,11 @@ async fn a_server_that_was_killed_and_comes_back_is_listened_to_again() {
 #[tokio::test]
 async fn a_server_that_hangs_is_noticed_though_nobody_asks_it_anything() {
     let server = tcp();
-    let options = LinkOptions {
+    let options = ConnectionOptions {
         timeout: Duration::from_millis(200),
         connect_timeout: Duration::from_millis(200),
         probe_every: Duration::from_millis(100),
-        ..LinkOptions::default()
+        ..ConnectionOptions::default()
     };
     let (news, counts) = listen_with(&server.url(), &options);
     news.add([&bucket(1)]);

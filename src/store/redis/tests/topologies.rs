@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::link::Link;
-use super::super::options::LinkOptions;
+use super::super::link::ManagedConnection;
+use super::super::options::ConnectionOptions;
 use super::super::url::Target;
 use super::pretend::{self, Act};
 use super::servers::{Cluster, Redis, RedisOptions, Sentinels};
@@ -22,7 +22,7 @@ fn more(words: &[&str]) -> RedisOptions {
 
 async fn refusal(url: &str) -> crate::error::Error {
     let target = Target::parse(url).expect(url);
-    let opened = Link::open(&target, &LinkOptions::of(&target)).await;
+    let opened = ManagedConnection::open(&target, &ConnectionOptions::of(&target)).await;
     opened.map(|_| ()).expect_err(url)
 }
 

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::node::{Calls, Node, send};
 use super::slots::{Slots, ask_slots};
 use super::{Pushes, late};
-use crate::store::redis::options::LinkOptions;
+use crate::store::redis::options::ConnectionOptions;
 use crate::store::redis::url::{Address, Target};
 
 /// The limit of retries of a call that did not happen. The delays between them add up to less than
@@ -38,7 +38,7 @@ pub(in crate::store::redis) struct Cluster(Arc<Inner>);
 
 struct Inner {
     target: Target,
-    options: LinkOptions,
+    options: ConnectionOptions,
     pushes: Pushes,
     /// The nodes that the URL names.
     named: Vec<Address>,
@@ -57,7 +57,7 @@ struct Redirect {
 /// Connects to a cluster through `named`; one node that responds is enough.
 pub(super) async fn connect(
     target: &Target,
-    options: &LinkOptions,
+    options: &ConnectionOptions,
     named: &[Address],
     pushes: Pushes,
 ) -> RedisResult<Cluster> {
@@ -146,15 +146,16 @@ impl Cluster {
                 },
                 Err(error) => error.clone(),
             };
-            let again = Again::after(&error);
-            let is_over = again == Again::Never || attempt == RETRIES || Instant::now() >= deadline;
+            let again = RetryDecision::after(&error);
+            let is_over =
+                again == RetryDecision::Never || attempt == RETRIES || Instant::now() >= deadline;
             if is_over {
                 return (outcome, may_have_happened);
             }
             may_have_happened |=
-                again == Again::Doubted || outcome.is_ok_and(|it| is_done_in_part(&it));
+                again == RetryDecision::Doubted || outcome.is_ok_and(|it| is_done_in_part(&it));
             redirect = self.redirect(&error);
-            if again != Again::AtOnce {
+            if again != RetryDecision::AtOnce {
                 // A failing node reports its own error; the old slots are the best guess then.
                 let _ = timeout_at(deadline, self.read_slots(began)).await;
             }
@@ -323,7 +324,7 @@ impl Cluster {
 
 /// Whether and how a call is retried after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Again {
+enum RetryDecision {
     Never,
     /// It did not happen, and the reply redirects it.
     AtOnce,
@@ -333,7 +334,7 @@ enum Again {
     Doubted,
 }
 
-impl Again {
+impl RetryDecision {
     fn after(error: &RedisError) -> Self {
         let code = error.code().unwrap_or_default();
         let is_away = error.kind() == Theirs::ClusterConnectionNotFound;

@@ -21,11 +21,11 @@ use redis::{
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::cluster::Cluster;
-use self::sentinel::Named;
+use self::sentinel::SentinelMaster;
 pub(super) use self::slots::SLOTS;
 pub use self::slots::Slots;
-use super::fault::{Failure, Stage};
-use super::options::LinkOptions;
+use super::fault::{CallFailure, Stage};
+use super::options::ConnectionOptions;
 use super::url::{Address, Login, Place, Target};
 use crate::error::{Error, Result};
 
@@ -152,7 +152,7 @@ impl AsyncPushSender for Pushes {
 /// it can never succeed.
 pub(super) async fn connect(
     target: &Target,
-    options: &LinkOptions,
+    options: &ConnectionOptions,
     pushes: Pushes,
 ) -> Result<Connection> {
     match &target.place {
@@ -163,7 +163,7 @@ pub(super) async fn connect(
             master,
             login,
         } => {
-            let named = Named {
+            let named = SentinelMaster {
                 target,
                 options,
                 master,
@@ -189,9 +189,9 @@ pub(super) async fn sentinels_name_a_master(target: &Target) -> bool {
     else {
         return false;
     };
-    let named = Named {
+    let named = SentinelMaster {
         target,
-        options: &LinkOptions::of(target),
+        options: &ConnectionOptions::of(target),
         master,
         login,
     };
@@ -201,7 +201,7 @@ pub(super) async fn sentinels_name_a_master(target: &Target) -> bool {
 /// Connects to one node of `target`, with its login.
 pub(super) async fn node(
     target: &Target,
-    options: &LinkOptions,
+    options: &ConnectionOptions,
     address: &Address,
     pushes: Pushes,
 ) -> Result<MultiplexedConnection> {
@@ -211,7 +211,7 @@ pub(super) async fn node(
 
 async fn one(
     target: &Target,
-    options: &LinkOptions,
+    options: &ConnectionOptions,
     address: ConnectionAddr,
     pushes: Pushes,
 ) -> Result<Connection> {
@@ -236,7 +236,7 @@ pub(super) fn is_a_cluster(target: &Target) -> Error {
 
 /// Returns the error for a failed attempt.
 fn unreachable(place: &str, error: RedisError) -> Error {
-    Failure::new(error, Stage::Connecting).error(place)
+    CallFailure::new(error, Stage::Connecting).error(place)
 }
 
 fn tcp(target: &Target, address: &Address) -> ConnectionAddr {
@@ -255,7 +255,7 @@ fn tcp(target: &Target, address: &Address) -> ConnectionAddr {
 /// Opens one connection that speaks RESP3 and has a name.
 async fn dial(
     target: &Target,
-    options: &LinkOptions,
+    options: &ConnectionOptions,
     address: ConnectionAddr,
     pushes: Pushes,
 ) -> RedisResult<MultiplexedConnection> {
@@ -302,7 +302,7 @@ fn settings(login: &Login, database: i64) -> RedisConnectionInfo {
     settings
 }
 
-fn name(options: &LinkOptions) -> Cmd {
+fn name(options: &ConnectionOptions) -> Cmd {
     let mut name = cmd("CLIENT");
     name.arg("SETNAME").arg(&options.name);
     name

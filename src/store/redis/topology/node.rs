@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{Pushes, dial, tcp};
 use crate::store::redis::backoff;
-use crate::store::redis::options::LinkOptions;
+use crate::store::redis::options::ConnectionOptions;
 use crate::store::redis::url::{Address, Target};
 
 /// A connection is dropped after this many unanswered calls in a row.
@@ -31,7 +31,7 @@ pub(super) enum Calls<'a> {
 pub(super) struct Node {
     pub(super) address: Address,
     target: Target,
-    options: LinkOptions,
+    options: ConnectionOptions,
     pushes: Pushes,
     state: Arc<Mutex<State>>,
     /// Calls since the last reply of any kind.
@@ -57,7 +57,7 @@ impl Node {
     pub(super) fn new(
         address: Address,
         target: &Target,
-        options: &LinkOptions,
+        options: &ConnectionOptions,
         pushes: Pushes,
     ) -> Self {
         Self {
@@ -147,7 +147,7 @@ impl Node {
 struct Attempt {
     address: Address,
     target: Target,
-    options: LinkOptions,
+    options: ConnectionOptions,
     pushes: Pushes,
 }
 

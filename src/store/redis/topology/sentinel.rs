@@ -9,18 +9,18 @@ use tokio::time::timeout;
 
 use super::{Connection, Pushes, accepted, client, dial, late, settings, tcp, unreachable};
 use crate::error::{Error, Result};
-use crate::store::redis::options::LinkOptions;
+use crate::store::redis::options::ConnectionOptions;
 use crate::store::redis::url::{Address, Login, Target};
 
 /// A server by its name at the sentinels.
-pub(super) struct Named<'a> {
+pub(super) struct SentinelMaster<'a> {
     pub(super) target: &'a Target,
-    pub(super) options: &'a LinkOptions,
+    pub(super) options: &'a ConnectionOptions,
     pub(super) master: &'a str,
     pub(super) login: &'a Login,
 }
 
-impl Named<'_> {
+impl SentinelMaster<'_> {
     /// Queries the sentinels in order, until one names a server that reports that it is the master:
     /// during a failover some do not know it yet.
     pub(super) async fn connect(

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use self::parts::{address, database_of, decode, login_of};
-use self::query::Options;
+use self::query::QueryParameters;
 use crate::error::{Error, Result};
 
 /// The address of a server.
@@ -86,7 +86,7 @@ pub(super) struct Tls {
 
 /// The options of a URL; `None` where an option is not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct UrlOptions {
     /// The key prefix.
     pub(super) prefix: Option<String>,
     /// The number of connections for commands.
@@ -106,7 +106,7 @@ pub struct Target {
     pub(super) login: Login,
     pub(super) database: i64,
     pub(super) tls: Option<Tls>,
-    pub(super) asked: Asked,
+    pub(super) asked: UrlOptions,
 }
 
 const FORMS: &str =
@@ -125,7 +125,7 @@ impl Target {
             .ok_or_else(|| Error::invalid(format!("a store's URL begins with {FORMS}")))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let form = Form::named(scheme)?;
-        let mut options = Options::read(query)?;
+        let mut options = QueryParameters::read(query)?;
         let tls = form.is_tls.then(|| Tls {
             ca: options.ca.take(),
         });
@@ -202,7 +202,7 @@ impl Form {
 }
 
 /// Parses the path of a socket; the rest is in the options.
-fn unix(rest: &str, options: &mut Options) -> Result<Target> {
+fn unix(rest: &str, options: &mut QueryParameters) -> Result<Target> {
     let path = rest.strip_prefix("//").unwrap_or(rest);
     if !path.starts_with('/') {
         return Err(Error::invalid(
@@ -217,12 +217,12 @@ fn unix(rest: &str, options: &mut Options) -> Result<Target> {
         },
         database: options.database.take().unwrap_or(0),
         tls: None,
-        asked: Asked::default(),
+        asked: UrlOptions::default(),
     })
 }
 
 /// Parses `//[user:password@]hosts[/path]`, where the meaning of the path depends on the form.
-fn network(kind: Kind, rest: &str, options: &mut Options) -> Result<Target> {
+fn network(kind: Kind, rest: &str, options: &mut QueryParameters) -> Result<Target> {
     let rest = rest
         .strip_prefix("//")
         .ok_or_else(|| Error::invalid("a store's URL has `//` after its scheme"))?;
@@ -276,6 +276,6 @@ fn network(kind: Kind, rest: &str, options: &mut Options) -> Result<Target> {
         login,
         database: database_of(database)?,
         tls: None,
-        asked: Asked::default(),
+        asked: UrlOptions::default(),
     })
 }

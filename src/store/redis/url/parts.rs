@@ -1,4 +1,4 @@
-//! Parts of a URL: credentials, address, database, percent-encoding.
+//! ReplyReader of a URL: credentials, address, database, percent-encoding.
 
 use super::{Address, Login};
 use crate::error::{Error, Result};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::parts::{database_of, decode};
-use super::{Asked, Login};
+use super::{Login, UrlOptions};
 use crate::duration;
 use crate::error::{Error, Result, shown};
 
@@ -13,8 +13,8 @@ const CONNECTIONS_MAX: usize = 64;
 
 /// The parameters, until the parts that use them have taken them.
 #[derive(Default)]
-pub(super) struct Options {
-    pub(super) asked: Asked,
+pub(super) struct QueryParameters {
+    pub(super) asked: UrlOptions,
     pub(super) ca: Option<PathBuf>,
     pub(super) database: Option<i64>,
     pub(super) user: Option<String>,
@@ -25,7 +25,7 @@ pub(super) struct Options {
 const KNOWN: &str = "prefix, connections, timeout, connect_timeout, eviction; with TLS ca; \
                      for a socket db, user, password; for sentinels sentinel_user, sentinel_password";
 
-impl Options {
+impl QueryParameters {
     pub(super) fn read(query: &str) -> Result<Self> {
         let mut options = Self::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::core::reference::entry::Settled;
-use crate::core::reference::restore::Finished;
+use crate::core::reference::entry::LastSettlement;
+use crate::core::reference::restore::Tombstone;
 use crate::core::reference::window::{DedupWindow, FORGET_MAX, ID_AHEAD_MAX};
 use crate::event::EventId;
 use crate::time::Timestamp;
 
 /// The tombstones of a bucket, and the watermark of the dropped ones.
 #[derive(Clone, Debug)]
-pub(super) struct Past {
-    known: BTreeMap<EventId, Remembered>,
+pub(super) struct DedupState {
+    known: BTreeMap<EventId, TombstoneEntry>,
     /// The same ids and when they ended, in µs; oldest first.
     order: VecDeque<(EventId, u64)>,
     window: DedupWindow,
@@ -24,12 +24,12 @@ pub(super) struct Past {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Remembered {
-    pub(super) finished: Finished,
-    pub(super) settled: Option<Settled>,
+pub(super) struct TombstoneEntry {
+    pub(super) finished: Tombstone,
+    pub(super) settled: Option<LastSettlement>,
 }
 
-impl Past {
+impl DedupState {
     pub(super) fn new(window: DedupWindow) -> Self {
         Self {
             known: BTreeMap::new(),
@@ -59,8 +59,13 @@ impl Past {
         self.has_new
     }
 
-    pub(super) fn remember(&mut self, finished: Finished, settled: Option<Settled>, ended_us: u64) {
-        let remembered = Remembered { finished, settled };
+    pub(super) fn remember(
+        &mut self,
+        finished: Tombstone,
+        settled: Option<LastSettlement>,
+        ended_us: u64,
+    ) {
+        let remembered = TombstoneEntry { finished, settled };
         self.has_new = true;
         if self.known.insert(finished.id, remembered).is_none() {
             self.order.push_back((finished.id, ended_us));
@@ -120,7 +125,7 @@ impl Past {
         }
     }
 
-    pub(super) fn get(&self, id: EventId) -> Option<&Remembered> {
+    pub(super) fn get(&self, id: EventId) -> Option<&TombstoneEntry> {
         self.known.get(&id)
     }
 

@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 /// The reference store calls it in the order of its decisions; a sink cannot refuse.
 /// [`Body`](Self::Body) is what the reference store keeps of an envelope: the envelope itself in
 /// memory, a row number where it is in a file.
-pub trait Ledger {
+pub trait ChangeSink {
     /// The in-memory representation of an envelope.
     type Body: Clone;
 

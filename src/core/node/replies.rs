@@ -25,11 +25,11 @@ impl<B> Node<B> {
         match answer {
             Ok(Answer { now_us, reply }) => {
                 care.clock.learn(call.sent, now, now_us);
-                care.rest.answered();
+                care.backoff.answered();
                 self.replied(now, call, now_us, reply, out);
             }
             Err(kind) => {
-                care.rest.failed(now, kind, &self.options);
+                care.backoff.failed(now, kind, &self.options);
                 match call.kind {
                     CallKind::Move { .. } => {
                         care.looking = false;
@@ -41,7 +41,7 @@ impl<B> Node<B> {
                         care.fetch_over(queue);
                         care.mover.woken(now);
                         self.roomy.insert(care.queue);
-                        care.release_held(now, request, queue);
+                        care.release_prefetched(now, request, queue);
                         out.push(Action::Lost {
                             bucket: call.bucket,
                             through: request,
@@ -64,9 +64,9 @@ impl<B> Node<B> {
                 let queue = &mut self.queues[care.queue];
                 // Only this error is permanent; any other may be over soon.
                 if kind == ErrorKind::Closed {
-                    care.doubt(queue);
+                    care.fail(queue);
                     self.roomy.insert(care.queue);
-                    out.push(Action::Doubt {
+                    out.push(Action::StoreFailed {
                         bucket: call.bucket,
                         kind,
                     });
@@ -116,7 +116,7 @@ impl<B> Node<B> {
                     .looked(reckon(next_due), ready > 0, moved == *limit, next);
                 match ready {
                     0 => care.standby.looked(false, options, net),
-                    _ => care.crowded_until = now + options.other_delay,
+                    _ => care.crowded_until = now + options.non_owner_delay,
                 }
             }
             (
@@ -162,7 +162,7 @@ impl<B> Node<B> {
                 care.hold(bucket, now_us, deliveries);
                 care.count_held(queue);
                 if self.stopping || queue.is_paused() {
-                    care.release_held(now, RequestId::MAX, queue);
+                    care.release_prefetched(now, RequestId::MAX, queue);
                 }
             }
             (CallKind::Announce { started }, Reply::Settled(_)) => {
@@ -188,7 +188,7 @@ impl<B> Node<B> {
                 } else {
                     // Everything fetched before this heartbeat was sent belongs to other nodes now.
                     let through = held.last;
-                    care.release_held(now, through, queue);
+                    care.release_prefetched(now, through, queue);
                     out.push(Action::Lost {
                         bucket,
                         through,

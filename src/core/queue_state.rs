@@ -10,7 +10,7 @@ use crate::event::QueueName;
 /// Publishing an event takes a credit, the end of its handler returns it; so a full ring stops the
 /// fetches of this queue and of no other.
 #[derive(Debug)]
-pub(crate) struct QueueCare {
+pub(crate) struct QueueState {
     pub(crate) name: QueueName,
     /// How many unfinished events may be published; 0 is paused.
     pub(crate) capacity: usize,
@@ -37,7 +37,7 @@ pub(crate) struct QueueCare {
     pub(crate) buckets: Vec<usize>,
 }
 
-impl QueueCare {
+impl QueueState {
     pub(crate) fn new(name: QueueName, capacity: usize, starts_min: usize) -> Self {
         Self {
             name,
@@ -78,7 +78,7 @@ impl QueueCare {
     }
 
     /// Returns how many may be prefetched beside a fetch of `limit`, at most `ahead_max` in all.
-    pub(crate) fn may_hold(&self, limit: usize, ahead_max: usize) -> usize {
+    pub(crate) fn prefetch_room(&self, limit: usize, ahead_max: usize) -> usize {
         let room = ahead_max.saturating_sub(self.ahead);
         room.min(self.soon().saturating_sub(limit))
     }

@@ -40,7 +40,7 @@ pub(super) async fn read(
     let mut kept = VecDeque::new();
     let (mut counted, mut after) = (0, None);
     let mut unread = None;
-    let mut source = Source::Both;
+    let mut source = RecordSource::Both;
     for _ in 0..PAGES_MAX {
         let query = Query {
             id: Some(id),
@@ -71,14 +71,14 @@ pub(super) async fn read(
 
 /// The sources that respond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum RecordSource {
     Both,
     Outboxes,
     Journal,
     Nothing,
 }
 
-impl Source {
+impl RecordSource {
     /// Reads a page. A source that fails once is not read again.
     async fn page(
         &mut self,

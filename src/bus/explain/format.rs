@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::bus::Explanation;
-use crate::bus::explain::past::Attempts;
+use crate::bus::explain::history::Attempts;
 use crate::duration::format;
 use crate::error::shown;
 use crate::event::State;
@@ -12,7 +12,7 @@ use crate::record::{Outcome, Record};
 use crate::time::Timestamp;
 
 /// Formats a duration for people, with at most two units.
-pub(super) fn spoken(span: Duration) -> String {
+pub(super) fn format_span(span: Duration) -> String {
     let nanos = span.as_nanos();
     let finest: u128 = match span {
         _ if span >= Duration::from_secs(86_400) => 3_600_000_000_000,
@@ -26,7 +26,7 @@ pub(super) fn spoken(span: Duration) -> String {
 }
 
 /// Formats a number with its noun.
-pub(super) fn counted(many: usize, one: &str, more: &str) -> String {
+pub(super) fn with_noun(many: usize, one: &str, more: &str) -> String {
     match many {
         1 => format!("1 {one}"),
         _ => format!("{many} {more}"),
@@ -63,7 +63,11 @@ impl Explanation {
         };
         write!(f, "{state}")?;
         if let Some(since) = self.since {
-            write!(f, " for {}, since {since}", spoken(self.at.since(since)))?;
+            write!(
+                f,
+                " for {}, since {since}",
+                format_span(self.at.since(since))
+            )?;
         }
         let Some(max) = self.tries_max else {
             return Ok(());
@@ -114,7 +118,7 @@ fn line(record: &Record, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         .finished_us
         .checked_sub(record.stages.started_us);
     if let Some(took) = took.filter(|_| record.stages.started_us > 0) {
-        write!(f, " after {}", spoken(Duration::from_micros(took)))?;
+        write!(f, " after {}", format_span(Duration::from_micros(took)))?;
     }
     if let Some(cause) = record.cause {
         write!(f, ", {cause}")?;

@@ -10,13 +10,13 @@ use crate::codec::Codec;
 use crate::config::encryption::pairs;
 use crate::duration;
 use crate::error::{Error, shown};
-use crate::event::Late;
+use crate::event::LatePolicy;
 use crate::retry::RetryPolicy;
 use crate::store::{Durability, WhenFull};
 
 /// A value of a source.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum RawValue {
     /// An integer of a file.
     Number(i64),
     /// A boolean of a file.
@@ -32,115 +32,116 @@ pub(super) enum Found {
 }
 
 /// Why a value is rejected.
-pub(super) enum Wrong {
+pub(super) enum ValueError {
     /// It has another type.
     Kind,
     /// It is malformed; contains the reason.
     Grammar(String),
 }
 
-impl Found {
-    pub(super) fn number<T: TryFrom<i64>>(&self) -> Result<T, Wrong> {
+impl RawValue {
+    pub(super) fn number<T: TryFrom<i64>>(&self) -> Result<T, ValueError> {
         match self {
             Self::Number(number) => T::try_from(*number).ok(),
             Self::Spelled(text) => text.parse().ok().and_then(|it: i64| T::try_from(it).ok()),
             _ => None,
         }
-        .ok_or(Wrong::Kind)
+        .ok_or(ValueError::Kind)
     }
 
-    pub(super) fn boolean(&self) -> Result<bool, Wrong> {
+    pub(super) fn boolean(&self) -> Result<bool, ValueError> {
         match self {
             Self::Boolean(boolean) => Ok(*boolean),
-            Self::Spelled(text) => text.parse().map_err(|_| Wrong::Kind),
-            _ => Err(Wrong::Kind),
+            Self::Spelled(text) => text.parse().map_err(|_| ValueError::Kind),
+            _ => Err(ValueError::Kind),
         }
     }
 
-    pub(super) fn text(&self) -> Result<&str, Wrong> {
+    pub(super) fn text(&self) -> Result<&str, ValueError> {
         match self {
             Self::Text(text) | Self::Spelled(text) => Ok(text),
-            _ => Err(Wrong::Kind),
+            _ => Err(ValueError::Kind),
         }
     }
 
     /// Returns a text whose parser quotes it in errors: one that may be displayed whole.
-    fn phrase(&self) -> Result<&str, Wrong> {
+    fn phrase(&self) -> Result<&str, ValueError> {
         let text = self.text()?;
         match shown(text) {
             Cow::Borrowed(_) => Ok(text),
-            Cow::Owned(_) => Err(Wrong::Kind),
+            Cow::Owned(_) => Err(ValueError::Kind),
         }
     }
 
-    pub(super) fn duration(&self) -> Result<Duration, Wrong> {
-        duration::parse(self.phrase()?).map_err(|error| Wrong::Grammar(error.to_string()))
+    pub(super) fn duration(&self) -> Result<Duration, ValueError> {
+        duration::parse(self.phrase()?).map_err(|error| ValueError::Grammar(error.to_string()))
     }
 
-    pub(super) fn backoff(&self) -> Result<RetryPolicy, Wrong> {
+    pub(super) fn backoff(&self) -> Result<RetryPolicy, ValueError> {
         let policy = self.phrase()?.parse();
-        policy.map_err(|error: crate::retry::ParseRetryError| Wrong::Grammar(error.to_string()))
+        policy
+            .map_err(|error: crate::retry::ParseRetryError| ValueError::Grammar(error.to_string()))
     }
 
-    pub(super) fn late(&self) -> Result<Late, Wrong> {
+    pub(super) fn late(&self) -> Result<LatePolicy, ValueError> {
         let late = self.phrase()?.parse();
-        late.map_err(|error: Error| Wrong::Grammar(error.to_string()))
+        late.map_err(|error: Error| ValueError::Grammar(error.to_string()))
     }
 
-    pub(super) fn durability(&self) -> Result<Durability, Wrong> {
-        self.text()?.trim().parse().map_err(|_| Wrong::Kind)
+    pub(super) fn durability(&self) -> Result<Durability, ValueError> {
+        self.text()?.trim().parse().map_err(|_| ValueError::Kind)
     }
 
-    pub(super) fn when_full(&self) -> Result<WhenFull, Wrong> {
+    pub(super) fn when_full(&self) -> Result<WhenFull, ValueError> {
         match self.text()?.trim() {
             "drop_oldest" => Ok(WhenFull::DropOldest),
             "refuse_pushes" => Ok(WhenFull::RefusePushes),
-            _ => Err(Wrong::Kind),
+            _ => Err(ValueError::Kind),
         }
     }
 
-    pub(super) fn codec(&self) -> Result<Codec, Wrong> {
-        self.text()?.trim().parse().map_err(|_| Wrong::Kind)
+    pub(super) fn codec(&self) -> Result<Codec, ValueError> {
+        self.text()?.trim().parse().map_err(|_| ValueError::Kind)
     }
 
     /// Returns keys by their ids; errors never quote them.
-    pub(super) fn keys(&self) -> Result<BTreeMap<String, String>, Wrong> {
+    pub(super) fn keys(&self) -> Result<BTreeMap<String, String>, ValueError> {
         const HOW: &str = "it must be a table of ids and keys, or a text such as `2026-11=..`; the value \
                            is withheld";
         match self {
             Self::Table(keys) => Ok(keys.clone()),
             Self::Text(text) | Self::Spelled(text) => {
-                pairs(text).map_err(|why| Wrong::Grammar(why.to_owned()))
+                pairs(text).map_err(|why| ValueError::Grammar(why.to_owned()))
             }
-            _ => Err(Wrong::Grammar(HOW.to_owned())),
+            _ => Err(ValueError::Grammar(HOW.to_owned())),
         }
     }
 
     /// Returns a text that is not empty; errors do not quote it.
-    pub(super) fn name(&self) -> Result<String, Wrong> {
+    pub(super) fn name(&self) -> Result<String, ValueError> {
         match self.text().map(str::trim) {
             Ok(text) if !text.is_empty() => Ok(text.to_owned()),
-            _ => Err(Wrong::Grammar(
+            _ => Err(ValueError::Grammar(
                 "it must be a text that is not empty".to_owned(),
             )),
         }
     }
 
     /// Returns an address and a port; not a host name, which may have several addresses.
-    pub(super) fn address(&self) -> Result<SocketAddr, Wrong> {
-        self.text()?.trim().parse().map_err(|_| Wrong::Kind)
+    pub(super) fn address(&self) -> Result<SocketAddr, ValueError> {
+        self.text()?.trim().parse().map_err(|_| ValueError::Kind)
     }
 
     /// Returns a URL that is not empty; its scheme is checked on opening.
-    pub(super) fn url(&self) -> Result<String, Wrong> {
+    pub(super) fn url(&self) -> Result<String, ValueError> {
         match self.text()?.trim() {
-            "" => Err(Wrong::Kind),
+            "" => Err(ValueError::Kind),
             url => Ok(url.to_owned()),
         }
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for RawValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => write!(f, "{number}"),

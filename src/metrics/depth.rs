@@ -12,7 +12,7 @@ pub(crate) const WITHIN: [(&str, u64); 4] = [("10s", 10), ("1m", 60), ("10m", 60
 
 /// The depth of one queue, as one bus sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Share {
+pub(crate) struct QueueDepth {
     pub(crate) scheduled: usize,
     pub(crate) ready: usize,
     pub(crate) leased: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Share {
     pub(crate) oldest_ready: f64,
 }
 
-impl Share {
+impl QueueDepth {
     /// Adds another share of the same queue, or of one with the same label.
     pub(crate) fn add(&mut self, other: &Self) {
         self.scheduled += other.scheduled;
@@ -66,22 +66,22 @@ impl Share {
 }
 
 /// The shares of one bus, by queue label.
-pub(crate) type Shares = BTreeMap<SharedString, Share>;
+pub(crate) type QueueDepths = BTreeMap<SharedString, QueueDepth>;
 
 /// The shares of every bus of this process, by node: gauges belong to the process.
-static ALL: Mutex<BTreeMap<u64, Shares>> = Mutex::new(BTreeMap::new());
+static ALL: Mutex<BTreeMap<u64, QueueDepths>> = Mutex::new(BTreeMap::new());
 
 /// Replaces the shares of a node's bus.
-pub(crate) fn tell_shares(node: u64, shares: Shares) {
+pub(crate) fn tell_shares(node: u64, shares: QueueDepths) {
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     let labels: BTreeSet<SharedString> = shares.keys().cloned().collect();
     let before = match shares.is_empty() {
         true => all.remove(&node),
         false => all.insert(node, shares),
     };
-    let before = before.into_iter().flat_map(Shares::into_keys);
+    let before = before.into_iter().flat_map(QueueDepths::into_keys);
     for label in labels.into_iter().chain(before).collect::<BTreeSet<_>>() {
-        let mut most = Share::default();
+        let mut most = QueueDepth::default();
         let told = all.values().filter_map(|shares| shares.get(&label));
         told.for_each(|share| most.max(share));
         most.tell(&label);

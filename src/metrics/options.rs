@@ -76,13 +76,13 @@ impl MetricsChoices {
 
     /// Returns how often queue depth is sampled; `None`: never. In virtual time it is off by
     /// default, since a month there is a moment.
-    pub(crate) fn census(&self, virtual_time: bool) -> Option<Pace> {
+    pub(crate) fn census(&self, virtual_time: bool) -> Option<SampleInterval> {
         let every = match (self.census_every, virtual_time) {
             (None, true) => return None,
             (every, _) => every.unwrap_or(CENSUS_EVERY),
         };
         let always = self.census_every.is_some();
-        (!every.is_zero()).then_some(Pace { every, always })
+        (!every.is_zero()).then_some(SampleInterval { every, always })
     }
 
     /// Returns how many queues have their own label.
@@ -93,7 +93,7 @@ impl MetricsChoices {
 
 /// How often queue depth is sampled, and under which condition.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct SampleInterval {
     pub(crate) every: Duration,
     /// Also while no recorder is installed, as far as that is known.
     pub(crate) always: bool,

@@ -4,19 +4,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::bus::Inner;
-use crate::bus::names::Doubt;
+use crate::bus::names::MatchLevel;
 use crate::bus::records::Records;
 use crate::error::{Error, Result};
 use crate::event::QueueName;
 use crate::journal::{Journal, counting};
-use crate::record::{Minute, MinuteQuery, Page, Query};
+use crate::record::{MinuteQuery, MinuteStats, Page, Query};
 use crate::store::Store;
 use crate::time::Timestamp;
 
 /// A builder for a query for per-minute statistics.
 #[derive(Clone)]
 #[must_use = "nothing is asked before `page` is called"]
-pub struct Minutes {
+pub struct MinuteStatsQuery {
     store: Arc<dyn Store>,
     journal: Option<Arc<dyn Journal>>,
     query: MinuteQuery,
@@ -54,7 +54,7 @@ impl Records {
     /// # bus.shutdown(Duration::from_secs(1)).await
     /// # }
     /// ```
-    pub fn minutes(self) -> Minutes {
+    pub fn minutes(self) -> MinuteStatsQuery {
         let Query {
             queue,
             since,
@@ -82,7 +82,7 @@ impl Records {
                 ..only
             })
         });
-        Minutes {
+        MinuteStatsQuery {
             store: self.store,
             journal: self.journal,
             query: MinuteQuery {
@@ -98,7 +98,7 @@ impl Records {
     }
 }
 
-impl Minutes {
+impl MinuteStatsQuery {
     /// Starts after this minute and queue: [`Page::next`] of the page before.
     pub fn after(mut self, after: impl Into<Option<(Timestamp, QueueName)>>) -> Self {
         self.query.after = after.into();
@@ -118,7 +118,7 @@ impl Minutes {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid query, as in
     /// [`Records::page`], or one with other filters than queue and times. Or the error of the store
     /// or the journal.
-    pub async fn page(self) -> Result<Page<Minute, (Timestamp, QueueName)>> {
+    pub async fn page(self) -> Result<Page<MinuteStats, (Timestamp, QueueName)>> {
         let max = MinuteQuery::LIMIT_MAX;
         let wrong = self.wrong.clone().or_else(|| {
             let limit = self
@@ -137,15 +137,15 @@ impl Minutes {
         let page = counting::minutes(&**store, journal.as_deref(), query).await?;
         let has_none = page.items.is_empty() && page.next.is_none() && self.query.after.is_none();
         if let Some(queue) = self.query.queue.as_ref().filter(|_| has_none) {
-            self.inner.check_known(queue, Doubt::Spelling).await?;
+            self.inner.check_known(queue, MatchLevel::Spelling).await?;
         }
         Ok(page)
     }
 }
 
-impl fmt::Debug for Minutes {
+impl fmt::Debug for MinuteStatsQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Minutes")
+        f.debug_struct("MinuteStatsQuery")
             .field("store", &self.store)
             .field("journal", &self.journal)
             .field("query", &self.query)

@@ -7,7 +7,7 @@ use crate::record::NodeId;
 
 /// What a node reports of itself with each membership poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Presence {
+pub struct MemberInfo {
     /// The node.
     pub node: NodeId,
     /// The queues that it consumes. A node that only pushes consumes none and is no member.
@@ -29,7 +29,7 @@ pub struct Member {
 
 /// The reply to a membership poll.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Roll {
+pub struct Membership {
     /// All members, ordered by id.
     pub members: Vec<Member>,
     /// Changes whenever the set of buckets does. An equal version means equal buckets, also where
@@ -39,10 +39,10 @@ pub struct Roll {
     pub controls_version: u64,
 }
 
-impl Roll {
+impl Membership {
     /// Returns the membership of a store that no other process uses.
     #[must_use]
-    pub fn alone(me: &Presence) -> Self {
+    pub fn alone(me: &MemberInfo) -> Self {
         let member = Member {
             node: me.node,
             beat: 0,

@@ -1,9 +1,9 @@
 //! Membership and rate changes: how a node reacts to other nodes.
 
-use crate::core::bucket_care::BucketCare;
+use crate::core::bucket_state::BucketState;
+use crate::core::membership::Member;
 use crate::core::node::Node;
 use crate::core::rate::Rate;
-use crate::core::roll::Member;
 use crate::core::standby::Standby;
 use crate::core::step::Action;
 use crate::time::Mono;
@@ -11,36 +11,36 @@ use crate::time::Mono;
 impl<B> Node<B> {
     /// Polls the membership, which also reports this node as alive; unless it cannot renew its
     /// leases: then it must seem dead, so that others take over what it loses.
-    pub(super) fn call_roll(&mut self, now: Mono, out: &mut Vec<Action<B>>) {
+    pub(super) fn poll_members(&mut self, now: Mono, out: &mut Vec<Action<B>>) {
         let is_heard =
-            |care: &BucketCare<B>| care.doubted || care.leases.is_heard(now, &self.options);
+            |care: &BucketState<B>| care.failed || care.leases.is_heard(now, &self.options);
         let may = self.buckets.iter().all(is_heard);
         self.members.call(now, may, &self.options);
         if may {
-            out.push(Action::CallRoll);
+            out.push(Action::PollMembers);
         }
     }
 
     /// Handles the reply to a membership poll.
-    pub(super) fn rolled(&mut self, now: Mono, members: &[Member], out: &mut Vec<Action<B>>) {
-        let turnout = self.members.answered(now, members, &self.options);
-        if turnout.suspicion {
+    pub(super) fn members_seen(&mut self, now: Mono, members: &[Member], out: &mut Vec<Action<B>>) {
+        let change = self.members.answered(now, members, &self.options);
+        if change.suspicion {
             self.suspect();
         }
-        if turnout.is_new {
+        if change.is_new {
             self.assign();
         }
-        if turnout.is_fewer {
-            out.push(Action::Bereft);
+        if change.is_fewer {
+            out.push(Action::MemberLost);
         }
-        if turnout.was_away {
+        if change.was_away {
             self.hold_back(now);
         }
     }
 
     /// Delays paced starts: until the others have seen this node, they share each rate without it.
     fn hold_back(&mut self, now: Mono) {
-        let heard = now + self.options.roll_every * 2;
+        let heard = now + self.options.poll_every * 2;
         for queue in &mut self.queues {
             if let Some(rate) = &mut queue.rate
                 && self.members.count(&queue.name) > 1

@@ -9,12 +9,12 @@ use crate::error::ErrorKind;
 
 /// The metrics of one operation.
 #[derive(Debug)]
-pub(crate) struct Calls {
+pub(crate) struct StoreCallMetrics {
     op: &'static str,
     took: Histogram,
 }
 
-impl Calls {
+impl StoreCallMetrics {
     pub(crate) fn new(op: &'static str) -> Self {
         let calls = Self {
             op,

@@ -6,14 +6,14 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 
 use crate::codec::form::Codec;
-use crate::codec::frame::Form;
-use crate::codec::values::{Wrong, decode};
+use crate::codec::frame::PayloadForm;
+use crate::codec::values::{CodecError, decode};
 use crate::error::shown;
 
 /// The encoded value of a stored payload, decrypted.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Opened<'a> {
+pub struct DecryptedPayload<'a> {
     /// Its codec.
     pub codec: Codec,
     /// The version of its type; `None` if it is the envelope's.
@@ -23,16 +23,21 @@ pub struct Opened<'a> {
 }
 
 /// Prints the length only.
-impl fmt::Debug for Opened<'_> {
+impl fmt::Debug for DecryptedPayload<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Opened({}, {} bytes)", self.codec, self.value.len())
+        write!(
+            f,
+            "DecryptedPayload({}, {} bytes)",
+            self.codec,
+            self.value.len()
+        )
     }
 }
 
 /// The error of opening a stored payload. Names keys by their ids and quotes nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Unopened {
+pub enum OpenError {
     /// Its frame is malformed, for this reason.
     Malformed(&'static str),
     /// It is encrypted under a key that is not in the ring.
@@ -42,7 +47,7 @@ pub enum Unopened {
     Sealed(String),
 }
 
-impl fmt::Display for Unopened {
+impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed(how) => f.write_str(how),
@@ -61,9 +66,9 @@ impl fmt::Display for Unopened {
     }
 }
 
-impl std::error::Error for Unopened {}
+impl std::error::Error for OpenError {}
 
-impl Opened<'_> {
+impl DecryptedPayload<'_> {
     /// Returns whether it is stored encrypted.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
@@ -71,8 +76,8 @@ impl Opened<'_> {
     }
 
     /// The stored encoding.
-    pub(crate) fn form(&self) -> Form {
-        Form {
+    pub(crate) fn form(&self) -> PayloadForm {
+        PayloadForm {
             codec: self.codec,
             version: self.version,
         }
@@ -80,14 +85,14 @@ impl Opened<'_> {
 
     /// Decodes the value. The error for an encrypted one quotes nothing, since errors are logged
     /// and kept where payloads are not.
-    pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, Wrong> {
+    pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, CodecError> {
         decode(self.codec, &self.value).map_err(|error| match self.is_sealed() {
             false => error,
-            true => UNTOLD.into(),
+            true => WITHHELD.into(),
         })
     }
 }
 
 /// The error text for an encrypted value, instead of one that may quote it.
-pub(crate) const UNTOLD: &str =
+pub(crate) const WITHHELD: &str =
     "invalid value; its position is withheld because the payload is encrypted";

@@ -1,6 +1,6 @@
 //! Store calls: which operations a node sends for a bucket.
 
-use crate::core::bucket_care::Look;
+use crate::core::bucket_state::BucketPoll;
 use crate::core::holdings::Statement;
 use crate::core::node::{CallKind, Node};
 use crate::core::op::{Fetch, StoreOp};
@@ -8,7 +8,7 @@ use crate::time::Mono;
 
 impl<B> Node<B> {
     /// Returns the operations to send for a bucket now.
-    pub(super) fn asks(&mut self, now: Mono, bucket: usize) -> Vec<(CallKind, StoreOp)> {
+    pub(super) fn due_calls(&mut self, now: Mono, bucket: usize) -> Vec<(CallKind, StoreOp)> {
         let pace = self.pace(now);
         let Self {
             id,
@@ -18,11 +18,11 @@ impl<B> Node<B> {
             ..
         } = self;
         let care = &mut buckets[bucket];
-        let resting = care.rest.until > now;
-        let mut asks = Vec::new();
+        let resting = care.backoff.until > now;
+        let mut due_calls = Vec::new();
         if care.leases.wakes() <= now {
             let held = care.leases.beat(now, options);
-            asks.push((
+            due_calls.push((
                 CallKind::Heartbeat { held },
                 StoreOp::Heartbeat {
                     node: *id,
@@ -37,7 +37,7 @@ impl<B> Node<B> {
                 through,
                 held,
             } = care.leases.state();
-            asks.push((
+            due_calls.push((
                 CallKind::Reconcile { from, through },
                 StoreOp::Reconcile {
                     node: *id,
@@ -53,7 +53,7 @@ impl<B> Node<B> {
             let settlements = care.settler.send(now, options);
             let announced = care.announce(now, &mut queues[care.queue], true);
             let started = announced.unwrap_or_default().max(care.held.acknowledged());
-            asks.push((
+            due_calls.push((
                 CallKind::Settle { started },
                 StoreOp::Settle {
                     node: *id,
@@ -63,7 +63,7 @@ impl<B> Node<B> {
             ));
         }
         match care.look(now, &queues[care.queue], options, self.stopping) {
-            Some((at, look)) if at <= now => asks.push(self.ask_look(bucket, look)),
+            Some((at, look)) if at <= now => due_calls.push(self.poll_op(bucket, look)),
             _ => {}
         }
         let Self {
@@ -75,7 +75,7 @@ impl<B> Node<B> {
         } = self;
         let care = &mut buckets[bucket];
         if !resting && let Some(started) = care.announce(now, &mut queues[care.queue], false) {
-            asks.push((
+            due_calls.push((
                 CallKind::Announce { started },
                 StoreOp::Settle {
                     node: *id,
@@ -86,7 +86,7 @@ impl<B> Node<B> {
         }
         if care.reaper.wakes() <= now && !resting && !self.stopping {
             let silent = care.reaper.send(now, options);
-            asks.push((
+            due_calls.push((
                 CallKind::Reap,
                 StoreOp::Reap {
                     silent,
@@ -94,10 +94,10 @@ impl<B> Node<B> {
                 },
             ));
         }
-        asks
+        due_calls
     }
 
-    fn ask_look(&mut self, bucket: usize, look: Look) -> (CallKind, StoreOp) {
+    fn poll_op(&mut self, bucket: usize, look: BucketPoll) -> (CallKind, StoreOp) {
         let Self {
             id,
             buckets,
@@ -108,15 +108,15 @@ impl<B> Node<B> {
         let care = &mut buckets[bucket];
         care.looking = true;
         let fetch = match look {
-            Look::MoveDue { is_crowded } => {
+            BucketPoll::MoveDue { is_crowded } => {
                 care.mover.looks();
                 care.standby.looks();
                 let calls = is_crowded && queues[care.queue].nodes > 1;
                 let limit = options.batch;
                 return (CallKind::Move { limit }, StoreOp::MoveDue { limit, calls });
             }
-            Look::FetchAgain(fetch) => fetch,
-            Look::Fetch { limit, ahead_limit } => {
+            BucketPoll::FetchAgain(fetch) => fetch,
+            BucketPoll::Fetch { limit, ahead_limit } => {
                 care.mover.looks();
                 care.standby.looks();
                 let queue = &mut queues[care.queue];

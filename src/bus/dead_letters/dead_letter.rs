@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-use crate::bus::dead_letters::{LetterCursor, shown};
+use crate::bus::dead_letters::{DeadLetterCursor, display};
 use crate::bus::payloads::value;
 use crate::codec::KeyRing;
 use crate::core::op::Snapshot;
@@ -30,7 +30,7 @@ pub struct DeadLetter {
     /// Its payload, as it is stored.
     pub payload: Payload,
     /// Its last record.
-    pub last: Last,
+    pub last: LastRecord,
     /// The bus's keys, to decrypt the payload.
     pub(super) keys: KeyRing,
 }
@@ -38,7 +38,7 @@ pub struct DeadLetter {
 /// The last record of a dead letter.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Last {
+pub enum LastRecord {
     /// The record of its last attempt.
     Record(Box<Record>),
     /// The record was pruned.
@@ -47,7 +47,7 @@ pub enum Last {
     Unread(String),
 }
 
-impl Last {
+impl LastRecord {
     /// Returns why the last attempt failed.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
@@ -71,7 +71,12 @@ impl Last {
 }
 
 impl DeadLetter {
-    pub(super) fn new(queue: QueueName, snapshot: &Snapshot, last: Last, keys: KeyRing) -> Self {
+    pub(super) fn new(
+        queue: QueueName,
+        snapshot: &Snapshot,
+        last: LastRecord,
+        keys: KeyRing,
+    ) -> Self {
         let body = snapshot.body.as_ref();
         Self {
             id: snapshot.id,
@@ -112,13 +117,13 @@ impl DeadLetter {
     /// KiB, with its length.
     #[must_use]
     pub fn payload_shown(&self) -> String {
-        shown::payload(self.payload.as_bytes())
+        display::payload(self.payload.as_bytes())
     }
 
     /// Returns its position in the order of all dead letters.
     #[must_use]
-    pub fn cursor(&self) -> LetterCursor {
-        LetterCursor {
+    pub fn cursor(&self) -> DeadLetterCursor {
+        DeadLetterCursor {
             queue: self.queue.clone(),
             id: self.id,
         }
@@ -140,9 +145,9 @@ impl fmt::Display for DeadLetter {
             tries => write!(f, ", after {tries} attempts")?,
         }
         match &self.last {
-            Last::Record(_) => {}
-            Last::Pruned => f.write_str(", its record was pruned")?,
-            Last::Unread(_) => f.write_str(", its record could not be read")?,
+            LastRecord::Record(_) => {}
+            LastRecord::Pruned => f.write_str(", its record was pruned")?,
+            LastRecord::Unread(_) => f.write_str(", its record could not be read")?,
         }
         if let Some(cause) = self.cause() {
             write!(f, ", {cause}")?;

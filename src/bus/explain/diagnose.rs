@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::bus::QueueLoad;
-use crate::bus::explain::look::Facts;
-use crate::bus::explain::{Attempts, Explanation, Reason, Spread, Standing};
+use crate::bus::explain::collect::Facts;
+use crate::bus::explain::{Attempts, Explanation, HolderStatus, Reason, Spread};
 use crate::bus::locate::Located;
 use crate::event::{EventId, State, spread_part};
 use crate::record::{NodeId, Outcome, Record};
@@ -210,11 +210,11 @@ fn held(found: &Located, me: NodeId, facts: &Facts) -> Vec<Reason> {
     let known = facts.nodes.as_ref();
     let known = known.map(|nodes| nodes.iter().find(|it| it.member.node == node));
     let standing = match known {
-        _ if node == me => Standing::Here { runs, load },
-        Some(Some(known)) if known.answers => Standing::Answers,
-        Some(Some(_)) => Standing::Silent,
-        Some(None) => Standing::Gone,
-        None => Standing::NotKnown,
+        _ if node == me => HolderStatus::Here { runs, load },
+        Some(Some(known)) if known.answers => HolderStatus::Answers,
+        Some(Some(_)) => HolderStatus::Silent,
+        Some(None) => HolderStatus::Gone,
+        None => HolderStatus::NotKnown,
     };
     let mut reasons = vec![Reason::Held {
         node,

@@ -1,9 +1,9 @@
 //! Bulk operations: revive or drop many dead letters, at a pace.
 
-use crate::bus::dead_letters::letter::DeadLetter;
-use crate::bus::dead_letters::source::{LetterPage, LetterScan};
-use crate::bus::dead_letters::{DeadLetters, LetterCursor};
-use crate::bus::pace::Pace;
+use crate::bus::dead_letters::dead_letter::DeadLetter;
+use crate::bus::dead_letters::source::{DeadLetterPage, DeadLetterScan};
+use crate::bus::dead_letters::{DeadLetterCursor, DeadLetters};
+use crate::bus::pace::BulkPacer;
 use crate::core::op::{BATCH_MAX, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
@@ -15,7 +15,7 @@ const FIRST: usize = 10;
 #[derive(Debug, Default)]
 #[must_use = "it may have been stopped by an error"]
 #[non_exhaustive]
-pub struct Sweep {
+pub struct BulkResult {
     /// How many dead letters matched.
     pub matched: u64,
     /// How many of them were changed; 0 in a dry run.
@@ -27,7 +27,7 @@ pub struct Sweep {
     pub first: Vec<DeadLetter>,
     /// Where to continue with [`DeadLetters::after`]: after an error, or where
     /// [`limit`](DeadLetters::limit) ended it.
-    pub next: Option<LetterCursor>,
+    pub next: Option<DeadLetterCursor>,
     /// The error that stopped it; what was done until then is counted. If it is
     /// [`Unknown`](crate::ErrorKind::Unknown), up to one more batch may have been changed. If
     /// [`next`](Self::next) is `None`, all buckets that responded are done; repeat the call for the
@@ -35,7 +35,7 @@ pub struct Sweep {
     pub stopped: Option<Error>,
 }
 
-impl Sweep {
+impl BulkResult {
     /// Returns this result, or the error that stopped it.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Sweep {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Act {
+enum BulkAction {
     Revive,
     Drop,
 }
@@ -62,9 +62,9 @@ impl DeadLetters {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid option. An error of the
-    /// store is in [`Sweep::stopped`].
-    pub async fn revive(self, ids: impl IntoIterator<Item = EventId>) -> Result<Sweep> {
-        self.named(ids, Act::Revive).await
+    /// store is in [`BulkResult::stopped`].
+    pub async fn revive(self, ids: impl IntoIterator<Item = EventId>) -> Result<BulkResult> {
+        self.named(ids, BulkAction::Revive).await
     }
 
     /// Makes every matching dead letter ready again, with all its attempts. Dead letters from a
@@ -95,8 +95,8 @@ impl DeadLetters {
     /// # bus.shutdown(Duration::from_secs(1)).await
     /// # }
     /// ```
-    pub async fn revive_all(self) -> Result<Sweep> {
-        self.sweep(Act::Revive).await
+    pub async fn revive_all(self) -> Result<BulkResult> {
+        self.sweep(BulkAction::Revive).await
     }
 
     /// Removes these dead letters for good, if they match the other filters; the rest are counted
@@ -105,8 +105,8 @@ impl DeadLetters {
     /// # Errors
     ///
     /// As [`revive`](Self::revive).
-    pub async fn drop(self, ids: impl IntoIterator<Item = EventId>) -> Result<Sweep> {
-        self.named(ids, Act::Drop).await
+    pub async fn drop(self, ids: impl IntoIterator<Item = EventId>) -> Result<BulkResult> {
+        self.named(ids, BulkAction::Drop).await
     }
 
     /// Removes every matching dead letter for good, except those from a second or more after the
@@ -115,11 +115,15 @@ impl DeadLetters {
     /// # Errors
     ///
     /// As [`revive`](Self::revive).
-    pub async fn drop_all(self) -> Result<Sweep> {
-        self.sweep(Act::Drop).await
+    pub async fn drop_all(self) -> Result<BulkResult> {
+        self.sweep(BulkAction::Drop).await
     }
 
-    async fn named(self, ids: impl IntoIterator<Item = EventId>, act: Act) -> Result<Sweep> {
+    async fn named(
+        self,
+        ids: impl IntoIterator<Item = EventId>,
+        act: BulkAction,
+    ) -> Result<BulkResult> {
         let dry_run = self.dry_run;
         let asked = self.ids(ids);
         let named = asked.filter.ids.as_ref().map_or(0, |ids| ids.len() as u64);
@@ -130,10 +134,10 @@ impl DeadLetters {
         Ok(sweep)
     }
 
-    async fn sweep(mut self, act: Act) -> Result<Sweep> {
+    async fn sweep(mut self, act: BulkAction) -> Result<BulkResult> {
         self.check()?;
         self.filter.began = Some(self.inner.now());
-        let mut sweep = Sweep::default();
+        let mut sweep = BulkResult::default();
         if let Err(error) = self.go(act, &mut sweep).await {
             sweep.stopped = Some(error);
         }
@@ -141,11 +145,11 @@ impl DeadLetters {
     }
 
     /// Processes all matches; `sweep` is accurate at any time.
-    async fn go(&self, act: Act, sweep: &mut Sweep) -> Result<()> {
+    async fn go(&self, act: BulkAction, sweep: &mut BulkResult) -> Result<()> {
         sweep.next.clone_from(&self.after);
         let mut left = self.limit.unwrap_or(usize::MAX);
-        let mut pace = Pace::new(self.rate);
-        let mut scan = LetterScan::new(self).await?;
+        let mut pace = BulkPacer::new(self.rate);
+        let mut scan = DeadLetterScan::new(self).await?;
         while let Some(page) = scan.next(BATCH_MAX).await? {
             let (bucket, end) = (page.bucket.clone(), page.end.clone());
             let letters = self.matching(page, left, sweep).await?;
@@ -159,7 +163,7 @@ impl DeadLetters {
                     sweep.passed_over += letters.len() as u64 - done;
                 }
                 sweep.matched += letters.len() as u64;
-                sweep.next = letters.last().map(|id| LetterCursor {
+                sweep.next = letters.last().map(|id| DeadLetterCursor {
                     queue: bucket.queue.clone(),
                     id: *id,
                 });
@@ -177,9 +181,9 @@ impl DeadLetters {
     /// letters.
     async fn matching(
         &self,
-        page: LetterPage,
+        page: DeadLetterPage,
         limit: usize,
-        sweep: &mut Sweep,
+        sweep: &mut BulkResult,
     ) -> Result<Vec<EventId>> {
         let shows = self.dry_run && sweep.first.len() < FIRST;
         if self.filter.reads_records() || shows {
@@ -196,11 +200,11 @@ impl DeadLetters {
     }
 
     /// Changes dead letters of a bucket; returns how many.
-    async fn act(&self, act: Act, bucket: &BucketKey, ids: Vec<EventId>) -> Result<u64> {
+    async fn act(&self, act: BulkAction, bucket: &BucketKey, ids: Vec<EventId>) -> Result<u64> {
         let by = self.by.clone();
         let operation = match act {
-            Act::Revive => StoreOp::revive(ids, by),
-            Act::Drop => StoreOp::drop_dead(ids, by),
+            BulkAction::Revive => StoreOp::revive(ids, by),
+            BulkAction::Drop => StoreOp::drop_dead(ids, by),
         };
         Ok(self.inner.apply(bucket, operation).await? as u64)
     }

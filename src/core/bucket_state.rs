@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use crate::core::clock::StoreClock;
-use crate::core::held::Held;
 use crate::core::lease::Leases;
 use crate::core::mover::Mover;
 use crate::core::op::{Delivery, Fetch, RequestId};
 use crate::core::options::NodeOptions;
-use crate::core::queue_care::QueueCare;
+use crate::core::prefetch::PrefetchBuffer;
+use crate::core::queue_state::QueueState;
 use crate::core::reaper::Reaper;
-use crate::core::settle::{Pace, Settler};
+use crate::core::settle::{SettlePace, Settler};
 use crate::core::standby::Standby;
 use crate::core::step::{Action, Job};
 use crate::error::ErrorKind;
@@ -19,7 +19,7 @@ use crate::time::{Mono, Timestamp};
 
 /// One bucket, as a node sees it.
 #[derive(Debug)]
-pub(crate) struct BucketCare<B> {
+pub(crate) struct BucketState<B> {
     pub(crate) key: BucketKey,
     /// The index of its queue in the node.
     pub(crate) queue: usize,
@@ -33,7 +33,7 @@ pub(crate) struct BucketCare<B> {
     pub(crate) settler: Settler,
     pub(crate) reaper: Reaper,
     /// Leased events that wait for their due time, for room, or for an acknowledgement.
-    pub(crate) held: Held<B>,
+    pub(crate) held: PrefetchBuffer<B>,
     /// The part of the queue's `pledged` and `waiting` that this bucket contributes.
     pub(crate) counted: (usize, usize),
     /// A fetch without a reply. Its repeat returns the same batch.
@@ -41,14 +41,14 @@ pub(crate) struct BucketCare<B> {
     /// A move or a fetch is in flight.
     pub(crate) looking: bool,
     pub(crate) last_fetch: Mono,
-    pub(crate) rest: Rest,
+    pub(crate) backoff: Backoff,
     /// The store has failed for good: nothing more is sent.
-    pub(crate) doubted: bool,
+    pub(crate) failed: bool,
 }
 
 /// The next poll of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum BucketPoll {
     /// Repeat the fetch whose reply was lost.
     FetchAgain(Fetch),
     /// Fetch ready events, and prefetch those due soon.
@@ -57,7 +57,7 @@ pub(crate) enum Look {
     MoveDue { is_crowded: bool },
 }
 
-impl<B> BucketCare<B> {
+impl<B> BucketState<B> {
     pub(crate) fn new(
         key: BucketKey,
         queue: usize,
@@ -74,13 +74,13 @@ impl<B> BucketCare<B> {
             leases: Leases::default(),
             settler: Settler::default(),
             reaper: Reaper::default(),
-            held: Held::new(!options.roll_every.is_zero()),
+            held: PrefetchBuffer::new(!options.poll_every.is_zero()),
             counted: (0, 0),
             fetching: None,
             looking: false,
             last_fetch: Mono::default(),
-            rest: Rest::default(),
-            doubted: false,
+            backoff: Backoff::default(),
+            failed: false,
         }
     }
 
@@ -89,15 +89,15 @@ impl<B> BucketCare<B> {
     pub(crate) fn look(
         &self,
         now: Mono,
-        queue: &QueueCare,
+        queue: &QueueState,
         options: &NodeOptions,
         stopping: bool,
-    ) -> Option<(Mono, Look)> {
+    ) -> Option<(Mono, BucketPoll)> {
         if self.looking {
             return None;
         }
         if let Some(fetch) = &self.fetching {
-            return Some((self.rest.until, Look::FetchAgain(fetch.clone())));
+            return Some((self.backoff.until, BucketPoll::FetchAgain(fetch.clone())));
         }
         if stopping {
             return None;
@@ -114,24 +114,26 @@ impl<B> BucketCare<B> {
         };
         let reads_ahead = is_mine && !held_up && !options.ahead.is_zero() && !queue.is_paused();
         let ahead_limit = match reads_ahead {
-            true => queue.may_hold(limit, options.ahead_max).min(options.batch),
+            true => queue
+                .prefetch_room(limit, options.ahead_max)
+                .min(options.batch),
             false => 0,
         };
         let is_crowded = limit + ahead_limit == 0;
         if is_crowded && !is_mine {
             return None;
         }
-        let fetch = || Look::Fetch { limit, ahead_limit };
+        let fetch = || BucketPoll::Fetch { limit, ahead_limit };
         // A fetch without prefetch leaves due events in place: a move is needed anyway, and leads
         // to a fetch that finds everything.
-        let is_due = ahead_limit == 0 && self.mover.must_move() + later <= now;
+        let is_due = ahead_limit == 0 && self.mover.moves_at() + later <= now;
         let look = match is_crowded || is_due {
-            true => Look::MoveDue { is_crowded },
+            true => BucketPoll::MoveDue { is_crowded },
             false => fetch(),
         };
 
-        let mut wanted = (self.mover.must_look(later), look);
-        let mut or = |at: Mono, look: Look| {
+        let mut wanted = (self.mover.polls_at(later), look);
+        let mut or = |at: Mono, look: BucketPoll| {
             if at < wanted.0 {
                 wanted = (at, look);
             }
@@ -140,22 +142,25 @@ impl<B> BucketCare<B> {
             or(Mono::default(), fetch());
         }
         if self.mover.has_ready() && is_crowded && queue.nodes > 1 {
-            or(Mono::default(), Look::MoveDue { is_crowded }); // others may have room
+            or(Mono::default(), BucketPoll::MoveDue { is_crowded }); // others may have room
         }
         if ahead_limit > 0 {
             let at = self.mover.reads_ahead(options.ahead, self.last_fetch);
             or(at, fetch());
         }
-        or(self.mover.must_move() + later, Look::MoveDue { is_crowded });
+        or(
+            self.mover.moves_at() + later,
+            BucketPoll::MoveDue { is_crowded },
+        );
         let may = match is_crowded {
-            true => self.crowded_until.max(self.rest.until),
-            false => self.rest.until,
+            true => self.crowded_until.max(self.backoff.until),
+            false => self.backoff.until,
         };
         Some((wanted.0.max(may), wanted.1))
     }
 
     /// Ends the fetch in flight and returns the room reserved for it.
-    pub(crate) fn fetch_over(&mut self, queue: &mut QueueCare) {
+    pub(crate) fn fetch_over(&mut self, queue: &mut QueueState) {
         self.looking = false;
         if let Some(fetch) = self.fetching.take() {
             queue.reserved -= fetch.limit;
@@ -167,11 +172,11 @@ impl<B> BucketCare<B> {
     }
 
     /// Fails the bucket for good; prefetched events are left to the store.
-    pub(crate) fn doubt(&mut self, queue: &mut QueueCare) {
+    pub(crate) fn fail(&mut self, queue: &mut QueueState) {
         self.fetch_over(queue);
         queue.ahead -= self.held.take_through(RequestId::MAX).len();
         self.count_held(queue);
-        self.doubted = true;
+        self.failed = true;
     }
 
     /// Adds the events of a fetch to the prefetch buffer.
@@ -197,19 +202,19 @@ impl<B> BucketCare<B> {
     }
 
     /// Returns when the first event that can be published is due.
-    pub(crate) fn next_held_due(&self) -> Mono {
+    pub(crate) fn next_prefetched_due(&self) -> Mono {
         let first = self.held.first_open();
         first.map_or(Mono::MAX, |due| self.clock.mono_at(due))
     }
 
     /// Returns when finished attempts have to be settled.
-    pub(crate) fn settles(&self, options: &NodeOptions, pace: Pace) -> Mono {
-        self.settler.wakes(options, pace).max(self.rest.until)
+    pub(crate) fn settles(&self, options: &NodeOptions, pace: SettlePace) -> Mono {
+        self.settler.wakes(options, pace).max(self.backoff.until)
     }
 
     /// Returns whether a prefetched event is due and has found no room.
     pub(crate) fn is_overdue(&self, now: Mono) -> bool {
-        self.next_held_due() <= now
+        self.next_prefetched_due() <= now
     }
 
     /// Renews the leases after a reply to a request sent at `sent`: handlers may start for a while,
@@ -218,12 +223,12 @@ impl<B> BucketCare<B> {
         &mut self,
         bucket: usize,
         (now, sent): (Mono, Mono),
-        queue: &mut QueueCare,
+        queue: &mut QueueState,
         options: &NodeOptions,
         out: &mut Vec<Action<B>>,
     ) {
         if let Some(through) = self.leases.lapsed(now) {
-            self.release_held(now, through, queue);
+            self.release_prefetched(now, through, queue);
             out.push(Action::Lost {
                 bucket,
                 through,
@@ -235,7 +240,12 @@ impl<B> BucketCare<B> {
     }
 
     /// Hands back prefetched events that were fetched by `through` or before.
-    pub(crate) fn release_held(&mut self, now: Mono, through: RequestId, queue: &mut QueueCare) {
+    pub(crate) fn release_prefetched(
+        &mut self,
+        now: Mono,
+        through: RequestId,
+        queue: &mut QueueState,
+    ) {
         for job in self.held.take_through(through) {
             self.settler.add(now, job.release());
             queue.ahead -= 1;
@@ -246,12 +256,12 @@ impl<B> BucketCare<B> {
 
 /// An exponential backoff after failed calls.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rest {
+pub(crate) struct Backoff {
     pub(crate) until: Mono,
     last: Duration,
 }
 
-impl Rest {
+impl Backoff {
     /// Notes a failed call. Errors that look permanent are retried as well, more rarely.
     pub(crate) fn failed(&mut self, now: Mono, kind: ErrorKind, options: &NodeOptions) {
         let longest = match kind {

@@ -15,7 +15,7 @@ const AT_ONCE: usize = 256;
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Buckets that can be queried.
-pub(super) struct Reach {
+pub(super) struct ReachableBuckets {
     pub(super) buckets: Vec<BucketKey>,
     /// Every queue that the store knows, wanted or not.
     pub(super) queues: BTreeSet<QueueName>,
@@ -30,13 +30,16 @@ impl Inner {
     /// # Errors
     ///
     /// When no bucket is known, or none responds.
-    pub(super) async fn reach(&self, wanted: impl Fn(&BucketKey) -> bool) -> Result<Reach> {
+    pub(super) async fn reach(
+        &self,
+        wanted: impl Fn(&BucketKey) -> bool,
+    ) -> Result<ReachableBuckets> {
         let known = self.open()?.known_buckets().await?;
         let mut buckets = known.buckets;
         let queues = buckets.iter().map(|bucket| bucket.queue.clone()).collect();
         buckets.retain(wanted);
         let Some(away) = known.away else {
-            return Ok(Reach {
+            return Ok(ReachableBuckets {
                 buckets,
                 queues,
                 left_out: None,
@@ -63,7 +66,7 @@ impl Inner {
             );
         }
         let left_out = Error::new(ErrorKind::Unavailable, words).because(away);
-        Ok(Reach {
+        Ok(ReachableBuckets {
             buckets,
             queues,
             left_out: Some(left_out),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor, Reply, Snapshot, Stats};
 use crate::core::reference::entry::{Budget, Entry, Place};
-use crate::core::reference::{Bucket, Finished, check_spans};
+use crate::core::reference::{Bucket, Tombstone, check_spans};
 use crate::error::{Error, Result};
 use crate::event::EventId;
 use crate::time::Timestamp;
@@ -14,9 +14,9 @@ use crate::time::Timestamp;
 impl<B: Clone> Bucket<B> {
     pub(super) fn get(&self, id: EventId) -> Option<Snapshot<B>> {
         match self.entries.get(&id) {
-            Some(entry) if entry.is_held() => None,
+            Some(entry) if entry.is_unconfirmed() => None,
             Some(entry) => Some(self.snapshot(id, entry)),
-            None => self.past.get(id).map(|past| over(&past.finished)),
+            None => self.dedup.get(id).map(|dedup| over(&dedup.finished)),
         }
     }
 
@@ -59,7 +59,11 @@ impl<B: Clone> Bucket<B> {
         };
         let (mut events, mut budget) = (Vec::new(), Budget::new());
         for (at, id) in ids.enumerate() {
-            if let Some(entry) = self.entries.get(&id).filter(|entry| !entry.is_held()) {
+            if let Some(entry) = self
+                .entries
+                .get(&id)
+                .filter(|entry| !entry.is_unconfirmed())
+            {
                 budget.spend(entry);
                 events.push(self.snapshot(id, entry));
             }
@@ -91,7 +95,7 @@ impl<B: Clone> Bucket<B> {
         Reply::Dead { letters, next }
     }
 
-    /// Counts events by state; unconfirmed ones are not counted.
+    /// DueCounts events by state; unconfirmed ones are not counted.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
@@ -120,7 +124,7 @@ impl<B: Clone> Bucket<B> {
             Place::Ready(at) => self.waiting.moved_us(*at),
             Place::Leased(lease) => Some(lease.fetched_us),
             Place::Dead(at) => Some(at.as_micros()),
-            Place::Held | Place::Scheduled => None,
+            Place::Unconfirmed | Place::Scheduled => None,
         };
         Snapshot {
             id,
@@ -151,7 +155,7 @@ fn id_of(cursor: &PeekCursor) -> Result<EventId> {
     })
 }
 
-fn over<B>(finished: &Finished) -> Snapshot<B> {
+fn over<B>(finished: &Tombstone) -> Snapshot<B> {
     Snapshot {
         id: finished.id,
         state: finished.state,

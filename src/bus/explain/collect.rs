@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 
-use crate::bus::explain::{Explanation, judge, past};
+use crate::bus::explain::{Explanation, diagnose, history};
 use crate::bus::fan_out::{as_they_come, in_time};
 use crate::bus::locate::{Located, Location};
 use crate::bus::{Bus, Inner, QueueLoad};
@@ -12,7 +12,7 @@ use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::record::NodeId;
-use crate::store::{Control, Member, Presence};
+use crate::store::{Control, Member, MemberInfo};
 use crate::time::Timestamp;
 
 /// How long to observe other nodes: two of their polls, plus the time of a query.
@@ -30,7 +30,7 @@ pub(super) struct Facts {
     /// The number of events of its queue by state.
     pub(super) stats: Stats,
     /// The members; `None` if the membership could not be read.
-    pub(super) nodes: Option<Vec<Node>>,
+    pub(super) nodes: Option<Vec<ObservedNode>>,
     /// The load of its queue in this process, if it has a handler here.
     pub(super) here: Option<QueueLoad>,
     /// The first error of the store, for this query or for the node of this process.
@@ -39,7 +39,7 @@ pub(super) struct Facts {
 
 /// A member.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct ObservedNode {
     pub(super) member: Member,
     /// Whether it polled while it was observed.
     pub(super) answers: bool,
@@ -94,9 +94,9 @@ pub(super) async fn explain(bus: &Bus, id: EventId) -> Explanation {
 
 /// Records are read last: they include what happened to the event meanwhile.
 async fn conclude(inner: &Inner, id: EventId, facts: Facts) -> Explanation {
-    let attempts = past::read(&*inner.store, inner.journal(), id).await;
+    let attempts = history::read(&*inner.store, inner.journal(), id).await;
     let now = Timestamp::from_millis(inner.store.now_us() / 1_000);
-    judge::explanation(id, inner.id, now, facts, attempts)
+    diagnose::explanation(id, inner.id, now, facts, attempts)
 }
 
 /// Looks for the event in every queue; notes how many there are, and what failed.
@@ -122,7 +122,7 @@ async fn known_buckets(inner: &Inner, facts: &mut Facts) -> Option<Vec<BucketKey
 
 /// Reads the members, without becoming one.
 async fn roll_call(inner: &Inner) -> Result<Vec<Member>> {
-    let listener = Presence {
+    let listener = MemberInfo {
         node: NodeId(fastrand::u64(1..)),
         queues: [].into(),
         leaves: true,
@@ -138,7 +138,7 @@ async fn listen(
     first: Vec<Member>,
     bucket: &BucketKey,
     facts: &mut Facts,
-) -> Option<Vec<Node>> {
+) -> Option<Vec<ObservedNode>> {
     let me = this_node(inner);
     if !inner.store.is_shared() {
         return Some(me.into_iter().collect());
@@ -162,7 +162,7 @@ async fn listen(
     }
     let others = second.into_iter().filter(is_other).map(|member| {
         let before = first.iter().find(|before| before.node == member.node);
-        Node {
+        ObservedNode {
             answers: before.is_none_or(|before| before.beat != member.beat),
             member,
         }
@@ -175,10 +175,10 @@ fn found_id(facts: &Facts) -> Option<EventId> {
 }
 
 /// Returns this process as a node, if it consumes anything.
-fn this_node(inner: &Inner) -> Option<Node> {
+fn this_node(inner: &Inner) -> Option<ObservedNode> {
     let flow = inner.flow();
     let queues = flow.as_ref()?.load().map(|(queue, ..)| queue.clone());
-    Some(Node {
+    Some(ObservedNode {
         member: Member {
             node: inner.id,
             beat: 0,

@@ -12,7 +12,7 @@ use crate::time::{Mono, Timestamp};
 pub(crate) const ANNOUNCE_AHEAD: Duration = Duration::from_millis(20);
 
 /// A due time and a sequence number that orders events due at the same time by lease.
-type Turn = (Timestamp, u64);
+type DueOrder = (Timestamp, u64);
 /// A fetch and the index of one of its leases.
 type Place = (RequestId, usize);
 
@@ -21,14 +21,14 @@ type Place = (RequestId, usize);
 /// An event is *open*, and may be published, once the store has acknowledged its start. Where
 /// starts need not be announced, all events are open.
 #[derive(Debug)]
-pub(crate) struct Held<B> {
+pub(crate) struct PrefetchBuffer<B> {
     announces: bool,
-    open: BTreeMap<Turn, Job<B>>,
+    open: BTreeMap<DueOrder, Job<B>>,
     /// Announced and not acknowledged.
-    announced: BTreeMap<Place, (Turn, Job<B>)>,
-    closed: BTreeMap<Turn, Job<B>>,
+    announced: BTreeMap<Place, (DueOrder, Job<B>)>,
+    closed: BTreeMap<DueOrder, Job<B>>,
     /// Where in `closed` each lease is.
-    places: BTreeMap<Place, Turn>,
+    places: BTreeMap<Place, DueOrder>,
     acknowledged: StartMark,
     next: u64,
     /// `due` counts the events of `closed` that are due by then.
@@ -36,7 +36,7 @@ pub(crate) struct Held<B> {
     due: usize,
 }
 
-impl<B> Held<B> {
+impl<B> PrefetchBuffer<B> {
     pub(crate) fn new(announces: bool) -> Self {
         Self {
             announces,
@@ -104,7 +104,7 @@ impl<B> Held<B> {
         }
     }
 
-    fn close(&mut self, place: Place, turn: Turn, job: Job<B>) {
+    fn close(&mut self, place: Place, turn: DueOrder, job: Job<B>) {
         self.due += usize::from(turn.0 <= self.due_to);
         self.closed.insert(turn, job);
         self.places.insert(place, turn);
@@ -172,7 +172,7 @@ impl<B> Held<B> {
     }
 
     /// Removes and returns the events below a mark that are not announced.
-    fn take_closed(&mut self, mark: StartMark) -> Vec<(Place, Turn, Job<B>)> {
+    fn take_closed(&mut self, mark: StartMark) -> Vec<(Place, DueOrder, Job<B>)> {
         let above = self.places.split_off(&(mark.request, mark.leases));
         let places = std::mem::replace(&mut self.places, above).into_iter();
         let taken = places.filter_map(|(place, turn)| {
@@ -210,7 +210,8 @@ impl<B> Held<B> {
         let above = self.announced.split_off(&(mark.request, mark.leases));
         let announced = std::mem::replace(&mut self.announced, above);
         let closed = self.take_closed(mark).into_iter();
-        let mut taken: BTreeMap<Turn, Job<B>> = closed.map(|(_, turn, job)| (turn, job)).collect();
+        let mut taken: BTreeMap<DueOrder, Job<B>> =
+            closed.map(|(_, turn, job)| (turn, job)).collect();
         taken.extend(announced.into_values());
         let open = std::mem::take(&mut self.open).into_iter();
         for (turn, job) in open {
@@ -251,8 +252,10 @@ mod tests {
     }
 
     /// The store's clock is the node's.
-    fn held(jobs: impl IntoIterator<Item = (RequestId, usize, u64)>) -> (Held<()>, StoreClock) {
-        let mut held = Held::new(true);
+    fn held(
+        jobs: impl IntoIterator<Item = (RequestId, usize, u64)>,
+    ) -> (PrefetchBuffer<()>, StoreClock) {
+        let mut held = PrefetchBuffer::new(true);
         for (request, place, due_ms) in jobs {
             held.add(job(request, place, due_ms));
         }

@@ -34,7 +34,7 @@ pub struct PayloadReport {
     /// How many were not.
     pub failed: u64,
     /// The first hundred of those.
-    pub failures: Vec<UnreadPayload>,
+    pub failures: Vec<UndecodablePayload>,
     /// Queues that have events, and no handler in this program.
     pub without_handler: BTreeSet<QueueName>,
 }
@@ -42,7 +42,7 @@ pub struct PayloadReport {
 /// A payload that its handler could not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct UnreadPayload {
+pub struct UndecodablePayload {
     /// The event.
     pub id: EventId,
     /// Its queue.
@@ -55,7 +55,7 @@ pub struct UnreadPayload {
     pub why: String,
 }
 
-impl fmt::Display for UnreadPayload {
+impl fmt::Display for UndecodablePayload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -204,7 +204,7 @@ impl PayloadCheck {
                 };
                 match read {
                     Ok(()) => report.read += 1,
-                    Err(why) => report.fail(UnreadPayload {
+                    Err(why) => report.fail(UndecodablePayload {
                         id: event.id,
                         queue: queue.clone(),
                         state: event.state,
@@ -219,7 +219,7 @@ impl PayloadCheck {
 }
 
 impl PayloadReport {
-    fn fail(&mut self, failure: UnreadPayload) {
+    fn fail(&mut self, failure: UndecodablePayload) {
         self.failed += 1;
         if self.failures.len() < LISTED {
             self.failures.push(failure);
