@@ -19,12 +19,12 @@ pub mod duration {
 
 /// The pool of workers and what it is made of.
 pub mod pool {
-    pub use crate::flow::board::DeadlineTable;
-    pub use crate::flow::feed::JobQueue;
+    pub use crate::flow::pool::deadlines::DeadlineTable;
+    pub use crate::flow::pool::job_queue::JobQueue;
+    pub use crate::flow::pool::publisher::{PoolClosed, Publisher};
+    pub use crate::flow::pool::ring::{BadCapacity, RingConsumer, RingProducer, ring};
+    pub use crate::flow::pool::work::{JobEnd, Work};
     pub use crate::flow::pool::{Pool, PoolOptions};
-    pub use crate::flow::publisher::{PoolClosed, Publisher};
-    pub use crate::flow::ring::{BadCapacity, RingConsumer, RingProducer, ring};
-    pub use crate::flow::work::{JobEnd, Work};
 }
 
 /// What lies in Redis and what servers answer, straight to what reads it.

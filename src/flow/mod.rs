@@ -1,51 +1,21 @@
 //! The driver: threads, a runtime, rings and handlers that carry out the decisions of
 //! [`core`](crate::core).
 
-mod attempt;
-#[allow(missing_debug_implementations)] // public to benchmarks alone
-pub(crate) mod board;
-mod census;
-mod controls;
-mod crowd;
-mod executor;
-#[allow(missing_debug_implementations)] // public to benchmarks alone
-pub(crate) mod feed;
-mod gate;
-mod gates;
-mod gauges;
-mod inbox;
-mod lane;
-mod lanes;
-mod mailbox;
-mod means;
-mod mover;
+mod consumers;
+mod handlers;
+mod log_limiter;
+mod membership;
+mod node;
 mod options;
 #[allow(missing_debug_implementations)] // public to benchmarks alone
 pub(crate) mod pool;
-#[allow(missing_debug_implementations)] // public to benchmarks alone
-pub(crate) mod publisher;
-mod reading;
-mod registry;
-mod replies;
-#[allow(missing_debug_implementations)] // public to benchmarks alone
-pub(crate) mod ring;
-mod roll;
-mod running;
-mod seldom;
+mod runtime_settings;
 mod start;
-mod stuck;
-mod tally;
-mod threads;
-mod ticket;
-mod ticking;
-mod wake;
-pub(crate) mod work;
-mod worker;
 
-pub(crate) use controls::RuntimeSettings;
-pub(crate) use lane::ValuePublisher;
+pub(crate) use consumers::consumer::ValuePublisher;
+pub(crate) use consumers::registry::{Check, Entry, annotations, checks, linked};
+pub use consumers::registry::{Construct, Registration};
+pub(crate) use handlers::replies::{CallResult, Replies};
 pub use options::{QueueChoices, QueueOptions};
-pub(crate) use registry::{Check, Entry, annotations, checks, linked};
-pub use registry::{Construct, Registration};
-pub(crate) use replies::{CallResult, Replies};
+pub(crate) use runtime_settings::RuntimeSettings;
 pub(crate) use start::{Flow, Setup};

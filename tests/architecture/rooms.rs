@@ -22,7 +22,7 @@ const FLOORS: &[&[&str]] = &[
 
 /// Packages that one room hides from the rest, and that room: changing one is changing the other.
 const PACKAGES: &[(&str, &[&str])] = &[
-    ("disruptor", &["src/flow/ring.rs"]),
+    ("disruptor", &["src/flow/pool/ring.rs"]),
     (
         "rusqlite",
         &["src/sqlite", "src/store/embedded", "src/journal/sqlite"],
@@ -43,7 +43,11 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("tracing_opentelemetry", &["src/trace/otel.rs"]),
     (
         "inventory",
-        &["src/flow/registry.rs", "src/lib.rs", "src/__private.rs"],
+        &[
+            "src/flow/consumers/registry.rs",
+            "src/lib.rs",
+            "src/__private.rs",
+        ],
     ),
 ];
 
@@ -244,11 +248,11 @@ mod made_up {
         for line in [
             "use crate::error::Error;",
             "use crate::store::Store;",
-            "use crate::flow::wake::Gate;",
+            "use crate::flow::pool::wake::Gate;",
             "use super::wake::Gate;",
             "pub(crate) fn a() {} // unlike crate::bus::a",
         ] {
-            let found = complaints(imports_not_down, "src/flow/pool.rs", line);
+            let found = complaints(imports_not_down, "src/flow/pool/mod.rs", line);
             assert_eq!(found, [""; 0], "{line}");
         }
         let front_door = complaints(imports_not_down, "src/lib.rs", "use crate::bus::Bus;");
@@ -259,7 +263,7 @@ mod made_up {
     fn a_package_outside_its_room_is_found() {
         for (path, line, package) in [
             (
-                "src/flow/pool.rs",
+                "src/flow/pool/mod.rs",
                 "use disruptor::EventPoller;",
                 "disruptor",
             ),
@@ -291,7 +295,7 @@ mod made_up {
     #[test]
     fn a_package_in_its_room_and_a_room_of_the_same_name_are_fine() {
         for (path, line) in [
-            ("src/flow/ring.rs", "use disruptor::EventPoller;"),
+            ("src/flow/pool/ring.rs", "use disruptor::EventPoller;"),
             ("src/store/embedded/file.rs", "use rusqlite::Connection;"),
             ("src/config.rs", "use config::Environment;"),
             ("src/config/reload.rs", "use config::Environment;"),

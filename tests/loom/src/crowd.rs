@@ -7,7 +7,7 @@ use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::sync::atomic::{AtomicBool, AtomicUsize};
 use loom::thread::{self, Thread};
 
-use crate::flow::crowd::Waiters;
+use crate::flow::pool::waiters::Waiters;
 
 /// How waiters are called: who listens at that moment is woken.
 #[derive(Default)]

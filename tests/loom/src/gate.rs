@@ -6,7 +6,7 @@ use loom::sync::atomic::AtomicU64;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 
-use crate::flow::gate::LeaseFence;
+use crate::flow::node::lease_fence::LeaseFence;
 
 #[test]
 fn who_sees_new_trust_sees_what_was_lost_before() {

@@ -15,9 +15,13 @@ mod wake;
 #[path = "../../../src/flow"]
 #[allow(dead_code, reason = "the crate calls more of them than the models do")]
 mod flow {
-    pub(crate) mod crowd;
-    pub(crate) mod gate;
-    pub(crate) mod mailbox;
-    pub(crate) mod ticking;
-    pub(crate) mod wake;
+    pub(crate) mod node {
+        pub(crate) mod lease_fence;
+        pub(crate) mod mailbox;
+    }
+    pub(crate) mod pool {
+        pub(crate) mod on_demand;
+        pub(crate) mod waiters;
+        pub(crate) mod wake;
+    }
 }

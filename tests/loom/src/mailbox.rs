@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::sync::Mutex;
 use loom::thread;
 
-use crate::flow::mailbox::Mailbox;
+use crate::flow::node::mailbox::Mailbox;
 
 /// What a mailbox does.
 trait Box: Send + Sync + 'static {

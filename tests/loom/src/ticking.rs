@@ -6,7 +6,7 @@ use loom::sync::atomic::Ordering::{Relaxed, SeqCst};
 use loom::sync::atomic::{AtomicBool, AtomicUsize};
 use loom::thread;
 
-use crate::flow::ticking::OnDemandTask;
+use crate::flow::pool::on_demand::OnDemandTask;
 
 /// What starts and ends the task.
 trait Switch: Default + Send + Sync + 'static {

@@ -1,4 +1,4 @@
-//! The wake-up protocol of `src/flow/wake.rs`, in every interleaving.
+//! The wake-up protocol of `src/flow/pool/wake.rs`, in every interleaving.
 //!
 //! The code under test is the real file. Around it stands the least that a pool is: a ring that
 //! promises no more than `disruptor` does (a slot is published by a `Release` store and found by an
@@ -11,7 +11,7 @@ use loom::sync::atomic::AtomicBool;
 use loom::sync::atomic::Ordering::{Acquire, Release};
 use loom::thread::{self, JoinHandle};
 
-use crate::flow::wake::{Fault, LeaveResult, Wake};
+use crate::flow::pool::wake::{Fault, LeaveResult, Wake};
 
 #[test]
 fn one_publisher_one_worker() {

@@ -136,7 +136,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Accepted,
         bug: "an event that expires while it waits in the ring is handled all the same",
         edits: &[edit(
-            "src/flow/executor.rs",
+            "src/flow/handlers/executor.rs",
             "if has_expired(envelope, started_us) {",
             "if false && has_expired(envelope, started_us) {",
         )],

@@ -7,7 +7,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Apart,
         bug: "the mover waits until a full ring has room",
         edits: &[edit(
-            "src/flow/lane.rs",
+            "src/flow/consumers/consumer.rs",
             "        self.publisher().try_publish_many(&mut tasks);
         if tasks.is_empty() {
 ",
@@ -25,7 +25,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Apart,
         bug: "a handler that blocks runs on the runtime's threads",
         edits: &[edit(
-            "src/flow/attempt.rs",
+            "src/flow/handlers/attempt.rs",
             "if let Err(error) = self.threads.run(job) {",
             "if let Err::<(), std::io::Error>(error) = {\n            job();\n            Ok(())\n        } {",
         )],
@@ -37,7 +37,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Apart,
         bug: "the blocking handlers of all queues share the threads of the runtime",
         edits: &[edit(
-            "src/flow/attempt.rs",
+            "src/flow/handlers/attempt.rs",
             "if let Err(error) = self.threads.run(job) {",
             "tokio::task::spawn_blocking(job);\n        \
              if let Err(error) = self.threads.run(|| ()) {",
@@ -50,7 +50,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Apart,
         bug: "a process without a free thread keeps the events that others could start",
         edits: &[edit(
-            "src/flow/lanes.rs",
+            "src/flow/consumers/set.rs",
             "let is_stuck = workers > 0 && stuck >= workers;",
             "let is_stuck = workers == usize::MAX;",
         )],
@@ -62,7 +62,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Apart,
         bug: "a handler that blocks its thread beyond its timeout is acknowledged",
         edits: &[edit(
-            "src/flow/executor.rs",
+            "src/flow/handlers/executor.rs",
             "A::CAN_BE_DROPPED && ran > self.means.options.timeout.saturating_add(SLACK)",
             "A::CAN_BE_DROPPED && ran > Duration::MAX.saturating_sub(SLACK)",
         )],
@@ -74,7 +74,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Apart,
         bug: "a handler's panic is not caught where it runs",
         edits: &[edit(
-            "src/flow/running.rs",
+            "src/flow/pool/running_job.rs",
             "match catch_unwind(AssertUnwindSafe(|| work.within(ticket, || future.poll(cx)))) {",
             "match Ok::<_, Box<dyn Any + Send>>(work.within(ticket, || future.poll(cx))) {",
         )],
@@ -86,7 +86,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Apart,
         bug: "a time-out does not end a handler that waits",
         edits: &[edit(
-            "src/flow/running.rs",
+            "src/flow/pool/running_job.rs",
             "        if timed_out {\n",
             "        if false && timed_out {\n",
         )],
@@ -98,7 +98,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Apart,
         bug: "a handler that waits keeps the jobs that its worker had taken with it",
         edits: &[edit(
-            "src/flow/running.rs",
+            "src/flow/pool/running_job.rs",
             "if !local.is_empty() {",
             "if false && !local.is_empty() {",
         )],

@@ -31,7 +31,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Attempts,
         bug: "a handler's last failure is settled as one to be tried again",
         edits: &[edit(
-            "src/flow/executor.rs",
+            "src/flow/handlers/executor.rs",
             "if attempt >= attempts {",
             "if attempt > attempts {",
         )],
@@ -191,7 +191,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Attempts,
         bug: "a handler is started without the store being told",
         edits: &[edit(
-            "src/flow/means.rs",
+            "src/flow/handlers/deps.rs",
             "self.store.starting(queue, &[delivery])",
             "self.store.starting(queue, &[])",
         )],

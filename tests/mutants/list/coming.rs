@@ -27,7 +27,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Metrics,
         bug: "of a queue that nobody consumes nobody tells how many events wait in it",
         edits: &[edit(
-            "src/flow/census.rs",
+            "src/flow/membership/depth_sampler.rs",
             "|| !self.roll.as_ref().is_some_and(is_consumed)",
             "|| (false && !self.roll.as_ref().is_some_and(is_consumed))",
         )],
@@ -39,7 +39,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Metrics,
         bug: "what a bus has told of depth stays when it has stopped",
         edits: &[edit(
-            "src/flow/census.rs",
+            "src/flow/membership/depth_sampler.rs",
             "    fn drop(&mut self) {\n        metrics::tell_shares(self.id.0, QueueDepths::new());\n",
             "    fn drop(&mut self) {\n",
         )],
@@ -51,7 +51,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Metrics,
         bug: "the census does not hear that something came into a bucket that was empty",
         edits: &[edit(
-            "src/flow/inbox.rs",
+            "src/flow/node/inbox.rs",
             "            news.note(bucket);\n",
             "            let _ = news;\n",
         )],
@@ -63,7 +63,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Metrics,
         bug: "the census asks every bucket each time, also those in which nothing is",
         edits: &[edit(
-            "src/flow/census.rs",
+            "src/flow/membership/depth_sampler.rs",
             "let is_empty = known.buckets.get(key).is_some_and(BucketCount::is_empty);",
             "let is_empty = false;",
         )],
@@ -150,7 +150,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Metrics,
         bug: "the skew says how far the machine's clock is ahead of the store's",
         edits: &[edit(
-            "src/flow/census.rs",
+            "src/flow/membership/depth_sampler.rs",
             "if this_us < that_us { -apart } else { apart }",
             "if this_us < that_us { apart } else { -apart }",
         )],

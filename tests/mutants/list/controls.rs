@@ -10,7 +10,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Controls,
         bug: "the rate of a queue reaches nobody",
         edits: &[edit(
-            "src/flow/lanes.rs",
+            "src/flow/consumers/set.rs",
             "            rate: control.rate,\n",
             "            rate: control.rate.filter(|_| false),\n",
         )],
@@ -34,7 +34,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Controls,
         bug: "a paused queue goes on starting events",
         edits: &[edit(
-            "src/flow/lanes.rs",
+            "src/flow/consumers/set.rs",
             "            true => 0,\n",
             "            true => course.chosen,\n",
         )],

@@ -189,7 +189,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "a handler starts although its start could not be noted",
         edits: &[edit(
-            "src/flow/executor.rs",
+            "src/flow/handlers/executor.rs",
             "            self.means.hand_back_later(&job);\n            return None;\n",
             "",
         )],
@@ -286,7 +286,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "leases that were not renewed in time are logged as lost to another node",
         edits: &[edit(
-            "src/flow/mover.rs",
+            "src/flow/node/mover.rs",
             "                if is_certain {\n",
             "                if is_certain || through > 0 {\n",
         )],

@@ -7,7 +7,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Full,
         bug: "what does not fit into the ring is dropped",
         edits: &[edit(
-            "src/flow/lane.rs",
+            "src/flow/consumers/consumer.rs",
             "        if tasks.is_empty() {\n            return;\n        }\n",
             "        if tasks.len() < usize::MAX {\n            return;\n        }\n",
         )],

@@ -127,7 +127,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: LostWorkers,
         bug: "a worker starts a handler without a look at its lease",
         edits: &[edit(
-            "src/flow/executor.rs",
+            "src/flow/handlers/executor.rs",
             "if A::CAN_BE_DROPPED && !self.means.is_fresh(&job) {",
             "if false && A::CAN_BE_DROPPED && !self.means.is_fresh(&job) {",
         )],
@@ -139,7 +139,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: LostWorkers,
         bug: "a blocking handler starts on its thread without a look at its lease",
         edits: &[edit(
-            "src/flow/means.rs",
+            "src/flow/handlers/deps.rs",
             "if !self.is_fresh(job) || has_expired(&job.delivery.body, started_us) {",
             "if has_expired(&job.delivery.body, started_us) {",
         )],
@@ -151,7 +151,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: LostWorkers,
         bug: "a node that hears that its leases are lost goes on starting what it had fetched",
         edits: &[edit(
-            "src/flow/mover.rs",
+            "src/flow/node/mover.rs",
             "                self.gates.of(bucket).lost(through);\n",
             "",
         )],
@@ -230,7 +230,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: LostWorkers,
         bug: "a worker may see that a lease is fresh again before it sees what was lost",
         edits: &[edit(
-            "src/flow/gate.rs",
+            "src/flow/node/lease_fence.rs",
             "self.fresh_until.fetch_max(until_ns, Release);",
             "self.fresh_until.fetch_max(until_ns, Relaxed);",
         )],

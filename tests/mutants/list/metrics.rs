@@ -57,7 +57,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Metrics,
         bug: "of queues that share a label the last one is told of, and not their sum",
         edits: &[edit(
-            "src/flow/gauges.rs",
+            "src/flow/consumers/gauges.rs",
             "doing[*place] = doing[*place].and(QueueActivity {",
             "doing[*place] = QueueActivity::default().and(QueueActivity {",
         )],
@@ -88,7 +88,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Metrics,
         bug: "the mover sleeps on while the gauges say that something goes on",
         edits: &[edit(
-            "src/flow/gauges.rs",
+            "src/flow/consumers/gauges.rs",
             "false => at.min(self.next),",
             "false => at,",
         )],

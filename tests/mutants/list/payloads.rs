@@ -49,7 +49,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Payloads,
         bug: "what a missing key made a dead letter has another cause",
         edits: &[edit(
-            "src/flow/executor.rs",
+            "src/flow/handlers/executor.rs",
             "            DecodeError::Undecryptable(_) => (Cause::Undecryptable, false),",
             "            DecodeError::Undecryptable(_) => (Cause::Undecodable, false),",
         )],
@@ -111,7 +111,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Payloads,
         bug: "what a newer build has pushed is buried at the first attempt",
         edits: &[edit(
-            "src/flow/executor.rs",
+            "src/flow/handlers/executor.rs",
             "                delivery.attempt < delivery.body.attempts,\n",
             "                false,\n",
         )],

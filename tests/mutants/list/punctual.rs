@@ -110,7 +110,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Punctual,
         bug: "news for the mover do not wake it",
         edits: &[edit(
-            "src/flow/inbox.rs",
+            "src/flow/node/inbox.rs",
             "if self.news.add(news, is_end) {",
             "if self.news.add(news, is_end) && false {",
         )],
@@ -122,7 +122,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Punctual,
         bug: "a publisher calls a worker before the jobs are in the ring, and not after",
         edits: &[edit(
-            "src/flow/publisher.rs",
+            "src/flow/pool/publisher.rs",
             "        let published = self.producer.try_publish_many(jobs, wrap);
         if published > 0 {
             self.shared.call();
@@ -144,7 +144,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Punctual,
         bug: "a worker that leaves does not look once more whether a job came meanwhile",
         edits: &[edit(
-            "src/flow/wake.rs",
+            "src/flow/pool/wake.rs",
             "        if !has_work() {\n            return LeaveResult::Left { last };\n        }\n",
             "        if !has_work() || true {\n            return LeaveResult::Left { last };\n        }\n",
         )],
@@ -156,7 +156,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Punctual,
         bug: "a worker that found a job while it lingered does not look whether there is another",
         edits: &[edit(
-            "src/flow/wake.rs",
+            "src/flow/pool/wake.rs",
             "            return false;
         }
         has_work()
@@ -178,7 +178,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Punctual,
         bug: "a mover that sleeps until some handlers have ended is not woken when they have",
         edits: &[edit(
-            "src/flow/mailbox.rs",
+            "src/flow/node/mailbox.rs",
             "!small || waiting.news.len() == waiting.enough",
             "!small || waiting.news.len() == 0",
         )],

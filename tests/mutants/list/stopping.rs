@@ -7,7 +7,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Stopping,
         bug: "a stop forgets to hand back what waits in the ring",
         edits: &[edit(
-            "src/flow/lane.rs",
+            "src/flow/consumers/consumer.rs",
             "Task::Stored(job) => self.pool.work().hand_back(&job),",
             "Task::Stored(_) => {}",
         )],
@@ -55,7 +55,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Stopping,
         bug: "an attempt that a stop interrupts is handed back as if it had not started",
         edits: &[edit(
-            "src/flow/executor.rs",
+            "src/flow/handlers/executor.rs",
             "Ended::Cut => retry(Cause::Interrupted, Some(Duration::ZERO), None),",
             "Ended::Cut => AttemptOutcome::Release,",
         )],

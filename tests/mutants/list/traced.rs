@@ -23,7 +23,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Traced,
         bug: "a handler is polled outside of its span",
         edits: &[edit(
-            "src/flow/running.rs",
+            "src/flow/pool/running_job.rs",
             "work.within(ticket, || future.poll(cx))",
             "{\n            let _ = (work, ticket);\n            future.poll(cx)\n        }",
         )],
@@ -47,7 +47,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Traced,
         bug: "what a blocking handler pushes is of no trace",
         edits: &[edit(
-            "src/flow/attempt.rs",
+            "src/flow/handlers/attempt.rs",
             "carried.within(call)",
             "{\n                let _ = &carried;\n                call()\n            }",
         )],
@@ -90,7 +90,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Traced,
         bug: "the log has a decoder's words, which quote the payload",
         edits: &[edit(
-            "src/flow/executor.rs",
+            "src/flow/handlers/executor.rs",
             "        trace::unread(delivery, cause, None);\n",
             "        trace::unread(delivery, cause, None);\n        tracing::debug!(words);\n",
         )],

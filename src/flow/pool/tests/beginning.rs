@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::task::yield_now;
 
 use super::{Books, all_finished, pool, within};
-use crate::flow::feed::lock;
-use crate::flow::work::{JobEnd, Work};
+use crate::flow::pool::job_queue::lock;
+use crate::flow::pool::work::{JobEnd, Work};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_is_published_is_run() {

@@ -11,7 +11,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::{Books, all_finished, pool, within};
-use crate::flow::work::JobEnd;
+use crate::flow::pool::work::JobEnd;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_ends_its_own_job_and_nothing_else() {

@@ -21,9 +21,9 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::{Pool, PoolOptions};
-use crate::flow::board::DeadlineTable;
-use crate::flow::feed::lock;
-use crate::flow::work::{JobEnd, Work};
+use crate::flow::pool::deadlines::DeadlineTable;
+use crate::flow::pool::job_queue::lock;
+use crate::flow::pool::work::{JobEnd, Work};
 
 /// Longer than anything here takes; only a lost job waits that long.
 const NEVER: Duration = Duration::from_secs(60);

@@ -8,10 +8,10 @@ use tokio::runtime::Handle;
 use tokio::task::yield_now;
 
 use super::{Books, all_finished, is_pending, pool, within};
-use crate::flow::board::DeadlineTable;
+use crate::flow::pool::deadlines::DeadlineTable;
+use crate::flow::pool::publisher::PoolClosed;
+use crate::flow::pool::ring::BadCapacity;
 use crate::flow::pool::{Pool, PoolOptions};
-use crate::flow::publisher::PoolClosed;
-use crate::flow::ring::BadCapacity;
 
 #[tokio::test]
 async fn a_capacity_that_a_ring_cannot_have_is_refused() {

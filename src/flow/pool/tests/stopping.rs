@@ -5,7 +5,7 @@ use std::future::pending;
 use std::pin::pin;
 
 use super::{Books, NEVER, is_pending, pool, within};
-use crate::flow::work::JobEnd;
+use crate::flow::pool::work::JobEnd;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cutting_drops_what_runs_and_the_pool_goes_on() {

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
 use super::{Books, all_finished, pool, within};
-use crate::flow::feed::lock;
+use crate::flow::pool::job_queue::lock;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_number_of_workers_follows_while_they_run() {

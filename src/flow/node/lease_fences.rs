@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::flow::gate::LeaseFence;
+use crate::flow::node::lease_fence::LeaseFence;
 
 /// The size of the first row; each row is twice as long as the one before.
 const FIRST_ROW: usize = 64;

@@ -20,9 +20,9 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::board::DeadlineSlot;
-use super::pool::Shared;
-use super::running::{JobContext, RunningJob, log};
+use super::Shared;
+use super::deadlines::DeadlineSlot;
+use super::running_job::{JobContext, RunningJob, log};
 use super::wake::LeaveResult;
 use super::work::Work;
 

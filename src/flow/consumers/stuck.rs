@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::flow::lanes::Consumers;
+use crate::flow::consumers::set::Consumers;
 
 /// How often a queue without a free worker is checked, to release events that were on their way to
 /// it.

@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 
 use crate::core::step::Input;
 use crate::event::{BucketKey, Envelope, QueueName};
-use crate::flow::census;
-use crate::flow::mailbox::Mailbox;
+use crate::flow::membership::depth_sampler;
+use crate::flow::node::mailbox::Mailbox;
 use crate::store::Watcher;
 
 /// An input on its way to the mover.

@@ -17,6 +17,17 @@
 //! [`drain`](Pool::drain) returns what was never begun. Every published job is then accounted for:
 //! it ended, or it was returned.
 
+pub(crate) mod deadlines;
+pub(crate) mod job_queue;
+pub(in crate::flow) mod on_demand;
+pub(crate) mod publisher;
+pub(crate) mod ring;
+pub(in crate::flow) mod running_job;
+pub(in crate::flow) mod waiters;
+pub(in crate::flow) mod wake;
+pub(crate) mod work;
+pub(in crate::flow) mod worker;
+
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -29,13 +40,13 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::board::DeadlineTable;
-use super::feed::{JobQueue, lock};
-use super::publisher::Publisher;
-use super::ring::{BadCapacity, RingProducer, ring};
-use super::wake::Wake;
-use super::work::Work;
-use super::worker::Worker;
+use self::deadlines::DeadlineTable;
+use self::job_queue::{JobQueue, lock};
+use self::publisher::Publisher;
+use self::ring::{BadCapacity, RingProducer, ring};
+use self::wake::Wake;
+use self::work::Work;
+use self::worker::Worker;
 
 #[cfg(test)]
 mod tests;
@@ -170,7 +181,7 @@ impl<W: Work> Pool<W> {
     }
 
     /// Drops every job that was begun: at once where it is suspended, else as soon as it suspends.
-    /// Each ends as [`Cut`](super::work::JobEnd::Cut), unless it finishes, panics or times out
+    /// Each ends as [`Cut`](self::work::JobEnd::Cut), unless it finishes, panics or times out
     /// first. Queued jobs stay: set the workers to 0 first, or the next jobs begin.
     pub fn cut(&self) {
         self.shared.cuts.fetch_add(1, SeqCst);

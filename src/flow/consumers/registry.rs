@@ -10,13 +10,13 @@ use tokio::runtime::Handle;
 use crate::codec::KeyRing;
 use crate::error::Result;
 use crate::event::Envelope;
-use crate::flow::attempt::{AsyncAttempt, Attempt, BlockingAttempt};
-use crate::flow::board::DeadlineTable;
-use crate::flow::executor::Executor;
-use crate::flow::lane::{Consumer, HandlerConsumer};
-use crate::flow::means::ExecutorDeps;
-use crate::flow::reading::{DecodeError, PayloadDecoder};
-use crate::flow::threads::BlockingThreads;
+use crate::flow::consumers::consumer::{Consumer, HandlerConsumer};
+use crate::flow::handlers::attempt::{AsyncAttempt, Attempt, BlockingAttempt};
+use crate::flow::handlers::blocking_threads::BlockingThreads;
+use crate::flow::handlers::decode::{DecodeError, PayloadDecoder};
+use crate::flow::handlers::deps::ExecutorDeps;
+use crate::flow::handlers::executor::Executor;
+use crate::flow::pool::deadlines::DeadlineTable;
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, Upgrade};
 
 /// The dependencies of a consumer besides its handler.

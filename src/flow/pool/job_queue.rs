@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crossbeam_utils::CachePadded;
 use tokio::sync::Notify;
 
-use super::crowd::Waiters;
 use super::ring::{RingConsumer, RingProducer};
+use super::waiters::Waiters;
 
 /// The published jobs that no worker has taken: in the ring, and in the stash that the ring is
 /// drained into.
@@ -206,7 +206,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::ring::ring;
+    use crate::flow::pool::ring::ring;
 
     #[test]
     fn what_is_published_after_sealing_comes_back() {

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::core::step::Input;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
-use crate::flow::controls::RuntimeSettings;
-use crate::flow::inbox::Inbox;
-use crate::flow::lane::Consumer;
+use crate::flow::consumers::consumer::Consumer;
+use crate::flow::node::inbox::Inbox;
 use crate::flow::options::QueueOptions;
+use crate::flow::runtime_settings::RuntimeSettings;
 
 /// The consumers of a process, run as its options and the runtime settings say.
 pub(crate) struct Consumers {

@@ -11,11 +11,11 @@ use tokio::runtime::{Handle, Runtime};
 use crate::core::step::{Input, Job};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Envelope;
-use crate::flow::attempt::Attempt;
-use crate::flow::board::DeadlineTable;
-use crate::flow::executor::{Executor, Task};
+use crate::flow::handlers::attempt::Attempt;
+use crate::flow::handlers::executor::{Executor, Task};
+use crate::flow::pool::deadlines::DeadlineTable;
+use crate::flow::pool::publisher::Publisher;
 use crate::flow::pool::{Pool, PoolOptions};
-use crate::flow::publisher::Publisher;
 
 /// A consumer, whatever its payload type.
 pub(crate) trait Consumer: Send + Sync {

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use crate::core::step::Input;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
-use crate::flow::controls::RuntimeSettings;
-use crate::flow::inbox::Inbox;
-use crate::flow::lanes::Consumers;
+use crate::flow::consumers::set::Consumers;
+use crate::flow::node::inbox::Inbox;
+use crate::flow::runtime_settings::RuntimeSettings;
 use crate::outage::Outage;
 use crate::store::{MemberInfo, Store};
 

@@ -17,7 +17,7 @@ use futures_util::task::AtomicWaker;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
-use crate::flow::ticking::OnDemandTask;
+use crate::flow::pool::on_demand::OnDemandTask;
 
 /// The resolution of the table.
 pub(crate) const TICK: Duration = Duration::from_millis(10);

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::event::Event;
-use crate::flow::threads::BlockingThreads;
+use crate::flow::handlers::blocking_threads::BlockingThreads;
 use crate::handler::{BlockingHandler, Context, Failure, Handler};
 use crate::trace::CurrentEvent;
 

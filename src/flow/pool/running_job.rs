@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 
 use tokio::time::{Sleep, sleep};
 
-use super::board::{COARSE_MIN, Deadline, DeadlineSlot};
-use super::pool::Shared;
+use super::Shared;
+use super::deadlines::{COARSE_MIN, Deadline, DeadlineSlot};
 use super::work::{JobEnd, Work};
 
 /// The most bytes that are kept of a panic's message.

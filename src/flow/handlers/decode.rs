@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::codec::{DecryptedPayload, KeyRing, OpenError, WITHHELD};
 use crate::event::Envelope;
-use crate::flow::running::words;
+use crate::flow::pool::running_job::words;
 use crate::handler::{OldPayload, Upgrade};
 
 /// Why a stored payload could not be read.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::event::QueueName;
-use crate::flow::lane::Consumer;
+use crate::flow::consumers::consumer::Consumer;
 use crate::metrics::{Gauges, MoverSleepGauge, QueueActivity, QueueLabels};
 use crate::time::Mono;
 

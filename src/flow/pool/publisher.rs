@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::pool::Shared;
+use super::Shared;
 use super::ring::RingProducer;
 use super::work::Work;
 
