@@ -1,10 +1,12 @@
 //! The driver: threads, a runtime, rings and handlers that carry out the decisions of
 //! [`core`](crate::core).
 
+mod call_metrics;
 mod consumers;
 mod handlers;
 mod log_limiter;
 mod membership;
+mod mover;
 mod node;
 mod options;
 #[allow(missing_debug_implementations)] // public to benchmarks alone

@@ -114,7 +114,7 @@ fn the_project_is_found() {
 #[test]
 fn comments_and_test_modules_are_no_code() {
     let file = File::new(
-        "src/flow/node/mover.rs",
+        "src/flow/mover.rs",
         "\
 //! about `crate::bus`
 use crate::architecture::store::Store; // not crate::architecture::bus

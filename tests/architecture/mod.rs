@@ -15,6 +15,7 @@ use files::{File, project, root};
 #[test]
 fn imports_point_down() {
     expect_none(&rooms::imports_not_down(&project(&["src"])));
+    expect_none(&rooms::flow_imports_not_down(&project(&["src/flow"])));
 }
 
 #[test]

@@ -20,6 +20,17 @@ const FLOORS: &[&[&str]] = &[
     &["testing", "__private", "__internal"],
 ];
 
+/// Rooms of `flow` from the ground up. The pool could be a crate: it names none of the others.
+const FLOW_FLOORS: &[&[&str]] = &[
+    &["pool", "options", "log_limiter", "runtime_settings"],
+    &["node"],
+    &["handlers", "call_metrics"],
+    &["consumers"],
+    &["membership"],
+    &["mover"],
+    &["start"],
+];
+
 /// Packages that one room hides from the rest, and that room: changing one is changing the other.
 const PACKAGES: &[(&str, &[&str])] = &[
     ("disruptor", &["src/flow/pool/ring.rs"]),
@@ -92,6 +103,36 @@ pub(crate) fn imports_not_down(files: &[File]) -> Vec<String> {
                 wrong.push(format!(
                     "{path}:{number}: room `{room}` names the front door by `super::`"
                 ));
+            }
+        }
+    }
+    wrong
+}
+
+/// Imports between the rooms of `flow` that point up or sideways.
+pub(crate) fn flow_imports_not_down(files: &[File]) -> Vec<String> {
+    let floor = |room: &str| FLOW_FLOORS.iter().position(|floor| floor.contains(&room));
+    let mut wrong = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        let path = &file.path;
+        let Some(inside) = path.strip_prefix("src/flow/") else {
+            continue;
+        };
+        let room = inside.split(['/', '.']).next().unwrap_or_default();
+        if room == "mod" {
+            continue;
+        }
+        let here = floor(room);
+        for (number, line) in file.code() {
+            for at in words(line, "crate::flow::") {
+                let used = line[at + "crate::flow::".len()..].split(|c| !is_name(c));
+                let used = used.into_iter().next().unwrap_or_default();
+                if used != room && (here.is_none() || floor(used) >= here || floor(used).is_none())
+                {
+                    wrong.push(format!(
+                        "{path}:{number}: room `{room}` names `crate::flow::{used}`"
+                    ));
+                }
             }
         }
     }
@@ -235,6 +276,21 @@ mod made_up {
             let found = complaints(imports_not_down, "src/retry.rs", line);
             assert_eq!(found, [format!("src/retry.rs:3: room `retry` {end}")]);
         }
+    }
+
+    #[test]
+    fn an_import_that_points_up_within_flow_is_found() {
+        for line in [
+            "use crate::flow::mover::Mover;",
+            "use crate::flow::options::QueueOptions;",
+            "use crate::flow::Flow;",
+        ] {
+            let found = complaints(flow_imports_not_down, "src/flow/pool/worker.rs", line);
+            assert_eq!(found.len(), 1, "{line}");
+        }
+        let down = "use crate::flow::pool::Pool;";
+        let found = complaints(flow_imports_not_down, "src/flow/consumers/set.rs", down);
+        assert_eq!(found, [""; 0]);
     }
 
     #[test]

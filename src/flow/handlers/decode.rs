@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::codec::{DecryptedPayload, KeyRing, OpenError, WITHHELD};
 use crate::event::Envelope;
-use crate::flow::pool::running_job::words;
+use crate::flow::pool::running_job::panic_message;
 use crate::handler::{OldPayload, Upgrade};
 
 /// Why a stored payload could not be read.
@@ -93,6 +93,6 @@ fn decoded<T: DeserializeOwned>(opened: &DecryptedPayload<'_>) -> Result<T, Stri
 fn caught<T>(who: &str, read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(read) => read,
-        Err(panic) => Err(format!("{who} panicked: {}", words(panic))),
+        Err(panic) => Err(format!("{who} panicked: {}", panic_message(panic))),
     }
 }

@@ -1,7 +1,7 @@
 //! A sampler: counts the events of each queue for the depth metrics, every few seconds.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
@@ -11,6 +11,7 @@ use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::flow::membership::poll::MembershipPoll;
+use crate::flow::node::active_buckets::ActiveBuckets;
 use crate::flow::node::inbox::Inbox;
 use crate::metrics::{self, QueueDepth, QueueDepths, QueueLabels, SampleInterval, WITHIN};
 use crate::record::NodeId;
@@ -224,23 +225,6 @@ impl BucketCount {
 struct ClockSkew {
     ahead_us: i64,
     within_us: u64,
-}
-
-/// The buckets that received events since the last sample.
-#[derive(Debug, Default)]
-pub(crate) struct ActiveBuckets(Mutex<HashSet<BucketKey>>);
-
-impl ActiveBuckets {
-    fn take(&self) -> HashSet<BucketKey> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(crate) fn note(&self, bucket: &BucketKey) {
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !heard.contains(bucket) {
-            heard.insert(bucket.clone());
-        }
-    }
 }
 
 fn difference(this_us: u64, that_us: u64) -> i64 {

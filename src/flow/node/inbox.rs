@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::core::step::Input;
 use crate::event::{BucketKey, Envelope, QueueName};
-use crate::flow::membership::depth_sampler;
+use crate::flow::node::active_buckets::ActiveBuckets;
 use crate::flow::node::mailbox::Mailbox;
 use crate::store::Watcher;
 
@@ -28,7 +28,7 @@ pub(crate) struct Inbox {
     /// The indexes of the queues that it serves.
     queues: OnceLock<HashMap<QueueName, usize>>,
     /// The notifications of the depth sampler, if there is one.
-    census: OnceLock<census::ActiveBuckets>,
+    census: OnceLock<ActiveBuckets>,
 }
 
 /// How the mover sleeps, and so how it is woken.
@@ -65,8 +65,8 @@ impl Inbox {
     }
 
     /// Returns the buckets that received events, tracked from the first call on.
-    pub(crate) fn news(&self) -> &census::ActiveBuckets {
-        self.census.get_or_init(census::ActiveBuckets::default)
+    pub(crate) fn news(&self) -> &ActiveBuckets {
+        self.census.get_or_init(ActiveBuckets::default)
     }
 
     /// Returns the index of a bucket that this node serves.

@@ -72,7 +72,7 @@ where
         match catch_unwind(AssertUnwindSafe(|| work.within(ticket, || future.poll(cx)))) {
             Ok(Poll::Ready(output)) => Poll::Ready(JobEnd::Finished(output)),
             Ok(Poll::Pending) => this.watch(cx),
-            Err(panic) => Poll::Ready(JobEnd::Panicked(words(panic))),
+            Err(panic) => Poll::Ready(JobEnd::Panicked(panic_message(panic))),
         }
     }
 }
@@ -184,12 +184,12 @@ impl<W: Work, F> Drop for RunningJob<'_, W, F> {
 /// Logs a panic that no job's end can carry.
 #[cold]
 pub(super) fn log(what: &'static str, panic: Box<dyn Any + Send>) {
-    tracing::error!(panic = words(panic), "{what}");
+    tracing::error!(panic = panic_message(panic), "{what}");
 }
 
 /// Returns the message of a panic, truncated.
 #[cold]
-pub(super) fn words(panic: Box<dyn Any + Send>) -> String {
+pub(in crate::flow) fn panic_message(panic: Box<dyn Any + Send>) -> String {
     let words = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(words), _) => words,
         (_, Some(words)) => words.as_str(),

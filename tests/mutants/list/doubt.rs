@@ -286,7 +286,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "leases that were not renewed in time are logged as lost to another node",
         edits: &[edit(
-            "src/flow/node/mover.rs",
+            "src/flow/mover.rs",
             "                if is_certain {\n",
             "                if is_certain || through > 0 {\n",
         )],

@@ -151,7 +151,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: LostWorkers,
         bug: "a node that hears that its leases are lost goes on starting what it had fetched",
         edits: &[edit(
-            "src/flow/node/mover.rs",
+            "src/flow/mover.rs",
             "                self.gates.of(bucket).lost(through);\n",
             "",
         )],

@@ -108,7 +108,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Records,
         bug: "nobody looks for what a node left that died until the next look at everything",
         edits: &[edit(
-            "src/flow/node/mover.rs",
+            "src/flow/mover.rs",
             "Action::MemberLost => self.member_lost.notify_one(),",
             "Action::MemberLost => {}",
         )],

@@ -1,0 +1,25 @@
+//! The set of buckets that received events, kept for the depth sampler.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use crate::event::BucketKey;
+
+/// The buckets that received events since the last sample.
+#[derive(Debug, Default)]
+pub(crate) struct ActiveBuckets(Mutex<HashSet<BucketKey>>);
+
+impl ActiveBuckets {
+    /// Takes the buckets, and begins anew.
+    pub(crate) fn take(&self) -> HashSet<BucketKey> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds a bucket.
+    pub(crate) fn note(&self, bucket: &BucketKey) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !heard.contains(bucket) {
+            heard.insert(bucket.clone());
+        }
+    }
+}
