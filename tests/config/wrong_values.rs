@@ -159,7 +159,7 @@ fn a_variable_that_is_not_text_is_refused_if_it_is_a_setting() {
     let with = |name| Settings::default().with_environment([(name, bytes)]);
     let words = refusal(with(OsStr::new("DULY__STORE__URL")));
     assert!(
-        words.contains("DULY__STORE__URL: its value is not text"),
+        words.contains("DULY__STORE__URL: its value is not UTF-8"),
         "{words}"
     );
     assert!(with(OsStr::new("OTHER")).is_ok());

@@ -125,7 +125,7 @@ async fn times_that_do_not_fit_together_are_refused() {
     .await;
     refused(
         builder().read_ahead(secs(11)),
-        &["reading ahead", "at most 10s"],
+        &["read_ahead", "at most 10s"],
     )
     .await;
 }

@@ -208,7 +208,7 @@ async fn operators_are_answered_without_the_registry(how: Away) {
         assert!(all.matched >= dead.len() as u64 - 1, "{all:?}");
         let left_out = all.stopped.expect("some do not answer").to_string();
         assert!(
-            left_out.contains("registry of buckets is away"),
+            left_out.contains("registry of buckets is unavailable"),
             "{left_out}"
         );
         let found = bus.event(dead[1]).await.expect("its bucket answers");
@@ -217,7 +217,10 @@ async fn operators_are_answered_without_the_registry(how: Away) {
         assert_eq!(explained.queue.as_ref().unwrap().as_str(), "letters");
         let words = explained.to_string();
         assert!(words.contains("no letters today"), "{words}");
-        assert!(words.contains("registry of buckets is away"), "{words}");
+        assert!(
+            words.contains("registry of buckets is unavailable"),
+            "{words}"
+        );
         until("it is dead again", async || {
             let found = bus.event(dead[0]).await.ok().flatten();
             found.is_some_and(|event| event.state == duly::event::State::Dead)
@@ -230,7 +233,9 @@ async fn operators_are_answered_without_the_registry(how: Away) {
     let error = letters.expect_err("nothing is known");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(
-        error.to_string().contains("registry of buckets is away"),
+        error
+            .to_string()
+            .contains("registry of buckets is unavailable"),
         "{error}"
     );
 }

@@ -121,7 +121,12 @@ async fn a_push_to_disk_is_refused_where_nothing_can_confirm_it() {
     let error = event.durable(Durability::Disk).send().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     let words = error.to_string();
-    for part in ["survives Disk", "version 7.0", "appendfsync always", "7.2"] {
+    for part in [
+        "durability Disk",
+        "version 7.0",
+        "appendfsync always",
+        "7.2",
+    ] {
         assert!(words.contains(part), "{words}");
     }
     assert_eq!(queue.get(id).await.unwrap(), None);

@@ -135,7 +135,7 @@ async fn the_audit_finds_leases_that_their_node_does_not_know_of() {
         assert_eq!(wrong.is_empty(), is_right, "{wrong:?}");
         if !is_right {
             assert!(
-                wrong[0].contains("holds 3 leases and knows of 1"),
+                wrong[0].contains("holds 3 leases and reported 1"),
                 "{wrong:?}"
             );
         }

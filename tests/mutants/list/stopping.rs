@@ -56,8 +56,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "an attempt that a stop interrupts is handed back as if it had not started",
         edits: &[edit(
             "src/flow/handlers/executor.rs",
-            "Ended::Cut => retry(Cause::Interrupted, Some(Duration::ZERO), None),",
-            "Ended::Cut => AttemptOutcome::Release,",
+            "JobEnd::Cut => retry(Cause::Interrupted, Some(Duration::ZERO), None),",
+            "JobEnd::Cut => AttemptOutcome::Release,",
         )],
         caught_by: delivery("what_runs_beyond_the_grace_is_cut_and_its_attempt_counts"),
         masked_by: None,

@@ -78,8 +78,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             ),
             edit(
                 "src/trace/log.rs",
-                "        AttemptOutcome::Ack | AttemptOutcome::Snooze(_)",
-                "        AttemptOutcome::Retry(..) | AttemptOutcome::Ack | AttemptOutcome::Snooze(_)",
+                "        AttemptOutcome::Ack\n",
+                "        AttemptOutcome::Retry(..)\n        | AttemptOutcome::Ack\n",
             ),
         ],
         caught_by: traces("a_failing_handler_says_so_once_for_each_attempt"),
