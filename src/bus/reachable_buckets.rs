@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use futures_util::{FutureExt, StreamExt, stream};
 
 use crate::bus::Inner;
+use crate::bus::fan_out::in_time;
 use crate::core::op::StoreOp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 
 /// The most concurrent probes.
 const AT_ONCE: usize = 256;
-/// The timeout of a probe.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Buckets that can be queried.
 pub(super) struct ReachableBuckets {
@@ -74,8 +73,7 @@ impl Inner {
     }
 
     async fn answers(&self, bucket: BucketKey) -> Option<BucketKey> {
-        let asked = self.apply(&bucket, StoreOp::stats());
-        let answered = tokio::time::timeout(PATIENCE, asked).await;
-        answered.is_ok_and(|it| it.is_ok()).then_some(bucket)
+        let stats = in_time(self.apply(&bucket, StoreOp::stats())).await;
+        stats.is_ok().then_some(bucket)
     }
 }
