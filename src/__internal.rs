@@ -4,7 +4,7 @@
 pub use crate::core::node::{Load, Node};
 pub use crate::core::op::ChangeSink;
 pub use crate::core::push::{Attempts, NextPush, PushedId};
-pub use crate::core::reference::{Bucket, Head, Restored, Tombstone};
+pub use crate::core::reference::{Bucket, DedupWindow, Head, Restored, Tombstone};
 pub use crate::core::step::{Action, CallId, Input, Job};
 
 /// Envelopes as rows.
@@ -47,7 +47,13 @@ pub mod redis {
 }
 
 /// What lies in the file of an embedded store, straight to what reads it.
-#[cfg(all(feature = "embedded", feature = "testing"))]
+#[cfg(feature = "embedded")]
 pub mod embedded {
-    pub use crate::store::embedded::doors::{Cell, Opened, Table, note, open};
+    pub use crate::sqlite::records::{COLUMNS, Reader, sum_of_row};
+    pub use crate::store::embedded::ledger::Row;
+    pub use crate::store::embedded::recovery::{Recovered, recover};
+    pub use crate::store::embedded::retention::{Kept, Retention};
+    pub use crate::store::embedded::schema::loose;
+    pub use crate::store::embedded::starts::Start;
+    pub use crate::store::embedded::sums::{of_control, of_event};
 }

@@ -54,6 +54,8 @@
 //! - Start a [`Bus`]; get a [`Queue`] and push. The [`Receipt`] says what was reached.
 //! - [`Queue::cancel`], [`Queue::reschedule`] and [`Queue::update`] tell the truth.
 //! - [`Bus::records`] reads what happened in every attempt.
+//! - [`Queue::lease`] pulls events instead of having a handler, also for [other
+//!   programs](lease::LeaseToken).
 //! - [`Queue::publish`] is the path without a store, [`Queue::call`] the one with a reply.
 //! - Settings: [`config`]. A store of your own: [`store::Store`]. Tests without waiting: `testing`,
 //!   with the feature of that name.
@@ -110,6 +112,7 @@ pub mod testing;
 pub mod time;
 pub mod trace;
 
+pub use bus::send_all::SEND_ALL_MAX;
 pub use bus::{Bus, BusBuilder, EventBuilder, PUSH_MANY_MAX, Publisher, Queue, Receipt};
 pub use core::op::{Cancelled, Changed, Unique};
 pub use error::{Error, ErrorKind, Result};
@@ -146,6 +149,16 @@ pub mod dead_letters {
 /// It starts with [`Bus::explain`].
 pub mod explain {
     pub use crate::bus::{Attempts, Explanation, HolderStatus, Reason, Spread};
+}
+
+/// Leases: consumers that pull their events instead of having a handler.
+///
+/// It starts with [`Queue::lease`] and [`Bus::lease_from`].
+pub mod lease {
+    pub use crate::bus::lease::{
+        EncodedPayload, EndResult, LEASE_MAX, LEASE_QUEUES_MAX, LEASE_WAIT_MAX, LeaseOutcome,
+        LeaseRequest, LeaseStatus, LeaseToken, Leased,
+    };
 }
 
 /// Records: one line of history for each attempt.

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The longest delay of a push: ten years.
-pub const DELAY_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
+/// The longest delay of a push: as many seconds as 32 bits count, 136 years.
+pub const DELAY_MAX: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// A time of the store's clock, in milliseconds since the Unix epoch, UTC.
 ///

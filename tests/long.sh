@@ -76,6 +76,7 @@ journal() {
 }
 power() {
     default DULY_POWER_CASES 1000
+    default DULY_POWER_FAULTS 1000000
     cargo test --quiet --locked --manifest-path tests/power/Cargo.toml -- --nocapture
 }
 benches() {

@@ -11,7 +11,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export CARGO_TERM_COLOR=never NO_COLOR=1
+export CARGO_INCREMENTAL=0 # as in .ci/run, so that the one builds nothing that the other has built
 target=${CARGO_TARGET_DIR:-target}
+at_once=$((3 * $(nproc))) # tests; most of them wait for a server or for a time
 silence=1800 # seconds; a step that prints nothing for so long hangs, however long it may take
 passed=0
 failed=0
@@ -69,7 +71,7 @@ watch() {
     done
 }
 
-# logged <command>...: runs it quietly and answers its exit code.
+# logged <command>...: runs it quietly and returns its exit code.
 logged() {
     local code=0 watcher
     setsid "$@" >"$log" 2>&1 &
@@ -132,7 +134,7 @@ printf '   %s s\n' $((SECONDS - began))
 # With nextest each test has a limit of its own (.config/nextest.toml), and the others go on.
 if cargo nextest --version >/dev/null 2>&1; then
     tests "unit and integration tests" \
-        cargo nextest run --workspace --all-features --no-fail-fast \
+        cargo nextest run --workspace --all-features --no-fail-fast --test-threads "$at_once" \
         --status-level pass --final-status-level fail
 else
     tests "unit and integration tests" \
@@ -140,8 +142,9 @@ else
 fi
 tests "documentation tests" cargo test --workspace --all-features --no-fail-fast --doc
 
+# In the same folder: packages that need no feature here that the others lack are not built again.
 tests "without features" \
-    cargo test --locked --manifest-path tests/lean/Cargo.toml --lib --target-dir "$target/lean"
+    cargo test --locked --manifest-path tests/lean/Cargo.toml --lib --target-dir "$target"
 tests "models, under every interleaving" \
     cargo test --locked --manifest-path tests/loom/Cargo.toml --release --target-dir "$target/loom"
 

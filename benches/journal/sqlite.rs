@@ -47,7 +47,7 @@ impl Sqlite {
         {
             let mut insert = bulk.prepare_cached(
                 "INSERT INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, \
-                 ?13, ?14, ?15, NULL, ?16, NULL)",
+                 ?13, ?14, ?15, ?16, NULL, ?17, NULL)",
             )?;
             for row in &rows {
                 let stages = row.record.stages;
@@ -65,6 +65,7 @@ impl Sqlite {
                     stages.fetched_us as i64,
                     stages.started_us as i64,
                     row.number / PART,
+                    row.number, // as long as a checksum, nearly
                     row.record.key,
                     row.trace,
                     row.record.error,

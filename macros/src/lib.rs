@@ -22,7 +22,7 @@ use proc_macro::TokenStream;
 ///
 /// | key | value | meaning |
 /// |---|---|---|
-/// | `queue = "order-close"` | letters, digits, `.`, `_`, `-`; 1 to 128, the first a letter or a digit | the queue; the only required key |
+/// | `queue = "order-close"` | letters, digits, `.`, `_`, `-`; 1 to 512, the first not a `.` | the queue; the only required key |
 /// | `buckets = 8` | 1 to 1024 | the number of buckets of the queue |
 /// | `workers = 16` | 1 to 65536 | the number of handlers that run at once on a node |
 /// | `timeout = "30s"` | above zero, at most 7 days | the execution timeout of an attempt |

@@ -206,22 +206,22 @@ impl Value<'_> {
 /// Returns what is wrong with a queue name, if anything.
 fn wrong_name(name: &str) -> Option<String> {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let Some(first) = name.chars().next() else {
-        return Some("queue name is empty, write 1 to 128 characters".to_owned());
-    };
+    if name.is_empty() {
+        return Some("queue name is empty, write 1 to 512 characters".to_owned());
+    }
     if let Some(wrong) = name.chars().find(|c| !legal(*c)) {
         return Some(format!(
             "queue name `{name}` contains `{wrong}`, use letters, digits, `.`, `_` and `-`"
         ));
     }
-    if !first.is_ascii_alphanumeric() {
+    if name.starts_with('.') {
         return Some(format!(
-            "queue name `{name}` starts with `{first}`, start with a letter or a digit"
+            "queue name `{name}` starts with `.`, start with another character"
         ));
     }
-    (name.len() > 128).then(|| {
+    (name.len() > 512).then(|| {
         format!(
-            "queue name has {} characters, at most 128 are allowed",
+            "queue name has {} characters, at most 512 are allowed",
             name.len()
         )
     })

@@ -337,7 +337,6 @@ impl BusBuilder {
             store: &store,
             store_url: store_url.as_deref(),
             member_lost: &member_lost,
-            virtual_time: self.virtual_time,
         })
         .await?;
         let replies = Arc::new(Replies::default());

@@ -1,6 +1,5 @@
 //! The journal of a bus: how it is chosen and opened, and its status.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,9 +39,9 @@ pub(super) struct JournalRecorder {
 }
 
 impl BusBuilder {
-    /// Sets where records are kept: `off`, `sqlite:` and the path of a file, or
-    /// `postgres://host/database`. Default: for a store at `sqlite:path` the file `path.records`,
-    /// for any other store none: it keeps the last records itself.
+    /// Sets where the records of a store on Redis or in memory are kept: `off`, `sqlite:` and the path of
+    /// a file, or `postgres://host/database`. Default: `off`, the store keeps the last records
+    /// itself. A store at `sqlite:path` keeps all of them in its own file and takes no other journal.
     pub fn journal_url(mut self, url: impl Into<String>) -> Self {
         self.records.journal = Some(url.into());
         self
@@ -81,7 +80,7 @@ impl BusBuilder {
 
 impl Bus {
     /// Returns the status of the journal, and what this bus has recorded since it started; `None`
-    /// without a journal.
+    /// without a journal, as with a store that keeps its records itself.
     ///
     /// # Examples
     ///
@@ -134,7 +133,6 @@ pub(super) struct JournalConfig<'a> {
     pub(super) store_url: Option<&'a str>,
     /// Notified when another node is lost.
     pub(super) member_lost: &'a Arc<Notify>,
-    pub(super) virtual_time: bool,
 }
 
 /// Opens the selected journal, bounds the outboxes, and starts the recorder.
@@ -146,19 +144,26 @@ pub(super) async fn record(choice: JournalConfig<'_>) -> Result<Option<JournalRe
         store,
         store_url,
         member_lost,
-        virtual_time,
     } = choice;
     choices.check()?;
     options.check()?;
-    let given = match given {
-        Some(given) => Some(given),
-        None => {
-            let beside = store_url.filter(|_| !virtual_time).and_then(beside);
-            match choices.journal.as_deref().or(beside.as_deref()) {
-                None | Some("off") => None,
-                Some(url) => Some(open(url).await?),
-            }
+    let url = choices.journal.as_deref().filter(|url| *url != "off");
+    if let Some(table) = store.records() {
+        if given.is_some() || url.is_some() {
+            return Err(Error::invalid(
+                "the store keeps its records in its own file, where they are asked for, and takes no \
+                 journal beside it: leave `records.journal` out, or `off`; a journal in PostgreSQL or \
+                 in another file is for a store in Redis",
+            ));
         }
+        store.limit_outboxes(choices.outbox(store.is_shared()))?;
+        table.keep(choices.keep());
+        return Ok(None);
+    }
+    let given = match (given, url) {
+        (Some(given), _) => Some(given),
+        (None, Some(url)) => Some(open(url).await?),
+        (None, None) => None,
     };
     let mut limit = choices.outbox(store.is_shared());
     let Some(JournalHandle { journal, is_shared }) = given else {
@@ -178,7 +183,8 @@ pub(super) async fn record(choice: JournalConfig<'_>) -> Result<Option<JournalRe
     let recorder = Recorder::start(Setup {
         store: Arc::clone(store),
         journal: Arc::clone(&journal),
-        name: store_url.map_or_else(|| "store".to_owned(), name_of),
+        // Never with a password.
+        name: store_url.map_or_else(|| "store".to_owned(), redact_url),
         keep: choices.keep(),
         outbox_max: limit.max,
         member_lost: Arc::clone(member_lost),
@@ -208,28 +214,6 @@ impl JournalRecorder {
     /// Ends at once.
     pub(super) fn abandon(&self) {
         self.recorder.abandon();
-    }
-}
-
-/// Returns the default journal of a store in a file.
-fn beside(store_url: &str) -> Option<String> {
-    store_url
-        .starts_with("sqlite:")
-        .then(|| format!("{store_url}.records"))
-}
-
-/// Returns the name of a store in the names of its outboxes: without a password, and a file by its
-/// absolute path, since working directories differ.
-fn name_of(store_url: &str) -> String {
-    match store_url.strip_prefix("sqlite:").map(sqlite_path) {
-        Some(Ok(path)) => {
-            let path = std::path::absolute(Path::new(path));
-            path.map_or_else(
-                |_| store_url.to_owned(),
-                |path| format!("sqlite:{}", path.display()),
-            )
-        }
-        _ => redact_url(store_url),
     }
 }
 

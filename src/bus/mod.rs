@@ -10,6 +10,7 @@ mod explain;
 mod fan_out;
 mod forecast;
 mod journal;
+pub(crate) mod lease;
 mod locate;
 mod names;
 mod open;
@@ -29,6 +30,7 @@ mod receipt;
 mod records;
 mod reencrypt;
 mod scan;
+pub(crate) mod send_all;
 mod send_many;
 
 use std::collections::BTreeMap;

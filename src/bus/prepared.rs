@@ -45,11 +45,13 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             (None, None) => id_in(queue.inner.next_bucket(buckets), now),
         };
         let attempts = self.attempts.unwrap_or(queue.options.attempts);
-        if !(1..=1_000).contains(&attempts) {
-            return Err(Error::invalid(format!(
-                "attempts is {attempts}; it must be 1 to 1000"
-            )));
+        if attempts == 0 {
+            return Err(Error::invalid("attempts is 0; it must be 1 to 65535"));
         }
+        let queue = match self.codec {
+            Some(codec) => queue.with_codec(codec),
+            None => queue,
+        };
         let value = queue.encode(&self.payload)?;
         let given = self.id.map(|_| value.clone());
         let mut envelope = Envelope {

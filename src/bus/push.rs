@@ -8,6 +8,7 @@ use tracing::Instrument;
 
 use crate::bus::Receipt;
 use crate::bus::queue::Queue;
+use crate::codec::Codec;
 use crate::core::op::Unique;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, Envelope, EventId, Headers, LatePolicy, check_spread};
@@ -52,6 +53,7 @@ pub struct EventBuilder<T> {
     pub(super) headers: Headers,
     pub(super) durability: Option<Durability>,
     pub(super) keep_payload: Option<bool>,
+    pub(super) codec: Option<Codec>,
 }
 
 impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
@@ -71,6 +73,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
             headers: Headers::new(),
             durability: None,
             keep_payload: None,
+            codec: None,
         }
     }
 
@@ -126,7 +129,7 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
         self
     }
 
-    /// Sets the most attempts, 1 to 1,000. Default: the queue's.
+    /// Sets the most attempts, 1 to 65,535. Default: the queue's.
     pub fn attempts(mut self, attempts: u16) -> Self {
         self.attempts = Some(attempts);
         self
@@ -173,6 +176,12 @@ impl<T: Serialize + Send + Sync + 'static> EventBuilder<T> {
     /// queue's.
     pub fn keep_payload(mut self, keep_payload: bool) -> Self {
         self.keep_payload = Some(keep_payload);
+        self
+    }
+
+    /// Sets the codec of its payload, which is stored with it. Default: the queue's.
+    pub fn codec(mut self, codec: Codec) -> Self {
+        self.codec = Some(codec);
         self
     }
 

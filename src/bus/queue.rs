@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::bus::push::EventBuilder;
 use crate::bus::{Inner, Receipt};
+use crate::codec::Codec;
 use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
 use crate::error::Result;
 use crate::event::{BucketKey, EventId, QueueName};
@@ -75,6 +76,14 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
             port: OnceLock::new(),
             payload: PhantomData,
         }
+    }
+
+    /// Returns the same queue, which encodes payloads with this codec.
+    pub(super) fn with_codec(mut self, codec: Codec) -> Self {
+        if self.options.codec != codec {
+            Arc::make_mut(&mut self.options).codec = codec;
+        }
+        self
     }
 
     /// Returns the queue's name.

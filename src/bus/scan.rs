@@ -45,7 +45,8 @@ impl Source for Unfinished {
         limit: usize,
     ) -> Result<(Vec<Snapshot>, Option<PeekCursor>)> {
         let peek = StoreOp::peek(PeekBy::All, after, limit.clamp(1, PAGE));
-        inner.apply(bucket, peek).await
+        let page = inner.apply(bucket, peek).await?;
+        Ok((page.events, page.next))
     }
 }
 

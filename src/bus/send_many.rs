@@ -82,17 +82,23 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
                     "more than {PUSH_MANY_MAX} events in one push; push them in parts"
                 )));
             }
-            let other = event.queue();
-            if other.name != self.name || !Arc::ptr_eq(&other.inner, &self.inner) {
-                return Err(Error::invalid(format!(
-                    "an event of queue {} was passed to queue {} of this bus; build it with `event` of \
-                     the same queue",
-                    other.name, self.name
-                )));
-            }
+            self.check_is_ours(&event)?;
             prepared.push(event.prepare()?);
         }
         Ok(prepared)
+    }
+
+    /// Rejects an event of another queue.
+    pub(super) fn check_is_ours(&self, event: &EventBuilder<T>) -> Result<()> {
+        let other = event.queue();
+        if other.name != self.name || !Arc::ptr_eq(&other.inner, &self.inner) {
+            return Err(Error::invalid(format!(
+                "an event of queue {} was passed to queue {} of this bus; build it with `event` of \
+                 the same queue",
+                other.name, self.name
+            )));
+        }
+        Ok(())
     }
 
     async fn send_batch(&self, batch: Batch) -> Result<Vec<(usize, Result<Receipt>)>> {

@@ -70,7 +70,14 @@ fn nonce(id: EventId) -> Nonce {
 /// The associated data that binds a ciphertext to its event, its queue and its head.
 fn bound(id: EventId, queue: &QueueName, head: &[u8]) -> Vec<u8> {
     let mut bound = id.to_bytes().to_vec();
-    bound.push(queue.as_str().len() as u8); // at most 128
+    match u8::try_from(queue.len()) {
+        Ok(len) => bound.push(len),
+        // No name has a length of 0, so it marks the longer form.
+        Err(_) => {
+            bound.push(0);
+            bound.extend_from_slice(&(queue.len() as u16).to_be_bytes()); // at most 512
+        }
+    }
     bound.extend_from_slice(queue.as_bytes());
     bound.extend_from_slice(head);
     bound

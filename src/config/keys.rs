@@ -81,7 +81,7 @@ const STORE: [Key<Settings>; 2] = [
 const RECORDS: [Key<Settings>; 7] = [
     Key::new(
         "journal",
-        "`off`, or a text such as `sqlite:duly.db.records` or `postgres://host/database`",
+        "`off`, or a text such as `sqlite:records.db` or `postgres://host/database`",
         |settings, found| found.url().map(|it| settings.records.journal = Some(it)),
     ),
     Key::new("keep", DURATION, |settings, found| {

@@ -16,6 +16,7 @@ pub(crate) mod node;
 pub(crate) mod op;
 pub(crate) mod options;
 mod prefetch;
+pub(crate) mod pull;
 pub(crate) mod push;
 mod queue_state;
 mod rate;

@@ -12,8 +12,8 @@ use crate::error::{Error, Result, shown};
 
 /// A validated queue name.
 ///
-/// One to 128 letters, digits, `.`, `_` and `-`, the first a letter or a digit, so that a name fits
-/// unescaped into a Redis key, a metric label, a URL and a file name. Cloning is cheap.
+/// One to 512 letters, digits, `.`, `_` and `-`, the first not a `.`, so that a name fits unescaped
+/// into a Redis key, a metric label and a URL. Cloning is cheap.
 ///
 /// # Examples
 ///
@@ -30,7 +30,7 @@ pub struct QueueName(Arc<str>);
 
 impl QueueName {
     /// The most characters of a name.
-    pub const LEN_MAX: usize = 128;
+    pub const LEN_MAX: usize = 512;
 
     /// Validates `name`.
     ///
@@ -41,7 +41,7 @@ impl QueueName {
         let wrong = |what: &str| {
             Err(Error::invalid(format!(
                 "queue name \"{}\" {what}; a queue name is 1 to {} letters, digits, '.', '_' or \
-                 '-', and starts with a letter or a digit",
+                 '-', and does not start with '.'",
                 shown(name),
                 Self::LEN_MAX
             )))
@@ -52,8 +52,8 @@ impl QueueName {
         if name.len() > Self::LEN_MAX {
             return wrong("is too long");
         }
-        if !name.starts_with(|first: char| first.is_ascii_alphanumeric()) {
-            return wrong("starts with another character");
+        if name.starts_with('.') {
+            return wrong("starts with '.'");
         }
         if !name
             .bytes()

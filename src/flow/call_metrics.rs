@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::op::{Answer, AttemptOutcome, Reply, StoreOp};
+use crate::core::op::{Answer, AttemptOutcome, Moved, Reply, StoreOp};
 use crate::error::Result;
 use crate::metrics::{MoverCounters, SettleKind};
 
@@ -33,7 +33,7 @@ impl CallMetrics {
     /// for both.
     pub(crate) fn count(self, answer: &Result<Answer>) {
         match answer.as_ref().map(|answer| &answer.reply) {
-            Ok(Reply::Moved { moved, .. }) => self.moves.moved(*moved),
+            Ok(Reply::Moved(Moved { moved, .. })) => self.moves.moved(*moved),
             Ok(Reply::Reaped(reaped)) => self.moves.reaped(reaped.ready + reaped.dead),
             Ok(Reply::Settled(accepted)) => {
                 let batch = self.settled.into_iter().zip(accepted.iter().copied());

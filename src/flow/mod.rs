@@ -11,13 +11,16 @@ mod node;
 mod options;
 #[allow(missing_debug_implementations)] // public to benchmarks alone
 pub(crate) mod pool;
+mod pull;
 mod runtime_settings;
 mod start;
 
 pub(crate) use consumers::consumer::ValuePublisher;
 pub(crate) use consumers::registry::{Check, Entry, annotations, checks, linked};
 pub use consumers::registry::{Construct, Registration};
+pub(crate) use handlers::decode::{DecodeError, PayloadDecoder};
 pub(crate) use handlers::replies::{CallResult, Replies};
 pub use options::{QueueChoices, QueueOptions};
+pub(crate) use pull::PullOrder;
 pub(crate) use runtime_settings::RuntimeSettings;
 pub(crate) use start::{Flow, Setup};

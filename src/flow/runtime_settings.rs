@@ -3,22 +3,34 @@
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
+use tokio::sync::Notify;
+
 use crate::event::QueueName;
 use crate::store::Control;
 
 /// The runtime settings of every queue.
 #[derive(Debug, Default)]
-pub(crate) struct RuntimeSettings(RwLock<BTreeMap<QueueName, Control>>);
+pub(crate) struct RuntimeSettings {
+    set: RwLock<BTreeMap<QueueName, Control>>,
+    /// Notified at each change; one task waits for it.
+    changed: Notify,
+}
 
 impl RuntimeSettings {
     /// Returns the settings of a queue.
     pub(crate) fn of(&self, queue: &QueueName) -> Control {
-        let set = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
         set.get(queue).copied().unwrap_or_default()
     }
 
     /// Replaces all settings.
     pub(crate) fn replace(&self, read: BTreeMap<QueueName, Control>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = read;
+        *self.set.write().unwrap_or_else(PoisonError::into_inner) = read;
+        self.changed.notify_one();
+    }
+
+    /// Waits until the settings were replaced, since the last call or now.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 }

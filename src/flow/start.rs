@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::codec::KeyRing;
 use crate::core::node::Node;
 use crate::core::options::NodeOptions;
+use crate::core::pull::PullOptions;
 use crate::core::step::Input;
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, QueueName};
@@ -31,6 +32,7 @@ use crate::flow::node::inbox::Inbox;
 use crate::flow::node::lease_fences::LeaseFences;
 use crate::flow::options::QueueOptions;
 use crate::flow::pool::deadlines::DeadlineTable;
+use crate::flow::pull::Pulls;
 use crate::flow::runtime_settings::RuntimeSettings;
 use crate::handler::{HandlerEnv, ShardedEnv, States};
 use crate::metrics::{AttemptMetrics, MoverCounters, QueueLabels, SampleInterval};
@@ -68,6 +70,8 @@ pub(crate) struct Flow {
     lanes: Arc<Consumers>,
     orders: Arc<SettingsReader>,
     inbox: Arc<Inbox>,
+    /// The callers that pull.
+    pulls: Arc<Pulls>,
     /// The buckets that the store does not serve.
     outage: Arc<Outage<usize>>,
     /// `None` where the store has only one node.
@@ -111,6 +115,19 @@ impl Flow {
         let inbox = Arc::new(Inbox::default());
         let stop = CancellationToken::new();
 
+        let pulls = PullOptions {
+            is_shared: store.is_shared(),
+            poll_every: options.sleep_max,
+            retry: (options.retry_min, options.retry_max),
+            drift_ppm: options.drift_ppm,
+        };
+        let pulls = Pulls::new(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            Arc::clone(&controls),
+            pulls,
+        );
+        let pulls = Arc::new(pulls);
         let mut node = Node::new(id, options);
         let gates = Arc::new(LeaseFences::default());
         let mut places = HashMap::new();
@@ -162,6 +179,7 @@ impl Flow {
             store: Arc::clone(&store),
             controls,
             lanes: Arc::clone(&lanes),
+            pulls: Arc::clone(&pulls),
         });
 
         store.watch(Arc::clone(&inbox) as Arc<dyn Watcher>);
@@ -230,6 +248,7 @@ impl Flow {
             lanes,
             orders,
             inbox,
+            pulls,
             outage,
             roll,
             stopped,
@@ -276,6 +295,11 @@ impl Flow {
         self.lanes.set_workers(queue, workers)
     }
 
+    /// Returns the callers that pull.
+    pub(crate) fn pulls(&self) -> Arc<Pulls> {
+        Arc::clone(&self.pulls)
+    }
+
     /// Returns the runtime settings, to read them again.
     pub(crate) fn orders(&self) -> Arc<SettingsReader> {
         Arc::clone(&self.orders)
@@ -294,6 +318,7 @@ impl Flow {
     /// everything that ended. Returns whether all of that was done in time.
     pub(crate) async fn stop(mut self, grace: Duration) -> bool {
         self.inbox.add(Input::Stop);
+        self.pulls.stop(SETTLE_MIN).await;
         let stops: Vec<_> = self
             .lanes
             .iter()
@@ -336,6 +361,7 @@ impl Drop for Flow {
     fn drop(&mut self) {
         self.stop.cancel();
         self.abandoned.cancel();
+        self.pulls.abandon();
         self.inbox.add(Input::Stop); // wakes the mover, so that it sees that it is abandoned
         for (_, served) in self.lanes.iter() {
             served.lane.set_workers(0); // or cut jobs make room for waiting ones

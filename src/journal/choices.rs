@@ -7,11 +7,6 @@ use crate::error::{Error, Result, redact_url};
 use crate::journal::Keep;
 use crate::store::{OutboxLimit, WhenFull};
 
-/// How long records are kept when nobody says otherwise.
-const KEEP: Duration = Duration::from_secs(30 * 86_400);
-/// How many, and how long counts by minute are.
-const KEEP_MAX: u64 = 10_000_000;
-const KEEP_MINUTES: Duration = Duration::from_secs(400 * 86_400);
 /// How many wait in an outbox of a store that many processes share, while the journal is away.
 const OUTBOX_MAX: u64 = 100_000;
 
@@ -36,13 +31,12 @@ const OUTBOX_MAX: u64 = 100_000;
 #[derive(Clone, Default, PartialEq)]
 pub struct RecordChoices {
     /// The journal: `off`, `sqlite:` and the path of a file, or `postgres://host/database`.
-    /// Default: with a store at `sqlite:path` the file `path.records` beside it, with any other
-    /// store none.
+    /// Default: `off`. A store at `sqlite:path` keeps its records in its own file and takes none.
     pub journal: Option<String>,
-    /// How long a record is kept in the journal, at least 1 s. Default: 30 days, since most
+    /// How long a record is kept, at least 1 s. Default: 30 days, since most
     /// questions are about the last one.
     pub keep: Option<Duration>,
-    /// How many records are kept in the journal, at least 1. Default: 10,000,000, some gigabytes.
+    /// How many records are kept, at least 1. Default: 10,000,000, some gigabytes.
     pub keep_max: Option<u64>,
     /// How long counts and lateness by minute are kept, at least 1 s. Default: 400 days, so that
     /// a year can be compared with the one before; they take little.
@@ -99,14 +93,15 @@ impl RecordChoices {
         Ok(())
     }
 
-    /// What the journal keeps.
+    /// How long records are kept, and how many.
     #[must_use]
     pub fn keep(&self) -> Keep {
+        let otherwise = Keep::default();
         Keep {
-            age: Some(self.keep.unwrap_or(KEEP)),
-            count: Some(self.keep_max.unwrap_or(KEEP_MAX)),
-            minutes: Some(self.keep_minutes.unwrap_or(KEEP_MINUTES)),
-            at_once: self.prune_at_once.unwrap_or_default(),
+            age: self.keep.or(otherwise.age),
+            count: self.keep_max.or(otherwise.count),
+            minutes: self.keep_minutes.or(otherwise.minutes),
+            at_once: self.prune_at_once.unwrap_or(otherwise.at_once),
         }
     }
 

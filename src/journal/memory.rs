@@ -6,8 +6,8 @@ use std::future::ready;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::event::QueueName;
-use crate::journal::retention::{self, Pace, Times};
 use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, Pruned};
+use crate::record::retention::{self, Pace, Times};
 use crate::record::{Cursor, MinuteQuery, MinuteStats, Numbered, Order, Query, Record};
 use crate::time::Timestamp;
 

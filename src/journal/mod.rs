@@ -18,14 +18,12 @@ mod memory;
 mod postgres;
 pub(crate) mod reading;
 pub(crate) mod recorder;
-mod retention;
 #[cfg(feature = "embedded")]
 mod sqlite;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
 
 pub use self::choices::RecordChoices;
 pub use self::memory::MemoryJournal;
@@ -35,7 +33,8 @@ pub use self::recorder::{JournalStatus, RecorderOptions};
 #[cfg(feature = "embedded")]
 pub use self::sqlite::{SqliteJournal, SqliteOptions};
 use crate::error::Result;
-use crate::record::{Cursor, MinuteQuery, MinuteStats, Numbered, Query};
+pub use crate::record::{Found, Keep, Pruned};
+use crate::record::{MinuteQuery, MinuteStats, Numbered, Query};
 use crate::time::Timestamp;
 
 /// A future that a journal answers with.
@@ -45,10 +44,10 @@ pub type JournalFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'sta
 ///
 /// A journal is whatever passes the suite in `tests/journal`.
 pub trait Journal: fmt::Debug + Send + Sync + 'static {
-    /// Takes in records, all of them or none; answers when they are as durable as anything there.
+    /// Takes in records, all of them or none; returns when they are as durable as anything there.
     ///
     /// A record is there once, however often it is loaded and by whomever: it is told from every
-    /// other by its [`Cursor`]. The recorder of a bus has up to two loads under way at a time, of
+    /// other by its [`Cursor`](crate::record::Cursor). The recorder of a bus has up to two loads under way at a time, of
     /// different outboxes.
     ///
     /// # Errors
@@ -100,37 +99,4 @@ pub struct Batch {
     pub outbox: String,
     /// The records.
     pub records: Vec<Numbered>,
-}
-
-/// What a journal found.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
-    /// The records, in the order that was asked for.
-    pub records: Vec<Numbered>,
-    /// Where to go on, when there may be more.
-    pub next: Option<Cursor>,
-}
-
-/// How long records are kept, and how many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
-    /// Those that finished longer ago are removed. `None`: however old.
-    pub age: Option<Duration>,
-    /// The oldest beyond so many are removed. `None`: however many.
-    pub count: Option<u64>,
-    /// Counts by minute that are older are removed. `None`: however old.
-    pub minutes: Option<Duration>,
-    /// Whether all that is beyond an age may go at once, however much it is.
-    pub at_once: bool,
-}
-
-/// What one step of pruning did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pruned {
-    /// How many records were removed.
-    pub records: u64,
-    /// Whether there is more to remove.
-    pub more: bool,
-    /// Whether some of it has to wait, since an hour's share has been removed.
-    pub is_held_back: bool,
 }

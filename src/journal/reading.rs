@@ -1,4 +1,4 @@
-//! Reading records: those in the journal, and those that are not there yet.
+//! Queries of records: from a store that keeps them itself, or from the journal and the outboxes.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -72,7 +72,7 @@ pub(crate) async fn of_journal<T>(answer: impl Future<Output = Result<T>>) -> Re
     answered(PATIENCE, answer).await.map_err(Unread::Journal)
 }
 
-/// A page of records.
+/// A page of records: those of a store that keeps them itself, or of its outboxes and the journal.
 ///
 /// What waits in outboxes is read before the journal. A record is trimmed from its outbox once it
 /// is in the journal, so whatever the outboxes have no more, the journal has by then.
@@ -81,6 +81,10 @@ pub(crate) async fn page(
     journal: Option<&dyn Journal>,
     query: Query,
 ) -> Result<Page<Record>, Unread> {
+    if let Some(table) = store.records() {
+        let found = table.page(query.clone()).await?;
+        return Ok(merge(&query, Vec::new(), found));
+    }
     let least = query.page_len() + 1;
     let first = |found: &mut Vec<Numbered>| {
         sort(query.order, found);

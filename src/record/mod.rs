@@ -1,9 +1,11 @@
 //! Consumption records: a line of history for each attempt and each end of an event.
 
 mod export;
+mod kept;
 mod minute;
 mod outcome;
 mod query;
+pub(crate) mod retention;
 
 use std::fmt;
 use std::time::Duration;
@@ -11,6 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::export::Format;
+pub use self::kept::{Found, Keep, Pruned};
 pub use self::minute::{Lateness, MinuteQuery, MinuteStats};
 pub use self::outcome::{Cause, Outcome};
 pub use self::query::{Cursor, Numbered, Order, Page, Query};

@@ -14,7 +14,7 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// The application id in its header.
     pub(crate) application: i64,
-    /// The newest format that this duly reads; the first is 1.
+    /// The format that this duly reads and writes; the first is 1.
     pub(crate) format: i64,
 }
 
@@ -29,10 +29,10 @@ impl Kind {
         Ok(connection)
     }
 
-    /// Answers the format of the file, `None` when it is empty.
+    /// Whether the file has tables of the format that is known; not when it is empty.
     ///
     /// Nothing is written before this: a file of somebody else stays as it is.
-    pub(crate) fn identify(&self, connection: &Connection, path: &Path) -> Result<Option<i64>> {
+    pub(crate) fn identify(&self, connection: &Connection, path: &Path) -> Result<bool> {
         let pragma = |name: &str| -> Result<i64> {
             connection
                 .query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
@@ -50,11 +50,11 @@ impl Kind {
                      restore it, or name another file"
                 )));
             }
-            return Ok(None);
+            return Ok(false);
         }
         let (application, format) = (pragma("application_id")?, pragma("user_version")?);
         if application == 0 && format == 0 && pragma("schema_version")? == 0 {
-            return Ok(None); // its creation was interrupted before the first table
+            return Ok(false); // its creation was interrupted before the first table
         }
         if application != self.application {
             return Err(Error::corrupt(format!(
@@ -63,11 +63,11 @@ impl Kind {
                  its own for the {name}"
             )));
         }
-        let newest = self.format;
-        if format > newest {
+        let known = self.format;
+        if format > known {
             return Err(Error::corrupt(format!(
-                "{at} was written by a newer duly (format {format}), this one reads up to \
-                 {newest}; upgrade duly to open it"
+                "{at} was written by a newer duly (format {format}), this one reads format {known}; \
+                 upgrade duly to open it"
             )));
         }
         if format < 1 {
@@ -75,7 +75,14 @@ impl Kind {
                 "{at} says that it has format {format}, the first is 1: its header is damaged"
             )));
         }
-        Ok(Some(format))
+        if format < known {
+            return Err(Error::corrupt(format!(
+                "{at} was written by an older duly (format {format}), this one reads format {known} \
+                 and upgrades none before the first release; name another file, or open it with \
+                 the duly that wrote it"
+            )));
+        }
+        Ok(true)
     }
 
     /// What an error means while the file is opened.
@@ -97,6 +104,10 @@ impl Kind {
                 format!(
                     "{at} cannot be opened for writing; check the directory and its permissions"
                 ),
+            ),
+            Some(ErrorCode::SystemIoFailure) if is_cut(&error) => (
+                ErrorKind::Corrupt,
+                format!("{at} ends within a page: it was cut; restore it, or name another file"),
             ),
             Some(
                 ErrorCode::SystemIoFailure
@@ -122,6 +133,14 @@ impl Kind {
         };
         Error::new(kind, what).because(error)
     }
+}
+
+/// Whether a page could be read in part alone, as the file ends there.
+fn is_cut(error: &rusqlite::Error) -> bool {
+    const IOERR_SHORT_READ: i32 = 522;
+    error
+        .sqlite_error()
+        .is_some_and(|error| error.extended_code == IOERR_SHORT_READ)
 }
 
 /// Whether SQLite copies the log into the file by itself when `connection` is closed: not into a

@@ -1,8 +1,11 @@
-//! What every SQLite file of duly has in common: where it lies, whose it is, and what it means when
-//! it cannot be opened. What is in it is the business of the room that opens it.
+//! What every SQLite file of duly has in common: where it lies, whose it is, what it means when it
+//! cannot be opened, and the tables of records, which a store and a journal both have.
 
 mod kind;
+mod sum;
 
 pub(crate) mod files;
+pub(crate) mod records;
 
 pub(crate) use self::kind::{Kind, checkpoint_on_close};
+pub(crate) use self::sum::Sum;

@@ -13,7 +13,7 @@ use crate::metrics::StoreCallMetrics;
 use crate::store::control::{Control, Setting};
 use crate::store::durability::Durability;
 use crate::store::outbox::{Outbox, OutboxLimit, OutboxPage, OutboxWatcher};
-use crate::store::{KnownBuckets, Store, StoreFuture, Watcher};
+use crate::store::{KnownBuckets, RecordTable, Store, StoreFuture, Watcher};
 use crate::time::{Clock, Mono};
 
 /// The store operations, as metrics name them.
@@ -267,6 +267,10 @@ impl Store for Metered {
             error
         };
         self.near.starting(queue, deliveries).map_err(count)
+    }
+
+    fn records(&self) -> Option<Arc<dyn RecordTable>> {
+        self.near.records()
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {

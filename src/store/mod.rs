@@ -10,6 +10,7 @@ mod memory;
 mod metered;
 pub mod operation;
 mod outbox;
+mod records;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod shards;
@@ -32,6 +33,7 @@ pub(crate) use self::outbox::OutboxWatchers;
 pub use self::outbox::{
     OUTBOX_BATCH_MAX, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, WhenFull,
 };
+pub use self::records::RecordTable;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisOptions, RedisStore};
 pub use crate::core::membership::{Member, MemberInfo, Membership};
@@ -215,12 +217,20 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns every outbox that may hold records.
+    /// Returns the records of a store that queries read itself; such a store has no outboxes.
+    /// Default: `None`, a store with outboxes.
+    fn records(&self) -> Option<Arc<dyn RecordTable>> {
+        None
+    }
+
+    /// Returns every outbox that may hold records. Default: none.
     ///
     /// # Errors
     ///
     /// When the store cannot be read.
-    fn outboxes(&self) -> StoreFuture<Vec<Outbox>>;
+    fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
+        StoreFuture::ready(Ok(Vec::new()))
+    }
 
     /// Reads the records of an outbox with numbers greater than `after`, in the order of writing;
     /// at most `limit` or [`OUTBOX_BATCH_MAX`] of them, and perhaps fewer than there are. With a
@@ -234,7 +244,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// When the store cannot be read.
-    fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage>;
+    fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
+        let _ = (outbox, after, limit);
+        StoreFuture::ready(Ok(OutboxPage::default()))
+    }
 
     /// Confirms that the records of an outbox with numbers up to `through` are in the journal: the
     /// store may drop them.
@@ -242,17 +255,24 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// When the store cannot be written. Repeating the call is safe.
-    fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()>;
+    fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
+        let _ = (outbox, through);
+        StoreFuture::ready(Ok(()))
+    }
 
     /// Limits the size of every outbox.
     ///
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) when the store cannot keep so much.
-    fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()>;
+    fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()> {
+        outbox::no_limit(limit)
+    }
 
     /// Registers `watcher`, to be notified when this process has written records.
-    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>);
+    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
+        drop(watcher);
+    }
 
     /// Flushes pending writes and releases files and connections.
     ///

@@ -9,15 +9,15 @@
 //! # Examples
 //!
 //! ```
-//! use duly::store::{MemoryStore, Store};
-//! use duly::store::operation::{Reply, StoreOp};
+//! use duly::store::MemoryStore;
+//! use duly::store::operation::{Stats, StoreOp};
 //! # use duly::event::{BucketId, BucketKey};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> duly::Result<()> {
 //! let store = MemoryStore::new();
 //! let bucket = BucketKey::new("orders".parse()?, BucketId(0));
-//! let answer = store.apply(&bucket, StoreOp::Stats).await?;
-//! assert_eq!(answer.reply, Reply::Stats(Default::default()));
+//! let stats = StoreOp::stats().apply(&store, &bucket).await?;
+//! assert_eq!(stats, Stats::default());
 //! # Ok(())
 //! # }
 //! ```
@@ -25,18 +25,22 @@
 use std::time::Duration;
 
 pub use crate::core::op::{
-    Answer, AttemptOutcome, BATCH_BYTES, BATCH_MAX, Delivery, FailureReason, Fetch, HOLDS_MAX,
-    Holding, Lease, NewEvent, PeekBy, PeekCursor, PushOutcome, Pushed, Reaped, Reply, RequestId,
-    Rewriting, Settlement, Snapshot, StartMark, Stats, StoreOp,
+    Answer, AttemptOutcome, BATCH_BYTES, BATCH_MAX, DeadPage, Delivery, FailureReason, Fetch,
+    Fetched, HOLDS_MAX, Holding, Kept, Lease, Moved, NewEvent, PeekBy, PeekCursor, Peeked,
+    PushOutcome, Pushed, Reaped, Reply, RequestId, Rewriting, Settlement, Snapshot, StartMark,
+    Stats, StoreOp,
 };
 use crate::core::op::{Cancelled, Changed};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, Payload};
+use crate::record::NodeId;
 use crate::store::Store;
 use crate::time::When;
 
-/// An operation, with the function that extracts its reply `R` from the store's.
-pub(crate) struct Operation<R> {
+/// An operation with its own type of reply `R`.
+#[derive(Clone, Debug)]
+#[must_use = "it does nothing until it is applied"]
+pub struct Operation<R> {
     op: StoreOp,
     reply: fn(Reply) -> Option<R>,
 }
@@ -48,7 +52,7 @@ impl<R> Operation<R> {
     ///
     /// The store's, and [`Corrupt`](crate::ErrorKind::Corrupt) when the reply is of another
     /// operation.
-    pub(crate) async fn apply(self, store: &dyn Store, bucket: &BucketKey) -> Result<R> {
+    pub async fn apply(self, store: &dyn Store, bucket: &BucketKey) -> Result<R> {
         Ok(self.apply_timed(store, bucket).await?.0)
     }
 
@@ -71,31 +75,128 @@ pub(crate) fn unexpected() -> Error {
 
 /// Extracts the reply of one variant.
 macro_rules! replies {
-    ($variant:pat => $reply:expr) => {
+    ($variant:ident) => {
         |reply| match reply {
-            $variant => Some($reply),
+            Reply::$variant(reply) => Some(reply),
             _ => None,
         }
     };
 }
 
+/// The operations, each with its type of reply.
 impl StoreOp {
-    pub(crate) fn cancel(id: EventId) -> Operation<Cancelled> {
+    /// Adds events. Replies with the result for each, in order.
+    pub fn push(events: Vec<NewEvent>) -> Operation<Vec<Pushed>> {
+        Operation {
+            op: Self::Push(events),
+            reply: replies!(Pushed),
+        }
+    }
+
+    /// Moves due events to the ready list.
+    pub fn move_due(limit: usize, calls: bool) -> Operation<Moved> {
+        Operation {
+            op: Self::MoveDue { limit, calls },
+            reply: replies!(Moved),
+        }
+    }
+
+    /// Leases events to a node.
+    pub fn fetch(fetch: Fetch) -> Operation<Fetched> {
+        Operation {
+            op: Self::Fetch(fetch),
+            reply: replies!(Fetched),
+        }
+    }
+
+    /// Ends attempts. Replies for each whether its lease still stood.
+    pub fn settle(
+        node: NodeId,
+        settlements: Vec<Settlement>,
+        started: StartMark,
+    ) -> Operation<Vec<bool>> {
+        Operation {
+            op: Self::Settle {
+                node,
+                settlements,
+                started,
+            },
+            reply: replies!(Settled),
+        }
+    }
+
+    /// Renews the leases of a node.
+    pub fn heartbeat(node: NodeId, holds: Holding, started: StartMark) -> Operation<Kept> {
+        Operation {
+            op: Self::Heartbeat {
+                node,
+                holds,
+                started,
+            },
+            reply: replies!(Kept),
+        }
+    }
+
+    /// States which leases of these fetches, from the first to the last, a node still holds. Replies
+    /// what was taken back.
+    pub fn reconcile(
+        node: NodeId,
+        (from, through): (RequestId, RequestId),
+        held: Vec<(RequestId, Vec<EventId>)>,
+        started: StartMark,
+        limit: usize,
+    ) -> Operation<Reaped> {
+        Operation {
+            op: Self::Reconcile {
+                node,
+                from,
+                through,
+                held,
+                started,
+                limit,
+            },
+            reply: replies!(Reaped),
+        }
+    }
+
+    /// Moves the deadlines of leases. Replies for each whether it still stood.
+    pub fn extend(
+        node: NodeId,
+        leases: Vec<(EventId, RequestId)>,
+        hold: Duration,
+    ) -> Operation<Vec<bool>> {
+        Operation {
+            op: Self::Extend { node, leases, hold },
+            reply: replies!(Extended),
+        }
+    }
+
+    /// Takes back the leases of timed-out nodes, and those past their deadline.
+    pub fn reap(silent: Vec<(NodeId, u64)>, limit: usize) -> Operation<Reaped> {
+        Operation {
+            op: Self::Reap { silent, limit },
+            reply: replies!(Reaped),
+        }
+    }
+
+    /// Cancels an event.
+    pub fn cancel(id: EventId) -> Operation<Cancelled> {
         Operation {
             op: Self::Cancel { id },
-            reply: replies!(Reply::Cancelled(cancelled) => cancelled),
+            reply: replies!(Cancelled),
         }
     }
 
-    pub(crate) fn reschedule(id: EventId, when: When) -> Operation<Changed> {
+    /// Changes the due time of a waiting event.
+    pub fn reschedule(id: EventId, when: When) -> Operation<Changed> {
         Operation {
             op: Self::Reschedule { id, when },
-            reply: replies!(Reply::Rescheduled(changed) => changed),
+            reply: replies!(Rescheduled),
         }
     }
 
-    /// Updates a waiting event.
-    pub(crate) fn update(id: EventId, payload: Payload) -> Operation<Changed> {
+    /// Replaces the payload of a waiting event.
+    pub fn update(id: EventId, payload: Payload) -> Operation<Changed> {
         Operation {
             op: Self::Update {
                 id,
@@ -103,12 +204,12 @@ impl StoreOp {
                 by: None,
                 dead_only: false,
             },
-            reply: replies!(Reply::Updated(changed) => changed),
+            reply: replies!(Updated),
         }
     }
 
-    /// Edits a dead letter.
-    pub(crate) fn edit(id: EventId, payload: Payload, by: Option<String>) -> Operation<Changed> {
+    /// Replaces the payload of a dead letter.
+    pub fn edit(id: EventId, payload: Payload, by: Option<String>) -> Operation<Changed> {
         Operation {
             op: Self::Update {
                 id,
@@ -116,73 +217,71 @@ impl StoreOp {
                 by,
                 dead_only: true,
             },
-            reply: replies!(Reply::Updated(changed) => changed),
+            reply: replies!(Updated),
         }
     }
 
-    pub(crate) fn rewrite(rewritings: Vec<Rewriting>) -> Operation<usize> {
+    /// Re-encodes payloads. Replies how many.
+    pub fn rewrite(rewritings: Vec<Rewriting>) -> Operation<usize> {
         Operation {
             op: Self::Rewrite(rewritings),
-            reply: replies!(Reply::Counted(count) => count),
+            reply: replies!(Counted),
         }
     }
 
-    pub(crate) fn get(id: EventId) -> Operation<Option<Snapshot>> {
+    /// Reads one event.
+    pub fn get(id: EventId) -> Operation<Option<Snapshot>> {
         Operation {
             op: Self::Get { id },
-            reply: replies!(Reply::Found(found) => found),
+            reply: replies!(Found),
         }
     }
 
-    /// Reads a page, and the position of the next one.
-    pub(crate) fn peek(
-        by: PeekBy,
-        from: Option<PeekCursor>,
-        limit: usize,
-    ) -> Operation<(Vec<Snapshot>, Option<PeekCursor>)> {
+    /// Reads a page of live events.
+    pub fn peek(by: PeekBy, from: Option<PeekCursor>, limit: usize) -> Operation<Peeked> {
         Operation {
             op: Self::Peek { by, from, limit },
-            reply: replies!(Reply::Peeked { events, next } => (events, next)),
+            reply: replies!(Peeked),
         }
     }
 
-    /// Reads a page, and the dead letter after which the next page begins.
-    pub(crate) fn read_dead(
-        after: Option<EventId>,
-        limit: usize,
-    ) -> Operation<(Vec<Snapshot>, Option<EventId>)> {
+    /// Reads a page of dead letters.
+    pub fn read_dead(after: Option<EventId>, limit: usize) -> Operation<DeadPage> {
         Operation {
             op: Self::ReadDead { after, limit },
-            reply: replies!(Reply::Dead { letters, next } => (letters, next)),
+            reply: replies!(Dead),
         }
     }
 
-    pub(crate) fn revive(ids: Vec<EventId>, by: Option<String>) -> Operation<usize> {
+    /// Makes dead letters ready again. Replies how many.
+    pub fn revive(ids: Vec<EventId>, by: Option<String>) -> Operation<usize> {
         Operation {
             op: Self::Revive { ids, by },
-            reply: replies!(Reply::Counted(count) => count),
+            reply: replies!(Counted),
         }
     }
 
-    pub(crate) fn drop_dead(ids: Vec<EventId>, by: Option<String>) -> Operation<usize> {
+    /// Removes dead letters for good. Replies how many.
+    pub fn drop_dead(ids: Vec<EventId>, by: Option<String>) -> Operation<usize> {
         Operation {
             op: Self::Drop { ids, by },
-            reply: replies!(Reply::Counted(count) => count),
+            reply: replies!(Counted),
         }
     }
 
-    pub(crate) fn stats() -> Operation<Stats> {
+    /// Counts events by state.
+    pub fn stats() -> Operation<Stats> {
         Operation {
             op: Self::Stats,
-            reply: replies!(Reply::Stats(stats) => stats),
+            reply: replies!(Stats),
         }
     }
 
     /// Counts the events that are due within each of these spans.
-    pub(crate) fn forecast(within: Vec<Duration>) -> Operation<Vec<usize>> {
+    pub fn forecast(within: Vec<Duration>) -> Operation<Vec<usize>> {
         Operation {
             op: Self::Forecast { within },
-            reply: replies!(Reply::Forecast(counts) => counts),
+            reply: replies!(Forecast),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 use crate::record::Numbered;
 
@@ -88,6 +88,17 @@ pub(crate) fn full(waiting: u64) -> Error {
              not take them"
         ),
     )
+}
+
+/// Refuses a limit of outboxes in a store without any.
+pub(crate) fn no_limit(limit: OutboxLimit) -> Result<()> {
+    if limit.max.is_none() && limit.when_full == WhenFull::DropOldest {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        "no record waits for a journal in this store, which keeps its records itself: leave \
+         `records.outbox_max` and `records.when_full` out; `records.keep_max` bounds how many it keeps",
+    ))
 }
 
 /// A callback for new records in an outbox.

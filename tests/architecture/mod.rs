@@ -30,7 +30,7 @@ fn core_is_pure() {
 
 #[test]
 fn authors_of_stores_and_programs_need_nothing_hidden() {
-    let files = project(&["conformance/src", "examples"]);
+    let files = project(&["conformance/src", "examples", "server/src"]);
     let hidden = rooms::hidden_modules_named(&files, &["__internal", "__private"]);
     expect_none(&hidden);
 }
@@ -41,6 +41,7 @@ fn a_file_is_a_room_with_one_job() {
         "src",
         "conformance/src",
         "macros/src",
+        "server",
     ])));
 }
 
@@ -50,6 +51,7 @@ fn nothing_is_left_lying() {
         "src",
         "conformance/src",
         "macros/src",
+        "server",
         "tests",
         "examples",
         "benches",

@@ -8,10 +8,10 @@ use super::files::{File, is_name, words};
 /// on no floor; `__private` is the door for what the macros write, and `__internal` for this repository.
 const FLOORS: &[&[&str]] = &[
     &["error"],
-    &["time", "duration", "sqlite", "outage"],
+    &["time", "duration", "outage"],
     &["event"],
     &["retry", "record", "codec", "metrics"],
-    &["core"],
+    &["core", "sqlite"],
     &["store", "trace"],
     &["handler", "journal"],
     &["flow"],
@@ -24,7 +24,7 @@ const FLOORS: &[&[&str]] = &[
 const FLOW_FLOORS: &[&[&str]] = &[
     &["pool", "options", "log_limiter", "runtime_settings"],
     &["node"],
-    &["handlers", "call_metrics"],
+    &["handlers", "call_metrics", "pull"],
     &["consumers"],
     &["membership"],
     &["mover"],

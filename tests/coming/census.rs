@@ -8,7 +8,7 @@ use duly::metrics::MetricsChoices;
 use duly::time::{Clock, Mono, SystemClock};
 
 use crate::kit::{
-    ALONE, Nothing, counting, depth, gauge, paused, push, secs, settled, stop, until,
+    ALONE, Nothing, PATIENCE, counting, depth, gauge, paused, push, secs, settled, stop, until,
 };
 use crate::servers::{prefix, shared};
 
@@ -128,9 +128,13 @@ async fn a_bucket_that_was_empty_is_counted_as_soon_as_something_comes() {
     // Every bucket has had an event, so that it is there to be asked.
     let queue = bus.queue_named::<u64>("sleepy").unwrap();
     queue.push_many(0..512, Duration::ZERO).await.unwrap();
-    while bus.stats("sleepy").await.unwrap() != Default::default() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let all_are_gone = async {
+        while bus.stats("sleepy").await.unwrap() != Default::default() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let gone = tokio::time::timeout(PATIENCE, all_are_gone).await;
+    gone.expect("every event is handled");
     assert_eq!(bus.bucket_stats("sleepy").await.unwrap().len(), 8);
     asks_no_bucket().await; // so it is known that all are empty
     push(&bus, "sleepy", &[secs(100); 160]).await.unwrap();

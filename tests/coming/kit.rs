@@ -8,7 +8,7 @@ use duly::prelude::*;
 use duly::{Annotation, BusBuilder, Result as Answered};
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The one recorder of this program.
 pub(crate) static PAGE: LazyLock<Prometheus> =

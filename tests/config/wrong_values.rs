@@ -120,7 +120,7 @@ fn names_that_no_queue_can_have_are_refused() {
         words.contains("queues: queue name \"no spaces\""),
         "{words}"
     );
-    refused_variable(Settings::default(), "DULY__QUEUES__-__WORKERS", "1");
+    refused_variable(Settings::default(), "DULY__QUEUES__.__WORKERS", "1");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use duly::journal::RecordChoices;
 use duly::metrics::MetricsChoices;
 use duly::prelude::*;
+use duly::time::DELAY_MAX;
 use duly::{Annotation, BusBuilder, RetryPolicy};
 use tokio::runtime::Runtime;
 
@@ -134,7 +135,7 @@ async fn push(bus: &Bus) {
             .send()
             .await
             .expect("a push");
-        let never = queue.event(7).after(Duration::from_secs(400_000_000));
+        let never = queue.event(7).after(DELAY_MAX + Duration::from_secs(1));
         never.send().await.expect_err("nobody waits for so long");
     }
 }

@@ -75,15 +75,17 @@ pub(crate) async fn bus(
     (bus, queue, journal)
 }
 
-/// The three stores of each kind: each is a world of its own.
-pub(crate) fn worlds(world: World) -> [(Kept, World); 3] {
-    let is_embedded = world.is_embedded();
-    let again = || match is_embedded {
-        true => World::embedded(),
-        false => World::memory(),
-    };
+/// A world for each kind; a store that keeps its records itself takes no journal.
+pub(crate) fn worlds(world: World) -> Vec<(Kept, World)> {
+    if world.is_embedded() {
+        return vec![(Kept::Store, world)];
+    }
     let [one, two, three] = Kept::ALL;
-    [(one, world), (two, again()), (three, again())]
+    vec![
+        (one, world),
+        (two, World::memory()),
+        (three, World::memory()),
+    ]
 }
 
 async fn found(records: Records) -> Vec<Record> {

@@ -9,7 +9,7 @@ use duly::event::BucketKey;
 use duly::store::operation::{Answer, Delivery, NewEvent, PushOutcome, Pushed, Reply, StoreOp};
 use duly::store::{
     Control, Durability, MemberInfo, Membership, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
-    Setting, Store, StoreFuture, Watcher,
+    RecordTable, Setting, Store, StoreFuture, Watcher,
 };
 use duly::time::Timestamp;
 use duly::{Error, ErrorKind, QueueName};
@@ -220,6 +220,10 @@ impl Store for Faulty {
             ));
         }
         self.near.starting(queue, deliveries)
+    }
+
+    fn records(&self) -> Option<Arc<dyn RecordTable>> {
+        self.near.records()
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {

@@ -11,7 +11,7 @@ use duly::config::NodeOptions;
 use duly::event::{BucketId, BucketKey};
 use duly::prelude::*;
 use duly::records::NodeId;
-use duly::store::operation::{Answer, Delivery, Holding, Reply, StoreOp};
+use duly::store::operation::{Answer, Delivery, Fetched, Holding, Reply, StoreOp};
 use duly::testing::{Probe, TestBus};
 use duly::time::{Mono, Timestamp};
 use duly::{Annotation, QueueName};
@@ -247,13 +247,13 @@ fn trust_in_a_lease_counts_from_when_it_was_asked_for() {
         place: 0,
         moved_us: 0,
     };
-    let reply = Reply::Fetched {
+    let reply = Reply::Fetched(Fetched {
         deliveries: vec![delivery],
         ready: 0,
         next_due: None,
         full: false,
         holding: Holding::default(),
-    };
+    });
     let answer = Ok(Answer {
         now_us: due.as_micros(),
         reply,

@@ -25,6 +25,7 @@ mod lease;
 mod names;
 mod nodes;
 mod publish;
+mod pull;
 mod punctual;
 mod pushes;
 mod records;

@@ -174,12 +174,11 @@ async fn an_event_may_have_attempts_of_its_own(world: World) {
 
 async fn attempts_outside_their_bounds_are_refused(world: World) {
     let (_bus, queue) = world.push_only("orders").await;
-    for attempts in [0, 1_001] {
-        let error = queue.event(1_u64).attempts(attempts).send().await;
-        let error = error.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(error.to_string().contains("1 to 1000"), "{error}");
-    }
+    let error = queue.event(1_u64).attempts(0).send().await;
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("1 to 65535"), "{error}");
+    queue.event(1).attempts(u16::MAX).send().await.unwrap();
 }
 
 async fn attempts_survive_a_restart(mut world: World) {

@@ -19,8 +19,8 @@ async fn a_herd_is_spread_evenly_and_nothing_is_early(world: World) {
     let (bus, _queue) = world.serve(ORDERS.spread(secs(10)), &probe).await;
     let queue = bus.queue_named::<u64>("orders").unwrap();
     let at = bus.now() + secs(60);
-    queue.push_many(0..5_000, at).await.unwrap();
-    for number in 0..5_000 {
+    queue.push_many(0..9_000, at).await.unwrap();
+    for number in 9_000..10_000 {
         queue.push_at(number, at).await.unwrap();
     }
     bus.advance(secs(80)).await;

@@ -183,7 +183,7 @@ fn a_damaged_record_is_not_history() {
     let delivery = fetch(&store, 1).remove(0);
     assert!(settle(&store, &delivery, AttemptOutcome::Ack).expect("a settle"));
     drop(store);
-    meddle(&place, "UPDATE records SET outcome = 'expired'");
+    meddle(&place, "UPDATE records SET outcome = 6");
     let store = place.open();
     let page = duly::testing::records(&store, Default::default()).now_or_never();
     assert_eq!(page.expect("ready").expect("a page").items, []);

@@ -105,7 +105,11 @@ async fn fills_its_disk() {
             .apply(&key(), fetch_op(request))
             .await
             .expect("a fetch");
-        let duly::store::operation::Reply::Fetched { deliveries, .. } = answer.reply else {
+        let duly::store::operation::Reply::Fetched(duly::store::operation::Fetched {
+            deliveries,
+            ..
+        }) = answer.reply
+        else {
             panic!("no fetch")
         };
         if deliveries.is_empty() {
@@ -176,8 +180,10 @@ async fn space_is_given_back_when_nothing_else_is_to_do() {
     // A call carries some 4 MiB.
     for request in 1..=2 {
         let answer = store.apply(&key(), fetch_op(request)).await;
-        let duly::store::operation::Reply::Fetched { deliveries, .. } =
-            answer.expect("a fetch").reply
+        let duly::store::operation::Reply::Fetched(duly::store::operation::Fetched {
+            deliveries,
+            ..
+        }) = answer.expect("a fetch").reply
         else {
             panic!("no fetch")
         };
@@ -194,7 +200,8 @@ async fn space_is_given_back_when_nothing_else_is_to_do() {
     let len = || std::fs::metadata(place.path()).expect("the file").len();
     assert!(len() > 6_000_000, "{}", len());
     let mut waits = 0;
-    while len() > 1_000_000 {
+    // Less than 1 MiB of free pages stays, beside what the records take.
+    while len() > 1_200_000 {
         waits += 1;
         assert!(waits < 3_000, "the file still has {} bytes", len());
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use duly::event::{BucketId, BucketKey, Envelope, Payload, TRACE_HEADER, UNIQUE_HEADER};
 use duly::records::NodeId;
 use duly::store::operation::{
-    AttemptOutcome, Delivery, Fetch, NewEvent, PushOutcome, Pushed, Reply, Settlement, Snapshot,
-    StartMark, Stats, StoreOp,
+    AttemptOutcome, Delivery, Fetch, NewEvent, Operation, PushOutcome, Pushed, Reply, Settlement,
+    Snapshot, StartMark, Stats, StoreOp,
 };
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::{Clock, Mono, Timestamp, When};
@@ -131,14 +131,16 @@ pub(crate) fn unique(n: u64) -> NewEvent {
 /// Asks an inline store, whose futures are ready.
 pub(crate) fn ask(store: &EmbeddedStore, op: StoreOp) -> Result<Reply> {
     let answer = store.apply(&key(), op).now_or_never();
-    Ok(answer.expect("an inline store answers at once")?.reply)
+    Ok(answer.expect("an inline store replies at once")?.reply)
+}
+
+fn typed<R>(store: &EmbeddedStore, op: Operation<R>) -> Result<R> {
+    let reply = op.apply(store, &key()).now_or_never();
+    reply.expect("an inline store replies at once")
 }
 
 pub(crate) fn push(store: &EmbeddedStore, event: NewEvent) -> Result<Pushed> {
-    match ask(store, StoreOp::Push(vec![event]))? {
-        Reply::Pushed(pushed) => Ok(pushed[0]),
-        other => panic!("a push was answered with {other:?}"),
-    }
+    Ok(typed(store, StoreOp::push(vec![event]))?[0])
 }
 
 pub(crate) fn push_now(store: &EmbeddedStore, n: u64) {
@@ -146,8 +148,8 @@ pub(crate) fn push_now(store: &EmbeddedStore, n: u64) {
     assert_eq!(pushed.verdict, PushOutcome::Accepted);
 }
 
-pub(crate) fn fetch_op(request: u64) -> StoreOp {
-    StoreOp::Fetch(Fetch {
+pub(crate) fn fetch_of(request: u64) -> Fetch {
+    Fetch {
         node: NODE,
         request,
         limit: 1_000,
@@ -155,7 +157,11 @@ pub(crate) fn fetch_op(request: u64) -> StoreOp {
         ahead_limit: 0,
         hold: None,
         starts: usize::MAX,
-    })
+    }
+}
+
+pub(crate) fn fetch_op(request: u64) -> StoreOp {
+    StoreOp::Fetch(fetch_of(request))
 }
 
 /// Moves what is due and leases all of it.
@@ -164,17 +170,8 @@ pub(crate) fn fetch(store: &EmbeddedStore, request: u64) -> Vec<Delivery> {
 }
 
 pub(crate) fn try_fetch(store: &EmbeddedStore, request: u64) -> Result<Vec<Delivery>> {
-    ask(
-        store,
-        StoreOp::MoveDue {
-            limit: 1_000,
-            calls: false,
-        },
-    )?;
-    match ask(store, fetch_op(request))? {
-        Reply::Fetched { deliveries, .. } => Ok(deliveries),
-        other => panic!("a fetch was answered with {other:?}"),
-    }
+    typed(store, StoreOp::move_due(1_000, false))?;
+    Ok(typed(store, StoreOp::fetch(fetch_of(request)))?.deliveries)
 }
 
 pub(crate) fn settlement(delivery: &Delivery, verdict: AttemptOutcome) -> Settlement {
@@ -193,29 +190,14 @@ pub(crate) fn settle(
     verdict: AttemptOutcome,
 ) -> Result<bool> {
     let settlements = vec![settlement(delivery, verdict)];
-    match ask(
-        store,
-        StoreOp::Settle {
-            node: NODE,
-            settlements,
-            started: StartMark::default(),
-        },
-    )? {
-        Reply::Settled(settled) => Ok(settled[0]),
-        other => panic!("a settle was answered with {other:?}"),
-    }
+    let settle = StoreOp::settle(NODE, settlements, StartMark::default());
+    Ok(typed(store, settle)?[0])
 }
 
 pub(crate) fn get(store: &EmbeddedStore, n: u64) -> Option<Snapshot> {
-    match ask(store, StoreOp::Get { id: id(n) }).expect("a look") {
-        Reply::Found(found) => found,
-        other => panic!("a get was answered with {other:?}"),
-    }
+    typed(store, StoreOp::get(id(n))).expect("a look")
 }
 
 pub(crate) fn stats(store: &EmbeddedStore) -> Stats {
-    match ask(store, StoreOp::Stats).expect("stats") {
-        Reply::Stats(stats) => stats,
-        other => panic!("stats were answered with {other:?}"),
-    }
+    typed(store, StoreOp::stats()).expect("stats")
 }

@@ -1,17 +1,31 @@
 //! Records, and what a close and a new start keep.
 
-use duly::records::{Outcome, Query};
+use std::time::Duration;
+
+use duly::journal::Keep;
+use duly::records::{MinuteQuery, MinuteStats, Outcome, Query};
 use duly::store::operation::{AttemptOutcome, Reply, StoreOp};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::When;
 use futures_util::FutureExt;
 
+use crate::embedded::damage::{handle, history, meddle};
 use crate::embedded::harness::*;
 
 fn page(store: &EmbeddedStore, query: Query) -> duly::records::Page<duly::records::Record> {
     let page = duly::testing::records(store, query).now_or_never();
     page.expect("an inline store answers at once")
         .expect("a page")
+}
+
+/// Records stay for so long, and so many of them.
+fn keep(store: &EmbeddedStore, age: Option<Duration>, count: u64) {
+    let table = store.records().expect("it keeps its records");
+    table.keep(Keep {
+        age,
+        count: Some(count),
+        ..Keep::default()
+    });
 }
 
 fn ack_all(store: &EmbeddedStore, request: u64) {
@@ -68,13 +82,108 @@ fn records_are_read_in_pages_and_survive_a_new_start() {
 #[test]
 fn only_so_many_records_are_kept() {
     let place = Place::new();
-    let options = || place.options().records_max(10);
-    let store = EmbeddedStore::open_with(place.path(), options()).expect("a store");
+    let store = place.open();
+    keep(&store, None, 10);
     (1..=25).for_each(|n| push_now(&store, n));
+    let minute = Duration::from_secs(60);
+    push(&store, event(26, minute.into(), 3)).expect("a push");
     ack_all(&store, 1);
-    let kept = page(&store, Query::default());
-    let ids: Vec<_> = kept.items.iter().map(|record| record.id).collect();
-    assert_eq!(ids, (16..=25).map(id).collect::<Vec<_>>());
+    assert_eq!(history(&store), (16..=25).collect::<Vec<_>>());
+    drop(store);
+    // How many there are is known to a new start as well.
+    let store = place.open();
+    keep(&store, None, 5);
+    place.clock.advance(minute);
+    ack_all(&store, 2);
+    assert_eq!(history(&store), (22..=26).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_lowered_bound_is_reached_in_steps() {
+    let place = Place::new();
+    let store = place.open();
+    for batch in 0..2 {
+        (1..=500).for_each(|n| push_now(&store, batch * 500 + n));
+        ack_all(&store, batch + 1);
+    }
+    keep(&store, None, 100);
+    let mut left = 1_000;
+    for n in 1_001..=1_010 {
+        handle(&store, n, 1);
+        let now = count(&store);
+        // A push and a settle, each of which removes some.
+        assert!(left - now <= 402, "from {left} to {now}");
+        left = now;
+    }
+    assert_eq!(left, 100);
+}
+
+fn count(store: &EmbeddedStore) -> u64 {
+    let (mut count, mut after) = (0, None);
+    loop {
+        let found = page(
+            store,
+            Query {
+                after,
+                limit: Some(1_000),
+                ..Query::default()
+            },
+        );
+        count += found.items.len() as u64;
+        after = found.next;
+        if after.is_none() {
+            return count;
+        }
+    }
+}
+
+/// An age counts back from the newest record; in an hour no more goes than two hours' worth.
+#[test]
+fn records_are_kept_for_so_long_and_no_clock_empties_the_store() {
+    const HOUR: Duration = Duration::from_hours(1);
+    let place = Place::new();
+    let store = place.open();
+    keep(&store, Some(4 * HOUR), 1_000);
+    for n in 1..=10 {
+        handle(&store, n, 1);
+        place.clock.advance(HOUR);
+    }
+    assert_eq!(history(&store), (6..=10).collect::<Vec<_>>());
+    // A clock that jumps ahead: all of it is too old, and most of it stays.
+    place.clock.advance(1_000 * HOUR);
+    handle(&store, 11, 1);
+    let left = history(&store);
+    assert!((3..=6).contains(&left.len()), "{left:?}");
+}
+
+#[test]
+fn a_damaged_count_of_records_removes_none_of_them() {
+    let place = Place::new();
+    let store = place.open();
+    handle(&store, 1, 20);
+    drop(store);
+    meddle(&place, "UPDATE parts SET records = 1 << 60");
+    let store = place.open();
+    keep(&store, None, 50);
+    handle(&store, 21, 5);
+    assert_eq!(history(&store), (1..=25).collect::<Vec<_>>());
+}
+
+/// Minutes and records come with the outcome, and go with it where it is not written.
+#[test]
+fn counts_by_minute_are_those_of_the_records() {
+    let place = Place::new();
+    let store = place.open();
+    handle(&store, 1, 5);
+    place.clock.advance(Duration::from_secs(60));
+    handle(&store, 6, 3);
+    drop(store);
+    let store = place.open();
+    let table = store.records().expect("it keeps its records");
+    let minutes = table.minutes(MinuteQuery::default()).now_or_never();
+    let minutes = minutes.expect("ready").expect("minutes");
+    let totals: Vec<u64> = minutes.iter().map(MinuteStats::total).collect();
+    assert_eq!(totals, [5, 3]);
 }
 
 #[test]

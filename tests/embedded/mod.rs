@@ -11,6 +11,6 @@ mod full;
 mod harness;
 mod history;
 mod log;
-mod outbox;
+mod records;
 mod starts;
 mod stop;

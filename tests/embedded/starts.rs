@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use duly::event::State;
 use duly::records::{Cause, Outcome, Query, Record};
-use duly::store::operation::{AttemptOutcome, Delivery, FailureReason, Reply, StartMark, StoreOp};
+use duly::store::operation::{AttemptOutcome, Delivery, FailureReason, StartMark, StoreOp};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 use duly::time::{Clock, When};
 use futures_util::FutureExt;
@@ -306,6 +306,7 @@ async fn an_attempt_stays_noted_while_the_outcome_of_the_one_before_is_written()
     ask(StoreOp::Push(vec![event(1, When::Now, 3)]))
         .await
         .expect("a push");
+    let opened = &store;
     let begin = |request| async move {
         ask(StoreOp::MoveDue {
             limit: 10,
@@ -313,10 +314,10 @@ async fn an_attempt_stays_noted_while_the_outcome_of_the_one_before_is_written()
         })
         .await
         .expect("a move");
-        match ask(fetch_op(request)).await.expect("a fetch").reply {
-            Reply::Fetched { deliveries, .. } => deliveries,
-            other => panic!("a fetch was answered with {other:?}"),
-        }
+        let fetched = StoreOp::fetch(fetch_of(request))
+            .apply(opened, &key())
+            .await;
+        fetched.expect("a fetch").deliveries
     };
     let first = begin(1).await;
     note(&store, &first);

@@ -4,6 +4,7 @@
 
 use duly::event::State as EventState;
 use duly::records::Outcome;
+use duly::time::Timestamp;
 use duly_conformance::history::{ClientChecker, Entry, Promise, PushResult, What};
 
 use crate::history::kit::{
@@ -53,6 +54,26 @@ fn an_event_that_never_ends_is_unaccounted() {
 fn a_start_before_the_due_time_is_early() {
     let entries = with(2, started(9, 1));
     assert_eq!(broken(&entries), Promise::NeverEarly);
+    assert_eq!(report(&entries).early, 1);
+}
+
+#[test]
+fn a_delivery_of_what_the_store_has_lost_is_not_early_for_the_push_that_came_after() {
+    let mut entries = good();
+    let due = Some(Timestamp::from_millis(20));
+    let again = What::PushAnswered {
+        verdict: PushResult::Accepted,
+        payload: 5,
+        due,
+    };
+    entries.insert(2, entry(9, again));
+    assert_eq!(report(&entries).early, 0);
+    let still = What::PushAnswered {
+        verdict: PushResult::Duplicate,
+        payload: 5,
+        due,
+    };
+    entries[2] = entry(9, still);
     assert_eq!(report(&entries).early, 1);
 }
 

@@ -1,7 +1,7 @@
 //! What a checker of single steps finds.
 
-use duly::records::Outcome;
-use duly_conformance::history::{AttemptEnd, Checker, Entry, Expect, Promise, What};
+use duly::records::{NodeId, Outcome};
+use duly_conformance::history::{AttemptEnd, Checker, Entry, Expect, Lease, Promise, What};
 
 use crate::history::kit::{DUE, entry, lease, recorded, started};
 
@@ -68,4 +68,65 @@ fn a_checker_names_the_step_at_fault() {
     let mut unended = steps.to_vec();
     unended.remove(3);
     assert_eq!(read(&unended), Err((3, Promise::Records)));
+}
+
+#[test]
+fn the_wait_for_another_node_begins_anew_when_that_one_dies_too() {
+    let (due, payload, attempts) = (DUE, 5, 9);
+    let node = |number| NodeId(number);
+    let leased = |at_ms, number| {
+        let lease = Lease {
+            node: node(number),
+            request: 1,
+        };
+        let attempt = u16::try_from(number).expect("few nodes");
+        entry(
+            at_ms,
+            What::Leased {
+                lease,
+                attempt,
+                due,
+                payload,
+            },
+        )
+    };
+    let died = |at_ms, number| Entry {
+        id: None,
+        ..entry(at_ms, What::Died { node: node(number) })
+    };
+    let lost = |at_ms| {
+        let recorded = What::Recorded {
+            node: node(1),
+            attempt: 1,
+            outcome: Outcome::LeaseLost,
+            due,
+        };
+        entry(at_ms, recorded)
+    };
+    let added = What::Added {
+        due,
+        payload,
+        attempts,
+    };
+    let mut checker = Checker::new(Expect {
+        recovery_us_max: Some(3_000_000),
+        ..Expect::default()
+    });
+    for step in [
+        entry(2, added),
+        leased(10, 1),
+        died(20, 1),
+        lost(2_000),
+        leased(2_001, 2),
+    ] {
+        checker.read(&step).expect("it is as promised");
+    }
+    checker.operation_ends().expect("it is as promised");
+    assert!(
+        checker.look(3_021_000).is_err(),
+        "the second never starts it"
+    );
+    checker.read(&died(2_002, 2)).expect("nodes may die");
+    assert!(checker.look(5_001_000).is_ok());
+    assert!(checker.look(5_003_000).is_err());
 }

@@ -94,33 +94,26 @@ fn a_store_is_no_journal_and_a_journal_is_no_store() {
 fn a_newer_format_asks_for_an_upgrade() {
     let place = Place::new();
     drop(place.open());
-    place.sql("PRAGMA user_version = 6");
+    place.sql("PRAGMA user_version = 7");
     let error = place.error();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     let text = error.to_string();
-    let expected = "newer duly (format 6), this one reads up to 5";
+    let expected = "newer duly (format 7), this one reads format 6";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("upgrade"), "{text}");
 }
 
-/// Format 3 had one cause less, and takes a record of it once it is upgraded.
 #[test]
-fn a_file_of_format_3_is_upgraded() {
-    play(async {
-        let place = Place::new();
-        drop(place.open());
-        place
-            .sql("DELETE FROM causes WHERE number = 7; DROP TABLE pruned; PRAGMA user_version = 3");
-        let mut records = many(3);
-        records[0].1.cause = Some(duly::records::Cause::Undecryptable);
-        let journal = place.open();
-        load(&journal, &records).await;
-        assert_eq!(everything(&journal).await, records);
-        let file = rusqlite::Connection::open(place.path()).expect("a file");
-        let named = "SELECT count(*) FROM history WHERE cause = 'undecryptable'";
-        let named: i64 = file.query_row(named, [], |row| row.get(0)).expect(named);
-        assert_eq!(named, 1);
-    });
+fn an_older_format_is_refused_in_words() {
+    let place = Place::new();
+    drop(place.open());
+    place.sql("PRAGMA user_version = 5");
+    let error = place.error();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    let text = error.to_string();
+    let expected = "older duly (format 5), this one reads format 6";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("name another file"), "{text}");
 }
 
 #[test]
@@ -195,7 +188,7 @@ fn every_query_is_led_through_one_index_and_sorts_nothing() {
         };
         // Each filter is taken away once it has led the way.
         type Without = fn(&mut Query);
-        let ways: [(&str, Without); 9] = [
+        let ways: [(&str, Without); 8] = [
             ("by_event", |query| query.id = None),
             ("by_trace", |query| query.trace = None),
             ("by_key", |query| query.key = None),
@@ -204,7 +197,6 @@ fn every_query_is_led_through_one_index_and_sorts_nothing() {
             }),
             ("by_cause", |query| query.cause = None),
             ("by_error", |query| query.error = None),
-            ("by_node", |query| query.node = None),
             ("by_queue", |query| query.queue = None),
             ("PRIMARY KEY", |_| {}),
         ];

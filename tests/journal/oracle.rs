@@ -10,7 +10,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::strategy::ValueTree;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::journal::harness::JournalHarness;
 use crate::journal::sample::{
@@ -168,10 +168,17 @@ async fn compare(journal: &Arc<dyn Journal>, loads: &[Vec<Numbered>], queries: &
     }
 }
 
+#[allow(clippy::print_stdout)] // it tells which seed to run again
 pub(crate) async fn any_query_answers_as_the_plain_oracle_does(harness: &dyn JournalHarness) {
-    let asked = std::env::var("DULY_JOURNAL_CASES").ok();
-    let cases = asked.map_or(48, |cases| cases.parse().expect("DULY_JOURNAL_CASES"));
-    let mut runner = TestRunner::new(Config::default());
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let cases = number("DULY_JOURNAL_CASES").unwrap_or(16);
+    let seed: u64 = number("DULY_JOURNAL_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let again = format!("DULY_JOURNAL_SEED={seed} DULY_JOURNAL_CASES={cases}");
+    println!("{again}");
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let case = (
         proptest::collection::vec(proptest::collection::vec(record(), 0..40), 1..4),
         proptest::collection::vec((query(), any::<Index>()), 30),
@@ -194,7 +201,7 @@ pub(crate) async fn any_query_answers_as_the_plain_oracle_does(harness: &dyn Jou
         let journal = subject.journal();
         let compared = tokio::spawn(async move { compare(&journal, &loads, &queries).await });
         if let Err(error) = compared.await {
-            panic!("case {at} of {cases}: {error}");
+            panic!("case {at} of {cases}: {error}\nplay it again with {again}");
         }
     }
 }

@@ -13,26 +13,6 @@ use crate::journal::harness::play;
 use crate::journal::postgres::{Schema, connect};
 use crate::journal::sample::{batch, counted, everything, load, many, minutes, numbers, trace};
 
-/// Makes tables of format 2 out of the newest.
-const TO_FORMAT_2: &str = "
-DROP VIEW tasks;
-DROP VIEW history;
-DROP INDEX by_key;
-DROP INDEX by_trace;
-ALTER TABLE records DROP COLUMN part;
-CREATE INDEX by_key ON records (key, finished, number, event) WHERE key IS NOT NULL;
-CREATE INDEX by_trace ON records (trace, finished, number, event) WHERE trace IS NOT NULL;
-DROP TABLE parts;
-DROP TABLE pruned;
-CREATE TABLE tally (one INTEGER PRIMARY KEY CHECK (one = 1), records INTEGER NOT NULL) STRICT;
-INSERT INTO tally SELECT 1, count(*) FROM records;
-CREATE VIEW history AS SELECT * FROM records;
-CREATE VIEW tasks AS SELECT * FROM records;
-PRAGMA user_version = 2;";
-
-/// Format 1 had no views.
-const TO_FORMAT_1: &str = "DROP VIEW tasks; DROP VIEW history; PRAGMA user_version = 1";
-
 /// Makes tables of version 2 out of the newest.
 const TO_VERSION_2: &str = "
 ALTER TABLE lateness RENAME TO newest;
@@ -96,43 +76,8 @@ async fn is_whole(journal: &Arc<dyn Journal>) {
     assert_eq!(numbers(journal, by_trace).await, third);
 }
 
-/// Indexes and views, in the words that made them.
-fn shape(path: &Path) -> Vec<String> {
-    let file = Connection::open(path).expect("the file");
-    let sql = "SELECT name || ': ' || coalesce(sql, '') FROM sqlite_schema \
-               WHERE type <> 'table' OR name IN ('parts', 'pruned') ORDER BY name";
-    let mut statement = file.prepare(sql).expect("a statement");
-    let lines = statement.query_map([], |row| row.get(0)).expect("a shape");
-    lines.collect::<Result<_, _>>().expect("a shape")
-}
-
 fn open(path: &Path) -> Arc<dyn Journal> {
     Arc::new(SqliteJournal::open(path).expect("a journal"))
-}
-
-#[test]
-fn a_file_of_an_older_format_is_upgraded_with_all_it_has() {
-    for older in [vec![TO_FORMAT_2], vec![TO_FORMAT_2, TO_FORMAT_1]] {
-        play(async {
-            let directory = tempfile::tempdir().expect("a directory");
-            let path = directory.path().join("journal.db");
-            load(&open(&path), &records()[..40]).await;
-            let newest = shape(&path);
-            let file = Connection::open(&path).expect("the file");
-            for step in older {
-                file.execute_batch(step).expect(step);
-            }
-            drop(file);
-            assert_ne!(shape(&path), newest);
-            let journal = open(&path);
-            assert_eq!(shape(&path), newest);
-            is_whole(&journal).await;
-            let file = Connection::open(&path).expect("the file");
-            let tasks =
-                file.query_row("SELECT count(*) FROM tasks", [], |row| row.get::<_, u32>(0));
-            assert_eq!(tasks, Ok(60));
-        });
-    }
 }
 
 #[test]
@@ -192,7 +137,7 @@ fn a_file_that_a_newer_duly_has_upgraded_is_left_alone_by_an_older_one_that_runs
         file.execute_batch("PRAGMA user_version = 99")
             .expect("a format");
         refuses(&journal).await;
-        file.execute_batch("PRAGMA user_version = 5")
+        file.execute_batch("PRAGMA user_version = 6")
             .expect("a format");
         assert_eq!(everything(&journal).await, many(3));
         load(&journal, &many(5)).await;

@@ -11,7 +11,7 @@ use duly::records::Numbered;
 use duly::store::operation::{Answer, StoreOp};
 use duly::store::{
     Control, Durability, MemberInfo, Membership, Outbox, OutboxLimit, OutboxPage, OutboxWatcher,
-    Setting, Store, StoreFuture, Watcher,
+    RecordTable, Setting, Store, StoreFuture, Watcher,
 };
 
 #[derive(Debug)]
@@ -76,6 +76,10 @@ impl Store for Deaf {
 
     fn watch(&self, watcher: Arc<dyn Watcher>) {
         self.0.watch(watcher);
+    }
+
+    fn records(&self) -> Option<Arc<dyn RecordTable>> {
+        self.0.records()
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use duly::journal::{Journal, PostgresJournal, RecorderOptions, SqliteJournal};
+use duly::journal::{Found, Journal, PostgresJournal, RecorderOptions, SqliteJournal};
 use duly::prelude::*;
 use duly::records::{Cursor, NodeId, Numbered, Query};
 use duly::store::{EmbeddedStore, Outbox, RedisStore, Store};
@@ -69,11 +69,15 @@ fn a_node_on_the_embedded_store_killed_at_any_moment_has_one_record_of_each_atte
         let_it_run(&mut random);
         node.kill();
     }
+    let report = account(&site, Memory::Keeps);
     let path = site.url.strip_prefix("sqlite:").expect("it is a file");
-    let journal = format!("{path}.records");
-    finish(case, &site, Vec::new(), || {
-        SqliteJournal::open(&journal).map(|it| Arc::new(it) as _)
-    });
+    let store = EmbeddedStore::open(path).expect("the store opens");
+    let table = store.records().expect("it keeps its records");
+    let records = runtime().block_on(all(|query| {
+        let page = Arc::clone(&table).page(query);
+        async { page.await.expect("it answers") }
+    }));
+    compare(case, &site, &report, &records);
 }
 
 /// Three nodes on one Redis, and one of them or the server is killed again and again.
@@ -157,16 +161,16 @@ fn finish(
         node.stop();
     }
     let report = account(site, Memory::Keeps);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let journal = runtime.block_on(async {
+    let journal = runtime().block_on(async {
         let journal = open().expect("the journal opens");
-        let store = store(&site.url).await;
+        let store = RedisStore::open(&site.url).await;
+        let store: Arc<dyn Store> = Arc::new(store.expect("the store opens"));
         carry_the_rest(&store, &journal).await;
-        let all = all(&*journal).await;
+        let page = |query| {
+            let page = journal.page(query);
+            async { page.await.expect("it answers") }
+        };
+        let all = all(page).await;
         journal.close().await.expect("it closes");
         store.close().await.expect("it closes");
         all
@@ -174,11 +178,12 @@ fn finish(
     compare(case, site, &report, &journal);
 }
 
-async fn store(url: &str) -> Arc<dyn Store> {
-    match url.strip_prefix("sqlite:") {
-        Some(path) => Arc::new(EmbeddedStore::open(path).expect("the store opens")),
-        None => Arc::new(RedisStore::open(url).await.expect("the store opens")),
-    }
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime")
 }
 
 /// A bus that does nothing else records what waits.
@@ -215,7 +220,7 @@ async fn waits_in(store: &dyn Store, outbox: &Outbox) -> u64 {
     page.next - page.first
 }
 
-async fn all(journal: &dyn Journal) -> Vec<Numbered> {
+async fn all<F: Future<Output = Found>>(page: impl Fn(Query) -> F) -> Vec<Numbered> {
     let mut all: Vec<Numbered> = Vec::new();
     let mut after: Option<Cursor> = None;
     loop {
@@ -225,7 +230,7 @@ async fn all(journal: &dyn Journal) -> Vec<Numbered> {
             limit,
             ..Query::default()
         };
-        let found = journal.page(query).await.expect("it answers");
+        let found = page(query).await;
         all.extend(found.records);
         after = found.next;
         if after.is_none() {

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use duly::journal::{Journal, MemoryJournal, RecordChoices, RecorderOptions, SqliteJournal};
+use duly::BusBuilder;
+use duly::journal::{MemoryJournal, RecordChoices, RecorderOptions};
 use duly::prelude::*;
-use duly::records::Query;
 use duly::store::{OutboxLimit, WhenFull};
 use duly::testing::{Probe, TestBus};
 
 use crate::faulty::Faulty;
 use crate::records::bad::Mode;
-use crate::records::world::{ORDERS, World, ids, ms, prompt, secs, status};
+use crate::records::world::{ORDERS, World, ms, prompt, secs, status};
 
 async fn refused(builder: duly::BusBuilder) -> String {
     let builder = builder.only_registered();
@@ -82,32 +82,94 @@ fn real(folder: &tempfile::TempDir) -> duly::BusBuilder {
 }
 
 #[tokio::test]
-async fn a_store_in_a_file_has_its_journal_beside_it() {
+async fn a_store_in_a_file_keeps_its_records_in_that_file_and_takes_no_journal() {
     let folder = tempfile::tempdir().unwrap();
     let bus = real(&folder).start().await.unwrap();
     let queue: Queue<u64> = bus.queue_named("orders").unwrap();
     let id = queue.push(1, secs(60)).await.unwrap().id();
     let _ = queue.cancel(id).await.unwrap();
     bus.shutdown(secs(1)).await.unwrap();
-    let status = status(&bus);
-    assert_eq!((status.recorded, status.waiting), (1, 0));
+    assert_eq!(bus.journal_status(), None);
     drop((bus, queue));
 
-    let journal = SqliteJournal::open(folder.path().join("duly.db.records")).unwrap();
-    let found = journal.page(Query::default()).await.unwrap();
-    assert_eq!(ids(&found.records), [id]);
-    drop(journal);
-    let bus = real(&folder).start().await.unwrap();
-    let page = bus.records().id(id).page().await.unwrap();
-    assert_eq!(
-        page.items.len(),
-        1,
-        "the store has let go of it, the journal has it"
-    );
-    bus.shutdown(secs(1)).await.unwrap();
+    let files = std::fs::read_dir(folder.path()).unwrap();
+    let mut names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+    names.sort();
+    let others = [
+        "duly.db",
+        "duly.db-lock",
+        "duly.db-reserve",
+        "duly.db-starts",
+    ];
+    assert_eq!(names, others, "no second file has the records");
+    // `off` is what it does anyway.
+    for url in [None, Some("off")] {
+        let builder = url.into_iter().fold(real(&folder), BusBuilder::journal_url);
+        let bus = builder.start().await.unwrap();
+        let page = bus.records().id(id).page().await.unwrap();
+        assert_eq!(page.items.len(), 1, "{url:?}");
+        bus.shutdown(secs(1)).await.unwrap();
+    }
 
-    let bus = real(&folder).journal_url("off").start().await.unwrap();
-    assert_eq!(bus.journal_status(), None);
+    let other = format!("sqlite:{}", folder.path().join("journal.db").display());
+    for builder in [
+        real(&folder).journal_url(other),
+        real(&folder).journal_url("postgres://nobody@127.0.0.1:1/none"),
+        real(&folder).journal(MemoryJournal::new()),
+    ] {
+        let refused = builder.start().await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert!(
+            refused.to_string().contains("leave `records.journal` out"),
+            "{refused}"
+        );
+    }
+    for choices in [
+        RecordChoices {
+            outbox_max: Some(10),
+            ..RecordChoices::default()
+        },
+        RecordChoices {
+            when_full: Some(WhenFull::RefusePushes),
+            ..RecordChoices::default()
+        },
+    ] {
+        let refused = real(&folder).records(choices).start().await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert!(
+            refused.to_string().contains("records.keep_max"),
+            "{refused}"
+        );
+    }
+    assert!(!folder.path().join("journal.db").exists());
+}
+
+/// What a bus chooses goes to the store.
+#[tokio::test]
+async fn a_store_in_a_file_keeps_so_many_records_as_the_bus_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let choices = RecordChoices {
+        keep_max: Some(10),
+        ..RecordChoices::default()
+    };
+    let bus = real(&folder).records(choices).start().await.unwrap();
+    let queue: Queue<u64> = bus.queue_named("orders").unwrap();
+    let mut ids = Vec::new();
+    for number in 0..30 {
+        let id = queue.push(number, secs(60)).await.unwrap().id();
+        let _ = queue.cancel(id).await.unwrap();
+        ids.push(id);
+    }
+    let page = bus.records().limit(100).page().await.unwrap();
+    let found: Vec<_> = page.items.iter().map(|record| record.id).collect();
+    assert_eq!(found, ids[20..]);
+    let minutes = bus.records().minutes().page().await.unwrap();
+    let counted: u64 = minutes
+        .items
+        .iter()
+        .map(duly::records::MinuteStats::total)
+        .sum();
+    assert_eq!(counted, 30, "minutes stay");
     bus.shutdown(secs(1)).await.unwrap();
 }
 
@@ -117,7 +179,8 @@ async fn a_file_that_is_no_journal_fails_the_start_in_words() {
     let file = folder.path().join("notes.txt");
     std::fs::write(&file, "not a journal, and not to be written to").unwrap();
     let url = format!("sqlite:{}", file.display());
-    let refused = real(&folder).journal_url(url).start().await.unwrap_err();
+    let builder = real(&folder).store_url("memory:").journal_url(url);
+    let refused = builder.start().await.unwrap_err();
     assert!(refused.to_string().contains("notes.txt"), "{refused}");
     let text = std::fs::read_to_string(&file).unwrap();
     assert_eq!(text, "not a journal, and not to be written to");
@@ -127,7 +190,9 @@ async fn a_file_that_is_no_journal_fails_the_start_in_words() {
 async fn a_bus_starts_while_its_database_is_down_and_a_wrong_url_fails_the_start() {
     let folder = tempfile::tempdir().unwrap();
     // Nobody listens on the first port.
-    let builder = real(&folder).journal_url("postgres://duly:s3cret@127.0.0.1:1/records");
+    let builder = real(&folder)
+        .store_url("memory:")
+        .journal_url("postgres://duly:s3cret@127.0.0.1:1/records");
     let bus = builder.start().await.unwrap();
     let queue: Queue<u64> = bus.queue_named("orders").unwrap();
     let id = queue.push(1, secs(60)).await.unwrap().id();
@@ -140,7 +205,9 @@ async fn a_bus_starts_while_its_database_is_down_and_a_wrong_url_fails_the_start
     bus.shutdown(secs(1)).await.unwrap();
     drop((bus, queue));
 
-    let builder = real(&folder).journal_url("postgres://duly@db/records?nonsense=1");
+    let builder = real(&folder)
+        .store_url("memory:")
+        .journal_url("postgres://duly@db/records?nonsense=1");
     let refused = builder.start().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
 }

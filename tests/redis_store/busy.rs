@@ -8,6 +8,7 @@
 
 #![allow(clippy::print_stdout)] // figures that are not printed show nothing
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use duly::event::{Envelope, Payload, TRACE_HEADER};
 use duly::prelude::*;
 use duly::records::{Cause, NodeId};
 use duly::store::operation::{
-    AttemptOutcome, BATCH_BYTES, BATCH_MAX, FailureReason, Fetch, Holding, NewEvent, PeekBy, Reply,
-    Rewriting, Settlement, StartMark, StoreOp,
+    AttemptOutcome, BATCH_BYTES, BATCH_MAX, DeadPage, FailureReason, Fetch, Fetched, Holding,
+    NewEvent, PeekBy, Peeked, Reply, Rewriting, Settlement, StartMark, StoreOp,
 };
 use duly::store::{Outbox, Store};
 use duly::time::When;
@@ -123,7 +124,7 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
                 by: PeekBy::All,
             }))
             .await;
-        let Reply::Peeked { events, next } = page.unwrap() else {
+        let Reply::Peeked(Peeked { events, next }) = page.unwrap() else {
             panic!("a peek answers a page");
         };
         let rewritings = events.iter().take(at_once).filter_map(|event| {
@@ -176,7 +177,7 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
                 starts: usize::MAX,
             };
             let fetched = meter.step(bare.apply(StoreOp::Fetch(fetch))).await;
-            let Reply::Fetched { deliveries, .. } = fetched.unwrap() else {
+            let Reply::Fetched(Fetched { deliveries, .. }) = fetched.unwrap() else {
                 panic!("a fetch answers what it fetched");
             };
             if deliveries.is_empty() {
@@ -205,7 +206,7 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
     let read = meter
         .step(bare.apply(StoreOp::ReadDead { after, limit }))
         .await;
-    if let Reply::Dead { letters, .. } = read.unwrap() {
+    if let Reply::Dead(DeadPage { letters, .. }) = read.unwrap() {
         dead.extend(letters.into_iter().map(|letter| letter.id));
     }
     let (some, others) = dead.split_at(dead.len() / 2);
@@ -278,13 +279,12 @@ async fn every_script(meter: &mut Meter<'_>, bare: &Bare, events: usize, bytes: 
         .unwrap();
 }
 
-#[tokio::test]
-async fn no_script_keeps_a_server_for_long() {
-    let server = Redis::plain();
+/// Runs every script over queues of all sizes, and returns those that took too long.
+async fn slow_scripts(server: &Redis) -> BTreeSet<String> {
     let small = std::env::var("DULY_BUSY_EVENTS").ok();
     let small: usize = small.and_then(|text| text.parse().ok()).unwrap_or(20_000);
     let large = small.div_ceil(1024);
-    let mut meter = Meter::new(&server);
+    let mut meter = Meter::new(server);
     let known_us = meter.known_us();
     for (events, bytes) in [
         (1, 64),
@@ -302,10 +302,11 @@ async fn no_script_keeps_a_server_for_long() {
     }
     let most = FREE_US.max(known_us * TIMES_MAX);
     println!(
-        "{BATCH_BYTES} bytes read and answered: {:.1} ms",
-        known_us / 1e3
+        "{BATCH_BYTES} bytes read and answered: {:.1} ms; a script may take {:.1} ms",
+        known_us / 1e3,
+        most / 1e3
     );
-    let mut slow = Vec::new();
+    let mut slow = BTreeSet::new();
     for (script, (calls, processor, logged)) in &meter.found {
         println!(
             "{script:12} {calls:6} calls, the longest {:6.1} ms of the processor, {:6.1} ms in all",
@@ -313,12 +314,23 @@ async fn no_script_keeps_a_server_for_long() {
             logged / 1e3
         );
         if *processor > most && script != "other" {
-            slow.push(script);
+            slow.insert(script.clone());
         }
     }
-    assert!(
-        slow.is_empty(),
-        "{slow:?} took more than {:.1} ms",
-        most / 1e3
-    );
+    slow
+}
+
+#[tokio::test]
+async fn no_script_keeps_a_server_for_long() {
+    let server = Redis::plain();
+    let mut slow = slow_scripts(&server).await;
+    // Other programs of the machine make one call or another slow; what is slow by itself is slow
+    // each time.
+    for _ in 0..2 {
+        if !slow.is_empty() {
+            let again = slow_scripts(&server).await;
+            slow.retain(|script| again.contains(script));
+        }
+    }
+    assert!(slow.is_empty(), "{slow:?} took too long each time");
 }

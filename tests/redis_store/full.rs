@@ -1,6 +1,6 @@
 //! A server whose memory is full.
 
-use duly::store::operation::{Holding, Reply, StartMark, StoreOp};
+use duly::store::operation::{Holding, Kept, Reply, StartMark, StoreOp};
 use duly::time::When;
 use duly::{Cancelled, ErrorKind};
 
@@ -32,7 +32,10 @@ async fn a_full_server_refuses_pushes_and_all_else_goes_on() {
             started: StartMark::default(),
         })
         .await;
-    assert!(matches!(beat.unwrap(), Reply::Kept { stands: true, .. }));
+    assert!(matches!(
+        beat.unwrap(),
+        Reply::Kept(Kept { stands: true, .. })
+    ));
     assert_eq!(bare.ack(1, &held).await.unwrap(), [true; 10]);
     assert_eq!(bare.fetch(2, 10).await.unwrap(), ids[10..20]);
     let cancel = bare.apply(StoreOp::Cancel { id: ids[25] }).await;

@@ -8,7 +8,8 @@ use duly::event::{BucketId, BucketKey, Envelope, Payload, State};
 use duly::prelude::*;
 use duly::records::{Cause, NodeId, Query, Record};
 use duly::store::operation::{
-    Answer, AttemptOutcome, FailureReason, Fetch, NewEvent, Reply, Settlement, StartMark, StoreOp,
+    Answer, AttemptOutcome, FailureReason, Fetch, NewEvent, Operation, Reply, Settlement,
+    StartMark, StoreOp,
 };
 use duly::store::{RedisStore, Store};
 use duly::time::{Timestamp, When};
@@ -136,6 +137,10 @@ impl Bare {
         Ok(reply)
     }
 
+    pub(crate) async fn typed<R>(&self, op: Operation<R>) -> Answered<R> {
+        op.apply(&self.store, &self.bucket).await
+    }
+
     pub(crate) async fn push(&self, id: EventId, when: impl Into<When>) -> Answered<Reply> {
         let when = when.into();
         let payload = Payload::from(&b"\"a letter\""[..]);
@@ -160,10 +165,8 @@ impl Bare {
             hold: None,
             starts: usize::MAX,
         };
-        match self.apply(StoreOp::Fetch(fetch)).await? {
-            Reply::Fetched { deliveries, .. } => Ok(deliveries.iter().map(|d| d.id).collect()),
-            other => panic!("{other:?}"),
-        }
+        let fetched = self.typed(StoreOp::fetch(fetch)).await?;
+        Ok(fetched.deliveries.iter().map(|it| it.id).collect())
     }
 
     pub(crate) async fn ack(&self, request: u64, ids: &[EventId]) -> Answered<Vec<bool>> {
@@ -174,15 +177,8 @@ impl Bare {
             started_us: 1,
             fetched_us: 1,
         });
-        let settle = StoreOp::Settle {
-            node: NODE,
-            settlements: settlements.collect(),
-            started: StartMark::default(),
-        };
-        match self.apply(settle).await? {
-            Reply::Settled(settled) => Ok(settled),
-            other => panic!("{other:?}"),
-        }
+        let settle = StoreOp::settle(NODE, settlements.collect(), StartMark::default());
+        self.typed(settle).await
     }
 
     /// All records of an event.
@@ -196,10 +192,8 @@ impl Bare {
     }
 
     pub(crate) async fn state(&self, id: EventId) -> State {
-        match self.apply(StoreOp::Get { id }).await.expect("a look") {
-            Reply::Found(Some(found)) => found.state,
-            other => panic!("{id} is {other:?}"),
-        }
+        let found = self.typed(StoreOp::get(id)).await.expect("a look");
+        found.expect("it is known").state
     }
 
     /// Pushes an event that is due, changed so.

@@ -29,6 +29,7 @@ mod outage;
 mod outbox;
 mod overwritten;
 mod pass;
+mod pull;
 mod rate;
 mod registry;
 mod runtimes;

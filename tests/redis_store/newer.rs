@@ -71,18 +71,9 @@ async fn fetched(bare: &Bare, request: u64) -> (Vec<EventId>, usize, bool) {
         hold: None,
         starts: usize::MAX,
     };
-    match bare.apply(StoreOp::Fetch(fetch)).await.unwrap() {
-        Reply::Fetched {
-            deliveries,
-            ready,
-            next_due,
-            ..
-        } => {
-            let ids = deliveries.iter().map(|delivery| delivery.id).collect();
-            (ids, ready, next_due.is_some())
-        }
-        other => panic!("{other:?}"),
-    }
+    let fetched = bare.typed(StoreOp::fetch(fetch)).await.unwrap();
+    let ids = fetched.deliveries.iter().map(|it| it.id).collect();
+    (ids, fetched.ready, fetched.next_due.is_some())
 }
 
 #[tokio::test]

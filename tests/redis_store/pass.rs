@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use duly::prelude::*;
-use duly::store::operation::{PeekBy, PeekCursor, Reply, Snapshot, StoreOp};
+use duly::store::operation::{PeekBy, PeekCursor, Peeked, Snapshot, StoreOp};
 
 use crate::redis_store::kit::{Bare, fresh, hex, stop, until};
 use crate::servers::{Aof, Redis, RedisOptions, shared};
@@ -26,10 +26,9 @@ async fn waiting(url: &str, events: usize) -> (Bare, BTreeSet<EventId>) {
 
 async fn page(bare: &Bare, from: Option<PeekCursor>) -> (Vec<Snapshot>, Option<PeekCursor>) {
     let (by, limit) = (PeekBy::All, PAGE);
-    match bare.apply(StoreOp::Peek { by, from, limit }).await {
-        Ok(Reply::Peeked { events, next }) => (events, next),
-        other => panic!("{other:?}"),
-    }
+    let page = bare.typed(StoreOp::peek(by, from, limit)).await;
+    let Peeked { events, next } = page.expect("a page");
+    (events, next)
 }
 
 /// How many commands the server has run, those that scripts call included.

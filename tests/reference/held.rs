@@ -5,7 +5,7 @@ use std::sync::Arc;
 use duly::__internal::Head;
 use duly::event::Payload;
 use duly::records::Outcome;
-use duly::store::operation::{PeekBy, PushOutcome, Reply, StoreOp};
+use duly::store::operation::{PeekBy, Peeked, PushOutcome, Reply, StoreOp};
 use duly::time::{Timestamp, When};
 use duly::{Cancelled, Changed, Unique};
 
@@ -24,7 +24,7 @@ fn a_held_event_is_seen_and_leased_by_nobody() {
         let (from, limit) = (None, 9);
         let (events, next) = (Vec::new(), None);
         let peeked = side.op(StoreOp::Peek { by, from, limit });
-        assert_eq!(peeked, Reply::Peeked { events, next });
+        assert_eq!(peeked, Reply::Peeked(Peeked { events, next }));
     }
     assert_eq!(
         side.bucket.stats(),

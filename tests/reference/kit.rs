@@ -7,7 +7,7 @@ use duly::__internal::{Bucket, ChangeSink};
 use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::records::{NodeId, Record};
 use duly::store::DedupWindow;
-use duly::store::operation::{Delivery, Fetch, NewEvent, PushOutcome, Reply, StoreOp};
+use duly::store::operation::{Delivery, Fetch, Fetched, NewEvent, PushOutcome, Reply, StoreOp};
 use duly::time::{Timestamp, When};
 use duly::{EventId, Unique};
 
@@ -113,7 +113,7 @@ impl Side {
             starts: usize::MAX,
         };
         match self.op(StoreOp::Fetch(fetch)) {
-            Reply::Fetched { deliveries, .. } => deliveries,
+            Reply::Fetched(Fetched { deliveries, .. }) => deliveries,
             other => panic!("a fetch answered {other:?}"),
         }
     }

@@ -81,10 +81,9 @@ fn folder() -> PathBuf {
 }
 
 fn keeper(arguments: &[&OsStr]) -> Command {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/keep.sh");
     let mut command = Command::new("sh");
     command
-        .arg(script)
+        .args(["-c", include_str!("keep.sh"), "keep.sh"])
         .args(arguments)
         .current_dir("/")
         .stdout(Stdio::null())

@@ -22,8 +22,8 @@ const QUICK: Handlers = Handlers {
     timeout_us: 7_000_000,
 };
 
-/// So many nodes that share 64 buckets and 30,000 events a second, and nothing that goes wrong.
-fn busy(nodes: usize, rng: &mut Rng) -> Plan {
+/// So many nodes that share 64 buckets, and nothing that goes wrong.
+fn calm(nodes: usize, rng: &mut Rng) -> Plan {
     let mut plan = Plan::draw(rng);
     while plan.class != Class::Calm {
         plan = Plan::draw(rng);
@@ -50,16 +50,16 @@ fn busy(nodes: usize, rng: &mut Rng) -> Plan {
     }
 }
 
-/// Calls of nodes for each event, roll calls among them.
-fn calls_an_event(nodes: usize, seed: u64) -> f64 {
-    let mut rng = Rng::new(seed);
-    let plan = busy(nodes, &mut rng);
+/// Calls of nodes for each of so many events within a time, roll calls among them.
+fn calls_an_event(nodes: usize, events: u64, span_us: u64) -> f64 {
+    let mut rng = Rng::new(7);
+    let plan = calm(nodes, &mut rng);
     let mut world = World::of(rng, plan, None);
-    world.plan_steady(EVENTS, SPAN_US);
+    world.plan_steady(events, span_us);
     let broken = world.run();
     assert!(broken.is_none(), "{broken:?}");
     let handled = world.checker.starts();
-    assert!(handled >= EVENTS, "{handled} were handled");
+    assert!(handled >= events, "{handled} were handled");
     let calls = world.node_calls as f64 / handled as f64;
     eprintln!("{nodes:3} nodes: {calls:.3} calls an event");
     calls
@@ -67,6 +67,16 @@ fn calls_an_event(nodes: usize, seed: u64) -> f64 {
 
 #[test]
 fn many_nodes_ask_hardly_more_than_one() {
-    let [one, five, twenty] = [1, 5, 20].map(|nodes| calls_an_event(nodes, 7));
+    let [one, five, twenty] = [1, 5, 20].map(|nodes| calls_an_event(nodes, EVENTS, SPAN_US));
     assert!(five < one * 1.5 && twenty < 1.2, "{one}, {five}, {twenty}");
+}
+
+/// Two events a second and bucket: far enough apart for each node to look after every one of them.
+#[test]
+fn a_lone_event_is_looked_for_by_two_nodes_and_not_by_all() {
+    let [two, twenty] = [2, 20].map(|nodes| calls_an_event(nodes, 2_560, 20_000_000));
+    assert!(
+        twenty < two + 4.0,
+        "{two}, {twenty}: the 18 others look too"
+    );
 }

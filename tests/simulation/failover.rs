@@ -7,7 +7,7 @@ use duly::__internal::Bucket;
 use duly::EventId;
 use duly::event::State;
 use duly::records::NodeId;
-use duly::store::operation::{BATCH_MAX, PeekBy, Reply, StoreOp};
+use duly::store::operation::{BATCH_MAX, PeekBy, Peeked, Reply, StoreOp};
 use duly_conformance::history::Promise;
 
 use crate::store::{Body, Notes};
@@ -97,7 +97,7 @@ impl World {
             let Ok(answer) = bucket.apply(clock_us, peek, &mut Notes::default()) else {
                 continue;
             };
-            let Reply::Peeked { events, .. } = answer.reply else {
+            let Reply::Peeked(Peeked { events, .. }) = answer.reply else {
                 continue;
             };
             for event in events {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use duly::event::{Envelope, Payload, TRACE_HEADER, UNIQUE_HEADER};
 use duly::records::{NodeId, Record};
 use duly::store::operation::{
-    Fetch, Holding, NewEvent, PeekBy, Reply, RequestId, Rewriting, Settlement, StoreOp,
+    Fetch, Fetched, Holding, NewEvent, PeekBy, Reply, RequestId, Rewriting, Settlement, StoreOp,
 };
 use duly::time::{Timestamp, When};
 use duly::{EventId, Unique};
@@ -366,7 +366,7 @@ impl ReferenceStateMachine for Machine {
         if let Some(op) = state.op.clone() {
             state.answer = state.answer(&op);
             match (&op, &state.answer) {
-                (StoreOp::Fetch(fetch), Ok(Reply::Fetched { deliveries, .. })) => {
+                (StoreOp::Fetch(fetch), Ok(Reply::Fetched(Fetched { deliveries, .. }))) => {
                     let given = deliveries.iter();
                     state
                         .leases

@@ -1,7 +1,7 @@
 //! Random operations on a store and on a naive model side by side: all replies and records must be
 //! equal.
 //!
-//! `DULY_MODEL_CASES` sets the number of sequences (default 64). A failure prints its seed;
+//! `DULY_MODEL_CASES` sets the number of sequences (default 24). A failure prints its seed;
 //! `DULY_MODEL_SEED` replays it.
 
 mod machine;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use duly::event::BucketKey;
 use duly::records::{NodeId, Query};
 use duly::store::EmbeddedOptions;
-use duly::store::operation::{PeekBy, PeekCursor, Reply, Snapshot, StoreOp};
+use duly::store::operation::{PeekBy, PeekCursor, Peeked, Reply, Snapshot, StoreOp};
 use duly::testing::ManualClock;
 use duly::time::{Clock, Timestamp};
 use duly_conformance::store_contract::{HarnessFuture, MemoryHarness, StoreHarness, Subject};
@@ -50,23 +50,12 @@ impl<H, R> Side<H, R> {
         limit: usize,
     ) {
         while let Some(from) = next.take() {
-            let peek = StoreOp::Peek {
-                by: by.clone(),
-                from: Some(from),
-                limit,
-            };
-            let answer = self.subject.store().apply(&self.bucket, peek);
-            let answer = self.runtime.block_on(answer);
-            match answer.expect("a page").reply {
-                Reply::Peeked {
-                    events: more,
-                    next: then,
-                } => {
-                    events.extend(more);
-                    *next = then;
-                }
-                other => panic!("a page is {other:?}"),
-            }
+            let peek = StoreOp::peek(by.clone(), Some(from), limit);
+            let store = self.subject.store();
+            let page = peek.apply(&*store, &self.bucket);
+            let page = self.runtime.block_on(page).expect("a page");
+            events.extend(page.events);
+            *next = page.next;
         }
         events.sort_by_key(|event| event.id);
         events.dedup();
@@ -139,7 +128,9 @@ where
                 *beat = *numbered;
             }
         }
-        if let (Reply::Peeked { events, next }, StoreOp::Peek { by, limit, .. }) = (&mut got, &op) {
+        if let (Reply::Peeked(Peeked { events, next }), StoreOp::Peek { by, limit, .. }) =
+            (&mut got, &op)
+        {
             side.go_on(by, events, next, *limit);
         }
         assert_eq!(got, expected, "{step:?}");
@@ -175,14 +166,16 @@ where
 }
 
 /// Plays `DULY_MODEL_CASES` random sequences over the stores of `H`.
+#[allow(clippy::print_stdout)] // it tells which seed to run again
 fn play<H, R>()
 where
     H: StoreHarness + Default,
     R: ReferenceStateMachine<State = Machine, Transition = Step>,
 {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let cases = number("DULY_MODEL_CASES").unwrap_or(64);
+    let cases = number("DULY_MODEL_CASES").unwrap_or(24);
     let seed: u64 = number("DULY_MODEL_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("DULY_MODEL_SEED={seed} DULY_MODEL_CASES={cases}");
     let config = Config {
         cases: u32::try_from(cases).unwrap_or(u32::MAX),
         failure_persistence: None,

@@ -99,8 +99,10 @@ impl EventHistory {
         self.orphaned_us.filter(|_| !self.is_at_rest())
     }
 
+    /// Its lease is that of a dead node. The wait begins anew if the node that took over from
+    /// another dead one died as well.
     pub(super) fn orphaned(&mut self, at_us: u64) {
-        self.orphaned_us.get_or_insert(at_us);
+        self.orphaned_us = Some(at_us);
     }
 
     pub(super) fn node_died(&mut self, node: NodeId, at_us: u64) {

@@ -12,7 +12,6 @@ impl Entry {
     /// Returns the entry as a line of JSON between two line ends, to be appended by one write.
     /// The first line end separates it from the partial line that a killed process may have left: a
     /// kill cuts a write where a page of the file ends.
-    /// where a page of the file ends.
     ///
     /// # Examples
     ///

@@ -57,7 +57,6 @@ struct Kept {
 impl Kept {
     /// Returns whether it is the record of this attempt. The store may not know the node of an
     /// attempt that was recovered after a kill.
-    /// unknown to the store.
     fn is_of(&self, start: &Start) -> bool {
         let is_unknown = self.outcome == Outcome::LeaseLost && self.node == NodeId::default();
         self.attempt == start.attempt && (is_unknown || self.node == start.lease.node)
@@ -80,7 +79,15 @@ impl EventTimeline {
                 payload,
                 due,
             } => match verdict {
-                PushResult::Accepted | PushResult::Duplicate => {
+                PushResult::Accepted => {
+                    self.is_accepted = true;
+                    let due = due.unwrap_or(Timestamp::EPOCH);
+                    // Accepted twice: the store had lost the first, and its delivery may still be
+                    // on a node.
+                    let first = self.dues.entry(payload).or_insert(due);
+                    *first = due.min(*first);
+                }
+                PushResult::Duplicate => {
                     self.is_accepted = true;
                     self.dues.insert(payload, due.unwrap_or(Timestamp::EPOCH));
                 }

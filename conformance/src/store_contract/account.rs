@@ -5,13 +5,10 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, secs};
 use duly::event::State;
 use duly::records::{Cause, Outcome};
-use duly::store::operation::{AttemptOutcome, Fetch, Holding, Reply, StartMark, StoreOp};
+use duly::store::operation::{AttemptOutcome, Fetch, Holding, StartMark, StoreOp};
 
 async fn holding(world: &World, fetch: &Fetch) -> Holding {
-    match world.op(StoreOp::Fetch(fetch.clone())).await {
-        Reply::Fetched { holding, .. } => holding,
-        other => panic!("a fetch returned {other:?}"),
-    }
+    world.op(StoreOp::fetch(fetch.clone())).await.holding
 }
 
 pub async fn a_heartbeat_and_a_fetch_tell_what_the_node_holds(harness: &dyn StoreHarness) {
@@ -92,19 +89,11 @@ pub async fn a_reconcile_hands_back_only_what_it_is_about(harness: &dyn StoreHar
         world.add(world.event()).await;
         taken.push(world.take(node).await);
     }
-    let middle = StoreOp::Reconcile {
-        node: A,
-        from: taken[1].request,
-        through: taken[1].request,
-        held: Vec::new(),
-        limit: 10,
-        started: StartMark::default(),
-    };
+    let fetches = (taken[1].request, taken[1].request);
+    let middle = StoreOp::reconcile(A, fetches, Vec::new(), StartMark::default(), 10);
     for ready in [1, 0] {
-        match world.op(middle.clone()).await {
-            Reply::Reaped(reaped) => assert_eq!(reaped.ready, ready, "the repeat finds nothing"),
-            other => panic!("a reconcile returned {other:?}"),
-        }
+        let reaped = world.op(middle.clone()).await;
+        assert_eq!(reaped.ready, ready, "the repeat finds nothing");
     }
     for (node, at, stands) in [(A, 0, true), (A, 1, false), (A, 2, true), (B, 3, true)] {
         assert_eq!(

@@ -7,8 +7,8 @@ use crate::store_contract::world::{A, B, EventDraft, World, bury};
 use duly::event::{Payload, State};
 use duly::records::{NodeId, Query, Record};
 use duly::store::operation::{
-    AttemptOutcome, BATCH_MAX, Delivery, Fetch, Holding, PeekBy, PeekCursor, PushOutcome, Pushed,
-    Reaped, Reply, RequestId, Rewriting, Settlement, Snapshot, StartMark, Stats, StoreOp,
+    AttemptOutcome, BATCH_MAX, Delivery, Fetch, Holding, Kept, PeekBy, PeekCursor, PushOutcome,
+    Pushed, Reaped, RequestId, Rewriting, Settlement, Snapshot, StartMark, Stats, StoreOp,
 };
 use duly::time::{Clock, When};
 use duly::{Cancelled, Changed, EventId};
@@ -16,10 +16,7 @@ use duly::{Cancelled, Changed, EventId};
 impl World {
     pub(super) async fn push_all(&self, drafts: &[EventDraft]) -> Vec<Pushed> {
         let events = drafts.iter().map(|draft| draft.0.clone()).collect();
-        match self.op(StoreOp::Push(events)).await {
-            Reply::Pushed(pushed) => pushed,
-            other => panic!("a push returned {other:?}"),
-        }
+        self.op(StoreOp::push(events)).await
     }
 
     pub(super) async fn push(&self, draft: &EventDraft) -> PushOutcome {
@@ -33,23 +30,11 @@ impl World {
     }
 
     pub(super) async fn move_due(&self) -> usize {
-        match self
-            .op(StoreOp::MoveDue {
-                limit: BATCH_MAX,
-                calls: false,
-            })
-            .await
-        {
-            Reply::Moved { moved, .. } => moved,
-            other => panic!("move due returned {other:?}"),
-        }
+        self.op(StoreOp::move_due(BATCH_MAX, false)).await.moved
     }
 
     pub(super) async fn fetch_by(&self, fetch: &Fetch) -> Vec<Delivery> {
-        match self.op(StoreOp::Fetch(fetch.clone())).await {
-            Reply::Fetched { deliveries, .. } => deliveries,
-            other => panic!("a fetch returned {other:?}"),
-        }
+        self.op(StoreOp::fetch(fetch.clone())).await.deliveries
     }
 
     pub(super) async fn fetch(&self, node: NodeId) -> Vec<Delivery> {
@@ -75,17 +60,8 @@ impl World {
     }
 
     pub(super) async fn settle_all(&self, node: NodeId, settlements: Vec<Settlement>) -> Vec<bool> {
-        match self
-            .op(StoreOp::Settle {
-                node,
-                settlements,
-                started: StartMark::default(),
-            })
-            .await
-        {
-            Reply::Settled(settled) => settled,
-            other => panic!("a settle returned {other:?}"),
-        }
+        let settle = StoreOp::settle(node, settlements, StartMark::default());
+        self.op(settle).await
     }
 
     pub(super) async fn settle(
@@ -103,18 +79,9 @@ impl World {
 
     /// Returns whether the node's leases exist, and what it holds.
     pub(super) async fn beat(&self, node: NodeId) -> (bool, Holding) {
-        let holds = Holding::default();
-        match self
-            .op(StoreOp::Heartbeat {
-                node,
-                holds,
-                started: StartMark::default(),
-            })
-            .await
-        {
-            Reply::Kept { stands, holding } => (stands, holding),
-            other => panic!("a heartbeat returned {other:?}"),
-        }
+        let heartbeat = StoreOp::heartbeat(node, Holding::default(), StartMark::default());
+        let Kept { stands, holding } = self.op(heartbeat).await;
+        (stands, holding)
     }
 
     /// Reports that of all fetches up to `through` the node holds these.
@@ -130,33 +97,19 @@ impl World {
             let ids = by_request.entry(delivery.request).or_default();
             ids.push(delivery.id);
         }
-        let reconcile = StoreOp::Reconcile {
-            node,
-            from: 0,
-            through,
-            held: by_request.into_iter().collect(),
-            limit,
-            started: StartMark::default(),
-        };
-        match self.op(reconcile).await {
-            Reply::Reaped(reaped) => reaped,
-            other => panic!("a reconcile returned {other:?}"),
-        }
+        let held = by_request.into_iter().collect();
+        let started = StartMark::default();
+        let reconcile = StoreOp::reconcile(node, (0, through), held, started, limit);
+        self.op(reconcile).await
     }
 
     pub(super) async fn extend(&self, node: NodeId, of: &Delivery, hold: Duration) -> bool {
         let leases = vec![(of.id, of.request)];
-        match self.op(StoreOp::Extend { node, leases, hold }).await {
-            Reply::Extended(extended) => extended[0],
-            other => panic!("extend returned {other:?}"),
-        }
+        self.op(StoreOp::extend(node, leases, hold)).await[0]
     }
 
     pub(super) async fn reap(&self, silent: Vec<(NodeId, u64)>, limit: usize) -> Reaped {
-        match self.op(StoreOp::Reap { silent, limit }).await {
-            Reply::Reaped(reaped) => reaped,
-            other => panic!("a reap returned {other:?}"),
-        }
+        self.op(StoreOp::reap(silent, limit)).await
     }
 
     /// Returns what a reaper sees: the nodes with leases, each with its heartbeat.
@@ -172,34 +125,16 @@ impl World {
     }
 
     pub(super) async fn cancel(&self, id: EventId) -> Cancelled {
-        match self.op(StoreOp::Cancel { id }).await {
-            Reply::Cancelled(cancelled) => cancelled,
-            other => panic!("a cancel returned {other:?}"),
-        }
+        self.op(StoreOp::cancel(id)).await
     }
 
     pub(super) async fn reschedule(&self, id: EventId, when: impl Into<When>) -> Changed {
-        let when = when.into();
-        match self.op(StoreOp::Reschedule { id, when }).await {
-            Reply::Rescheduled(changed) => changed,
-            other => panic!("reschedule returned {other:?}"),
-        }
+        self.op(StoreOp::reschedule(id, when.into())).await
     }
 
     pub(super) async fn update(&self, id: EventId, payload: &str) -> Changed {
         let payload = Payload::from(payload.as_bytes());
-        match self
-            .op(StoreOp::Update {
-                id,
-                payload,
-                by: None,
-                dead_only: false,
-            })
-            .await
-        {
-            Reply::Updated(changed) => changed,
-            other => panic!("update returned {other:?}"),
-        }
+        self.op(StoreOp::update(id, payload)).await
     }
 
     /// Re-encodes the current payload of an event.
@@ -213,43 +148,19 @@ impl World {
     }
 
     pub(super) async fn rewrite(&self, rewritings: Vec<Rewriting>) -> usize {
-        match self.op(StoreOp::Rewrite(rewritings)).await {
-            Reply::Counted(counted) => counted,
-            other => panic!("a rewrite returned {other:?}"),
-        }
+        self.op(StoreOp::rewrite(rewritings)).await
     }
 
     pub(super) async fn revive(&self, ids: &[EventId]) -> usize {
-        match self
-            .op(StoreOp::Revive {
-                ids: ids.to_vec(),
-                by: None,
-            })
-            .await
-        {
-            Reply::Counted(counted) => counted,
-            other => panic!("revive returned {other:?}"),
-        }
+        self.op(StoreOp::revive(ids.to_vec(), None)).await
     }
 
     pub(super) async fn drop_dead(&self, ids: &[EventId]) -> usize {
-        match self
-            .op(StoreOp::Drop {
-                ids: ids.to_vec(),
-                by: None,
-            })
-            .await
-        {
-            Reply::Counted(counted) => counted,
-            other => panic!("drop returned {other:?}"),
-        }
+        self.op(StoreOp::drop_dead(ids.to_vec(), None)).await
     }
 
     pub(super) async fn get(&self, id: EventId) -> Option<Snapshot> {
-        match self.op(StoreOp::Get { id }).await {
-            Reply::Found(found) => found,
-            other => panic!("get returned {other:?}"),
-        }
+        self.op(StoreOp::get(id)).await
     }
 
     pub(super) async fn state(&self, id: EventId) -> Option<State> {
@@ -272,35 +183,22 @@ impl World {
         from: Option<PeekCursor>,
         limit: usize,
     ) -> (Vec<Snapshot>, Option<PeekCursor>) {
-        match self.op(StoreOp::Peek { by, from, limit }).await {
-            Reply::Peeked { events, next } => (events, next),
-            other => panic!("peek returned {other:?}"),
-        }
+        let page = self.op(StoreOp::peek(by, from, limit)).await;
+        (page.events, page.next)
     }
 
     pub(super) async fn read_dead(&self, after: Option<EventId>, limit: usize) -> Vec<EventId> {
-        match self.op(StoreOp::ReadDead { after, limit }).await {
-            Reply::Dead { letters, .. } => {
-                assert!(letters.iter().all(|letter| letter.state == State::Dead));
-                letters.into_iter().map(|letter| letter.id).collect()
-            }
-            other => panic!("read dead returned {other:?}"),
-        }
+        let letters = self.op(StoreOp::read_dead(after, limit)).await.letters;
+        assert!(letters.iter().all(|letter| letter.state == State::Dead));
+        letters.into_iter().map(|letter| letter.id).collect()
     }
 
     pub(super) async fn stats(&self) -> Stats {
-        match self.op(StoreOp::Stats).await {
-            Reply::Stats(stats) => stats,
-            other => panic!("stats returned {other:?}"),
-        }
+        self.op(StoreOp::stats()).await
     }
 
     pub(super) async fn forecast(&self, within: &[Duration]) -> Vec<usize> {
-        let within = within.to_vec();
-        match self.op(StoreOp::Forecast { within }).await {
-            Reply::Forecast(forecast) => forecast,
-            other => panic!("forecast returned {other:?}"),
-        }
+        self.op(StoreOp::forecast(within.to_vec())).await
     }
 
     /// Returns the records of an event, in the order of writing.

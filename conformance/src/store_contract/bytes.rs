@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, EventDraft, World, ms, secs};
 use duly::event::Payload;
-use duly::store::operation::{BATCH_BYTES, BATCH_MAX, Fetch, Reply, Rewriting, Snapshot, StoreOp};
+use duly::store::operation::{
+    BATCH_BYTES, BATCH_MAX, DeadPage, Fetch, Rewriting, Snapshot, StoreOp,
+};
 use duly::{ErrorKind, EventId};
 
 /// The size of a payload of which several fit into one operation.
@@ -32,20 +34,12 @@ impl World {
     /// Returns what a fetch leases, how many ready events it leaves, and whether it ended at its
     /// limit.
     async fn fetch_some(&self, fetch: &Fetch) -> (Vec<EventId>, usize, bool) {
-        match self.op(StoreOp::Fetch(fetch.clone())).await {
-            Reply::Fetched {
-                deliveries,
-                ready,
-                full,
-                ..
-            } => {
-                let bytes = deliveries.iter().map(|it| it.body.payload.len()).sum();
-                assert_is_bounded(bytes, deliveries.len());
-                let ids = deliveries.iter().map(|it| it.id).collect();
-                (ids, ready, full)
-            }
-            other => panic!("a fetch returned {other:?}"),
-        }
+        let fetched = self.op(StoreOp::fetch(fetch.clone())).await;
+        let deliveries = fetched.deliveries;
+        let bytes = deliveries.iter().map(|it| it.body.payload.len()).sum();
+        assert_is_bounded(bytes, deliveries.len());
+        let ids = deliveries.iter().map(|it| it.id).collect();
+        (ids, fetched.ready, fetched.full)
     }
 }
 
@@ -167,10 +161,7 @@ pub async fn large_dead_letters_are_read_in_bounded_pages(harness: &dyn StoreHar
     let (mut after, mut seen) = (None, Vec::new());
     loop {
         let limit = BATCH_MAX;
-        let reply = world.op(StoreOp::ReadDead { after, limit }).await;
-        let Reply::Dead { letters, next } = reply else {
-            panic!("read dead returned {reply:?}");
-        };
+        let DeadPage { letters, next } = world.op(StoreOp::read_dead(after, limit)).await;
         assert_is_page(&letters);
         seen.extend(letters.into_iter().map(|letter| letter.id));
         after = next;
@@ -185,7 +176,7 @@ pub async fn a_push_of_too_many_bytes_is_refused_and_all_of_it(harness: &dyn Sto
     let world = World::new(harness).await;
     let drafts = [world.large(BATCH_BYTES), world.large(1)];
     let events = drafts.iter().map(|draft| draft.0.clone()).collect();
-    let refused = world.try_op(StoreOp::Push(events)).await;
+    let refused = world.try_op(StoreOp::push(events)).await;
     assert_eq!(
         refused.expect_err("too many bytes").kind(),
         ErrorKind::Invalid
@@ -211,7 +202,7 @@ pub async fn a_rewrite_of_large_events_does_them_all(harness: &dyn StoreHarness)
         let payload = payload.clone();
         rewritings.push(Rewriting { payload, ..small });
     }
-    let refused = world.try_op(StoreOp::Rewrite(rewritings)).await;
+    let refused = world.try_op(StoreOp::rewrite(rewritings)).await;
     assert_eq!(
         refused.expect_err("too many bytes").kind(),
         ErrorKind::Invalid

@@ -192,7 +192,7 @@ pub async fn a_due_time_beyond_ten_years_is_refused(harness: &dyn StoreHarness) 
     let world = World::new(harness).await;
     let id = world.add(world.event().when(secs(5))).await;
     let when = When::After(DELAY_MAX + ms(1));
-    let error = world.try_op(StoreOp::Reschedule { id, when }).await;
+    let error = world.try_op(StoreOp::reschedule(id, when)).await;
     assert_eq!(error.expect_err("too far away").kind(), ErrorKind::Invalid);
     assert_eq!(
         world.get(id).await.map(|found| found.due),

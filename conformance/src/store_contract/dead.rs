@@ -4,7 +4,7 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, World, bury, retry, secs};
 use duly::event::{Payload, State};
 use duly::records::{BY_BYTES_MAX, NodeId, Outcome, Record, Stages};
-use duly::store::operation::{AttemptOutcome, PushOutcome, Reply, StoreOp};
+use duly::store::operation::{AttemptOutcome, PushOutcome, StoreOp};
 use duly::{Cancelled, Changed, ErrorKind};
 
 pub async fn a_dead_letter_is_kept_whole_and_is_not_started(harness: &dyn StoreHarness) {
@@ -126,16 +126,8 @@ pub async fn what_is_not_dead_is_not_edited(harness: &dyn StoreHarness) {
     let scheduled = world.add(world.event().when(secs(5))).await;
     let ready = world.add(world.event()).await;
     let edit = async |id| {
-        let update = StoreOp::Update {
-            id,
-            payload: Payload::from(b"mended".as_slice()),
-            by: None,
-            dead_only: true,
-        };
-        match world.op(update).await {
-            Reply::Updated(changed) => changed,
-            other => panic!("an edit returned {other:?}"),
-        }
+        let payload = Payload::from(b"mended".as_slice());
+        world.op(StoreOp::edit(id, payload, None)).await
     };
     for (id, state) in [
         (done, State::Done),
@@ -167,29 +159,11 @@ pub async fn what_is_done_to_a_dead_letter_is_on_record_with_who_did_it(
         let due = world.now();
         world.advance(secs(1));
         let payload = Payload::from(b"mended".as_slice());
-        let update = StoreOp::Update {
-            id,
-            payload,
-            by: by.clone(),
-            dead_only: false,
-        };
-        world.op(update).await;
-        let ids = vec![id];
-        world
-            .op(StoreOp::Revive {
-                ids,
-                by: by.clone(),
-            })
-            .await;
+        let _ = world.op(StoreOp::edit(id, payload, by.clone())).await;
+        world.op(StoreOp::revive(vec![id], by.clone())).await;
         let delivery = world.take(A).await;
         assert!(world.settle(A, &delivery, bury()).await);
-        let ids = vec![id];
-        world
-            .op(StoreOp::Drop {
-                ids,
-                by: by.clone(),
-            })
-            .await;
+        world.op(StoreOp::drop_dead(vec![id], by.clone())).await;
 
         let mut records = world.records(id).await;
         assert_eq!(records.len(), 5);
@@ -248,8 +222,7 @@ pub async fn a_name_that_is_too_long_is_refused_and_nothing_happens(harness: &dy
             dead_only: false,
         },
     ] {
-        let error = world.try_op(op).await.expect_err("the name is too long");
-        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert_eq!(world.refused(op).await, ErrorKind::Invalid);
     }
     let found = world.get(id).await.expect("it is there");
     assert_eq!(found.state, State::Dead);

@@ -97,10 +97,7 @@ pub async fn the_look_forgets_what_ended_long_ago(harness: &dyn StoreHarness) {
         ..DedupWindow::default()
     };
     let world = World::within(harness, window).await;
-    let look = || StoreOp::Reap {
-        silent: Vec::new(),
-        limit: 10,
-    };
+    let look = || StoreOp::reap(Vec::new(), 10);
     let draft = ended(&world).await;
     world.advance(secs(299));
     world.op(look()).await;

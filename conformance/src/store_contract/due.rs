@@ -5,22 +5,12 @@ use std::time::Duration;
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, ms, retry, secs};
 use duly::event::State;
-use duly::store::operation::{AttemptOutcome, Fetch, Reply, StoreOp};
+use duly::store::operation::{AttemptOutcome, Fetch, StoreOp};
 use duly::time::{Clock, Timestamp};
 
 async fn moved(world: &World, limit: usize) -> (usize, Option<Timestamp>) {
-    match world
-        .op(StoreOp::MoveDue {
-            limit,
-            calls: false,
-        })
-        .await
-    {
-        Reply::Moved {
-            moved, next_due, ..
-        } => (moved, next_due),
-        other => panic!("move due returned {other:?}"),
-    }
+    let moved = world.op(StoreOp::move_due(limit, false)).await;
+    (moved.moved, moved.next_due)
 }
 
 pub async fn nothing_is_moved_before_it_is_due(harness: &dyn StoreHarness) {

@@ -3,7 +3,7 @@
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, ms, secs};
 use duly::event::State;
-use duly::store::operation::{AttemptOutcome, BATCH_MAX, Fetch, Reply, StoreOp};
+use duly::store::operation::{AttemptOutcome, BATCH_MAX, Fetch, Fetched, StoreOp};
 use duly::time::Clock;
 
 pub async fn a_delivery_carries_the_event_as_it_was_pushed(harness: &dyn StoreHarness) {
@@ -42,18 +42,9 @@ pub async fn a_fetch_takes_at_most_its_limit_and_tells_what_is_left(harness: &dy
         world.add(world.event()).await;
     }
     world.add(world.event().when(secs(9))).await;
-    let reply = world.op(StoreOp::Fetch(world.fetching(A, 3))).await;
-    let Reply::Fetched {
-        deliveries,
-        ready,
-        next_due,
-        ..
-    } = reply
-    else {
-        panic!("a fetch returned {reply:?}");
-    };
-    assert_eq!((deliveries.len(), ready), (3, 2));
-    assert_eq!(next_due, Some(world.now() + secs(9)));
+    let fetched = world.op(StoreOp::fetch(world.fetching(A, 3))).await;
+    assert_eq!((fetched.deliveries.len(), fetched.ready), (3, 2));
+    assert_eq!(fetched.next_due, Some(world.now() + secs(9)));
 }
 
 pub async fn a_fetch_never_carries_more_than_the_bound(harness: &dyn StoreHarness) {
@@ -159,15 +150,11 @@ pub async fn read_ahead_leases_what_is_due_soon_in_due_order(harness: &dyn Store
         ahead_limit: 2,
         ..world.fetching(A, 10)
     };
-    let reply = world.op(StoreOp::Fetch(fetch.clone())).await;
-    let Reply::Fetched {
+    let Fetched {
         deliveries,
         next_due,
         ..
-    } = reply
-    else {
-        panic!("a fetch returned {reply:?}");
-    };
+    } = world.op(StoreOp::fetch(fetch.clone())).await;
     assert_eq!(deliveries[0].id, ready, "ready ones first");
     let got: Vec<_> = deliveries[1..]
         .iter()

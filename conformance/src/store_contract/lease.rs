@@ -154,7 +154,7 @@ pub async fn a_reap_that_was_cut_short_is_ended_by_anyone(harness: &dyn StoreHar
 }
 
 async fn refused(world: &World, node: NodeId) -> ErrorKind {
-    let fetch = StoreOp::Fetch(world.fetching(node, 10));
+    let fetch = StoreOp::fetch(world.fetching(node, 10));
     world
         .try_op(fetch)
         .await
@@ -188,7 +188,7 @@ pub async fn a_node_that_was_given_up_is_told_before_it_gets_more(harness: &dyn 
     // keep the lost ones.
     let fetch = world.fetching(A, 10);
     for _ in 0..2 {
-        let error = world.try_op(StoreOp::Fetch(fetch.clone())).await;
+        let error = world.try_op(StoreOp::fetch(fetch.clone())).await;
         let error = error.expect_err("it is told, and told again when the answer was lost");
         assert_eq!(error.kind(), ErrorKind::LeaseLost);
     }

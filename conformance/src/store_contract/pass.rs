@@ -6,7 +6,7 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, retry, secs};
 use duly::event::State;
 use duly::records::NodeId;
-use duly::store::operation::{AttemptOutcome, BATCH_MAX, PeekBy, PeekCursor, Reply, StoreOp};
+use duly::store::operation::{AttemptOutcome, BATCH_MAX, PeekBy, PeekCursor, StoreOp};
 use duly::{ErrorKind, EventId};
 
 /// The page size.
@@ -144,9 +144,8 @@ pub async fn a_place_that_the_store_has_not_said_misleads_nobody(harness: &dyn S
     ] {
         let from = Some(PeekCursor::new(words.as_bytes()));
         let (by, limit) = (PeekBy::All, 9);
-        match world.try_op(StoreOp::Peek { by, from, limit }).await {
-            Ok(Reply::Peeked { events, .. }) => assert_eq!(events[0].id, id, "{words:?}"),
-            Ok(other) => panic!("{words:?} was returned {other:?}"),
+        match world.try_op(StoreOp::peek(by, from, limit)).await {
+            Ok(page) => assert_eq!(page.events[0].id, id, "{words:?}"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Invalid, "{words:?}"),
         }
     }

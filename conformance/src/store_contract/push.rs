@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, EventDraft, World, bury, ms, retry, secs};
 use duly::event::{BucketId, State};
-use duly::store::operation::{AttemptOutcome, BATCH_MAX, PushOutcome, Reply, StoreOp};
+use duly::store::operation::{AttemptOutcome, BATCH_MAX, PushOutcome, StoreOp};
 use duly::time::DELAY_MAX;
 use duly::{ErrorKind, EventId, Unique};
 
@@ -34,18 +34,8 @@ pub async fn a_fraction_of_a_millisecond_rounds_up(harness: &dyn StoreHarness) {
     let pushed = world.push_all(&[draft]).await[0];
     assert_eq!(pushed.due, start + ms(2), "1.001 ms after the millisecond");
     // Not only the receipt: the event falls due then.
-    let next = world
-        .op(StoreOp::MoveDue {
-            limit: 10,
-            calls: false,
-        })
-        .await;
-    let expected = Reply::Moved {
-        moved: 0,
-        ready: 0,
-        next_due: Some(start + ms(2)),
-    };
-    assert_eq!(next, expected);
+    let moved = world.op(StoreOp::move_due(10, false)).await;
+    assert_eq!((moved.moved, moved.next_due), (0, Some(start + ms(2))));
 }
 
 pub async fn an_instant_that_is_past_means_at_once(harness: &dyn StoreHarness) {
@@ -156,7 +146,7 @@ pub async fn an_event_of_another_bucket_is_refused_and_its_batch_with_it(
         world.event().when(DELAY_MAX + ms(1)),
         world.event().unique(&"x".repeat(1_025), Unique::Keep),
     ] {
-        let push = StoreOp::Push(vec![good.0.clone(), bad.0]);
+        let push = StoreOp::push(vec![good.0.clone(), bad.0]);
         let error = world
             .try_op(push)
             .await
@@ -169,11 +159,11 @@ pub async fn an_event_of_another_bucket_is_refused_and_its_batch_with_it(
 pub async fn a_push_of_the_most_events_is_accepted_and_one_more_is_not(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let mut drafts: Vec<_> = (0..=BATCH_MAX).map(|_| world.event().0).collect();
-    let error = world.try_op(StoreOp::Push(drafts.clone())).await;
+    let error = world.try_op(StoreOp::push(drafts.clone())).await;
     assert_eq!(error.expect_err("too many").kind(), ErrorKind::Invalid);
     assert_eq!(world.stats().await.ready, 0);
     drafts.pop();
-    world.op(StoreOp::Push(drafts)).await;
+    world.op(StoreOp::push(drafts)).await;
     assert_eq!(world.stats().await.ready, BATCH_MAX);
 }
 

@@ -4,7 +4,7 @@ use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, bury, failed, ms, retry, secs};
 use duly::event::{Payload, TRACE_HEADER, TraceId};
 use duly::records::{Cause, ERROR_BYTES_MAX, Outcome, PAYLOAD_KEPT_MAX, Query, Record, Stages};
-use duly::store::operation::{AttemptOutcome, Settlement};
+use duly::store::operation::{AttemptOutcome, Settlement, StoreOp};
 use duly::time::Clock;
 
 pub async fn a_record_tells_everything_about_its_attempt(harness: &dyn StoreHarness) {
@@ -110,12 +110,7 @@ pub async fn every_lease_that_ends_leaves_one_record(harness: &dyn StoreHarness)
         world.reap_node(B).await;
         // B is notified before it gets more.
         let told = world.fetching(B, 1);
-        assert!(
-            world
-                .try_op(duly::store::operation::StoreOp::Fetch(told))
-                .await
-                .is_err()
-        );
+        assert!(world.try_op(StoreOp::fetch(told)).await.is_err());
     }
     let delivery = world.take(A).await;
     assert!(world.settle(A, &delivery, bury()).await);

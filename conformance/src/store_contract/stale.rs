@@ -7,7 +7,7 @@ use crate::store_contract::world::{A, World, ms, retry, secs};
 use duly::LatePolicy;
 use duly::event::State;
 use duly::records::{Cause, NodeId, Outcome};
-use duly::store::operation::{AttemptOutcome, Reply, StoreOp};
+use duly::store::operation::{AttemptOutcome, StoreOp};
 
 pub async fn an_expired_event_is_set_aside_with_a_record(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
@@ -78,17 +78,12 @@ pub async fn many_events_of_no_use_do_not_hide_a_good_one(harness: &dyn StoreHar
     }
     let good = world.add(world.event()).await;
     for _ in 0..3 {
-        let Reply::Fetched {
-            deliveries, ready, ..
-        } = world.op(StoreOp::Fetch(world.fetching(A, 1))).await
-        else {
-            panic!("a fetch answers what it fetched");
-        };
-        if let [delivery] = &deliveries[..] {
+        let fetched = world.op(StoreOp::fetch(world.fetching(A, 1))).await;
+        if let [delivery] = &fetched.deliveries[..] {
             assert_eq!(delivery.id, good);
             return;
         }
-        assert!(ready > 0, "the node is told to ask again");
+        assert!(fetched.ready > 0, "the node is told to ask again");
     }
     panic!("a good event stays behind those of no use");
 }

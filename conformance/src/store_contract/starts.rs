@@ -5,7 +5,7 @@ use crate::store_contract::world::{A, B, World, secs};
 use duly::event::State;
 use duly::records::{NodeId, Outcome};
 use duly::store::operation::{
-    AttemptOutcome, BATCH_MAX, Delivery, Fetch, Holding, Reply, RequestId, StartMark, StoreOp,
+    AttemptOutcome, BATCH_MAX, Delivery, Fetch, Holding, RequestId, StartMark, StoreOp,
 };
 use duly::{Cancelled, EventId};
 
@@ -33,12 +33,8 @@ impl World {
     }
 
     async fn announce(&self, node: NodeId, request: RequestId, leases: usize) {
-        let settle = StoreOp::Settle {
-            node,
-            settlements: Vec::new(),
-            started: StartMark { request, leases },
-        };
-        assert_eq!(self.op(settle).await, Reply::Settled(Vec::new()));
+        let settle = StoreOp::settle(node, Vec::new(), StartMark { request, leases });
+        assert!(self.op(settle).await.is_empty());
     }
 
     /// Returns how many attempts each of these has used.
@@ -99,16 +95,14 @@ pub async fn a_settle_announces_starts(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let ids = world.ready(4, false).await;
     let held = world.lease(A, 0).await;
-    let settle = StoreOp::Settle {
-        node: A,
-        settlements: vec![world.ended(&held[0], AttemptOutcome::Ack)],
-        started: StartMark {
-            request: held[0].request,
-            leases: 2,
-        },
+    let started = StartMark {
+        request: held[0].request,
+        leases: 2,
     };
+    let ended = vec![world.ended(&held[0], AttemptOutcome::Ack)];
+    let settle = StoreOp::settle(A, ended, started);
     for _ in 0..2 {
-        assert_eq!(world.op(settle.clone()).await, Reply::Settled(vec![true]));
+        assert_eq!(world.op(settle.clone()).await, [true]);
     }
     world.announce(A, held[0].request, 3).await;
     assert_eq!(world.reap_node(A).await.ready, 3);
@@ -119,14 +113,11 @@ pub async fn a_heartbeat_announces_starts(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let ids = world.ready(3, false).await;
     let held = world.lease(A, 0).await;
-    let heartbeat = StoreOp::Heartbeat {
-        node: A,
-        holds: Holding::default(),
-        started: StartMark {
-            request: held[0].request,
-            leases: 1,
-        },
+    let started = StartMark {
+        request: held[0].request,
+        leases: 1,
     };
+    let heartbeat = StoreOp::heartbeat(A, Holding::default(), started);
     world.op(heartbeat).await;
     world.reap_node(A).await;
     assert_eq!(world.tries(&ids).await, [1, 0, 0]);
@@ -201,18 +192,11 @@ pub async fn a_reconcile_counts_what_had_been_announced(harness: &dyn StoreHarne
     let ids = world.ready(4, false).await;
     let held = world.lease(A, 1).await;
     let request = held[0].request;
-    let reconcile = StoreOp::Reconcile {
-        node: A,
-        from: 0,
-        through: request,
-        held: vec![(request, vec![ids[3]])],
-        started: StartMark { request, leases: 2 },
-        limit: BATCH_MAX,
-    };
-    match world.op(reconcile).await {
-        Reply::Reaped(reaped) => assert_eq!((reaped.ready, reaped.more), (3, false)),
-        other => panic!("a reconcile returned {other:?}"),
-    }
+    let held_here = vec![(request, vec![ids[3]])];
+    let started = StartMark { request, leases: 2 };
+    let reconcile = StoreOp::reconcile(A, (0, request), held_here, started, BATCH_MAX);
+    let reaped = world.op(reconcile).await;
+    assert_eq!((reaped.ready, reaped.more), (3, false));
     assert_eq!(world.tries(&ids).await, [1, 1, 0, 0]);
     assert_eq!(world.state(ids[3]).await, Some(State::Leased));
     let again = world.fetch(B).await;

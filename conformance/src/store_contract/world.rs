@@ -1,5 +1,6 @@
 //! The test world: a store, a clock and one bucket.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,11 +8,11 @@ use std::time::Duration;
 use crate::store_contract::harness::{StoreHarness, Subject};
 use duly::event::{BucketId, BucketKey, Envelope, Payload};
 use duly::records::{Cause, NodeId};
-use duly::store::operation::{AttemptOutcome, FailureReason, Fetch, NewEvent, Reply, StoreOp};
+use duly::store::operation::{AttemptOutcome, FailureReason, Fetch, NewEvent, Operation, StoreOp};
 use duly::store::{DedupWindow, Store};
 use duly::testing::ManualClock;
 use duly::time::{Clock, Timestamp, When};
-use duly::{EventId, LatePolicy, QueueName, Result, Unique};
+use duly::{ErrorKind, EventId, LatePolicy, QueueName, Result, Unique};
 
 /// Two nodes, and a third that never held anything.
 pub(super) const A: NodeId = NodeId(0xA);
@@ -142,10 +143,10 @@ impl World {
     }
 
     /// Applies an operation, and checks all invariants.
-    pub(super) async fn try_op(&self, op: StoreOp) -> Result<Reply> {
-        let answer = self.subject.store().apply(&self.bucket, op).await;
+    pub(super) async fn try_op<R>(&self, op: Operation<R>) -> Result<R> {
+        let reply = op.apply(&*self.subject.store(), &self.bucket).await;
         self.check().await;
-        answer.map(|answer| answer.reply)
+        reply
     }
 
     pub(super) async fn check(&self) {
@@ -154,7 +155,18 @@ impl World {
         }
     }
 
-    pub(super) async fn op(&self, op: StoreOp) -> Reply {
+    /// Applies an operation that the store must refuse, and returns the kind of its error.
+    pub(super) async fn refused(&self, op: StoreOp) -> ErrorKind {
+        let name = format!("{op:?}");
+        let answer = self.subject.store().apply(&self.bucket, op).await;
+        self.check().await;
+        match answer {
+            Err(error) => error.kind(),
+            Ok(answer) => panic!("{name} was not refused: {:?}", answer.reply),
+        }
+    }
+
+    pub(super) async fn op<R: fmt::Debug>(&self, op: Operation<R>) -> R {
         let name = format!("{op:?}");
         match self.try_op(op).await {
             Ok(reply) => reply,

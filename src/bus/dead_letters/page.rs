@@ -1,6 +1,7 @@
 //! Pages of dead letters, with the last record of each.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 
@@ -12,7 +13,7 @@ use crate::core::op::{BATCH_MAX, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId};
 use crate::journal::{Journal, reading};
-use crate::record::{Cursor, Numbered, Order, Outcome, Page, Query, Record};
+use crate::record::{Cursor, Found, Numbered, Order, Outcome, Page, Query, Record};
 use crate::store::Store;
 
 /// The default size of a page.
@@ -126,26 +127,38 @@ pub(super) async fn last_of(
     let mut newest: HashMap<EventId, Record> = waiting.collect();
     let told = letters.iter().map(|letter| {
         let (waits, query) = (newest.remove(&letter.id), query.clone());
-
         async move {
-            match (waits, journal) {
-                (Some(record), _) => LastRecord::Record(Box::new(record)),
+            if let Some(record) = waits {
+                return LastRecord::Record(Box::new(record));
+            }
+            match (store.records(), journal) {
+                (Some(table), _) => {
+                    let page = |query| Arc::clone(&table).page(query);
+                    last_in(page, query, letter.id).await
+                }
+                (None, Some(journal)) => {
+                    let page = |query| journal.page(query);
+                    last_in(page, query, letter.id).await
+                }
                 (None, None) => LastRecord::Pruned,
-                (None, Some(journal)) => in_journal(journal, query, letter.id).await,
             }
         }
     });
     in_order(told).collect().await
 }
 
-async fn in_journal(journal: &dyn Journal, query: Query, id: EventId) -> LastRecord {
+/// The last record of an event, in pages that look at a bounded number of records.
+async fn last_in<F>(page: impl Fn(Query) -> F, query: Query, id: EventId) -> LastRecord
+where
+    F: Future<Output = Result<Found>>,
+{
     let mut query = Query {
         id: Some(id),
         limit: Some(1),
         ..query
     };
     for _ in 0..PAGES_MAX {
-        match in_time(journal.page(query.clone())).await {
+        match in_time(page(query.clone())).await {
             Ok(mut found) => match (found.records.pop(), found.next) {
                 (Some((_, record)), _) => return LastRecord::Record(Box::new(record)),
                 (None, None) => break,

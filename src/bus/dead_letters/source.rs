@@ -28,7 +28,10 @@ impl Source for Letters<'_> {
     ) -> Result<(Vec<Snapshot>, Option<EventId>)> {
         let limit = limit.clamp(1, BATCH_MAX);
         let Some(ids) = &self.0.ids else {
-            return inner.apply(bucket, StoreOp::read_dead(after, limit)).await;
+            let page = inner
+                .apply(bucket, StoreOp::read_dead(after, limit))
+                .await?;
+            return Ok((page.letters, page.next));
         };
         let here = ids.iter().filter(|id| id.bucket() == bucket.bucket);
         let here = here.filter(|id| after.is_none_or(|after| **id > after));

@@ -37,14 +37,8 @@ async fn dead(store: &MemoryStore) -> Vec<Snapshot> {
         apply(store, StoreOp::Push(vec![event])).await;
         bury(store, id, number + 1).await;
     }
-    let read = StoreOp::ReadDead {
-        after: None,
-        limit: 100,
-    };
-    match apply(store, read).await {
-        Reply::Dead { letters, .. } => letters,
-        other => panic!("{other:?}"),
-    }
+    let page = StoreOp::read_dead(None, 100).apply(store, &bucket()).await;
+    page.expect("a page").letters
 }
 
 async fn bury(store: &MemoryStore, id: EventId, request: u64) {

@@ -114,7 +114,8 @@ impl Events {
         limit: usize,
     ) -> Result<(Vec<Snapshot>, Option<PeekCursor>)> {
         let peek = StoreOp::peek(self.by.clone(), from, limit);
-        self.inner.apply(bucket, peek).await
+        let page = self.inner.apply(bucket, peek).await?;
+        Ok((page.events, page.next))
     }
 
     fn take(&self, bucket: &BucketKey, events: Vec<Snapshot>, items: &mut Vec<StoredEvent>) {

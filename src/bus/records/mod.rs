@@ -19,8 +19,9 @@ use crate::time::Timestamp;
 
 /// A builder for a query for consumption records.
 ///
-/// All filters must match. Records are read from the journal, and from the outboxes of the store if
-/// they are not in the journal yet; of those, the newest 100,000. Every page scans a bounded number
+/// All filters must match. Records of a store in a file are read from that file. Those of any other
+/// store are read from the journal, and from the outboxes of the store if they are not in the
+/// journal yet; of those, the newest 100,000. Every page scans a bounded number
 /// of records, so it is quick, and may be short.
 ///
 /// # Examples
@@ -173,7 +174,7 @@ impl Records {
     }
 
     /// Selects records that wait in the store for the journal, the newest 100,000: readable while
-    /// the journal is unavailable. Without a journal these are all records.
+    /// the journal is unavailable. Without a journal these are all records; a store in a file always has all of them.
     pub fn only_waiting(mut self) -> Self {
         self.journal = None;
         self

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::core::node::{Call, CallKind, Node};
-use crate::core::op::{Answer, Reply, RequestId, Settlement, StartMark};
+use crate::core::op::{Answer, Fetched, Kept, Moved, Reply, RequestId, Settlement, StartMark};
 use crate::core::step::Action;
 use crate::error::ErrorKind;
 use crate::time::{Mono, Timestamp};
@@ -104,11 +104,11 @@ impl<B> Node<B> {
         match (&call.kind, reply) {
             (
                 CallKind::Move { limit },
-                Reply::Moved {
+                Reply::Moved(Moved {
                     moved,
                     ready,
                     next_due,
-                },
+                }),
             ) => {
                 care.looking = false;
                 let next = now + options.sleep_max;
@@ -126,13 +126,13 @@ impl<B> Node<B> {
                     held,
                     starts,
                 },
-                Reply::Fetched {
+                Reply::Fetched(Fetched {
                     deliveries,
                     ready,
                     next_due,
                     full,
                     holding,
-                },
+                }),
             ) => {
                 if queue.room() == 0 || queue.window.room(queue.startable()) == 0 {
                     self.roomy.insert(care.queue); // the other buckets waited for this reply
@@ -180,7 +180,7 @@ impl<B> Node<B> {
                 }
                 self.announced(bucket, *started, true);
             }
-            (CallKind::Heartbeat { held }, Reply::Kept { stands, holding }) => {
+            (CallKind::Heartbeat { held }, Reply::Kept(Kept { stands, holding })) => {
                 care.leases.beaten(call.sent);
                 care.leases.compare(now, *held, holding);
                 if stands {
@@ -223,13 +223,13 @@ impl CallKind {
     fn is_answered_by<B>(&self, reply: &Reply<B>) -> bool {
         matches!(
             (self, reply),
-            (Self::Move { .. }, Reply::Moved { .. })
-                | (Self::Fetch { .. }, Reply::Fetched { .. })
+            (Self::Move { .. }, Reply::Moved(Moved { .. }))
+                | (Self::Fetch { .. }, Reply::Fetched(Fetched { .. }))
                 | (
                     Self::Settle { .. } | Self::Announce { .. },
                     Reply::Settled(_)
                 )
-                | (Self::Heartbeat { .. }, Reply::Kept { .. })
+                | (Self::Heartbeat { .. }, Reply::Kept(Kept { .. }))
                 | (Self::Reap | Self::Reconcile { .. }, Reply::Reaped(_))
         )
     }

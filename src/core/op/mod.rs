@@ -15,8 +15,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::reply::{
-    Answer, Cancelled, Changed, Delivery, PeekCursor, PushOutcome, Pushed, Reaped, Reply, Snapshot,
-    Stats,
+    Answer, Cancelled, Changed, DeadPage, Delivery, Fetched, Kept, Moved, PeekCursor, Peeked,
+    PushOutcome, Pushed, Reaped, Reply, Snapshot, Stats,
 };
 pub use self::sink::ChangeSink;
 use crate::event::{Envelope, EventId, Payload};

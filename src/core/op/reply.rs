@@ -65,39 +65,14 @@ pub enum Reply<B = Arc<Envelope>> {
     /// To a push: the result for each event, in order.
     Pushed(Vec<Pushed>),
     /// To a move.
-    Moved {
-        /// How many events were moved; as many as the limit means that there are more.
-        moved: usize,
-        /// How many events are ready now.
-        ready: usize,
-        /// When the next scheduled event is due.
-        next_due: Option<Timestamp>,
-    },
+    Moved(Moved),
     /// To a fetch.
-    Fetched {
-        /// The new leases.
-        deliveries: Vec<Delivery<B>>,
-        /// How many ready events are left.
-        ready: usize,
-        /// When the next scheduled event that is not leased is due.
-        next_due: Option<Timestamp>,
-        /// Whether it ended at the byte limit, so that fewer events than requested do not mean that
-        /// there are no more.
-        full: bool,
-        /// The node's leases, these included, and its last fetch before this one. A number below
-        /// that of an earlier successful fetch shows that the store has forgotten that fetch.
-        holding: Holding,
-    },
+    Fetched(Fetched<B>),
     /// To a settle: for each settlement whether it was accepted; `false` means that the lease was
     /// lost.
     Settled(Vec<bool>),
     /// To a heartbeat.
-    Kept {
-        /// Whether the node's leases still stand. `false`: they were reaped, or it has none.
-        stands: bool,
-        /// The node's leases, by the store's count.
-        holding: Holding,
-    },
+    Kept(Kept),
     /// To an extend: for each lease whether it still stood.
     Extended(Vec<bool>),
     /// To a reap; and to a reconcile, then without holders and deadline.
@@ -111,25 +86,70 @@ pub enum Reply<B = Arc<Envelope>> {
     /// To a get.
     Found(Option<Snapshot<B>>),
     /// To a peek.
-    Peeked {
-        /// The events of the page.
-        events: Vec<Snapshot<B>>,
-        /// Where the next page begins; `None`: this is the last.
-        next: Option<PeekCursor>,
-    },
+    Peeked(Peeked<B>),
     /// To a read of dead letters.
-    Dead {
-        /// The events of the page.
-        letters: Vec<Snapshot<B>>,
-        /// The id after which the next page begins; `None`: this is the last.
-        next: Option<EventId>,
-    },
+    Dead(DeadPage<B>),
     /// To a revive, drop or rewrite: how many.
     Counted(usize),
     /// To stats.
     Stats(Stats),
     /// To a forecast: how many for each span.
     Forecast(Vec<usize>),
+}
+
+/// The result of a move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// How many events were moved; as many as the limit means that there are more.
+    pub moved: usize,
+    /// How many events are ready now.
+    pub ready: usize,
+    /// When the next scheduled event is due.
+    pub next_due: Option<Timestamp>,
+}
+
+/// The result of a fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched<B = Arc<Envelope>> {
+    /// The new leases.
+    pub deliveries: Vec<Delivery<B>>,
+    /// How many ready events are left.
+    pub ready: usize,
+    /// When the next scheduled event that is not leased is due.
+    pub next_due: Option<Timestamp>,
+    /// Whether it ended at the byte limit, so that fewer events than requested do not mean that
+    /// there are no more.
+    pub full: bool,
+    /// The node's leases, these included, and its last fetch before this one. A number below that
+    /// of an earlier successful fetch shows that the store has forgotten that fetch.
+    pub holding: Holding,
+}
+
+/// The result of a heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Whether the node's leases still stand. `false`: they were reaped, or it has none.
+    pub stands: bool,
+    /// The node's leases, by the store's count.
+    pub holding: Holding,
+}
+
+/// A page of live events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peeked<B = Arc<Envelope>> {
+    /// The events of the page.
+    pub events: Vec<Snapshot<B>>,
+    /// Where the next page begins; `None`: this is the last.
+    pub next: Option<PeekCursor>,
+}
+
+/// A page of dead letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadPage<B = Arc<Envelope>> {
+    /// The events of the page.
+    pub letters: Vec<Snapshot<B>>,
+    /// The id after which the next page begins; `None`: this is the last.
+    pub next: Option<EventId>,
 }
 
 /// The result of pushing one event.
@@ -242,6 +262,8 @@ pub struct Snapshot<B = Arc<Envelope>> {
     pub since: Option<Timestamp>,
     /// The node that holds its lease.
     pub holder: Option<NodeId>,
+    /// The fetch that leased it; with the node, the lease.
+    pub request: Option<RequestId>,
     /// When its lease ends, if it has its own deadline.
     pub until: Option<Timestamp>,
     /// The stored event; `None` if it has ended or its bytes are damaged.
@@ -282,46 +304,23 @@ impl<B> Reply<B> {
     /// Maps each body with `f`.
     pub fn try_map<C, E>(self, mut f: impl FnMut(B) -> Result<C, E>) -> Result<Reply<C>, E> {
         Ok(match self {
-            Self::Fetched {
-                deliveries,
-                ready,
-                next_due,
-                full,
-                holding,
-            } => Reply::Fetched {
-                deliveries: deliveries
-                    .into_iter()
-                    .map(|delivery| delivery.try_map(&mut f))
-                    .collect::<Result<_, E>>()?,
-                ready,
-                next_due,
-                full,
-                holding,
-            },
+            Self::Fetched(fetched) => Reply::Fetched(fetched.try_map(f)?),
             Self::Found(found) => Reply::Found(match found {
                 Some(snapshot) => Some(snapshot.try_map(&mut f)?),
                 None => None,
             }),
-            Self::Peeked { events, next } => Reply::Peeked {
+            Self::Peeked(Peeked { events, next }) => Reply::Peeked(Peeked {
                 events: each(events, f)?,
                 next,
-            },
-            Self::Dead { letters, next } => Reply::Dead {
+            }),
+            Self::Dead(DeadPage { letters, next }) => Reply::Dead(DeadPage {
                 letters: each(letters, f)?,
                 next,
-            },
+            }),
             Self::Pushed(pushed) => Reply::Pushed(pushed),
-            Self::Moved {
-                moved,
-                ready,
-                next_due,
-            } => Reply::Moved {
-                moved,
-                ready,
-                next_due,
-            },
+            Self::Moved(moved) => Reply::Moved(moved),
             Self::Settled(settled) => Reply::Settled(settled),
-            Self::Kept { stands, holding } => Reply::Kept { stands, holding },
+            Self::Kept(kept) => Reply::Kept(kept),
             Self::Extended(extended) => Reply::Extended(extended),
             Self::Reaped(reaped) => Reply::Reaped(reaped),
             Self::Cancelled(cancelled) => Reply::Cancelled(cancelled),
@@ -330,6 +329,28 @@ impl<B> Reply<B> {
             Self::Counted(counted) => Reply::Counted(counted),
             Self::Stats(stats) => Reply::Stats(stats),
             Self::Forecast(forecast) => Reply::Forecast(forecast),
+        })
+    }
+}
+
+impl<B> Fetched<B> {
+    fn try_map<C, E>(self, mut f: impl FnMut(B) -> Result<C, E>) -> Result<Fetched<C>, E> {
+        let Self {
+            deliveries,
+            ready,
+            next_due,
+            full,
+            holding,
+        } = self;
+        let mapped = deliveries.into_iter();
+        Ok(Fetched {
+            deliveries: mapped
+                .map(|delivery| delivery.try_map(&mut f))
+                .collect::<Result<_, E>>()?,
+            ready,
+            next_due,
+            full,
+            holding,
         })
     }
 }
@@ -351,6 +372,7 @@ impl<B> Snapshot<B> {
             tries,
             since,
             holder,
+            request,
             until,
             body,
         } = self;
@@ -365,6 +387,7 @@ impl<B> Snapshot<B> {
             tries,
             since,
             holder,
+            request,
             until,
             body,
         })

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::core::op::{
-    BATCH_MAX, ChangeSink, Delivery, Fetch, Holding, Reply, RequestId, StartMark,
+    BATCH_MAX, ChangeSink, Delivery, Fetch, Fetched, Holding, Kept, Reply, RequestId, StartMark,
 };
 use crate::core::reference::entry::{Budget, Entry, Lease, Place, RecordDetails, StaleReason};
 use crate::core::reference::{Bucket, bounded};
@@ -45,7 +45,7 @@ impl<B: Clone> Bucket<B> {
             }
             (again, false)
         };
-        Ok(Reply::Fetched {
+        Ok(Reply::Fetched(Fetched {
             deliveries,
             ready: self.waiting.ready_len(),
             next_due: self.waiting.next_due(),
@@ -54,7 +54,7 @@ impl<B: Clone> Bucket<B> {
                 last,
                 ..self.nodes.holding(fetch.node)
             },
-        })
+        }))
     }
 
     /// Returns whether the request is new. One that is not above the last is a repeat, or arrives
@@ -195,10 +195,10 @@ impl<B: Clone> Bucket<B> {
     /// Renews the leases of a node and raises its start mark.
     pub(super) fn keep(&mut self, node: NodeId, started: StartMark) -> Reply<B> {
         self.nodes.announce(node, started);
-        Reply::Kept {
+        Reply::Kept(Kept {
             stands: self.heartbeat(node),
             holding: self.nodes.holding(node),
-        }
+        })
     }
 
     fn heartbeat(&mut self, node: NodeId) -> bool {

@@ -47,7 +47,7 @@ use self::waiting::WaitingEvents;
 #[cfg(feature = "redis")]
 pub(crate) use self::window::FORGET_MAX;
 pub use self::window::{DedupWindow, ID_AHEAD_MAX, KEEP_FOR};
-use crate::core::op::{Answer, BATCH_BYTES, BATCH_MAX, ChangeSink, Reply, StoreOp};
+use crate::core::op::{Answer, BATCH_BYTES, BATCH_MAX, ChangeSink, Moved, Reply, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, State};
 use crate::record::{BY_BYTES_MAX, Outcome};
@@ -253,11 +253,11 @@ impl<B: Clone> Bucket<B> {
             }
             moved += 1;
         }
-        Reply::Moved {
+        Reply::Moved(Moved {
             moved,
             ready: self.waiting.ready_len(),
             next_due: self.waiting.next_due(),
-        }
+        })
     }
 
     fn now(&self) -> Timestamp {

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor, Reply, Snapshot, Stats};
+use crate::core::op::{BATCH_MAX, DeadPage, PeekBy, PeekCursor, Peeked, Reply, Snapshot, Stats};
 use crate::core::reference::entry::{Budget, Entry, Place};
 use crate::core::reference::{Bucket, Tombstone, check_spans};
 use crate::error::{Error, Result};
@@ -69,10 +69,10 @@ impl<B: Clone> Bucket<B> {
             }
             if at + 1 == limit || budget.is_spent() {
                 let next = Some(PeekCursor::new(id.to_bytes()));
-                return Ok(Reply::Peeked { events, next });
+                return Ok(Reply::Peeked(Peeked { events, next }));
             }
         }
-        Ok(Reply::Peeked { events, next: None })
+        Ok(Reply::Peeked(Peeked { events, next: None }))
     }
 
     pub(super) fn read_dead(&self, after: Option<EventId>, limit: usize) -> Reply<B> {
@@ -92,7 +92,7 @@ impl<B: Clone> Bucket<B> {
                 letters.push(self.snapshot(*id, entry));
             }
         }
-        Reply::Dead { letters, next }
+        Reply::Dead(DeadPage { letters, next })
     }
 
     /// DueCounts events by state; unconfirmed ones are not counted.
@@ -133,6 +133,7 @@ impl<B: Clone> Bucket<B> {
             tries: entry.tries,
             since: since_us.map(|us| Timestamp::from_millis(us / 1_000)),
             holder: entry.lease().map(|lease| lease.node),
+            request: entry.lease().map(|lease| lease.request),
             until: entry.lease().and_then(|lease| lease.deadline),
             body: Some(entry.body.clone()),
         }
@@ -163,6 +164,7 @@ fn over<B>(finished: &Tombstone) -> Snapshot<B> {
         tries: finished.tries,
         since: None,
         holder: None,
+        request: None,
         until: None,
         body: None,
     }

@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
 use crate::flow::consumers::set::Consumers;
 use crate::flow::node::inbox::Inbox;
+use crate::flow::pull::Pulls;
 use crate::flow::runtime_settings::RuntimeSettings;
 use crate::outage::Outage;
 use crate::store::{MemberInfo, Store};
@@ -28,6 +29,7 @@ pub(crate) struct SettingsReader {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) controls: Arc<RuntimeSettings>,
     pub(crate) lanes: Arc<Consumers>,
+    pub(crate) pulls: Arc<Pulls>,
 }
 
 impl SettingsReader {
@@ -75,7 +77,9 @@ impl SettingsReader {
     ///
     /// When the store cannot be read; everything stays as it is.
     pub(crate) async fn read_buckets(&self) -> Result<()> {
-        self.lanes.serve(&in_time(self.store.buckets()).await?);
+        let buckets = in_time(self.store.buckets()).await?;
+        self.lanes.serve(&buckets);
+        self.pulls.found(&buckets);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use tokio_postgres::{GenericClient, Row};
 
 use super::copy::ordered;
 use super::fault::PgError;
-use crate::journal::retention::{self, Allowed, Pace, Times};
+use crate::record::retention::{self, Allowed, Pace, Times};
 use crate::time::Timestamp;
 
 /// A kind of rows with its own retention age.

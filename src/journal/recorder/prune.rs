@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::journal::recorder::answered;
 use crate::journal::{Journal, Keep};
+use crate::record::retention::warn_held_back;
 use crate::store::Store;
 use crate::time::Timestamp;
 
@@ -41,14 +42,7 @@ pub(super) async fn run(
                     tracing::debug!(records, "pruned old records");
                 }
                 if pruned.is_held_back && !is_held_back {
-                    tracing::warn!(
-                        keep = ?keep.age,
-                        keep_minutes = ?keep.minutes,
-                        now = %now,
-                        "more than a share of the journal is too old: it is removed over hours; \
-                         if a clock is ahead, set it right, else `records.prune_at_once` removes \
-                         it at once"
-                    );
+                    warn_held_back(keep, now);
                 }
                 is_held_back = pruned.is_held_back;
                 match pruned.more {

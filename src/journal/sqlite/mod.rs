@@ -7,19 +7,11 @@
 //!
 //! Several processes may have the same file open; each waits for the transaction of another.
 
-mod asked;
 mod fault;
 mod file;
 mod loading;
-mod minutes;
 mod options;
-mod paging;
-mod parts;
-mod pruning;
-mod rows;
 mod schema;
-mod views;
-mod words;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -27,11 +19,11 @@ use std::path::{Path, PathBuf};
 use crate::error::Result;
 use crate::journal::{Batch, Found, Journal, JournalFuture, Keep, Pruned};
 use crate::record::{MinuteQuery, MinuteStats, Query};
+use crate::sqlite::records::Reader;
 use crate::time::Timestamp;
 
 use self::loading::Writer;
 pub use self::options::SqliteOptions;
-use self::paging::Reader;
 use self::worker::Worker;
 
 /// A journal in one SQLite file: nothing to install, and readable by any SQLite tool, through the
@@ -107,7 +99,10 @@ impl SqliteJournal {
     ///
     /// When the journal cannot be read.
     pub fn plan(&self, query: Query) -> JournalFuture<Vec<String>> {
-        Box::pin(self.reading.run(move |reader| reader.plan(&query)))
+        Box::pin(
+            self.reading
+                .run(move |reader| reader.plan(&query).map_err(fault::at_read)),
+        )
     }
 }
 
@@ -117,11 +112,17 @@ impl Journal for SqliteJournal {
     }
 
     fn page(&self, query: Query) -> JournalFuture<Found> {
-        Box::pin(self.reading.run(move |reader| reader.page(&query)))
+        Box::pin(
+            self.reading
+                .run(move |reader| reader.page(&query).map_err(fault::at_read)),
+        )
     }
 
     fn minutes(&self, query: MinuteQuery) -> JournalFuture<Vec<MinuteStats>> {
-        Box::pin(self.reading.run(move |reader| reader.minutes(&query)))
+        Box::pin(
+            self.reading
+                .run(move |reader| reader.minutes(&query).map_err(fault::at_read)),
+        )
     }
 
     fn prune(&self, keep: Keep, now: Timestamp) -> JournalFuture<Pruned> {

@@ -1,6 +1,6 @@
 //! One batch of changes, one transaction.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
@@ -8,9 +8,10 @@ use crate::codec::wire;
 use crate::event::{Envelope, Payload};
 use crate::record::Record;
 use crate::sqlite::checkpoint_on_close;
+use crate::sqlite::records::{Arrival, Load, QueueNumbers};
 use crate::store::embedded::ledger::{Change, Changes, Row};
-use crate::store::embedded::waiting::{Waiting, number};
-use crate::store::embedded::{controls, records, schema, sums, uniques};
+use crate::store::embedded::retention::Retention;
+use crate::store::embedded::{controls, sums, uniques};
 use crate::time::Timestamp;
 
 /// Writes batches; the only holder of the connection that writes.
@@ -18,9 +19,8 @@ use crate::time::Timestamp;
 pub(super) struct Committer {
     connection: Connection,
     counts: Counts,
-    waiting: Arc<Waiting>,
-    /// How many records are kept; older ones are removed as new ones come, unless they wait.
-    records_max: i64,
+    queues: QueueNumbers,
+    retention: Retention,
 }
 
 /// What goes on from transaction to transaction; taken over only when one is committed.
@@ -30,28 +30,20 @@ pub(super) struct Counts {
     pub(super) events: i64,
     /// All their row numbers in one.
     pub(super) rows: i64,
-    /// The oldest record that is kept.
-    pub(super) first_record: i64,
+    /// How many records it holds.
+    pub(super) records: i64,
     /// The number of the next record.
-    pub(super) next_record: i64,
-    /// Up to which number records are in the journal.
-    pub(super) trimmed: i64,
+    pub(super) next_record: u64,
 }
 
 impl Committer {
-    /// A committer that keeps every record.
-    pub(super) fn new(connection: Connection, counts: Counts, waiting: Arc<Waiting>) -> Self {
+    pub(super) fn new(connection: Connection, counts: Counts, retention: Retention) -> Self {
         Self {
             connection,
             counts,
-            waiting,
-            records_max: i64::MAX,
+            queues: QueueNumbers::new(),
+            retention,
         }
-    }
-
-    /// From now on at most so many records are kept beside those that wait.
-    pub(super) fn keep(&mut self, records_max: u64) {
-        self.records_max = number(records_max).max(1);
     }
 
     /// Writes all of `batch` and returns when it is on disk, or nothing of it. `may_miss`: rows of
@@ -65,21 +57,27 @@ impl Committer {
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;
+        let is_idle = batch.clone().next().is_none();
         let mut counts = self.counts;
-        let written = Transaction::new(&self.connection, &mut counts, now)
+        let written = Transaction::new(&self.connection, &mut counts, &mut self.queues, now)
             .and_then(|mut transaction| {
                 transaction.may_miss = may_miss;
-                transaction.fill(batch)?;
-                transaction.let_records_go(self.counts, &self.waiting, self.records_max)
+                transaction.fill(batch)
+            })
+            .and_then(|added| {
+                let added = (!is_idle).then_some(added);
+                self.retention
+                    .step(&self.connection, &mut counts.records, added, now)
             })
             .and_then(|()| self.connection.prepare_cached("COMMIT")?.execute([]));
         match written {
             Ok(_) => {
                 self.counts = counts;
-                self.waiting.committed(counts.trimmed, counts.next_record);
                 Ok(())
             }
             Err(error) => {
+                // It may hold numbers that were given and taken back.
+                self.queues.clear();
                 // SQLite has rolled back by itself after some errors.
                 if !self.connection.is_autocommit() {
                     self.connection.execute_batch("ROLLBACK")?;
@@ -87,6 +85,11 @@ impl Committer {
                 Err(error)
             }
         }
+    }
+
+    /// Whether there are more records to remove than one commit does.
+    pub(super) fn has_more_to_prune(&self) -> bool {
+        self.retention.has_more()
     }
 
     /// How many pages the write-ahead log holds that are not in the file yet.
@@ -136,27 +139,31 @@ impl Committer {
 }
 
 /// The statements of one transaction.
-struct Transaction<'a> {
+struct Transaction<'a, 'b> {
     connection: &'a Connection,
     counts: &'a mut Counts,
+    queues: &'a mut QueueNumbers,
     now: Timestamp,
     /// Pushes were refused for want of room, and changes to their rows may still come.
     may_miss: bool,
     add: CachedStatement<'a>,
     stand: CachedStatement<'a>,
     remove: CachedStatement<'a>,
-    record: CachedStatement<'a>,
+    /// The records, which are written at the end.
+    load: Load<'b>,
 }
 
-impl<'a> Transaction<'a> {
+impl<'a, 'b> Transaction<'a, 'b> {
     fn new(
         connection: &'a Connection,
         counts: &'a mut Counts,
+        queues: &'a mut QueueNumbers,
         now: Timestamp,
     ) -> rusqlite::Result<Self> {
         Ok(Self {
             connection,
             counts,
+            queues,
             now,
             may_miss: false,
             add: connection
@@ -165,16 +172,15 @@ impl<'a> Transaction<'a> {
                 "UPDATE events SET due = ?2, tries = ?3, dead = ?4, sum = ?5 WHERE row = ?1",
             )?,
             remove: connection.prepare_cached("DELETE FROM events WHERE row BETWEEN ?1 AND ?2")?,
-            record: connection.prepare_cached(records::INSERT)?,
+            load: Load::new(Arrival::First),
         })
     }
 
     /// Additions first and removals last, each in order of the rows; what lies between keeps the
-    /// order in which it was decided. That is the order of each row's own life.
-    fn fill<'b>(
-        &mut self,
-        batch: impl Iterator<Item = &'b Changes> + Clone,
-    ) -> rusqlite::Result<()> {
+    /// order in which it was decided. That is the order of each row's own life. Returns how many
+    /// records were added.
+    fn fill(mut self, batch: impl Iterator<Item = &'b Changes> + Clone) -> rusqlite::Result<i64> {
+        let is_idle = batch.clone().next().is_none();
         for changes in batch.clone() {
             for change in &changes.list {
                 if let Change::Added { row, due, body } = change {
@@ -188,7 +194,6 @@ impl<'a> Transaction<'a> {
                 Change::Added { .. } => {}
                 Change::Removed(row) => removed.push(row.number),
                 Change::Recorded { record, telling } => self.record(record, *telling)?,
-                Change::Trimmed { through } => self.trim(*through)?,
                 Change::Stands { row, due, tries } => {
                     self.stand(*row, ms(*due), (*tries).into(), None)?;
                 }
@@ -213,7 +218,12 @@ impl<'a> Transaction<'a> {
         for run in removed.chunk_by(|row, next| row + 1 == *next) {
             self.remove(run)?;
         }
-        self.count()
+        if !is_idle {
+            self.count()?;
+        }
+        let added = self.load.finish(self.connection)?;
+        self.counts.records += added;
+        Ok(added)
     }
 
     fn add(&mut self, row: Row, due: Timestamp, body: &[u8]) -> rusqlite::Result<()> {
@@ -283,28 +293,20 @@ impl<'a> Transaction<'a> {
     }
 
     /// A damaged envelope has nothing to tell: the record goes without.
-    fn record(&mut self, record: &Record, telling: Option<Row>) -> rusqlite::Result<()> {
-        let number = self.counts.next_record;
+    fn record(&mut self, record: &'b Record, telling: Option<Row>) -> rusqlite::Result<()> {
         let envelope = match telling {
             Some(row) => self.envelope(row)?,
             None => None,
         };
-        match envelope {
-            Some(envelope) => {
-                let record = record.clone().telling(&envelope);
-                records::insert(&mut self.record, number, &record)?;
-            }
-            None => records::insert(&mut self.record, number, record)?,
-        }
+        let record = match envelope {
+            Some(envelope) => Cow::Owned(record.clone().telling(&envelope)),
+            None => Cow::Borrowed(record),
+        };
+        let number = self.counts.next_record;
+        self.load
+            .add(self.connection, self.queues, number, record)?;
         self.counts.next_record += 1;
         Ok(())
-    }
-
-    /// Never back, and never beyond what is there.
-    fn trim(&mut self, through: i64) -> rusqlite::Result<()> {
-        let through = through.min(self.counts.next_record - 1);
-        self.counts.trimmed = self.counts.trimmed.max(through);
-        schema::write_trimmed(self.connection, self.counts.trimmed)
     }
 
     fn update(&self, row: Row, payload: &Payload) -> rusqlite::Result<()> {
@@ -338,34 +340,6 @@ impl<'a> Transaction<'a> {
         self.connection
             .prepare_cached("INSERT INTO damaged (found, why) VALUES (?1, ?2)")?
             .execute(params![ms(self.now), why])?;
-        Ok(())
-    }
-
-    /// Removes the oldest records beyond the bound that do not wait, a few more than were added since
-    /// `before`, so that a lowered bound is reached in time and no commit pays for it alone.
-    fn let_records_go(
-        &mut self,
-        before: Counts,
-        waiting: &Waiting,
-        records_max: i64,
-    ) -> rusqlite::Result<()> {
-        let Counts {
-            first_record,
-            next_record,
-            trimmed,
-            ..
-        } = *self.counts;
-        let added = next_record - before.next_record;
-        let kept_from = waiting.first(trimmed, next_record);
-        let kept_from = kept_from.min(next_record.saturating_sub(records_max));
-        let excess = kept_from - first_record;
-        if added > 0 && excess > 0 {
-            let until = first_record + excess.min(2 * added);
-            self.connection
-                .prepare_cached("DELETE FROM records WHERE number < ?1")?
-                .execute([until])?;
-            self.counts.first_record = until;
-        }
         Ok(())
     }
 

@@ -13,14 +13,14 @@ use crate::store::Control;
 use crate::store::embedded::cache::Cache;
 use crate::time::Timestamp;
 
-/// The numbers that rows and records have; they count up from one, and the end is never reached.
+/// The numbers that rows have; they count up from one, and the end is never reached.
 pub(super) const NUMBERS: Range<i64> = 1..1 << 53;
 
 /// Where an envelope lies in the file, and whose it is: what the reference store keeps of it.
 ///
 /// The number alone would not do: a damaged tree may answer with another row than was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Row {
+pub struct Row {
     /// Counts up from one, in order of arrival.
     pub(super) number: i64,
     /// Half a hash of the event's id.
@@ -29,7 +29,7 @@ pub(super) struct Row {
 
 impl Row {
     /// The row with this number, of the event `id`.
-    pub(super) fn new(number: i64, id: EventId) -> Self {
+    pub fn new(number: i64, id: EventId) -> Self {
         let tag = xxh3_64(&id.to_bytes()).cast_signed();
         Self { number, tag }
     }
@@ -71,8 +71,6 @@ pub(super) enum Change {
         record: Box<Record>,
         telling: Option<Row>,
     },
-    /// Records up to this number are in the journal.
-    Trimmed { through: i64 },
     /// A unique key stays taken by an event that is done, until then; or not any more.
     UniqueHeld {
         bucket: BucketKey,

@@ -8,8 +8,9 @@
 //!
 //! The live state is core's reference store in memory, with row numbers where the memory store has
 //! envelopes; the file only remembers what it decided: a table of events in order of arrival, and
-//! one of records, written in the same transaction. Leases are not written: at a new start
-//! everything that was not settled is ready again.
+//! those of records, written in the same transaction and read by queries where they are
+//! (`sqlite/records`). Leases are not written: at a new start everything that was not settled is ready
+//! again.
 //!
 //! Beside `name.db` lie SQLite's own `-wal` and `-shm`; `-lock`, whose lock says that a process has
 //! it open; `-starts`, the notes of handlers that started; and `-reserve`, room for the time when
@@ -18,27 +19,25 @@
 mod cache;
 mod commit;
 mod controls;
-#[cfg(feature = "testing")]
-pub(crate) mod doors;
 mod file;
 mod gate;
-mod ledger;
+pub(crate) mod ledger;
 mod log;
 mod options;
 mod pending;
 mod reader;
-mod records;
-mod recovery;
-mod schema;
+pub(crate) mod recovery;
+pub(crate) mod retention;
+pub(crate) mod schema;
 mod shared;
 mod space;
 mod sqlite;
-mod starts;
+pub(crate) mod starts;
 mod stop;
-mod sums;
+pub(crate) mod sums;
+mod table;
 mod uniques;
 mod unsettled;
-mod waiting;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -50,12 +49,10 @@ use crate::core::membership::{MemberInfo, Membership};
 use crate::core::op::{Answer, Delivery, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
-use crate::sqlite::files;
+use crate::record::Keep;
+use crate::sqlite::{files, records};
 use crate::store::hub::LocalMembership;
-use crate::store::{
-    Control, Durability, Outbox, OutboxLimit, OutboxPage, OutboxWatcher, Setting, Store,
-    StoreFuture, Watcher,
-};
+use crate::store::{Control, Durability, RecordTable, Setting, Store, StoreFuture, Watcher};
 
 use self::cache::Cache;
 use self::file::{Lock, Paths};
@@ -64,7 +61,8 @@ pub use self::options::EmbeddedOptions;
 use self::pending::Pending;
 pub use self::reader::Damaged;
 use self::reader::{Reader, Reading};
-use self::recovery::{Bounds, Recovered};
+use self::recovery::Recovered;
+use self::retention::{Kept, Retention};
 use self::shared::{Decided, Shared};
 use self::space::Space;
 use self::starts::{Start, Starts};
@@ -107,7 +105,7 @@ pub struct EmbeddedStore {
 #[derive(Debug)]
 enum Writing {
     Thread(Mutex<Option<JoinHandle<()>>>),
-    Inline(Mutex<Option<Writer>>),
+    Inline(Mutex<Option<Box<Writer>>>),
 }
 
 impl EmbeddedStore {
@@ -137,19 +135,23 @@ impl EmbeddedStore {
         log::settle(&paths.data)?;
         let connection = schema::open_writer(&paths.data)?;
         let wrong = |error| files::unusable(&paths.starts, "cannot be used", error);
-        let bounds = Bounds {
-            records: options.records_max,
-            window: options.window,
-        };
+        let keep = Kept::new(Mutex::new(Keep::default()));
+        let retention = Retention::new(Arc::clone(&keep), Arc::clone(&options.clock));
         let starts = Starts::read(&paths.starts).map_err(wrong)?;
         let now = options.clock.now();
         let Recovered {
             shards,
             committer,
-            waiting,
             next_row,
             controls,
-        } = recovery::recover(&paths.data, connection, starts, &bounds, now)?;
+        } = recovery::recover(
+            &paths.data,
+            connection,
+            starts,
+            options.window,
+            retention,
+            now,
+        )?;
         // Only now: what the notes said is in the file.
         let starts = Starts::begin(&paths.starts).map_err(wrong)?;
         let space = Space::new(paths.reserve.clone(), options.reserve_bytes);
@@ -160,11 +162,10 @@ impl EmbeddedStore {
             .sync_directory()
             .map_err(|error| files::unusable(&paths.directory, "cannot be synced", error))?;
         let reader = Reader::new(schema::open_reader(&paths.data)?);
-        let reading = if options.inline {
-            Reading::inline(reader)
-        } else {
-            Reading::thread(reader).map_err(no_thread)?
-        };
+        let thread = |name| (!options.inline).then_some(name);
+        let reading = Reading::start(reader, thread("duly-reader")).map_err(no_thread)?;
+        let records = records::Reader::new(schema::open_reader(&paths.data)?);
+        let records = Reading::start(records, thread("duly-records")).map_err(no_thread)?;
         let shared = Arc::new(Shared {
             clock: options.clock,
             shards,
@@ -172,9 +173,10 @@ impl EmbeddedStore {
             cache: Mutex::new(Cache::new(next_row, options.cache_bytes)),
             pending: Pending::new(options.pending_bytes, options.batch_bytes),
             reading,
+            records,
+            keep,
             space,
             starts: Mutex::new(starts),
-            waiting,
             stop: OnceLock::new(),
             lock: Mutex::new(Some(lock)),
             ended: Arc::new(Gate::default()),
@@ -182,7 +184,7 @@ impl EmbeddedStore {
         });
         let writer = Writer::new(Arc::clone(&shared), committer, options.inline);
         let writing = if options.inline {
-            Writing::Inline(Mutex::new(Some(writer)))
+            Writing::Inline(Mutex::new(Some(Box::new(writer))))
         } else {
             let thread = std::thread::Builder::new()
                 .name("duly-writer".to_owned())
@@ -199,7 +201,7 @@ impl EmbeddedStore {
     ///
     /// When the file cannot be read.
     pub fn damaged(&self) -> StoreFuture<Vec<Damaged>> {
-        StoreFuture::new(self.shared.reading.run(Reader::damaged))
+        StoreFuture::new(self.shared.reading.run(|reader| reader.damaged()))
     }
 
     /// Checks everything that must be so in memory at any time; looks at every event.
@@ -251,7 +253,7 @@ impl Store for EmbeddedStore {
             (Err(known), _) => *known,
         };
         let (shared, bucket) = (Arc::clone(&self.shared), bucket.clone());
-        let load = move |reader: &Reader| shared.load(reader, known, &bucket, node);
+        let load = move |reader: &mut Reader| shared.load(reader, known, &bucket, node);
         let loaded = StoreFuture::new(self.shared.reading.run(load));
         self.write_inline();
         loaded
@@ -323,47 +325,8 @@ impl Store for EmbeddedStore {
         })
     }
 
-    fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {
-        StoreFuture::ready(Ok(vec![Outbox::Store]))
-    }
-
-    fn read_outbox(&self, outbox: &Outbox, after: u64, limit: usize) -> StoreFuture<OutboxPage> {
-        if *outbox != Outbox::Store {
-            return StoreFuture::ready(Ok(OutboxPage::default()));
-        }
-        let shared = Arc::clone(&self.shared);
-        StoreFuture::new(async move {
-            // What was decided before this call is read by it.
-            if let Some(gate) = shared.pending.newest() {
-                gate.wait(Lane::Rest).await?;
-            }
-            let span = shared.waiting.span();
-            let read = move |reader: &Reader| reader.records(span, after, limit);
-            shared.reading.run(read).await
-        })
-    }
-
-    fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {
-        let kept = match outbox {
-            Outbox::Store => self.shared.trim(through),
-            Outbox::Bucket(_) => Ok(None),
-        };
-        self.write_inline();
-        StoreFuture::new(async move {
-            match kept? {
-                Some(gate) => gate.wait(Lane::Rest).await,
-                None => Ok(()),
-            }
-        })
-    }
-
-    fn limit_outboxes(&self, limit: OutboxLimit) -> Result<()> {
-        self.shared.waiting.limit(limit);
-        Ok(())
-    }
-
-    fn watch_outboxes(&self, watcher: Arc<dyn OutboxWatcher>) {
-        self.shared.waiting.watch(watcher);
+    fn records(&self) -> Option<Arc<dyn RecordTable>> {
+        Some(Arc::clone(&self.shared) as _)
     }
 
     fn close(&self) -> StoreFuture<()> {

@@ -12,7 +12,7 @@ use crate::time::{Clock, SystemClock};
 /// ```
 /// use duly::store::EmbeddedOptions;
 ///
-/// let options = EmbeddedOptions::new().cache_bytes(256 << 20).records_max(10_000_000);
+/// let options = EmbeddedOptions::new().cache_bytes(256 << 20);
 /// # let _ = options;
 /// ```
 #[derive(Clone, Debug)]
@@ -23,7 +23,6 @@ pub struct EmbeddedOptions {
     pub(super) pending_bytes: usize,
     pub(super) batch_bytes: usize,
     pub(super) reserve_bytes: u64,
-    pub(super) records_max: u64,
     pub(super) window: DedupWindow,
     pub(super) inline: bool,
 }
@@ -37,7 +36,6 @@ impl EmbeddedOptions {
             pending_bytes: 64 << 20,
             batch_bytes: 4 << 20,
             reserve_bytes: 32 << 20,
-            records_max: 1_000_000,
             window: DedupWindow::default(),
             inline: false,
         }
@@ -86,16 +84,6 @@ impl EmbeddedOptions {
     /// must still find room in the file. A small reserve so means many small copies.
     pub fn reserve_bytes(mut self, bytes: u64) -> Self {
         self.reserve_bytes = bytes;
-        self
-    }
-
-    /// How many records are kept, at least 1; the oldest go first. Default: 1,000,000.
-    ///
-    /// Those that wait for a journal stay beside them for as long as
-    /// [`limit_outboxes`](crate::store::Store::limit_outboxes) lets them. A limit is not kept in the
-    /// file: it is set anew after each opening, before anything is handled.
-    pub fn records_max(mut self, records: u64) -> Self {
-        self.records_max = records;
         self
     }
 

@@ -1,4 +1,4 @@
-//! Reads beside the writer: bodies that are not in memory, and pages of history.
+//! Reads beside the writer: bodies that are not in memory, and what was set aside.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -10,10 +10,8 @@ use tokio::sync::oneshot;
 use crate::codec::wire;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Envelope, EventId};
-use crate::store::OutboxPage;
 use crate::store::embedded::ledger::Row;
-use crate::store::embedded::waiting::Span;
-use crate::store::embedded::{records, sqlite};
+use crate::store::embedded::sqlite;
 use crate::time::Timestamp;
 
 /// How many reads may wait.
@@ -71,16 +69,6 @@ impl Reader {
         }))
     }
 
-    /// A page of the records that wait.
-    pub(super) fn records(&self, span: Span, after: u64, limit: usize) -> Result<OutboxPage> {
-        let page = records::page(&self.connection, span, after, limit);
-        let page = page.map_err(sqlite::at_read)?;
-        if page.damaged > 0 {
-            tracing::error!(page.damaged, "skipped damaged records");
-        }
-        Ok(page)
-    }
-
     /// What was set aside, the latest first.
     pub(super) fn damaged(&self) -> Result<Vec<Damaged>> {
         let read = || -> rusqlite::Result<Vec<Damaged>> {
@@ -104,33 +92,36 @@ impl Reader {
     }
 }
 
-/// Where reads are done: on a thread of its own, or at once on the caller's.
+/// Where an `R` reads: on a thread of its own, or at once on the caller's.
 #[derive(Debug)]
-pub(super) enum Reading {
-    Thread(Mutex<Option<(SyncSender<Job>, JoinHandle<()>)>>),
-    Inline(Mutex<Option<Reader>>),
+pub(super) enum Reading<R> {
+    Thread(Mutex<Option<Working<R>>>),
+    Inline(Mutex<Option<R>>),
 }
 
+/// The way to a thread that reads.
+type Working<R> = (SyncSender<Job<R>>, JoinHandle<()>);
+
 /// Something to read.
-pub(super) struct Job(Box<dyn FnOnce(&Reader) + Send>);
+pub(super) struct Job<R>(Box<dyn FnOnce(&mut R) + Send>);
 
-impl Reading {
-    pub(super) fn inline(reader: Reader) -> Self {
-        Self::Inline(Mutex::new(Some(reader)))
-    }
-
-    pub(super) fn thread(reader: Reader) -> std::io::Result<Self> {
-        let (jobs, todo): (_, Receiver<Job>) = sync_channel(WAITING_MAX);
+impl<R: Send + 'static> Reading<R> {
+    /// A thread of that name, or none.
+    pub(super) fn start(mut reader: R, thread: Option<&str>) -> std::io::Result<Self> {
+        let Some(name) = thread else {
+            return Ok(Self::Inline(Mutex::new(Some(reader))));
+        };
+        let (jobs, todo): (_, Receiver<Job<R>>) = sync_channel(WAITING_MAX);
         let thread = std::thread::Builder::new()
-            .name("duly-reader".to_owned())
-            .spawn(move || todo.into_iter().for_each(|Job(job)| job(&reader)))?;
+            .name(name.to_owned())
+            .spawn(move || todo.into_iter().for_each(|Job(job)| job(&mut reader)))?;
         Ok(Self::Thread(Mutex::new(Some((jobs, thread)))))
     }
 
     /// Does `read`, and answers what it answers.
     pub(super) fn run<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Reader) -> Result<T> + Send + 'static,
+        read: impl FnOnce(&mut R) -> Result<T> + Send + 'static,
     ) -> impl Future<Output = Result<T>> + Send + 'static {
         let (answer, answered) = oneshot::channel();
         let refused = match self {
@@ -148,13 +139,15 @@ impl Reading {
                     None => Some(closed()),
                 }
             }
-            Self::Inline(reader) => match &*reader.lock().unwrap_or_else(PoisonError::into_inner) {
-                Some(reader) => {
-                    drop(answer.send(read(reader)));
-                    None
+            Self::Inline(reader) => {
+                match &mut *reader.lock().unwrap_or_else(PoisonError::into_inner) {
+                    Some(reader) => {
+                        drop(answer.send(read(reader)));
+                        None
+                    }
+                    None => Some(closed()),
                 }
-                None => Some(closed()),
-            },
+            }
         };
         async move {
             match refused {
@@ -187,7 +180,7 @@ pub(super) fn closed() -> Error {
     Error::closed("the store is closed; open it again")
 }
 
-impl std::fmt::Debug for Job {
+impl<R> std::fmt::Debug for Job<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Job")
     }

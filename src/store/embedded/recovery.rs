@@ -4,8 +4,9 @@
 //! that it decided in one transaction, and only then lets go of the notes it decided from.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use rusqlite::{Connection, Row as Found};
 
@@ -15,14 +16,15 @@ use crate::core::reference::{DedupWindow, Restored, Tombstone};
 use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::record::{Outcome, Record};
+use crate::sqlite::records;
 use crate::store::Control;
 use crate::store::embedded::cache::Cache;
 use crate::store::embedded::commit::{Committer, Counts};
 use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
+use crate::store::embedded::retention::Retention;
 use crate::store::embedded::starts::Start;
 use crate::store::embedded::unsettled::Unsettled;
-use crate::store::embedded::waiting::Waiting;
-use crate::store::embedded::{controls, ledger, records, schema, sums, uniques};
+use crate::store::embedded::{controls, ledger, schema, sums, uniques};
 use crate::store::shards::{Shards, WakeRule};
 use crate::time::Timestamp;
 
@@ -30,33 +32,50 @@ use crate::time::Timestamp;
 const FINISHED_READ: i64 = 500_000;
 
 /// What a recovery found.
-pub(super) struct Recovered {
+pub struct Recovered {
     pub(super) shards: Shards<Row>,
     pub(super) committer: Committer,
-    /// Which records wait for the journal.
-    pub(super) waiting: Arc<Waiting>,
     /// The number of the next row.
     pub(super) next_row: i64,
     /// What was set of queues.
-    pub(super) controls: BTreeMap<QueueName, Control>,
+    pub controls: BTreeMap<QueueName, Control>,
 }
 
-/// How much history is kept, on disk and in memory.
-pub(super) struct Bounds {
-    pub(super) records: u64,
-    pub(super) window: DedupWindow,
+impl fmt::Debug for Recovered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recovered")
+            .field("controls", &self.controls)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Recovered {
+    /// The buckets that have events that are not over.
+    pub fn buckets(&self) -> Vec<BucketKey> {
+        self.shards.keys()
+    }
+
+    /// Checks every bucket and returns the first violation.
+    ///
+    /// # Errors
+    ///
+    /// In words, what is wrong in the index.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        self.shards.check()
+    }
 }
 
 /// Reads everything that is not over and what was over last.
-pub(super) fn recover(
+pub fn recover(
     path: &Path,
     connection: Connection,
     starts: HashSet<Start>,
-    bounds: &Bounds,
+    window: DedupWindow,
+    retention: Retention,
     now: Timestamp,
 ) -> Result<Recovered> {
     let mut scan = Scan {
-        shards: Shards::new(bounds.window),
+        shards: Shards::new(window),
         unsettled: Unsettled::new(starts, now),
         last: None,
         changes: Changes::default(),
@@ -64,13 +83,11 @@ pub(super) fn recover(
         counts: Counts {
             events: 0,
             rows: 0,
-            first_record: 1,
+            records: 0,
             next_record: 1,
-            trimmed: 0,
         },
     };
     let read = |scan: &mut Scan| {
-        scan.read_trimmed(&connection)?;
         scan.read_finished(&connection)?;
         scan.read_uniques(&connection)?;
         scan.unsettled.sort();
@@ -86,24 +103,15 @@ pub(super) fn recover(
         next_row,
         ..
     } = scan;
-    let Counts {
-        trimmed,
-        next_record,
-        ..
-    } = counts;
-    let waiting = Arc::new(Waiting::new(trimmed, next_record, bounds.records));
-    // Until somebody has said how many records may wait, none of them goes.
-    let mut committer = Committer::new(connection, counts, Arc::clone(&waiting));
+    let mut committer = Committer::new(connection, counts, retention);
     if !changes.is_empty() {
         committer
             .write(std::iter::once(&changes), now, false)
             .map_err(|error| schema::KIND.at_open(path, error))?;
     }
-    committer.keep(bounds.records);
     Ok(Recovered {
         shards,
         committer,
-        waiting,
         next_row,
         controls,
     })
@@ -251,40 +259,22 @@ impl Scan {
         self.changes.list.push(Change::Lost { why });
     }
 
-    /// Up to where the journal has the records. Where that is not known it gets all of them again:
-    /// that changes nothing there.
-    fn read_trimmed(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        if let Some(trimmed) = schema::trimmed(connection)? {
-            self.counts.trimmed = trimmed;
-            return Ok(());
-        }
-        let why = "nobody knows which records are in the journal: all wait for it again".to_owned();
-        tracing::error!(%why, "embedded store damaged");
-        self.changes.list.push(Change::Lost { why });
-        self.changes.list.push(Change::Trimmed { through: 0 });
-        Ok(())
-    }
-
     /// The last records say which ids are over, and which attempts.
     fn read_finished(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let (first, last) = records::ends(connection, self.counts.trimmed)?;
-        (self.counts.first_record, self.counts.next_record) = (first, last + 1);
-        let from = first.max(last.saturating_sub(FINISHED_READ));
-        let mut statement =
-            connection.prepare("SELECT * FROM records WHERE number >= ?1 ORDER BY number")?;
-        let mut rows = statement.query([from])?;
         let mut oldest = None;
-        while let Some(found) = rows.next()? {
-            let (_, Some(record)) = records::read(found)? else {
-                continue; // a damaged record is nobody's memory
-            };
+        let mut last = 0;
+        let has_older = records::read_newest(connection, FINISHED_READ, |number, record| {
             oldest.get_or_insert(record.stages.finished_us);
-            self.unsettled.read(&record);
-            self.remember(&record);
-        }
-        if from > 1
-            && let Some(finished_us) = oldest
-        {
+            last = last.max(number);
+            self.unsettled.read(number, &record);
+            remember(&self.shards, &record);
+        })?;
+        self.counts.next_record = last + 1;
+        // A damaged count must not have records removed that are not too many.
+        let first = records::oldest_number(connection)?.unwrap_or(1);
+        let most = (last + 1).cast_signed().saturating_sub(first);
+        self.counts.records = records::total(connection)?.min(most).max(0);
+        if has_older && let Some(finished_us) = oldest {
             // An id is made before its event ends, so younger ids are all in what was read.
             let from = Timestamp::from_micros_up(finished_us);
             self.unsettled.recorded_from(from);
@@ -293,31 +283,29 @@ impl Scan {
         }
         Ok(())
     }
+}
 
-    fn remember(&self, record: &Record) {
-        let (state, tries) = match record.outcome {
-            // As a drop was called before format 3: no attempt ended it.
-            Outcome::Discarded if record.attempt == 0 => (State::Cancelled, 0),
-            // The attempt that ended it did not fail.
-            Outcome::Acked | Outcome::Discarded => (State::Done, record.attempt.saturating_sub(1)),
-            Outcome::Cancelled | Outcome::Dropped => (State::Cancelled, 0),
-            Outcome::Expired => (State::Expired, 0),
-            // It goes on, or waits as a dead letter.
-            _ => return,
-        };
-        let key = BucketKey::new(record.queue.clone(), record.id.bucket());
-        let finished = Tombstone {
-            id: record.id,
-            state,
-            fingerprint: None,
-            due: record.due,
-            tries,
-            maybe_running: false,
-        };
-        self.shards.change(&key, WakeRule::Known, |bucket| {
-            bucket.restore_tombstone(finished, record.stages.finished_us);
-        });
-    }
+fn remember(shards: &Shards<Row>, record: &Record) {
+    let (state, tries) = match record.outcome {
+        // The attempt that ended it did not fail.
+        Outcome::Acked | Outcome::Discarded => (State::Done, record.attempt.saturating_sub(1)),
+        Outcome::Cancelled | Outcome::Dropped => (State::Cancelled, 0),
+        Outcome::Expired => (State::Expired, 0),
+        // It goes on, or waits as a dead letter.
+        _ => return,
+    };
+    let key = BucketKey::new(record.queue.clone(), record.id.bucket());
+    let finished = Tombstone {
+        id: record.id,
+        state,
+        fingerprint: None,
+        due: record.due,
+        tries,
+        maybe_running: false,
+    };
+    shards.change(&key, WakeRule::Known, |bucket| {
+        bucket.restore_tombstone(finished, record.stages.finished_us);
+    });
 }
 
 fn columns(row: Row, found: &Found<'_>) -> rusqlite::Result<Option<Columns>> {

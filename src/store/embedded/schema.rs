@@ -1,33 +1,29 @@
 //! The tables, whose file it is, and which version of them.
 //!
-//! # Format 4
+//! # Format 5
 //!
 //! | table | a row is | columns |
 //! |---|---|---|
 //! | `events` | an event that is not over, in order of arrival | `row`; `due` in ms; `tries` that have ended and count; `dead`, since when in ms, or null; `sum` over these, the row and the id; `body`, the envelope (`codec::wire`) |
-//! | `records` | a line of history, in order | `number` and the fields of [`Record`](crate::record::Record); `sum` over all of them; since format 3 `trace`, `payload` and `by`, or null, which `sum` covers as well |
 //! | `damaged` | what was set aside because its checksum did not hold | `found` in ms, `why`, and what there was |
 //! | `tally` | the one row that says how many events there are | `events`, `rows` (all row numbers in one), `sum` over both |
-//! | `controls` | what is set of a queue for every node, since format 2 | `queue`; `paused`; `workers`, `rate` and `buckets`, or null; `sum` over all of them |
-//! | `uniques` | a unique key that stays taken by an event that is done, since format 4 | `queue`, `bucket`, `key`; `event`; `until` in ms; `sum` over all of them |
-//! | `outbox` | the one row that says what is in the journal, since format 3 | `trimmed`, up to which number of records; `sum` over it |
+//! | `controls` | what is set of a queue for every node | `queue`; `paused`; `workers`, `rate` and `buckets`, or null; `sum` over all of them |
+//! | `uniques` | a unique key that stays taken by an event that is done | `queue`, `bucket`, `key`; `event`; `until` in ms; `sum` over all of them |
+//! | `records` and those beside it | a line of history, what queries need of it, and counts by minute | those of a journal (`sqlite/records/tables.rs`) |
 //!
-//! # If you change this
-//!
-//! 1. Increment [`FORMAT`] and add a step to [`upgrade`]; never change an old step.
-//! 2. Keep a golden file of the old format in `tests/data` and open it in `tests/embedded.rs`.
+//! Whoever changes a table increments [`FORMAT`]. No format has been released, so a file of an older
+//! one is refused; the first that is released will be upgraded.
 
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use crate::error::Result;
-use crate::sqlite::Kind;
-use crate::store::embedded::ledger::NUMBERS;
+use crate::sqlite::{Kind, records};
 use crate::store::embedded::sums;
 
-/// The version of the tables that this duly writes, and the newest that it reads.
-pub(super) const FORMAT: i64 = 4;
+/// The version of the tables that this duly writes and reads.
+const FORMAT: i64 = 5;
 
 /// A store's file. Its application id is "duly" in ASCII.
 pub(super) const KIND: Kind = Kind {
@@ -45,23 +41,6 @@ CREATE TABLE events (
   sum   INTEGER NOT NULL,
   body  BLOB NOT NULL
 ) STRICT;
-CREATE TABLE records (
-  number   INTEGER PRIMARY KEY,
-  event    BLOB NOT NULL,
-  queue    TEXT NOT NULL,
-  key      TEXT,
-  attempt  INTEGER NOT NULL,
-  outcome  TEXT NOT NULL,
-  cause    TEXT,
-  due      INTEGER NOT NULL,
-  moved    INTEGER NOT NULL,
-  fetched  INTEGER NOT NULL,
-  started  INTEGER NOT NULL,
-  finished INTEGER NOT NULL,
-  node     INTEGER NOT NULL,
-  error    TEXT,
-  sum      INTEGER NOT NULL
-) STRICT;
 CREATE TABLE damaged (
   number INTEGER PRIMARY KEY,
   found  INTEGER NOT NULL,
@@ -74,10 +53,7 @@ CREATE TABLE tally (
   events INTEGER NOT NULL,
   rows   INTEGER NOT NULL,
   sum    INTEGER NOT NULL
-) STRICT;";
-
-/// What format 2 adds.
-const CONTROLS: &str = "
+) STRICT;
 CREATE TABLE controls (
   queue   TEXT PRIMARY KEY,
   paused  INTEGER NOT NULL,
@@ -85,21 +61,7 @@ CREATE TABLE controls (
   rate    REAL,
   buckets INTEGER,
   sum     INTEGER NOT NULL
-) STRICT;";
-
-/// What format 3 adds. Records that were written before have nothing of it.
-const OUTBOX: &str = "
-ALTER TABLE records ADD COLUMN trace BLOB;
-ALTER TABLE records ADD COLUMN payload BLOB;
-ALTER TABLE records ADD COLUMN \"by\" TEXT;
-CREATE TABLE outbox (
-  one     INTEGER PRIMARY KEY CHECK (one = 1),
-  trimmed INTEGER NOT NULL,
-  sum     INTEGER NOT NULL
-) STRICT;";
-
-/// What format 4 adds.
-const UNIQUES: &str = "
+) STRICT;
 CREATE TABLE uniques (
   queue  TEXT NOT NULL,
   bucket INTEGER NOT NULL,
@@ -110,13 +72,15 @@ CREATE TABLE uniques (
   PRIMARY KEY (queue, bucket, key)
 ) STRICT;";
 
-/// Opens the file for writing: checks whose it is, creates or upgrades its tables.
+/// Opens the file for writing: checks whose it is, creates its tables where it is new.
 pub(super) fn open_writer(path: &Path) -> Result<Connection> {
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let wrong = |error| KIND.at_open(path, error);
-    let format = KIND.identify(&connection, path)?;
-    configure(&connection, format.is_none()).map_err(wrong)?;
-    upgrade(&mut connection, format.unwrap_or(0)).map_err(wrong)?;
+    let is_there = KIND.identify(&connection, path)?;
+    configure(&connection, !is_there).map_err(wrong)?;
+    if !is_there {
+        create(&mut connection).map_err(wrong)?;
+    }
     Ok(connection)
 }
 
@@ -156,40 +120,29 @@ fn configure(connection: &Connection, new: bool) -> rusqlite::Result<()> {
     )
 }
 
-/// Brings the tables from `format` to [`FORMAT`], step by step in one transaction.
-fn upgrade(connection: &mut Connection, format: i64) -> rusqlite::Result<()> {
-    if format == FORMAT {
-        return Ok(());
-    }
+/// Creates all tables in one transaction.
+fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     let step = connection.transaction()?;
-    if format < 1 {
-        step.execute_batch(TABLES)?;
-        step.execute(
-            "INSERT INTO tally VALUES (1, 0, 0, ?1)",
-            [sums::of_tally(0, 0)],
-        )?;
-        step.pragma_update(None, "application_id", KIND.application)?;
-    }
-    if format < 2 {
-        step.execute_batch(CONTROLS)?;
-    }
-    if format < 3 {
-        step.execute_batch(OUTBOX)?;
-        write_trimmed(&step, 0)?;
-    }
-    if format < 4 {
-        step.execute_batch(UNIQUES)?;
-    }
-    // Each step from the one before it.
+    step.execute_batch(TABLES)?;
+    step.execute(
+        "INSERT INTO tally VALUES (1, 0, 0, ?1)",
+        [sums::of_tally(0, 0)],
+    )?;
+    records::create(&step)?;
+    step.pragma_update(None, "application_id", KIND.application)?;
     step.pragma_update(None, "user_version", FORMAT)?;
     step.commit()
 }
 
 /// The tables of a file that somebody else made: each column takes whatever there is.
-#[cfg(feature = "testing")]
-pub(super) fn loose(connection: &Connection) -> rusqlite::Result<()> {
-    let tables = format!("{TABLES}{CONTROLS}{OUTBOX}{UNIQUES}");
-    connection.execute_batch(&tables.replace("STRICT", "").replace("NOT NULL", ""))
+pub fn loose(connection: &Connection) -> rusqlite::Result<()> {
+    let tables = format!("{TABLES}{}", records::TABLES);
+    let tables = tables.replace("STRICT, ", "").replace("STRICT", "");
+    connection.execute_batch(
+        &tables
+            .replace("INTEGER NOT NULL", "")
+            .replace("BLOB NOT NULL", ""),
+    )
 }
 
 /// How many events there are and all their row numbers in one, as last written; `None` when its
@@ -205,26 +158,4 @@ pub(super) fn tally(connection: &Connection) -> rusqlite::Result<Option<(i64, i6
     Ok(found
         .filter(|(events, rows, sum): &(i64, i64, i64)| sums::of_tally(*events, *rows) == *sum)
         .map(|(events, rows, _)| (events, rows)))
-}
-
-/// Up to which number records are in the journal; `None` when its own checksum does not hold.
-pub(super) fn trimmed(connection: &Connection) -> rusqlite::Result<Option<i64>> {
-    let found = connection
-        .query_row("SELECT trimmed, sum FROM outbox WHERE one = 1", [], |row| {
-            Ok(row.get(0).ok().zip(row.get::<_, i64>(1).ok()))
-        })
-        .optional()?;
-    Ok(found
-        .flatten()
-        .filter(|(trimmed, sum)| sums::of_outbox(*trimmed) == *sum)
-        .filter(|(trimmed, _)| (0..NUMBERS.end).contains(trimmed))
-        .map(|(trimmed, _)| trimmed))
-}
-
-/// Keeps up to which number records are in the journal.
-pub(super) fn write_trimmed(connection: &Connection, trimmed: i64) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("INSERT OR REPLACE INTO outbox VALUES (1, ?1, ?2)")?
-        .execute([trimmed, sums::of_outbox(trimmed)])?;
-    Ok(())
 }

@@ -2,10 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::core::op::{Answer, AttemptOutcome, Delivery, Reply, Settlement, StartMark, StoreOp};
+use crate::core::op::{
+    Answer, AttemptOutcome, DeadPage, Delivery, Fetched, Peeked, Reply, Settlement, StartMark,
+    StoreOp,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, Envelope, Payload, QueueName};
 use crate::record::NodeId;
+use crate::sqlite::records;
 use crate::store::Setting;
 use crate::store::embedded::cache::{Cache, Cached};
 use crate::store::embedded::file::{Lock, Paths};
@@ -13,10 +17,10 @@ use crate::store::embedded::gate::{self, Fate, Gate, Lane};
 use crate::store::embedded::ledger::{Change, Changes, Row, Scribe};
 use crate::store::embedded::pending::{Chunk, Pending};
 use crate::store::embedded::reader::{Reader, Reading, closed};
+use crate::store::embedded::retention::Kept;
 use crate::store::embedded::space::Space;
 use crate::store::embedded::starts::{Start, Starts};
 use crate::store::embedded::stop::Stop;
-use crate::store::embedded::waiting::{Waiting, number};
 use crate::store::hub::LocalMembership;
 use crate::store::shards::{Shards, WakeRule};
 use crate::time::{Clock, Timestamp};
@@ -35,10 +39,13 @@ pub(super) struct Shared {
     pub(super) hub: LocalMembership,
     pub(super) cache: Mutex<Cache>,
     pub(super) pending: Pending,
-    pub(super) reading: Reading,
+    /// Reads bodies, which a fetch may wait for.
+    pub(super) reading: Reading<Reader>,
+    /// Reads records, whose pages take longer.
+    pub(super) records: Reading<records::Reader>,
+    pub(super) keep: Kept,
     pub(super) space: Space,
     pub(super) starts: Mutex<Starts>,
-    pub(super) waiting: Arc<Waiting>,
     pub(super) stop: OnceLock<Arc<Stop>>,
     pub(super) lock: Mutex<Option<Lock>>,
     /// Opened when the last byte is written and every file is closed.
@@ -130,23 +137,6 @@ impl Shared {
         })
     }
 
-    /// Says that records up to `through` are in the journal; that is kept when the gate says so, or
-    /// already.
-    pub(super) fn trim(&self, through: u64) -> Result<Option<Arc<Gate>>> {
-        if self.stop.get().is_some() {
-            return Err(self.why_closed());
-        }
-        let through = number(through);
-        if through <= self.waiting.trimmed() {
-            return Ok(None);
-        }
-        let changes = Changes {
-            list: vec![Change::Trimmed { through }],
-            ..Changes::default()
-        };
-        self.submit_beside(changes).map(Some)
-    }
-
     /// Hands the writer changes that are none of an event.
     fn submit_beside(&self, changes: Changes) -> Result<Arc<Gate>> {
         let gate = self.pending.submit(Chunk {
@@ -179,7 +169,6 @@ impl Shared {
                 if self.space.is_full() {
                     return Err(gate::full());
                 }
-                self.waiting.check_room()?;
                 if !self.pending.has_room() {
                     return Err(Error::new(
                         ErrorKind::Full,
@@ -232,7 +221,7 @@ impl Shared {
         node: NodeId,
     ) -> Result<Answer> {
         match &mut answer.reply {
-            Reply::Fetched { deliveries, .. } => {
+            Reply::Fetched(Fetched { deliveries, .. }) => {
                 for mut delivery in std::mem::take(deliveries) {
                     match fill(reader, &mut delivery.body)? {
                         Ok(()) => deliveries.push(delivery),
@@ -241,7 +230,8 @@ impl Shared {
                 }
             }
             Reply::Found(Some(snapshot)) => forget_damaged(reader, &mut snapshot.body)?,
-            Reply::Peeked { events: all, .. } | Reply::Dead { letters: all, .. } => {
+            Reply::Peeked(Peeked { events: all, .. })
+            | Reply::Dead(DeadPage { letters: all, .. }) => {
                 for event in all {
                     forget_damaged(reader, &mut event.body)?;
                 }

@@ -28,10 +28,13 @@ const BYTES_MIN: u64 = 1 << 20;
 
 /// One attempt whose handler started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Start {
-    pub(super) id: EventId,
-    pub(super) attempt: u16,
-    pub(super) due: Timestamp,
+pub struct Start {
+    /// The event.
+    pub id: EventId,
+    /// From 1.
+    pub attempt: u16,
+    /// When the attempt was due.
+    pub due: Timestamp,
 }
 
 impl Start {
@@ -54,7 +57,8 @@ impl Start {
         bytes
     }
 
-    pub(super) fn from_bytes(bytes: &[u8; NOTE_LEN]) -> Option<Self> {
+    /// Reads the bytes of a note; `None` when their checksum does not hold.
+    pub fn from_bytes(bytes: &[u8; NOTE_LEN]) -> Option<Self> {
         let id = EventId::from_bytes(*bytes.first_chunk()?);
         let due = Timestamp::from_millis(u64::from_le_bytes(*bytes[16..].first_chunk()?));
         let attempt = u16::from_le_bytes(*bytes[24..].first_chunk()?);

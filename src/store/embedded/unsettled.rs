@@ -16,9 +16,9 @@ pub(super) struct Unsettled {
     begun: HashSet<Start>,
     /// The same, by event and in the order of due times, once the records are read.
     begun_of: HashMap<EventId, Vec<Start>>,
-    /// When an event was revived last, as far as that is on record: what of it was due before is
-    /// over, although the record that says so may be damaged.
-    revived: HashMap<EventId, Timestamp>,
+    /// When an event was revived last, as far as that is on record, and the number of that record:
+    /// what of it was due before is over, although the record that says so may be damaged.
+    revived: HashMap<EventId, (u64, Timestamp)>,
     /// Records of attempts that were due before this may be gone.
     recorded_from: Timestamp,
     now: Timestamp,
@@ -36,11 +36,13 @@ impl Unsettled {
         }
     }
 
-    /// Takes in what a record says; they come in their order.
-    pub(super) fn read(&mut self, record: &Record) {
+    /// Takes in what a record says; they come in the order of their times, which a clock that was
+    /// set back puts in another order than that of their numbers.
+    pub(super) fn read(&mut self, number: u64, record: &Record) {
         self.begun.remove(&Start::of(record));
         if record.outcome == Outcome::Revived {
-            self.revived.insert(record.id, record.due);
+            let revived = self.revived.entry(record.id).or_default();
+            *revived = (number, record.due).max(*revived);
         }
     }
 
@@ -73,7 +75,7 @@ impl Unsettled {
         let Some(begun) = self.begun_of.remove(&restored.id) else {
             return;
         };
-        let revived = self.revived.get(&restored.id).copied();
+        let revived = self.revived.get(&restored.id).map(|(_, due)| *due);
         let recorded_from = self.recorded_from.max(revived.unwrap_or(Timestamp::EPOCH));
         let died = restored.dead_at;
         for start in begun {

@@ -94,6 +94,7 @@ impl Writer {
             shared, committer, ..
         } = self;
         shared.reading.close();
+        shared.records.close();
         let fate = match shared.stop.get() {
             // Not even a checkpoint: nothing is written once there is doubt.
             Some(stop) => Fate::Stopped(Arc::clone(stop)),
@@ -197,6 +198,14 @@ impl Writer {
     fn tidy(&mut self) {
         if self.shared.space.is_full() {
             return self.make_room();
+        }
+        if self.committer.has_more_to_prune() {
+            // As a batch of nothing: each commit removes some records.
+            return match self.commit(&[]) {
+                Ok(()) => {}
+                Err(full) if sqlite::is_full(&full) => self.shared.space.release(),
+                Err(error) => self.stop("removing old records failed", error),
+            };
         }
         self.checkpoint_from(LOG_PAGES_IDLE.min(self.log_pages_max));
         match self.committer.vacuum(VACUUM_PAGES) {

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use crate::core::op::{Answer, Cancelled, Changed, PeekCursor, Reply, Snapshot, Stats, StoreOp};
+use crate::core::op::{
+    Answer, Cancelled, Changed, DeadPage, Kept, Moved, PeekCursor, Peeked, Reply, Snapshot, Stats,
+    StoreOp,
+};
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, QueueName, State};
 use crate::record::NodeId;
@@ -149,20 +152,20 @@ pub fn read(queue: &QueueName, op: &StoreOp, mut parts: ReplyReader) -> Result<D
     let (mut is_earlier, mut has_recorded, mut damaged) = (false, false, Vec::new());
     let mut newer = 0;
     let reply = match op {
-        StoreOp::MoveDue { .. } => Reply::Moved {
+        StoreOp::MoveDue { .. } => Reply::Moved(Moved {
             moved: parts.count()?,
             ready: parts.count()?,
             next_due: parts.time()?,
-        },
+        }),
         StoreOp::Fetch(fetch) => {
             let reply = fetched(queue, fetch, &mut parts, (&mut damaged, &mut newer))?;
             has_recorded = !parts.is_empty() && parts.is_so()?;
             reply
         }
-        StoreOp::Heartbeat { .. } => Reply::Kept {
+        StoreOp::Heartbeat { .. } => Reply::Kept(Kept {
             stands: parts.is_so()?,
             holding: holding(&mut parts)?,
-        },
+        }),
         StoreOp::Extend { .. } => Reply::Extended(parts.flags()?),
         StoreOp::Reap { .. } => {
             is_earlier = parts.is_so()?;
@@ -206,7 +209,7 @@ pub fn read(queue: &QueueName, op: &StoreOp, mut parts: ReplyReader) -> Result<D
                 let event = paged(queue, &mut parts)?;
                 events.extend(event.1.filter(|event| !event.state.is_final()));
             }
-            Reply::Peeked { events, next }
+            Reply::Peeked(Peeked { events, next })
         }
         StoreOp::ReadDead { .. } => {
             let (next, mut letters) = (parts.optional()?, Vec::new());
@@ -214,10 +217,10 @@ pub fn read(queue: &QueueName, op: &StoreOp, mut parts: ReplyReader) -> Result<D
                 let letter = paged(queue, &mut parts)?;
                 letters.extend(letter.1.filter(|letter| letter.state == State::Dead));
             }
-            Reply::Dead {
+            Reply::Dead(DeadPage {
                 letters,
                 next: next.and_then(|next| id_of(&next)),
-            }
+            })
         }
         StoreOp::Push(_)
         | StoreOp::Settle { .. }
@@ -297,6 +300,7 @@ fn told(
                 tries: 0,
                 since: None,
                 holder: None,
+                request: None,
                 until: None,
                 body: decoded(Some(bytes))?,
             }),
@@ -324,6 +328,7 @@ fn told(
         tries: u16::from_be_bytes([packed[2], packed[3]]).saturating_sub(1),
         since: since_at.map(|at| Timestamp::from_millis(number_at(&packed, at) / 1_000)),
         holder: is_leased.then(|| NodeId(number_at(&packed, 45))),
+        request: is_leased.then(|| number_at(&packed, 53)),
         until: deadline.filter(|_| is_leased),
         body: if is_over { None } else { decoded(bytes)? },
     }))

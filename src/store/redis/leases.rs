@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use redis::Cmd;
 
-use crate::core::op::{BATCH_MAX, Delivery, Fetch, Holding, Reaped, Reply, StartMark, StoreOp};
+use crate::core::op::{
+    BATCH_MAX, Delivery, Fetch, Fetched, Holding, Reaped, Reply, StartMark, StoreOp,
+};
 use crate::core::reference::bounded;
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName};
@@ -128,13 +130,13 @@ pub(super) fn fetched(
             moved_us: number_at(&state, 12),
         });
     }
-    Ok(Reply::Fetched {
+    Ok(Reply::Fetched(Fetched {
         deliveries,
         ready,
         next_due,
         full,
         holding,
-    })
+    }))
 }
 
 pub(super) fn holding(parts: &mut ReplyReader) -> Result<Holding> {

@@ -76,10 +76,9 @@ pub(crate) fn queue_name(data: &[u8]) {
 /// What the documentation of `QueueName` says.
 fn is_a_name(text: &str) -> bool {
     let mut letters = text.chars();
-    let first = letters.next().is_some_and(|c| c.is_ascii_alphanumeric());
-    first
-        && text.len() <= 128
-        && letters.all(|c| c.is_ascii_alphanumeric() || ['.', '_', '-'].contains(&c))
+    let legal = |c: char| c.is_ascii_alphanumeric() || ['.', '_', '-'].contains(&c);
+    let first = letters.next().is_some_and(|c| c != '.' && legal(c));
+    first && text.len() <= 512 && letters.all(legal)
 }
 
 /// The queue and the bucket can be read out of every key, and the part in braces, by which a

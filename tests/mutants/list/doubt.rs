@@ -201,8 +201,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "embedded: the checksum of a record leaves its payload out",
         edits: &[edit(
-            "src/store/embedded/sums.rs",
-            "            .optional(payload)\n",
+            "src/sqlite/records/rows.rs",
+            "        .optional(record.payload.as_ref().map(Payload::as_bytes))\n",
             "",
         )],
         caught_by: test("embedded", "what_a_record_tells_is_covered_by_its_checksum"),
@@ -218,7 +218,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "if page.records.is_empty() {",
         )],
         caught_by: test(
-            "embedded",
+            "redis_store",
             "a_page_of_damaged_records_alone_hides_none_of_the_others",
         ),
         masked_by: None,
@@ -329,7 +329,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a journal's file that a newer version has upgraded is written by one that runs",
         edits: &[edit(
             "src/journal/sqlite/schema.rs",
-            "    if format > FORMAT {\n        return Err(Error::corrupt(",
+            "    if format != FORMAT {\n        return Err(Error::corrupt(",
             "    if format > FORMAT + 100 {\n        return Err(Error::corrupt(",
         )],
         caught_by: test(

@@ -100,10 +100,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "full-outbox-not-refused",
         breaks: Full,
-        bug: "embedded: pushes are taken while more records wait for the journal than may",
+        bug: "memory: pushes are taken while more records wait for the journal than may",
         edits: &[edit(
-            "src/store/embedded/shared.rs",
-            "                self.waiting.check_room()?;\n",
+            "src/store/memory.rs",
+            "            self.records().check_room()?;\n",
             "",
         )],
         caught_by: contract("a_full_outbox_refuses_pushes_and_is_settled_into"),

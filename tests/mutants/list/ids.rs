@@ -130,7 +130,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "embedded: an open forgets the ids that are over",
         edits: &[edit(
             "src/store/embedded/recovery.rs",
-            "            self.remember(&record);\n",
+            "            remember(&self.shards, &record);\n",
             "",
         )],
         caught_by: contract("finished_ids_are_remembered"),

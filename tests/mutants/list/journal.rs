@@ -11,9 +11,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Records,
         bug: "SQLite journal: a record that is there already stops the load",
         edits: &[edit(
-            "src/journal/sqlite/rows.rs",
-            "?17, ?18) \\\n     ON CONFLICT (finished, number, event) DO NOTHING\"",
-            "?17, ?18)\"",
+            "src/sqlite/records/rows.rs",
+            "VALUES {rows} \\\n         ON CONFLICT (finished, number, event) DO NOTHING\"",
+            "VALUES {rows}\"",
         )],
         caught_by: journal("loading_again_changes_nothing"),
         masked_by: None,
@@ -22,21 +22,15 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "journal-trusts-numbers",
         breaks: Records,
         bug: "SQLite journal: what has a number below the highest one loaded is taken to be there",
-        edits: &[
-            edit(
-                "src/journal/sqlite/loading.rs",
-                "        let mut insert = load.prepare_cached(INSERT)?;\n",
-                "        let mut insert = load.prepare_cached(INSERT)?;
-        let mark = \"SELECT ifnull(max(number), 0) FROM records\";
-        let mark: i64 = load.query_row(mark, [], |row| row.get(0))?;\n",
-            ),
-            edit(
-                "src/journal/sqlite/loading.rs",
-                "            if rows::insert(&mut insert, *number, record, queue, part)? {",
-                "            let is_new = rows::comparable(*number) > mark;
-            if is_new && rows::insert(&mut insert, *number, record, queue, part)? {",
-            ),
-        ],
+        edits: &[edit(
+            "src/sqlite/records/load.rs",
+            "            if rows::insert(&mut insert, std::slice::from_ref(row), part)? > 0 {",
+            "            let mark = \"SELECT ifnull(max(number), 0) FROM records\";
+            let mark: i64 = connection.query_row(mark, [], |row| row.get(0))?;
+            let row = std::slice::from_ref(row);
+            if row[0].place().1 > mark && rows::insert(&mut insert, row, part)? > 0 {
+                let row = &row[0];",
+        )],
         caught_by: journal("a_number_given_twice_keeps_both_records"),
         masked_by: None,
     },
@@ -45,14 +39,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Records,
         bug: "SQLite journal: a record that is loaded again is counted in its minute again",
         edits: &[edit(
-            "src/journal/sqlite/loading.rs",
-            "                new += 1;
-                count(&mut outcomes, &mut late, record, queue);
+            "src/sqlite/records/load.rs",
+            "            if rows::insert(&mut insert, std::slice::from_ref(row), part)? > 0 {
+                counted.count(row);
             }
 ",
-            "                new += 1;
-            }
-            count(&mut outcomes, &mut late, record, queue);
+            "            rows::insert(&mut insert, std::slice::from_ref(row), part)?;
+            counted.count(row);
 ",
         )],
         caught_by: journal("what_is_loaded_again_is_not_counted_again"),
@@ -63,7 +56,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Records,
         bug: "SQLite journal: a page goes on behind the last time, not behind the last record",
         edits: &[edit(
-            "src/journal/sqlite/asked.rs",
+            "src/sqlite/records/asked.rs",
             "        (finished, number, after.id.to_bytes().to_vec())",
             "        (finished, i64::MAX, behind_all_ids())",
         )],
@@ -75,7 +68,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Records,
         bug: "SQLite journal: retention removes one record more than it may",
         edits: &[edit(
-            "src/journal/sqlite/pruning.rs",
+            "src/sqlite/records/pruning.rs",
             "if removed >= excess && place.0 >= oldest {",
             "if removed > excess && place.0 >= oldest {",
         )],
@@ -108,7 +101,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         )],
         caught_by: test(
             "power",
-            "a_record_is_in_the_outbox_or_the_journal_after_any_power_cut",
+            "a_record_that_was_loaded_is_in_the_journal_after_any_power_cut",
         ),
         masked_by: None,
     },
@@ -117,7 +110,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Records,
         bug: "SQLite journal: a key is looked for in the first part alone",
         edits: &[edit(
-            "src/journal/sqlite/paging.rs",
+            "src/sqlite/records/paging.rs",
             "                .iter()\n                .map(|part|",
             "                .iter()\n                .take(1)\n                .map(|part|",
         )],
@@ -129,9 +122,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Records,
         bug: "SQLite journal: a part is forgotten while it has a record",
         edits: &[edit(
-            "src/journal/sqlite/parts.rs",
-            "WHERE records = 0 AND",
-            "WHERE records <= 1 AND",
+            "src/sqlite/records/parts.rs",
+            "WHERE records <= 0 AND number < (SELECT max(number) FROM parts) \\
+         AND NOT EXISTS (SELECT 1 FROM records INDEXED BY by_key \\
+           WHERE part = parts.number AND key IS NOT NULL) \\
+         AND NOT EXISTS (SELECT 1 FROM records INDEXED BY by_trace \\
+           WHERE part = parts.number AND trace IS NOT NULL)\"",
+            "WHERE records <= 1 AND number < (SELECT max(number) FROM parts)\"",
         )],
         caught_by: journal("a_part_is_forgotten_once_its_records_are_gone"),
         masked_by: None,
@@ -165,7 +162,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Records,
         bug: "what is too old for a journal is decided by the clock of the store alone",
         edits: &[edit(
-            "src/journal/retention.rs",
+            "src/record/retention.rs",
             "let now = times.asked.min(times.clock).min(newest);",
             "let now = times.asked.max(newest.min(0));",
         )],
@@ -177,7 +174,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Records,
         bug: "however much is too old, it is removed at once",
         edits: &[edit(
-            "src/journal/retention.rs",
+            "src/record/retention.rs",
             "let before = if at_once { wanted } else { wanted.min(limit) };",
             "let before = if at_once { wanted } else { wanted.min(u64::MAX) };",
         )],

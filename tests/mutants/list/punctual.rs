@@ -72,7 +72,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "            false => net,\n",
             "            false => options.non_owner_delay,\n",
         )],
-        caught_by: test("simulation", "many_nodes_ask_hardly_more_than_one"),
+        caught_by: test(
+            "simulation",
+            "a_lone_event_is_looked_for_by_two_nodes_and_not_by_all",
+        ),
         masked_by: None,
     },
     Mutant {

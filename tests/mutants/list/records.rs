@@ -14,8 +14,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             ),
             edit(
                 "src/store/embedded/commit.rs",
-                "transaction.fill(batch)",
-                "transaction.fill(batch.clone())",
+                "transaction.fill(batch)\n",
+                "transaction.fill(batch.clone())\n",
             ),
             edit(
                 "src/store/embedded/commit.rs",
@@ -24,8 +24,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                 self.counts = counts;
                 for change in batch.flat_map(|changes| &changes.list) {
                     if let Change::Recorded { record, .. } = change {
-                        let mut insert = self.connection.prepare_cached(records::INSERT)?;
-                        records::insert(&mut insert, number, record)?;
+                        let record = Cow::Borrowed(&**record);
+                        let mut load = Load::new(Arrival::First);
+                        load.add(&self.connection, &mut self.queues, number, record)?;
+                        load.finish(&self.connection)?;
                         number += 1;
                     }
                 }
@@ -113,39 +115,39 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
-        name: "trim-not-written",
+        name: "records-kept-for-ever",
         breaks: Records,
-        bug: "embedded: up to where the outbox was trimmed is not written",
+        bug: "embedded: a commit removes no record, however many there are",
         edits: &[edit(
-            "src/store/embedded/commit.rs",
-            "schema::write_trimmed(self.connection, self.counts.trimmed)",
-            "Ok(())",
+            "src/store/embedded/retention.rs",
+            "if !(is_too_much || looks || self.more) {",
+            "if is_too_much || looks || self.more {",
         )],
-        caught_by: contract("what_was_trimmed_stays_so_after_a_new_opening"),
+        caught_by: test("embedded", "only_so_many_records_are_kept"),
         masked_by: None,
     },
     Mutant {
-        name: "waiting-records-let-go",
+        name: "damaged-count-believed",
         breaks: Records,
-        bug: "embedded: records that wait for the journal go with the bound on rows",
+        bug: "embedded: records go because a damaged count says that there are too many",
         edits: &[edit(
-            "src/store/embedded/commit.rs",
-            "let kept_from = kept_from.min(next_record.saturating_sub(records_max));",
-            "let kept_from = kept_from.max(next_record.saturating_sub(records_max));",
+            "src/store/embedded/recovery.rs",
+            "records::total(connection)?.min(most).max(0)",
+            "records::total(connection)?.max(most)",
         )],
         caught_by: test(
             "embedded",
-            "records_that_wait_are_not_let_go_and_trimmed_ones_are_in_time",
+            "a_damaged_count_of_records_removes_none_of_them",
         ),
         masked_by: None,
     },
     Mutant {
         name: "outbox-not-told",
         breaks: Records,
-        bug: "embedded: nobody is told that there are new records",
+        bug: "memory: nobody is told that there are new records",
         edits: &[edit(
-            "src/store/embedded/waiting.rs",
-            "            self.watchers.tell(&Outbox::Store);\n",
+            "src/store/memory.rs",
+            "            self.recorded.tell(&Outbox::Store);\n",
             "",
         )],
         caught_by: contract("a_watcher_of_outboxes_is_told_of_every_record"),

@@ -107,7 +107,7 @@ fn plays_its_part() {
         "sqlite" => controls::inserts(&folder, words[1]),
         "script" => doubt::script(&folder),
         "on" => doubt::goes_on(&folder, number(1)),
-        "cancels" => journal::cancels(&folder, number(1), number(2)),
+        "loads" => journal::loads(&folder, number(1), number(2)),
         "fill" => full::fill(&folder),
         other => panic!("nobody plays {other}"),
     }

@@ -144,7 +144,7 @@ fn a_disk_that_lies_about_the_log_loses_what_was_answered() {
         drop(mount);
         let mut story = Story::default();
         story.take(&said);
-        assert!(story.answered > 5, "{}", story.answered);
+        assert!(story.answered > 0, "{}", story.answered);
         let facts = Copy::of(&disk).facts(&story.events()).expect("a store");
         lost += usize::from(!story.settle(&facts).is_empty());
     }

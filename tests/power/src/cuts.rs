@@ -13,7 +13,7 @@ use crate::lossy::{Cut, Disk, Faults, Names};
 use crate::story::Story;
 
 /// How many cases are run when nobody says otherwise.
-const CASES: u64 = 60;
+const CASES: u64 = 24;
 /// How many run at the same time.
 const AT_ONCE: usize = 2;
 /// How often the power goes while the store comes back.

@@ -10,13 +10,13 @@ use std::thread;
 
 use duly::ErrorKind;
 use duly::event::BucketKey;
-use duly::store::operation::{Delivery, Reply, StoreOp};
+use duly::store::operation::{Delivery, Fetched, Reply, StoreOp};
 use duly::store::{EmbeddedOptions, EmbeddedStore, Store};
 
 use crate::account::Copy;
 use crate::act::{Act, End};
 use crate::child::{self, say};
-use crate::kit;
+use crate::kit::{self, setting};
 use crate::lossy::{Cut, Disk, ERRORS, Faults, Lasts, Names};
 use crate::story::{Fact, Story};
 
@@ -24,6 +24,8 @@ use crate::story::{Fact, Story};
 const GROUPS: u64 = 4;
 /// How many scripts run at the same time.
 const AT_ONCE: usize = 2;
+/// How many writes and syncs fail when nobody says otherwise.
+const FAULTS: u64 = 40;
 
 /// The script: one act after the other, each on disk before it is answered.
 struct Script<'a> {
@@ -79,10 +81,11 @@ impl<'a> Script<'a> {
                 calls: false,
             },
         )?;
-        match self.ask(&bucket, kit::fetch(self.requests, 100))? {
-            Reply::Fetched { deliveries, .. } => Ok(deliveries),
-            other => panic!("a fetch was answered with {other:?}"),
-        }
+        let reply = self.ask(&bucket, kit::fetch(self.requests, 100))?;
+        let Reply::Fetched(Fetched { deliveries, .. }) = reply else {
+            panic!("a fetch returned {reply:?}");
+        };
+        Ok(deliveries)
     }
 
     /// Pushes, changes, takes back, handles, buries and revives: all that is ever written.
@@ -298,11 +301,18 @@ fn requests() -> u64 {
 }
 
 #[test]
-#[allow(clippy::print_stdout, reason = "it tells how many there were")]
+#[allow(clippy::print_stdout, reason = "it tells the seed")]
 fn whichever_write_or_sync_fails_nothing_is_answered_any_more_and_nothing_is_lost() {
     let requests = requests();
     assert!(requests > 100, "{requests}");
-    let trials: Vec<Trial> = (1..=requests)
+    let faults = setting("DULY_POWER_FAULTS").unwrap_or(FAULTS).max(1);
+    let seed = setting("DULY_POWER_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
+    let step = (requests / faults).max(1);
+    let sample = (1 + seed % step..=requests).step_by(usize::try_from(step).expect("a few"));
+    println!(
+        "each {step}th of {requests} writes and syncs: DULY_POWER_SEED={seed} DULY_POWER_FAULTS={faults}"
+    );
+    let trials: Vec<Trial> = sample
         .flat_map(|k| {
             // Every k with both; the two ways of keeping names alternate.
             let names = [Names::WithFiles, Names::ByFolder];
@@ -326,6 +336,5 @@ fn whichever_write_or_sync_fails_nothing_is_answered_any_more_and_nothing_is_los
         }
     });
     let wrong = wrong.into_inner().expect("no trial panics with it");
-    println!("{requests} writes and syncs, each failed once and for good");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,5 +1,5 @@
 //! The power goes, and the disk fails: what the embedded store answered is there all the same, and
-//! so are the records that a journal in a file took over from it.
+//! so are the records that a journal in a file has answered for.
 //!
 //! Below the store lies a disk of our own ([`lossy`]), made by FUSE, which knows what was synced.
 //! A child process ([`child`]) works on it and says what it does and what it is answered. At a
@@ -9,8 +9,9 @@
 //!
 //! | variable | default | what |
 //! |---|---|---|
-//! | `DULY_POWER_CASES` | 60 | how many cases of one to three cuts and those nested in them |
-//! | `DULY_POWER_SEED` | random | the seed of the first case |
+//! | `DULY_POWER_CASES` | 24 | how many cases of one to three cuts and those nested in them |
+//! | `DULY_POWER_FAULTS` | 40 | how many writes and syncs fail, each once and for good |
+//! | `DULY_POWER_SEED` | random | the seed of the first case, and of the sample of faults |
 //!
 //! The seed of each case is printed, with the command that runs it again.
 

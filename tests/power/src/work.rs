@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use duly::store::operation::{Delivery, PushOutcome, Reply, StoreOp};
+use duly::store::operation::{Delivery, Fetched, PushOutcome, Reply, StoreOp};
 use duly::store::{EmbeddedStore, Store};
 use duly::{Cancelled, Changed};
 use fastrand::Rng;
@@ -173,7 +173,7 @@ impl Client {
             )
             .await?;
             let fetch = kit::fetch(request, self.random.usize(1..30));
-            let Reply::Fetched { deliveries, .. } = self.ask(&bucket, fetch).await? else {
+            let Reply::Fetched(Fetched { deliveries, .. }) = self.ask(&bucket, fetch).await? else {
                 return Err(Ended("a fetch was answered with something else".to_owned()));
             };
             if deliveries.is_empty() {

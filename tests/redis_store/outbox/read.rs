@@ -1,6 +1,7 @@
 //! Reading from any number on, and letting go.
 
 use duly::ErrorKind;
+use duly::records::Query;
 use duly::store::{OUTBOX_BATCH_MAX, Store};
 
 use super::{entries, key, numbers};
@@ -127,4 +128,31 @@ async fn a_damaged_record_is_passed_over_and_counted() {
     assert_eq!(numbers(&bare.rest(0, 2).await), [1, 3, 6, 7]);
     bare.trim(7).await;
     assert!(bare.rest(0, 10).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_page_of_damaged_records_alone_hides_none_of_the_others() {
+    let server = shared();
+    let (url, prefix) = fresh(&server.url());
+    let bare = Bare::open(&url).await;
+    bare.handle(1, 1_000).await; // a page, as records are read
+    let others = bare.handle(2, 1).await;
+    // The length of the first one's key: no record behind it in its entry can be read.
+    let script = "local all = redis.call('XRANGE', KEYS[1], '-', '+') redis.call('DEL', KEYS[1]) \
+                  for i, it in ipairs(all) do local s = it[2][2] \
+                  if i == 1 then s = s:sub(1, 68) .. 'xxxx' .. s:sub(73) end \
+                  redis.call('XADD', KEYS[1], it[1], 'r', s) end return #all";
+    assert_eq!(
+        server.cli(&["EVAL", script, "1", &key(&prefix, "outbox")]),
+        "2"
+    );
+
+    let page = bare.page(0, 1_000).await;
+    assert_eq!(
+        (page.records.len(), page.damaged, page.last),
+        (0, 1_000, 1_000)
+    );
+    let read = duly::testing::records(&bare.store, Query::default()).await;
+    let read = read.expect("records can be read").items;
+    assert!(read.iter().map(|record| record.id).eq(others));
 }

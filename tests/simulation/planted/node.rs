@@ -8,7 +8,7 @@ use duly::ErrorKind;
 use duly::config::NodeOptions;
 use duly::event::Envelope;
 use duly::store::operation::{
-    Answer, AttemptOutcome, Holding, NewEvent, Reply, StartMark, StoreOp,
+    Answer, AttemptOutcome, Fetched, Holding, NewEvent, Reply, StartMark, StoreOp,
 };
 use duly::time::Mono;
 
@@ -137,13 +137,13 @@ impl World {
     /// A call of a node was given up: whether it is told so.
     pub fn tells_unknown(&mut self, from: Caller) -> Result<Answer<Body>, ErrorKind> {
         if self.bug == Some(Bug::FetchNotRepeated) && self.planted.calls.contains(&from) {
-            let reply = Reply::Fetched {
+            let reply = Reply::Fetched(Fetched {
                 deliveries: Vec::new(),
                 ready: 0,
                 next_due: None,
                 full: false,
                 holding: Holding::default(),
-            };
+            });
             let now_us = self.store.buckets[0].now_us();
             return Ok(Answer { now_us, reply });
         }

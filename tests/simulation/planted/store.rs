@@ -7,7 +7,7 @@ use duly::event::State;
 use duly::records::{NodeId, Outcome};
 use duly::store::DedupWindow;
 use duly::store::operation::{
-    Answer, BATCH_MAX, PeekBy, PushOutcome, Pushed, Reaped, Reply, StartMark, StoreOp,
+    Answer, BATCH_MAX, PeekBy, Peeked, PushOutcome, Pushed, Reaped, Reply, StartMark, StoreOp,
 };
 use duly::time::{Timestamp, When};
 use duly::{Cancelled, Changed, ErrorKind, EventId, Unique};
@@ -308,7 +308,7 @@ impl World {
         let mut notes = Notes::default();
         let store = &mut self.store.buckets[bucket];
         let Ok(Answer {
-            reply: Reply::Peeked { events, .. },
+            reply: Reply::Peeked(Peeked { events, .. }),
             ..
         }) = store.apply(clock_us, peek, &mut notes)
         else {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use duly::records::NodeId;
-use duly::store::operation::{Answer, AttemptOutcome, PushOutcome, Reply, RequestId, StoreOp};
+use duly::store::operation::{
+    Answer, AttemptOutcome, Fetched, PushOutcome, Reply, RequestId, StoreOp,
+};
 use duly::time::Timestamp;
 use duly::{Changed, EventId};
 use duly_conformance::history::{AttemptEnd, Lease, What};
@@ -79,7 +81,7 @@ pub fn tell(
         Timestamp::from_micros_up(answer.now_us + hold_us)
     };
     match (asked, &answer.reply) {
-        (Asked::Fetch { node, hold }, Reply::Fetched { deliveries, .. }) => {
+        (Asked::Fetch { node, hold }, Reply::Fetched(Fetched { deliveries, .. })) => {
             for delivery in deliveries {
                 let lease = Lease {
                     node: *node,

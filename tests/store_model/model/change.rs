@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use duly::event::{Payload, State};
 use duly::records::Outcome;
-use duly::store::operation::{PeekBy, Reply, Rewriting, Snapshot, Stats};
+use duly::store::operation::{DeadPage, PeekBy, Peeked, Reply, Rewriting, Snapshot, Stats};
 use duly::time::{Timestamp, When};
 use duly::{Cancelled, Changed, EventId};
 
@@ -118,6 +118,7 @@ impl Model {
             },
             until: event.lease.as_ref().and_then(|lease| lease.deadline),
             holder: event.lease.as_ref().map(|lease| lease.node),
+            request: event.lease.as_ref().map(|lease| lease.request),
             body: (!is_over).then(|| Arc::clone(&event.envelope)),
         }
     }
@@ -133,10 +134,10 @@ impl Model {
             PeekBy::Key(key) => event.envelope.key.as_ref() == Some(key),
             PeekBy::Unique(key) => event.has_key && event.envelope.unique.as_ref() == Some(key),
         };
-        Reply::Peeked {
+        Reply::Peeked(Peeked {
             events: self.read(|event| !event.state.is_final() && matches(event), None),
             next: None,
-        }
+        })
     }
 
     pub(crate) fn read_dead(&self, after: Option<EventId>, limit: usize) -> Reply {
@@ -144,10 +145,10 @@ impl Model {
         let is_last = found.len() <= limit.max(1);
         found.truncate(limit.max(1));
         let next = found.last().filter(|_| !is_last).map(|last| last.id);
-        Reply::Dead {
+        Reply::Dead(DeadPage {
             letters: found,
             next,
-        }
+        })
     }
 
     fn read(&self, is_it: impl Fn(&Event) -> bool, after: Option<EventId>) -> Vec<Snapshot> {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use duly::event::State;
 use duly::records::{Cause, NodeId, Outcome};
 use duly::store::operation::{
-    AttemptOutcome, Delivery, Fetch, Holding, Reaped, Reply, RequestId, Settlement, StartMark,
+    AttemptOutcome, Delivery, Fetch, Fetched, Holding, Kept, Reaped, Reply, RequestId, Settlement,
+    StartMark,
 };
 use duly::{ErrorKind, EventId};
 
@@ -50,7 +51,7 @@ impl Model {
         if is_heard {
             self.node(fetch.node).beat += 1;
         }
-        Ok(Reply::Fetched {
+        Ok(Reply::Fetched(Fetched {
             deliveries,
             ready: self.ids(|event| event.state == State::Ready).len(),
             next_due: self.next_due(),
@@ -59,7 +60,7 @@ impl Model {
                 leases: self.kept(fetch.node),
                 last: before,
             },
-        })
+        }))
     }
 
     fn lease(&mut self, fetch: &Fetch) {
@@ -207,10 +208,10 @@ impl Model {
         known.beat += u64::from(kept);
         let last = known.last;
         let leases = self.kept(node);
-        Reply::Kept {
+        Reply::Kept(Kept {
             stands: kept,
             holding: Holding { leases, last },
-        }
+        })
     }
 
     fn kept(&self, node: NodeId) -> usize {

@@ -12,7 +12,7 @@ use duly::event::{BucketId, Envelope, State};
 use duly::records::{Cause, NodeId, Outcome, Record, Stages};
 use duly::store::DedupWindow;
 use duly::store::operation::{
-    AttemptOutcome, NewEvent, PushOutcome, Pushed, Reply, RequestId, StartMark,
+    AttemptOutcome, Moved, NewEvent, PushOutcome, Pushed, Reply, RequestId, StartMark,
 };
 use duly::time::{Timestamp, When};
 use duly::{ErrorKind, EventId, LatePolicy, Unique};
@@ -335,11 +335,11 @@ impl Model {
             let due = self.event(*id).expect("just found").due;
             self.wait(*id, due);
         }
-        Reply::Moved {
+        Reply::Moved(Moved {
             moved: moved.len(),
             ready: self.ids(|event| event.state == State::Ready).len(),
             next_due: self.next_due(),
-        }
+        })
     }
 
     /// Sets an event aside that has expired or is too late.

@@ -3,7 +3,6 @@
 //! A call goes to the node that has its slot, so a node that hangs or is gone delays only its own
 //! calls. The client follows redirections of moved slots, and reads the slots anew whenever a node
 //! does not respond.
-//! node does not answer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};

@@ -1,4 +1,8 @@
 //! Connects to a target: one server, sentinels or a cluster.
+//!
+//! Why not the package's cluster client (1.8): it sends a call again after its connection broke and
+//! does not tell that the first may have been executed, so a push would take its own first try for
+//! a duplicate; and while one node is gone, it reads the slots anew for the calls of all nodes.
 
 mod cluster;
 mod node;

@@ -1,4 +1,8 @@
 //! A cluster node with a self-healing connection.
+//!
+//! Why not the package's `ConnectionManager` (1.8): its error does not tell a call that was never
+//! sent from one whose reply was lost, which decides between `Unavailable` and `Unknown`; and it
+//! keeps a connection to a server that hangs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -1,4 +1,8 @@
 //! Discovery of the current master through sentinels.
+//!
+//! Why not the package's Sentinel client (1.8): it reads the list of all masters where one is
+//! wanted, and connects to that one twice, for its role and for use. Its connections have the
+//! package's own timeouts instead of the store's.
 
 use redis::aio::MultiplexedConnection;
 use redis::{

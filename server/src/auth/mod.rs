@@ -1,0 +1,344 @@
+//! Who may do what: tokens, their scopes, their limits, and the audit of changes.
+
+mod limit;
+mod scope;
+mod token;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub(crate) use self::limit::{Limit, LimitError};
+pub(crate) use self::scope::{Action, QueuePattern, Scope};
+pub(crate) use self::token::{NewToken, TokenAddress, TokenRow};
+use crate::clock;
+use crate::shared::{Result, SharedState, Table};
+
+/// The most tokens in memory; beyond it the memory starts anew.
+const CACHED_MAX: usize = 10_000;
+/// How many tokens this process can show in clear text: those that it has made itself.
+const SHOWN_MAX: usize = 10_000;
+/// How exactly the last use of a token is known.
+const USE_NOTED_EVERY: Duration = Duration::from_secs(60);
+
+/// A valid token, with its limit.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    address: TokenAddress,
+    row: TokenRow,
+    limit: Option<Limit>,
+    /// When its use was noted last, in milliseconds.
+    noted_ms: Mutex<u64>,
+}
+
+/// Why a request is refused.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// There is no such token, or no more.
+    Invalid,
+    /// The token may not do this; says what.
+    Forbidden(String),
+    /// The token's limit is reached.
+    Throttled,
+    /// The shared state failed.
+    Failed(crate::shared::StateError),
+}
+
+impl From<crate::shared::StateError> for Refusal {
+    fn from(error: crate::shared::StateError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The tokens, as the shared state has them.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    state: SharedState,
+    cache: Mutex<Cache>,
+    /// The clear text of tokens that were made here, by their key.
+    shown: Mutex<HashMap<String, String>>,
+}
+
+/// What was read at a version.
+#[derive(Debug, Default)]
+struct Cache {
+    version: u64,
+    grants: HashMap<String, Arc<Grant>>,
+}
+
+impl Tokens {
+    pub(crate) fn new(state: SharedState) -> Self {
+        Self {
+            state,
+            cache: Mutex::default(),
+            shown: Mutex::default(),
+        }
+    }
+
+    /// Returns the token, if it is valid now: it exists on every node, and has not expired.
+    pub(crate) async fn check(
+        &self,
+        pool: &str,
+        namespace: &str,
+        token: &str,
+    ) -> std::result::Result<Arc<Grant>, Refusal> {
+        let address = TokenAddress::new(pool, namespace, token);
+        let version = self.state.version().await?;
+        let key = address.key();
+        let grant = match self.cached(version, &key) {
+            Some(grant) => grant,
+            None => self
+                .read(version, address, key)
+                .await?
+                .ok_or(Refusal::Invalid)?,
+        };
+        let now = clock::now().as_millis();
+        if !grant.row.matches(token) || grant.row.has_expired(now) {
+            return Err(Refusal::Invalid);
+        }
+        self.note_use(&grant, now).await;
+        Ok(grant)
+    }
+
+    fn cached(&self, version: u64, key: &str) -> Option<Arc<Grant>> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.version != version {
+            *cache = Cache {
+                version,
+                grants: HashMap::new(),
+            };
+        }
+        cache.grants.get(key).cloned()
+    }
+
+    async fn read(
+        &self,
+        version: u64,
+        address: TokenAddress,
+        key: String,
+    ) -> Result<Option<Arc<Grant>>> {
+        let row = self.state.get(Table::Tokens, &key).await?;
+        let Some(row) = row.as_deref().and_then(TokenRow::decode) else {
+            return Ok(None);
+        };
+        let limit = self.state.get(Table::Limits, &key).await?;
+        let grant = Arc::new(Grant {
+            address,
+            row,
+            limit: limit.as_deref().and_then(Limit::decode),
+            noted_ms: Mutex::new(0),
+        });
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.version == version {
+            if cache.grants.len() >= CACHED_MAX {
+                cache.grants.clear();
+            }
+            cache.grants.insert(key, Arc::clone(&grant));
+        }
+        Ok(Some(grant))
+    }
+
+    /// Notes the use of a token, once a minute. A failure concerns nobody but the reader of it.
+    async fn note_use(&self, grant: &Grant, now_ms: u64) {
+        {
+            let mut noted = grant
+                .noted_ms
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let every_ms = u64::try_from(USE_NOTED_EVERY.as_millis()).unwrap_or(u64::MAX);
+            if now_ms < noted.saturating_add(every_ms) {
+                return;
+            }
+            *noted = now_ms;
+        }
+        let key = grant.address.key();
+        if let Err(error) = self
+            .state
+            .put(Table::TokenUses, &key, &now_ms.to_string())
+            .await
+        {
+            tracing::warn!(%error, "use of a token not noted");
+        }
+    }
+
+    /// Takes one call of the token's limit, if it has one.
+    pub(crate) async fn take(
+        &self,
+        grant: &Grant,
+        action: Action,
+    ) -> std::result::Result<Option<Taken>, Refusal> {
+        let Some(limit) = &grant.limit else {
+            return Ok(None);
+        };
+        let Some(max) = limit.of(action) else {
+            return Ok(None);
+        };
+        let counter = format!("{}/{}", grant.address.key(), action.name());
+        match self.state.take(&counter, max, limit.window()).await? {
+            true => Ok(Some(Taken { counter })),
+            false => Err(Refusal::Throttled),
+        }
+    }
+
+    /// Gives a call back that did not succeed.
+    pub(crate) async fn give_back(&self, taken: Option<Taken>) {
+        let Some(Taken { counter }) = taken else {
+            return;
+        };
+        if let Err(error) = self.state.give_back(&counter).await {
+            tracing::warn!(%error, "call of a limit not given back");
+        }
+    }
+
+    /// Makes a token; `None` when there is one already.
+    pub(crate) async fn create(
+        &self,
+        pool: &str,
+        namespace: &str,
+        new: NewToken,
+    ) -> Result<Option<String>> {
+        let NewToken { text, row } = new;
+        let key = TokenAddress::new(pool, namespace, &text).key();
+        if !self
+            .state
+            .put_new(Table::Tokens, &key, &row.encode())
+            .await?
+        {
+            return Ok(None);
+        }
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.len() < SHOWN_MAX {
+            shown.insert(key, text.clone());
+        }
+        Ok(Some(text))
+    }
+
+    /// Ends a token on every node at once, and its limit with it.
+    pub(crate) async fn revoke(&self, pool: &str, namespace: &str, token: &str) -> Result<()> {
+        let key = self.key_of(pool, namespace, token).await?;
+        self.state.remove(Table::Tokens, &key).await?;
+        self.state.remove(Table::Limits, &key).await?;
+        self.state.remove(Table::TokenUses, &key).await?;
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.remove(&key);
+        Ok(())
+    }
+
+    /// Returns the key of a token by its text, or by the handle that a list shows.
+    async fn key_of(&self, pool: &str, namespace: &str, token: &str) -> Result<String> {
+        let Some(handle) = token::handle_of(token) else {
+            return Ok(TokenAddress::new(pool, namespace, token).key());
+        };
+        let prefix = format!("{}{handle}", TokenAddress::prefix(pool, namespace));
+        let mut found = self.state.list(Table::Tokens, &prefix).await?;
+        Ok(match found.pop() {
+            Some((key, _)) => key,
+            None => TokenAddress::new(pool, namespace, token).key(),
+        })
+    }
+
+    /// Returns the tokens of a namespace: in clear text where this process has made them, as a
+    /// handle otherwise.
+    pub(crate) async fn list(
+        &self,
+        pool: &str,
+        namespace: &str,
+    ) -> Result<Vec<(String, TokenRow)>> {
+        let prefix = TokenAddress::prefix(pool, namespace);
+        let rows = self.state.list(Table::Tokens, &prefix).await?;
+        let tokens = rows
+            .into_iter()
+            .filter_map(|(key, row)| Some((self.shown(&key), TokenRow::decode(&row)?)));
+        Ok(tokens.collect())
+    }
+
+    /// Returns the text of a token, or its handle.
+    fn shown(&self, key: &str) -> String {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown
+            .get(key)
+            .cloned()
+            .unwrap_or_else(|| token::handle(key))
+    }
+
+    /// Returns the limit of a token.
+    pub(crate) async fn limit(
+        &self,
+        pool: &str,
+        namespace: &str,
+        token: &str,
+    ) -> Result<Option<Limit>> {
+        let key = self.key_of(pool, namespace, token).await?;
+        let limit = self.state.get(Table::Limits, &key).await?;
+        Ok(limit.as_deref().and_then(Limit::decode))
+    }
+
+    /// Sets the limit of a token; with `only_new` not where there is one, and returns whether it
+    /// did.
+    pub(crate) async fn set_limit(
+        &self,
+        (pool, namespace, token): (&str, &str, &str),
+        limit: &Limit,
+        only_new: bool,
+    ) -> Result<bool> {
+        let key = self.key_of(pool, namespace, token).await?;
+        let text = limit.encode();
+        match only_new {
+            true => self.state.put_new(Table::Limits, &key, &text).await,
+            false => self
+                .state
+                .put(Table::Limits, &key, &text)
+                .await
+                .map(|()| true),
+        }
+    }
+
+    pub(crate) async fn remove_limit(
+        &self,
+        pool: &str,
+        namespace: &str,
+        token: &str,
+    ) -> Result<()> {
+        let key = self.key_of(pool, namespace, token).await?;
+        self.state.remove(Table::Limits, &key).await
+    }
+
+    /// Returns every limit: its pool, namespace, token or handle, and what it allows.
+    pub(crate) async fn limits(&self) -> Result<Vec<(String, String, String, Limit)>> {
+        let rows = self.state.list(Table::Limits, "").await?;
+        let limits = rows.into_iter().filter_map(|(key, row)| {
+            let mut parts = key.splitn(3, '/');
+            let (pool, namespace) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+            Some((pool, namespace, self.shown(&key), Limit::decode(&row)?))
+        });
+        Ok(limits.collect())
+    }
+
+    /// Adds a line to the audit, and to the log.
+    pub(crate) async fn audit(&self, actor: &str, action: &str, target: &str) {
+        tracing::info!(target: "duly_server::audit", actor, action, subject = target, "admin action");
+        let line = serde_json::json!({
+            "action": action,
+            "actor": actor,
+            "at_ms": clock::now().as_millis(),
+            "target": target,
+        });
+        if let Err(error) = self.state.audit(&line.to_string()).await {
+            tracing::error!(%error, action, "audit failed");
+        }
+    }
+}
+
+impl Grant {
+    /// Checks that the token may do something to a queue.
+    pub(crate) fn allows(&self, scope: Scope, queue: &str) -> std::result::Result<(), Refusal> {
+        self.row.allows(scope, queue).map_err(Refusal::Forbidden)
+    }
+}
+
+/// One call of a limit.
+#[derive(Debug)]
+#[must_use = "a call that does not succeed is given back"]
+pub(crate) struct Taken {
+    counter: String,
+}

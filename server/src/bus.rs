@@ -1,0 +1,299 @@
+//! A pool: a bus of `duly`, with what the interfaces need of it.
+//!
+//! The queue `q` of namespace `ns` is the queue `ns.q` of the library. A body that is JSON is stored
+//! as JSON, so that a handler in Rust can serve the queue; any other as raw bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use duly::codec::Codec;
+use duly::config::Settings;
+use duly::event::State;
+use duly::lease::{EncodedPayload, EndResult, Leased};
+use duly::store::operation::Snapshot;
+use duly::time::Timestamp;
+use duly::{Bus, Error, ErrorKind, EventBuilder, EventId, Queue, QueueName, Result};
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::clock;
+
+/// The most ready events that a look at the head of a queue reads.
+const HEAD_SCAN_MAX: usize = 10_000;
+/// The size of a page of events.
+const PAGE: usize = 1_000;
+/// The largest payload that a pool stores: that of a job, and the frame around it.
+const PAYLOAD_BYTES_MAX: usize = (1 << 20) + 4096;
+/// The most bytes of payloads that a store takes in one step.
+pub(crate) const STEP_BYTES_MAX: usize = 4 << 20;
+
+/// A body to push.
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    /// A value of JSON.
+    Json(Box<RawValue>),
+    /// Any bytes.
+    Raw(Bytes),
+}
+
+impl Body {
+    pub(crate) fn new(bytes: Bytes) -> Self {
+        let text = std::str::from_utf8(&bytes).ok();
+        let json = text.and_then(|text| serde_json::from_str::<&RawValue>(text).ok());
+        // Space around a value would be lost, and the body has to come back as it was.
+        match json.filter(|json| json.get().len() == bytes.len()) {
+            Some(json) => Self::Json(json.to_owned()),
+            None => Self::Raw(bytes),
+        }
+    }
+
+    /// Returns how many bytes it has.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Json(json) => json.get().len(),
+            Self::Raw(bytes) => bytes.len(),
+        }
+    }
+
+    fn codec(&self) -> Codec {
+        match self {
+            Self::Json(_) => Codec::Json,
+            Self::Raw(_) => Codec::Raw,
+        }
+    }
+}
+
+impl Serialize for Body {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::Json(json) => json.serialize(serializer),
+            Self::Raw(bytes) => serializer.serialize_bytes(bytes),
+        }
+    }
+}
+
+/// A pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    name: Arc<str>,
+    bus: Bus,
+}
+
+/// A job that is not over.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundJob {
+    pub(crate) id: EventId,
+    pub(crate) state: State,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) attempts_left: u16,
+    pub(crate) expires: Option<Timestamp>,
+}
+
+impl Pool {
+    /// Opens the store of a URL.
+    pub(crate) async fn open(name: &str, url: &str, mut settings: Settings) -> Result<Self> {
+        // One bucket keeps the order of a queue, which clients of lmstfy expect.
+        settings.queue_defaults.buckets.get_or_insert(1);
+        settings.payload_bytes_max.get_or_insert(PAYLOAD_BYTES_MAX);
+        let bus = Bus::builder()
+            .settings(settings)
+            .store_url(url)
+            .only_registered()
+            .publish_only()
+            .start()
+            .await?;
+        Ok(Self {
+            name: name.into(),
+            bus,
+        })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns its bus, for what needs no more than that.
+    pub(crate) fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    pub(crate) async fn close(&self, grace: Duration) -> Result<()> {
+        self.bus.shutdown(grace).await
+    }
+
+    /// Returns the queue of a namespace.
+    pub(crate) fn queue(&self, namespace: &str, queue: &str) -> Result<Queue<Body>> {
+        self.bus.queue_named(&format!("{namespace}.{queue}"))
+    }
+
+    /// Builds an event of a body.
+    pub(crate) fn event(queue: &Queue<Body>, body: Body) -> EventBuilder<Body> {
+        let codec = body.codec();
+        queue.event(body).codec(codec)
+    }
+
+    /// Leases up to `max` jobs of several queues, in the order of the queues.
+    pub(crate) async fn lease(
+        &self,
+        queues: &[QueueName],
+        max: usize,
+        ttr: Duration,
+        wait: Duration,
+    ) -> Result<Vec<Leased<EncodedPayload>>> {
+        self.bus
+            .lease_from(queues, max, ttr)
+            .wait(wait)
+            .send()
+            .await
+    }
+
+    /// Ends a job in any state; returns whether it was leased. One that was cancelled before is
+    /// cancelled again, so only a lease says that the job was there.
+    pub(crate) async fn end(&self, queue: &Queue<Body>, id: EventId) -> Result<bool> {
+        match queue.end(id).await? {
+            EndResult::Acked => Ok(true),
+            EndResult::TooLate(State::Dead) => self.drop_dead(queue, id).await.map(|_| false),
+            _ => Ok(false),
+        }
+    }
+
+    /// Returns a job, if it is not over.
+    pub(crate) async fn get(&self, queue: &Queue<Body>, id: EventId) -> Result<Option<FoundJob>> {
+        let found = queue.get(id).await?;
+        found.map_or(Ok(None), |found| self.found(queue, &found))
+    }
+
+    fn found(&self, queue: &Queue<Body>, found: &Snapshot) -> Result<Option<FoundJob>> {
+        let Some(envelope) = &found.body else {
+            return Ok(None);
+        };
+        let has_expired = envelope
+            .expires
+            .is_some_and(|expires| expires <= clock::now());
+        if has_expired && found.state != State::Dead {
+            return Ok(None);
+        }
+        let opened = self
+            .bus
+            .keys()
+            .open(found.id, queue.name(), &envelope.payload);
+        let body = opened.map_err(|why| {
+            Error::new(ErrorKind::Invalid, "the payload cannot be decrypted").because(why)
+        })?;
+        Ok(Some(FoundJob {
+            id: found.id,
+            state: found.state,
+            headers: envelope.headers.clone(),
+            body: body.value.into_owned(),
+            attempts_left: envelope.attempts.saturating_sub(found.tries),
+            expires: envelope.expires,
+        }))
+    }
+
+    /// Returns the job of a queue that has been ready for longest.
+    ///
+    /// A store lists events in an order of its own, so of more than [`HEAD_SCAN_MAX`] ready jobs
+    /// it is the one among those.
+    pub(crate) async fn head(&self, queue: &Queue<Body>) -> Result<Option<FoundJob>> {
+        let mut best: Option<(Option<Timestamp>, EventId)> = None;
+        let (mut seen, mut place) = (0, None);
+        let now = clock::now();
+        loop {
+            let ready = queue.events().state(State::Ready).limit(PAGE);
+            let page = ready.after(place).page().await?;
+            seen += page.items.len();
+            for event in page.items {
+                let candidate = (event.since, event.id);
+                let has_expired = event.expires.is_some_and(|expires| expires <= now);
+                if !has_expired && best.is_none_or(|best| candidate < best) {
+                    best = Some(candidate);
+                }
+            }
+            place = page.next;
+            if place.is_none() || seen >= HEAD_SCAN_MAX {
+                break;
+            }
+        }
+        match best {
+            Some((_, id)) => self.get(queue, id).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Counts the ready jobs and the dead ones.
+    pub(crate) async fn sizes(&self, queue: &Queue<Body>) -> Result<(usize, usize)> {
+        match self.bus.stats(queue.name()).await {
+            Ok(stats) => Ok((stats.ready, stats.dead)),
+            // A new queue whose name is nearly that of another.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok((0, 0)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns dead jobs, the first that died first.
+    pub(crate) async fn dead(&self, queue: &Queue<Body>, limit: usize) -> Result<Vec<EventId>> {
+        let mut dead = Vec::new();
+        let mut place = None;
+        loop {
+            let letters = self.bus.dead_letters().queue(queue.name()).limit(PAGE);
+            let page = match letters.after(place).page().await {
+                Ok(page) => page,
+                Err(error) if error.kind() == ErrorKind::NotFound => break,
+                Err(error) => return Err(error),
+            };
+            dead.extend(page.items.iter().map(|letter| (letter.died, letter.id)));
+            place = page.next;
+            if place.is_none() || dead.len() >= HEAD_SCAN_MAX {
+                break;
+            }
+        }
+        dead.sort_unstable();
+        Ok(dead.into_iter().take(limit).map(|(_, id)| id).collect())
+    }
+
+    /// Removes a dead job; returns how many there were.
+    pub(crate) async fn drop_dead(&self, queue: &Queue<Body>, id: EventId) -> Result<u64> {
+        let letters = self.bus.dead_letters().queue(queue.name());
+        Ok(letters.drop([id]).await?.finished()?.done)
+    }
+
+    /// Removes the jobs that are ready now.
+    pub(crate) async fn remove_ready(&self, queue: &Queue<Body>) -> Result<()> {
+        let mut place = None;
+        loop {
+            let ready = queue.events().state(State::Ready).limit(PAGE);
+            let page = ready.after(place).page().await?;
+            for event in page.items {
+                // One that was leased meanwhile is not ready any more, and stays.
+                let _ = event.cancel().await?;
+            }
+            place = page.next;
+            if place.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Asks the store anything, to learn whether it answers.
+    pub(crate) async fn ping(&self) -> Result<()> {
+        self.bus.controls().await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_stored_as_json_and_anything_else_as_it_is() {
+        let codec = |bytes: &'static [u8]| Body::new(Bytes::from_static(bytes)).codec();
+        assert_eq!(codec(br#"{"order": 7}"#), Codec::Json);
+        assert_eq!(codec(b"17"), Codec::Json);
+        assert_eq!(codec(b" 17"), Codec::Raw);
+        assert_eq!(codec(b"hello"), Codec::Raw);
+        assert_eq!(codec(b"\xFA\xFF"), Codec::Raw);
+        assert_eq!(codec(b""), Codec::Raw);
+    }
+}

@@ -1,0 +1,70 @@
+//! The command line, and the signals that end the server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use duly_server::Settings;
+use duly_server::settings::{Overrides, SettingsError};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// A delayed job queue over HTTP.
+#[derive(Debug, Parser)]
+#[command(name = "duly", version, about)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs the server.
+    Serve(Serve),
+}
+
+/// Every flag overrides the environment, which overrides the file.
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// The settings file [default: duly-server.toml in the working directory, if it exists]
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The address of the API [default: 127.0.0.1:7777]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// The address of the admin interface [default: 127.0.0.1:7778]
+    #[arg(long, value_name = "ADDRESS")]
+    admin_listen: Option<SocketAddr>,
+    /// The store of the pool `default`: memory:, sqlite:FILE, redis://HOST or redis-cluster://HOSTS
+    /// [default: sqlite:duly.db]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// The log level: error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+}
+
+impl Serve {
+    pub(crate) fn settings(self) -> Result<Settings, SettingsError> {
+        Settings::load(
+            self.config.as_deref(),
+            Overrides {
+                listen: self.listen,
+                admin_listen: self.admin_listen,
+                store: self.store,
+                log_level: self.log_level,
+            },
+        )
+    }
+}
+
+/// Returns when the process is told to stop, by TERM or INT.
+pub(crate) async fn stop_signal() -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

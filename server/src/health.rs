@@ -1,0 +1,67 @@
+//! Liveness and readiness.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+use tokio::time::timeout;
+
+use crate::http::reply;
+use crate::state::App;
+
+/// How long a part may take to answer before it counts as not ready.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The parts of a server, each with `ok` or the reason why it is not ready.
+#[derive(Serialize)]
+struct Readiness {
+    ready: bool,
+    parts: BTreeMap<String, String>,
+}
+
+/// The process runs.
+#[allow(clippy::unused_async)] // a handler of axum is async
+pub(crate) async fn live() -> Response {
+    reply::json(StatusCode::OK, &serde_json::json!({"status": "ok"}))
+}
+
+/// Every store answers, and the server does not stop.
+pub(crate) async fn ready(State(app): State<Arc<App>>) -> Response {
+    let mut parts = BTreeMap::new();
+    for pool in app.pools.iter() {
+        let said = match timeout(TIMEOUT, pool.ping()).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("no answer within {TIMEOUT:?}")),
+        };
+        parts.insert(format!("pool {}", pool.name()), said);
+    }
+    let said = match timeout(TIMEOUT, app.shared.version()).await {
+        Ok(Ok(_)) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some(format!("no answer within {TIMEOUT:?}")),
+    };
+    parts.insert("shared state".to_owned(), said);
+    if app.closing.is_cancelled() {
+        parts.insert("server".to_owned(), Some("it stops".to_owned()));
+    }
+    let ready = parts.values().all(Option::is_none);
+    let status = match ready {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let parts = parts
+        .into_iter()
+        .map(|(part, said)| (part, said.unwrap_or_else(|| "ok".to_owned())));
+    reply::json(
+        status,
+        &Readiness {
+            ready,
+            parts: parts.collect(),
+        },
+    )
+}

@@ -1,0 +1,7 @@
+//! The HTTP part that all interfaces share: listeners, bodies, request ids, the access log.
+
+pub(crate) mod access_log;
+pub(crate) mod body;
+pub(crate) mod listener;
+pub(crate) mod reply;
+pub(crate) mod tls;

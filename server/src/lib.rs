@@ -1,0 +1,30 @@
+//! The server of `duly`: delayed jobs over HTTP for programs in any language.
+//!
+//! ```text
+//!  API listener ----> lmstfy contract, /v1, health
+//!                        |         |
+//!                        v         v
+//!                     tokens     pools: a bus of `duly` each ----> embedded file, Redis, Cluster
+//!                        |
+//!  admin listener --> shared state: tokens, limits, audit ----> SQLite file or Redis
+//! ```
+//!
+//! The program is `duly serve`; this library is what it runs, and what its tests start.
+
+mod auth;
+mod bus;
+mod clock;
+mod health;
+mod http;
+pub mod lmstfy;
+pub mod log;
+mod metrics;
+mod pools;
+mod serve;
+pub mod settings;
+mod shared;
+mod state;
+mod v1;
+
+pub use serve::{Server, StartError};
+pub use settings::Settings;

@@ -1,0 +1,75 @@
+//! Basic authentication of admin endpoints, where accounts are set.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+
+use crate::http::reply;
+use crate::state::App;
+
+/// Who does something, for the audit.
+#[derive(Clone, Debug)]
+pub(super) struct Actor(pub(super) String);
+
+/// Lets requests of accounts pass, or all where there are none.
+pub(super) async fn check(
+    State(app): State<Arc<App>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let accounts = &app.settings.admin.accounts;
+    if accounts.is_empty() {
+        request
+            .extensions_mut()
+            .insert(Actor("anonymous".to_owned()));
+        return next.run(request).await;
+    }
+    let given = credentials(request.headers());
+    let is_known = given.as_ref().is_some_and(|(user, password)| {
+        // Each account is compared, whatever matches, and in the same time.
+        let matches = accounts
+            .iter()
+            .fold(Choice::from(0), |found, (name, word)| {
+                found | (same(name, user) & same(word, password))
+            });
+        matches.into()
+    });
+    match given.filter(|_| is_known) {
+        Some((user, _)) => {
+            request.extensions_mut().insert(Actor(user));
+            next.run(request).await
+        }
+        None => {
+            let mut response = reply::empty(StatusCode::UNAUTHORIZED);
+            let realm = HeaderValue::from_static("Basic realm=\"Authorization Required\"");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, realm);
+            response
+        }
+    }
+}
+
+/// Compares two texts in a time that tells neither their length nor where they differ.
+fn same(a: &str, b: &str) -> Choice {
+    let [a, b] = [a, b].map(|text| Sha256::digest(text.as_bytes()));
+    a.as_slice().ct_eq(b.as_slice())
+}
+
+fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, encoded) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
+    let (user, password) = decoded.split_once(':')?;
+    Some((user.to_owned(), password.to_owned()))
+}

@@ -1,0 +1,143 @@
+//! Limits of tokens.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+use serde_json::json;
+
+use super::account::Actor;
+use crate::auth::{Limit, LimitError};
+use crate::http::{body, reply};
+use crate::lmstfy::check::split;
+use crate::lmstfy::{ApiError, Result};
+use crate::state::App;
+
+/// The largest body.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+type Names = Path<(String, String)>;
+
+/// A limit, with its fields in the order of the original.
+#[derive(Serialize)]
+struct LimitView {
+    read: i64,
+    write: i64,
+    interval: i64,
+}
+
+impl From<Limit> for LimitView {
+    fn from(limit: Limit) -> Self {
+        let Limit {
+            read,
+            write,
+            interval,
+        } = limit;
+        Self {
+            read,
+            write,
+            interval,
+        }
+    }
+}
+
+/// `GET /token/:ns/:token/limit`.
+pub(super) async fn get(State(app): State<Arc<App>>, Path((namespace, token)): Names) -> Response {
+    let (pool, text) = split(&token);
+    match app.tokens.limit(pool, &namespace, text).await {
+        Ok(Some(limit)) => reply::json(StatusCode::OK, &LimitView::from(limit)),
+        Ok(None) => reply::json(StatusCode::NOT_FOUND, &json!(null)),
+        Err(error) => ApiError::from(error).into_response(),
+    }
+}
+
+/// `POST /token/:ns/:token/limit`.
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    Path((namespace, token)): Names,
+    Extension(actor): Extension<Actor>,
+    request: Request,
+) -> Response {
+    let set = set(&app, (&namespace, &token), &actor, request, true).await;
+    set.unwrap_or_else(ApiError::into_response)
+}
+
+/// `PUT /token/:ns/:token/limit`.
+pub(super) async fn replace(
+    State(app): State<Arc<App>>,
+    Path((namespace, token)): Names,
+    Extension(actor): Extension<Actor>,
+    request: Request,
+) -> Response {
+    let set = set(&app, (&namespace, &token), &actor, request, false).await;
+    set.unwrap_or_else(ApiError::into_response)
+}
+
+async fn set(
+    app: &App,
+    (namespace, token): (&str, &str),
+    actor: &Actor,
+    request: Request,
+    is_new: bool,
+) -> Result<Response> {
+    let timeout = app.settings.limits.body_timeout();
+    let read = body::read(request.into_body(), BODY_BYTES_MAX, timeout).await;
+    let bytes = read.map_err(|_| ApiError::bad("failed to read body"))?;
+    let limit: Limit =
+        serde_json::from_slice(&bytes).map_err(|error| ApiError::bad(error.to_string()))?;
+    let view = || json!({"limiter": LimitView::from(limit)});
+    match limit.check() {
+        Ok(()) => {}
+        Err(LimitError::Empty) => return Ok(reply::json(StatusCode::BAD_REQUEST, &view())),
+        Err(error @ LimitError::NoInterval) => return Err(ApiError::bad(error.to_string())),
+        Err(error @ LimitError::Negative) => {
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            return Err(ApiError::Refused(status, error.to_string()));
+        }
+    }
+    let (pool, text) = split(token);
+    let is_set = app
+        .tokens
+        .set_limit((pool, namespace, text), &limit, is_new)
+        .await?;
+    if !is_set {
+        let text = format!("throttler token({text}) has already exists");
+        return Err(ApiError::Refused(StatusCode::INTERNAL_SERVER_ERROR, text));
+    }
+    let target = format!("{pool}/{namespace}");
+    app.tokens.audit(&actor.0, "limit set", &target).await;
+    let status = match is_new {
+        true => StatusCode::CREATED,
+        false => StatusCode::OK,
+    };
+    Ok(reply::json(status, &view()))
+}
+
+/// `DELETE /token/:ns/:token/limit`.
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    Path((namespace, token)): Names,
+    Extension(actor): Extension<Actor>,
+) -> Response {
+    let (pool, text) = split(&token);
+    if let Err(error) = app.tokens.remove_limit(pool, &namespace, text).await {
+        return ApiError::from(error).into_response();
+    }
+    let target = format!("{pool}/{namespace}");
+    app.tokens.audit(&actor.0, "limit removed", &target).await;
+    reply::json(StatusCode::OK, &json!({"msg": "success"}))
+}
+
+/// `GET /limits`.
+pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
+    let limits = match app.tokens.limits().await {
+        Ok(limits) => limits,
+        Err(error) => return ApiError::from(error).into_response(),
+    };
+    let limits = limits.into_iter().map(|(_, namespace, token, limit)| {
+        json!({"namespace": namespace, "token": token, "limiter": LimitView::from(limit)})
+    });
+    reply::json(StatusCode::OK, &limits.collect::<Vec<_>>())
+}

@@ -1,0 +1,200 @@
+//! Tokens: create, list, revoke.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Extension, Path, RawQuery, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use serde_json::json;
+
+use super::account::Actor;
+use crate::auth::{NewToken, QueuePattern, Scope};
+use crate::clock;
+use crate::http::{body, reply};
+use crate::lmstfy::check::{NAME_BYTES_MAX, is_name, split};
+use crate::lmstfy::params::Params;
+use crate::lmstfy::{ApiError, Result};
+use crate::settings::DEFAULT_POOL;
+use crate::state::App;
+
+/// The shortest token of a user's own choice.
+const TOKEN_LEN_MIN: usize = 20;
+/// The longest one.
+const TOKEN_LEN_MAX: usize = 512;
+/// The largest form.
+const FORM_BYTES_MAX: usize = 64 * 1024;
+
+/// `POST /token/:ns`. The rights of a token are duly's own: `scopes` and `queues` are lists with
+/// commas, `expires_in` is in seconds.
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    Path(namespace): Path<String>,
+    Extension(actor): Extension<Actor>,
+    request: Request,
+) -> Response {
+    let (parts, content) = request.into_parts();
+    match created(&app, &namespace, &actor, &parts, content).await {
+        Ok(response) => response,
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn created(
+    app: &App,
+    namespace: &str,
+    actor: &Actor,
+    parts: &Parts,
+    content: Body,
+) -> Result<Response> {
+    let query = Params::new(parts.uri.query());
+    let form = match is_form(&parts.headers) {
+        true => {
+            let timeout = app.settings.limits.body_timeout();
+            let read = body::read(content, FORM_BYTES_MAX, timeout).await;
+            let bytes = read.map_err(|_| ApiError::bad("failed to read body"))?;
+            Params::new(Some(&String::from_utf8_lossy(&bytes)))
+        }
+        false => Params::new(None),
+    };
+    let param = |name: &str| {
+        let value = query.get(name).filter(|value| !value.is_empty());
+        value.or_else(|| form.get(name).filter(|value| !value.is_empty()))
+    };
+    let description = param("description").ok_or_else(|| ApiError::bad("invalid description"))?;
+    let text = param("token");
+    if text.is_some_and(|text| text.len() < TOKEN_LEN_MIN) {
+        return Err(ApiError::bad("the user token was too short"));
+    }
+    if text.is_some_and(|text| text.len() > TOKEN_LEN_MAX) {
+        return Err(ApiError::bad("the user token was too long"));
+    }
+    if namespace.len() > NAME_BYTES_MAX {
+        return Err(ApiError::bad("the namespace name was too long"));
+    }
+    if !is_name(namespace) {
+        return Err(ApiError::bad(
+            "namespace name contains forbidden characters",
+        ));
+    }
+    // A token of a user may name its pool itself.
+    let (prefix, text) = match text {
+        Some(text) if text.contains(':') => {
+            let (pool, text) = split(text);
+            (Some(pool), Some(text))
+        }
+        text => (None, text),
+    };
+    let pool = query.get("pool").filter(|pool| !pool.is_empty()).or(prefix);
+    let pool = pool.unwrap_or(DEFAULT_POOL);
+    if app.pools.get(pool).is_none() {
+        return Err(ApiError::bad("the pool was not exists"));
+    }
+    let new = NewToken::new(
+        text.map(str::to_owned),
+        description.to_owned(),
+        clock::now(),
+    );
+    let new = with_rights(
+        new.map_err(|error| ApiError::Internal(Box::new(error)))?,
+        &param,
+    )?;
+    let Some(text) = app.tokens.create(pool, namespace, new).await? else {
+        return Err(ApiError::bad("the token has already existed"));
+    };
+    let target = format!("{pool}/{namespace}");
+    app.tokens.audit(&actor.0, "token created", &target).await;
+    let text = match pool {
+        DEFAULT_POOL => text,
+        _ => format!("{pool}:{text}"),
+    };
+    Ok(reply::json_indented(
+        StatusCode::CREATED,
+        &json!({"token": text}),
+    ))
+}
+
+fn with_rights<'a>(
+    mut new: NewToken,
+    param: &impl Fn(&str) -> Option<&'a str>,
+) -> Result<NewToken> {
+    if let Some(scopes) = param("scopes") {
+        let scopes: Option<Vec<Scope>> = scopes.split(',').map(Scope::parse).collect();
+        new = new.scopes(scopes.ok_or_else(|| {
+            ApiError::bad("invalid scopes: a list of publish, consume and admin")
+        })?);
+    }
+    if let Some(queues) = param("queues") {
+        let is_pattern = |text: &str| {
+            !text.is_empty()
+                && text
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"-_*".contains(&b))
+        };
+        if !queues.split(',').all(is_pattern) {
+            return Err(ApiError::bad(
+                "invalid queues: a list of names, in which * is any text",
+            ));
+        }
+        let patterns = queues.split(',').map(|text| QueuePattern(text.to_owned()));
+        new = new.queues(patterns.collect());
+    }
+    if let Some(seconds) = param("expires_in") {
+        let seconds: u32 = crate::lmstfy::params::number(seconds)
+            .ok_or_else(|| ApiError::bad("invalid expires_in"))?;
+        new = new.expires(clock::now() + Duration::from_secs(seconds.into()));
+    }
+    Ok(new)
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    let content_type = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    content_type.is_some_and(|it| it.starts_with("application/x-www-form-urlencoded"))
+}
+
+/// `GET /token/:ns`.
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Path(namespace): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let params = Params::new(query.as_deref());
+    let asked = params.get("pool").filter(|pool| !pool.is_empty());
+    let tokens = match app
+        .tokens
+        .list(asked.unwrap_or(DEFAULT_POOL), &namespace)
+        .await
+    {
+        Ok(tokens) => tokens,
+        Err(error) => return ApiError::from(error).into_response(),
+    };
+    let named = tokens.into_iter().map(|(text, row)| {
+        let text = match asked {
+            Some(pool) => format!("{pool}:{text}"),
+            None => text,
+        };
+        (text, row.description)
+    });
+    let named: BTreeMap<String, String> = named.collect();
+    reply::json_indented(StatusCode::OK, &json!({"tokens": named}))
+}
+
+/// `DELETE /token/:ns/:token`.
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    Path((namespace, token)): Path<(String, String)>,
+    Extension(actor): Extension<Actor>,
+) -> Response {
+    let (pool, text) = split(&token);
+    if let Err(error) = app.tokens.revoke(pool, &namespace, text).await {
+        return ApiError::from(error).into_response();
+    }
+    let target = format!("{pool}/{namespace}");
+    app.tokens.audit(&actor.0, "token revoked", &target).await;
+    reply::empty(StatusCode::NO_CONTENT)
+}

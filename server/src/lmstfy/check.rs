@@ -1,0 +1,246 @@
+//! The checks before every endpoint: names, pool, token, limit, in this order.
+
+use std::sync::Arc;
+
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use duly::Queue;
+
+use super::params::Params;
+use super::path::{Endpoint, Route};
+use super::{ApiError, Result};
+use crate::auth::{Action, Grant, Refusal, Scope, Taken};
+use crate::bus::{Body, Pool};
+use crate::metrics::Labels;
+use crate::settings::DEFAULT_POOL;
+use crate::state::App;
+
+/// The longest name, in bytes.
+pub(super) const NAME_BYTES_MAX: usize = 255;
+
+/// A request that has passed the checks.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) app: &'a App,
+    pub(super) pool: &'a Pool,
+    pub(super) route: Route,
+    /// The token, without its pool, and what it may do; `None` on an endpoint that needs none.
+    grant: Option<(String, Arc<Grant>)>,
+}
+
+impl Endpoint {
+    fn is_public(&self) -> bool {
+        matches!(self, Self::Size | Self::DeadSize)
+    }
+
+    fn scope(&self) -> Scope {
+        match self {
+            Self::Publish | Self::Bulk | Self::Republish(_) => Scope::Publish,
+            Self::Consume
+            | Self::Job(_)
+            | Self::Delete(_)
+            | Self::Peek
+            | Self::Size
+            | Self::DeadSize
+            | Self::DeadPeek => Scope::Consume,
+            Self::Destroy | Self::Respawn | Self::DeadDelete => Scope::Admin,
+        }
+    }
+
+    fn action(&self) -> Option<Action> {
+        match self {
+            Self::Publish | Self::Bulk => Some(Action::Produce),
+            Self::Consume => Some(Action::Consume),
+            _ => None,
+        }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Bulk => "bulk",
+            Self::Republish(_) => "republish",
+            Self::Consume => "consume",
+            Self::Job(_) => "job",
+            Self::Delete(_) => "delete",
+            Self::Peek => "peek",
+            Self::Size => "size",
+            Self::Destroy => "destroy",
+            Self::DeadSize => "deadletter_size",
+            Self::DeadPeek => "deadletter",
+            Self::Respawn => "respawn",
+            Self::DeadDelete => "deadletter_delete",
+        }
+    }
+}
+
+impl<'a> Call<'a> {
+    pub(super) async fn check(app: &'a App, route: Route, request: &Parts) -> Result<Self> {
+        check_names(&route)?;
+        let text = token_text(request);
+        let (pool, token) = split(&text);
+        let pool = app
+            .pools
+            .get(pool)
+            .ok_or_else(|| ApiError::not_found("pool not found"))?;
+        let grant = match route.endpoint.is_public() {
+            true => None,
+            false => Some(granted(app, pool, &route, token).await?),
+        };
+        Ok(Self {
+            app,
+            pool,
+            route,
+            grant,
+        })
+    }
+
+    /// Takes one call of the token's limit.
+    pub(super) async fn take(&self) -> Result<Option<Taken>> {
+        let (Some((token, grant)), Some(action)) = (&self.grant, self.route.endpoint.action())
+        else {
+            return Ok(None);
+        };
+        match self.app.tokens.take(grant, action).await {
+            Ok(taken) => Ok(taken),
+            Err(Refusal::Throttled) => Err(ApiError::Message(
+                StatusCode::TOO_MANY_REQUESTS,
+                format!(
+                    "token({token}) {} reach the limit rate, please retry later",
+                    action_text(action)
+                ),
+            )),
+            Err(Refusal::Failed(error)) => Err(ApiError::Throttler(Box::new(error))),
+            Err(other) => Err(refused(other)),
+        }
+    }
+
+    /// Returns the queue of the request.
+    pub(super) fn queue(&self) -> Result<Queue<Body>> {
+        Ok(self.pool.queue(&self.route.namespace, &self.route.queue)?)
+    }
+
+    /// Checks that the token may do this to another queue.
+    pub(super) fn may(&self, queue: &str) -> Result<()> {
+        match &self.grant {
+            Some((_, grant)) => {
+                let scope = self.route.endpoint.scope();
+                grant.allows(scope, queue).map_err(refused)
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn labels(&self) -> Labels {
+        Labels::new(self.pool.name(), &self.route.namespace)
+    }
+
+    pub(super) fn endpoint_name(&self) -> &'static str {
+        self.route.endpoint.name()
+    }
+
+    pub(super) fn action_name(&self) -> &'static str {
+        self.route.endpoint.action().map_or("", action_text)
+    }
+}
+
+fn action_text(action: Action) -> &'static str {
+    match action {
+        Action::Consume => "consume",
+        Action::Produce => "produce",
+    }
+}
+
+fn refused(refusal: Refusal) -> ApiError {
+    match refusal {
+        Refusal::Invalid => ApiError::Refused(StatusCode::UNAUTHORIZED, "invalid token".to_owned()),
+        Refusal::Forbidden(why) => ApiError::Refused(StatusCode::FORBIDDEN, why),
+        Refusal::Throttled => ApiError::Message(
+            StatusCode::TOO_MANY_REQUESTS,
+            "the limit is reached, please retry later".to_owned(),
+        ),
+        Refusal::Failed(error) => ApiError::Internal(Box::new(error)),
+    }
+}
+
+async fn granted(
+    app: &App,
+    pool: &Pool,
+    route: &Route,
+    token: &str,
+) -> Result<(String, Arc<Grant>)> {
+    if token.is_empty() {
+        let text = "token not found".to_owned();
+        return Err(ApiError::Refused(StatusCode::UNAUTHORIZED, text));
+    }
+    let grant = app.tokens.check(pool.name(), &route.namespace, token).await;
+    let grant = grant.map_err(refused)?;
+    // Of a consume each queue is checked by itself.
+    if route.endpoint != Endpoint::Consume {
+        grant
+            .allows(route.endpoint.scope(), &route.queue)
+            .map_err(refused)?;
+    }
+    Ok((token.to_owned(), grant))
+}
+
+/// Returns the token of a request: of its header, else of its query.
+fn token_text(request: &Parts) -> String {
+    let header = header_text(&request.headers, "x-token");
+    match header.filter(|token| !token.is_empty()) {
+        Some(token) => token,
+        None => {
+            let params = Params::new(request.uri.query());
+            params.get("token").unwrap_or_default().to_owned()
+        }
+    }
+}
+
+/// Returns the first value of a header as text, whatever its bytes.
+pub(super) fn header_text(headers: &HeaderMap, name: &str) -> Option<String> {
+    let value = headers.get(name)?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+/// Splits `pool:token`; a missing or empty pool is the default one.
+pub(crate) fn split(text: &str) -> (&str, &str) {
+    match text.split_once(':') {
+        Some(("", token)) => (DEFAULT_POOL, token),
+        Some((pool, token)) => (pool, token),
+        None => (DEFAULT_POOL, text),
+    }
+}
+
+fn check_names(route: &Route) -> Result<()> {
+    let Route {
+        namespace,
+        queue,
+        endpoint,
+    } = route;
+    let is_consume = *endpoint == Endpoint::Consume;
+    if !is_consume && (namespace.len() > NAME_BYTES_MAX || queue.len() > NAME_BYTES_MAX) {
+        return Err(ApiError::bad("namespace or queue name too long"));
+    }
+    if !is_name(namespace) {
+        return Err(ApiError::bad(
+            "namespace name contains forbidden characters",
+        ));
+    }
+    let is_queue = match is_consume {
+        true => queue.bytes().all(|byte| byte == b',' || is_letter(byte)),
+        false => is_name(queue) && !queue.starts_with('_'),
+    };
+    match is_queue {
+        true => Ok(()),
+        false => Err(ApiError::bad("queue name contains forbidden characters")),
+    }
+}
+
+/// Whether a text is a name: letters, digits, `-` and `_`.
+pub(crate) fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(is_letter)
+}
+
+fn is_letter(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
+}

@@ -1,0 +1,78 @@
+//! Consume: leases jobs of one queue or several, now or within a time.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::Response;
+use bytes::Bytes;
+use duly::QueueName;
+use duly::lease::LEASE_WAIT_MAX;
+
+use super::check::Call;
+use super::delivered::{JobsBody, Undelivered};
+use super::job::JobView;
+use super::params::Params;
+use super::{ApiError, Result};
+use crate::http::reply;
+use crate::metrics;
+
+/// The most jobs of one consume.
+const COUNT_MAX: usize = 100;
+
+pub(super) async fn consume(call: &Call<'_>, query: Option<&str>) -> Result<Response> {
+    let defaults = call.app.settings.jobs;
+    let params = Params::new(query);
+    let ttr_s = params.number("ttr", defaults.ttr_s)?;
+    let timeout_s = params.number("timeout", defaults.timeout_s)?;
+    let count = params.number("count", 1_usize)?;
+    if !(1..=COUNT_MAX).contains(&count) {
+        return Err(ApiError::bad("invalid count"));
+    }
+    let names = call.route.queue.split(',').filter(|name| !name.is_empty());
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() {
+        return Err(ApiError::bad("invalid queue name(s)"));
+    }
+    for name in &names {
+        call.may(name)?;
+    }
+    let namespace = &call.route.namespace;
+    // A name that no publish accepts is that of an empty queue.
+    let queues = names
+        .iter()
+        .filter_map(|name| QueueName::new(&format!("{namespace}.{name}")).ok());
+    let mut queues: Vec<QueueName> = queues.collect();
+    queues.truncate(duly::lease::LEASE_QUEUES_MAX);
+    let ttr = Duration::from_secs(ttr_s.into());
+    let wait = Duration::from_secs(timeout_s.into()).min(LEASE_WAIT_MAX);
+
+    let jobs = tokio::select! {
+        // A job that is there is preferred, also while the server stops.
+        biased;
+        jobs = call.pool.lease(&queues, count, ttr, wait) => Undelivered::new(jobs?),
+        () = call.app.closing.cancelled() => Undelivered::default(),
+    };
+    if jobs.jobs().is_empty() {
+        return Err(ApiError::Message(
+            StatusCode::NOT_FOUND,
+            "no job available".to_owned(),
+        ));
+    }
+    let views = jobs
+        .jobs()
+        .iter()
+        .map(|job| JobView::leased(namespace, job));
+    let mut views: Vec<JobView> = views.collect();
+    metrics::consumed(&call.labels(), jobs.jobs(), count > 1);
+    let text = match count {
+        1 => reply::json_text(&views.pop()),
+        _ => reply::json_text(&views),
+    };
+    let body = JobsBody::new(Bytes::from(text?), jobs);
+    Ok(reply::with_type(
+        StatusCode::OK,
+        reply::JSON,
+        Body::new(body),
+    ))
+}

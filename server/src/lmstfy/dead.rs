@@ -1,0 +1,190 @@
+//! Dead letters: their number, the oldest, respawn and delete.
+//!
+//! A respawned job begins anew with one try and another ttl, which no event can: a new event takes
+//! the place of the dead one. Clients go on to use the old id, so the shared state maps it to the
+//! new event.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use duly::event::State;
+use duly::{ErrorKind, EventId, Queue};
+use serde::Serialize;
+use serde_json::json;
+
+use super::check::Call;
+use super::job::{self, ID_MARK};
+use super::params::Params;
+use super::{ApiError, Result, job_id, jobs};
+use crate::bus::{Body, FoundJob, Pool};
+use crate::http::reply;
+use crate::metrics;
+use crate::shared::Table;
+
+/// The ttl of a respawned job, in seconds.
+const TTL_S: u32 = 86_400;
+/// How many dead jobs are respawned or deleted in one pass.
+const PASS_MAX: usize = 1_000;
+
+#[derive(Serialize)]
+struct DeadView<'a> {
+    deadletter_head: String,
+    deadletter_size: usize,
+    namespace: &'a str,
+    queue: &'a str,
+}
+
+pub(super) async fn size(call: &Call<'_>) -> Result<Response> {
+    let (_, dead) = call.pool.sizes(&call.queue()?).await?;
+    Ok(jobs::sized(call, dead))
+}
+
+pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
+    let queue = call.queue()?;
+    let (_, size) = call.pool.sizes(&queue).await?;
+    let head = match size {
+        0 => None,
+        _ => call.pool.dead(&queue, 1).await?.first().copied(),
+    };
+    let found = match head {
+        Some(id) => call.pool.get(&queue, id).await?,
+        None => None,
+    };
+    let view = DeadView {
+        deadletter_head: found
+            .map(|found| job::shown(found.id, &found.headers))
+            .unwrap_or_default(),
+        deadletter_size: size,
+        namespace: &call.route.namespace,
+        queue: &call.route.queue,
+    };
+    Ok(reply::json(StatusCode::OK, &view))
+}
+
+/// Parses how many jobs a request concerns.
+fn limit(params: &Params) -> Result<usize> {
+    let limit = params.number("limit", 1_i64)?;
+    match usize::try_from(limit) {
+        Ok(limit) if limit > 0 => Ok(limit),
+        _ => Err(ApiError::bad("invalid limit")),
+    }
+}
+
+pub(super) async fn delete(call: &Call<'_>, query: Option<&str>) -> Result<Response> {
+    let mut left = limit(&Params::new(query))?;
+    let queue = call.queue()?;
+    while left > 0 {
+        let dead = call.pool.dead(&queue, left.min(PASS_MAX)).await?;
+        let mut dropped = 0;
+        for id in &dead {
+            dropped += call.pool.drop_dead(&queue, *id).await?;
+        }
+        left = left.saturating_sub(dead.len());
+        if dropped == 0 {
+            break;
+        }
+    }
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+pub(super) async fn respawn(call: &Call<'_>, query: Option<&str>) -> Result<Response> {
+    let params = Params::new(query);
+    let mut left = limit(&params)?;
+    let ttl_s = params.number("ttl", TTL_S)?;
+    let queue = call.queue()?;
+    let mut count = 0_usize;
+    while left > 0 {
+        let dead = call.pool.dead(&queue, left.min(PASS_MAX)).await?;
+        let mut respawned = 0;
+        for id in &dead {
+            if let Some(job) = call.pool.get(&queue, *id).await?
+                && job.state == State::Dead
+                && respawn_one(call, &queue, job, ttl_s).await?
+            {
+                respawned += 1;
+            }
+        }
+        count += respawned;
+        left = left.saturating_sub(dead.len());
+        if respawned == 0 {
+            break;
+        }
+    }
+    metrics::respawned(&call.labels(), count);
+    Ok(reply::json(
+        StatusCode::OK,
+        &json!({"count": count, "msg": "respawned"}),
+    ))
+}
+
+/// Puts a new event in the place of a dead one: notes its id, pushes it, drops the old one. A crash
+/// between two steps repeats the rest with the same id; returns false when another respawn was
+/// faster.
+async fn respawn_one(
+    call: &Call<'_>,
+    queue: &Queue<Body>,
+    job: FoundJob,
+    ttl_s: u32,
+) -> Result<bool> {
+    let known = job::shown_id(job.id, &job.headers);
+    let noted = respawned(call, known).await?;
+    let id = match noted.filter(|noted| *noted != job.id) {
+        Some(id) => id,
+        None => job_id::new(queue, 0),
+    };
+    let key = key(call, known);
+    call.app
+        .shared
+        .put(Table::Respawned, &key, &id.to_string())
+        .await?;
+    let mut event = Pool::event(queue, Body::new(job.body.into()))
+        .id(id)
+        .attempts(1);
+    if ttl_s > 0 {
+        event = event.expires_after(Duration::from_secs(ttl_s.into()));
+    }
+    let headers = job
+        .headers
+        .into_iter()
+        .filter(|(name, _)| name != ID_MARK && !name.starts_with("duly-"));
+    for (name, value) in headers {
+        event = event.header(name, value);
+    }
+    match event.header(ID_MARK, known.to_string()).send().await {
+        Ok(_) => {}
+        // It was pushed before, and is over already.
+        Err(error) if error.kind() == ErrorKind::Conflict => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(call.pool.drop_dead(queue, job.id).await? > 0)
+}
+
+fn key(call: &Call<'_>, known: EventId) -> String {
+    let route = &call.route;
+    format!(
+        "{}/{}/{}/{known}",
+        call.pool.name(),
+        route.namespace,
+        route.queue
+    )
+}
+
+/// Returns the event that an id means now, if its job was respawned.
+pub(super) async fn respawned(call: &Call<'_>, known: EventId) -> Result<Option<EventId>> {
+    let id = call
+        .app
+        .shared
+        .get(Table::Respawned, &key(call, known))
+        .await?;
+    Ok(id.and_then(|id| id.parse().ok()))
+}
+
+/// Forgets a respawned job that has ended.
+pub(super) async fn forget_respawned(call: &Call<'_>, known: EventId) -> Result<()> {
+    Ok(call
+        .app
+        .shared
+        .remove(Table::Respawned, &key(call, known))
+        .await?)
+}

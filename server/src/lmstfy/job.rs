@@ -1,0 +1,147 @@
+//! Jobs as the contract shows them, and the marks on their events.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use duly::EventId;
+use duly::lease::{EncodedPayload, Leased};
+use duly::time::Timestamp;
+use serde::Serialize;
+
+use super::job_id;
+use crate::bus::FoundJob;
+use crate::clock;
+
+/// The header of an event whose job has a versioned id.
+pub(super) const VERSION_MARK: &str = "lmstfy-version";
+/// The header of an event that takes the place of another one: the id that clients know.
+pub(super) const ID_MARK: &str = "lmstfy-id";
+/// What stands before the name of an attribute that would be read as something else.
+const ESCAPE: &str = "attr.";
+
+/// A job of a response; its fields are in the order of their names.
+#[derive(Debug, Serialize)]
+pub(super) struct JobView {
+    attributes: Option<BTreeMap<String, String>>,
+    data: Option<String>,
+    elapsed_ms: u64,
+    job_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    msg: Option<&'static str>,
+    namespace: String,
+    queue: String,
+    remain_tries: u16,
+    ttl: u64,
+}
+
+impl JobView {
+    /// A job that was consumed.
+    pub(super) fn leased(namespace: &str, leased: &Leased<EncodedPayload>) -> Self {
+        let event = leased.event();
+        let queue = leased.queue().as_str();
+        let queue = queue
+            .strip_prefix(namespace)
+            .and_then(|rest| rest.strip_prefix('.'));
+        let headers = event.headers();
+        let pushed = event.pushed();
+        Self {
+            attributes: attributes(headers),
+            data: Some(STANDARD.encode(&event.payload.bytes)),
+            elapsed_ms: elapsed_ms(shown_id(leased.id(), headers), pushed),
+            job_id: shown(leased.id(), headers),
+            msg: Some("new job"),
+            namespace: namespace.to_owned(),
+            queue: queue.unwrap_or_default().to_owned(),
+            remain_tries: leased.attempts_left(),
+            ttl: ttl_s(leased.expires()),
+        }
+    }
+
+    /// A job that was looked at.
+    pub(super) fn found(namespace: &str, queue: &str, job: &FoundJob, remain_tries: u16) -> Self {
+        let expires = job
+            .expires
+            .filter(|_| job.state != duly::event::State::Dead);
+        Self {
+            attributes: attributes(&job.headers),
+            data: Some(STANDARD.encode(&job.body)),
+            elapsed_ms: elapsed_ms(shown_id(job.id, &job.headers), None),
+            job_id: shown(job.id, &job.headers),
+            msg: None,
+            namespace: namespace.to_owned(),
+            queue: queue.to_owned(),
+            remain_tries,
+            ttl: ttl_s(expires),
+        }
+    }
+}
+
+fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let found = headers.iter().find(|(key, _)| key == name);
+    found.map(|(_, value)| value.as_str())
+}
+
+/// Returns the id that clients know a job by.
+pub(super) fn shown_id(id: EventId, headers: &[(String, String)]) -> EventId {
+    header(headers, ID_MARK)
+        .and_then(|id| id.parse().ok())
+        .unwrap_or(id)
+}
+
+/// Returns the text of that id.
+pub(super) fn shown(id: EventId, headers: &[(String, String)]) -> String {
+    let is_versioned = header(headers, VERSION_MARK).is_some();
+    job_id::text(shown_id(id, headers), is_versioned)
+}
+
+/// Returns the milliseconds since a job was published.
+fn elapsed_ms(id: EventId, pushed: Option<Timestamp>) -> u64 {
+    let since = match id.tells_time() {
+        true => Some(id.created()),
+        false => pushed,
+    };
+    let elapsed = since.map(|since| clock::now().since(since));
+    elapsed.map_or(0, |elapsed| {
+        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+/// Returns the seconds until a job expires, rounded, and at least one; 0 is never.
+fn ttl_s(expires: Option<Timestamp>) -> u64 {
+    let Some(expires) = expires else {
+        return 0;
+    };
+    let left = expires.since(clock::now());
+    let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+    (left_ms.saturating_add(500) / 1_000).max(1)
+}
+
+/// Whether a header is one of `duly`, of a trace, or a mark of this module.
+fn is_reserved(name: &str) -> bool {
+    let prefixes = ["duly-", "lmstfy-", ESCAPE];
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
+        || name == duly::event::TRACE_HEADER
+        || name == duly::event::TRACE_STATE_HEADER
+}
+
+/// Returns the header of an attribute: a handler in Rust reads it by the same name.
+pub(super) fn attribute_header(name: String) -> String {
+    match is_reserved(&name) {
+        true => format!("{ESCAPE}{name}"),
+        false => name,
+    }
+}
+
+fn attributes(headers: &[(String, String)]) -> Option<BTreeMap<String, String>> {
+    let attributes = headers.iter().filter_map(|(name, value)| {
+        let name = match name.strip_prefix(ESCAPE) {
+            Some(name) => name,
+            None if is_reserved(name) => return None,
+            None => name,
+        };
+        Some((name.to_owned(), value.clone()))
+    });
+    let attributes: BTreeMap<_, _> = attributes.collect();
+    Some(attributes).filter(|attributes| !attributes.is_empty())
+}

@@ -1,0 +1,93 @@
+//! Endpoints of one job, and of a queue as a whole.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+
+use super::check::Call;
+use super::job::JobView;
+use super::{ApiError, Result, dead, job_id};
+use crate::http::reply;
+
+pub(super) async fn get(call: &Call<'_>, id: &str) -> Result<Response> {
+    let none = || ApiError::not_found("job not found");
+    let id = job_id::parse(id).ok_or_else(none)?;
+    let queue = call.queue()?;
+    let mut found = call.pool.get(&queue, id).await?;
+    if found.is_none()
+        && let Some(id) = dead::respawned(call, id).await?
+    {
+        found = call.pool.get(&queue, id).await?;
+    }
+    let job = found.ok_or_else(none)?;
+    let view = JobView::found(&call.route.namespace, &call.route.queue, &job, 0);
+    Ok(reply::json(StatusCode::OK, &view))
+}
+
+/// Acknowledges or recalls a job. What is unknown, or of another queue, is no error.
+pub(super) async fn delete(call: &Call<'_>, id: &str) -> Result<Response> {
+    end(call, id).await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Ends a job in any state.
+pub(super) async fn end(call: &Call<'_>, id: &str) -> Result<()> {
+    let Some(id) = job_id::parse(id) else {
+        return Ok(());
+    };
+    let queue = call.queue()?;
+    if call.pool.end(&queue, id).await? {
+        return Ok(());
+    }
+    if let Some(now) = dead::respawned(call, id).await? {
+        call.pool.end(&queue, now).await?;
+        dead::forget_respawned(call, id).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
+    let queue = call.queue()?;
+    let Some(job) = call.pool.head(&queue).await? else {
+        return Err(ApiError::not_found("the queue is empty"));
+    };
+    let view = JobView::found(
+        &call.route.namespace,
+        &call.route.queue,
+        &job,
+        job.attempts_left,
+    );
+    Ok(reply::json(StatusCode::OK, &view))
+}
+
+#[derive(Serialize)]
+struct SizeView<'a> {
+    namespace: &'a str,
+    queue: &'a str,
+    size: usize,
+}
+
+pub(super) async fn size(call: &Call<'_>) -> Result<Response> {
+    let (ready, _) = call.pool.sizes(&call.queue()?).await?;
+    Ok(sized(call, ready))
+}
+
+/// Returns a response with a size.
+pub(super) fn sized(call: &Call<'_>, size: usize) -> Response {
+    let view = SizeView {
+        namespace: &call.route.namespace,
+        queue: &call.route.queue,
+        size,
+    };
+    reply::json(StatusCode::OK, &view)
+}
+
+pub(super) async fn destroy(call: &Call<'_>) -> Result<Response> {
+    call.pool.remove_ready(&call.queue()?).await?;
+    let route = &call.route;
+    let pool = call.pool.name();
+    call.app
+        .forget_queue(pool, &route.namespace, &route.queue)
+        .await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}

@@ -1,0 +1,184 @@
+//! The HTTP contract of lmstfy: its endpoints, its order of checks, its texts.
+//!
+//! `path` says which endpoint a request means, `check` who may call it; `publish`,
+//! `consume`, `jobs` and `dead` are the endpoints, `admin` those of the other listener.
+
+pub(crate) mod admin;
+mod check;
+mod consume;
+mod dead;
+pub(crate) mod delivered;
+mod job;
+mod job_id;
+mod jobs;
+/// Names and tokens as the contract writes them.
+pub(crate) mod names {
+    pub(crate) use super::check::{is_name, split};
+}
+mod params;
+mod path;
+mod publish;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde_json::json;
+use tokio::time::Instant;
+
+use self::check::Call;
+use self::path::{Endpoint, Target};
+use crate::http::reply;
+use crate::state::App;
+use crate::{metrics, shared};
+
+/// The largest body of a job, in bytes.
+pub(crate) const JOB_BYTES_MAX: usize = 1 << 20;
+
+/// Why a request of the contract failed.
+#[derive(Debug)]
+pub(crate) enum ApiError {
+    /// `{"error": ..}` with a status.
+    Refused(StatusCode, String),
+    /// `{"msg": ..}` with a status.
+    Message(StatusCode, String),
+    /// The server's fault; the client learns no more, the log does.
+    Internal(Box<dyn std::error::Error + Send + Sync>),
+    /// The limiter failed.
+    Throttler(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl ApiError {
+    fn bad(text: impl Into<String>) -> Self {
+        Self::Refused(StatusCode::BAD_REQUEST, text.into())
+    }
+
+    fn not_found(text: &str) -> Self {
+        Self::Refused(StatusCode::NOT_FOUND, text.to_owned())
+    }
+
+    fn too_large(text: &str) -> Self {
+        Self::Refused(StatusCode::PAYLOAD_TOO_LARGE, text.to_owned())
+    }
+
+    fn into_response(self) -> Response {
+        match self {
+            Self::Refused(status, text) => reply::json(status, &json!({"error": text})),
+            Self::Message(status, text) => reply::json(status, &json!({"msg": text})),
+            Self::Internal(error) => {
+                tracing::error!(%error, "request failed");
+                internal()
+            }
+            Self::Throttler(error) => {
+                tracing::error!(%error, "limiter failed");
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                reply::json(status, &json!({"err": "internal error"}))
+            }
+        }
+    }
+}
+
+impl From<duly::Error> for ApiError {
+    fn from(error: duly::Error) -> Self {
+        Self::Internal(Box::new(error))
+    }
+}
+
+impl From<shared::StateError> for ApiError {
+    fn from(error: shared::StateError) -> Self {
+        Self::Internal(Box::new(error))
+    }
+}
+
+type Result<T> = std::result::Result<T, ApiError>;
+
+fn internal() -> Response {
+    reply::json(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        &json!({"error": "internal error"}),
+    )
+}
+
+/// The response to a request whose handler has panicked.
+#[allow(clippy::needless_pass_by_value)] // the signature that the layer takes
+pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    tracing::error!(panic = text.unwrap_or("unknown"), "handler panicked");
+    internal()
+}
+
+/// Serves a request of the API.
+pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let route = match path::target(&parts.method, parts.uri.path()) {
+        Target::Endpoint(route) => route,
+        Target::Redirect(status, path) => return redirect(status, path, parts.uri.query()),
+        Target::Unknown => return ApiError::not_found("api not found").into_response(),
+    };
+    let began = Instant::now();
+    let call = match Call::check(&app, route, &parts).await {
+        Ok(call) => call,
+        Err(error) => return error.into_response(),
+    };
+    let labels = call.labels();
+    let taken = match call.take().await {
+        Ok(taken) => taken,
+        Err(error) => {
+            if matches!(error, ApiError::Message(..)) {
+                metrics::throttled(&labels, call.action_name());
+            }
+            return error.into_response();
+        }
+    };
+    let response = match dispatch(&call, &parts, body).await {
+        Ok(response) => response,
+        Err(error) => error.into_response(),
+    };
+    if !response.status().is_success() {
+        app.tokens.give_back(taken).await;
+    }
+    metrics::served(
+        &labels,
+        call.endpoint_name(),
+        &parts.method,
+        response.status(),
+        began.elapsed(),
+    );
+    response
+}
+
+async fn dispatch(call: &Call<'_>, parts: &Parts, body: Body) -> Result<Response> {
+    let query = parts.uri.query();
+    match &call.route.endpoint {
+        Endpoint::Publish => publish::publish(call, parts, body).await,
+        Endpoint::Bulk => publish::bulk(call, parts, body).await,
+        Endpoint::Republish(id) => publish::republish(call, id, parts, body).await,
+        Endpoint::Consume => consume::consume(call, query).await,
+        Endpoint::Job(id) => jobs::get(call, id).await,
+        Endpoint::Delete(id) => jobs::delete(call, id).await,
+        Endpoint::Peek => jobs::peek(call).await,
+        Endpoint::Size => jobs::size(call).await,
+        Endpoint::Destroy => jobs::destroy(call).await,
+        Endpoint::DeadSize => dead::size(call).await,
+        Endpoint::DeadPeek => dead::peek(call).await,
+        Endpoint::Respawn => dead::respawn(call, query).await,
+        Endpoint::DeadDelete => dead::delete(call, query).await,
+    }
+}
+
+fn redirect(status: StatusCode, path: String, query: Option<&str>) -> Response {
+    let location = match query {
+        Some(query) => format!("{path}?{query}"),
+        None => path,
+    };
+    let mut response = reply::empty(status);
+    if let Ok(location) = HeaderValue::try_from(location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}

@@ -1,0 +1,299 @@
+//! Publish, bulk and republish.
+
+use std::time::Duration;
+
+use axum::body::Body as HttpBody;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use bytes::Bytes;
+use duly::{ErrorKind, EventBuilder, EventId, Queue};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::check::{Call, header_text};
+use super::job::{VERSION_MARK, attribute_header};
+use super::params::Params;
+use super::{ApiError, JOB_BYTES_MAX, Result, job_id, jobs};
+use crate::bus::{self, Body, Pool};
+use crate::http::body::{self, BodyError};
+use crate::http::reply;
+use crate::metrics;
+
+/// The most jobs of a bulk.
+const BULK_MAX: usize = 64;
+/// The largest body of a bulk: that many jobs, and what separates them.
+const BULK_BYTES_MAX: usize = BULK_MAX * (JOB_BYTES_MAX + 1_024);
+/// The most attributes of a job.
+const ATTRIBUTES_MAX: usize = 16;
+/// The longest name of an attribute, in bytes; the rest is cut.
+const NAME_BYTES_MAX: usize = 32;
+/// The longest value of an attribute, in bytes; the rest is cut.
+const VALUE_BYTES_MAX: usize = 128;
+/// How often a push is tried under new ids when one of them is taken.
+const TRIES_MAX: usize = 4;
+
+/// What a publish wants beside the body.
+#[derive(Debug)]
+struct Options {
+    delay_s: u32,
+    ttl_s: u32,
+    tries: u16,
+}
+
+impl Options {
+    fn parse(call: &Call<'_>, query: Option<&str>) -> Result<Self> {
+        let defaults = call.app.settings.jobs;
+        let params = Params::new(query);
+        let delay_s = params.number("delay", defaults.delay_s)?;
+        let ttl_s = params.number("ttl", defaults.ttl_s)?;
+        if 0 < ttl_s && ttl_s < delay_s {
+            return Err(ApiError::bad("ttl is shorter than delay"));
+        }
+        let tries = params.number("tries", defaults.tries)?;
+        if tries == 0 {
+            return Err(ApiError::bad("tries shouldn't be zero"));
+        }
+        Ok(Self {
+            delay_s,
+            ttl_s,
+            tries,
+        })
+    }
+}
+
+/// The attributes of a job; `None` without a versioned id.
+#[derive(Clone, Debug)]
+struct Attributes(Option<Vec<(String, String)>>);
+
+impl Attributes {
+    fn parse(headers: &HeaderMap) -> Result<Self> {
+        let enabled = header_text(headers, "enable-job-version");
+        if !enabled.is_some_and(|enabled| enabled.eq_ignore_ascii_case("yes")) {
+            return Ok(Self(None));
+        }
+        let mut attributes = Vec::new();
+        for name in headers.keys() {
+            let Some(key) = name.as_str().strip_prefix("job-attr-") else {
+                continue;
+            };
+            // Names of headers are ASCII, so any byte is a boundary.
+            let key = &key[..key.len().min(NAME_BYTES_MAX)];
+            let value = header_text(headers, name.as_str()).unwrap_or_default();
+            let value = &value[..value.floor_char_boundary(VALUE_BYTES_MAX)];
+            if !key.is_empty() && !value.is_empty() {
+                attributes.push((attribute_header(key.to_owned()), value.to_owned()));
+            }
+        }
+        if attributes.len() > ATTRIBUTES_MAX {
+            return Err(ApiError::bad("too many attributes, cannot exceed 16"));
+        }
+        Ok(Self(Some(attributes)))
+    }
+
+    fn is_versioned(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+pub(super) async fn publish(call: &Call<'_>, parts: &Parts, body: HttpBody) -> Result<Response> {
+    let (options, attributes, body) = one(call, parts, body).await?;
+    let ids = push(call, &options, &attributes, vec![Body::new(body)]).await?;
+    Ok(published(&ids, &attributes))
+}
+
+/// Publishes under a new id, and then ends the old job: a crash between the two may deliver both,
+/// and loses neither.
+pub(super) async fn republish(
+    call: &Call<'_>,
+    id: &str,
+    parts: &Parts,
+    body: HttpBody,
+) -> Result<Response> {
+    let (options, attributes, body) = one(call, parts, body).await?;
+    let ids = push(call, &options, &attributes, vec![Body::new(body)]).await?;
+    jobs::end(call, id).await?;
+    Ok(published(&ids, &attributes))
+}
+
+async fn one(
+    call: &Call<'_>,
+    parts: &Parts,
+    body: HttpBody,
+) -> Result<(Options, Attributes, Bytes)> {
+    let options = Options::parse(call, parts.uri.query())?;
+    let timeout = call.app.settings.limits.body_timeout();
+    let body = body::read(body, JOB_BYTES_MAX, timeout)
+        .await
+        .map_err(unread)?;
+    Ok((options, Attributes::parse(&parts.headers)?, body))
+}
+
+fn unread(error: BodyError) -> ApiError {
+    match error {
+        BodyError::TooLarge => ApiError::too_large("body too large"),
+        BodyError::Unreadable => ApiError::bad("failed to read body"),
+    }
+}
+
+fn published(ids: &[EventId], attributes: &Attributes) -> Response {
+    let id = ids
+        .first()
+        .map(|id| job_id::text(*id, attributes.is_versioned()));
+    reply::json(
+        StatusCode::CREATED,
+        &json!({"job_id": id, "msg": "published"}),
+    )
+}
+
+pub(super) async fn bulk(call: &Call<'_>, parts: &Parts, body: HttpBody) -> Result<Response> {
+    let options = Options::parse(call, parts.uri.query())?;
+    let timeout = call.app.settings.limits.body_timeout();
+    // A body may be large, so few are read at the same time.
+    let _place = call.app.large_bodies.acquire().await;
+    let body = body::read(body, BULK_BYTES_MAX, timeout)
+        .await
+        .map_err(unread)?;
+    let attributes = Attributes::parse(&parts.headers)?;
+    let bodies = elements(&body)?;
+    drop(body);
+    let ids = push(call, &options, &attributes, bodies).await?;
+    let ids = ids
+        .iter()
+        .map(|id| job_id::text(*id, attributes.is_versioned()));
+    let ids: Vec<String> = ids.collect();
+    Ok(reply::json(
+        StatusCode::CREATED,
+        &json!({"job_ids": ids, "msg": "published"}),
+    ))
+}
+
+/// Returns the elements of an array, each as it is written there.
+fn elements(body: &[u8]) -> Result<Vec<Body>> {
+    let parsed = serde_json::from_slice::<Option<Vec<&RawValue>>>(body);
+    let elements = parsed
+        .map_err(|_| ApiError::bad("request body should be an array of objects"))?
+        .unwrap_or_default();
+    if elements.is_empty() {
+        return Err(ApiError::bad("no jobs"));
+    }
+    if elements.len() > BULK_MAX {
+        return Err(ApiError::bad("too many jobs"));
+    }
+    if elements
+        .iter()
+        .any(|element| element.get().len() > JOB_BYTES_MAX)
+    {
+        return Err(ApiError::too_large("job too large"));
+    }
+    Ok(elements
+        .into_iter()
+        .map(|element| Body::Json(element.to_owned()))
+        .collect())
+}
+
+/// Pushes jobs, all or none.
+async fn push(
+    call: &Call<'_>,
+    options: &Options,
+    attributes: &Attributes,
+    bodies: Vec<Body>,
+) -> Result<Vec<EventId>> {
+    let queue = call.queue()?;
+    let route = &call.route;
+    call.app
+        .note_queue(call.pool.name(), &route.namespace, &route.queue)
+        .await?;
+    for _ in 0..TRIES_MAX {
+        let ids: Vec<EventId> = bodies
+            .iter()
+            .map(|_| job_id::new(&queue, options.delay_s))
+            .collect();
+        if send(call, &queue, &ids, options, attributes, &bodies).await? {
+            metrics::published(
+                &call.labels(),
+                &route.queue,
+                ids.len(),
+                options.delay_s == 0,
+            );
+            return Ok(ids);
+        }
+    }
+    Err(ApiError::Internal(
+        "new ids are taken again and again".into(),
+    ))
+}
+
+/// Pushes jobs under these ids; returns false when one was taken, and then none was pushed.
+async fn send(
+    call: &Call<'_>,
+    queue: &Queue<Body>,
+    ids: &[EventId],
+    options: &Options,
+    attributes: &Attributes,
+    bodies: &[Body],
+) -> Result<bool> {
+    let events = bodies.iter().zip(ids).map(|(body, id)| {
+        with_options(
+            Pool::event(queue, body.clone()).id(*id),
+            options,
+            attributes,
+        )
+    });
+    let sent = match ids {
+        [_] => match events.last() {
+            Some(event) => event.send().await.map(|receipt| vec![receipt]),
+            None => Ok(Vec::new()),
+        },
+        _ => queue.send_many(events).await,
+    };
+    let is_taken = match sent {
+        Ok(receipts) if receipts.iter().all(duly::Receipt::is_accepted) => return Ok(true),
+        Ok(_) => true,
+        Err(error) if error.kind() == ErrorKind::Conflict => true,
+        Err(error) => {
+            // Events that do not fit into one step of the store may have been pushed in part.
+            if size(bodies) > bus::STEP_BYTES_MAX {
+                undo(call, queue, ids).await;
+            }
+            return Err(error.into());
+        }
+    };
+    if ids.len() > 1 {
+        undo(call, queue, ids).await;
+    }
+    Ok(!is_taken)
+}
+
+fn size(bodies: &[Body]) -> usize {
+    bodies.iter().map(Body::len).sum()
+}
+
+async fn undo(call: &Call<'_>, queue: &Queue<Body>, ids: &[EventId]) {
+    for id in ids {
+        if let Err(error) = call.pool.end(queue, *id).await {
+            tracing::error!(%id, %error, "job of a failed bulk not removed");
+        }
+    }
+}
+
+fn with_options(
+    event: EventBuilder<Body>,
+    options: &Options,
+    attributes: &Attributes,
+) -> EventBuilder<Body> {
+    let mut event = event.attempts(options.tries);
+    if options.delay_s > 0 {
+        event = event.after(Duration::from_secs(options.delay_s.into()));
+    }
+    if options.ttl_s > 0 {
+        event = event.expires_after(Duration::from_secs(options.ttl_s.into()));
+    }
+    if let Some(attributes) = &attributes.0 {
+        event = event.header(VERSION_MARK, "1");
+        for (name, value) in attributes {
+            event = event.header(name.clone(), value.clone());
+        }
+    }
+    event
+}

@@ -1,0 +1,53 @@
+//! The pools of a server, by name.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use duly::config::Settings;
+use duly::{Error, Result};
+
+use crate::bus::Pool;
+
+/// The pools.
+#[derive(Clone, Debug)]
+pub(crate) struct Pools(BTreeMap<String, Pool>);
+
+impl Pools {
+    /// Opens every pool.
+    pub(crate) async fn open(urls: BTreeMap<String, String>, settings: &Settings) -> Result<Self> {
+        let mut pools = BTreeMap::new();
+        for (name, url) in urls {
+            let opened = Pool::open(&name, &url, settings.clone()).await;
+            let pool = opened.map_err(|error| {
+                Error::new(
+                    error.kind(),
+                    format!("pool {name} cannot be opened: {error}"),
+                )
+                .because(error)
+            })?;
+            pools.insert(name, pool);
+        }
+        Ok(Self(pools))
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Pool> {
+        self.0.get(name)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Pool> {
+        self.0.values()
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Closes every pool; reports what fails, and goes on.
+    pub(crate) async fn close(&self, grace: Duration) {
+        for pool in self.iter() {
+            if let Err(error) = pool.close(grace).await {
+                tracing::error!(pool = pool.name(), %error, "pool did not close");
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The server: opens its stores, starts its listeners, and stops in order.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::routing::get;
+use axum::{Router, middleware};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::http::access_log::{self, AccessLog};
+use crate::http::listener::Listener;
+use crate::http::tls;
+use crate::pools::Pools;
+use crate::settings::Settings;
+use crate::shared::SharedState;
+use crate::state::App;
+use crate::{health, lmstfy, metrics, v1};
+
+/// File descriptors beside those of connections.
+const FILES_MARGIN: u64 = 1_024;
+
+/// Why a server does not start.
+#[derive(Debug)]
+pub struct StartError {
+    what: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.source {
+            Some(source) => Some(source.as_ref()),
+            None => None,
+        }
+    }
+}
+
+impl StartError {
+    fn new(
+        what: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            what: what.into(),
+            source: Some(source.into()),
+        }
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    app: Arc<App>,
+    api: Listener,
+    admin: Listener,
+}
+
+impl Server {
+    /// Opens every store and starts both listeners.
+    ///
+    /// # Errors
+    ///
+    /// A store that cannot be opened, an address that is taken, a certificate that cannot be read.
+    pub async fn start(settings: Settings) -> Result<Self, StartError> {
+        raise_file_limit(settings.limits.connections);
+        metrics::install();
+        let library = duly::config::Settings::load()
+            .map_err(|error| StartError::new("the settings of duly cannot be read", error))?;
+        let mut urls = settings.pool_urls();
+        if let Some(url) = &library.store_url
+            && !settings.pools.contains_key(crate::settings::DEFAULT_POOL)
+        {
+            urls.insert(crate::settings::DEFAULT_POOL.to_owned(), url.clone());
+        }
+        let state_url = settings.state_url(&urls);
+        let shared = SharedState::open(&state_url)
+            .await
+            .map_err(|error| StartError::new("the shared state cannot be opened", error))?;
+        let pools = Pools::open(urls, &library)
+            .await
+            .map_err(|error| StartError::new(error.to_string(), error))?;
+        let app = Arc::new(App::new(settings, pools, shared));
+        match Self::listen(&app) {
+            Ok((api, admin)) => Ok(Self { app, api, admin }),
+            Err(error) => {
+                app.pools.close(std::time::Duration::ZERO).await;
+                Err(error)
+            }
+        }
+    }
+
+    fn listen(app: &Arc<App>) -> Result<(Listener, Listener), StartError> {
+        let settings = &app.settings;
+        let tls = match (&settings.api.tls_certificate, &settings.api.tls_key) {
+            (Some(certificate), Some(key)) => {
+                let acceptor = tls::acceptor(certificate, key);
+                Some(acceptor.map_err(|error| StartError::new("TLS cannot be set up", error))?)
+            }
+            _ => None,
+        };
+        let limits = settings.limits;
+        let failed = |error| StartError::new("the server cannot listen", error);
+        let api = api(app);
+        let api = Listener::start("api", settings.api.listen, api, tls, limits).map_err(failed)?;
+        let admin = lmstfy::admin::router(Arc::clone(app)).route("/healthz", get(health::live));
+        let admin = layered("admin", app, admin);
+        let admin =
+            Listener::start("admin", settings.admin.listen, admin, None, limits).map_err(failed)?;
+        Ok((api, admin))
+    }
+
+    /// The address of the API.
+    #[must_use]
+    pub fn api_address(&self) -> SocketAddr {
+        self.api.address()
+    }
+
+    /// The address of the admin interface.
+    #[must_use]
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin.address()
+    }
+
+    /// Stops: accepts no more connections, ends parked polls, waits for requests that run within
+    /// the grace period, and closes the stores.
+    pub async fn stop(self) {
+        tracing::info!("stopping");
+        self.app.closing.cancel();
+        tokio::join!(self.api.stop(), self.admin.stop());
+        self.app.pools.close(self.app.settings.limits.grace()).await;
+        tracing::info!("stopped");
+    }
+}
+
+fn api(app: &Arc<App>) -> Router {
+    let router = Router::new()
+        .route("/healthz", get(health::live))
+        .route("/readyz", get(health::ready))
+        .fallback(lmstfy::handle)
+        .method_not_allowed_fallback(lmstfy::handle)
+        .with_state(Arc::clone(app))
+        .nest("/v1", v1::router(Arc::clone(app)));
+    layered("api", app, router)
+}
+
+fn layered(listener: &'static str, app: &App, router: Router) -> Router {
+    let log = AccessLog::new(listener, Arc::clone(&app.access_log));
+    router
+        .layer(CatchPanicLayer::custom(lmstfy::panicked))
+        .layer(middleware::from_fn_with_state(log, access_log::log))
+}
+
+/// Raises the limit of open files as far as it may go, and warns when that is too little.
+fn raise_file_limit(connections: usize) {
+    let wanted = u64::try_from(connections)
+        .unwrap_or(u64::MAX)
+        .saturating_mul(2);
+    let wanted = wanted.saturating_add(FILES_MARGIN);
+    match rlimit::increase_nofile_limit(wanted) {
+        Ok(limit) if limit < wanted => {
+            tracing::warn!(limit, wanted, "limit of open files is low");
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "limit of open files not raised"),
+    }
+}

@@ -1,0 +1,161 @@
+//! A loader of settings: the file, then the environment, then flags.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use config::{Config, ConfigError, Environment, File, FileFormat};
+
+use super::{DEFAULT_POOL, PoolSettings, Settings};
+
+/// The settings file that is read when none is named.
+const FILE: &str = "duly-server.toml";
+/// The prefix of variables: `DULY_SERVER__API__LISTEN`.
+const PREFIX: &str = "DULY_SERVER";
+
+/// What flags set; `None` is unset.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// The address of the API.
+    pub listen: Option<SocketAddr>,
+    /// The address of the admin interface.
+    pub admin_listen: Option<SocketAddr>,
+    /// The store of the pool `default`.
+    pub store: Option<String>,
+    /// The log level.
+    pub log_level: Option<String>,
+}
+
+/// An error of the settings; names the key.
+#[derive(Debug)]
+pub struct SettingsError(String);
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "settings: {}", self.0)
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+impl From<ConfigError> for SettingsError {
+    fn from(error: ConfigError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl Settings {
+    /// Reads the settings of `duly serve`.
+    ///
+    /// # Errors
+    ///
+    /// A missing file that was named, an unknown key, a value of another type or out of bounds.
+    pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Self, SettingsError> {
+        let source = match file {
+            Some(file) => File::from(file).format(FileFormat::Toml).required(true),
+            None => File::from(Path::new(FILE))
+                .format(FileFormat::Toml)
+                .required(false),
+        };
+        let environment = Environment::with_prefix(PREFIX)
+            .prefix_separator("__")
+            .separator("__");
+        Self::of(
+            Config::builder().add_source(source).add_source(environment),
+            overrides,
+        )
+    }
+
+    /// Reads settings from the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use duly_server::Settings;
+    ///
+    /// let settings = Settings::from_toml("[api]\nlisten = '0.0.0.0:7777'")?;
+    /// assert_eq!(settings.api.listen.port(), 7777);
+    /// assert!(Settings::from_toml("[api]\nlisen = 1").unwrap_err().to_string().contains("lisen"));
+    /// # Ok::<(), duly_server::settings::SettingsError>(())
+    /// ```
+    pub fn from_toml(text: &str) -> Result<Self, SettingsError> {
+        let source = File::from_str(text, FileFormat::Toml);
+        Self::of(Config::builder().add_source(source), Overrides::default())
+    }
+
+    fn of(
+        sources: config::ConfigBuilder<config::builder::DefaultState>,
+        overrides: Overrides,
+    ) -> Result<Self, SettingsError> {
+        let mut settings: Self = sources.build()?.try_deserialize()?;
+        if let Some(listen) = overrides.listen {
+            settings.api.listen = listen;
+        }
+        if let Some(listen) = overrides.admin_listen {
+            settings.admin.listen = listen;
+        }
+        if let Some(url) = overrides.store {
+            settings
+                .pools
+                .insert(DEFAULT_POOL.to_owned(), PoolSettings { url });
+        }
+        if let Some(level) = overrides.log_level {
+            settings.log.level = level;
+        }
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn check(&self) -> Result<(), SettingsError> {
+        let wrong = |text: String| Err(SettingsError(text));
+        if self.jobs.tries == 0 {
+            return wrong("jobs.tries is 0; it must be 1 to 65535".to_owned());
+        }
+        if !(1..=1_000_000).contains(&self.limits.connections) {
+            let connections = self.limits.connections;
+            return wrong(format!(
+                "limits.connections is {connections}; it must be 1 to 1000000"
+            ));
+        }
+        for (key, seconds) in [
+            ("header_timeout_s", self.limits.header_timeout_s),
+            ("body_timeout_s", self.limits.body_timeout_s),
+            ("write_timeout_s", self.limits.write_timeout_s),
+        ] {
+            if !(1..=86_400).contains(&seconds) {
+                return wrong(format!("limits.{key} is {seconds}; it must be 1 to 86400"));
+            }
+        }
+        if self.limits.grace_s > 86_400 {
+            let grace = self.limits.grace_s;
+            return wrong(format!("limits.grace_s is {grace}; it must be 0 to 86400"));
+        }
+        if self.log.level.parse::<tracing::Level>().is_err() {
+            let level = &self.log.level;
+            return wrong(format!(
+                "log.level is \"{level}\"; it must be error, warn, info, debug or trace"
+            ));
+        }
+        if self.api.tls_certificate.is_some() != self.api.tls_key.is_some() {
+            return wrong(
+                "api.tls_certificate and api.tls_key belong together; one is missing".to_owned(),
+            );
+        }
+        let is_name = |name: &str| {
+            !name.is_empty()
+                && name
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+        };
+        match self.pools.keys().find(|name| !is_name(name)) {
+            Some(name) => wrong(format!(
+                "pools.{name}: the name of a pool has letters, digits, `-` and `_` only"
+            )),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Settings: a TOML file, the environment, and flags.
+//!
+//! Every setting has a default, so that `duly serve` works with nothing. An unknown key is an error
+//! that names the key.
+
+mod load;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+pub use self::load::{Overrides, SettingsError};
+
+/// All settings.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// `[api]`: the listener of the API.
+    pub api: ApiSettings,
+    /// `[admin]`: the listener for administration, its accounts, and the shared state.
+    pub admin: AdminSettings,
+    /// `[jobs]`: the defaults of lmstfy's parameters.
+    pub jobs: JobSettings,
+    /// `[limits]`: bounds on connections, bodies and waits.
+    pub limits: LimitSettings,
+    /// `[log]`: the log.
+    pub log: LogSettings,
+    /// `[pools.<name>]`: the stores; `default` always exists.
+    pub pools: BTreeMap<String, PoolSettings>,
+}
+
+/// The listener of the API.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ApiSettings {
+    /// The address; port 0 takes a free one. Default: `127.0.0.1:7777`.
+    pub listen: SocketAddr,
+    /// A PEM file with the certificate chain; with it the listener speaks TLS.
+    pub tls_certificate: Option<PathBuf>,
+    /// A PEM file with the certificate's private key.
+    pub tls_key: Option<PathBuf>,
+}
+
+impl Default for ApiSettings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7777)),
+            tls_certificate: None,
+            tls_key: None,
+        }
+    }
+}
+
+/// The listener for administration.
+#[derive(Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdminSettings {
+    /// The address; port 0 takes a free one. Default: `127.0.0.1:7778`.
+    pub listen: SocketAddr,
+    /// Names and passwords for basic authentication; without any, tokens and limits are open to
+    /// whoever reaches the listener.
+    pub accounts: BTreeMap<String, String>,
+    /// Where tokens, limits and the audit are kept: `sqlite:` and a file, a Redis URL, or
+    /// `memory:`. Default: beside the store of the pool `default`.
+    pub state: Option<String>,
+}
+
+/// Leaves passwords out.
+impl std::fmt::Debug for AdminSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AdminSettings")
+            .field("listen", &self.listen)
+            .field("accounts", &self.accounts.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for AdminSettings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7778)),
+            accounts: BTreeMap::new(),
+            state: None,
+        }
+    }
+}
+
+/// The defaults of lmstfy's parameters.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct JobSettings {
+    /// The delay, in seconds. Default: 0.
+    pub delay_s: u32,
+    /// The time to live, in seconds; 0 is for ever. Default: 86,400.
+    pub ttl_s: u32,
+    /// The attempts. Default: 1.
+    pub tries: u16,
+    /// The time to run, in seconds. Default: 120.
+    pub ttr_s: u32,
+    /// The wait of a consume, in seconds. Default: 0.
+    pub timeout_s: u32,
+}
+
+impl Default for JobSettings {
+    fn default() -> Self {
+        Self {
+            delay_s: 0,
+            ttl_s: 86_400,
+            tries: 1,
+            ttr_s: 120,
+            timeout_s: 0,
+        }
+    }
+}
+
+/// Bounds on connections, bodies and waits.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitSettings {
+    /// The most connections of a listener; more wait to be accepted. Default: 40,000.
+    pub connections: usize,
+    /// How long a client may take to send the headers of a request, and how long a connection may
+    /// idle between two, in seconds. Default: 60.
+    pub header_timeout_s: u64,
+    /// How long a client may take to send a body, in seconds. Default: 60.
+    pub body_timeout_s: u64,
+    /// How long a write may make no progress before the connection is closed, in seconds. Default:
+    /// 30.
+    pub write_timeout_s: u64,
+    /// How long a stop waits for requests that run, in seconds. Default: 30.
+    pub grace_s: u64,
+}
+
+impl Default for LimitSettings {
+    fn default() -> Self {
+        Self {
+            connections: 40_000,
+            header_timeout_s: 60,
+            body_timeout_s: 60,
+            write_timeout_s: 30,
+            grace_s: 30,
+        }
+    }
+}
+
+impl LimitSettings {
+    pub(crate) fn body_timeout(&self) -> Duration {
+        Duration::from_secs(self.body_timeout_s)
+    }
+
+    pub(crate) fn grace(&self) -> Duration {
+        Duration::from_secs(self.grace_s)
+    }
+}
+
+/// The log.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogSettings {
+    /// `error`, `warn`, `info`, `debug` or `trace`. Default: `info`.
+    pub level: String,
+    /// `text` or `json`. Default: `text`.
+    pub format: LogFormat,
+    /// Whether each request has a line, from the start. Default: `true`.
+    pub access: bool,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self {
+            level: "info".to_owned(),
+            format: LogFormat::Text,
+            access: true,
+        }
+    }
+}
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// An object on each line.
+    Json,
+}
+
+/// A store.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSettings {
+    /// `memory:`, `sqlite:` and a file, or a Redis URL.
+    pub url: String,
+}
+
+/// Leaves the credentials out.
+impl std::fmt::Debug for PoolSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let scheme = self.url.split(':').next().unwrap_or_default();
+        f.debug_struct("PoolSettings")
+            .field("scheme", &scheme)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The pool that a token without a prefix means.
+pub(crate) const DEFAULT_POOL: &str = "default";
+/// The store of the pool `default` when nothing else is set.
+const DEFAULT_STORE: &str = "sqlite:duly.db";
+
+impl Settings {
+    /// Returns the URL of each pool.
+    pub(crate) fn pool_urls(&self) -> BTreeMap<String, String> {
+        let pools = self.pools.iter();
+        let mut urls: BTreeMap<_, _> = pools
+            .map(|(name, pool)| (name.clone(), pool.url.clone()))
+            .collect();
+        urls.entry(DEFAULT_POOL.to_owned())
+            .or_insert_with(|| DEFAULT_STORE.to_owned());
+        urls
+    }
+
+    /// Returns the URL of the shared state: beside the store of the pool `default` unless set.
+    pub(crate) fn state_url(&self, pools: &BTreeMap<String, String>) -> String {
+        if let Some(url) = &self.admin.state {
+            return url.clone();
+        }
+        let store = pools
+            .get(DEFAULT_POOL)
+            .map_or(DEFAULT_STORE, String::as_str);
+        match store.strip_prefix("sqlite:") {
+            Some(path) => format!("sqlite:{path}.server"),
+            None => store.to_owned(),
+        }
+    }
+}

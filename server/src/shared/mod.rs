@@ -1,0 +1,179 @@
+//! The state that all nodes of a server share: tokens, limits, names of queues, the audit.
+//!
+//! It is a few tables of short texts. [`local`] keeps them in an SQLite file, for one process;
+//! [`remote`] in a Redis. What changes who may do what also raises a version, so that a copy in
+//! memory is used only after a look at the version that began later than the request: a revoked
+//! token ends at once, on every node, and a look costs one small read for all requests that wait.
+
+mod local;
+mod remote;
+mod version;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::local::LocalState;
+use self::remote::RemoteState;
+use self::version::VersionReader;
+
+/// A table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Table {
+    /// Tokens, by pool, namespace and hash.
+    Tokens,
+    /// When tokens were last used.
+    TokenUses,
+    /// Limits of tokens.
+    Limits,
+    /// Queues that were published to, by pool.
+    Queues,
+    /// The jobs that lmstfy respawned: the id that clients know, and the event that it means now.
+    Respawned,
+}
+
+impl Table {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Tokens => "tokens",
+            Self::TokenUses => "token_uses",
+            Self::Limits => "limits",
+            Self::Queues => "queues",
+            Self::Respawned => "respawned",
+        }
+    }
+
+    /// Whether a change of it raises the version.
+    const fn is_versioned(self) -> bool {
+        matches!(self, Self::Tokens | Self::Limits)
+    }
+}
+
+/// An error of the shared state.
+#[derive(Debug)]
+pub(crate) struct StateError(String);
+
+impl StateError {
+    fn new(what: &str, error: &dyn fmt::Display) -> Self {
+        Self(format!("{what}: {error}"))
+    }
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shared state: {}", self.0)
+    }
+}
+
+impl std::error::Error for StateError {}
+
+/// A result of the shared state.
+pub(crate) type Result<T> = std::result::Result<T, StateError>;
+
+/// The shared state.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedState {
+    place: Place,
+    version: Arc<VersionReader>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Local(Arc<LocalState>),
+    Remote(RemoteState),
+}
+
+impl SharedState {
+    /// Opens the state of a URL: `memory:`, `sqlite:` and a file, or a Redis.
+    pub(crate) async fn open(url: &str) -> Result<Self> {
+        let place = match url.split_once(':') {
+            Some(("memory", _)) => Place::Local(Arc::new(LocalState::in_memory()?)),
+            Some(("sqlite", file)) => {
+                let file = file.strip_prefix("//").unwrap_or(file);
+                Place::Local(Arc::new(LocalState::open(file)?))
+            }
+            _ => Place::Remote(RemoteState::open(url).await?),
+        };
+        let version = match &place {
+            Place::Local(local) => VersionReader::local(local.version()),
+            Place::Remote(remote) => VersionReader::remote(remote.clone()),
+        };
+        Ok(Self {
+            place,
+            version: Arc::new(version),
+        })
+    }
+
+    /// Reads the version, later than the call begins.
+    pub(crate) async fn version(&self) -> Result<u64> {
+        self.version.read().await
+    }
+
+    pub(crate) async fn get(&self, table: Table, key: &str) -> Result<Option<String>> {
+        match &self.place {
+            Place::Local(local) => local.get(table, key),
+            Place::Remote(remote) => remote.get(table, key).await,
+        }
+    }
+
+    pub(crate) async fn put(&self, table: Table, key: &str, value: &str) -> Result<()> {
+        match &self.place {
+            Place::Local(local) => local.put(table, key, value).map(drop),
+            Place::Remote(remote) => remote.put(table, key, value).await,
+        }
+    }
+
+    /// Puts a value unless the key has one; returns whether it did.
+    pub(crate) async fn put_new(&self, table: Table, key: &str, value: &str) -> Result<bool> {
+        match &self.place {
+            Place::Local(local) => local.put_new(table, key, value),
+            Place::Remote(remote) => remote.put_new(table, key, value).await,
+        }
+    }
+
+    pub(crate) async fn remove(&self, table: Table, key: &str) -> Result<()> {
+        match &self.place {
+            Place::Local(local) => local.remove(table, key),
+            Place::Remote(remote) => remote.remove(table, key).await,
+        }
+    }
+
+    /// Returns the entries whose key begins so, in the order of their keys.
+    pub(crate) async fn list(&self, table: Table, prefix: &str) -> Result<Vec<(String, String)>> {
+        match &self.place {
+            Place::Local(local) => local.list(table, prefix),
+            Place::Remote(remote) => remote.list(table, prefix).await,
+        }
+    }
+
+    /// Takes one of `max` calls in a window that begins with its first call; returns whether there
+    /// was one.
+    pub(crate) async fn take(&self, counter: &str, max: u64, window: Duration) -> Result<bool> {
+        match &self.place {
+            Place::Local(local) => Ok(local.take(counter, max, window)),
+            Place::Remote(remote) => remote.take(counter, max, window).await,
+        }
+    }
+
+    /// Gives a taken call back.
+    pub(crate) async fn give_back(&self, counter: &str) -> Result<()> {
+        match &self.place {
+            Place::Local(local) => {
+                local.give_back(counter);
+                Ok(())
+            }
+            Place::Remote(remote) => remote.give_back(counter).await,
+        }
+    }
+
+    /// Adds a line to the audit, which keeps the last ones.
+    pub(crate) async fn audit(&self, line: &str) -> Result<()> {
+        match &self.place {
+            Place::Local(local) => local.audit(line),
+            Place::Remote(remote) => remote.audit(line).await,
+        }
+    }
+}
+
+/// How many lines the audit keeps.
+const AUDIT_MAX: usize = 100_000;

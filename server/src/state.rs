@@ -1,0 +1,82 @@
+//! What every request of a server shares.
+
+use std::collections::HashSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::Tokens;
+use crate::pools::Pools;
+use crate::settings::Settings;
+use crate::shared::{Result, SharedState, Table};
+
+/// How many known queues are in memory; beyond it the memory starts anew.
+const KNOWN_MAX: usize = 100_000;
+
+/// How many bodies that may be large are read at the same time.
+const LARGE_BODIES_MAX: usize = 16;
+
+/// A server's own state.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) settings: Settings,
+    pub(crate) pools: Pools,
+    pub(crate) shared: SharedState,
+    pub(crate) tokens: Tokens,
+    /// Whether requests are logged.
+    pub(crate) access_log: Arc<AtomicBool>,
+    /// Places for bodies that may be large, so that few of them are in memory.
+    pub(crate) large_bodies: Semaphore,
+    /// Cancelled when the server stops: parked polls end.
+    pub(crate) closing: CancellationToken,
+    /// The queues that the shared state knows already.
+    known: Mutex<HashSet<String>>,
+}
+
+impl App {
+    pub(crate) fn new(settings: Settings, pools: Pools, shared: SharedState) -> Self {
+        Self {
+            access_log: Arc::new(AtomicBool::new(settings.log.access)),
+            settings,
+            pools,
+            tokens: Tokens::new(shared.clone()),
+            shared,
+            large_bodies: Semaphore::new(LARGE_BODIES_MAX),
+            closing: CancellationToken::new(),
+            known: Mutex::default(),
+        }
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a queue known to `/info`, before the first publish of this process.
+    pub(crate) async fn note_queue(&self, pool: &str, namespace: &str, queue: &str) -> Result<()> {
+        let key = format!("{pool}/{namespace}/{queue}");
+        if self.known().contains(&key) {
+            return Ok(());
+        }
+        self.shared.put(Table::Queues, &key, "").await?;
+        let mut known = self.known();
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(key);
+        Ok(())
+    }
+
+    /// Makes a queue unknown.
+    pub(crate) async fn forget_queue(
+        &self,
+        pool: &str,
+        namespace: &str,
+        queue: &str,
+    ) -> Result<()> {
+        let key = format!("{pool}/{namespace}/{queue}");
+        self.known().remove(&key);
+        self.shared.remove(Table::Queues, &key).await
+    }
+}

@@ -1,0 +1,68 @@
+//! Access: the token of a request, its scope, and the limit of its calls.
+
+use axum::http::{HeaderMap, StatusCode, header};
+
+use super::problem::{Problem, Result};
+use crate::auth::{Action, Refusal, Scope};
+use crate::bus::Pool;
+use crate::lmstfy::names::{is_name, split};
+use crate::state::App;
+
+/// Checks names and token; returns the pool.
+pub(super) async fn granted<'a>(
+    app: &'a App,
+    headers: &HeaderMap,
+    namespace: &str,
+    queue: &str,
+    scope: Scope,
+) -> Result<&'a Pool> {
+    if !is_name(namespace) || !is_name(queue) {
+        return Err(Problem::invalid(
+            "a namespace and a queue have letters, digits, `-` and `_` only",
+        ));
+    }
+    let text = token(headers).ok_or_else(unauthorized)?;
+    let (pool, token) = split(text);
+    let pool = app.pools.get(pool).ok_or_else(unauthorized)?;
+    let tokens = &app.tokens;
+    let grant = tokens.check(pool.name(), namespace, token).await;
+    let grant = grant.map_err(refused)?;
+    grant.allows(scope, queue).map_err(refused)?;
+    let action = match scope {
+        Scope::Publish => Action::Produce,
+        Scope::Consume => Action::Consume,
+        Scope::Admin => return Ok(pool),
+    };
+    // A call counts whatever comes of it.
+    drop(tokens.take(&grant, action).await.map_err(refused)?);
+    Ok(pool)
+}
+
+/// Returns the token: `Authorization: Bearer`, or the header of lmstfy.
+fn token(headers: &HeaderMap) -> Option<&str> {
+    if let Some(value) = headers.get(header::AUTHORIZATION) {
+        let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+        return scheme
+            .eq_ignore_ascii_case("bearer")
+            .then_some(token.trim());
+    }
+    headers.get("x-token")?.to_str().ok()
+}
+
+fn unauthorized() -> Problem {
+    let text = "a valid token is needed: `Authorization: Bearer <token>`";
+    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", text)
+}
+
+fn refused(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::Invalid => unauthorized(),
+        Refusal::Forbidden(why) => Problem::new(StatusCode::FORBIDDEN, "forbidden", why),
+        Refusal::Throttled => Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "throttled",
+            "the limit of the token is reached; retry later",
+        ),
+        Refusal::Failed(error) => error.into(),
+    }
+}

@@ -1,0 +1,119 @@
+//! Section 2: dead letters.
+
+use serde_json::json;
+
+use super::publish::data;
+use crate::world::{World, on_every_store};
+
+on_every_store! {
+    an_empty_dead_letter
+    the_head_is_the_oldest
+    a_respawned_job_keeps_its_id
+    a_respawned_job_dies_and_is_respawned_again
+    respawn_is_limited_and_oldest_first
+    dead_letters_are_deleted_oldest_first
+    a_dead_job_is_deleted_by_its_id
+}
+
+/// Publishes a job and lets it die.
+async fn die(world: &World, body: &str) -> String {
+    let dead = world.dead_size("q").await;
+    let id = world.publish("/api/ns/q?ttl=50", body).await;
+    world.consume("/api/ns/q?ttr=0").await;
+    world.wait_for_dead("q", dead + 1).await;
+    id
+}
+
+async fn an_empty_dead_letter(world: World) {
+    let reply = world.get("/api/ns/q/deadletter").await;
+    reply.is(200);
+    let empty = r#"{"deadletter_head":"","deadletter_size":0,"namespace":"ns","queue":"q"}"#;
+    assert_eq!(reply.text, empty);
+    let respawned = world.put("/api/ns/q/deadletter", "").await.is(200);
+    assert_eq!(respawned, json!({"count": 0, "msg": "respawned"}));
+    world.delete("/api/ns/q/deadletter").await.is(204);
+    for wrong in ["0", "-1", "x", ""] {
+        let path = format!("/api/ns/q/deadletter?limit={wrong}");
+        world.put(&path, "").await.fails(400, "invalid limit");
+        world.delete(&path).await.fails(400, "invalid limit");
+    }
+    world
+        .put("/api/ns/q/deadletter?ttl=x", "")
+        .await
+        .fails(400, "invalid ttl");
+}
+
+async fn the_head_is_the_oldest(world: World) {
+    let first = die(&world, "first").await;
+    die(&world, "second").await;
+    let dead = world.get("/api/ns/q/deadletter").await.is(200);
+    assert_eq!(dead["deadletter_size"], 2);
+    assert_eq!(dead["deadletter_head"], first);
+}
+
+async fn a_respawned_job_keeps_its_id(world: World) {
+    let id = die(&world, "body").await;
+    let respawned = world.put("/api/ns/q/deadletter?ttl=100", "").await.is(200);
+    assert_eq!(respawned, json!({"count": 1, "msg": "respawned"}));
+    assert_eq!((world.dead_size("q").await, world.size("q").await), (0, 1));
+    let found = world.get(&format!("/api/ns/q/job/{id}")).await.is(200);
+    assert_eq!((&found["job_id"], &found["ttl"]), (&json!(id), &json!(100)));
+    let job = world.consume("/api/ns/q").await;
+    assert_eq!(
+        (&job["job_id"], &job["remain_tries"]),
+        (&json!(id), &json!(0))
+    );
+    assert_eq!(job["attributes"], json!(null));
+    assert_eq!(data(&job), b"body");
+    world.delete(&format!("/api/ns/q/job/{id}")).await.is(204);
+    world.get(&format!("/api/ns/q/job/{id}")).await.is(404);
+}
+
+async fn a_respawned_job_dies_and_is_respawned_again(world: World) {
+    let id = die(&world, "body").await;
+    for _ in 0..3 {
+        let respawned = world.put("/api/ns/q/deadletter?ttl=0", "").await.is(200);
+        assert_eq!(respawned["count"], 1);
+        let job = world.consume("/api/ns/q?ttr=0").await;
+        assert_eq!((&job["job_id"], &job["ttl"]), (&json!(id), &json!(0)));
+        world.wait_for_dead("q", 1).await;
+        let dead = world.get("/api/ns/q/deadletter").await.is(200);
+        assert_eq!(dead["deadletter_head"], id);
+    }
+}
+
+async fn respawn_is_limited_and_oldest_first(world: World) {
+    let mut ids = Vec::new();
+    for body in ["a", "b", "c"] {
+        ids.push(die(&world, body).await);
+    }
+    let respawned = world.put("/api/ns/q/deadletter?limit=2", "").await.is(200);
+    assert_eq!(respawned["count"], 2);
+    let jobs = world.consume("/api/ns/q?count=5").await;
+    let jobs = jobs.as_array().unwrap();
+    let back: Vec<_> = jobs.iter().map(|job| job["job_id"].clone()).collect();
+    assert_eq!(back, ids[..2]);
+    assert_eq!(jobs[0]["ttl"], 86_400);
+    assert_eq!(world.dead_size("q").await, 1);
+    let respawned = world
+        .put("/api/ns/q/deadletter?limit=100", "")
+        .await
+        .is(200);
+    assert_eq!(respawned["count"], 1);
+}
+
+async fn dead_letters_are_deleted_oldest_first(world: World) {
+    let first = die(&world, "a").await;
+    let second = die(&world, "b").await;
+    world.delete("/api/ns/q/deadletter").await.is(204);
+    world.get(&format!("/api/ns/q/job/{first}")).await.is(404);
+    world.get(&format!("/api/ns/q/job/{second}")).await.is(200);
+    world.delete("/api/ns/q/deadletter?limit=10").await.is(204);
+    assert_eq!(world.dead_size("q").await, 0);
+}
+
+async fn a_dead_job_is_deleted_by_its_id(world: World) {
+    let id = die(&world, "a").await;
+    world.delete(&format!("/api/ns/q/job/{id}")).await.is(204);
+    assert_eq!(world.dead_size("q").await, 0);
+}

@@ -1,0 +1,127 @@
+//! Section 3: limits of tokens.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::world::{World, on_every_store};
+
+on_every_store! {
+    a_limit_is_made_read_changed_and_removed
+    a_limit_is_checked
+    publishes_are_limited
+    consumes_that_find_a_job_are_limited
+    each_token_has_its_own_limit
+}
+
+async fn a_limit_is_made_read_changed_and_removed(world: World) {
+    let path = format!("/token/ns/{}/limit", world.token);
+    let none = world.admin(Method::GET, &path).await;
+    assert_eq!((none.status.as_u16(), none.text.as_str()), (404, "null"));
+    let limit = r#"{"read":10,"write":20,"interval":30}"#;
+    let made = world.admin_with(Method::POST, &path, limit).await;
+    assert_eq!(
+        made.is(201),
+        json!({"limiter": {"read": 10, "write": 20, "interval": 30}})
+    );
+    let again = world.admin_with(Method::POST, &path, limit).await;
+    again.fails(
+        500,
+        &format!("throttler token({}) has already exists", world.token),
+    );
+    let read = world.admin(Method::GET, &path).await;
+    assert_eq!(
+        read.is(200),
+        json!({"read": 10, "write": 20, "interval": 30})
+    );
+    let other = r#"{"read":1,"interval":3}"#;
+    world.admin_with(Method::PUT, &path, other).await.is(200);
+    let all = world
+        .admin(Method::GET, "/limits?force_update=1")
+        .await
+        .is(200);
+    let ours = json!({
+        "namespace": "ns", "token": world.token,
+        "limiter": {"read": 1, "write": 0, "interval": 3},
+    });
+    assert!(all.as_array().unwrap().contains(&ours), "{all}");
+    for _ in 0..2 {
+        let removed = world.admin(Method::DELETE, &path).await;
+        assert_eq!(removed.is(200), json!({"msg": "success"}));
+    }
+    world.admin(Method::GET, &path).await.is(404);
+}
+
+async fn a_limit_is_checked(world: World) {
+    let path = format!("/token/ns/{}/limit", world.token);
+    let put = async |body: &str| world.admin_with(Method::PUT, &path, body).await;
+    put("{").await.is(400);
+    let empty = put(r#"{"interval":1}"#).await;
+    assert_eq!(empty.is(400)["limiter"]["interval"], 1);
+    put(r#"{"read":1}"#)
+        .await
+        .fails(400, "interval should be > 0");
+    put(r#"{"read":-1,"interval":1}"#).await.is(500);
+}
+
+async fn limit(world: &World, token: &str, body: &str) {
+    let path = format!("/token/ns/{token}/limit");
+    world.admin_with(Method::PUT, &path, body).await.is(200);
+}
+
+async fn publishes_are_limited(world: World) {
+    limit(&world, &world.token, r#"{"write":2,"interval":3600}"#).await;
+    world
+        .put("/api/ns/q?delay=x", "x")
+        .await
+        .fails(400, "invalid delay");
+    world.put("/api/ns/q", "x").await.is(201);
+    world.put("/api/ns/q/bulk", "[1,2,3]").await.is(201);
+    let text = format!(
+        "token({}) produce reach the limit rate, please retry later",
+        world.token
+    );
+    let refused = world.put("/api/ns/q?delay=x", "x").await;
+    assert_eq!(refused.is(429), json!({"msg": text}));
+    assert_eq!(world.put("/api/ns/q/bulk", "[1]").await.status, 429);
+    // A consume is not limited, and neither is a republish.
+    let job = world.consume("/api/ns/q").await;
+    let id = job["job_id"].as_str().unwrap();
+    world.put(&format!("/api/ns/q/job/{id}"), "x").await.is(201);
+}
+
+async fn consumes_that_find_a_job_are_limited(world: World) {
+    limit(&world, &world.token, r#"{"read":1,"interval":3600}"#).await;
+    for _ in 0..3 {
+        world.get("/api/ns/q").await.is(404);
+    }
+    world.publish("/api/ns/q", "x").await;
+    world.publish("/api/ns/q", "x").await;
+    world.consume("/api/ns/q").await;
+    let text = format!(
+        "token({}) consume reach the limit rate, please retry later",
+        world.token
+    );
+    assert_eq!(world.get("/api/ns/q").await.is(429), json!({"msg": text}));
+}
+
+async fn each_token_has_its_own_limit(world: World) {
+    let other = world.new_token("ns", "").await;
+    limit(&world, &world.token, r#"{"write":1,"interval":3600}"#).await;
+    limit(&world, &other, r#"{"write":3,"interval":3600}"#).await;
+    let put = async |token: &str| {
+        let put = world
+            .client
+            .put(world.api_url("/api/ns/q"))
+            .header("X-Token", token);
+        crate::world::reply(put).await.status.as_u16()
+    };
+    assert_eq!(
+        [put(&world.token).await, put(&world.token).await],
+        [201, 429]
+    );
+    let mut statuses = Vec::new();
+    for _ in 0..4 {
+        statuses.push(put(&other).await);
+    }
+    assert_eq!(statuses, [201, 201, 201, 429]);
+}

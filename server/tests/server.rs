@@ -1,0 +1,13 @@
+//! Tests of the server: each starts one in this process, on ports and a store of its own.
+
+#![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
+
+#[path = "../../tests/servers/mod.rs"]
+mod servers;
+
+mod examples;
+mod kills;
+mod lmstfy;
+mod process;
+mod v1;
+mod world;

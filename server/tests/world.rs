@@ -1,0 +1,247 @@
+//! A server of a test, its clients, and the stores that a case runs on.
+
+use std::time::Duration;
+
+use duly_server::{Server, Settings};
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Method, StatusCode};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::servers;
+
+/// Where a server of a test keeps its jobs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    Embedded,
+    Redis,
+    Cluster,
+}
+
+/// A server, with a token for the namespace `ns`.
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) client: Client,
+    pub(crate) token: String,
+    url: String,
+    _folder: TempDir,
+}
+
+/// What a server has answered.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Reply {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    /// Asserts the status, and returns the body.
+    pub(crate) fn is(&self, status: u16) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{self:?}");
+        match self.text.is_empty() {
+            true => Value::Null,
+            false => self.json(),
+        }
+    }
+
+    /// Asserts an error of the contract.
+    pub(crate) fn fails(&self, status: u16, text: &str) {
+        let expected = serde_json::json!({ "error": text });
+        assert_eq!(self.is(status), expected);
+    }
+}
+
+pub(crate) fn client() -> Client {
+    // Another test of this process may have installed it.
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .ok();
+    let builder = Client::builder().redirect(reqwest::redirect::Policy::none());
+    builder.build().expect("a client")
+}
+
+impl World {
+    pub(crate) async fn start(place: Place) -> Self {
+        Self::start_with(place, "").await
+    }
+
+    /// Starts a server with more settings.
+    pub(crate) async fn start_with(place: Place, more: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = match place {
+            Place::Embedded => format!("sqlite:{}", folder.path().join("jobs.db").display()),
+            Place::Redis => with_prefix(&servers::shared().url()),
+            Place::Cluster => with_prefix(&servers::shared_cluster()),
+        };
+        Self::start_at(folder, url, more).await
+    }
+
+    pub(crate) async fn start_at(folder: TempDir, url: String, more: &str) -> Self {
+        let settings = Settings::from_toml(&settings_text(&url, more)).expect("settings");
+        let server = Server::start(settings).await.expect("a server");
+        let mut world = Self {
+            server,
+            client: client(),
+            token: String::new(),
+            url,
+            _folder: folder,
+        };
+        world.token = world.new_token("ns", "").await;
+        world
+    }
+
+    /// Starts another server on the same store.
+    pub(crate) async fn another(&self) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = Settings::from_toml(&settings_text(&self.url, "")).expect("settings");
+        Self {
+            server: Server::start(settings).await.expect("a server"),
+            client: client(),
+            token: self.token.clone(),
+            url: self.url.clone(),
+            _folder: folder,
+        }
+    }
+
+    pub(crate) async fn new_token(&self, namespace: &str, more: &str) -> String {
+        let path = format!("/token/{namespace}?description=test{more}");
+        let created = self.admin(Method::POST, &path).await.is(201);
+        created["token"].as_str().expect("a token").to_owned()
+    }
+
+    pub(crate) fn api_url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.server.api_address())
+    }
+
+    pub(crate) async fn admin(&self, method: Method, path: &str) -> Reply {
+        self.admin_with(method, path, "").await
+    }
+
+    pub(crate) async fn admin_with(&self, method: Method, path: &str, body: &str) -> Reply {
+        let url = format!("http://{}{path}", self.server.admin_address());
+        reply(self.client.request(method, url).body(body.to_owned())).await
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        let request = self.client.request(method, self.api_url(path));
+        request.header("X-Token", &self.token)
+    }
+
+    pub(crate) async fn api(
+        &self,
+        method: Method,
+        path: &str,
+        body: impl Into<reqwest::Body>,
+    ) -> Reply {
+        reply(self.request(method, path).body(body)).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &str) -> Reply {
+        self.api(Method::PUT, path, body.to_owned()).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.api(Method::GET, path, "").await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Reply {
+        self.api(Method::DELETE, path, "").await
+    }
+
+    /// Publishes a job, and returns its id.
+    pub(crate) async fn publish(&self, path: &str, body: &str) -> String {
+        let reply = self.put(path, body).await.is(201);
+        assert_eq!(reply["msg"], "published");
+        reply["job_id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Consumes one job.
+    pub(crate) async fn consume(&self, path: &str) -> Value {
+        self.get(path).await.is(200)
+    }
+
+    pub(crate) async fn size(&self, queue: &str) -> u64 {
+        let size = self.get(&format!("/api/ns/{queue}/size")).await.is(200);
+        size["size"].as_u64().expect("a size")
+    }
+
+    pub(crate) async fn dead_size(&self, queue: &str) -> u64 {
+        let size = self.get(&format!("/api/ns/{queue}/deadletter/size")).await;
+        size.is(200)["size"].as_u64().expect("a size")
+    }
+
+    /// Waits until a queue has this many dead letters.
+    pub(crate) async fn wait_for_dead(&self, queue: &str, size: u64) {
+        until("the jobs are dead", async || {
+            self.dead_size(queue).await == size
+        })
+        .await;
+    }
+
+    /// Waits until a queue has this many ready jobs.
+    pub(crate) async fn wait_for_size(&self, queue: &str, size: u64) {
+        until("the queue has its size", async || {
+            self.size(queue).await == size
+        })
+        .await;
+    }
+}
+
+/// Waits until a condition holds; fails when it does not within half a minute.
+pub(crate) async fn until(what: &str, holds: impl AsyncFn() -> bool) {
+    let wait = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
+    assert!(waited.is_ok(), "not within half a minute: {what}");
+}
+
+/// Sends a request.
+pub(crate) async fn reply(request: reqwest::RequestBuilder) -> Reply {
+    let response = request.send().await.expect("a response");
+    Reply {
+        status: response.status(),
+        headers: response.headers().clone(),
+        text: response.text().await.expect("a body"),
+    }
+}
+
+fn with_prefix(url: &str) -> String {
+    let separator = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{separator}prefix={}", servers::prefix())
+}
+
+fn settings_text(url: &str, more: &str) -> String {
+    format!(
+        "[api]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'\n\
+         [log]\naccess = false\n[pools.default]\nurl = '{url}'\n{more}"
+    )
+}
+
+/// Makes a test of each case, on each store.
+macro_rules! on_every_store {
+    ($($case:ident)*) => {
+        mod embedded { $crate::world::on_a_store!(Embedded: $($case)*); }
+        mod redis { $crate::world::on_a_store!(Redis: $($case)*); }
+        mod cluster { $crate::world::on_a_store!(Cluster: $($case)*); }
+    };
+}
+
+macro_rules! on_a_store {
+    ($place:ident: $($case:ident)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            use $crate::world::{Place, World};
+            super::$case(World::start(Place::$place).await).await;
+        }
+    )*};
+}
+
+pub(crate) use {on_a_store, on_every_store};

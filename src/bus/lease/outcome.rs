@@ -1,0 +1,249 @@
+//! Settling and extending leases, by their token or by the id of their event.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::bus::lease::LeaseToken;
+use crate::bus::{Bus, Inner, Queue};
+use crate::core::op::{AttemptOutcome, Cancelled, FailureReason, Settlement, StartMark, StoreOp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{EventId, State};
+use crate::record::{Cause, cut_error};
+use crate::time::{DELAY_MAX, Timestamp, When};
+
+/// How an attempt of a leased event ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeaseOutcome {
+    /// The event is done.
+    Ack,
+    /// It failed: the event is due again, or a dead letter after its last attempt.
+    Retry {
+        /// The delay; `None`: by the queue's policy.
+        after: Option<Duration>,
+        /// Why it failed, for the record.
+        reason: Option<String>,
+    },
+    /// The event is due again after this delay; the attempt does not count.
+    Snooze(Duration),
+    /// Nothing was done: the event is ready again at once, at its place, and the attempt does not
+    /// count.
+    Release,
+    /// The event becomes a dead letter, for this reason.
+    Bury(Option<String>),
+    /// The event is dropped as no longer useful, for this reason.
+    Discard(Option<String>),
+}
+
+/// Whether a lease stood when it was settled or extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the lease may be lost, and only this says so"]
+pub enum LeaseStatus {
+    /// It stood: what was requested has happened. Also after its deadline, as long as nobody has
+    /// taken it back; and when the same settlement is repeated.
+    Held,
+    /// It was lost, or the event was settled otherwise: nothing was changed.
+    Lost,
+}
+
+/// The result of [`Queue::end`](crate::Queue::end).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "the event may be over or unknown, and only this says so"]
+pub enum EndResult {
+    /// It was leased: its attempt is acked in the name of its holder, whose own settlement is
+    /// refused.
+    Acked,
+    /// It waited and is cancelled. A holder that has lost its lease before may still work on it.
+    Cancelled,
+    /// Too late: the event has reached this state.
+    TooLate(State),
+    /// No known event has this id.
+    NotFound,
+}
+
+/// How often an event that changes hands is looked at again.
+const TRIES_MAX: usize = 16;
+
+impl LeaseStatus {
+    fn of(stood: bool) -> Self {
+        match stood {
+            true => Self::Held,
+            false => Self::Lost,
+        }
+    }
+}
+
+impl Inner {
+    /// Settles a lease.
+    pub(super) async fn settle(
+        &self,
+        token: &LeaseToken,
+        outcome: LeaseOutcome,
+    ) -> Result<LeaseStatus> {
+        let failure = |reason: Option<String>| FailureReason {
+            cause: Cause::Failed,
+            error: reason.map(cut_error),
+        };
+        let verdict = match outcome {
+            LeaseOutcome::Ack => AttemptOutcome::Ack,
+            LeaseOutcome::Retry { after, reason } => {
+                let policy = &self.options(&token.queue).backoff;
+                let by_policy = || policy.delay_after(token.attempt, fastrand::f64());
+                AttemptOutcome::Retry(after.unwrap_or_else(by_policy), failure(reason))
+            }
+            LeaseOutcome::Snooze(delay) => AttemptOutcome::Snooze(delay),
+            LeaseOutcome::Release => AttemptOutcome::Release,
+            LeaseOutcome::Bury(reason) => AttemptOutcome::Bury(failure(reason)),
+            LeaseOutcome::Discard(reason) => AttemptOutcome::Discard(reason.map(cut_error)),
+        };
+        self.settle_as(token, verdict, token.fetched_us).await
+    }
+
+    /// Settles a lease; its attempt started at `started_us`, or not if that is 0.
+    pub(super) async fn settle_as(
+        &self,
+        token: &LeaseToken,
+        verdict: AttemptOutcome,
+        started_us: u64,
+    ) -> Result<LeaseStatus> {
+        let settlement = Settlement {
+            id: token.id,
+            request: token.request,
+            verdict,
+            started_us,
+            fetched_us: token.fetched_us,
+        };
+        let settle = StoreOp::settle(token.node, vec![settlement], StartMark::default());
+        let stood = self.apply(&token.bucket(), settle).await?;
+        Ok(LeaseStatus::of(stood == [true]))
+    }
+
+    /// Extends a lease; returns the new deadline, if it stood.
+    pub(super) async fn extend(
+        &self,
+        token: &LeaseToken,
+        ttr: Duration,
+    ) -> Result<(LeaseStatus, Timestamp)> {
+        check_ttr(ttr)?;
+        let leases = vec![(token.id, token.request)];
+        let extend = StoreOp::extend(token.node, leases, ttr);
+        let (store, bucket) = (self.open()?, token.bucket());
+        let (stood, now_us) = extend.apply_timed(&**store, &bucket).await?;
+        Ok((
+            LeaseStatus::of(stood == [true]),
+            When::After(ttr).due(now_us),
+        ))
+    }
+}
+
+/// Rejects a lease that lasts too long.
+pub(super) fn check_ttr(ttr: Duration) -> Result<()> {
+    if ttr > DELAY_MAX {
+        return Err(Error::invalid(format!(
+            "the ttr is {ttr:?}; it must be at most {DELAY_MAX:?}"
+        )));
+    }
+    Ok(())
+}
+
+impl Bus {
+    /// Settles a leased event by its token, whichever process has leased it.
+    ///
+    /// A late call succeeds until the lease was taken back, which happens within a tenth of a
+    /// second after its deadline. Repeating a call changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The store's error; on [`ErrorKind::Unknown`] calling again is safe.
+    ///
+    /// # Examples
+    ///
+    /// As of [`LeaseToken`].
+    pub async fn settle_lease(
+        &self,
+        token: &LeaseToken,
+        outcome: LeaseOutcome,
+    ) -> Result<LeaseStatus> {
+        self.inner.settle(token, outcome).await
+    }
+
+    /// Extends a lease by its token: it ends `ttr` from now.
+    ///
+    /// # Errors
+    ///
+    /// The store's error; [`ErrorKind::Invalid`] for a `ttr` of more than
+    /// [`DELAY_MAX`].
+    ///
+    /// # Examples
+    ///
+    /// As of [`Leased::extend`](crate::lease::Leased::extend).
+    pub async fn extend_lease(&self, token: &LeaseToken, ttr: Duration) -> Result<LeaseStatus> {
+        Ok(self.inner.extend(token, ttr).await?.0)
+    }
+}
+
+impl<T: Serialize + Send + Sync + 'static> Queue<T> {
+    /// Ends an event by its id alone, whoever holds it: one that waits is cancelled, a leased one is
+    /// acked under its current lease. For an event that is over nothing changes.
+    ///
+    /// It is one atomic step with a record. If the event changes hands between the look at it and
+    /// that step, both are repeated.
+    ///
+    /// # Errors
+    ///
+    /// The store's error; on [`ErrorKind::Unknown`] calling again is safe.
+    /// [`ErrorKind::Conflict`] if the event changes hands again and again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use duly::prelude::*;
+    /// use duly::lease::EndResult;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let queue = bus.queue_named::<u64>("order-close")?;
+    /// let id = queue.push_now(7).await?.id();
+    /// queue.lease(1, Duration::from_secs(30)).send().await?;
+    /// assert_eq!(queue.end(id).await?, EndResult::Acked);
+    /// # bus.shutdown(Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub async fn end(&self, id: EventId) -> Result<EndResult> {
+        for _ in 0..TRIES_MAX {
+            match self.cancel(id).await? {
+                Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => {
+                    return Ok(EndResult::Cancelled);
+                }
+                Cancelled::NotFound => return Ok(EndResult::NotFound),
+                Cancelled::TooLate(State::Leased) => {}
+                Cancelled::TooLate(state) => return Ok(EndResult::TooLate(state)),
+            }
+            let Some(found) = self.get(id).await? else {
+                continue; // it has ended meanwhile
+            };
+            let (Some(node), Some(request)) = (found.holder, found.request) else {
+                continue; // it has changed hands meanwhile
+            };
+            let token = LeaseToken {
+                id,
+                queue: self.name.clone(),
+                node,
+                request,
+                attempt: found.tries.saturating_add(1),
+                fetched_us: found.since.map_or(0, Timestamp::as_micros),
+            };
+            if self.inner.settle(&token, LeaseOutcome::Ack).await? == LeaseStatus::Held {
+                return Ok(EndResult::Acked);
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!("event {id} changes hands too often to be ended; call again"),
+        ))
+    }
+}

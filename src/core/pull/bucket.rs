@@ -1,0 +1,234 @@
+//! What a puller knows of one bucket, and when it does something about it.
+
+use std::time::Duration;
+
+use crate::core::clock::StoreClock;
+use crate::core::op::Settlement;
+use crate::core::pull::{PullFetch, PullOptions};
+use crate::error::ErrorKind;
+use crate::event::BucketKey;
+use crate::time::{Mono, Timestamp};
+
+/// While leases of other processes may exist in a bucket, their deadlines are read this often, so
+/// that one of at least this length is known before it ends.
+const SCAN_EVERY: Duration = Duration::from_secs(1);
+/// The same for many buckets: 500 scans a second in all.
+const SCAN_EACH: Duration = Duration::from_millis(2);
+
+/// One bucket.
+#[derive(Debug)]
+pub(super) struct PulledBucket {
+    pub(super) key: BucketKey,
+    pub(super) queue: usize,
+    /// The ready events by the last reply.
+    pub(super) ready: usize,
+    next_due: Option<Timestamp>,
+    /// There may be more than is known.
+    is_dirty: bool,
+    /// It was notified while a poll was in flight, whose reply may not include the cause.
+    was_woken: bool,
+    /// When the last answered poll was sent.
+    pub(super) known_at: Option<Mono>,
+    /// A probe or a fetch is in flight.
+    pub(super) is_polling: bool,
+    /// A fetch whose reply was lost: only its repeat tells what it has leased.
+    pub(super) lost: Option<PullFetch>,
+    /// Polls pause until then, after failures; and the length of the last pause.
+    pub(super) rests_until: Mono,
+    pause: Duration,
+    /// Why the last poll failed.
+    pub(super) failed: Option<ErrorKind>,
+    is_reaping: bool,
+    next_reap: Mono,
+    pub(super) next_deadline: Option<Timestamp>,
+    /// When to poll in any case.
+    next_poll: Mono,
+    /// Leases to hand back.
+    pub(super) returned: Vec<Settlement>,
+    pub(super) is_settling: bool,
+    settles_at: Mono,
+    /// Its entry among the timers.
+    pub(super) timer: Mono,
+}
+
+impl PulledBucket {
+    pub(super) fn new(key: BucketKey, queue: usize, now: Mono) -> Self {
+        Self {
+            key,
+            queue,
+            ready: 0,
+            next_due: None,
+            is_dirty: false,
+            was_woken: false,
+            known_at: None,
+            is_polling: false,
+            lost: None,
+            rests_until: Mono::default(),
+            pause: Duration::ZERO,
+            failed: None,
+            is_reaping: false,
+            next_reap: now,
+            next_deadline: None,
+            next_poll: now,
+            returned: Vec::new(),
+            is_settling: false,
+            settles_at: Mono::default(),
+            timer: Mono::MAX,
+        }
+    }
+
+    /// There may be more than is known.
+    pub(super) fn woken(&mut self) {
+        self.is_dirty = true;
+        self.was_woken = true;
+    }
+
+    /// Returns whether an event may be ready.
+    pub(super) fn is_hot(&self, now: Mono, clock: &StoreClock) -> bool {
+        self.is_dirty || self.ready > 0 || self.is_due(now, clock)
+    }
+
+    pub(super) fn is_due(&self, now: Mono, clock: &StoreClock) -> bool {
+        self.next_due.is_some_and(|due| clock.has_reached(now, due))
+    }
+
+    /// Returns whether a poll may be sent.
+    pub(super) fn may_poll(&self, now: Mono) -> bool {
+        !self.is_polling && self.rests_until <= now
+    }
+
+    /// Splits `wanted` into how many ready events and how many due ones to fetch.
+    pub(super) fn split(&self, wanted: usize, now: Mono, clock: &StoreClock) -> (usize, usize) {
+        let is_due = self.is_due(now, clock);
+        let ready = match self.is_dirty && !is_due {
+            true => wanted,
+            false => self.ready.min(wanted),
+        };
+        (ready, if is_due { wanted - ready } else { 0 })
+    }
+
+    /// A poll is sent.
+    pub(super) fn polls(&mut self, now: Mono, options: &PullOptions) {
+        self.is_polling = true;
+        self.was_woken = false;
+        self.next_poll = now + options.poll_every;
+    }
+
+    /// A poll that was sent at `sent` got its reply.
+    pub(super) fn knows(&mut self, sent: Mono, ready: usize, next_due: Option<Timestamp>) {
+        self.is_polling = false;
+        self.known_at = Some(sent);
+        (self.ready, self.next_due) = (ready, next_due);
+        self.is_dirty = self.was_woken;
+        self.failed = None;
+        self.pause = Duration::ZERO;
+    }
+
+    /// A poll failed.
+    pub(super) fn fails(&mut self, now: Mono, kind: ErrorKind, options: &PullOptions) {
+        self.is_polling = false;
+        self.is_dirty = true;
+        self.failed = Some(kind);
+        self.rests_until = now + self.longer_pause(options);
+    }
+
+    fn longer_pause(&mut self, options: &PullOptions) -> Duration {
+        let (least, most) = options.retry;
+        self.pause = (self.pause * 2).clamp(least, most);
+        self.pause
+    }
+
+    /// Events were leased until `deadline`.
+    pub(super) fn leased(&mut self, deadline: Timestamp, clock: &StoreClock) {
+        self.next_reap = self.next_reap.min(clock.mono_at(deadline));
+        let next = self
+            .next_deadline
+            .map_or(deadline, |known| known.min(deadline));
+        self.next_deadline = Some(next);
+    }
+
+    /// Returns whether it is time to reap.
+    pub(super) fn reaps(&mut self, now: Mono) -> bool {
+        let is_time = !self.is_reaping && self.next_reap <= now;
+        self.is_reaping |= is_time;
+        is_time
+    }
+
+    /// A reap got its reply; `buckets` are pulled from.
+    pub(super) fn reaped(
+        &mut self,
+        now: Mono,
+        (next_deadline, more): (Option<Timestamp>, bool),
+        (clock, options, buckets): (&StoreClock, &PullOptions, usize),
+    ) {
+        self.is_reaping = false;
+        self.next_deadline = next_deadline;
+        let is_live = options.is_shared && (next_deadline.is_some() || self.is_hot(now, clock));
+        let many = u32::try_from(buckets).unwrap_or(u32::MAX);
+        let at_most = match is_live {
+            true => SCAN_EVERY.max(SCAN_EACH.saturating_mul(many)),
+            false => options.poll_every,
+        };
+        let ends = next_deadline.map_or(Mono::MAX, |deadline| clock.mono_at(deadline));
+        self.next_reap = match more {
+            true => now,
+            false => ends.min(now + at_most),
+        };
+        if is_live && self.is_hot(now, clock) {
+            self.next_poll = self.next_poll.min(self.next_reap); // it may be hot no more
+        }
+    }
+
+    /// A reap failed.
+    pub(super) fn reap_failed(&mut self, now: Mono, options: &PullOptions) {
+        self.is_reaping = false;
+        self.next_reap = now + self.longer_pause(options);
+    }
+
+    /// Another process may lease its events from now on.
+    pub(super) fn may_be_leased_elsewhere(&mut self, now: Mono, options: &PullOptions) {
+        if options.is_shared {
+            self.next_reap = self.next_reap.min(now + SCAN_EVERY);
+        }
+    }
+
+    /// Returns whether the fallback poll is due.
+    pub(super) fn is_old(&self, now: Mono) -> bool {
+        self.next_poll <= now
+    }
+
+    /// Returns whether leases are to be handed back now.
+    pub(super) fn settles(&self, now: Mono) -> bool {
+        !self.is_settling && !self.returned.is_empty() && self.settles_at <= now
+    }
+
+    /// Handing back failed: it is repeated.
+    pub(super) fn settle_failed(&mut self, now: Mono, options: &PullOptions) {
+        self.is_settling = false;
+        self.settles_at = now + self.longer_pause(options);
+    }
+
+    /// Returns when to look at it again.
+    pub(super) fn wakes(&self, now: Mono, clock: &StoreClock, is_stopping: bool) -> Mono {
+        let mut at = Mono::MAX;
+        if !self.is_settling && !self.returned.is_empty() {
+            at = at.min(self.settles_at);
+        }
+        if self.rests_until > now {
+            at = at.min(self.rests_until);
+        }
+        if is_stopping {
+            return at;
+        }
+        if !self.is_reaping {
+            at = at.min(self.next_reap);
+        }
+        if !self.is_polling {
+            at = at.min(self.next_poll.max(self.rests_until));
+            if let Some(due) = self.next_due.filter(|due| !clock.has_reached(now, *due)) {
+                at = at.min(clock.mono_at(due));
+            }
+        }
+        at
+    }
+}

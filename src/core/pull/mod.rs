@@ -1,0 +1,353 @@
+//! The puller: a state machine that leases events for callers that pull.
+//!
+//! Callers wait in one queue for each queue of events, in the order of their arrival. For each
+//! bucket the puller knows from the last reply what is ready and when the next event is due, and
+//! from the store's notifications that there may be more; so a caller that waits costs no call, and
+//! one event causes one fetch. Leases of pulled events have a deadline of their own, and the puller
+//! reaps them, whoever holds them.
+
+mod bucket;
+mod fetches;
+mod queue;
+mod replies;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use self::bucket::PulledBucket;
+use self::queue::PulledQueue;
+pub(crate) use self::requests::LeaseOrder;
+use self::requests::Requester;
+use crate::core::clock::StoreClock;
+use crate::core::op::{Answer, Delivery, RequestId, Settlement, StoreOp};
+use crate::core::step::CallId;
+use crate::error::ErrorKind;
+use crate::event::{BucketKey, QueueName};
+use crate::record::NodeId;
+use crate::time::{Mono, Timestamp};
+
+/// The most callers that may wait at once.
+pub(crate) const REQUESTS_MAX: usize = 100_000;
+/// The most queues that are known at once; beyond it idle ones are forgotten.
+pub(crate) const PULLED_QUEUES_MAX: usize = 20_000;
+/// A queue that nobody has pulled from for this long may be forgotten.
+const IDLE_AFTER: Duration = Duration::from_secs(60);
+
+/// A caller's number, in the order of arrival.
+pub(crate) type RequesterId = u64;
+
+/// Times of a puller.
+#[derive(Clone, Debug)]
+pub(crate) struct PullOptions {
+    /// Whether other processes use the store, so that what is known here may be outdated.
+    pub(crate) is_shared: bool,
+    /// The fallback poll of a bucket.
+    pub(crate) poll_every: Duration,
+    /// The first backoff after a failed call, and the longest.
+    pub(crate) retry: (Duration, Duration),
+    /// By how much this process's clock may run faster than the store's.
+    pub(crate) drift_ppm: u32,
+}
+
+/// What happens to a puller.
+#[derive(Debug)]
+pub(crate) enum PullInput<B> {
+    /// A caller wants events of queues that are served.
+    Lease(LeaseOrder),
+    /// A caller's wait is over: it gets a reply now.
+    Expired(RequesterId),
+    /// A caller is gone: it gets no reply.
+    Cancelled(RequesterId),
+    /// Leased events that their caller has not taken.
+    Returned(BucketKey, Vec<Settlement>),
+    /// A bucket may have earlier work.
+    Woken(BucketKey),
+    /// A store call completed or failed.
+    Answered {
+        /// The call.
+        call: CallId,
+        /// The reply.
+        answer: Result<Answer<B>, ErrorKind>,
+    },
+    /// Pull from a queue, which has at least these buckets.
+    Serve {
+        /// The queue.
+        queue: QueueName,
+        /// Its buckets.
+        buckets: Vec<BucketKey>,
+    },
+    /// The runtime settings of a queue.
+    Set {
+        /// The queue.
+        queue: QueueName,
+        /// Nothing is leased.
+        is_paused: bool,
+        /// The most leases per second.
+        rate: Option<f64>,
+    },
+    /// Refuse every caller, and hand back what comes.
+    Stop,
+}
+
+/// An effect for the driver to carry out.
+#[derive(Debug)]
+pub(crate) enum PullAction<B> {
+    /// Call the store.
+    Call {
+        /// The number to reply under.
+        call: CallId,
+        /// The bucket.
+        bucket: BucketKey,
+        /// The operation.
+        op: StoreOp,
+    },
+    /// Reply to a caller.
+    Reply {
+        /// The caller.
+        requester: RequesterId,
+        /// The leased events; none if none was ready.
+        leased: Result<Vec<PulledEvent<B>>, ErrorKind>,
+    },
+}
+
+/// A leased event on its way to a caller.
+#[derive(Clone, Debug)]
+pub(crate) struct PulledEvent<B> {
+    /// The bucket.
+    pub(crate) bucket: BucketKey,
+    /// When it was leased, by the store's clock, in microseconds since the epoch.
+    pub(crate) fetched_us: u64,
+    /// When the lease ends.
+    pub(crate) deadline: Timestamp,
+    /// The event.
+    pub(crate) delivery: Delivery<B>,
+}
+
+/// A call in flight.
+#[derive(Debug)]
+struct PullCall {
+    bucket: usize,
+    sent: Mono,
+    kind: PullCallKind,
+}
+
+#[derive(Debug)]
+enum PullCallKind {
+    /// Reads what is ready and what is due next.
+    Probe,
+    Fetch(PullFetch),
+    Reap,
+    Release(Vec<Settlement>),
+}
+
+/// A fetch and the callers that it is for.
+#[derive(Clone, Debug)]
+struct PullFetch {
+    request: RequestId,
+    hold: Duration,
+    ready: usize,
+    due: usize,
+    shares: Vec<(RequesterId, usize)>,
+}
+
+/// The state machine; see the module.
+#[derive(Debug)]
+pub(crate) struct Puller<B> {
+    node: NodeId,
+    options: PullOptions,
+    clock: StoreClock,
+    queues: BTreeMap<usize, PulledQueue>,
+    queue_of: BTreeMap<QueueName, usize>,
+    buckets: BTreeMap<usize, PulledBucket>,
+    bucket_of: BTreeMap<BucketKey, usize>,
+    requesters: BTreeMap<RequesterId, Requester<B>>,
+    calls: BTreeMap<CallId, PullCall>,
+    /// The number of the next call, fetch, queue or bucket.
+    next: u64,
+    timers: BTreeSet<(Mono, usize)>,
+    queue_timers: BTreeSet<(Mono, usize)>,
+    /// Buckets and queues with changes since the last turn.
+    touched: BTreeSet<usize>,
+    touched_queues: BTreeSet<usize>,
+    is_stopping: bool,
+}
+
+impl<B: Clone> Puller<B> {
+    /// Creates a puller that serves nothing yet. `node` holds its leases.
+    pub(crate) fn new(node: NodeId, options: PullOptions) -> Self {
+        Self {
+            node,
+            clock: StoreClock::new(options.drift_ppm),
+            options,
+            queues: BTreeMap::new(),
+            queue_of: BTreeMap::new(),
+            buckets: BTreeMap::new(),
+            bucket_of: BTreeMap::new(),
+            requesters: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            next: 1,
+            timers: BTreeSet::new(),
+            queue_timers: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            touched_queues: BTreeSet::new(),
+            is_stopping: false,
+        }
+    }
+
+    /// Returns whether nothing is left to do after a stop.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let is_settled = |bucket: &PulledBucket| {
+            bucket.returned.is_empty() && !bucket.is_settling && bucket.lost.is_none()
+        };
+        let is_quiet = |call: &PullCall| matches!(call.kind, PullCallKind::Reap);
+        self.is_stopping
+            && self.calls.values().all(is_quiet)
+            && self.buckets.values().all(is_settled)
+    }
+
+    /// Returns whether a queue is served.
+    pub(crate) fn serves(&self, queue: &QueueName) -> bool {
+        self.queue_of.contains_key(queue)
+    }
+
+    /// Returns when to call `turn` if no input comes first; [`Mono::MAX`] is never.
+    pub(crate) fn wakes(&self) -> Mono {
+        if !self.touched.is_empty() || !self.touched_queues.is_empty() {
+            return Mono::default();
+        }
+        let first = |timers: &BTreeSet<(Mono, usize)>| timers.first().map(|(at, _)| *at);
+        let next = first(&self.timers)
+            .into_iter()
+            .chain(first(&self.queue_timers));
+        next.min().unwrap_or(Mono::MAX)
+    }
+
+    /// Takes an input. Decisions wait for the next [`turn`](Self::turn).
+    pub(crate) fn handle(&mut self, now: Mono, input: PullInput<B>, out: &mut Vec<PullAction<B>>) {
+        match input {
+            PullInput::Lease(order) => self.add_requester(now, &order, out),
+            PullInput::Expired(requester) => self.expire(requester, out),
+            PullInput::Cancelled(requester) => {
+                if let Some(gone) = self.remove(requester) {
+                    self.hand_back(gone.got);
+                }
+            }
+            PullInput::Returned(bucket, settlements) => {
+                if let Some(at) = self.bucket_of.get(&bucket) {
+                    self.give_back(*at, settlements);
+                }
+            }
+            PullInput::Woken(bucket) => {
+                if let Some(at) = self.bucket_of.get(&bucket).copied()
+                    && let Some(bucket) = self.buckets.get_mut(&at)
+                {
+                    bucket.woken();
+                    self.touched.insert(at);
+                }
+            }
+            PullInput::Answered { call, answer } => {
+                if let Some(call) = self.calls.remove(&call) {
+                    self.touched.insert(call.bucket);
+                    self.answered(now, call, answer);
+                }
+            }
+            PullInput::Serve { queue, buckets } => self.serve(now, queue, buckets),
+            PullInput::Set {
+                queue,
+                is_paused,
+                rate,
+            } => {
+                if let Some(at) = self.queue_of.get(&queue)
+                    && let Some(queue) = self.queues.get_mut(at)
+                {
+                    queue.set(now, is_paused, rate);
+                    self.touched_queues.insert(*at);
+                }
+            }
+            PullInput::Stop => self.stop(out),
+        }
+    }
+
+    /// Decides what to do now.
+    pub(crate) fn turn(&mut self, now: Mono, out: &mut Vec<PullAction<B>>) {
+        while let Some((at, bucket)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.timers.remove(&(at, bucket));
+            self.touched.insert(bucket);
+        }
+        while let Some((at, queue)) = self
+            .queue_timers
+            .first()
+            .copied()
+            .filter(|(at, _)| *at <= now)
+        {
+            self.queue_timers.remove(&(at, queue));
+            self.touched_queues.insert(queue);
+        }
+        let buckets = std::mem::take(&mut self.touched);
+        for at in &buckets {
+            let queue = self.buckets.get(at).map(|bucket| bucket.queue);
+            self.touched_queues.extend(queue);
+        }
+        let mut queues = std::mem::take(&mut self.touched_queues);
+        let followers: Vec<usize> = queues
+            .iter()
+            .filter_map(|at| self.queues.get(at))
+            .flat_map(|queue| queue.followers.keys().copied())
+            .collect();
+        queues.extend(followers);
+        for queue in &queues {
+            self.fetch_for(now, *queue, out);
+        }
+        let unresolved: BTreeSet<RequesterId> = queues
+            .iter()
+            .filter_map(|at| self.queues.get(at))
+            .flat_map(|queue| queue.unresolved.iter().copied())
+            .collect();
+        for requester in unresolved {
+            self.resolve(now, requester, out);
+        }
+        for at in buckets {
+            self.care(now, at, out);
+            self.arm(now, at);
+        }
+    }
+
+    /// Sends a call about a bucket.
+    fn call(
+        &mut self,
+        now: Mono,
+        (at, kind): (usize, PullCallKind),
+        op: StoreOp,
+        out: &mut Vec<PullAction<B>>,
+    ) {
+        let Some(bucket) = self.buckets.get(&at).map(|bucket| bucket.key.clone()) else {
+            return;
+        };
+        let call = self.number();
+        out.push(PullAction::Call { call, bucket, op });
+        let sent = now;
+        self.calls.insert(
+            call,
+            PullCall {
+                bucket: at,
+                sent,
+                kind,
+            },
+        );
+        self.touched.insert(at);
+    }
+
+    /// Returns the next number, for a call or a fetch.
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Returns the next index of a queue or bucket.
+    fn index(&mut self) -> usize {
+        usize::try_from(self.number()).unwrap_or(usize::MAX)
+    }
+}

@@ -1,0 +1,225 @@
+//! What replies of the store change, and what a bucket needs besides fetches.
+
+use std::time::Duration;
+
+use crate::core::op::{Answer, BATCH_MAX, Fetched, Moved, Reply, StartMark, StoreOp};
+use crate::core::pull::{
+    PullAction, PullCall, PullCallKind, PullFetch, PulledEvent, Puller, RequesterId,
+};
+use crate::error::ErrorKind;
+use crate::time::{Mono, When};
+
+impl<B: Clone> Puller<B> {
+    /// Handles the reply to a call, or its failure.
+    pub(super) fn answered(
+        &mut self,
+        now: Mono,
+        call: PullCall,
+        answer: Result<Answer<B>, ErrorKind>,
+    ) {
+        let (at, sent) = (call.bucket, call.sent);
+        let answer = answer.inspect(|answer| self.clock.learn(sent, now, answer.now_us));
+        let many = self.buckets.len();
+        let Some(bucket) = self.buckets.get_mut(&at) else {
+            return;
+        };
+        match (call.kind, answer) {
+            (PullCallKind::Probe, Ok(answer)) => match answer.reply {
+                Reply::Moved(Moved {
+                    ready, next_due, ..
+                }) => bucket.knows(sent, ready, next_due),
+                _ => self.failed(now, at, ErrorKind::Corrupt),
+            },
+            (PullCallKind::Probe, Err(kind)) => self.failed(now, at, kind),
+            (PullCallKind::Fetch(fetch), answer) => {
+                self.fetched(now, (at, sent), &fetch, answer);
+            }
+            (PullCallKind::Reap, Ok(answer)) => match answer.reply {
+                Reply::Reaped(reaped) => {
+                    if reaped.ready > 0 {
+                        bucket.woken();
+                    }
+                    let ends = (reaped.next_deadline, reaped.more);
+                    bucket.reaped(now, ends, (&self.clock, &self.options, many));
+                }
+                _ => bucket.reap_failed(now, &self.options),
+            },
+            (PullCallKind::Reap, Err(_)) => bucket.reap_failed(now, &self.options),
+            (PullCallKind::Release(_), Ok(_)) => {
+                bucket.is_settling = false;
+                bucket.woken(); // what was handed back is ready
+            }
+            (PullCallKind::Release(settlements), Err(_)) => {
+                // Releasing again does no harm; those that never succeed end with their deadline.
+                let room = BATCH_MAX
+                    .saturating_mul(16)
+                    .saturating_sub(bucket.returned.len());
+                bucket.returned.extend(settlements.into_iter().take(room));
+                bucket.settle_failed(now, &self.options);
+            }
+        }
+    }
+
+    fn fetched(
+        &mut self,
+        now: Mono,
+        (at, sent): (usize, Mono),
+        fetch: &PullFetch,
+        answer: Result<Answer<B>, ErrorKind>,
+    ) {
+        let Some(bucket) = self.buckets.get_mut(&at) else {
+            return;
+        };
+        let queue = bucket.queue;
+        let (now_us, deliveries) = match answer {
+            Ok(Answer {
+                now_us,
+                reply:
+                    Reply::Fetched(Fetched {
+                        deliveries,
+                        ready,
+                        next_due,
+                        ..
+                    }),
+            }) => {
+                bucket.knows(sent, ready, next_due);
+                (now_us, deliveries)
+            }
+            answer => {
+                let kind = answer.err().unwrap_or(ErrorKind::Corrupt);
+                if kind == ErrorKind::Unknown {
+                    // It may have leased events, which its repeat returns.
+                    let shares = Vec::new();
+                    bucket.lost = Some(PullFetch {
+                        shares,
+                        ..fetch.clone()
+                    });
+                }
+                self.unreserve(queue, fetch);
+                return self.failed(now, at, kind);
+            }
+        };
+        let key = bucket.key.clone();
+        let deadline = When::After(fetch.hold).due(now_us);
+        if !deliveries.is_empty() {
+            bucket.leased(deadline, &self.clock);
+        }
+        self.unreserve(queue, fetch);
+        if let Some(pulled) = self.queues.get_mut(&queue) {
+            pulled.took(now, deliveries.len());
+        }
+        let events = deliveries.into_iter().map(|delivery| PulledEvent {
+            bucket: key.clone(),
+            fetched_us: now_us,
+            deadline,
+            delivery,
+        });
+        let takers = fetch.shares.iter().map(|(requester, _)| *requester);
+        let left = self.hand_out(events.collect(), takers.collect(), fetch.hold);
+        if left.is_empty() {
+            return;
+        }
+        // Some of its callers are gone: others may want the same.
+        let others = self.others(now, queue);
+        let left = self.hand_out(left, others, fetch.hold);
+        self.hand_back(left);
+    }
+
+    /// Gives events to these callers, in their order; returns those that nobody takes.
+    fn hand_out(
+        &mut self,
+        events: Vec<PulledEvent<B>>,
+        takers: Vec<RequesterId>,
+        hold: Duration,
+    ) -> Vec<PulledEvent<B>> {
+        let mut takers = takers.into_iter().peekable();
+        let mut left = Vec::new();
+        for mut event in events {
+            loop {
+                let Some(taker) = takers.peek().copied() else {
+                    left.push(event);
+                    break;
+                };
+                match self.give(taker, hold, event) {
+                    None => break,
+                    Some(untaken) => event = untaken,
+                }
+                takers.next(); // it has enough
+            }
+        }
+        left
+    }
+
+    /// A poll failed: callers that do not wait get the error.
+    fn failed(&mut self, now: Mono, at: usize, kind: ErrorKind) {
+        if let Some(bucket) = self.buckets.get_mut(&at) {
+            bucket.fails(now, kind, &self.options);
+        }
+    }
+
+    /// Does what a bucket needs besides fetches: reaps, hands back, and polls as a fallback.
+    pub(super) fn care(&mut self, now: Mono, at: usize, out: &mut Vec<PullAction<B>>) {
+        let Some(bucket) = self.buckets.get_mut(&at) else {
+            return;
+        };
+        if bucket.is_hot(now, &self.clock) {
+            bucket.may_be_leased_elsewhere(now, &self.options);
+        }
+        if bucket.settles(now) {
+            bucket.is_settling = true;
+            let many = bucket.returned.len().min(BATCH_MAX);
+            let settlements: Vec<_> = bucket.returned.drain(..many).collect();
+            let op = StoreOp::Settle {
+                node: self.node,
+                settlements: settlements.clone(),
+                started: StartMark::default(),
+            };
+            self.call(now, (at, PullCallKind::Release(settlements)), op, out);
+        }
+        let lost = self.buckets.get_mut(&at).filter(|it| it.may_poll(now));
+        if let Some(fetch) = lost.and_then(|bucket| bucket.lost.take()) {
+            self.send_fetch(now, at, fetch, out);
+        }
+        if self.is_stopping {
+            return;
+        }
+        let Some(bucket) = self.buckets.get_mut(&at) else {
+            return;
+        };
+        if bucket.reaps(now) {
+            let (silent, limit) = (Vec::new(), BATCH_MAX);
+            let op = StoreOp::Reap { silent, limit };
+            self.call(now, (at, PullCallKind::Reap), op, out);
+        }
+        let Some(bucket) = self.buckets.get(&at) else {
+            return;
+        };
+        if bucket.may_poll(now) && bucket.is_old(now) {
+            self.probe(now, at, out);
+        }
+    }
+
+    /// Sets the timer of a bucket.
+    pub(super) fn arm(&mut self, now: Mono, at: usize) {
+        let Some(bucket) = self.buckets.get_mut(&at) else {
+            return;
+        };
+        let wakes = bucket.wakes(now, &self.clock, self.is_stopping);
+        if wakes != bucket.timer {
+            self.timers.remove(&(bucket.timer, at));
+            bucket.timer = wakes;
+        }
+        if wakes != Mono::MAX {
+            self.timers.insert((wakes, at));
+        }
+    }
+
+    /// Sets the timer of a queue that its rate holds back.
+    pub(super) fn arm_queue(&mut self, queue: usize) {
+        let wakes = self.queues.get(&queue).and_then(|pulled| pulled.wakes());
+        if let Some(at) = wakes {
+            self.queue_timers.retain(|(_, other)| *other != queue);
+            self.queue_timers.insert((at, queue));
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Callers that pull: which of them get the next events.
+
+use std::time::Duration;
+
+use crate::core::op::Settlement;
+use crate::core::pull::bucket::PulledBucket;
+use crate::core::pull::fetches::LOOKED_AT_MAX;
+use crate::core::pull::queue::PulledQueue;
+use crate::core::pull::{
+    IDLE_AFTER, PULLED_QUEUES_MAX, PullAction, PullFetch, PulledEvent, Puller, REQUESTS_MAX,
+    RequesterId,
+};
+use crate::core::step::Job;
+use crate::error::ErrorKind;
+use crate::event::{BucketKey, QueueName};
+use crate::time::Mono;
+
+/// What a caller asks for.
+#[derive(Debug)]
+pub(crate) struct LeaseOrder {
+    /// The caller; later ones have greater numbers.
+    pub(crate) requester: RequesterId,
+    /// The queues, each once, the most important first.
+    pub(crate) queues: Vec<QueueName>,
+    /// The most events.
+    pub(crate) max: usize,
+    /// The duration of the leases.
+    pub(crate) hold: Duration,
+    /// Whether it waits for an event if none is ready.
+    pub(crate) waits: bool,
+}
+
+/// A caller.
+#[derive(Debug)]
+pub(super) struct Requester<B> {
+    pub(super) queues: Vec<usize>,
+    max: usize,
+    pub(super) hold: Duration,
+    pub(super) waits: bool,
+    pub(super) arrived: Mono,
+    pub(super) got: Vec<PulledEvent<B>>,
+    /// Its shares of fetches in flight.
+    reserved: usize,
+}
+
+impl<B> Requester<B> {
+    /// Returns how many more events to request for it.
+    pub(super) fn wants(&self) -> usize {
+        self.max - self.got.len().min(self.max) - self.reserved.min(self.max - self.got.len())
+    }
+}
+
+impl<B: Clone> Puller<B> {
+    /// Serves a queue, and adds buckets to it.
+    pub(super) fn serve(&mut self, now: Mono, name: QueueName, buckets: Vec<BucketKey>) {
+        let queue = match self.queue_of.get(&name) {
+            Some(known) => *known,
+            None => {
+                if self.queues.len() >= PULLED_QUEUES_MAX {
+                    self.forget_idle(now);
+                }
+                if self.queues.len() >= PULLED_QUEUES_MAX {
+                    return; // its callers are refused
+                }
+                let queue = self.index();
+                self.queue_of.insert(name.clone(), queue);
+                self.queues.insert(queue, PulledQueue::new(name, now));
+                queue
+            }
+        };
+        for key in buckets {
+            if self.bucket_of.contains_key(&key) {
+                continue;
+            }
+            let at = self.index();
+            self.bucket_of.insert(key.clone(), at);
+            self.buckets.insert(at, PulledBucket::new(key, queue, now));
+            if let Some(queue) = self.queues.get_mut(&queue) {
+                queue.buckets.push(at);
+            }
+            self.touched.insert(at);
+        }
+    }
+
+    /// Forgets queues that nobody has pulled from for a while, and in which nothing is left to do.
+    fn forget_idle(&mut self, now: Mono) {
+        let in_use: Vec<usize> = self.calls.values().map(|call| call.bucket).collect();
+        let is_idle = |at: &usize| {
+            let Some(bucket) = self.buckets.get(at) else {
+                return true;
+            };
+            bucket.returned.is_empty() && bucket.next_deadline.is_none() && !in_use.contains(at)
+        };
+        let idle: Vec<usize> = self
+            .queues
+            .iter()
+            .filter(|(_, queue)| queue.users == 0 && now.since(queue.used_at) >= IDLE_AFTER)
+            .filter(|(_, queue)| queue.buckets.iter().all(is_idle))
+            .map(|(at, _)| *at)
+            .collect();
+        for at in idle {
+            let Some(queue) = self.queues.remove(&at) else {
+                continue;
+            };
+            self.queue_of.remove(&queue.name);
+            for at in queue.buckets {
+                if let Some(bucket) = self.buckets.remove(&at) {
+                    self.bucket_of.remove(&bucket.key);
+                    self.timers.remove(&(bucket.timer, at));
+                }
+            }
+        }
+    }
+
+    pub(super) fn add_requester(
+        &mut self,
+        now: Mono,
+        order: &LeaseOrder,
+        out: &mut Vec<PullAction<B>>,
+    ) {
+        let queues = order.queues.iter().map(|name| self.queue_of.get(name));
+        let queues: Option<Vec<usize>> = queues.map(|at| at.copied()).collect();
+        let refused = match queues {
+            _ if self.is_stopping => Err(ErrorKind::Closed),
+            _ if self.requesters.len() >= REQUESTS_MAX => Err(ErrorKind::Full),
+            None => Err(ErrorKind::Full), // `serve` had no room for it
+            Some(queues) => Ok(queues),
+        };
+        let requester = order.requester;
+        let queues = match refused {
+            Ok(queues) => queues,
+            Err(kind) => {
+                let leased = Err(kind);
+                out.push(PullAction::Reply { requester, leased });
+                return;
+            }
+        };
+        for (at, number) in queues.iter().zip(1..) {
+            let Some(queue) = self.queues.get_mut(at) else {
+                continue;
+            };
+            queue.users += 1;
+            queue.used_at = now;
+            queue.requesters.insert(requester);
+            if !order.waits {
+                queue.unresolved.insert(requester);
+            }
+            for next in queues.iter().skip(number) {
+                *queue.followers.entry(*next).or_default() += 1;
+            }
+            self.touched_queues.insert(*at);
+        }
+        self.requesters.insert(
+            requester,
+            Requester {
+                queues,
+                max: order.max,
+                hold: order.hold,
+                waits: order.waits,
+                arrived: now,
+                got: Vec::new(),
+                reserved: 0,
+            },
+        );
+    }
+
+    /// Removes a caller from everything.
+    pub(super) fn remove(&mut self, requester: RequesterId) -> Option<Requester<B>> {
+        let gone = self.requesters.remove(&requester)?;
+        for (at, number) in gone.queues.iter().zip(1..) {
+            let Some(queue) = self.queues.get_mut(at) else {
+                continue;
+            };
+            queue.users -= 1;
+            queue.requesters.remove(&requester);
+            queue.unresolved.remove(&requester);
+            for next in gone.queues.iter().skip(number) {
+                if let Some(many) = queue.followers.get_mut(next) {
+                    *many -= 1;
+                    if *many == 0 {
+                        queue.followers.remove(next);
+                    }
+                }
+            }
+        }
+        Some(gone)
+    }
+
+    /// Replies to a caller.
+    fn reply(&mut self, requester: RequesterId, out: &mut Vec<PullAction<B>>) {
+        if let Some(done) = self.remove(requester) {
+            let leased = Ok(done.got);
+            out.push(PullAction::Reply { requester, leased });
+        }
+    }
+
+    /// The wait of a caller is over: it gets what there is, or the error of a queue of which
+    /// nothing is known.
+    pub(super) fn expire(&mut self, requester: RequesterId, out: &mut Vec<PullAction<B>>) {
+        let Some(done) = self.remove(requester) else {
+            return;
+        };
+        let leased = match self.failure_of(&done) {
+            Some(kind) if done.got.is_empty() => Err(kind),
+            _ => Ok(done.got),
+        };
+        out.push(PullAction::Reply { requester, leased });
+    }
+
+    fn failure_of(&self, requester: &Requester<B>) -> Option<ErrorKind> {
+        let queues = requester.queues.iter().filter_map(|at| self.queues.get(at));
+        let mut buckets = queues.flat_map(|queue| &queue.buckets);
+        buckets.find_map(|at| self.buckets.get(at)?.failed)
+    }
+
+    /// Refuses every caller.
+    pub(super) fn stop(&mut self, out: &mut Vec<PullAction<B>>) {
+        self.is_stopping = true;
+        let all: Vec<RequesterId> = self.requesters.keys().copied().collect();
+        for requester in all {
+            if let Some(gone) = self.remove(requester) {
+                self.hand_back(gone.got);
+                let leased = Err(ErrorKind::Closed);
+                out.push(PullAction::Reply { requester, leased });
+            }
+        }
+    }
+
+    /// Hands leased events back: nobody has seen them.
+    pub(super) fn hand_back(&mut self, leased: Vec<PulledEvent<B>>) {
+        for event in leased {
+            if let Some(at) = self.bucket_of.get(&event.bucket) {
+                self.give_back(*at, vec![event.release()]);
+            }
+        }
+    }
+
+    pub(super) fn give_back(&mut self, at: usize, settlements: Vec<Settlement>) {
+        if let Some(bucket) = self.buckets.get_mut(&at) {
+            bucket.returned.extend(settlements);
+            self.touched.insert(at);
+        }
+    }
+
+    /// Returns whether a queue may have events for a caller, as far as is known.
+    pub(super) fn may_have(&self, now: Mono, caller: &Requester<B>, queue: usize) -> bool {
+        let Some(pulled) = self.queues.get(&queue) else {
+            return false;
+        };
+        if pulled.allows(now) == 0 {
+            return false;
+        }
+        let mut buckets = pulled.buckets.iter().filter_map(|at| self.buckets.get(at));
+        buckets.any(|bucket| {
+            if bucket.is_polling {
+                return true;
+            }
+            if bucket.rests_until > now {
+                return false;
+            }
+            let is_outdated = !caller.waits && self.options.is_shared;
+            let is_unknown = match bucket.known_at {
+                None => true,
+                Some(known) => is_outdated && known < caller.arrived,
+            };
+            is_unknown || bucket.is_hot(now, &self.clock)
+        })
+    }
+
+    /// Notes the shares of a fetch.
+    pub(super) fn reserve(&mut self, queue: usize, fetch: &PullFetch) {
+        let mut many = 0;
+        for (requester, share) in &fetch.shares {
+            many += share;
+            if let Some(caller) = self.requesters.get_mut(requester) {
+                caller.reserved += share;
+            }
+            self.list(*requester);
+        }
+        if let Some(pulled) = self.queues.get_mut(&queue) {
+            pulled.requested += many;
+        }
+    }
+
+    /// Drops the shares of a fetch that has ended.
+    pub(super) fn unreserve(&mut self, queue: usize, fetch: &PullFetch) {
+        let mut many = 0;
+        for (requester, share) in &fetch.shares {
+            many += share;
+            if let Some(caller) = self.requesters.get_mut(requester) {
+                caller.reserved -= share;
+            }
+            self.list(*requester);
+        }
+        if let Some(pulled) = self.queues.get_mut(&queue) {
+            pulled.requested = pulled.requested.saturating_sub(many);
+        }
+    }
+
+    /// Lists a caller in its queues if it wants more, and as unresolved if it gets a reply soon.
+    fn list(&mut self, requester: RequesterId) {
+        let Some(caller) = self.requesters.get(&requester) else {
+            return;
+        };
+        let wants = caller.wants() > 0;
+        let is_unresolved = !caller.waits || !caller.got.is_empty();
+        for at in &caller.queues {
+            let Some(queue) = self.queues.get_mut(at) else {
+                continue;
+            };
+            match wants {
+                true => queue.requesters.insert(requester),
+                false => queue.requesters.remove(&requester),
+            };
+            if is_unresolved {
+                queue.unresolved.insert(requester);
+            }
+        }
+    }
+
+    /// Gives an event to a caller; returns it if the caller has enough, or another duration in
+    /// mind.
+    pub(super) fn give(
+        &mut self,
+        requester: RequesterId,
+        hold: Duration,
+        event: PulledEvent<B>,
+    ) -> Option<PulledEvent<B>> {
+        let caller = self.requesters.get_mut(&requester);
+        let Some(caller) = caller.filter(|it| it.hold == hold && it.wants() > 0) else {
+            return Some(event);
+        };
+        caller.got.push(event);
+        self.list(requester);
+        None
+    }
+
+    /// Returns callers of a queue that may take what those of a fetch do not.
+    pub(super) fn others(&self, now: Mono, queue: usize) -> Vec<RequesterId> {
+        let callers = self.queues.get(&queue).into_iter();
+        let callers = callers.flat_map(|pulled| &pulled.requesters);
+        let fits = |it: &&RequesterId| {
+            let caller = self.requesters.get(it);
+            caller.is_some_and(|caller| self.is_its_turn(now, caller, queue))
+        };
+        callers.take(LOOKED_AT_MAX).filter(fits).copied().collect()
+    }
+
+    /// Replies to a caller for which nothing more is ready.
+    pub(super) fn resolve(
+        &mut self,
+        now: Mono,
+        requester: RequesterId,
+        out: &mut Vec<PullAction<B>>,
+    ) {
+        let Some(caller) = self.requesters.get(&requester) else {
+            return;
+        };
+        if caller.got.len() >= caller.max {
+            return self.reply(requester, out);
+        }
+        if caller.reserved > 0 {
+            return;
+        }
+        let mut queues = caller.queues.iter();
+        if queues.any(|at| self.may_have(now, caller, *at)) {
+            return;
+        }
+        match self.failure_of(caller) {
+            Some(_) if caller.got.is_empty() => self.expire(requester, out),
+            _ if caller.waits && caller.got.is_empty() => {}
+            _ => self.reply(requester, out),
+        }
+    }
+}
+
+impl<B> PulledEvent<B> {
+    /// Returns the settlement that hands it back: nobody has seen it.
+    pub(crate) fn release(self) -> Settlement {
+        let job = Job {
+            bucket: 0,
+            fetched_us: self.fetched_us,
+            delivery: self.delivery,
+        };
+        job.release()
+    }
+}

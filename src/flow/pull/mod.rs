@@ -1,0 +1,273 @@
+//! Consumers that pull: the handle of callers, and the task that runs the puller of `core`.
+
+mod hand_off;
+mod task;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, OnceCell, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use self::hand_off::HandOff;
+use self::task::PullTask;
+use crate::core::pull::{LeaseOrder, PullInput, PullOptions, PulledEvent, RequesterId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{BucketId, BucketKey, Envelope, QueueName};
+use crate::flow::runtime_settings::RuntimeSettings;
+use crate::record::NodeId;
+use crate::store::{Store, Watcher};
+use crate::time::Clock;
+
+/// How long the first caller waits for the list of buckets; those of the settings are known.
+const LIST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// An input of the task.
+enum PullMessage {
+    Input(PullInput<Arc<Envelope>>),
+    /// A caller, with its reply's receiver and the number of buckets of each of its queues.
+    Lease(LeaseOrder, Vec<u16>, oneshot::Sender<Result<HandOff>>),
+    /// These buckets exist.
+    Found(Vec<BucketKey>),
+}
+
+/// What a caller asks for.
+#[derive(Debug)]
+pub(crate) struct PullOrder {
+    /// The queues, each with its number of buckets, the most important first.
+    pub(crate) queues: Vec<(QueueName, u16)>,
+    /// The most events.
+    pub(crate) max: usize,
+    /// The duration of the leases.
+    pub(crate) ttr: Duration,
+    /// How long to wait for an event if none is ready.
+    pub(crate) wait: Duration,
+}
+
+/// The handle of a bus's puller, which starts with the first caller.
+pub(crate) struct Pulls {
+    /// The holder of its leases: another one than the bus's handlers, which have a heartbeat.
+    pub(crate) node: NodeId,
+    store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    controls: Arc<RuntimeSettings>,
+    options: PullOptions,
+    runtime: Handle,
+    news: Mutex<Vec<PullMessage>>,
+    notify: Notify,
+    /// The known buckets of each queue, and whether anybody has pulled from it.
+    known: RwLock<BTreeMap<QueueName, (BTreeSet<BucketId>, bool)>>,
+    next: AtomicU64,
+    started: OnceCell<()>,
+    is_running: AtomicBool,
+    /// Cancelled when it has stopped.
+    stopped: CancellationToken,
+    /// Cancelled to end it at once.
+    abandoned: CancellationToken,
+}
+
+impl Pulls {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        controls: Arc<RuntimeSettings>,
+        options: PullOptions,
+    ) -> Self {
+        Self {
+            node: NodeId(fastrand::u64(1..)),
+            store,
+            clock,
+            controls,
+            options,
+            runtime: Handle::current(),
+            news: Mutex::default(),
+            notify: Notify::new(),
+            known: RwLock::default(),
+            next: AtomicU64::new(0),
+            started: OnceCell::new(),
+            is_running: AtomicBool::new(false),
+            stopped: CancellationToken::new(),
+            abandoned: CancellationToken::new(),
+        }
+    }
+
+    /// Leases events. If the future is dropped, whatever was leased for it is handed back.
+    ///
+    /// # Errors
+    ///
+    /// The store's error; [`ErrorKind::Full`] with too many callers; [`ErrorKind::Closed`] when the
+    /// bus stops.
+    pub(crate) async fn lease(
+        self: &Arc<Self>,
+        order: &PullOrder,
+    ) -> Result<Vec<PulledEvent<Arc<Envelope>>>> {
+        self.started.get_or_init(|| self.start()).await;
+        let requester = self.next.fetch_add(1, Ordering::Relaxed);
+        let names: Vec<_> = order.queues.iter().map(|(name, _)| name.clone()).collect();
+        self.mark(&names);
+        let (sender, mut receiver) = oneshot::channel();
+        let asked = LeaseOrder {
+            requester,
+            queues: names,
+            max: order.max,
+            hold: order.ttr,
+            waits: !order.wait.is_zero(),
+        };
+        let buckets = order.queues.iter().map(|(_, many)| *many).collect();
+        self.add(PullMessage::Lease(asked, buckets, sender));
+        let mut caller = Caller {
+            pulls: self,
+            requester: Some(requester),
+        };
+        let reply = if order.wait.is_zero() {
+            receiver.await
+        } else {
+            match tokio::time::timeout(order.wait, &mut receiver).await {
+                Ok(reply) => reply,
+                Err(_elapsed) => {
+                    self.add(PullMessage::Input(PullInput::Expired(requester)));
+                    receiver.await
+                }
+            }
+        };
+        caller.requester = None;
+        reply
+            .unwrap_or_else(|_gone| Err(closed()))
+            .and_then(HandOff::take)
+    }
+
+    /// Starts the task, with the buckets that the store lists.
+    async fn start(self: &Arc<Self>) {
+        self.store.watch(Arc::clone(self) as Arc<dyn Watcher>);
+        let listed = tokio::time::timeout(LIST_TIMEOUT, self.store.known_buckets());
+        match listed.await {
+            Ok(Ok(known)) => self.found(&known.buckets),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "failed to list the buckets to pull from");
+            }
+            Err(_elapsed) => tracing::warn!("the list of the buckets to pull from is late"),
+        }
+        if self.abandoned.is_cancelled() || self.stopped.is_cancelled() {
+            return;
+        }
+        self.is_running.store(true, Ordering::Release);
+        let task = PullTask::new(Arc::clone(self), self.options.clone());
+        self.runtime.spawn(task.run());
+    }
+
+    /// Notes buckets that exist.
+    pub(crate) fn found(&self, buckets: &[BucketKey]) {
+        let mut pulled = Vec::new();
+        {
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            for key in buckets {
+                let (ids, is_pulled) = known.entry(key.queue.clone()).or_default();
+                if ids.insert(key.bucket) && *is_pulled {
+                    pulled.push(key.clone());
+                }
+            }
+        }
+        if !pulled.is_empty() {
+            self.add(PullMessage::Found(pulled));
+        }
+    }
+
+    /// Notes that these queues are pulled from: their wake-ups are passed on.
+    fn mark(&self, queues: &[QueueName]) {
+        let is_marked = {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            let is_pulled = |queue| known.get(queue).is_some_and(|(_, is_pulled)| *is_pulled);
+            queues.iter().all(is_pulled)
+        };
+        if !is_marked {
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            for queue in queues {
+                known.entry(queue.clone()).or_default().1 = true;
+            }
+        }
+    }
+
+    /// Returns the buckets of a queue: at least `many`, and all others that are known.
+    fn buckets(&self, queue: &QueueName, many: u16) -> Vec<BucketKey> {
+        let mut ids: BTreeSet<BucketId> = (0..many).map(BucketId).collect();
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, _)) = known.get(queue) {
+            ids.extend(known);
+        }
+        let key = |id| BucketKey::new(queue.clone(), id);
+        ids.into_iter().map(key).collect()
+    }
+
+    fn add(&self, message: PullMessage) {
+        self.news().push(message);
+        self.notify.notify_one();
+    }
+
+    fn news(&self) -> std::sync::MutexGuard<'_, Vec<PullMessage>> {
+        // Poison is harmless: every change under the lock is one call.
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops: callers are refused, and what is leased for them is handed back.
+    pub(crate) async fn stop(&self, timeout: Duration) {
+        if self.is_running.load(Ordering::Acquire) {
+            self.add(PullMessage::Input(PullInput::Stop));
+            // What is not handed back in time comes back at its deadline.
+            let _ = tokio::time::timeout(timeout, self.stopped.cancelled()).await;
+        }
+        self.abandon();
+    }
+
+    /// Ends at once and waits for nothing.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.cancel();
+    }
+}
+
+fn closed() -> Error {
+    Error::new(
+        ErrorKind::Closed,
+        "the bus stops, so nothing is leased any more",
+    )
+}
+
+/// A caller that waits; dropped before it has its reply, it is gone.
+struct Caller<'a> {
+    pulls: &'a Pulls,
+    requester: Option<RequesterId>,
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        if let Some(requester) = self.requester {
+            let gone = PullInput::Cancelled(requester);
+            self.pulls.add(PullMessage::Input(gone));
+        }
+    }
+}
+
+impl Watcher for Pulls {
+    fn earlier(&self, bucket: &BucketKey) {
+        let (is_known, is_pulled) = {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            let queue = known.get(&bucket.queue);
+            queue.map_or((false, false), |(ids, is_pulled)| {
+                (ids.contains(&bucket.bucket), *is_pulled)
+            })
+        };
+        if !is_known {
+            self.found(std::slice::from_ref(bucket));
+        }
+        if is_pulled {
+            self.add(PullMessage::Input(PullInput::Woken(bucket.clone())));
+        }
+    }
+
+    /// Events are ready for which a handler's node has no capacity.
+    fn called(&self, bucket: &BucketKey) {
+        self.earlier(bucket);
+    }
+}

@@ -1,0 +1,218 @@
+//! The task of a puller: feeds it inputs and carries out its actions.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::core::pull::{PullAction, PullInput, PullOptions, Puller, RequesterId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Envelope, QueueName};
+use crate::flow::pull::hand_off::HandOff;
+use crate::flow::pull::{PullMessage, Pulls, closed};
+use crate::outage::Outage;
+use crate::store::Control;
+use crate::time::Mono;
+
+/// The timeout of a store call; it is repeated afterwards.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many turns it takes before it lets other tasks run.
+const TURNS_MAX: usize = 32;
+
+/// Runs the puller of a bus.
+pub(super) struct PullTask {
+    pulls: Arc<Pulls>,
+    puller: Puller<Arc<Envelope>>,
+    replies: BTreeMap<RequesterId, oneshot::Sender<Result<HandOff>>>,
+    /// The settings that were last applied to each queue.
+    settings: BTreeMap<QueueName, Control>,
+    outage: Arc<Outage>,
+}
+
+type Answers = VecDeque<PullInput<Arc<Envelope>>>;
+
+impl PullTask {
+    pub(super) fn new(pulls: Arc<Pulls>, options: PullOptions) -> Self {
+        Self {
+            puller: Puller::new(pulls.node, options),
+            pulls,
+            replies: BTreeMap::new(),
+            settings: BTreeMap::new(),
+            outage: Arc::new(Outage::of("calls of consumers that pull")),
+        }
+    }
+
+    /// Runs until the puller has stopped or is abandoned.
+    pub(super) async fn run(mut self) {
+        let _stopped = self.pulls.stopped.clone().drop_guard();
+        let pulls = Arc::clone(&self.pulls);
+        let mut turns = 0;
+        while !self.puller.is_stopped() && !pulls.abandoned.is_cancelled() {
+            if self.turn() {
+                turns += 1;
+                if turns % TURNS_MAX == 0 {
+                    tokio::task::yield_now().await;
+                }
+                continue;
+            }
+            let span = self.puller.wakes().since(pulls.clock.mono());
+            let span = span.min(Duration::from_secs(86_400));
+            tokio::select! {
+                () = pulls.notify.notified() => {}
+                () = pulls.controls.changed() => self.follow(),
+                () = pulls.abandoned.cancelled() => {}
+                () = tokio::time::sleep(span) => {}
+            }
+        }
+    }
+
+    /// Does what is to be done now; returns whether there may be more.
+    fn turn(&mut self) -> bool {
+        let news = std::mem::take(&mut *self.pulls.news());
+        let now = self.pulls.clock.mono();
+        let mut actions = Vec::new();
+        let has_news = !news.is_empty();
+        for message in news {
+            self.take(now, message, &mut actions);
+        }
+        self.puller.turn(now, &mut actions);
+        let is_busy = has_news || !actions.is_empty();
+        let mut answers = Answers::new();
+        self.act(actions, &mut answers);
+        while let Some(answer) = answers.pop_front() {
+            let now = self.pulls.clock.mono();
+            let mut actions = Vec::new();
+            self.puller.handle(now, answer, &mut actions);
+            self.act(actions, &mut answers);
+        }
+        is_busy || self.puller.wakes() <= now
+    }
+
+    fn take(
+        &mut self,
+        now: Mono,
+        message: PullMessage,
+        actions: &mut Vec<PullAction<Arc<Envelope>>>,
+    ) {
+        match message {
+            PullMessage::Input(input) => self.puller.handle(now, input, actions),
+            PullMessage::Lease(order, buckets, reply) => {
+                if reply.is_closed() {
+                    return; // it is gone already
+                }
+                for (queue, many) in order.queues.iter().zip(buckets) {
+                    if !self.puller.serves(queue) {
+                        let buckets = self.pulls.buckets(queue, many);
+                        let queue = queue.clone();
+                        self.settings.remove(&queue);
+                        let serve = PullInput::Serve {
+                            queue: queue.clone(),
+                            buckets,
+                        };
+                        self.puller.handle(now, serve, actions);
+                        self.apply(now, &queue, actions);
+                    }
+                }
+                self.replies.insert(order.requester, reply);
+                self.puller.handle(now, PullInput::Lease(order), actions);
+            }
+            PullMessage::Found(buckets) => {
+                for bucket in buckets {
+                    if self.puller.serves(&bucket.queue) {
+                        let (queue, buckets) = (bucket.queue.clone(), vec![bucket]);
+                        let serve = PullInput::Serve { queue, buckets };
+                        self.puller.handle(now, serve, actions);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Applies the runtime settings of a queue, if they have changed.
+    fn apply(
+        &mut self,
+        now: Mono,
+        queue: &QueueName,
+        actions: &mut Vec<PullAction<Arc<Envelope>>>,
+    ) {
+        let control = self.pulls.controls.of(queue);
+        let before = self.settings.insert(queue.clone(), control);
+        if before != Some(control) {
+            let set = PullInput::Set {
+                queue: queue.clone(),
+                is_paused: control.paused,
+                rate: control.rate,
+            };
+            self.puller.handle(now, set, actions);
+        }
+    }
+
+    /// Follows the runtime settings of all queues.
+    fn follow(&mut self) {
+        let (now, mut actions) = (self.pulls.clock.mono(), Vec::new());
+        self.settings.retain(|queue, _| self.puller.serves(queue));
+        let queues: Vec<QueueName> = self.settings.keys().cloned().collect();
+        for queue in queues {
+            self.apply(now, &queue, &mut actions);
+        }
+    }
+
+    /// Carries out actions; results of store calls that complete at once are added to `answers`.
+    fn act(&mut self, actions: Vec<PullAction<Arc<Envelope>>>, answers: &mut Answers) {
+        for action in actions {
+            match action {
+                PullAction::Reply { requester, leased } => {
+                    let Some(reply) = self.replies.remove(&requester) else {
+                        continue;
+                    };
+                    let leased = leased.map_err(refused);
+                    let leased = leased.map(|it| HandOff::new(it, Arc::clone(&self.pulls)));
+                    let _ = reply.send(leased); // if the caller is gone, it is handed back
+                }
+                PullAction::Call { call, bucket, op } => {
+                    let mut answer = self.pulls.store.apply(&bucket, op);
+                    let mut cx = Context::from_waker(Waker::noop());
+                    if let Poll::Ready(answer) = Pin::new(&mut answer).poll(&mut cx) {
+                        let answer = told(&self.outage, answer);
+                        answers.push_back(PullInput::Answered { call, answer });
+                        continue;
+                    }
+                    let (pulls, outage) = (Arc::clone(&self.pulls), Arc::clone(&self.outage));
+                    self.pulls.runtime.spawn(async move {
+                        let late = |_elapsed| {
+                            let words = "the store did not respond in time";
+                            Err(Error::new(ErrorKind::Unknown, words))
+                        };
+                        let answer = tokio::time::timeout(CALL_TIMEOUT, answer).await;
+                        let answer = told(&outage, answer.unwrap_or_else(late));
+                        let answered = PullInput::Answered { call, answer };
+                        pulls.add(PullMessage::Input(answered));
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Logs failures of the store in a bounded number of lines.
+fn told<T>(outage: &Outage, answer: Result<T>) -> Result<T, ErrorKind> {
+    match &answer {
+        Ok(_) => outage.succeeded(&()),
+        Err(error) => outage.failed((), error),
+    }
+    answer.map_err(|error| error.kind())
+}
+
+fn refused(kind: ErrorKind) -> Error {
+    match kind {
+        ErrorKind::Closed => closed(),
+        ErrorKind::Full => Error::new(
+            kind,
+            "too many callers wait for events, or too many queues are pulled from",
+        ),
+        kind => Error::new(kind, "the store failed to lease events"),
+    }
+}

@@ -1,0 +1,304 @@
+//! Pages of records: through one index, chosen here, and a bounded number of rows.
+//!
+//! SQLite is told which index to take; left to itself it would now and then sort a million rows.
+//! All other filters are looked at here, row by row, so that each row is counted.
+
+use std::collections::HashMap;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, Rows, params_from_iter};
+
+use crate::event::QueueName;
+use crate::record::{Cursor, Found, Numbered, Order, Query};
+use crate::sqlite::records::asked::{self, Asked, Bound};
+use crate::sqlite::records::rows::{self, COLUMNS, at};
+use crate::sqlite::records::{parts, words};
+
+/// The most rows that one page looks at where it walks the table.
+const WALKED_MAX: usize = 10_000;
+/// The most rows that one page looks at where an index leads to them: they lie apart, each on a
+/// page of its own at worst.
+const LED_TO_MAX: usize = 2_000;
+
+/// The table itself, which is kept in the order of its key.
+const TABLE: &str = "sqlite_autoindex_records_1";
+
+/// Names of queues by their numbers; they never change.
+pub(super) type Names = HashMap<i64, QueueName>;
+
+/// The connection that only reads.
+#[derive(Debug)]
+pub struct Reader {
+    pub(super) connection: Connection,
+    pub(super) names: Names,
+}
+
+/// Through which index rows are come by.
+#[derive(Debug, PartialEq)]
+struct Way {
+    index: &'static str,
+    /// What every row on the way has.
+    terms: &'static str,
+    /// The values of the terms, for each of the ways that are walked side by side.
+    values: Vec<Vec<Value>>,
+}
+
+impl Way {
+    /// `parts` are those that the table has.
+    fn of(asked: &Asked<'_>, parts: &[i64]) -> Self {
+        let way = |index, terms, values: Vec<Value>| Self {
+            index,
+            terms,
+            values: vec![values],
+        };
+        let blob = |bytes: [u8; 16]| Value::Blob(bytes.to_vec());
+        if let Some(event) = asked.event {
+            return way("by_event", "event = ?7", vec![blob(event)]);
+        }
+        let in_each_part = |index, terms, value: &Value| Self {
+            index,
+            terms,
+            values: parts
+                .iter()
+                .map(|part| vec![Value::Integer(*part), value.clone()])
+                .collect(),
+        };
+        if let Some(trace) = asked.trace {
+            return in_each_part("by_trace", "part = ?7 AND trace = ?8", &blob(trace));
+        }
+        if let Some(key) = asked.key {
+            let key = Value::Text(key.to_owned());
+            return in_each_part("by_key", "part = ?7 AND key = ?8", &key);
+        }
+        if !asked.outcomes.is_empty() && !asked.outcomes.contains(&words::ACKED) {
+            let outcomes = asked.outcomes.iter().map(|it| Value::Integer(*it));
+            return match asked.queue {
+                Some(queue) => Self {
+                    index: "by_queue_outcome",
+                    terms: "queue = ?7 AND outcome = ?8 AND outcome <> 0",
+                    values: outcomes.map(|it| vec![Value::Integer(queue), it]).collect(),
+                },
+                None => Self {
+                    index: "by_outcome",
+                    terms: "outcome = ?7 AND outcome <> 0",
+                    values: outcomes.map(|it| vec![it]).collect(),
+                },
+            };
+        }
+        if let Some(cause) = asked.cause {
+            return way("by_cause", "cause = ?7", vec![Value::Integer(cause)]);
+        }
+        if asked.error.is_some() {
+            return way("by_error", "error IS NOT NULL", Vec::new());
+        }
+        if let Some(queue) = asked.queue {
+            return way("by_queue", "queue = ?7", vec![Value::Integer(queue)]);
+        }
+        way(TABLE, "TRUE", Vec::new())
+    }
+
+    /// How many rows one page looks at.
+    fn looks_at(&self) -> usize {
+        match self.index {
+            TABLE => WALKED_MAX,
+            _ => LED_TO_MAX,
+        }
+    }
+
+    fn sql(&self, order: Order) -> String {
+        let (index, terms) = (self.index, self.terms);
+        let to = match order {
+            Order::Oldest => "ASC",
+            Order::Newest => "DESC",
+        };
+        format!(
+            "SELECT {COLUMNS} FROM records INDEXED BY {index} WHERE {terms} \
+             AND (finished, number, event) > (?1, ?2, ?3) \
+             AND (finished, number, event) < (?4, ?5, ?6) \
+             ORDER BY finished {to}, number {to}, event {to}"
+        )
+    }
+}
+
+/// The place of a row.
+pub(super) type Place = (i64, i64, [u8; 16]);
+
+/// One of the ways that are walked side by side, and the row that it has come to.
+struct Walk<'s> {
+    rows: Rows<'s>,
+    here: Option<Here>,
+}
+
+struct Here {
+    place: Place,
+    /// `None`: not asked for. Read while SQLite is at the row.
+    found: Option<Numbered>,
+}
+
+impl Reader {
+    /// A reader of the tables of records behind `connection`.
+    pub fn new(connection: Connection) -> Self {
+        Self {
+            connection,
+            names: Names::new(),
+        }
+    }
+
+    /// The connection itself.
+    pub fn into_connection(self) -> Connection {
+        self.connection
+    }
+
+    /// A page of records.
+    pub fn page(&mut self, query: &Query) -> rusqlite::Result<Found> {
+        let Self { connection, names } = self;
+        find(connection, names, query)
+    }
+
+    /// How SQLite comes by the records of a query, in its words.
+    pub(crate) fn plan(&self, query: &Query) -> rusqlite::Result<Vec<String>> {
+        let queue = match &query.queue {
+            Some(name) => Some(number_of(&self.connection, name)?.unwrap_or(0)),
+            None => None,
+        };
+        let way = Way::of(&Asked::of(query, queue), &[]);
+        let sql = format!("EXPLAIN QUERY PLAN {}", way.sql(query.order));
+        let mut statement = self.connection.prepare(&sql)?;
+        // The way depends on the words alone, not on values.
+        statement.raw_query().mapped(|row| row.get(3)).collect()
+    }
+}
+
+fn find(connection: &Connection, names: &mut Names, query: &Query) -> rusqlite::Result<Found> {
+    // One state of the file for all statements.
+    let connection = &*connection.unchecked_transaction()?;
+    let queue = match &query.queue {
+        Some(name) => match number_of(connection, name)? {
+            Some(number) => Some(number),
+            None => return Ok(Found::default()),
+        },
+        None => None,
+    };
+    let Some((from, to)) = asked::bounds(query) else {
+        return Ok(Found::default());
+    };
+    let asked = Asked::of(query, queue);
+    let way = Way::of(&asked, &parts::all(connection)?);
+    let (sql, looks_at) = (way.sql(query.order), way.looks_at());
+    let mut statements = Vec::new();
+    for _ in &way.values {
+        statements.push(connection.prepare_cached(&sql)?);
+    }
+    let mut all = [values(from), values(to)].concat();
+    let mut walks = Vec::new();
+    for (statement, of_way) in statements.iter_mut().zip(way.values) {
+        all.truncate(6);
+        all.extend(of_way);
+        let rows = statement.query(params_from_iter(&all))?;
+        walks.push(Walk { rows, here: None });
+    }
+    let mut next_of = |walk: &mut Walk<'_>| -> rusqlite::Result<()> {
+        walk.here = match walk.rows.next()? {
+            Some(row) => Some(look(connection, names, &asked, row)?),
+            None => None,
+        };
+        Ok(())
+    };
+    for walk in &mut walks {
+        next_of(walk)?;
+    }
+    let mut found = Found::default();
+    let mut looked_at = 0;
+    let mut last = None;
+    loop {
+        let ahead = walks.iter_mut().filter(|walk| walk.here.is_some());
+        let place = |walk: &&mut Walk<'_>| walk.here.as_ref().map(|here| here.place);
+        let walk = match query.order {
+            Order::Oldest => ahead.min_by_key(place),
+            Order::Newest => ahead.max_by_key(place),
+        };
+        let Some((walk, here)) = walk.and_then(|walk| walk.here.take().map(|here| (walk, here)))
+        else {
+            return Ok(found);
+        };
+        if found.records.len() == query.page_len() || looked_at == looks_at {
+            found.next = last;
+            return Ok(found);
+        }
+        last = Some(cursor(here.place));
+        looked_at += 1;
+        found.records.extend(here.found);
+        next_of(walk)?;
+    }
+}
+
+/// What there is at a row.
+fn look(
+    connection: &Connection,
+    names: &mut Names,
+    asked: &Asked<'_>,
+    row: &Row<'_>,
+) -> rusqlite::Result<Here> {
+    let place = (
+        row.get(at::FINISHED)?,
+        row.get(at::NUMBER)?,
+        row.get(at::EVENT)?,
+    );
+    let mut found = None;
+    if asked.matches(row)? {
+        let queue = name_of(connection, names, row.get(at::QUEUE)?)?;
+        found = queue.and_then(|queue| rows::read(row, queue));
+        if found.is_none() {
+            let cursor = cursor(place);
+            tracing::error!(%cursor, "skipped a journal row that is not a record");
+        }
+    }
+    Ok(Here { place, found })
+}
+
+fn values((finished, number, event): Bound) -> [Value; 3] {
+    [
+        Value::Integer(finished),
+        Value::Integer(number),
+        Value::Blob(event),
+    ]
+}
+
+fn cursor((finished, number, event): Place) -> Cursor {
+    Cursor {
+        finished_us: finished.cast_unsigned(),
+        number: number.cast_unsigned(),
+        id: crate::event::EventId::from_bytes(event),
+    }
+}
+
+/// The number of a queue, if it has any record.
+pub(super) fn number_of(
+    connection: &Connection,
+    name: &QueueName,
+) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT number FROM queues WHERE name = ?1")?
+        .query_row([name.as_str()], |row| row.get(0))
+        .optional()
+}
+
+/// The name of a queue; `None` when there is none, or it is no name.
+pub(super) fn name_of(
+    connection: &Connection,
+    names: &mut Names,
+    number: i64,
+) -> rusqlite::Result<Option<QueueName>> {
+    if let Some(name) = names.get(&number) {
+        return Ok(Some(name.clone()));
+    }
+    let name: Option<String> = connection
+        .prepare_cached("SELECT name FROM queues WHERE number = ?1")?
+        .query_row([number], |row| row.get(0))
+        .optional()?;
+    let name = name.and_then(|name| QueueName::new(&name).ok());
+    if let Some(name) = &name {
+        names.insert(number, name.clone());
+    }
+    Ok(name)
+}

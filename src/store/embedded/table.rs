@@ -1,0 +1,43 @@
+//! The records of the store, for whoever asks for them.
+
+use std::sync::{Arc, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::record::{Found, Keep, MinuteQuery, MinuteStats, Query};
+use crate::sqlite::records::Reader;
+use crate::store::embedded::gate::Lane;
+use crate::store::embedded::shared::Shared;
+use crate::store::embedded::sqlite;
+use crate::store::{RecordTable, StoreFuture};
+
+impl RecordTable for Shared {
+    fn page(self: Arc<Self>, query: Query) -> StoreFuture<Found> {
+        self.ask(move |reader| reader.page(&query))
+    }
+
+    fn minutes(self: Arc<Self>, query: MinuteQuery) -> StoreFuture<Vec<MinuteStats>> {
+        self.ask(move |reader| reader.minutes(&query))
+    }
+
+    fn keep(&self, keep: Keep) {
+        *self.keep.lock().unwrap_or_else(PoisonError::into_inner) = keep;
+    }
+}
+
+impl Shared {
+    /// Reads what was decided before this call, and before.
+    fn ask<T: Send + 'static>(
+        self: Arc<Self>,
+        read: impl FnOnce(&mut Reader) -> rusqlite::Result<T> + Send + 'static,
+    ) -> StoreFuture<T> {
+        StoreFuture::new(async move {
+            if let Some(gate) = self.pending.newest() {
+                gate.wait(Lane::Rest).await?;
+            }
+            let read = move |reader: &mut Reader| -> Result<T, Error> {
+                read(reader).map_err(sqlite::at_read)
+            };
+            self.records.run(read).await
+        })
+    }
+}

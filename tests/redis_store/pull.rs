@@ -1,0 +1,130 @@
+//! Consumers that pull, in several processes on one server.
+
+#![allow(clippy::disallowed_methods)] // real time: the server has no other
+
+use std::time::{Duration, Instant};
+
+use duly::Bus;
+use duly::lease::{EndResult, LeaseOutcome, LeaseStatus, LeaseToken, Leased};
+use duly::prelude::*;
+
+use crate::redis_store::kit::{builder, fresh, pusher, stop, until};
+use crate::servers;
+
+const LONG: Duration = Duration::from_secs(60);
+
+async fn one(queue: &Queue<String>, wait: Duration, ttr: Duration) -> Leased<String> {
+    let leased = queue.lease(1, ttr).wait(wait).send().await.unwrap();
+    assert_eq!(leased.len(), 1);
+    leased.into_iter().next().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_in_another_process_is_woken_by_the_push() {
+    let (url, _) = fresh(&servers::shared().url());
+    let (bus, queue) = pusher(&url).await;
+    let (other, elsewhere) = pusher(&url).await;
+    for _ in 0..3 {
+        let waiting = tokio::spawn(elsewhere.lease(1, LONG).wait(LONG).send());
+        let began = Instant::now();
+        queue.push_now("a letter".to_owned()).await.unwrap();
+        let leased = waiting.await.unwrap().unwrap();
+        assert_eq!(leased[0].ack().await.unwrap(), LeaseStatus::Held);
+        assert!(began.elapsed() < Duration::from_secs(5), "not by a poll");
+    }
+    stop(&bus).await;
+    stop(&other).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_process_has_pushed_is_seen_without_a_wait() {
+    let (url, _) = fresh(&servers::shared().url());
+    let (bus, queue) = pusher(&url).await;
+    let (other, elsewhere) = pusher(&url).await;
+    for number in 0..50 {
+        queue.push_now(number.to_string()).await.unwrap();
+        let leased = one(&elsewhere, Duration::ZERO, LONG).await;
+        assert_eq!(leased.event().payload, number.to_string());
+    }
+    assert!(queue.lease(1, LONG).send().await.unwrap().is_empty());
+    stop(&bus).await;
+    stop(&other).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_outlives_the_process_that_pulled_and_its_token_serves_any_other() {
+    let (url, _) = fresh(&servers::shared().url());
+    let (bus, queue) = pusher(&url).await;
+    let id = queue.push_now("a letter".to_owned()).await.unwrap().id();
+    let leased = one(&queue, Duration::ZERO, LONG).await;
+    let token: LeaseToken = leased.token().to_string().parse().unwrap();
+    drop((leased, queue));
+    drop(bus); // without a stop
+
+    let (other, queue) = pusher(&url).await;
+    assert!(queue.lease(1, LONG).send().await.unwrap().is_empty());
+    let second = Duration::from_secs(1);
+    let extended = other.extend_lease(&token, second).await.unwrap();
+    assert_eq!(extended, LeaseStatus::Held);
+    let again = one(&queue, LONG, LONG).await;
+    assert_eq!((again.id(), again.attempt()), (id, 2));
+    let late = other.settle_lease(&token, LeaseOutcome::Ack).await.unwrap();
+    assert_eq!(late, LeaseStatus::Lost);
+    assert_eq!(queue.end(id).await.unwrap(), EndResult::Acked);
+    // It was ended under this lease, so this is the same settle once more.
+    assert_eq!(again.ack().await.unwrap(), LeaseStatus::Held);
+    stop(&other).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_ends_is_taken_back_soon_and_never_early() {
+    let (url, _) = fresh(&servers::shared().url());
+    let (bus, queue) = pusher(&url).await;
+    let pushed = queue.event("a letter".to_owned()).attempts(1);
+    pushed.send().await.unwrap();
+    let began = Instant::now();
+    let ttr = Duration::from_millis(1_500);
+    let leased = one(&queue, Duration::ZERO, ttr).await;
+    until("it is a dead letter", async || {
+        bus.stats("letters").await.unwrap().dead == 1
+    })
+    .await;
+    assert!(began.elapsed() >= ttr, "{:?}", began.elapsed());
+    assert_eq!(leased.ack().await.unwrap(), LeaseStatus::Lost);
+    stop(&bus).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_reaches_who_waits_in_another_process() {
+    let (url, _) = fresh(&servers::shared().url());
+    let (bus, queue) = pusher(&url).await;
+    let other: Bus = builder(&url).publish_only().start().await.unwrap();
+    let elsewhere = other.queue_named::<String>("letters").unwrap();
+    bus.pause("letters").await.unwrap();
+    until("the other one knows", async || {
+        queue.push_now("a letter".to_owned()).await.unwrap();
+        elsewhere.lease(1, LONG).send().await.unwrap().is_empty()
+    })
+    .await;
+    let waiting = tokio::spawn(elsewhere.lease(1, LONG).wait(LONG).send());
+    bus.resume("letters").await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap().len(), 1);
+    stop(&bus).await;
+    stop(&other).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_one_call_lie_in_one_bucket() {
+    let (url, _) = fresh(&servers::shared().url());
+    let bus: Bus = builder(&url).publish_only().start().await.unwrap();
+    let queue = bus.queue_named::<u64>("_ns.-q").unwrap();
+    let sent = queue.send_all((0..64).map(|it| queue.event(it))).await;
+    assert_eq!(sent.unwrap().len(), 64);
+    let leased = queue.lease(64, LONG).send().await.unwrap();
+    assert_eq!(
+        leased.len(),
+        64,
+        "one fetch takes what one push has brought"
+    );
+    stop(&bus).await;
+}
