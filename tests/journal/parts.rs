@@ -9,7 +9,7 @@ use duly::time::Timestamp;
 use rusqlite::Connection;
 
 use crate::journal::harness::play;
-use crate::journal::sample::{everything, load, numbers, record, sorted, trace, with};
+use crate::journal::sample::{everything, load, numbers, queue, record, sorted, trace, with};
 
 /// How many records a part has before the next one begins.
 const FULL: u64 = 500_000;
@@ -146,5 +146,63 @@ fn a_part_is_forgotten_once_its_records_are_gone() {
         load(&place.journal, &of_load(3)).await;
         assert_eq!(place.parts(), [(2, 50)]);
         assert_eq!(everything(&place.journal).await, of_load(3));
+    });
+}
+
+/// Queues and tenths of a second, of which a file says that they have records.
+fn tenths(file: &Connection) -> Vec<(u64, u64)> {
+    let sql = "SELECT of_queue, tenth FROM tenths ORDER BY of_queue, tenth";
+    let mut statement = file.prepare(sql).expect("a statement");
+    let tenths = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+    let tenths = tenths.expect("tenths").map(|tenth| {
+        let (queue, tenth) = tenth.expect("a tenth");
+        (queue.unsigned_abs(), tenth.unsigned_abs())
+    });
+    tenths.collect()
+}
+
+#[test]
+fn tenths_of_a_second_go_with_the_records_that_they_lead_to() {
+    play(async {
+        let place = Place::new();
+        // Three queues in turn, 20 records in each tenth of a second.
+        let records: Vec<_> = (1..=3_000)
+            .map(|n| {
+                with(record(n, n * 5_000 - 5_000), |it| {
+                    it.queue = queue(["a", "b", "c"][n as usize % 3]);
+                })
+            })
+            .collect();
+        load(&place.journal, &records).await;
+        let said = |from: usize| -> Vec<(u64, u64)> {
+            let of = |it: &Numbered| it.1.stages.finished_us / 100_000;
+            let all = records[from..].iter().map(of);
+            let all: std::collections::BTreeSet<u64> = all.collect();
+            (1..=3)
+                .flat_map(|queue| all.iter().map(move |tenth| (queue, *tenth)))
+                .collect()
+        };
+        assert_eq!(tenths(&place.file()), said(0));
+        for kept in [2_345_usize, 110] {
+            let keep = Keep {
+                age: None,
+                count: Some(kept as u64),
+                minutes: None,
+                at_once: true,
+            };
+            let now = Timestamp::from_micros_up(records[2_999].1.stages.finished_us);
+            while place.journal.prune(keep, now).await.expect("a step").more {}
+            assert_eq!(tenths(&place.file()), said(3_000 - kept));
+            for name in ["a", "b", "c"] {
+                let of_queue = Query {
+                    queue: Some(queue(name)),
+                    ..Query::default()
+                };
+                let kept = records[3_000 - kept..].iter();
+                let kept = kept.filter(|it| it.1.queue == queue(name));
+                let expected: Vec<u64> = kept.map(|it| it.0).collect();
+                assert_eq!(numbers(&place.journal, of_queue).await, expected, "{name}");
+            }
+        }
     });
 }

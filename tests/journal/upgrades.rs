@@ -137,7 +137,7 @@ fn a_file_that_a_newer_duly_has_upgraded_is_left_alone_by_an_older_one_that_runs
         file.execute_batch("PRAGMA user_version = 99")
             .expect("a format");
         refuses(&journal).await;
-        file.execute_batch("PRAGMA user_version = 6")
+        file.execute_batch("PRAGMA user_version = 7")
             .expect("a format");
         assert_eq!(everything(&journal).await, many(3));
         load(&journal, &many(5)).await;

@@ -13,7 +13,7 @@ use crate::journal::sqlite::fault;
 use crate::sqlite::{Kind, checkpoint_on_close, records};
 
 /// The version of the tables that this duly writes and reads.
-const FORMAT: i64 = 6;
+const FORMAT: i64 = 7;
 
 /// A journal's file. Its application id is "dulj" in ASCII, a store's is "duly".
 const KIND: Kind = Kind {

@@ -1,7 +1,7 @@
 //! Loading records within a transaction: the rows, their counts by minute and their number.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rusqlite::Connection;
 
@@ -9,7 +9,7 @@ use crate::event::QueueName;
 use crate::record::{Lateness, MinuteStats, Record};
 use crate::sqlite::records::paging::number_of;
 use crate::sqlite::records::rows::{self, AT_ONCE, NewRow};
-use crate::sqlite::records::{parts, words};
+use crate::sqlite::records::{parts, tenths, words};
 
 /// Numbers of queues by their names; they never change. To be cleared when a transaction that gave
 /// one is rolled back.
@@ -97,6 +97,8 @@ impl<'r> Load<'r> {
 struct Counted {
     outcomes: Counts,
     late: Counts,
+    /// Queues and the tenths of a second in which they have records.
+    tenths: BTreeSet<(i64, i64)>,
     new: i64,
 }
 
@@ -104,6 +106,8 @@ impl Counted {
     fn count(&mut self, row: &NewRow<'_>) {
         self.new += 1;
         let (record, queue) = (&row.record, row.queue);
+        let (finished, ..) = row.place();
+        self.tenths.insert((queue, tenths::of(finished)));
         let minute = rows::comparable(MinuteStats::of(record).as_millis() / 60_000);
         let outcome = words::of_outcome(record.outcome);
         *self.outcomes.entry((minute, queue, outcome)).or_default() += 1;
@@ -126,6 +130,7 @@ impl Counted {
              ON CONFLICT (minute, queue, slot) DO UPDATE SET count = count + excluded.count",
             self.late,
         )?;
+        tenths::note(connection, self.tenths)?;
         parts::count(connection, part, self.new)?;
         Ok(self.new)
     }

@@ -15,6 +15,7 @@ mod parts;
 mod pruning;
 mod rows;
 mod tables;
+mod tenths;
 mod views;
 mod words;
 

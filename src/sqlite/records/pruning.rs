@@ -1,6 +1,6 @@
 //! Retention: one step of it, short enough that nobody who writes waits noticeably.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -8,8 +8,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::record::retention::{self, Allowed, Pace, Times};
 use crate::record::{Keep, Pruned};
 use crate::sqlite::records::paging::Place;
-use crate::sqlite::records::parts;
 use crate::sqlite::records::rows::comparable;
+use crate::sqlite::records::{parts, tenths};
 use crate::time::Timestamp;
 
 /// How many records one step of a journal removes at most.
@@ -127,8 +127,9 @@ pub(crate) fn remove_oldest(
 ) -> rusqlite::Result<(i64, bool)> {
     let (mut removed, mut last, mut more) = (0, None, false);
     let mut of_parts: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut queues = BTreeSet::new();
     let mut oldest_first = step.prepare_cached(
-        "SELECT finished, number, event, part FROM records \
+        "SELECT finished, number, event, part, queue FROM records \
          ORDER BY finished, number, event LIMIT ?1",
     )?;
     let mut rows = oldest_first.query([most.saturating_add(1)])?;
@@ -143,6 +144,7 @@ pub(crate) fn remove_oldest(
         }
         removed += 1;
         *of_parts.entry(row.get(3)?).or_default() += 1;
+        queues.insert(row.get(4)?);
         last = Some(place);
     }
     drop(rows);
@@ -153,6 +155,7 @@ pub(crate) fn remove_oldest(
             parts::count(step, part, -gone)?;
         }
         parts::forget_empty(step)?;
+        tenths::forget(step, queues, finished)?;
     }
     Ok((removed, more))
 }

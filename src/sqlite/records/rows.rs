@@ -57,10 +57,8 @@ pub(super) fn insert_sql(rows: usize) -> &'static str {
 fn written(rows: usize) -> String {
     let row = format!("(?1{})", ", ?".repeat(VALUES));
     let rows = vec![row; rows].join(", ");
-    format!(
-        "INSERT INTO records (part, {COLUMNS}) VALUES {rows} \
-         ON CONFLICT (finished, number, event) DO NOTHING"
-    )
+    // In this form SQLite keeps no copy of the pages that the statement changes.
+    format!("INSERT OR IGNORE INTO records (part, {COLUMNS}) VALUES {rows}")
 }
 
 /// A record that is to be written.

@@ -10,6 +10,9 @@ use crate::sqlite::records::{views, words};
 /// The order of the key of `records` is the order in which they are read: a new record goes to the
 /// end, where the pages are in memory, and a page of records lies in one place.
 ///
+/// `tenths` says in which tenths of a second a queue has records, which leads to them without an
+/// index of all records by queue: that would cost a third of all that is written.
+///
 /// Keys and traces come in no order at all. Their indexes begin with the part that a record belongs
 /// to, and only the last part grows, so that what is written of an index is as small as that part,
 /// and not as large as the file.
@@ -49,7 +52,6 @@ CREATE TABLE records (
   PRIMARY KEY (finished, number, event)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX by_event ON records (event, finished, number);
-CREATE INDEX by_queue ON records (queue, finished, number, event);
 CREATE INDEX by_outcome ON records (outcome, finished, number, event) WHERE outcome <> 0;
 CREATE INDEX by_queue_outcome ON records (queue, outcome, finished, number, event)
   WHERE outcome <> 0;
@@ -57,6 +59,11 @@ CREATE INDEX by_cause ON records (cause, finished, number, event) WHERE cause IS
 CREATE INDEX by_key ON records (part, key, finished, number, event) WHERE key IS NOT NULL;
 CREATE INDEX by_trace ON records (part, trace, finished, number, event) WHERE trace IS NOT NULL;
 CREATE INDEX by_error ON records (finished, number, event) WHERE error IS NOT NULL;
+CREATE TABLE tenths (
+  of_queue INTEGER NOT NULL,
+  tenth    INTEGER NOT NULL,
+  PRIMARY KEY (of_queue, tenth)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE parts (
   number  INTEGER PRIMARY KEY,
   records INTEGER NOT NULL

@@ -1,5 +1,7 @@
 //! The views: the journal as other tools read it.
 
+use crate::sqlite::records::tenths;
+
 /// The alphabet of an event id.
 const ALPHABET: &str = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
@@ -7,6 +9,7 @@ const ALPHABET: &str = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 pub(super) fn all() -> String {
     let id = id("records.event");
     let finished = time_us("records.finished");
+    let tenths = tenths::join();
     let history = format!(
         "CREATE VIEW history AS
 SELECT
@@ -30,6 +33,7 @@ SELECT
   records.number AS number,
   records.event AS event
 FROM records
+{tenths}
 JOIN queues ON queues.number = records.queue
 JOIN outcomes ON outcomes.number = records.outcome
 LEFT JOIN causes ON causes.number = records.cause
@@ -58,6 +62,7 @@ SELECT
   CASE typeof(records.payload) WHEN 'text' THEN records.payload END AS attributes,
   records.event AS event
 FROM records
+{tenths}
 JOIN queues ON queues.number = records.queue
 JOIN outcomes ON outcomes.number = records.outcome
 WHERE records.part IN (SELECT number FROM parts) AND NOT EXISTS (
