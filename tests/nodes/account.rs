@@ -118,17 +118,33 @@ async fn testify(bus: &Bus, log: &Log, account: &ClientChecker) {
     }
     let queue: Queue<u64> = bus.queue_named("work").expect("a legal name");
     for id in account.ids() {
-        let found = queue.get(id).await.expect("the store answers");
+        let found = patiently(|| queue.get(id)).await;
         let state = found.map(|snapshot| snapshot.state);
         log.of(id, What::Found { state });
+    }
+}
+
+/// Repeats a question that a server cut off: one that comes back as a replica closes its
+/// connections.
+#[allow(clippy::disallowed_methods)] // real time: this is about real processes
+async fn patiently<T, F>(ask: impl Fn() -> F) -> T
+where
+    F: Future<Output = duly::Result<T>>,
+{
+    let began = Instant::now();
+    loop {
+        match ask().await {
+            Ok(reply) => return reply,
+            Err(error) => assert!(began.elapsed() < DRAIN_MAX, "no reply: {error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 async fn records(bus: &Bus) -> Vec<Record> {
     let (mut records, mut after) = (Vec::new(), None);
     loop {
-        let page = bus.records().after(after).limit(1_000).page().await;
-        let page = page.expect("the store answers");
+        let page = patiently(|| bus.records().after(after).limit(1_000).page()).await;
         records.extend(page.items);
         match page.next {
             Some(next) => after = Some(next),
