@@ -12,10 +12,22 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "SQLite journal: a record that is there already stops the load",
         edits: &[edit(
             "src/sqlite/records/rows.rs",
-            "VALUES {rows} \\\n         ON CONFLICT (finished, number, event) DO NOTHING\"",
-            "VALUES {rows}\"",
+            "INSERT OR IGNORE INTO records",
+            "INSERT INTO records",
         )],
         caught_by: journal("loading_again_changes_nothing"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "journal-tenths-stay",
+        breaks: Records,
+        bug: "SQLite journal: the tenths of a second of records that were removed stay for ever",
+        edits: &[edit(
+            "src/sqlite/records/pruning.rs",
+            "        tenths::forget(step, queues, finished)?;",
+            "        let _ = (queues, finished);",
+        )],
+        caught_by: journal("tenths_of_a_second_go_with_the_records_that_they_lead_to"),
         masked_by: None,
     },
     Mutant {
