@@ -23,9 +23,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Records,
         bug: "SQLite journal: the tenths of a second of records that were removed stay for ever",
         edits: &[edit(
-            "src/sqlite/records/pruning.rs",
-            "        tenths::forget(step, queues, finished)?;",
-            "        let _ = (queues, finished);",
+            "src/sqlite/records/tenths.rs",
+            "AND tenth < ?2",
+            "AND tenth < ?2 - 1000000",
         )],
         caught_by: journal("tenths_of_a_second_go_with_the_records_that_they_lead_to"),
         masked_by: None,
