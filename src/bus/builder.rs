@@ -358,6 +358,7 @@ impl BusBuilder {
             payload_bytes_max,
             durability,
             forecasts: Default::default(),
+            leases: Default::default(),
             judged: Default::default(),
             stopping: tokio::sync::Mutex::default(),
             is_closed: AtomicBool::new(false),

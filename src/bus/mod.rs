@@ -129,15 +129,14 @@ pub(crate) struct Inner {
     keys: KeyRing,
     /// The payload checks of all handlers of this program, whether they run here or not.
     checks: BTreeMap<QueueName, Check>,
-    /// The metrics of pushes.
     push_meters: PushMeters,
     /// Counts the events that were pushed one by one, from a random start.
     pushes: AtomicU64,
     payload_bytes_max: usize,
     /// The default durability of pushes; `None`: the store's own.
     durability: Option<Durability>,
-    /// The pacer of forecasts.
     forecasts: ForecastPacer,
+    leases: lease::Leases,
     /// The unknown names that were pushed to.
     judged: CheckedNames,
     /// Held while the bus stops, so that the store stays open until everything is settled.

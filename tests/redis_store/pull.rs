@@ -9,7 +9,7 @@ use duly::lease::{EndResult, LeaseOutcome, LeaseStatus, LeaseToken, Leased};
 use duly::prelude::*;
 
 use crate::redis_store::kit::{builder, fresh, pusher, stop, until};
-use crate::servers;
+use crate::servers::{self, Redis, RedisOptions};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -126,5 +126,85 @@ async fn events_of_one_call_lie_in_one_bucket() {
         64,
         "one fetch takes what one push has brought"
     );
+    stop(&bus).await;
+}
+
+/// How many scripts the server has run.
+fn scripts(server: &Redis) -> u64 {
+    let stats = server.cli(&["INFO", "commandstats"]);
+    let calls = stats.split("cmdstat_evalsha:calls=").nth(1);
+    let calls = calls.and_then(|rest| rest.split(',').next()?.parse().ok());
+    calls.expect("scripts were run")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settlements_that_come_together_share_calls_and_each_has_its_own_reply() {
+    const EVENTS: usize = 500;
+    let server = Redis::start(RedisOptions::default());
+    let (bus, queue) = pusher(&server.url()).await;
+    let payloads = (0..EVENTS).map(|number| number.to_string());
+    queue.push_many(payloads, Duration::ZERO).await.unwrap();
+    let mut leased = Vec::new();
+    until("all are leased", async || {
+        leased.extend(queue.lease(EVENTS, LONG).send().await.unwrap());
+        leased.len() == EVENTS
+    })
+    .await;
+    let tokens: Vec<LeaseToken> = leased.iter().map(|it| it.token().clone()).collect();
+    let before = scripts(&server);
+
+    // Each twice with the same outcome, which changes nothing, and half of them otherwise then.
+    let settle = |(at, token): (usize, &LeaseToken)| {
+        let (bus, token) = (bus.clone(), token.clone());
+        tokio::spawn(async move {
+            let first = bus.settle_lease(&token, LeaseOutcome::Ack);
+            let again = bus.settle_lease(&token, LeaseOutcome::Ack);
+            let (first, again) = tokio::join!(first, again);
+            assert_eq!(first.unwrap(), LeaseStatus::Held);
+            assert_eq!(again.unwrap(), LeaseStatus::Held);
+            if at % 2 == 0 {
+                let otherwise = LeaseOutcome::Snooze(LONG);
+                let status = bus.settle_lease(&token, otherwise).await.unwrap();
+                assert_eq!(status, LeaseStatus::Lost, "{token}");
+            }
+        })
+    };
+    let settling: Vec<_> = tokens.iter().enumerate().map(settle).collect();
+    for one in settling {
+        one.await.unwrap();
+    }
+    let calls = scripts(&server) - before;
+    let settlements = (EVENTS * 5 / 2) as u64;
+    assert!(calls < settlements / 2, "{calls} calls");
+    let stats = bus.stats(queue.name()).await.unwrap();
+    assert_eq!((stats.leased, stats.ready, stats.scheduled), (0, 0, 0));
+    stop(&bus).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_this_process_leased_ends_in_one_call() {
+    let server = Redis::start(RedisOptions::default());
+    let (bus, queue) = pusher(&server.url()).await;
+    let ended = async |times: u64| {
+        let id = queue.push_now("a letter".to_owned()).await.unwrap().id();
+        let leased = one(&queue, LONG, LONG).await;
+        assert_eq!(leased.id(), id);
+        let before = scripts(&server);
+        for time in 0..times {
+            let result = queue.end(id).await.unwrap();
+            match time {
+                0 => assert_eq!(result, EndResult::Acked),
+                _ => assert_ne!(result, EndResult::Acked),
+            }
+        }
+        scripts(&server) - before
+    };
+    // Heartbeats and polls of the bus may fall into one of them.
+    let (mut once, mut twice) = (u64::MAX, u64::MAX);
+    for _ in 0..10 {
+        once = once.min(ended(1).await);
+        twice = twice.min(ended(2).await);
+    }
+    assert_eq!((once, twice), (1, 2));
     stop(&bus).await;
 }

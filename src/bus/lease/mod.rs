@@ -1,7 +1,9 @@
 //! Consumers that pull: requests for leases.
 
+mod held;
 mod leased;
 mod outcome;
+mod settles;
 mod token;
 
 use std::fmt;
@@ -11,10 +13,12 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use self::held::HeldLeases;
 pub use self::leased::{EncodedPayload, Leased};
 use self::leased::{decoded, opened};
 use self::outcome::check_ttr;
 pub use self::outcome::{EndResult, LeaseOutcome, LeaseStatus};
+use self::settles::Settles;
 pub use self::token::LeaseToken;
 use crate::bus::{Bus, Inner, Queue};
 use crate::core::op::{AttemptOutcome, BATCH_MAX};
@@ -31,6 +35,13 @@ pub const LEASE_MAX: usize = BATCH_MAX;
 pub const LEASE_QUEUES_MAX: usize = 1_000;
 /// The longest [wait](LeaseRequest::wait): seven days.
 pub const LEASE_WAIT_MAX: Duration = Duration::from_secs(7 * 86_400);
+
+/// What a bus knows of the leases of its callers.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    held: HeldLeases,
+    settles: Settles,
+}
 
 /// A request for leased events; nothing happens before [`send`](Self::send).
 ///
@@ -186,6 +197,7 @@ impl<T> LeaseRequest<T> {
                 let (due, attempt) = (delivery.due, delivery.attempt);
                 let event = Event::stored(payload, Arc::clone(&envelope), due, attempt, fetched_us);
                 let inner = Arc::clone(&self.inner);
+                inner.leases.held.add(&token);
                 Some(Leased::new(inner, token, event, envelope.expires, deadline))
             }
             Err(verdict) => {

@@ -1,12 +1,13 @@
 //! Settling and extending leases, by their token or by the id of their event.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::bus::lease::LeaseToken;
 use crate::bus::{Bus, Inner, Queue};
-use crate::core::op::{AttemptOutcome, Cancelled, FailureReason, Settlement, StartMark, StoreOp};
+use crate::core::op::{AttemptOutcome, Cancelled, FailureReason, Settlement, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventId, State};
 use crate::record::{Cause, cut_error};
@@ -78,10 +79,11 @@ impl LeaseStatus {
 impl Inner {
     /// Settles a lease.
     pub(super) async fn settle(
-        &self,
+        self: &Arc<Self>,
         token: &LeaseToken,
         outcome: LeaseOutcome,
     ) -> Result<LeaseStatus> {
+        self.leases.held.take(token.id);
         let failure = |reason: Option<String>| FailureReason {
             cause: Cause::Failed,
             error: reason.map(cut_error),
@@ -103,7 +105,7 @@ impl Inner {
 
     /// Settles a lease; its attempt started at `started_us`, or not if that is 0.
     pub(super) async fn settle_as(
-        &self,
+        self: &Arc<Self>,
         token: &LeaseToken,
         verdict: AttemptOutcome,
         started_us: u64,
@@ -115,9 +117,8 @@ impl Inner {
             started_us,
             fetched_us: token.fetched_us,
         };
-        let settle = StoreOp::settle(token.node, vec![settlement], StartMark::default());
-        let stood = self.apply(&token.bucket(), settle).await?;
-        Ok(LeaseStatus::of(stood == [true]))
+        let group = (token.bucket(), token.node);
+        Ok(LeaseStatus::of(self.settle_one(group, settlement).await?))
     }
 
     /// Extends a lease; returns the new deadline, if it stood.
@@ -214,6 +215,12 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// # }
     /// ```
     pub async fn end(&self, id: EventId) -> Result<EndResult> {
+        if let Some(token) = self.inner.leases.held.take(id)
+            && token.queue == self.name
+            && self.inner.settle(&token, LeaseOutcome::Ack).await? == LeaseStatus::Held
+        {
+            return Ok(EndResult::Acked);
+        }
         for _ in 0..TRIES_MAX {
             match self.cancel(id).await? {
                 Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => {

@@ -1,0 +1,161 @@
+//! Settlements of single leases, gathered: those that come while a call to a shared store is on its
+//! way go together in the next one.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::bus::Inner;
+use crate::core::op::{BATCH_MAX, Settlement, StartMark, StoreOp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::BucketKey;
+use crate::record::NodeId;
+
+/// The most settlements of one bucket and holder that may wait.
+const WAITING_MAX: usize = 100_000;
+
+/// One call settles what one holder has leased of one bucket.
+type Group = (BucketKey, NodeId);
+
+/// The settlements that wait; a group is here while one of its calls is on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Settles(Mutex<HashMap<Group, VecDeque<Waiting>>>);
+
+#[derive(Debug)]
+struct Waiting {
+    settlement: Settlement,
+    reply: oneshot::Sender<Result<bool>>,
+}
+
+impl Settles {
+    fn groups(&self) -> MutexGuard<'_, HashMap<Group, VecDeque<Waiting>>> {
+        // Every change under the lock is one step.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a settlement; returns whether its group is new, so that somebody has to send it.
+    fn add(&self, group: &Group, waiting: Waiting) -> Result<bool> {
+        let mut groups = self.groups();
+        let Some(others) = groups.get_mut(group) else {
+            groups.insert(group.clone(), VecDeque::from([waiting]));
+            return Ok(true);
+        };
+        if others.len() >= WAITING_MAX {
+            return Err(Error::new(
+                ErrorKind::Full,
+                format!("{WAITING_MAX} settlements of this bucket wait already; call again later"),
+            ));
+        }
+        others.push_back(waiting);
+        Ok(false)
+    }
+
+    /// Takes what goes in the next call: each event once. Nothing: the group is over.
+    fn take(&self, group: &Group) -> Vec<Waiting> {
+        let mut groups = self.groups();
+        let Some(waiting) = groups.get_mut(group) else {
+            return Vec::new();
+        };
+        let (mut taken, mut ids, mut later) = (Vec::new(), BTreeSet::new(), VecDeque::new());
+        for each in mem::take(waiting) {
+            match taken.len() < BATCH_MAX && ids.insert(each.settlement.id) {
+                true => taken.push(each),
+                false => later.push_back(each),
+            }
+        }
+        *waiting = later;
+        if taken.is_empty() {
+            groups.remove(group);
+        }
+        taken
+    }
+}
+
+/// The task that sends a group. If its runtime ends, those that wait are told so.
+struct Sender {
+    inner: Arc<Inner>,
+    group: Group,
+    is_over: bool,
+}
+
+impl Sender {
+    async fn run(mut self) {
+        loop {
+            let taken = self.inner.leases.settles.take(&self.group);
+            if taken.is_empty() {
+                self.is_over = true;
+                return;
+            }
+            let settlements = taken.iter().map(|it| it.settlement.clone()).collect();
+            match self.inner.settle_all(&self.group, settlements).await {
+                Ok(stood) => {
+                    for (at, waiting) in taken.into_iter().enumerate() {
+                        // The caller may be gone.
+                        let _ = waiting.reply.send(Ok(stood.get(at) == Some(&true)));
+                    }
+                }
+                Err(error) => {
+                    let error = Arc::new(error);
+                    for waiting in taken {
+                        let own = Error::new(error.kind(), error.to_string());
+                        let _ = waiting.reply.send(Err(own.because(Arc::clone(&error))));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.inner.leases.settles.groups().remove(&self.group);
+        }
+    }
+}
+
+impl Inner {
+    /// Settles a lease; returns whether it stood.
+    pub(super) async fn settle_one(
+        self: &Arc<Self>,
+        group: Group,
+        settlement: Settlement,
+    ) -> Result<bool> {
+        // A store of this process alone gathers by itself.
+        if !self.open()?.is_shared() {
+            let stood = self.settle_all(&group, vec![settlement]).await?;
+            return Ok(stood == [true]);
+        }
+        let (reply, replied) = oneshot::channel();
+        let is_new = self
+            .leases
+            .settles
+            .add(&group, Waiting { settlement, reply })?;
+        if is_new {
+            let inner = Arc::clone(self);
+            let sender = Sender {
+                inner,
+                group,
+                is_over: false,
+            };
+            self.runtime.spawn(sender.run());
+        }
+        replied.await.unwrap_or_else(|_gone| {
+            Err(Error::new(
+                ErrorKind::Unknown,
+                "the runtime of the bus ended before the reply; settling again is safe",
+            ))
+        })
+    }
+
+    async fn settle_all(
+        &self,
+        (bucket, node): &Group,
+        settlements: Vec<Settlement>,
+    ) -> Result<Vec<bool>> {
+        let settle = StoreOp::settle(*node, settlements, StartMark::default());
+        self.apply(bucket, settle).await
+    }
+}
