@@ -9,6 +9,10 @@ use duly_server::{Server, log};
 
 use crate::cli::{Arguments, Command};
 
+/// A fifth of a request goes into memory with the system's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
     match run(command) {
