@@ -33,6 +33,7 @@ over_every_store! {
     an_expired_event_is_not_handed_out,
     a_queue_may_have_handlers_and_pullers,
     an_event_is_ended_by_its_id_whoever_holds_it,
+    an_event_whose_lease_was_lost_is_ended_by_its_id_all_the_same,
     an_undecodable_event_is_buried_and_the_rest_is_returned,
     events_of_one_call_are_pushed_all_or_none,
     who_asks_for_too_much_is_refused,
@@ -409,6 +410,29 @@ async fn an_event_is_ended_by_its_id_whoever_holds_it(world: World) {
     assert_eq!(queue.end(id).await.unwrap(), over);
     let unknown = queue.new_id();
     assert_eq!(queue.end(unknown).await.unwrap(), EndResult::NotFound);
+}
+
+async fn an_event_whose_lease_was_lost_is_ended_by_its_id_all_the_same(world: World) {
+    let (bus, queue) = pulling(&world).await;
+    let id = queue.event(1).attempts(9).send().await.unwrap().id();
+    let leased = queue.lease(1, secs(2)).send().await.unwrap();
+    bus.advance(ms(2_100)).await;
+    assert_eq!(leased[0].id(), id);
+    assert_eq!(queue.end(id).await.unwrap(), EndResult::Cancelled);
+    let after = stats(&bus, "orders").await;
+    assert_eq!((after.ready, after.scheduled, after.leased), (0, 0, 0));
+
+    // Leased by another process in between: its lease is the one that ends.
+    let id = queue.event(2).attempts(9).send().await.unwrap().id();
+    let first = queue.lease(1, secs(2)).send().await.unwrap();
+    bus.advance(ms(2_100)).await;
+    let other = world.start(world.builder().publish_only()).await;
+    let elsewhere = other.queue_named::<u64>("orders").unwrap();
+    let second = elsewhere.lease(1, secs(60)).wait(secs(9)).send();
+    let second = second.await.unwrap();
+    assert_eq!(queue.end(id).await.unwrap(), EndResult::Acked);
+    assert_eq!(first[0].ack().await.unwrap(), LeaseStatus::Lost);
+    assert_eq!(second[0].bury("late").await.unwrap(), LeaseStatus::Lost);
 }
 
 async fn an_undecodable_event_is_buried_and_the_rest_is_returned(world: World) {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::mutant::{Mutant, Promise};
 
-const PROMISES: [Promise; 17] = [
+const PROMISES: [Promise; 18] = [
     Promise::Accepted,
     Promise::NeverEarly,
     Promise::Cancel,
@@ -23,6 +23,7 @@ const PROMISES: [Promise; 17] = [
     Promise::LostWorkers,
     Promise::Ids,
     Promise::Doubt,
+    Promise::Pulled,
     Promise::Punctual,
     Promise::Controls,
     Promise::Explained,

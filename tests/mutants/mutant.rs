@@ -54,6 +54,7 @@ pub(crate) enum Promise {
     LostWorkers,
     Ids,
     Doubt,
+    Pulled,
     /// An event starts when it is due, where there is a free worker.
     Punctual,
     /// What an operator sets of a queue, or does to dead letters, is as he said.
@@ -83,6 +84,7 @@ impl Promise {
             Self::LostWorkers => "lost workers",
             Self::Ids => "ids",
             Self::Doubt => "doubt",
+            Self::Pulled => "pulled events",
             Self::Punctual => return "seldom late".to_owned(),
             Self::Controls => return "an operator's word".to_owned(),
             Self::Explained => return "a true explanation".to_owned(),

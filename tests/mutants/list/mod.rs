@@ -16,6 +16,7 @@ mod lost_workers;
 mod metrics;
 mod never_early;
 mod payloads;
+mod pulled;
 mod punctual;
 mod recorder;
 mod records;
@@ -40,6 +41,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         lost_workers::MUTANTS,
         ids::MUTANTS,
         doubt::MUTANTS,
+        pulled::MUTANTS,
         punctual::MUTANTS,
         controls::MUTANTS,
         letters::MUTANTS,

@@ -1,0 +1,146 @@
+use super::{delivery, edit, test};
+use crate::mutant::{Mutant, Promise::Pulled};
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "given-to-nobody",
+        breaks: Pulled,
+        bug: "what was leased for a caller that is gone is not handed back",
+        edits: &[edit(
+            "src/flow/pull/hand_off.rs",
+            "            self.pulls.add(PullMessage::Input(back));",
+            "            drop(back);",
+        )],
+        caught_by: delivery("a_waiter_that_is_gone_eats_no_event"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "pull-lost-fetch-forgotten",
+        breaks: Pulled,
+        bug: "a fetch of a puller whose answer was lost is not repeated",
+        edits: &[edit(
+            "src/core/pull/replies.rs",
+            "if kind == ErrorKind::Unknown {",
+            "if kind == ErrorKind::Conflict {",
+        )],
+        caught_by: delivery("a_fetch_whose_answer_is_lost_loses_no_event_and_no_attempt"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "pull-any-queue-first",
+        breaks: Pulled,
+        bug: "a caller gets events of a later queue while an earlier one has some",
+        edits: &[edit(
+            "src/core/pull/fetches.rs",
+            "            .all(|at| !self.may_have(now, caller, *at))",
+            "            .all(|at| !self.may_have(now, caller, *at) || *at != usize::MAX)",
+        )],
+        caught_by: delivery("a_queue_that_comes_first_is_emptied_first"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "pull-while-paused",
+        breaks: Pulled,
+        bug: "a puller leases events of a paused queue",
+        edits: &[edit(
+            "src/core/pull/queue.rs",
+            "        self.is_paused = is_paused;",
+            "        self.is_paused = is_paused && now == Mono::MAX;",
+        )],
+        caught_by: delivery("a_paused_queue_gives_nothing_and_a_resumed_one_gives_at_once"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "pull-without-a-rate",
+        breaks: Pulled,
+        bug: "a puller leases as many events as are wanted, whatever the rate",
+        edits: &[edit(
+            "src/core/pull/queue.rs",
+            "            Some(rate) => rate.allows(now).saturating_sub(self.requested),",
+            "            Some(rate) => rate.allows(now).saturating_sub(self.requested).max(1_000),",
+        )],
+        caught_by: delivery("a_rate_holds_for_who_pulls"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "pull-hands-out-what-has-expired",
+        breaks: Pulled,
+        bug: "an event that has expired is handed to a caller that pulls",
+        edits: &[edit(
+            "src/bus/lease/mod.rs",
+            "            .is_some_and(|expires| expires.as_micros() <= now_us);",
+            "            .is_some_and(|expires| expires.as_micros() <= now_us.min(1));",
+        )],
+        caught_by: delivery("an_expired_event_is_not_handed_out"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "pull-never-reaps",
+        breaks: Pulled,
+        bug: "leases of pulled events are not taken back at their deadline",
+        edits: &[edit(
+            "src/core/pull/bucket.rs",
+            "        let is_time = !self.is_reaping && self.next_reap <= now;",
+            "        let is_time = !self.is_reaping && self.next_reap <= now && now == Mono::MAX;",
+        )],
+        caught_by: delivery("a_lease_that_ends_counts_an_attempt_and_then_there_is_a_dead_letter"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "pull-release-counts",
+        breaks: Pulled,
+        bug: "an event that is handed back unseen has used an attempt",
+        edits: &[edit(
+            "src/core/pull/requests.rs",
+            "        job.release()",
+            "        let cause = crate::record::Cause::Failed;
+        let reason = crate::core::op::FailureReason { cause, error: None };
+        let verdict = crate::core::op::AttemptOutcome::Retry(Duration::ZERO, reason);
+        Settlement { verdict, ..job.release() }",
+        )],
+        caught_by: delivery("an_event_that_was_leased_for_nobody_has_used_no_attempt"),
+        masked_by: None,
+    },
+    Mutant {
+        name: "gathered-replies-mixed-up",
+        breaks: Pulled,
+        bug: "of settlements that share a call each gets the reply of the first",
+        edits: &[edit(
+            "src/bus/lease/settles.rs",
+            "stood.get(at) == Some(&true)",
+            "stood.get(at - at) == Some(&true)",
+        )],
+        caught_by: test(
+            "redis_store",
+            "settlements_that_come_together_share_calls_and_each_has_its_own_reply",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "settlements-go-alone",
+        breaks: Pulled,
+        bug: "settlements that come together are sent one by one",
+        edits: &[edit(
+            "src/bus/lease/settles.rs",
+            "match taken.len() < BATCH_MAX &&",
+            "match taken.len() < BATCH_MAX.min(1) &&",
+        )],
+        caught_by: test(
+            "redis_store",
+            "settlements_that_come_together_share_calls_and_each_has_its_own_reply",
+        ),
+        masked_by: None,
+    },
+    Mutant {
+        name: "ended-without-its-lease",
+        breaks: Pulled,
+        bug: "an event counts as acked by its id although its remembered lease was lost",
+        edits: &[edit(
+            "src/bus/lease/outcome.rs",
+            "            && self.inner.settle(&token, LeaseOutcome::Ack).await? == LeaseStatus::Held",
+            "            && self.inner.settle(&token, LeaseOutcome::Ack).await.is_ok()",
+        )],
+        caught_by: delivery("an_event_whose_lease_was_lost_is_ended_by_its_id_all_the_same"),
+        masked_by: None,
+    },
+];
