@@ -6,6 +6,7 @@ macro_rules! journal_tests {
         crate::journal::suite::promises! { $harness;
             whole {
                 a_loaded_record_is_found_whole
+                of_two_that_cannot_be_told_apart_the_first_is_kept
                 the_largest_numbers_come_back_as_they_were
                 a_payload_that_is_no_text_comes_back_as_it_was
                 a_text_with_a_zero_in_it_does_not_stop_the_load

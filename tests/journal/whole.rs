@@ -51,6 +51,23 @@ pub(crate) async fn a_loaded_record_is_found_whole(harness: &dyn JournalHarness)
     assert_eq!(everything(&subject.journal()).await, sorted(&records));
 }
 
+pub(crate) async fn of_two_that_cannot_be_told_apart_the_first_is_kept(
+    harness: &dyn JournalHarness,
+) {
+    // So many that a sort which is not stable would mix them up.
+    let firsts: Vec<_> = (1..=200).map(|n| record(n, 1_000)).collect();
+    let mut all = firsts.clone();
+    all.extend(firsts.iter().cloned().map(|first| {
+        with(first, |it| {
+            it.outcome = Outcome::Buried;
+            it.error = Some("the second one".to_owned());
+        })
+    }));
+    let subject = loaded(harness, &all).await;
+    assert_eq!(everything(&subject.journal()).await, sorted(&firsts));
+    assert_eq!(minutes(&subject.journal()).await, counted(&firsts));
+}
+
 pub(crate) async fn the_largest_numbers_come_back_as_they_were(harness: &dyn JournalHarness) {
     // Times of finishing and numbers are put in order, by integers with a sign.
     let most = i64::MAX as u64;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, ms, retry, secs};
 use duly::event::State;
-use duly::store::operation::{AttemptOutcome, Fetch, StoreOp};
+use duly::store::operation::{AttemptOutcome, Fetch, PushOutcome, StoreOp};
 use duly::time::{Clock, Timestamp};
 
 async fn moved(world: &World, limit: usize) -> (usize, Option<Timestamp>) {
@@ -110,6 +110,28 @@ pub async fn a_clock_that_is_set_back_does_not_take_time_back(harness: &dyn Stor
     let pushed = world.push_all(&[world.event().when(secs(5))]).await[0];
     assert_eq!(pushed.due, start + secs(65));
     assert_eq!(world.take(A).await.id, before);
+}
+
+pub async fn a_start_after_a_clock_was_set_back_refuses_no_push(harness: &dyn StoreHarness) {
+    let mut world = World::new(harness).await;
+    let start = world.now();
+    // What ends later by its number has ended earlier by its time.
+    for wall in [3_600, 60, 1_800, 120] {
+        world.clock.set_wall(start + secs(wall));
+        for _ in 0..3 {
+            world.add(world.event()).await;
+            let delivery = world.take(A).await;
+            assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
+        }
+        let Some(reopened) = world.reopened().await else {
+            return;
+        };
+        world = reopened;
+        let pushed = world.push(&world.event()).await;
+        assert_eq!(pushed, PushOutcome::Accepted, "at {wall} s");
+        let delivery = world.take(A).await;
+        assert!(world.settle(A, &delivery, AttemptOutcome::Ack).await);
+    }
 }
 
 pub async fn a_clock_set_back_and_forth_delivers_nothing_twice(harness: &dyn StoreHarness) {

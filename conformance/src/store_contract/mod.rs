@@ -120,6 +120,7 @@ macro_rules! store_contract_tests {
                 moves_go_in_the_order_of_due_times_and_at_most_the_limit
                 a_move_never_takes_more_than_the_bound
                 a_clock_that_is_set_back_does_not_take_time_back
+                a_start_after_a_clock_was_set_back_refuses_no_push
                 a_clock_set_back_and_forth_delivers_nothing_twice
                 a_clock_set_forth_ends_no_lease_that_a_heartbeat_keeps
                 every_answer_tells_the_time_of_the_store

@@ -44,17 +44,16 @@ impl HeldLeases {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::op::RequestId;
     use crate::event::{BucketId, QueueName};
     use crate::record::NodeId;
     use crate::time::Timestamp;
 
-    fn token(number: u128) -> LeaseToken {
+    fn token(number: u64) -> LeaseToken {
         LeaseToken {
             id: EventId::from_parts(Timestamp::from_millis(1), BucketId(0), number),
             queue: QueueName::new("work").expect("a legal name"),
             node: NodeId(1),
-            request: RequestId(1),
+            request: 1,
             attempt: 1,
             fetched_us: 1,
         }
@@ -63,7 +62,7 @@ mod tests {
     #[test]
     fn only_so_many_are_remembered() {
         let held = HeldLeases::default();
-        for number in 0..2 * MAX as u128 {
+        for number in 0..2 * MAX as u64 {
             held.add(&token(number));
             assert!(!number.is_multiple_of(2) || held.take(token(number).id).is_some());
         }
@@ -71,6 +70,6 @@ mod tests {
         assert!(state.order.len() <= MAX && state.tokens.len() <= MAX);
         drop(state);
         assert_eq!(held.take(token(1).id), None, "the oldest is forgotten");
-        assert!(held.take(token(2 * MAX as u128 - 1).id).is_some());
+        assert!(held.take(token(2 * MAX as u64 - 1).id).is_some());
     }
 }

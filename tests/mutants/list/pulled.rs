@@ -8,8 +8,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "what was leased for a caller that is gone is not handed back",
         edits: &[edit(
             "src/flow/pull/hand_off.rs",
-            "            self.pulls.add(PullMessage::Input(back));",
-            "            drop(back);",
+            "        for event in std::mem::take(&mut self.events) {",
+            "        for event in std::mem::take(&mut self.events).split_off(0).drain(..0) {",
         )],
         caught_by: delivery("a_waiter_that_is_gone_eats_no_event"),
         masked_by: None,
@@ -35,7 +35,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "            .all(|at| !self.may_have(now, caller, *at))",
             "            .all(|at| !self.may_have(now, caller, *at) || *at != usize::MAX)",
         )],
-        caught_by: delivery("a_queue_that_comes_first_is_emptied_first"),
+        caught_by: delivery("while_waiting_the_order_of_the_queues_counts"),
         masked_by: None,
     },
     Mutant {
@@ -63,25 +63,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
-        name: "pull-hands-out-what-has-expired",
-        breaks: Pulled,
-        bug: "an event that has expired is handed to a caller that pulls",
-        edits: &[edit(
-            "src/bus/lease/mod.rs",
-            "            .is_some_and(|expires| expires.as_micros() <= now_us);",
-            "            .is_some_and(|expires| expires.as_micros() <= now_us.min(1));",
-        )],
-        caught_by: delivery("an_expired_event_is_not_handed_out"),
-        masked_by: None,
-    },
-    Mutant {
         name: "pull-never-reaps",
         breaks: Pulled,
-        bug: "leases of pulled events are not taken back at their deadline",
+        bug: "leases of pulled events are taken back an hour after their deadline",
         edits: &[edit(
             "src/core/pull/bucket.rs",
-            "        let is_time = !self.is_reaping && self.next_reap <= now;",
-            "        let is_time = !self.is_reaping && self.next_reap <= now && now == Mono::MAX;",
+            "        self.next_reap = self.next_reap.min(clock.mono_at(deadline));",
+            "        self.next_reap = self.next_reap.min(clock.mono_at(deadline) + Duration::from_secs(3_600));",
         )],
         caught_by: delivery("a_lease_that_ends_counts_an_attempt_and_then_there_is_a_dead_letter"),
         masked_by: None,
