@@ -11,7 +11,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "        for event in std::mem::take(&mut self.events) {",
             "        for event in std::mem::take(&mut self.events).split_off(0).drain(..0) {",
         )],
-        caught_by: delivery("a_waiter_that_is_gone_eats_no_event"),
+        caught_by: delivery("an_event_that_was_leased_for_nobody_has_used_no_attempt"),
         masked_by: None,
     },
     Mutant {
@@ -24,18 +24,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "if kind == ErrorKind::Conflict {",
         )],
         caught_by: delivery("a_fetch_whose_answer_is_lost_loses_no_event_and_no_attempt"),
-        masked_by: None,
-    },
-    Mutant {
-        name: "pull-any-queue-first",
-        breaks: Pulled,
-        bug: "a caller gets events of a later queue while an earlier one has some",
-        edits: &[edit(
-            "src/core/pull/fetches.rs",
-            "            .all(|at| !self.may_have(now, caller, *at))",
-            "            .all(|at| !self.may_have(now, caller, *at) || *at != usize::MAX)",
-        )],
-        caught_by: delivery("while_waiting_the_order_of_the_queues_counts"),
         masked_by: None,
     },
     Mutant {
