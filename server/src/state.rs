@@ -11,6 +11,7 @@ use crate::auth::Tokens;
 use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::shared::{Result, SharedState, Table};
+use crate::webhook::Webhooks;
 
 /// How many known queues are in memory; beyond it the memory starts anew.
 const KNOWN_MAX: usize = 100_000;
@@ -25,6 +26,7 @@ pub(crate) struct App {
     pub(crate) pools: Pools,
     pub(crate) shared: SharedState,
     pub(crate) tokens: Tokens,
+    pub(crate) webhooks: Webhooks,
     /// Whether requests are logged.
     pub(crate) access_log: Arc<AtomicBool>,
     /// Places for bodies that may be large, so that few of them are in memory.
@@ -39,6 +41,7 @@ impl App {
     pub(crate) fn new(settings: Settings, pools: Pools, shared: SharedState) -> Self {
         Self {
             access_log: Arc::new(AtomicBool::new(settings.log.access)),
+            webhooks: Webhooks::start(&settings.webhooks, &pools, &shared),
             settings,
             pools,
             tokens: Tokens::new(shared.clone()),

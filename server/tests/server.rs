@@ -10,4 +10,5 @@ mod kills;
 mod lmstfy;
 mod process;
 mod v1;
+mod webhooks;
 mod world;

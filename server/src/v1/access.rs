@@ -1,9 +1,11 @@
 //! Access: the token of a request, its scope, and the limit of its calls.
 
+use std::sync::Arc;
+
 use axum::http::{HeaderMap, StatusCode, header};
 
 use super::problem::{Problem, Result};
-use crate::auth::{Action, Refusal, Scope};
+use crate::auth::{Action, Grant, Refusal, Scope};
 use crate::bus::Pool;
 use crate::lmstfy::names::{is_name, split};
 use crate::state::App;
@@ -16,17 +18,11 @@ pub(super) async fn granted<'a>(
     queue: &str,
     scope: Scope,
 ) -> Result<&'a Pool> {
-    if !is_name(namespace) || !is_name(queue) {
-        return Err(Problem::invalid(
-            "a namespace and a queue have letters, digits, `-` and `_` only",
-        ));
+    if !is_name(queue) {
+        return Err(wrong_name());
     }
-    let text = token(headers).ok_or_else(unauthorized)?;
-    let (pool, token) = split(text);
-    let pool = app.pools.get(pool).ok_or_else(unauthorized)?;
+    let (pool, grant) = granted_namespace(app, headers, namespace).await?;
     let tokens = &app.tokens;
-    let grant = tokens.check(pool.name(), namespace, token).await;
-    let grant = grant.map_err(refused)?;
     grant.allows(scope, queue).map_err(refused)?;
     let action = match scope {
         Scope::Publish => Action::Produce,
@@ -36,6 +32,26 @@ pub(super) async fn granted<'a>(
     // A call counts whatever comes of it.
     drop(tokens.take(&grant, action).await.map_err(refused)?);
     Ok(pool)
+}
+
+/// Checks namespace and token; returns the pool, and what the token may do.
+pub(super) async fn granted_namespace<'a>(
+    app: &'a App,
+    headers: &HeaderMap,
+    namespace: &str,
+) -> Result<(&'a Pool, Arc<Grant>)> {
+    if !is_name(namespace) {
+        return Err(wrong_name());
+    }
+    let text = token(headers).ok_or_else(unauthorized)?;
+    let (pool, token) = split(text);
+    let pool = app.pools.get(pool).ok_or_else(unauthorized)?;
+    let grant = app.tokens.check(pool.name(), namespace, token).await;
+    Ok((pool, grant.map_err(refused)?))
+}
+
+fn wrong_name() -> Problem {
+    Problem::invalid("a namespace and a queue have letters, digits, `-` and `_` only")
 }
 
 /// Returns the token: `Authorization: Bearer`, or the header of lmstfy.

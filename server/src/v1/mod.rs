@@ -1,7 +1,7 @@
 //! `/v1`: the interface of duly itself, small and regular, described by OpenAPI.
 //!
 //! [`problem`] is the form of its errors, [`access`] checks tokens; [`events`], [`leases`],
-//! [`queues`] and [`dead`] are its resources.
+//! [`queues`], [`dead`] and [`webhooks`] are its resources.
 
 mod access;
 mod dead;
@@ -9,6 +9,7 @@ mod events;
 mod leases;
 mod problem;
 mod queues;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -41,6 +42,10 @@ const BODY_BYTES_MAX: usize = 8 << 20;
         dead::list,
         dead::revive,
         dead::drop_letters,
+        webhooks::set,
+        webhooks::get,
+        webhooks::remove,
+        webhooks::list,
     )
 )]
 struct Description;
@@ -78,6 +83,13 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             "/{namespace}/queues/{queue}/dead-letters/drop",
             post(dead::drop_letters),
         )
+        .route(
+            "/{namespace}/queues/{queue}/webhook",
+            get(webhooks::get)
+                .put(webhooks::set)
+                .delete(webhooks::remove),
+        )
+        .route("/{namespace}/webhooks", get(webhooks::list))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX))
