@@ -97,7 +97,10 @@ async fn a_failed_webhook_is_retried_and_becomes_a_dead_letter(place: Place) {
     assert_eq!(attempts, [1, 2]);
     assert!(received.iter().all(|request| request.id() == id), "one id");
     let pause = received[1].at - received[0].at;
-    assert!(pause.as_millis() >= 900, "the backoff of the queue: {pause:?}");
+    assert!(
+        pause.as_millis() >= 900,
+        "the backoff of the queue: {pause:?}"
+    );
     let dead = world.get("/v1/ns/queues/q/dead-letters").await.is(200);
     let error = dead["items"][0]["error"].as_str().unwrap();
     assert!(error.starts_with("HTTP 500: no such order"), "{error}");
@@ -138,7 +141,10 @@ async fn retry_after_of_a_webhook_overrides_the_policy() {
         let steps = world.get(forecast).await.is(200);
         let events = |range: std::ops::Range<usize>| -> u64 {
             let steps = &steps.as_array().unwrap()[range];
-            steps.iter().map(|step| step["events"].as_u64().unwrap()).sum()
+            steps
+                .iter()
+                .map(|step| step["events"].as_u64().unwrap())
+                .sum()
         };
         match value {
             "3600" => assert_eq!(events(1..3), 1, "in an hour: {steps} {text}"),
@@ -153,7 +159,11 @@ async fn a_redirect_of_a_webhook_is_a_failure() {
     let (world, receiver) = start(Place::Embedded).await;
     let other = Receiver::start().await;
     set_to(&world, &receiver, json!({})).await;
-    receiver.always(Answer::Full(307, vec![("location", other.url())], String::new()));
+    receiver.always(Answer::Full(
+        307,
+        vec![("location", other.url())],
+        String::new(),
+    ));
     push(&world, json!([{"payload": 1, "attempts": 1}])).await;
     world.wait_for_dead("q", 1).await;
     let dead = world.get("/v1/ns/queues/q/dead-letters").await.is(200);

@@ -8,8 +8,6 @@ mod receiver;
 mod refusals;
 mod targets;
 
-use std::time::Duration;
-
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -87,9 +85,6 @@ async fn wait_for_state(world: &World, state: &str) {
     })
     .await;
 }
-
-/// A span that no test waits for to its end.
-const LONG: Duration = Duration::from_secs(60);
 
 /// Makes a test of each case, on the embedded store and on Redis.
 macro_rules! on_both {
