@@ -6,10 +6,13 @@ use super::receiver::{Answer, Receiver};
 use super::{LOCAL, push, push_one, set_to, view, wait_for_empty, wait_for_state};
 use crate::world::{Place, World, until};
 
-/// Waits until so many events of the queue `q` are ready.
-async fn wait_for_ready(world: &World, many: usize) {
-    until("events are ready", async || {
-        world.get("/v1/ns/queues/q").await.is(200)["ready"] == json!(many)
+/// Waits until so many events of the queue `q` wait, and none is leased.
+async fn wait_for_waiting(world: &World, many: u64) {
+    until("events wait", async || {
+        let stats = world.get("/v1/ns/queues/q").await.is(200);
+        let [ready, scheduled, leased] =
+            ["ready", "scheduled", "leased"].map(|state| stats[state].as_u64().unwrap());
+        ready + scheduled == many && leased == 0
     })
     .await;
 }
@@ -62,7 +65,7 @@ async fn an_open_webhook_circuit_makes_no_request() {
     let rest = seen["next_probe_ms"].as_u64().unwrap() - seen["since_ms"].as_u64().unwrap();
     assert!((240_000..=300_000).contains(&rest), "{rest}");
     push(&world, json!([{"payload": 1}, {"payload": 2}])).await;
-    wait_for_ready(&world, 3).await; // two, and the one that failed
+    wait_for_waiting(&world, 3).await; // two, and the one that failed
     assert_eq!(receiver.received().len(), 1);
     let page = world.admin(reqwest::Method::GET, "/metrics").await.text;
     for line in [
@@ -112,9 +115,9 @@ async fn a_webhook_target_that_is_gone_is_disabled(place: Place) {
     wait_for_state(&world, "disabled").await;
     let seen = view(&world).await;
     assert_eq!(seen["last_error"]["text"], "HTTP 410: moved away");
-    wait_for_ready(&world, 1).await;
+    wait_for_waiting(&world, 1).await;
     push(&world, json!([{"payload": 2, "attempts": 1}])).await;
-    wait_for_ready(&world, 2).await;
+    wait_for_waiting(&world, 2).await;
     assert_eq!(receiver.received().len(), 1, "its events stay in the queue");
     receiver.always(Answer::Status(200));
     let again = set_to(&world, &receiver, json!({})).await;
