@@ -79,10 +79,15 @@ fn outcome(ended: Ended) -> LeaseOutcome {
 
 /// Makes the request, when its turn comes.
 async fn attempt(runner: &Arc<Runner>, target: &Target, message: &Message) -> Ended {
-    let Ok(_place) = runner.deps.places.acquire().await else {
-        return Ended::Returned; // never: the semaphore is not closed
+    let turn = async {
+        let place = runner.deps.places.acquire().await;
+        take_call(runner, target).await;
+        place
     };
-    take_call(runner, target).await;
+    let _place = tokio::select! {
+        place = turn => place,
+        () = runner.cancelled() => return Ended::Returned,
+    };
     let Some(admission) = runner.admit() else {
         return Ended::Returned;
     };

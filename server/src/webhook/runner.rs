@@ -129,6 +129,11 @@ impl Runner {
         self.cancelled.cancel();
     }
 
+    /// Waits until no more requests may begin: the webhook is removed, or the server stops.
+    pub(super) async fn cancelled(&self) {
+        self.cancelled.cancelled().await;
+    }
+
     pub(super) fn status(&self) -> RunnerStatus {
         let live = self.live();
         RunnerStatus {

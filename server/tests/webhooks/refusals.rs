@@ -1,5 +1,9 @@
 //! Addresses and certificates that are refused.
 
+use std::path::Path;
+use std::process::Command;
+
+use duly_server::{Server, Settings};
 use serde_json::json;
 
 use super::receiver::Receiver;
@@ -80,4 +84,50 @@ async fn an_address_that_is_no_more_allowed_is_refused_at_delivery() {
     push(&world, json!([{"payload": 1, "attempts": 1}])).await;
     until("it is refused", async || world.dead_size("q").await == 1).await;
     assert!(receiver.received().is_empty());
+}
+
+/// Writes an authority, `ca.crt`, and a certificate for `localhost` by it.
+fn write_certificates(folder: &Path) {
+    let key = "-x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
+    for more in [
+        "-subj /CN=tests -keyout ca.key -out ca.crt",
+        "-subj /CN=localhost -keyout server.key -out server.crt -CA ca.crt -CAkey ca.key \
+         -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE",
+    ] {
+        let mut openssl = Command::new("openssl");
+        openssl
+            .arg("req")
+            .args(key.split(' '))
+            .args(more.split_whitespace());
+        let made = openssl.current_dir(folder).output().expect("openssl");
+        assert!(made.status.success(), "{made:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_certificate_of_a_webhook_target_is_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    write_certificates(folder.path());
+    let at = folder.path().display();
+    let text = format!(
+        "[api]\nlisten = '127.0.0.1:0'\ntls_certificate = '{at}/server.crt'\n\
+         tls_key = '{at}/server.key'\n[admin]\nlisten = '127.0.0.1:0'\n\
+         [pools.default]\nurl = 'memory:'"
+    );
+    let target = Server::start(Settings::from_toml(&text).unwrap())
+        .await
+        .unwrap();
+    let port = target.api_address().port();
+    let trusted = format!("ca_certificates = '{at}/ca.crt'");
+    for (more, expected) in [(trusted.as_str(), "HTTP 404"), ("", "certificate")] {
+        let settings = format!("[webhooks]\nallow_networks = ['127.0.0.0/8']\n{more}");
+        let world = World::start_with(Place::Embedded, &settings).await;
+        let url = format!("https://localhost:{port}/v1/nothing");
+        set(&world, json!({"url": url})).await.is(201);
+        push(&world, json!([{"payload": 1, "attempts": 1}])).await;
+        world.wait_for_dead("q", 1).await;
+        let error = view(&world).await["last_error"]["text"].to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    target.stop().await;
 }
