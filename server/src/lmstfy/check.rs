@@ -16,7 +16,7 @@ use crate::settings::DEFAULT_POOL;
 use crate::state::App;
 
 /// The longest name, in bytes.
-pub(super) const NAME_BYTES_MAX: usize = 255;
+pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 /// A request that has passed the checks.
 #[derive(Debug)]

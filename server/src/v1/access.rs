@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use super::problem::{Problem, Result};
 use crate::auth::{Action, Refusal, Scope};
 use crate::bus::Pool;
-use crate::lmstfy::names::{is_name, split};
+use crate::lmstfy::names::{NAME_BYTES_MAX, is_name, split};
 use crate::state::App;
 
 /// Checks names and token; returns the pool.
@@ -16,10 +16,11 @@ pub(super) async fn granted<'a>(
     queue: &str,
     scope: Scope,
 ) -> Result<&'a Pool> {
-    if !is_name(namespace) || !is_name(queue) {
-        return Err(Problem::invalid(
-            "a namespace and a queue have letters, digits, `-` and `_` only",
-        ));
+    let is_ours = |name: &str| is_name(name) && name.len() <= NAME_BYTES_MAX;
+    if !is_ours(namespace) || !is_ours(queue) {
+        return Err(Problem::invalid(format!(
+            "a namespace and a queue have 1 to {NAME_BYTES_MAX} letters, digits, `-` and `_`"
+        )));
     }
     let text = token(headers).ok_or_else(unauthorized)?;
     let (pool, token) = split(text);
@@ -65,4 +66,18 @@ fn refused(refusal: Refusal) -> Problem {
         ),
         Refusal::Failed(error) => error.into(),
     }
+}
+
+/// Adds what was done with a token to the audit.
+pub(super) async fn audit(
+    app: &App,
+    headers: &HeaderMap,
+    action: &str,
+    (pool, namespace, queue): (&Pool, &str, &str),
+) {
+    let (_, token) = split(token(headers).unwrap_or_default());
+    let pool = pool.name();
+    let actor = app.tokens.handle(pool, namespace, token);
+    let target = format!("{pool}/{namespace}/{queue}");
+    app.tokens.audit(&actor, action, &target).await;
 }
