@@ -318,7 +318,10 @@ impl Tokens {
     /// Returns how the audit shows a token: by the begin of its hash.
     #[allow(clippy::unused_self)] // beside what it is the name of
     pub(crate) fn handle(&self, pool: &str, namespace: &str, token: &str) -> String {
-        token::handle(&TokenAddress::new(pool, namespace, token).key())
+        match token::handle_of(token) {
+            Some(_) => token.to_owned(),
+            None => token::handle(&TokenAddress::new(pool, namespace, token).key()),
+        }
     }
 
     /// Adds a line to the audit, and to the log: who did what to what, when, and from where.

@@ -115,6 +115,23 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Adds the call to the audit, if it is an admin action.
+    pub(super) async fn audit(&self) {
+        let action = match self.route.endpoint {
+            Endpoint::Destroy => "queue destroyed",
+            Endpoint::Respawn => "dead letters revived",
+            Endpoint::DeadDelete => "dead letters dropped",
+            _ => return,
+        };
+        let Some((token, _)) = &self.grant else {
+            return;
+        };
+        let (pool, tokens) = (self.pool.name(), &self.app.tokens);
+        let actor = tokens.handle(pool, &self.route.namespace, token);
+        let target = format!("{pool}/{}/{}", self.route.namespace, self.route.queue);
+        tokens.audit(&actor, action, &target).await;
+    }
+
     /// Returns the queue of the request.
     pub(super) fn queue(&self) -> Result<Queue<Body>> {
         Ok(self.pool.queue(&self.route.namespace, &self.route.queue)?)
