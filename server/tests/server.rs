@@ -5,7 +5,9 @@
 #[path = "../../tests/servers/mod.rs"]
 mod servers;
 
+mod audit;
 mod examples;
+mod hostile;
 mod kills;
 mod lmstfy;
 mod process;

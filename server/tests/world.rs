@@ -95,6 +95,11 @@ impl World {
         world
     }
 
+    /// Returns the URL of its store.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Starts another server on the same store.
     pub(crate) async fn another(&self) -> Self {
         self.another_with("").await

@@ -182,7 +182,22 @@ impl SharedState {
             Place::Remote(remote) => remote.audit(line).await,
         }
     }
+
+    /// Returns lines of the audit before a place, the newest first.
+    pub(crate) async fn audit_lines(
+        &self,
+        before: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<AuditLine>> {
+        match &self.place {
+            Place::Local(local) => local.audit_lines(before, limit),
+            Place::Remote(remote) => remote.audit_lines(before, limit).await,
+        }
+    }
 }
+
+/// A line of the audit, after the place by which it is found.
+pub(crate) type AuditLine = (String, String);
 
 /// How many lines the audit keeps.
 const AUDIT_MAX: usize = 100_000;

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use super::problem::{Problem, Result};
 use crate::auth::{Action, Grant, Refusal, Scope};
 use crate::bus::Pool;
-use crate::lmstfy::names::{is_name, split};
+use crate::lmstfy::names::{NAME_BYTES_MAX, is_name, split};
 use crate::state::App;
 
 /// Checks names and token; returns the pool.
@@ -18,7 +18,7 @@ pub(super) async fn granted<'a>(
     queue: &str,
     scope: Scope,
 ) -> Result<&'a Pool> {
-    if !is_name(queue) {
+    if !is_ours(queue) {
         return Err(wrong_name());
     }
     let (pool, grant) = granted_namespace(app, headers, namespace).await?;
@@ -40,7 +40,7 @@ pub(super) async fn granted_namespace<'a>(
     headers: &HeaderMap,
     namespace: &str,
 ) -> Result<(&'a Pool, Arc<Grant>)> {
-    if !is_name(namespace) {
+    if !is_ours(namespace) {
         return Err(wrong_name());
     }
     let text = token(headers).ok_or_else(unauthorized)?;
@@ -50,8 +50,14 @@ pub(super) async fn granted_namespace<'a>(
     Ok((pool, grant.map_err(refused)?))
 }
 
+fn is_ours(name: &str) -> bool {
+    is_name(name) && name.len() <= NAME_BYTES_MAX
+}
+
 fn wrong_name() -> Problem {
-    Problem::invalid("a namespace and a queue have letters, digits, `-` and `_` only")
+    Problem::invalid(format!(
+        "a namespace and a queue have 1 to {NAME_BYTES_MAX} letters, digits, `-` and `_`"
+    ))
 }
 
 /// Returns the token: `Authorization: Bearer`, or the header of lmstfy.
@@ -81,4 +87,18 @@ fn refused(refusal: Refusal) -> Problem {
         ),
         Refusal::Failed(error) => error.into(),
     }
+}
+
+/// Adds what was done with a token to the audit.
+pub(super) async fn audit(
+    app: &App,
+    headers: &HeaderMap,
+    action: &str,
+    (pool, namespace, queue): (&Pool, &str, &str),
+) {
+    let (_, token) = split(token(headers).unwrap_or_default());
+    let pool = pool.name();
+    let actor = app.tokens.handle(pool, namespace, token);
+    let target = format!("{pool}/{namespace}/{queue}");
+    app.tokens.audit(&actor, action, &target).await;
 }

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{Path, State};
+use axum::body::Body as HttpBody;
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
-use super::access::{granted, granted_namespace};
-use super::problem::{Problem, Result};
+use super::access::{self, granted, granted_namespace};
+use super::input::{self, InPath, QueuePath};
+use super::problem::{Problem, Problems, Result};
 use crate::auth::Scope;
 use crate::clock;
 use crate::state::App;
@@ -21,7 +22,19 @@ use crate::webhook::{
     CircuitState, RunnerStatus, Secret, SetResult, TARGETS_MAX, Target, TargetKey, TargetRow,
 };
 
-type QueuePath = Path<(String, String)>;
+/// The path of a namespace.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct NamespacePath {
+    /// The namespace that the token is for.
+    #[param(
+        min_length = 1,
+        max_length = 255,
+        pattern = "^[-_A-Za-z0-9]+$",
+        example = "shop"
+    )]
+    namespace: String,
+}
 
 /// The URL that a queue is delivered to, and how it may be called. A `PUT` replaces all of it, but
 /// keeps the secrets if it has none.
@@ -209,23 +222,23 @@ impl WebhookBody {
 
 /// Sets the webhook of a queue: from now on its events are posted to the URL.
 #[utoipa::path(
-    put, path = "/v1/{namespace}/queues/{queue}/webhook", tag = "webhooks",
-    params(("namespace" = String, Path), ("queue" = String, Path)),
+    put, path = "/v1/{namespace}/queues/{queue}/webhook", operation_id = "setWebhook", tag = "webhooks",
+    params(QueuePath),
     request_body = WebhookBody,
     responses(
         (status = 200, description = "it was changed", body = WebhookView),
         (status = 201, description = "it was created", body = WebhookView),
-        (status = "default", body = Problem)
+        Problems
     )
 )]
 pub(super) async fn set(
     State(app): State<Arc<App>>,
-    Path((namespace, queue)): QueuePath,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
-    request: std::result::Result<Json<WebhookBody>, JsonRejection>,
+    body: HttpBody,
 ) -> Result<Response> {
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
-    let Json(body) = request?;
+    let body: WebhookBody = input::json(&app, &headers, body).await?;
     pool.queue(&namespace, &queue)?; // a name that the library refuses
     let key = TargetKey::new(pool.name(), &namespace, &queue);
     let before = app.webhooks.get(&key).await?;
@@ -249,9 +262,7 @@ pub(super) async fn set(
             return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, "full", text));
         }
     };
-    app.tokens
-        .audit("token", "webhook set", &key.to_string())
-        .await;
+    access::audit(&app, &headers, "webhook set", (pool, &namespace, &queue)).await;
     let mut view = WebhookView::new(key.clone(), &target, app.webhooks.status(&key).await);
     view.created_secret = created_secret;
     Ok((status, Json(view)).into_response())
@@ -259,13 +270,13 @@ pub(super) async fn set(
 
 /// Returns the webhook of a queue, and how it does.
 #[utoipa::path(
-    get, path = "/v1/{namespace}/queues/{queue}/webhook", tag = "webhooks",
-    params(("namespace" = String, Path), ("queue" = String, Path)),
-    responses((status = 200, body = WebhookView), (status = "default", body = Problem))
+    get, path = "/v1/{namespace}/queues/{queue}/webhook", operation_id = "getWebhook", tag = "webhooks",
+    params(QueuePath),
+    responses((status = 200, description = "The webhook", body = WebhookView), Problems)
 )]
 pub(super) async fn get(
     State(app): State<Arc<App>>,
-    Path((namespace, queue)): QueuePath,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
 ) -> Result<Response> {
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
@@ -279,13 +290,13 @@ pub(super) async fn get(
 /// Removes the webhook of a queue: no more requests begin, those that run end by themselves. Events
 /// stay in the queue.
 #[utoipa::path(
-    delete, path = "/v1/{namespace}/queues/{queue}/webhook", tag = "webhooks",
-    params(("namespace" = String, Path), ("queue" = String, Path)),
-    responses((status = 204), (status = "default", body = Problem))
+    delete, path = "/v1/{namespace}/queues/{queue}/webhook", operation_id = "removeWebhook", tag = "webhooks",
+    params(QueuePath),
+    responses((status = 204, description = "It is removed"), Problems)
 )]
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
-    Path((namespace, queue)): QueuePath,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
 ) -> Result<StatusCode> {
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
@@ -293,21 +304,25 @@ pub(super) async fn remove(
     if !app.webhooks.remove(&key).await? {
         return Err(no_webhook(&queue));
     }
-    app.tokens
-        .audit("token", "webhook removed", &key.to_string())
-        .await;
+    access::audit(
+        &app,
+        &headers,
+        "webhook removed",
+        (pool, &namespace, &queue),
+    )
+    .await;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Lists the webhooks of a namespace: at most 1,000, of the queues that the token may consume.
 #[utoipa::path(
-    get, path = "/v1/{namespace}/webhooks", tag = "webhooks",
-    params(("namespace" = String, Path)),
-    responses((status = 200, body = [WebhookView]), (status = "default", body = Problem))
+    get, path = "/v1/{namespace}/webhooks", operation_id = "listWebhooks", tag = "webhooks",
+    params(NamespacePath),
+    responses((status = 200, description = "The webhooks, by queue", body = [WebhookView]), Problems)
 )]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
-    Path(namespace): Path<String>,
+    InPath(NamespacePath { namespace }): InPath<NamespacePath>,
     headers: HeaderMap,
 ) -> Result<Response> {
     let (pool, grant) = granted_namespace(&app, &headers, &namespace).await?;
