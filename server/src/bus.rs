@@ -85,6 +85,8 @@ pub(crate) struct Pool {
 pub(crate) struct FoundJob {
     pub(crate) id: EventId,
     pub(crate) state: State,
+    pub(crate) due: Timestamp,
+    pub(crate) key: Option<String>,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) attempts_left: u16,
@@ -132,6 +134,19 @@ impl Pool {
     pub(crate) fn event(queue: &Queue<Body>, body: Body) -> EventBuilder<Body> {
         let codec = body.codec();
         queue.event(body).codec(codec)
+    }
+
+    /// Replaces the payload of an event that waits.
+    pub(crate) async fn update(
+        queue: &Queue<Body>,
+        id: EventId,
+        body: &Body,
+    ) -> Result<duly::Changed> {
+        queue
+            .clone()
+            .with_codec(body.codec())
+            .update(id, body)
+            .await
     }
 
     /// Leases up to `max` jobs of several queues, in the order of the queues.
@@ -185,6 +200,8 @@ impl Pool {
         Ok(Some(FoundJob {
             id: found.id,
             state: found.state,
+            due: found.due,
+            key: envelope.key.clone(),
             headers: envelope.headers.clone(),
             body: body.value.into_owned(),
             attempts_left: envelope.attempts.saturating_sub(found.tries),

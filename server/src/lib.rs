@@ -25,6 +25,7 @@ pub mod settings;
 mod shared;
 mod state;
 mod v1;
+mod webhook;
 
 pub use serve::{Server, StartError};
 pub use settings::Settings;

@@ -10,6 +10,7 @@ use duly::metrics::Prometheus;
 use metrics::{counter, histogram};
 
 use crate::clock;
+use crate::webhook::{SECONDS, SECONDS_BOUNDS};
 
 /// How many pairs of pool and namespace have a label of their own; the rest share one.
 const LABELS_MAX: usize = 1_000;
@@ -20,13 +21,15 @@ static EXPORTER: OnceLock<Option<Prometheus>> = OnceLock::new();
 
 /// Installs the exporter of this process, once; another recorder of the process stays.
 pub(crate) fn install() {
-    EXPORTER.get_or_init(|| match Prometheus::install() {
-        Ok(exporter) => Some(exporter),
-        Err(error) => {
-            tracing::warn!(%error, "metrics are not exported");
-            None
-        }
-    });
+    EXPORTER.get_or_init(
+        || match Prometheus::install_with(&[(SECONDS, SECONDS_BOUNDS)]) {
+            Ok(exporter) => Some(exporter),
+            Err(error) => {
+                tracing::warn!(%error, "metrics are not exported");
+                None
+            }
+        },
+    );
 }
 
 /// Returns the page for Prometheus.
@@ -142,7 +145,7 @@ pub(crate) fn respawned(labels: &Labels, jobs: usize) {
 }
 
 /// Returns the labels of a queue; beyond a number of queues the same for all others.
-fn labeled(pool: &str, namespace: &str, queue: &str) -> Vec<metrics::Label> {
+pub(crate) fn labeled(pool: &str, namespace: &str, queue: &str) -> Vec<metrics::Label> {
     static KNOWN: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
     let key = format!("{pool}/{namespace}/{queue}");
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

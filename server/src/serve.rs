@@ -133,8 +133,13 @@ impl Server {
     pub async fn stop(self) {
         tracing::info!("stopping");
         self.app.closing.cancel();
-        tokio::join!(self.api.stop(), self.admin.stop());
-        self.app.pools.close(self.app.settings.limits.grace()).await;
+        let grace = self.app.settings.limits.grace();
+        tokio::join!(
+            self.api.stop(),
+            self.admin.stop(),
+            self.app.webhooks.stop(grace)
+        );
+        self.app.pools.close(grace).await;
         tracing::info!("stopped");
     }
 }

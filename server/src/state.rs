@@ -11,12 +11,17 @@ use crate::auth::Tokens;
 use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::shared::{Result, SharedState, Table};
+use crate::v1::Waiters;
+use crate::webhook::Webhooks;
 
 /// How many known queues are in memory; beyond it the memory starts anew.
 const KNOWN_MAX: usize = 100_000;
 
 /// How many bodies that may be large are read at the same time.
 const LARGE_BODIES_MAX: usize = 16;
+
+/// How many clients push lines at the same time.
+const LINE_PUSHES_MAX: usize = 64;
 
 /// A server's own state.
 #[derive(Debug)]
@@ -25,10 +30,15 @@ pub(crate) struct App {
     pub(crate) pools: Pools,
     pub(crate) shared: SharedState,
     pub(crate) tokens: Tokens,
+    pub(crate) webhooks: Webhooks,
     /// Whether requests are logged.
     pub(crate) access_log: Arc<AtomicBool>,
     /// Places for bodies that may be large, so that few of them are in memory.
     pub(crate) large_bodies: Semaphore,
+    /// Places for clients that push lines.
+    pub(crate) line_pushes: Arc<Semaphore>,
+    /// The leases and calls of `/v1` that a request of this process waits for.
+    pub(crate) waiters: Waiters,
     /// Cancelled when the server stops: parked polls end.
     pub(crate) closing: CancellationToken,
     /// The queues that the shared state knows already.
@@ -39,11 +49,14 @@ impl App {
     pub(crate) fn new(settings: Settings, pools: Pools, shared: SharedState) -> Self {
         Self {
             access_log: Arc::new(AtomicBool::new(settings.log.access)),
+            webhooks: Webhooks::start(&settings.webhooks, &pools, &shared),
             settings,
             pools,
             tokens: Tokens::new(shared.clone()),
             shared,
             large_bodies: Semaphore::new(LARGE_BODIES_MAX),
+            line_pushes: Arc::new(Semaphore::new(LINE_PUSHES_MAX)),
+            waiters: Waiters::default(),
             closing: CancellationToken::new(),
             known: Mutex::default(),
         }

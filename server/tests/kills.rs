@@ -20,14 +20,23 @@ const JOBS: usize = 200;
 const TOKEN: &str = "a-token-that-survives-kills";
 
 /// The program, and where it listens.
-struct Program {
+pub(crate) struct Program {
     child: Child,
-    api: String,
-    admin: String,
+    pub(crate) api: String,
+    pub(crate) admin: String,
 }
 
 impl Program {
-    fn start(folder: &std::path::Path, store: &str) -> Self {
+    pub(crate) fn start(folder: &std::path::Path, store: &str) -> Self {
+        Self::start_with(folder, store, &[])
+    }
+
+    /// Starts the program with more variables.
+    pub(crate) fn start_with(
+        folder: &std::path::Path,
+        store: &str,
+        variables: &[(&str, &str)],
+    ) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_duly"))
             .args([
                 "serve",
@@ -38,6 +47,7 @@ impl Program {
             ])
             .args(["--store", store])
             .env("DULY_SERVER__LOG__ACCESS", "false")
+            .envs(variables.iter().copied())
             .current_dir(folder)
             .stdout(Stdio::piped())
             .spawn()
@@ -58,7 +68,7 @@ impl Program {
     }
 
     /// `kill -9`; it is gone when this returns.
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it is killed");
         self.child.wait().expect("it ends");
     }

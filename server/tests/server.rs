@@ -5,9 +5,12 @@
 #[path = "../../tests/servers/mod.rs"]
 mod servers;
 
+mod audit;
 mod examples;
+mod hostile;
 mod kills;
 mod lmstfy;
 mod process;
 mod v1;
+mod webhooks;
 mod world;

@@ -95,10 +95,20 @@ impl World {
         world
     }
 
+    /// Returns the URL of its store.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Starts another server on the same store.
     pub(crate) async fn another(&self) -> Self {
+        self.another_with("").await
+    }
+
+    /// As [`another`](Self::another), with more settings.
+    pub(crate) async fn another_with(&self, more: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let settings = Settings::from_toml(&settings_text(&self.url, "")).expect("settings");
+        let settings = Settings::from_toml(&settings_text(&self.url, more)).expect("settings");
         Self {
             server: Server::start(settings).await.expect("a server"),
             client: client(),

@@ -78,8 +78,27 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
         }
     }
 
-    /// Returns the same queue, which encodes payloads with this codec.
-    pub(super) fn with_codec(mut self, codec: Codec) -> Self {
+    /// Returns the same queue, which encodes payloads with this codec, also in
+    /// [`update`](Self::update); [`EventBuilder::codec`] sets that of one event.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use duly::prelude::*;
+    /// use duly::codec::Codec;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// # let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// let queue = bus.queue_named::<u64>("order-close")?.with_codec(Codec::Json);
+    /// let id = queue.push(7, Duration::from_secs(60)).await?.id();
+    /// assert!(matches!(queue.update(id, &8).await?, Changed::Changed(_)));
+    /// # bus.shutdown(Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_codec(mut self, codec: Codec) -> Self {
         if self.options.codec != codec {
             Arc::make_mut(&mut self.options).codec = codec;
         }

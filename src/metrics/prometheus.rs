@@ -69,7 +69,28 @@ impl Prometheus {
     /// [`ErrorKind::Conflict`] when the process has a recorder already, which stays.
     /// [`ErrorKind::Unavailable`] when the system cannot start a thread.
     pub fn install() -> Result<Self> {
-        let handle = Self::builder().install_recorder().map_err(taken)?;
+        Self::install_with(&[])
+    }
+
+    /// As [`install`](Self::install), with buckets for histograms of the program itself: the name of
+    /// each, and the upper bounds of its buckets.
+    ///
+    /// # Errors
+    ///
+    /// As [`install`](Self::install); [`ErrorKind::Invalid`] for a histogram without bounds.
+    pub fn install_with(histograms: &[(&str, &[f64])]) -> Result<Self> {
+        let mut builder = Self::builder();
+        for (name, bounds) in histograms {
+            let matcher = Matcher::Full((*name).to_owned());
+            builder = builder
+                .set_buckets_for_metric(matcher, bounds)
+                .map_err(|_| {
+                    Error::invalid(format!(
+                        "the histogram {name} has no bounds; it needs at least one"
+                    ))
+                })?;
+        }
+        let handle = builder.install_recorder().map_err(taken)?;
         super::describe();
         let upkeep = handle.clone();
         spawn(move || {

@@ -12,6 +12,7 @@ pub(crate) use self::limit::{Limit, LimitError};
 pub(crate) use self::scope::{Action, QueuePattern, Scope};
 pub(crate) use self::token::{NewToken, TokenAddress, TokenRow};
 use crate::clock;
+use crate::http::peer;
 use crate::shared::{Result, SharedState, Table};
 
 /// The most tokens in memory; beyond it the memory starts anew.
@@ -314,13 +315,27 @@ impl Tokens {
         Ok(limits.collect())
     }
 
-    /// Adds a line to the audit, and to the log.
+    /// Returns how the audit shows a token: by the begin of its hash.
+    #[allow(clippy::unused_self)] // beside what it is the name of
+    pub(crate) fn handle(&self, pool: &str, namespace: &str, token: &str) -> String {
+        match token::handle_of(token) {
+            Some(_) => token.to_owned(),
+            None => token::handle(&TokenAddress::new(pool, namespace, token).key()),
+        }
+    }
+
+    /// Adds a line to the audit, and to the log: who did what to what, when, and from where.
     pub(crate) async fn audit(&self, actor: &str, action: &str, target: &str) {
-        tracing::info!(target: "duly_server::audit", actor, action, subject = target, "admin action");
+        let from = peer::address().map(|address| address.to_string());
+        tracing::info!(
+            target: "duly_server::audit",
+            actor, action, subject = target, from, "admin action"
+        );
         let line = serde_json::json!({
             "action": action,
             "actor": actor,
             "at_ms": clock::now().as_millis(),
+            "from": from,
             "target": target,
         });
         if let Err(error) = self.state.audit(&line.to_string()).await {

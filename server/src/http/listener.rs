@@ -20,6 +20,7 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::peer;
 use crate::settings::LimitSettings;
 
 /// The largest head of a request, in bytes.
@@ -121,7 +122,7 @@ async fn accept(listener: TcpListener, connections: Arc<Connections>, closing: C
                 let connections = Arc::clone(&connections);
                 let watcher = graceful.watcher();
                 tokio::spawn(async move {
-                    connections.open(stream, peer, watcher).await;
+                    peer::serving(peer, connections.open(stream, peer, watcher)).await;
                     drop(place);
                 });
             }

@@ -3,5 +3,6 @@
 pub(crate) mod access_log;
 pub(crate) mod body;
 pub(crate) mod listener;
+pub(crate) mod peer;
 pub(crate) mod reply;
 pub(crate) mod tls;

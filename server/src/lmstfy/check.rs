@@ -16,7 +16,7 @@ use crate::settings::DEFAULT_POOL;
 use crate::state::App;
 
 /// The longest name, in bytes.
-pub(super) const NAME_BYTES_MAX: usize = 255;
+pub(crate) const NAME_BYTES_MAX: usize = 255;
 
 /// A request that has passed the checks.
 #[derive(Debug)]
@@ -113,6 +113,23 @@ impl<'a> Call<'a> {
             Err(Refusal::Failed(error)) => Err(ApiError::Throttler(Box::new(error))),
             Err(other) => Err(refused(other)),
         }
+    }
+
+    /// Adds the call to the audit, if it is an admin action.
+    pub(super) async fn audit(&self) {
+        let action = match self.route.endpoint {
+            Endpoint::Destroy => "queue destroyed",
+            Endpoint::Respawn => "dead letters revived",
+            Endpoint::DeadDelete => "dead letters dropped",
+            _ => return,
+        };
+        let Some((token, _)) = &self.grant else {
+            return;
+        };
+        let (pool, tokens) = (self.pool.name(), &self.app.tokens);
+        let actor = tokens.handle(pool, &self.route.namespace, token);
+        let target = format!("{pool}/{}/{}", self.route.namespace, self.route.queue);
+        tokens.audit(&actor, action, &target).await;
     }
 
     /// Returns the queue of the request.

@@ -13,7 +13,7 @@ mod job_id;
 mod jobs;
 /// Names and tokens as the contract writes them.
 pub(crate) mod names {
-    pub(crate) use super::check::{is_name, split};
+    pub(crate) use super::check::{NAME_BYTES_MAX, is_name, split};
 }
 mod params;
 mod path;
@@ -139,8 +139,9 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
         Ok(response) => response,
         Err(error) => error.into_response(),
     };
-    if !response.status().is_success() {
-        app.tokens.give_back(taken).await;
+    match response.status().is_success() {
+        true => call.audit().await,
+        false => app.tokens.give_back(taken).await,
     }
     metrics::served(
         &labels,

@@ -112,6 +112,7 @@ impl Settings {
 
     fn check(&self) -> Result<(), SettingsError> {
         let wrong = |text: String| Err(SettingsError(text));
+        self.webhooks.check().map_err(SettingsError)?;
         if self.jobs.tries == 0 {
             return wrong("jobs.tries is 0; it must be 1 to 65535".to_owned());
         }

@@ -4,6 +4,7 @@
 //! that names the key.
 
 mod load;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 pub use self::load::{Overrides, SettingsError};
+pub use self::webhooks::WebhookSettings;
 
 /// All settings.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -30,6 +32,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// `[pools.<name>]`: the stores; `default` always exists.
     pub pools: BTreeMap<String, PoolSettings>,
+    /// `[webhooks]`: the delivery of queues to URLs.
+    pub webhooks: WebhookSettings,
 }
 
 /// The listener of the API.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 
-use super::{AUDIT_MAX, Result, StateError, Table};
+use super::{AUDIT_MAX, AuditLine, Result, StateError, Table};
 
 /// The tables; a change needs a migration and another `user_version`.
 const SCHEMA: &str = "
@@ -188,5 +188,19 @@ impl LocalState {
         file.execute("DELETE FROM audit WHERE number <= ?1", [last - kept])
             .map_err(failed)?;
         Ok(())
+    }
+
+    pub(super) fn audit_lines(&self, before: Option<&str>, limit: u32) -> Result<Vec<AuditLine>> {
+        let before = before.and_then(|before| before.parse().ok());
+        let before: i64 = before.unwrap_or(i64::MAX);
+        let file = self.file();
+        let mut select = file
+            .prepare_cached(
+                "SELECT CAST(number AS TEXT), line FROM audit WHERE number < ?1
+                 ORDER BY number DESC LIMIT ?2",
+            )
+            .map_err(failed)?;
+        let rows = select.query_map(params![before, limit], |row| Ok((row.get(0)?, row.get(1)?)));
+        rows.and_then(Iterator::collect).map_err(failed)
     }
 }

@@ -30,6 +30,10 @@ pub(crate) enum Table {
     Queues,
     /// The jobs that lmstfy respawned: the id that clients know, and the event that it means now.
     Respawned,
+    /// Targets of webhooks, by pool, namespace and queue.
+    Webhooks,
+    /// Targets that have said that they are gone.
+    WebhooksDisabled,
 }
 
 impl Table {
@@ -40,12 +44,17 @@ impl Table {
             Self::Limits => "limits",
             Self::Queues => "queues",
             Self::Respawned => "respawned",
+            Self::Webhooks => "webhooks",
+            Self::WebhooksDisabled => "webhooks_disabled",
         }
     }
 
     /// Whether a change of it raises the version.
     const fn is_versioned(self) -> bool {
-        matches!(self, Self::Tokens | Self::Limits)
+        matches!(
+            self,
+            Self::Tokens | Self::Limits | Self::Webhooks | Self::WebhooksDisabled
+        )
     }
 }
 
@@ -54,7 +63,7 @@ impl Table {
 pub(crate) struct StateError(String);
 
 impl StateError {
-    fn new(what: &str, error: &dyn fmt::Display) -> Self {
+    pub(crate) fn new(what: &str, error: &dyn fmt::Display) -> Self {
         Self(format!("{what}: {error}"))
     }
 }
@@ -173,7 +182,22 @@ impl SharedState {
             Place::Remote(remote) => remote.audit(line).await,
         }
     }
+
+    /// Returns lines of the audit before a place, the newest first.
+    pub(crate) async fn audit_lines(
+        &self,
+        before: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<AuditLine>> {
+        match &self.place {
+            Place::Local(local) => local.audit_lines(before, limit),
+            Place::Remote(remote) => remote.audit_lines(before, limit).await,
+        }
+    }
 }
+
+/// A line of the audit, after the place by which it is found.
+pub(crate) type AuditLine = (String, String);
 
 /// How many lines the audit keeps.
 const AUDIT_MAX: usize = 100_000;

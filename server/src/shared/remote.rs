@@ -13,7 +13,7 @@ use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType}
 use redis::{Cmd, FromRedisValue, Pipeline, RedisFuture, Script, Value};
 use tokio::sync::Mutex;
 
-use super::{AUDIT_MAX, Result, StateError, Table};
+use super::{AUDIT_MAX, AuditLine, Result, StateError, Table};
 
 /// How long a command may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -242,6 +242,21 @@ impl RemoteState {
             .arg("line")
             .arg(line);
         self.run::<String>(&command).await.map(drop)
+    }
+
+    pub(super) async fn audit_lines(
+        &self,
+        before: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<AuditLine>> {
+        let mut command = redis::cmd("XREVRANGE");
+        let end = before.map_or_else(|| "+".to_owned(), |before| format!("({before}"));
+        command.arg(self.key("audit")).arg(end).arg("-");
+        command.arg("COUNT").arg(limit);
+        let lines: Vec<(String, Vec<(String, String)>)> = self.run(&command).await?;
+        let lines = lines.into_iter();
+        let lines = lines.filter_map(|(place, mut fields)| Some((place, fields.pop()?.1)));
+        Ok(lines.collect())
     }
 }
 

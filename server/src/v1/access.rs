@@ -1,11 +1,13 @@
 //! Access: the token of a request, its scope, and the limit of its calls.
 
+use std::sync::Arc;
+
 use axum::http::{HeaderMap, StatusCode, header};
 
 use super::problem::{Problem, Result};
-use crate::auth::{Action, Refusal, Scope};
+use crate::auth::{Action, Grant, Refusal, Scope};
 use crate::bus::Pool;
-use crate::lmstfy::names::{is_name, split};
+use crate::lmstfy::names::{NAME_BYTES_MAX, is_name, split};
 use crate::state::App;
 
 /// Checks names and token; returns the pool.
@@ -16,17 +18,11 @@ pub(super) async fn granted<'a>(
     queue: &str,
     scope: Scope,
 ) -> Result<&'a Pool> {
-    if !is_name(namespace) || !is_name(queue) {
-        return Err(Problem::invalid(
-            "a namespace and a queue have letters, digits, `-` and `_` only",
-        ));
+    if !is_ours(queue) {
+        return Err(wrong_name());
     }
-    let text = token(headers).ok_or_else(unauthorized)?;
-    let (pool, token) = split(text);
-    let pool = app.pools.get(pool).ok_or_else(unauthorized)?;
+    let (pool, grant) = granted_namespace(app, headers, namespace).await?;
     let tokens = &app.tokens;
-    let grant = tokens.check(pool.name(), namespace, token).await;
-    let grant = grant.map_err(refused)?;
     grant.allows(scope, queue).map_err(refused)?;
     let action = match scope {
         Scope::Publish => Action::Produce,
@@ -36,6 +32,32 @@ pub(super) async fn granted<'a>(
     // A call counts whatever comes of it.
     drop(tokens.take(&grant, action).await.map_err(refused)?);
     Ok(pool)
+}
+
+/// Checks namespace and token; returns the pool, and what the token may do.
+pub(super) async fn granted_namespace<'a>(
+    app: &'a App,
+    headers: &HeaderMap,
+    namespace: &str,
+) -> Result<(&'a Pool, Arc<Grant>)> {
+    if !is_ours(namespace) {
+        return Err(wrong_name());
+    }
+    let text = token(headers).ok_or_else(unauthorized)?;
+    let (pool, token) = split(text);
+    let pool = app.pools.get(pool).ok_or_else(unauthorized)?;
+    let grant = app.tokens.check(pool.name(), namespace, token).await;
+    Ok((pool, grant.map_err(refused)?))
+}
+
+fn is_ours(name: &str) -> bool {
+    is_name(name) && name.len() <= NAME_BYTES_MAX
+}
+
+fn wrong_name() -> Problem {
+    Problem::invalid(format!(
+        "a namespace and a queue have 1 to {NAME_BYTES_MAX} letters, digits, `-` and `_`"
+    ))
 }
 
 /// Returns the token: `Authorization: Bearer`, or the header of lmstfy.
@@ -65,4 +87,18 @@ fn refused(refusal: Refusal) -> Problem {
         ),
         Refusal::Failed(error) => error.into(),
     }
+}
+
+/// Adds what was done with a token to the audit.
+pub(super) async fn audit(
+    app: &App,
+    headers: &HeaderMap,
+    action: &str,
+    (pool, namespace, queue): (&Pool, &str, &str),
+) {
+    let (_, token) = split(token(headers).unwrap_or_default());
+    let pool = pool.name();
+    let actor = app.tokens.handle(pool, namespace, token);
+    let target = format!("{pool}/{namespace}/{queue}");
+    app.tokens.audit(&actor, action, &target).await;
 }

@@ -3,34 +3,74 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::body::Body as HttpBody;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use duly::EventId;
-use duly::dead_letters::{DeadLetterCursor, DeadLetters};
-use serde::Deserialize;
-use serde_json::json;
+use duly::dead_letters::{BulkResult, DeadLetterCursor, DeadLetters};
+use duly::time::Timestamp;
+use duly::{ErrorKind, EventId};
+use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::granted;
-use super::problem::{Problem, Result};
+use super::access::{self, granted};
+use super::input::{self, InPath, QueuePath};
+use super::problem::{Problem, Problems, Result};
 use crate::auth::Scope;
 use crate::bus::Pool;
 use crate::state::App;
 
-type QueuePath = Path<(String, String)>;
+/// The most ids of a request.
+const IDS_MAX: usize = 1_000;
 
 /// A page of dead letters.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PageQuery {
-    /// The last id of the page before.
-    after: Option<String>,
+    /// The `next` of the page before: the last id of it.
+    #[param(value_type = Option<String>, min_length = 26, max_length = 26,
+        pattern = "^[0-7][0-9A-TV-Za-tv-z]{25}$", example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
+    after: Option<EventId>,
     /// The size of the page, 1 to 1,000. Default: 100.
+    #[param(minimum = 1, maximum = 1000, example = 100)]
     limit: Option<usize>,
+}
+
+/// A page of dead letters.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DeadPage {
+    /// The dead letters, by id.
+    items: Vec<DeadView>,
+    /// The `after` of the next page; absent after the last one.
+    #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
+    next: Option<String>,
+}
+
+/// A dead letter.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DeadView {
+    /// Its id.
+    #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
+    id: String,
+    /// When it died, in milliseconds since the epoch.
+    #[schema(minimum = 0, example = 1767225600000u64)]
+    died_ms: Option<u64>,
+    /// Its counted attempts.
+    #[schema(minimum = 0, maximum = 65535, example = 16)]
+    tries: u16,
+    /// Its key.
+    #[schema(example = "customer:8")]
+    key: Option<String>,
+    /// The error of its last attempt.
+    #[schema(example = "no such order")]
+    error: Option<String>,
+    /// Its payload, in base64; absent if it cannot be decrypted.
+    #[schema(example = "eyJvcmRlciI6N30=")]
+    payload_base64: Option<String>,
 }
 
 fn letters(pool: &Pool, namespace: &str, queue: &str) -> Result<DeadLetters> {
@@ -38,98 +78,146 @@ fn letters(pool: &Pool, namespace: &str, queue: &str) -> Result<DeadLetters> {
     Ok(pool.bus().dead_letters().queue(&name))
 }
 
-/// Lists dead letters, by id.
+/// Returns dead letters, by id, page by page
 #[utoipa::path(
-    get, path = "/v1/{namespace}/queues/{queue}/dead-letters", tag = "dead letters",
-    params(("namespace" = String, Path), ("queue" = String, Path), PageQuery),
-    responses((status = 200, body = Value), (status = "default", body = Problem))
+    get, path = "/v1/{namespace}/queues/{queue}/dead-letters", operation_id = "listDeadLetters",
+    tag = "dead letters", params(QueuePath, PageQuery),
+    responses((status = 200, description = "A page of dead letters", body = DeadPage), Problems)
 )]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
-    Path((namespace, queue)): QueuePath,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
     page: std::result::Result<Query<PageQuery>, QueryRejection>,
 ) -> Result<Response> {
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
-    let Query(page) = page?;
-    let after = match page.after {
-        Some(id) => Some(DeadLetterCursor {
-            queue: pool.queue(&namespace, &queue)?.name().clone(),
-            id: id.parse()?,
-        }),
-        None => None,
+    let Query(PageQuery { after, limit }) = page?;
+    let limit = limit.unwrap_or(100);
+    if !(1..=IDS_MAX).contains(&limit) {
+        return Err(Problem::invalid(format!(
+            "limit is {limit}; it must be 1 to {IDS_MAX}"
+        )));
+    }
+    let name = pool.queue(&namespace, &queue)?.name().clone();
+    let after = after.map(|id| DeadLetterCursor { queue: name, id });
+    let letters = letters(pool, &namespace, &queue)?.limit(limit);
+    let (items, next) = match letters.after(after).page().await {
+        Ok(page) => (page.items, page.next),
+        // A new queue whose name is nearly that of another.
+        Err(error) if error.kind() == ErrorKind::NotFound => (Vec::new(), None),
+        Err(error) => return Err(error.into()),
     };
-    let letters = letters(pool, &namespace, &queue)?.limit(page.limit.unwrap_or(100));
-    let page = letters.after(after).page().await?;
-    let views = page.items.iter().map(|letter| {
-        let opened = pool
-            .bus()
-            .keys()
-            .open(letter.id, &letter.queue, &letter.payload);
-        json!({
-            "id": letter.id.to_string(),
-            "died_ms": letter.died.map(duly::time::Timestamp::as_millis),
-            "tries": letter.tries,
-            "key": letter.key,
-            "error": letter.error(),
-            "payload_base64": opened.ok().map(|opened| STANDARD.encode(&opened.value)),
-        })
+    let views = items.iter().map(|letter| {
+        let keys = pool.bus().keys();
+        let opened = keys.open(letter.id, &letter.queue, &letter.payload);
+        DeadView {
+            id: letter.id.to_string(),
+            died_ms: letter.died.map(Timestamp::as_millis),
+            tries: letter.tries,
+            key: letter.key.clone(),
+            error: letter.error().map(str::to_owned),
+            payload_base64: opened.ok().map(|opened| STANDARD.encode(&opened.value)),
+        }
     });
-    let next = page.next.as_ref().map(|cursor| cursor.id.to_string());
-    Ok(Json(json!({"items": views.collect::<Vec<_>>(), "next": next})).into_response())
+    let page = DeadPage {
+        items: views.collect(),
+        next: next.map(|cursor| cursor.id.to_string()),
+    };
+    Ok(Json(page).into_response())
 }
 
 /// Dead letters by their ids.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ids {
-    /// 1 to 1,000 ids.
-    #[schema(value_type = Vec<String>)]
+    /// The ids, 1 to 1,000.
+    #[schema(value_type = Vec<EventIdText>, min_items = 1, max_items = 1000)]
     ids: Vec<EventId>,
 }
 
-/// Makes dead letters ready again, with all their attempts.
+/// The id of an event: 26 characters of a ULID.
+#[derive(ToSchema)]
+#[schema(value_type = String, min_length = 26, max_length = 26,
+    pattern = "^[0-7][0-9A-TV-Za-tv-z]{25}$", example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
+#[allow(dead_code)] // for the description
+pub(super) struct EventIdText(String);
+
+/// How many dead letters were changed.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Done {
+    /// How many of the ids were dead letters.
+    #[schema(minimum = 0, maximum = 1000, example = 1)]
+    done: u64,
+}
+
+fn done(result: duly::Result<BulkResult>) -> Result<Response> {
+    let done = match result.and_then(BulkResult::finished) {
+        Ok(finished) => finished.done,
+        // A new queue whose name is nearly that of another.
+        Err(error) if error.kind() == ErrorKind::NotFound => 0,
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Json(Done { done }).into_response())
+}
+
+async fn ids(app: &App, headers: &HeaderMap, body: HttpBody) -> Result<Vec<EventId>> {
+    let Ids { ids } = input::json(app, headers, body).await?;
+    match ids.len() {
+        1..=IDS_MAX => Ok(ids),
+        len => Err(Problem::invalid(format!(
+            "{len} ids; a request has 1 to {IDS_MAX}"
+        ))),
+    }
+}
+
+/// Makes dead letters ready again, with all their attempts
 #[utoipa::path(
-    post, path = "/v1/{namespace}/queues/{queue}/dead-letters/revive", tag = "dead letters",
-    params(("namespace" = String, Path), ("queue" = String, Path)),
+    post, path = "/v1/{namespace}/queues/{queue}/dead-letters/revive",
+    operation_id = "reviveDeadLetters", tag = "dead letters", params(QueuePath),
     request_body = Ids,
-    responses((status = 200, body = Value), (status = "default", body = Problem))
+    responses((status = 200, description = "They are ready", body = Done), Problems)
 )]
 pub(super) async fn revive(
     State(app): State<Arc<App>>,
-    Path((namespace, queue)): QueuePath,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
-    request: std::result::Result<Json<Ids>, JsonRejection>,
+    body: HttpBody,
 ) -> Result<Response> {
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
-    let Json(Ids { ids }) = request?;
-    let done = letters(pool, &namespace, &queue)?
-        .revive(ids)
-        .await?
-        .finished()?
-        .done;
-    Ok(Json(json!({"done": done})).into_response())
+    let ids = ids(&app, &headers, body).await?;
+    let revived = letters(pool, &namespace, &queue)?.revive(ids).await;
+    access::audit(
+        &app,
+        &headers,
+        "dead letters revived",
+        (pool, &namespace, &queue),
+    )
+    .await;
+    done(revived)
 }
 
-/// Removes dead letters for good.
+/// Removes dead letters for good
 #[utoipa::path(
-    post, path = "/v1/{namespace}/queues/{queue}/dead-letters/drop", tag = "dead letters",
-    params(("namespace" = String, Path), ("queue" = String, Path)),
+    post, path = "/v1/{namespace}/queues/{queue}/dead-letters/drop",
+    operation_id = "dropDeadLetters", tag = "dead letters", params(QueuePath),
     request_body = Ids,
-    responses((status = 200, body = Value), (status = "default", body = Problem))
+    responses((status = 200, description = "They are gone", body = Done), Problems)
 )]
 pub(super) async fn drop_letters(
     State(app): State<Arc<App>>,
-    Path((namespace, queue)): QueuePath,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
-    request: std::result::Result<Json<Ids>, JsonRejection>,
+    body: HttpBody,
 ) -> Result<Response> {
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
-    let Json(Ids { ids }) = request?;
-    let done = letters(pool, &namespace, &queue)?
-        .drop(ids)
-        .await?
-        .finished()?
-        .done;
-    Ok(Json(json!({"done": done})).into_response())
+    let ids = ids(&app, &headers, body).await?;
+    let dropped = letters(pool, &namespace, &queue)?.drop(ids).await;
+    access::audit(
+        &app,
+        &headers,
+        "dead letters dropped",
+        (pool, &namespace, &queue),
+    )
+    .await;
+    done(dropped)
 }

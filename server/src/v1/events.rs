@@ -1,27 +1,25 @@
-//! Events: push one or many, look up, cancel, reschedule, explain.
+//! Events: push one or many, look up, cancel, reschedule, update, explain.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{Path, State};
+use axum::body::Body as HttpBody;
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use duly::time::{Timestamp, When};
-use duly::{Cancelled, Changed, EventBuilder, EventId, Queue, Unique};
+use duly::time::Timestamp;
+use duly::{Cancelled, Changed};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::access::granted;
-use super::problem::{Problem, Result};
+use super::event::{EventView, NewEvent, PushedEvent, not_pushed, payload, when};
+use super::input::{self, EventPath, InPath, QueuePath};
+use super::problem::{Problem, Problems, Result};
+use super::push_lines;
 use crate::auth::Scope;
-use crate::bus::{Body, Pool};
+use crate::bus::Pool;
 use crate::state::App;
 
 /// The most events of one push.
@@ -31,270 +29,222 @@ const PUSH_MAX: usize = 1_000;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PushRequest {
-    /// 1 to 1,000 events.
+    /// The events, 1 to 1,000.
+    #[schema(min_items = 1, max_items = 1000)]
     events: Vec<NewEvent>,
 }
 
-/// An event to push.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NewEvent {
-    /// Its payload: any JSON.
-    #[schema(value_type = Value)]
-    payload: Option<Box<RawValue>>,
-    /// Its payload in base64, if it is not JSON.
-    payload_base64: Option<String>,
-    /// The id, 26 characters of a ULID that a push before has returned as `id`, or that
-    /// `idempotency_key` names: a repeated push changes nothing.
-    #[schema(value_type = Option<String>)]
-    id: Option<EventId>,
-    /// A name that stands for the id: the same name means the same event.
-    idempotency_key: Option<String>,
-    /// The delay in milliseconds, counted from the push.
-    delay_ms: Option<u64>,
-    /// The due time in milliseconds since the epoch.
-    due_ms: Option<u64>,
-    /// The key by which events are found.
-    key: Option<String>,
-    /// The key of which only one event waits or runs.
-    unique: Option<String>,
-    /// Whether an event with the unique key is replaced; otherwise it is kept.
-    #[serde(default)]
-    replace: bool,
-    /// The most attempts.
-    attempts: Option<u16>,
-    /// When it expires, in milliseconds from the push.
-    expires_ms: Option<u64>,
-    /// Its headers.
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-}
-
-/// A pushed event.
-#[derive(Serialize, ToSchema)]
-struct PushedView {
-    id: String,
-    due_ms: u64,
-    /// Whether it was there already; nothing was changed then.
-    duplicate: bool,
-}
-
-impl NewEvent {
-    fn build(self, queue: &Queue<Body>) -> Result<EventBuilder<Body>> {
-        let body = match (self.payload, self.payload_base64) {
-            (Some(json), None) => Body::Json(json),
-            (None, Some(text)) => {
-                let bytes = STANDARD.decode(text);
-                Body::Raw(
-                    bytes
-                        .map_err(|_| Problem::invalid("payload_base64 is no base64"))?
-                        .into(),
-                )
-            }
-            _ => {
-                return Err(Problem::invalid(
-                    "an event has either payload or payload_base64",
-                ));
-            }
-        };
-        let mut event = Pool::event(queue, body);
-        event = match (self.delay_ms, self.due_ms) {
-            (None, None) => event,
-            (Some(delay), None) => event.after(Duration::from_millis(delay)),
-            (None, Some(due)) => event.at(Timestamp::from_millis(due)),
-            _ => return Err(Problem::invalid("an event has either delay_ms or due_ms")),
-        };
-        event = match (self.id, self.idempotency_key) {
-            (None, None) => event,
-            (Some(id), None) => event.id(id),
-            (None, Some(name)) => event.id(queue.id_for_name(&name)),
-            _ => {
-                return Err(Problem::invalid(
-                    "an event has either id or idempotency_key",
-                ));
-            }
-        };
-        if let Some(key) = self.key {
-            event = event.key(key);
-        }
-        if let Some(unique) = self.unique {
-            let on_taken = if self.replace {
-                Unique::Replace
-            } else {
-                Unique::Keep
-            };
-            event = event.unique(unique, on_taken);
-        }
-        if let Some(attempts) = self.attempts {
-            event = event.attempts(attempts);
-        }
-        if let Some(expires) = self.expires_ms {
-            event = event.expires_after(Duration::from_millis(expires));
-        }
-        for (name, value) in self.headers {
-            event = event.header(name, value);
-        }
-        Ok(event)
-    }
-}
-
-/// Pushes events.
+/// Pushes events
+///
+/// A body of `application/x-ndjson` has an event on each line, and any number of lines: they are
+/// pushed as they arrive, and each has a line in the response, in their order. Read the response
+/// while you send: a server that cannot write its response reads no more.
 #[utoipa::path(
-    post, path = "/v1/{namespace}/queues/{queue}/events", tag = "events",
-    params(("namespace" = String, Path), ("queue" = String, Path)),
-    request_body = PushRequest,
-    responses((status = 201, body = [PushedView]), (status = "default", body = Problem))
+    post, path = "/v1/{namespace}/queues/{queue}/events", operation_id = "pushEvents",
+    tag = "events", params(QueuePath),
+    request_body(description = "The events", content(
+        (PushRequest = "application/json"), (String = "application/x-ndjson"))),
+    responses(
+        (status = 201, description = "Every event is stored", body = [PushedEvent]),
+        (status = 200, description = "A line for each line: a pushed event, or a problem",
+            body = String, content_type = "application/x-ndjson"),
+        Problems)
 )]
 pub(super) async fn push(
     State(app): State<Arc<App>>,
-    Path((namespace, queue)): Path<(String, String)>,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
-    request: std::result::Result<Json<PushRequest>, JsonRejection>,
+    body: HttpBody,
 ) -> Result<Response> {
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Publish).await?;
-    let Json(PushRequest { events }) = request?;
+    let handle = pool.queue(&namespace, &queue)?;
+    if input::media_type(&headers) == push_lines::MEDIA_TYPE {
+        app.note_queue(pool.name(), &namespace, &queue).await?;
+        return push_lines::push(&app, handle, body);
+    }
+    let PushRequest { events } = input::json(&app, &headers, body).await?;
     if !(1..=PUSH_MAX).contains(&events.len()) {
         let count = events.len();
         return Err(Problem::invalid(format!(
             "{count} events; a push has 1 to {PUSH_MAX}"
         )));
     }
-    let handle = pool.queue(&namespace, &queue)?;
     let events = events.into_iter().map(|event| event.build(&handle));
     let events = events.collect::<Result<Vec<_>>>()?;
     app.note_queue(pool.name(), &namespace, &queue).await?;
-    let receipts = handle.send_many(events).await?;
-    let pushed = receipts.iter().map(|receipt| PushedView {
-        id: receipt.id().to_string(),
-        due_ms: receipt.due().as_millis(),
-        duplicate: receipt.is_duplicate(),
-    });
+    let receipts = handle.send_many(events).await.map_err(not_pushed)?;
+    let pushed = receipts.iter().map(PushedEvent::from);
     Ok((StatusCode::CREATED, Json(pushed.collect::<Vec<_>>())).into_response())
 }
 
-/// The path of an event.
-pub(super) type EventPath = Path<(String, String, String)>;
-
-fn id_of(text: &str) -> Result<EventId> {
-    Ok(text.parse::<EventId>()?)
-}
-
-/// Returns an event that is not over.
+/// Returns an event that is not over
 #[utoipa::path(
-    get, path = "/v1/{namespace}/queues/{queue}/events/{id}", tag = "events",
-    params(("namespace" = String, Path), ("queue" = String, Path), ("id" = String, Path)),
-    responses((status = 200, body = Value), (status = "default", body = Problem))
+    get, path = "/v1/{namespace}/queues/{queue}/events/{id}", operation_id = "getEvent",
+    tag = "events", params(EventPath),
+    responses((status = 200, description = "The event", body = EventView), Problems)
 )]
 pub(super) async fn get(
     State(app): State<Arc<App>>,
-    Path((namespace, queue, id)): EventPath,
+    InPath(path): InPath<EventPath>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
-    let found = pool
-        .get(&pool.queue(&namespace, &queue)?, id_of(&id)?)
-        .await?;
-    let found = found.ok_or_else(|| Problem::not_found(format!("no event {id} waits or runs")))?;
-    let view = json!({
-        "id": found.id.to_string(),
-        "state": found.state,
-        "attempts_left": found.attempts_left,
-        "expires_ms": found.expires.map(Timestamp::as_millis),
-        "headers": found.headers.into_iter().collect::<BTreeMap<_, _>>(),
-        "payload_base64": STANDARD.encode(&found.body),
-    });
-    Ok(Json(view).into_response())
+    let pool = granted(&app, &headers, &path.namespace, &path.queue, Scope::Consume).await?;
+    let handle = pool.queue(&path.namespace, &path.queue)?;
+    let found = pool.get(&handle, path.id()?).await?;
+    let found =
+        found.ok_or_else(|| Problem::not_found(format!("no event {} waits or runs", path.id)))?;
+    Ok(Json(EventView::from(found)).into_response())
 }
 
-/// Cancels an event that waits.
+/// Cancels an event that waits
 #[utoipa::path(
-    delete, path = "/v1/{namespace}/queues/{queue}/events/{id}", tag = "events",
-    params(("namespace" = String, Path), ("queue" = String, Path), ("id" = String, Path)),
-    responses((status = 204), (status = 409, body = Problem), (status = "default", body = Problem))
+    delete, path = "/v1/{namespace}/queues/{queue}/events/{id}", operation_id = "cancelEvent",
+    tag = "events", params(EventPath),
+    responses((status = 204, description = "The event is cancelled"), Problems)
 )]
 pub(super) async fn cancel(
     State(app): State<Arc<App>>,
-    Path((namespace, queue, id)): EventPath,
+    InPath(path): InPath<EventPath>,
     headers: HeaderMap,
 ) -> Result<StatusCode> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Publish).await?;
-    match pool.queue(&namespace, &queue)?.cancel(id_of(&id)?).await? {
-        Cancelled::NotFound => Err(Problem::not_found(format!("no event has the id {id}"))),
+    let pool = granted(&app, &headers, &path.namespace, &path.queue, Scope::Publish).await?;
+    let handle = pool.queue(&path.namespace, &path.queue)?;
+    match handle.cancel(path.id()?).await? {
+        Cancelled::NotFound => Err(unknown(&path)),
         Cancelled::TooLate(state) => Err(Problem::conflict(format!("the event is {state}"))),
         _ => Ok(StatusCode::NO_CONTENT),
     }
 }
 
-/// Another due time.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RescheduleRequest {
-    /// The delay from now, in milliseconds.
-    delay_ms: Option<u64>,
-    /// The due time in milliseconds since the epoch.
-    due_ms: Option<u64>,
+fn unknown(path: &EventPath) -> Problem {
+    Problem::not_found(format!("no event of the queue has the id {}", path.id))
 }
 
-/// Changes the due time of an event that waits.
-#[utoipa::path(
-    patch, path = "/v1/{namespace}/queues/{queue}/events/{id}", tag = "events",
-    params(("namespace" = String, Path), ("queue" = String, Path), ("id" = String, Path)),
-    request_body = RescheduleRequest,
-    responses((status = 200, body = Value), (status = "default", body = Problem))
-)]
-pub(super) async fn reschedule(
-    State(app): State<Arc<App>>,
-    Path((namespace, queue, id)): EventPath,
-    headers: HeaderMap,
-    request: std::result::Result<Json<RescheduleRequest>, JsonRejection>,
-) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Publish).await?;
-    let Json(request) = request?;
-    let when = match (request.delay_ms, request.due_ms) {
-        (Some(delay), None) => When::After(Duration::from_millis(delay)),
-        (None, Some(due)) => When::At(Timestamp::from_millis(due)),
-        _ => return Err(Problem::invalid("give either delay_ms or due_ms")),
-    };
-    match pool
-        .queue(&namespace, &queue)?
-        .reschedule(id_of(&id)?, when)
-        .await?
-    {
-        Changed::Changed(due) | Changed::ChangedAfterAttempt(due) => {
-            Ok(Json(json!({"due_ms": due.as_millis()})).into_response())
-        }
+/// A change of an event that waits: another due time, or another payload.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventChange {
+    /// The delay from now, in milliseconds.
+    #[serde(default, deserialize_with = "input::whole_or_none")]
+    #[schema(minimum = 0, maximum = 31536000000u64, example = 60000)]
+    delay_ms: Option<u64>,
+    /// The due time in milliseconds since the epoch; a past one means at once.
+    #[serde(default, deserialize_with = "input::whole_or_none")]
+    #[schema(minimum = 0, example = 1767225600000u64)]
+    due_ms: Option<u64>,
+    /// The payload: any JSON.
+    #[serde(default, deserialize_with = "input::any_json")]
+    #[schema(value_type = Option<serde_json::Value>, example = json!({"order": 8}))]
+    payload: Option<Box<RawValue>>,
+    /// The payload in base64, if it is not JSON.
+    #[schema(
+        pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$",
+        max_length = 1398104,
+        example = "aGVsbG8="
+    )]
+    payload_base64: Option<String>,
+}
+
+/// The due time of a changed event.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ChangedEvent {
+    /// When it is due, in milliseconds since the epoch.
+    #[schema(minimum = 0, example = 1767225600000u64)]
+    due_ms: u64,
+}
+
+fn changed(path: &EventPath, changed: Changed) -> Result<Timestamp> {
+    match changed {
+        Changed::Changed(due) | Changed::ChangedAfterAttempt(due) => Ok(due),
         Changed::TooLate(state) => Err(Problem::conflict(format!("the event is {state}"))),
-        _ => Err(Problem::not_found(format!("no event has the id {id}"))),
+        _ => Err(unknown(path)),
     }
 }
 
-/// Explains where an event is, and what it waits for.
+/// Reschedules or updates an event that waits
+///
+/// The change of both is made in two steps, the payload first.
 #[utoipa::path(
-    get, path = "/v1/{namespace}/queues/{queue}/events/{id}/explanation", tag = "events",
-    params(("namespace" = String, Path), ("queue" = String, Path), ("id" = String, Path)),
-    responses((status = 200, body = Value), (status = "default", body = Problem))
+    patch, path = "/v1/{namespace}/queues/{queue}/events/{id}", operation_id = "changeEvent",
+    tag = "events", params(EventPath), request_body = EventChange,
+    responses((status = 200, description = "The event is changed", body = ChangedEvent), Problems)
+)]
+pub(super) async fn change(
+    State(app): State<Arc<App>>,
+    InPath(path): InPath<EventPath>,
+    headers: HeaderMap,
+    body: HttpBody,
+) -> Result<Response> {
+    let pool = granted(&app, &headers, &path.namespace, &path.queue, Scope::Publish).await?;
+    let change: EventChange = input::json(&app, &headers, body).await?;
+    let when = when(change.delay_ms, change.due_ms)?;
+    let body = match (change.payload, change.payload_base64) {
+        (None, None) => None,
+        (json, base64) => Some(payload(json, base64)?),
+    };
+    let (handle, id) = (pool.queue(&path.namespace, &path.queue)?, path.id()?);
+    let mut due = None;
+    if let Some(body) = body {
+        due = Some(changed(&path, Pool::update(&handle, id, &body).await?)?);
+    }
+    if let Some(when) = when {
+        due = Some(changed(&path, handle.reschedule(id, when).await?)?);
+    }
+    let due = due.ok_or_else(|| {
+        Problem::invalid("nothing to change; give delay_ms, due_ms, payload or payload_base64")
+    })?;
+    let due_ms = due.as_millis();
+    Ok(Json(ChangedEvent { due_ms }).into_response())
+}
+
+/// What became of an event, and why.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Explanation {
+    /// Its id.
+    #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
+    id: String,
+    /// Its state.
+    #[schema(example = "scheduled")]
+    state: Option<&'static str>,
+    /// When it is or was due, in milliseconds since the epoch.
+    #[schema(minimum = 0, example = 1767225600000u64)]
+    due_ms: Option<u64>,
+    /// The counted attempts that have ended.
+    #[schema(minimum = 0, maximum = 65535, example = 1)]
+    tries: u16,
+    /// The explanation, for people.
+    #[schema(example = "scheduled: it waits for its due time")]
+    text: String,
+    /// What to do, if something is to be done.
+    #[schema(example = json!([]))]
+    advice: Vec<String>,
+}
+
+/// Explains where an event is, and what it waits for
+#[utoipa::path(
+    get, path = "/v1/{namespace}/queues/{queue}/events/{id}/explanation",
+    operation_id = "explainEvent", tag = "events", params(EventPath),
+    responses((status = 200, description = "The explanation", body = Explanation), Problems)
 )]
 pub(super) async fn explain(
     State(app): State<Arc<App>>,
-    Path((namespace, queue, id)): EventPath,
+    InPath(path): InPath<EventPath>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
-    let name = pool.queue(&namespace, &queue)?.name().clone();
-    let explained = pool.bus().explain(id_of(&id)?).await?;
+    let pool = granted(&app, &headers, &path.namespace, &path.queue, Scope::Consume).await?;
+    let name = pool.queue(&path.namespace, &path.queue)?.name().clone();
+    let explained = pool.bus().explain(path.id()?).await?;
     // The id alone finds an event; a token is for its own queue.
     if explained.queue.as_ref() != Some(&name) {
-        return Err(Problem::not_found(format!(
-            "no event of the queue has the id {id}"
-        )));
+        return Err(unknown(&path));
     }
-    let view = json!({
-        "id": id,
-        "state": explained.state,
-        "due_ms": explained.due.map(Timestamp::as_millis),
-        "tries": explained.tries,
-        "text": explained.to_string(),
-        "advice": explained.advice(),
-    });
-    Ok(Json(view).into_response())
+    let explanation = Explanation {
+        state: explained.state.map(duly::event::State::as_str),
+        due_ms: explained.due.map(Timestamp::as_millis),
+        tries: explained.tries,
+        text: explained.to_string(),
+        advice: explained.advice(),
+        id: path.id,
+    };
+    Ok(Json(explanation).into_response())
 }

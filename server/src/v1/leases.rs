@@ -4,21 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{Path, State};
+use axum::body::Body as HttpBody;
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use duly::lease::{LeaseOutcome, LeaseStatus, LeaseToken};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use duly::lease::{EncodedPayload, LeaseOutcome, LeaseStatus, LeaseToken, Leased};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::access::granted;
-use super::problem::{Problem, Result};
+use super::calls;
+use super::event::SPAN_MS_MAX;
+use super::input::{self, InPath, LeasePath, QueuePath};
+use super::problem::{Problem, Problems, Result};
 use crate::auth::Scope;
 use crate::bus::Pool;
 use crate::http::reply;
@@ -27,20 +28,25 @@ use crate::state::App;
 
 /// The most events of one lease.
 const LEASE_MAX: usize = 1_000;
-/// The longest wait, in milliseconds.
-const WAIT_MS_MAX: u64 = 3_600_000;
+/// How long a lease is extended by before its reply is stored.
+const REPLY_TTR: Duration = Duration::from_secs(30);
 
 /// A request for events.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LeaseBody {
+pub(super) struct LeaseRequest {
     /// The most events, 1 to 1,000. Default: 1.
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "input::whole")]
+    #[schema(minimum = 1, maximum = 1000, example = 10)]
     max: usize,
     /// The time to run, in milliseconds; an event that is not settled by then comes back.
+    #[serde(deserialize_with = "input::whole")]
+    #[schema(minimum = 0, maximum = 31536000000u64, example = 30000)]
     ttr_ms: u64,
-    /// How long to wait for an event if none is ready, in milliseconds. Default: 0.
-    #[serde(default)]
+    /// How long to wait for an event if none is ready, in milliseconds; an answer comes within 8
+    /// seconds in any case. Default: 0.
+    #[serde(default, deserialize_with = "input::whole")]
+    #[schema(minimum = 0, maximum = 3600000, example = 5000)]
     wait_ms: u64,
 }
 
@@ -48,56 +54,99 @@ fn one() -> usize {
     1
 }
 
-/// Leases events, now or within a time.
+/// A leased event.
+#[derive(Serialize, ToSchema)]
+pub(super) struct LeaseView {
+    /// The event.
+    #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
+    id: String,
+    /// The token of the lease, which settles and extends it.
+    #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C-9f-2a-1-64a0b1c2d3e4f-shop.close")]
+    pub(super) token: String,
+    /// When the lease ends, in milliseconds since the epoch.
+    #[schema(minimum = 0, example = 1767225630000u64)]
+    deadline_ms: u64,
+    /// The number of the attempt, from 1.
+    #[schema(minimum = 1, maximum = 65535, example = 1)]
+    attempt: u16,
+    /// The attempts that are left after this one.
+    #[schema(minimum = 0, maximum = 65535, example = 15)]
+    attempts_left: u16,
+    /// The key of the event.
+    #[schema(example = "customer:8")]
+    key: Option<String>,
+    /// The headers of the event.
+    #[schema(example = json!({"shop": "a"}))]
+    headers: BTreeMap<String, String>,
+    /// The payload, in base64.
+    #[schema(example = "eyJvcmRlciI6N30=")]
+    payload_base64: String,
+}
+
+impl From<&Leased<EncodedPayload>> for LeaseView {
+    fn from(leased: &Leased<EncodedPayload>) -> Self {
+        let event = leased.event();
+        Self {
+            id: leased.id().to_string(),
+            token: leased.token().to_string(),
+            deadline_ms: leased.deadline().as_millis(),
+            attempt: leased.attempt(),
+            attempts_left: leased.attempts_left(),
+            key: event.key().map(str::to_owned),
+            headers: event.headers().iter().cloned().collect(),
+            payload_base64: STANDARD.encode(&event.payload.bytes),
+        }
+    }
+}
+
+/// Returns a time to run.
+pub(super) fn ttr(ttr_ms: u64) -> Result<Duration> {
+    match ttr_ms <= SPAN_MS_MAX {
+        true => Ok(Duration::from_millis(ttr_ms)),
+        false => Err(Problem::invalid(format!(
+            "ttr_ms is {ttr_ms}; it must be at most {SPAN_MS_MAX}"
+        ))),
+    }
+}
+
+/// Leases events, now or within a time
+///
+/// A client that hangs up before the response is on its way gives its events back at once, and no
+/// attempt counts.
 #[utoipa::path(
-    post, path = "/v1/{namespace}/queues/{queue}/leases", tag = "leases",
-    params(("namespace" = String, Path), ("queue" = String, Path)),
-    request_body = LeaseBody,
-    responses((status = 200, body = [Value]), (status = "default", body = Problem))
+    post, path = "/v1/{namespace}/queues/{queue}/leases", operation_id = "leaseEvents",
+    tag = "leases", params(QueuePath), request_body = LeaseRequest,
+    responses((status = 200, description = "The leased events; none if none was ready in time",
+        body = [LeaseView]), Problems)
 )]
 pub(super) async fn lease(
     State(app): State<Arc<App>>,
-    Path((namespace, queue)): Path<(String, String)>,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
-    request: std::result::Result<Json<LeaseBody>, JsonRejection>,
+    body: HttpBody,
 ) -> Result<Response> {
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
-    let Json(request) = request?;
+    let request: LeaseRequest = input::json(&app, &headers, body).await?;
     if !(1..=LEASE_MAX).contains(&request.max) {
-        return Err(Problem::invalid(format!("max is 1 to {LEASE_MAX}")));
-    }
-    if request.wait_ms > WAIT_MS_MAX {
+        let max = request.max;
         return Err(Problem::invalid(format!(
-            "wait_ms is at most {WAIT_MS_MAX}"
+            "max is {max}; it must be 1 to {LEASE_MAX}"
         )));
     }
     let queues = [pool.queue(&namespace, &queue)?.name().clone()];
-    let ttr = Duration::from_millis(request.ttr_ms);
-    let wait = Duration::from_millis(request.wait_ms);
+    let (ttr, wait) = (ttr(request.ttr_ms)?, input::wait(request.wait_ms)?);
     let events = tokio::select! {
         biased;
         events = pool.lease(&queues, request.max, ttr, wait) => Undelivered::new(events?),
         () = app.closing.cancelled() => Undelivered::default(),
     };
-    let views = events.jobs().iter().map(|leased| {
-        let event = leased.event();
-        json!({
-            "id": leased.id().to_string(),
-            "token": leased.token().to_string(),
-            "deadline_ms": leased.deadline().as_millis(),
-            "attempt": leased.attempt(),
-            "attempts_left": leased.attempts_left(),
-            "key": event.key(),
-            "headers": event.headers().iter().cloned().collect::<BTreeMap<_, _>>(),
-            "payload_base64": STANDARD.encode(&event.payload.bytes),
-        })
-    });
-    let text = reply::json_text(&views.collect::<Vec<Value>>())?;
+    let views: Vec<LeaseView> = events.jobs().iter().map(LeaseView::from).collect();
+    let text = reply::json_text(&views)?;
     let body = JobsBody::new(Bytes::from(text), events);
     Ok(reply::with_type(
         StatusCode::OK,
         reply::JSON,
-        axum::body::Body::new(body),
+        HttpBody::new(body),
     ))
 }
 
@@ -106,34 +155,95 @@ pub(super) async fn lease(
 #[serde(tag = "outcome", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Settlement {
     /// The event is done.
-    Ack,
-    /// It failed and is due again, by the queue's policy or after a delay.
+    #[schema(title = "Ack")]
+    Ack {
+        /// The reply to a caller that waits for one: any JSON.
+        #[schema(value_type = Option<serde_json::Value>, example = json!({"closed": true}))]
+        reply: Option<serde_json::Value>,
+    },
+    /// It failed and is due again, by the queue's policy or after a delay; after its last attempt
+    /// it is a dead letter.
+    #[schema(title = "Retry")]
     Retry {
+        /// The delay in milliseconds. Default: by the policy of the queue.
+        #[serde(default, deserialize_with = "input::whole_or_none")]
+        #[schema(minimum = 0, maximum = 31536000000u64, example = 60000)]
         delay_ms: Option<u64>,
+        /// Why it failed, for the record.
+        #[schema(max_length = 4096, example = "the bank is closed")]
         reason: Option<String>,
     },
     /// It is due again after a delay; the attempt does not count.
-    Snooze { delay_ms: u64 },
-    /// It is ready again at once; the attempt does not count.
-    Release,
+    #[schema(title = "Snooze")]
+    Snooze {
+        /// The delay in milliseconds.
+        #[serde(deserialize_with = "input::whole")]
+        #[schema(minimum = 0, maximum = 31536000000u64, example = 60000)]
+        delay_ms: u64,
+    },
+    /// It is ready again at once, at its place; the attempt does not count.
+    #[schema(title = "Release")]
+    Release {},
     /// It becomes a dead letter.
-    Bury { reason: Option<String> },
-    /// It is dropped.
-    Discard { reason: Option<String> },
+    #[schema(title = "Bury")]
+    Bury {
+        /// Why, for the record.
+        #[schema(max_length = 4096, example = "no such order")]
+        reason: Option<String>,
+    },
+    /// It is dropped as no longer useful.
+    #[schema(title = "Discard")]
+    Discard {
+        /// Why, for the record.
+        #[schema(max_length = 4096, example = "the order is paid")]
+        reason: Option<String>,
+    },
 }
 
-impl From<Settlement> for LeaseOutcome {
-    fn from(settlement: Settlement) -> Self {
-        match settlement {
-            Settlement::Ack => Self::Ack,
-            Settlement::Retry { delay_ms, reason } => Self::Retry {
-                after: delay_ms.map(Duration::from_millis),
-                reason,
+/// The longest reason, in characters.
+const REASON_LEN_MAX: usize = 4_096;
+
+fn reason(reason: Option<String>) -> Result<Option<String>> {
+    let len = reason.as_ref().map_or(0, |reason| reason.chars().count());
+    match len <= REASON_LEN_MAX {
+        true => Ok(reason),
+        false => Err(Problem::invalid(format!(
+            "the reason has {len} characters; it must have at most {REASON_LEN_MAX}"
+        ))),
+    }
+}
+
+fn delay(delay_ms: u64) -> Result<Duration> {
+    match delay_ms <= SPAN_MS_MAX {
+        true => Ok(Duration::from_millis(delay_ms)),
+        false => Err(Problem::invalid(format!(
+            "delay_ms is {delay_ms}; it must be at most {SPAN_MS_MAX}"
+        ))),
+    }
+}
+
+impl Settlement {
+    fn outcome(self) -> Result<LeaseOutcome> {
+        Ok(match self {
+            Self::Ack { .. } => LeaseOutcome::Ack,
+            Self::Retry {
+                delay_ms,
+                reason: why,
+            } => LeaseOutcome::Retry {
+                after: delay_ms.map(delay).transpose()?,
+                reason: reason(why)?,
             },
-            Settlement::Snooze { delay_ms } => Self::Snooze(Duration::from_millis(delay_ms)),
-            Settlement::Release => Self::Release,
-            Settlement::Bury { reason } => Self::Bury(reason),
-            Settlement::Discard { reason } => Self::Discard(reason),
+            Self::Snooze { delay_ms } => LeaseOutcome::Snooze(delay(delay_ms)?),
+            Self::Release {} => LeaseOutcome::Release,
+            Self::Bury { reason: why } => LeaseOutcome::Bury(reason(why)?),
+            Self::Discard { reason: why } => LeaseOutcome::Discard(reason(why)?),
+        })
+    }
+
+    fn take_reply(&mut self) -> Option<serde_json::Value> {
+        match self {
+            Self::Ack { reply } => reply.take(),
+            _ => None,
         }
     }
 }
@@ -142,14 +252,25 @@ impl From<Settlement> for LeaseOutcome {
 async fn of_token<'a>(
     app: &'a App,
     headers: &HeaderMap,
-    namespace: &str,
-    token: &str,
+    path: &LeasePath,
 ) -> Result<(&'a Pool, LeaseToken)> {
-    let token: LeaseToken = token.parse()?;
-    let queue = token.queue().as_str().strip_prefix(namespace);
+    let unknown =
+        || Problem::not_found("the namespace has no such lease; pass its token as it was");
+    let token: LeaseToken = match path.token.parse() {
+        Ok(token) => token,
+        Err(_) => {
+            // Without a valid token of access nobody learns anything.
+            granted(app, headers, &path.namespace, "any", Scope::Consume).await?;
+            return Err(unknown());
+        }
+    };
+    let queue = token.queue().as_str().strip_prefix(&*path.namespace);
     let queue = queue.and_then(|rest| rest.strip_prefix('.'));
-    let queue = queue.ok_or_else(|| Problem::invalid("the lease is of another namespace"))?;
-    let pool = granted(app, headers, namespace, queue, Scope::Consume).await?;
+    let Some(queue) = queue.filter(|queue| !queue.contains('.')) else {
+        granted(app, headers, &path.namespace, "any", Scope::Consume).await?;
+        return Err(unknown());
+    };
+    let pool = granted(app, headers, &path.namespace, queue, Scope::Consume).await?;
     Ok((pool, token))
 }
 
@@ -164,50 +285,65 @@ fn held(status: LeaseStatus) -> Result<StatusCode> {
     }
 }
 
-/// Settles a leased event.
+/// Settles a leased event
+///
+/// A reply is stored first, so it reaches its caller although the server may die before the event
+/// is done; then the event comes back, and its first reply counts.
 #[utoipa::path(
-    post, path = "/v1/{namespace}/leases/{token}/settle", tag = "leases",
-    params(("namespace" = String, Path), ("token" = String, Path)),
-    request_body = Settlement,
-    responses((status = 204), (status = 409, body = Problem), (status = "default", body = Problem))
+    post, path = "/v1/{namespace}/leases/{token}/settle", operation_id = "settleLease",
+    tag = "leases", params(LeasePath), request_body = Settlement,
+    responses((status = 204, description = "The event is settled"), Problems)
 )]
 pub(super) async fn settle(
     State(app): State<Arc<App>>,
-    Path((namespace, token)): Path<(String, String)>,
+    InPath(path): InPath<LeasePath>,
     headers: HeaderMap,
-    request: std::result::Result<Json<Settlement>, JsonRejection>,
+    body: HttpBody,
 ) -> Result<StatusCode> {
-    let (pool, token) = of_token(&app, &headers, &namespace, &token).await?;
-    let Json(settlement) = request?;
-    held(pool.bus().settle_lease(&token, settlement.into()).await?)
+    let (pool, token) = of_token(&app, &headers, &path).await?;
+    let mut settlement: Settlement = input::json(&app, &headers, body).await?;
+    let reply = settlement.take_reply();
+    let outcome = settlement.outcome()?;
+    if let Some(reply) = reply {
+        // Only the holder replies.
+        held(pool.bus().extend_lease(&token, REPLY_TTR).await?)?;
+        let reply = serde_json::value::to_raw_value(&reply)
+            .map_err(|error| Problem::invalid(format!("the reply is no JSON: {error}")))?;
+        calls::store_reply(pool, &path.namespace, token.id(), reply).await?;
+    }
+    let status = pool.bus().settle_lease(&token, outcome).await?;
+    app.waiters.settled(token.id(), &path.token);
+    held(status)
 }
 
 /// More time for a lease.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ExtendBody {
+pub(super) struct ExtendRequest {
     /// The new time to run, in milliseconds from now.
+    #[serde(deserialize_with = "input::whole")]
+    #[schema(minimum = 0, maximum = 31536000000u64, example = 60000)]
     ttr_ms: u64,
 }
 
-/// Extends a lease.
+/// Extends a lease
 #[utoipa::path(
-    post, path = "/v1/{namespace}/leases/{token}/extend", tag = "leases",
-    params(("namespace" = String, Path), ("token" = String, Path)),
-    request_body = ExtendBody,
-    responses((status = 204), (status = 409, body = Problem), (status = "default", body = Problem))
+    post, path = "/v1/{namespace}/leases/{token}/extend", operation_id = "extendLease",
+    tag = "leases", params(LeasePath), request_body = ExtendRequest,
+    responses((status = 204, description = "The lease is extended"), Problems)
 )]
 pub(super) async fn extend(
     State(app): State<Arc<App>>,
-    Path((namespace, token)): Path<(String, String)>,
+    InPath(path): InPath<LeasePath>,
     headers: HeaderMap,
-    request: std::result::Result<Json<ExtendBody>, JsonRejection>,
+    body: HttpBody,
 ) -> Result<StatusCode> {
-    let (pool, token) = of_token(&app, &headers, &namespace, &token).await?;
-    let Json(ExtendBody { ttr_ms }) = request?;
-    held(
-        pool.bus()
-            .extend_lease(&token, Duration::from_millis(ttr_ms))
-            .await?,
-    )
+    let (pool, token) = of_token(&app, &headers, &path).await?;
+    let ExtendRequest { ttr_ms } = input::json(&app, &headers, body).await?;
+    let ttr = ttr(ttr_ms)?;
+    let status = pool.bus().extend_lease(&token, ttr).await?;
+    if status == LeaseStatus::Held {
+        app.waiters.extended(&path.token, ttr);
+    }
+    held(status)
 }

@@ -1,55 +1,42 @@
 //! `/v1`: the interface of duly itself, small and regular, described by OpenAPI.
 //!
-//! [`problem`] is the form of its errors, [`access`] checks tokens; [`events`], [`leases`],
-//! [`queues`] and [`dead`] are its resources.
+//! [`problem`] is the form of its errors, [`access`] checks tokens, [`input`] reads requests;
+//! [`events`], [`calls`], [`leases`], [`records`], [`queues`], [`dead`] and [`webhooks`] are its
+//! resources, and
+//! [`description`] is what OpenAPI says of them.
 
 mod access;
+mod calls;
 mod dead;
+mod description;
+mod event;
 mod events;
+mod input;
+mod lease_stream;
 mod leases;
 mod problem;
+mod push_lines;
 mod queues;
+mod records;
+mod waiters;
+mod webhooks;
 
 use std::sync::Arc;
 
-use axum::response::Response;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use utoipa::OpenApi;
 
 use self::problem::Problem;
+pub(crate) use self::waiters::Waiters;
 use crate::state::App;
-
-/// The largest body of a request, in bytes.
-const BODY_BYTES_MAX: usize = 8 << 20;
-
-#[derive(OpenApi)]
-#[openapi(
-    info(title = "duly", description = "Delayed jobs over HTTP"),
-    paths(
-        events::push,
-        events::get,
-        events::cancel,
-        events::reschedule,
-        events::explain,
-        leases::lease,
-        leases::settle,
-        leases::extend,
-        queues::stats,
-        queues::set,
-        queues::forecast,
-        dead::list,
-        dead::revive,
-        dead::drop_letters,
-    )
-)]
-struct Description;
 
 /// Returns the routes, which are nested under `/v1`.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let event = get(events::get)
         .delete(events::cancel)
-        .patch(events::reschedule);
+        .patch(events::change);
     Router::new()
         .route("/openapi.json", get(openapi))
         .route("/{namespace}/queues/{queue}/events", post(events::push))
@@ -58,7 +45,17 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             "/{namespace}/queues/{queue}/events/{id}/explanation",
             get(events::explain),
         )
+        .route(
+            "/{namespace}/queues/{queue}/events/{id}/reply",
+            get(calls::get_reply),
+        )
+        .route("/{namespace}/queues/{queue}/calls", post(calls::call))
         .route("/{namespace}/queues/{queue}/leases", post(leases::lease))
+        .route(
+            "/{namespace}/queues/{queue}/leases/stream",
+            get(lease_stream::stream_leases),
+        )
+        .route("/{namespace}/queues/{queue}/records", get(records::list))
         .route("/{namespace}/leases/{token}/settle", post(leases::settle))
         .route("/{namespace}/leases/{token}/extend", post(leases::extend))
         .route(
@@ -78,23 +75,36 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             "/{namespace}/queues/{queue}/dead-letters/drop",
             post(dead::drop_letters),
         )
+        .route(
+            "/{namespace}/queues/{queue}/webhook",
+            get(webhooks::get)
+                .put(webhooks::set)
+                .delete(webhooks::remove),
+        )
+        .route("/{namespace}/webhooks", get(webhooks::list))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
-        .layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(app)
 }
 
 #[allow(clippy::unused_async)] // a handler of axum is async
-async fn openapi() -> Json<utoipa::openapi::OpenApi> {
-    Json(Description::openapi())
+async fn openapi() -> Response {
+    match description::description() {
+        Ok(description) => Json(description).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "description is not encodable");
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            Problem::new(status, "internal", "the description is not encodable").into_response()
+        }
+    }
 }
 
 #[allow(clippy::unused_async)] // a handler of axum is async
 async fn unknown() -> Response {
-    axum::response::IntoResponse::into_response(Problem::not_found("no such path"))
+    Problem::not_found("no such path").into_response()
 }
 
 #[allow(clippy::unused_async)] // a handler of axum is async
 async fn not_allowed() -> Response {
-    axum::response::IntoResponse::into_response(Problem::method_not_allowed())
+    Problem::method_not_allowed().into_response()
 }

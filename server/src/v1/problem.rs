@@ -1,22 +1,29 @@
 //! Errors as problem details, RFC 9457.
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use std::collections::BTreeMap;
+
+use axum::extract::rejection::QueryRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use duly::{Error, ErrorKind};
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+use utoipa::{IntoResponses, ToSchema};
 
 /// An error; its type is `about:blank`, so its title is that of its status.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Problem {
     /// The status of the response.
+    #[schema(minimum = 400, maximum = 599, example = 404)]
     status: u16,
     /// The status in words.
+    #[schema(example = "Not Found")]
     title: String,
     /// What is wrong, and what would be right.
+    #[schema(example = "no event waits or runs under this id")]
     detail: String,
     /// The class of the error, for programs.
+    #[schema(example = "not_found")]
     kind: &'static str,
 }
 
@@ -81,12 +88,6 @@ impl From<crate::shared::StateError> for Problem {
     }
 }
 
-impl From<JsonRejection> for Problem {
-    fn from(rejection: JsonRejection) -> Self {
-        Self::new(rejection.status(), "invalid", rejection.body_text())
-    }
-}
-
 impl From<QueryRejection> for Problem {
     fn from(rejection: QueryRejection) -> Self {
         Self::new(rejection.status(), "invalid", rejection.body_text())
@@ -98,8 +99,62 @@ impl IntoResponse for Problem {
         let status = StatusCode::from_u16(self.status);
         let mut response = axum::Json(&self).into_response();
         *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let problem = HeaderValue::from_static("application/problem+json");
-        response.headers_mut().insert(header::CONTENT_TYPE, problem);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if self.status == StatusCode::UNAUTHORIZED.as_u16() {
+            let bearer = HeaderValue::from_static("Bearer");
+            headers.insert(header::WWW_AUTHENTICATE, bearer);
+        }
         response
     }
 }
+
+/// The errors that any operation may return, for the description.
+pub(super) struct Problems;
+
+impl IntoResponses for Problems {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let problem = || {
+            ContentBuilder::new()
+                .schema(Some(Ref::from_schema_name("Problem")))
+                .build()
+        };
+        let response = |text: &str| {
+            let response = ResponseBuilder::new().description(text);
+            response.content(PROBLEM_JSON, problem()).build().into()
+        };
+        let responses = PROBLEMS.iter();
+        responses
+            .map(|(status, text)| ((*status).to_owned(), response(text)))
+            .collect()
+    }
+}
+
+/// The content type of problem details.
+const PROBLEM_JSON: &str = "application/problem+json";
+
+/// The statuses of problems, and what each means.
+const PROBLEMS: [(&str, &str); 13] = [
+    (
+        "400",
+        "A name, an id, a parameter or the syntax of the body is wrong",
+    ),
+    (
+        "401",
+        "The token is missing, unknown, expired, or of another namespace",
+    ),
+    ("403", "The token may not do this, or not to this queue"),
+    ("404", "There is no such event, lease or queue"),
+    ("405", "The path does not have this method"),
+    ("408", "The body did not arrive in time"),
+    (
+        "409",
+        "The state of the event, or what is stored under its id, does not allow it",
+    ),
+    ("413", "The body is too large"),
+    ("415", "The body has another content type"),
+    ("422", "The body is JSON of another form"),
+    ("429", "The limit of the token is reached"),
+    ("503", "The store does not answer, or the server stops"),
+    ("507", "The store is full"),
+];

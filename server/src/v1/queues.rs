@@ -4,32 +4,61 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::body::Body as HttpBody;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::ErrorKind;
 use duly::admin::QueueStats;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::access::granted;
-use super::problem::{Problem, Result};
+use super::access::{self, granted};
+use super::event::SPAN_MS_MAX;
+use super::input::{self, InPath, QueuePath};
+use super::problem::{Problem, Problems, Result};
 use crate::auth::Scope;
 use crate::state::App;
 
-type QueuePath = Path<(String, String)>;
+/// The most steps of a forecast.
+const STEPS_MAX: u32 = 400;
 
-/// Counts the events of a queue by state.
+/// The events of a queue by state, and its settings.
+#[derive(Serialize, ToSchema)]
+pub(super) struct QueueView {
+    /// The events that wait for their due time.
+    #[schema(minimum = 0, example = 12)]
+    scheduled: usize,
+    /// The events that are due and wait for a consumer.
+    #[schema(minimum = 0, example = 3)]
+    ready: usize,
+    /// The events that a consumer has.
+    #[schema(minimum = 0, example = 1)]
+    leased: usize,
+    /// The dead letters.
+    #[schema(minimum = 0, example = 0)]
+    dead: usize,
+    /// Since when the oldest ready event is ready, in milliseconds since the epoch.
+    #[schema(minimum = 0, example = 1767225600000u64)]
+    oldest_ready_ms: Option<u64>,
+    /// Whether it is paused.
+    #[schema(example = false)]
+    paused: bool,
+    /// The most starts in a second; absent if there is no limit.
+    #[schema(example = 10.0)]
+    rate: Option<f64>,
+}
+
+/// Counts the events of a queue by state
 #[utoipa::path(
-    get, path = "/v1/{namespace}/queues/{queue}", tag = "queues",
-    params(("namespace" = String, Path), ("queue" = String, Path)),
-    responses((status = 200, body = Value), (status = "default", body = Problem))
+    get, path = "/v1/{namespace}/queues/{queue}", operation_id = "getQueue", tag = "queues",
+    params(QueuePath),
+    responses((status = 200, description = "The queue", body = QueueView), Problems)
 )]
 pub(super) async fn stats(
     State(app): State<Arc<App>>,
-    Path((namespace, queue)): QueuePath,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
 ) -> Result<Response> {
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
@@ -44,12 +73,15 @@ pub(super) async fn stats(
         .await?
         .remove(&name)
         .unwrap_or_default();
-    let view = json!({
-        "scheduled": stats.scheduled, "ready": stats.ready, "leased": stats.leased,
-        "dead": stats.dead,
-        "oldest_ready_ms": stats.oldest_ready.map(duly::time::Timestamp::as_millis),
-        "paused": control.paused, "rate": control.rate,
-    });
+    let view = QueueView {
+        scheduled: stats.scheduled,
+        ready: stats.ready,
+        leased: stats.leased,
+        dead: stats.dead,
+        oldest_ready_ms: stats.oldest_ready.map(duly::time::Timestamp::as_millis),
+        paused: control.paused,
+        rate: control.rate,
+    };
     Ok(Json(view).into_response())
 }
 
@@ -57,27 +89,28 @@ pub(super) async fn stats(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct QueueChange {
-    /// Whether handlers of it start.
+    /// Whether it is paused: then no consumer gets an event of it.
+    #[schema(example = true)]
     paused: Option<bool>,
-    /// The most starts of handlers in a second, over all nodes; 0 removes the limit.
+    /// The most starts in a second, over all nodes; 0 removes the limit.
+    #[schema(minimum = 0, maximum = 1000000, multiple_of = 0.001, example = 10.0)]
     rate: Option<f64>,
 }
 
-/// Pauses or resumes a queue, or changes its rate, on every node.
+/// Pauses or resumes a queue, or changes its rate, on every node
 #[utoipa::path(
-    patch, path = "/v1/{namespace}/queues/{queue}", tag = "queues",
-    params(("namespace" = String, Path), ("queue" = String, Path)),
-    request_body = QueueChange,
-    responses((status = 204), (status = "default", body = Problem))
+    patch, path = "/v1/{namespace}/queues/{queue}", operation_id = "changeQueue", tag = "queues",
+    params(QueuePath), request_body = QueueChange,
+    responses((status = 204, description = "The queue is changed"), Problems)
 )]
 pub(super) async fn set(
     State(app): State<Arc<App>>,
-    Path((namespace, queue)): QueuePath,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
-    request: std::result::Result<Json<QueueChange>, JsonRejection>,
+    body: HttpBody,
 ) -> Result<StatusCode> {
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
-    let Json(change) = request?;
+    let change: QueueChange = input::json(&app, &headers, body).await?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
     match change.paused {
         Some(true) => pool.bus().pause(&name).await?,
@@ -89,41 +122,70 @@ pub(super) async fn set(
             .set_rate(&name, Some(rate).filter(|rate| *rate != 0.0))
             .await?;
     }
-    let target = format!("{}/{name}", pool.name());
-    app.tokens.audit("token", "queue changed", &target).await;
+    let action = match (change.paused, change.rate) {
+        (Some(true), _) => "queue paused",
+        (Some(false), _) => "queue resumed",
+        (None, Some(_)) => "rate of queue set",
+        (None, None) => return Ok(StatusCode::NO_CONTENT),
+    };
+    access::audit(&app, &headers, action, (pool, &namespace, &queue)).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// The span of a forecast.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ForecastSpan {
-    /// How far to look, in milliseconds.
-    horizon_ms: u64,
     /// The length of a step, in milliseconds.
+    #[param(minimum = 1, maximum = 31536000000u64, example = 60000)]
     step_ms: u64,
+    /// The number of steps, from now. Default: 60.
+    #[param(minimum = 1, maximum = 400, example = 60)]
+    steps: Option<u32>,
 }
 
-/// Counts what falls due in each step of the time to come.
+/// A step of a forecast.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ForecastStep {
+    /// Its end, in milliseconds since the epoch.
+    #[schema(minimum = 0, example = 1767225660000u64)]
+    until_ms: u64,
+    /// How many events fall due in it.
+    #[schema(minimum = 0, example = 25)]
+    events: usize,
+}
+
+/// Counts what falls due in each step of the time to come
 #[utoipa::path(
-    get, path = "/v1/{namespace}/queues/{queue}/forecast", tag = "queues",
-    params(("namespace" = String, Path), ("queue" = String, Path), ForecastSpan),
-    responses((status = 200, body = [Value]), (status = "default", body = Problem))
+    get, path = "/v1/{namespace}/queues/{queue}/forecast", operation_id = "forecastQueue",
+    tag = "queues", params(QueuePath, ForecastSpan),
+    responses((status = 200, description = "The steps", body = [ForecastStep]), Problems)
 )]
 pub(super) async fn forecast(
     State(app): State<Arc<App>>,
-    Path((namespace, queue)): QueuePath,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
     headers: HeaderMap,
     span: std::result::Result<Query<ForecastSpan>, QueryRejection>,
 ) -> Result<Response> {
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
     let Query(span) = span?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
-    let (horizon, step) = (span.horizon_ms, span.step_ms);
-    let [horizon, step] = [horizon, step].map(Duration::from_millis);
-    let steps = pool.bus().forecast(&name, horizon, step).await?;
-    let steps = steps
-        .iter()
-        .map(|step| json!({"until_ms": step.until.as_millis(), "events": step.events}));
+    let (step, steps) = (span.step_ms, span.steps.unwrap_or(60));
+    if !(1..=SPAN_MS_MAX).contains(&step) || !(1..=STEPS_MAX).contains(&steps) {
+        return Err(Problem::invalid(format!(
+            "step_ms is {step} and steps {steps}; they must be 1 to {SPAN_MS_MAX} and 1 to {STEPS_MAX}"
+        )));
+    }
+    let step = Duration::from_millis(step);
+    let steps = match pool.bus().forecast(&name, step * steps, step).await {
+        // A new queue whose name is nearly that of another.
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        steps => steps?,
+    };
+    let steps = steps.iter().map(|step| ForecastStep {
+        until_ms: step.until.as_millis(),
+        events: step.events,
+    });
     Ok(Json(steps.collect::<Vec<_>>()).into_response())
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::extract::{RawQuery, State};
+use axum::extract::{Extension, RawQuery, State};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use serde_json::json;
 
 use super::TEXT;
+use super::account::Actor;
 use crate::http::reply;
 use crate::lmstfy::ApiError;
 use crate::lmstfy::params::Params;
@@ -88,9 +89,9 @@ pub(super) async fn access_log(State(app): State<Arc<App>>) -> Response {
 }
 
 /// `POST /accesslog`.
-#[allow(clippy::unused_async)] // a handler of axum is async
 pub(super) async fn set_access_log(
     State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
     RawQuery(query): RawQuery,
 ) -> Response {
     let params = Params::new(query.as_deref());
@@ -100,5 +101,10 @@ pub(super) async fn set_access_log(
         _ => return ApiError::bad("invalid status").into_response(),
     };
     app.access_log.store(enabled, Ordering::Relaxed);
+    let action = match enabled {
+        true => "access log enabled",
+        false => "access log disabled",
+    };
+    app.tokens.audit(&actor.0, action, "this process").await;
     access_log_status(&app)
 }

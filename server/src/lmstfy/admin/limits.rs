@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::account::Actor;
+use super::tokens::target;
 use crate::auth::{Limit, LimitError};
 use crate::http::{body, reply};
 use crate::lmstfy::check::split;
@@ -106,7 +107,7 @@ async fn set(
         let text = format!("throttler token({text}) has already exists");
         return Err(ApiError::Refused(StatusCode::INTERNAL_SERVER_ERROR, text));
     }
-    let target = format!("{pool}/{namespace}");
+    let target = target(app, pool, namespace, text);
     app.tokens.audit(&actor.0, "limit set", &target).await;
     let status = match is_new {
         true => StatusCode::CREATED,
@@ -125,7 +126,7 @@ pub(super) async fn delete(
     if let Err(error) = app.tokens.remove_limit(pool, &namespace, text).await {
         return ApiError::from(error).into_response();
     }
-    let target = format!("{pool}/{namespace}");
+    let target = target(&app, pool, &namespace, text);
     app.tokens.audit(&actor.0, "limit removed", &target).await;
     reply::json(StatusCode::OK, &json!({"msg": "success"}))
 }

@@ -1,6 +1,7 @@
 //! The admin endpoints of the contract.
 
 mod account;
+mod audit;
 mod info;
 mod limits;
 mod tokens;
@@ -32,6 +33,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         )
         .route("/token/{namespace}/{token}/limit", limit)
         .route("/limits", get(limits::list))
+        .route("/audit", get(audit::list))
         .route("/accesslog", post(info::set_access_log))
         .route_layer(middleware::from_fn_with_state(
             Arc::clone(&app),

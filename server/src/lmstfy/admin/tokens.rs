@@ -105,7 +105,7 @@ async fn created(
     let Some(text) = app.tokens.create(pool, namespace, new).await? else {
         return Err(ApiError::bad("the token has already existed"));
     };
-    let target = format!("{pool}/{namespace}");
+    let target = target(app, pool, namespace, &text);
     app.tokens.audit(&actor.0, "token created", &target).await;
     let text = match pool {
         DEFAULT_POOL => text,
@@ -115,6 +115,14 @@ async fn created(
         StatusCode::CREATED,
         &json!({"token": text}),
     ))
+}
+
+/// Returns how the audit shows a token; nothing in it is secret.
+pub(super) fn target(app: &App, pool: &str, namespace: &str, text: &str) -> String {
+    format!(
+        "{pool}/{namespace}/{}",
+        app.tokens.handle(pool, namespace, text)
+    )
 }
 
 fn with_rights<'a>(
@@ -194,7 +202,7 @@ pub(super) async fn delete(
     if let Err(error) = app.tokens.revoke(pool, &namespace, text).await {
         return ApiError::from(error).into_response();
     }
-    let target = format!("{pool}/{namespace}");
+    let target = target(&app, pool, &namespace, text);
     app.tokens.audit(&actor.0, "token revoked", &target).await;
     reply::empty(StatusCode::NO_CONTENT)
 }

@@ -1,0 +1,91 @@
+//! The OpenAPI description, made of the operations.
+
+use serde_json::{Value, json};
+use utoipa::OpenApi;
+
+use super::event::latest_due_ms;
+use super::{calls, dead, events, leases, problem, queues, records, webhooks};
+
+/// What the operations do not say. A stream has no end, so it is no operation that a client
+/// generated from the description could call.
+const ABOUT: &str = "Delayed jobs over HTTP. Leased events also come as server-sent events, from \
+    `GET /v1/{namespace}/queues/{queue}/leases/stream?max_in_flight=10&ttr_ms=30000`: each event \
+    `lease` has what `leaseEvents` returns as its data; settle it by its token on the same server, \
+    and the next one follows. What a client that goes away has not settled comes back at once, and \
+    the attempt counts.";
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "duly", description = ABOUT, license(name = "MIT OR Apache-2.0")),
+    tags(
+        (name = "events", description = "Push, look up, change, cancel and explain events"),
+        (name = "calls", description = "Push an event and wait for the reply of its consumer"),
+        (name = "leases", description = "Pull events, settle them, extend the time"),
+        (name = "records", description = "How attempts and events ended"),
+        (name = "queues", description = "Counts, pause, rate and forecast of a queue"),
+        (name = "dead letters", description = "Events that failed for good"),
+        (name = "webhooks", description = "Queues that are delivered by POST to a URL"),
+    ),
+    components(schemas(problem::Problem)),
+    paths(
+        events::push, events::get, events::cancel, events::change, events::explain,
+        calls::call, calls::get_reply,
+        leases::lease, leases::settle, leases::extend,
+        records::list,
+        queues::stats, queues::set, queues::forecast,
+        dead::list, dead::revive, dead::drop_letters,
+        webhooks::set, webhooks::get, webhooks::remove, webhooks::list,
+    )
+)]
+struct Description;
+
+/// Returns the description; its bound of due times is of today.
+pub(super) fn description() -> serde_json::Result<Value> {
+    let mut description = serde_json::to_value(Description::openapi())?;
+    description["components"]["securitySchemes"] = json!({
+        "bearer": {"type": "http", "scheme": "bearer",
+            "description": "A token of the namespace, made on the admin listener"},
+        "token": {"type": "apiKey", "in": "header", "name": "X-Token",
+            "description": "The same token, in the header of lmstfy"},
+    });
+    description["security"] = json!([{"bearer": []}, {"token": []}]);
+    let schemas = &mut description["components"]["schemas"];
+    for name in ["NewEvent", "EventChange"] {
+        schemas[name]["properties"]["due_ms"]["maximum"] = json!(latest_due_ms());
+    }
+    // Values that exclude each other; `null` is none of them.
+    let both = |a: &str, b: &str| {
+        json!({"not": {"required": [a, b], "properties": {
+            a: {"not": {"type": "null"}}, b: {"not": {"type": "null"}}}}})
+    };
+    let of_payload = json!({"oneOf": [
+        {"required": ["payload"], "properties": {"payload_base64": {"type": "null"}}},
+        {"required": ["payload_base64"], "properties": {"payload_base64": {"type": "string"}},
+            "not": {"required": ["payload"]}},
+    ]});
+    schemas["NewEvent"]["allOf"] = json!([
+        of_payload,
+        both("delay_ms", "due_ms"),
+        both("id", "idempotency_key"),
+    ]);
+    if let Some(forms) = schemas["Settlement"]["oneOf"].as_array_mut() {
+        for form in forms {
+            form["additionalProperties"] = json!(false);
+        }
+    }
+    schemas["NewEvent"]["properties"]["headers"]["maxProperties"] = json!(24);
+    schemas["NewEvent"]["properties"]["headers"]["propertyNames"] =
+        json!({"minLength": 1, "maxLength": 256});
+    schemas["NewEvent"]["properties"]["headers"]["additionalProperties"]["maxLength"] = json!(256);
+    schemas["EventChange"]["allOf"] = json!([
+        both("delay_ms", "due_ms"),
+        {"anyOf": [
+            {"required": ["delay_ms"], "properties": {"delay_ms": {"type": "integer"}}},
+            {"required": ["due_ms"], "properties": {"due_ms": {"type": "integer"}}},
+            of_payload,
+        ]},
+        {"not": {"required": ["payload", "payload_base64"],
+            "properties": {"payload_base64": {"type": "string"}}}},
+    ]);
+    Ok(description)
+}

@@ -1,0 +1,180 @@
+//! Leases as server-sent events: a consumer that is pushed to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body as HttpBody;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use duly::QueueName;
+use duly::lease::{LeaseOutcome, LeaseToken};
+use futures_util::stream;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::access::granted;
+use super::input::{InPath, QueuePath};
+use super::leases::{LeaseView, ttr};
+use super::problem::{Problem, Result};
+use super::waiters::InFlight;
+use crate::auth::Scope;
+use crate::bus::Pool;
+use crate::http::reply;
+use crate::state::App;
+
+/// The content type of server-sent events.
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+/// The most events that a stream has in flight.
+const IN_FLIGHT_MAX: usize = 1_000;
+/// The most events of one message to the client.
+const AT_ONCE_MAX: usize = 16;
+/// How often a stream without events has a comment, so that both ends see whether the other lives.
+const COMMENT_EVERY: Duration = Duration::from_secs(10);
+
+/// The options of a stream of leases.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StreamOptions {
+    /// The most events in flight: sent, and not settled. Default: 1.
+    max_in_flight: Option<usize>,
+    /// The time to run, in milliseconds; an event that is not settled by then comes back.
+    ttr_ms: u64,
+}
+
+/// The stream of a consumer.
+struct LeaseStream {
+    app: Arc<App>,
+    pool: Pool,
+    queues: [QueueName; 1],
+    max: usize,
+    ttr: Duration,
+    in_flight: Arc<InFlight>,
+    is_over: bool,
+}
+
+impl LeaseStream {
+    /// Returns the next part of the stream.
+    async fn next(&mut self) -> Option<Bytes> {
+        let comment_at = Instant::now() + COMMENT_EVERY;
+        while !self.is_over && !self.app.closing.is_cancelled() {
+            let wait = comment_at.saturating_duration_since(Instant::now());
+            if wait.is_zero() {
+                return Some(Bytes::from_static(b": no event\n\n"));
+            }
+            let (count, next_end) = self.app.waiters.in_flight(&self.in_flight);
+            let room = self.max.saturating_sub(count).min(AT_ONCE_MAX);
+            if room == 0 {
+                tokio::select! {
+                    () = self.in_flight.freed.notified() => {}
+                    () = self.app.closing.cancelled() => {}
+                    () = tokio::time::sleep_until(comment_at.min(next_end.unwrap_or(comment_at))) => {}
+                }
+                continue;
+            }
+            let leased = tokio::select! {
+                leased = self.pool.lease(&self.queues, room, self.ttr, wait) => leased,
+                () = self.app.closing.cancelled() => continue,
+            };
+            match leased {
+                Ok(leased) if leased.is_empty() => {}
+                Ok(leased) => {
+                    let mut text = String::new();
+                    for leased in &leased {
+                        let view = LeaseView::from(leased);
+                        text += &message("lease", Some(&leased.id().to_string()), &view);
+                        let waiters = &self.app.waiters;
+                        waiters.add(&self.in_flight, view.token, self.ttr);
+                    }
+                    return Some(Bytes::from(text));
+                }
+                Err(error) => {
+                    self.is_over = true;
+                    return Some(Bytes::from(message("problem", None, &Problem::from(error))));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Returns a server-sent event.
+fn message(name: &str, id: Option<&str>, data: &impl serde::Serialize) -> String {
+    let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+    // Texts and numbers are always JSON, and JSON has no line breaks.
+    let data = serde_json::to_string(data).unwrap_or_default();
+    format!("{id}event: {name}\ndata: {data}\n\n")
+}
+
+/// What the client has not settled comes back, as if its time to run were over: it may have been
+/// worked on. When the server stops it stays leased, as the client may settle it elsewhere.
+impl Drop for LeaseStream {
+    fn drop(&mut self) {
+        let tokens = self.app.waiters.take(&self.in_flight);
+        if tokens.is_empty() || self.app.closing.is_cancelled() {
+            return;
+        }
+        let pool = self.pool.clone();
+        let give_back = async move {
+            for token in tokens {
+                let reason = Some("the stream of the consumer ended".to_owned());
+                let after = Some(Duration::ZERO);
+                let outcome = LeaseOutcome::Retry { after, reason };
+                let Ok(token) = token.parse::<LeaseToken>() else {
+                    continue;
+                };
+                if let Err(error) = pool.bus().settle_lease(&token, outcome).await {
+                    // It comes back when its time to run is over.
+                    tracing::warn!(%error, "lease of an ended stream not given back");
+                }
+            }
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(give_back)),
+            Err(_) => tracing::warn!("leases not given back: the runtime has ended"),
+        }
+    }
+}
+
+/// Streams leased events to a consumer, as server-sent events
+///
+/// Each event `lease` has a leased event as its data and the id of the event as its id; settle it by
+/// its token on the same server, and the next one follows. An event `problem` is
+/// the last one. What a client that goes away has not settled comes back at once, and the attempt
+/// counts.
+pub(super) async fn stream_leases(
+    State(app): State<Arc<App>>,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
+    headers: HeaderMap,
+    options: std::result::Result<Query<StreamOptions>, QueryRejection>,
+) -> Result<Response> {
+    let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
+    let Query(options) = options?;
+    let max = options.max_in_flight.unwrap_or(1);
+    if !(1..=IN_FLIGHT_MAX).contains(&max) {
+        return Err(Problem::invalid(format!(
+            "max_in_flight is {max}; it must be 1 to {IN_FLIGHT_MAX}"
+        )));
+    }
+    let leases = LeaseStream {
+        pool: pool.clone(),
+        queues: [pool.queue(&namespace, &queue)?.name().clone()],
+        max,
+        ttr: ttr(options.ttr_ms)?,
+        in_flight: Arc::default(),
+        is_over: false,
+        app: Arc::clone(&app),
+    };
+    let parts = stream::unfold(leases, |mut leases| async move {
+        let part = leases.next().await?;
+        Some((Ok::<_, std::convert::Infallible>(part), leases))
+    });
+    let mut response = reply::with_type(StatusCode::OK, EVENT_STREAM, HttpBody::from_stream(parts));
+    let no_store = HeaderValue::from_static("no-store");
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, no_store);
+    Ok(response)
+}

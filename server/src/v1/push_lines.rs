@@ -1,0 +1,184 @@
+//! Events as lines of JSON: a push without an end, in bounded memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body as HttpBody, BodyDataStream};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use duly::Queue;
+use futures_util::{Stream, StreamExt, stream};
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use super::event::{NewEvent, PushedEvent, not_pushed};
+use super::input::decode;
+use super::problem::{Problem, Result};
+use crate::bus::Body;
+use crate::http::reply;
+use crate::state::App;
+
+/// The content type of lines of JSON.
+pub(super) const MEDIA_TYPE: &str = "application/x-ndjson";
+/// The longest line, in bytes.
+const LINE_BYTES_MAX: usize = 3 << 19;
+/// How many lines of a request are pushed at the same time.
+const PUSHES_AT_ONCE: usize = 16;
+
+/// The lines of a body, each within a bound.
+struct Lines {
+    body: BodyDataStream,
+    bytes: BytesMut,
+    /// Where the search for the end of the line goes on.
+    seen: usize,
+    /// How long the next bytes may take.
+    timeout: Duration,
+    /// Whether the rest of a line that is too long is thrown away.
+    is_skipping: bool,
+    is_over: bool,
+}
+
+/// A line, or why it is none.
+type Line = Result<Bytes>;
+
+impl Lines {
+    async fn next(&mut self) -> Option<Line> {
+        loop {
+            if let Some(line) = self.in_memory() {
+                return Some(line);
+            }
+            if self.is_over {
+                return self.rest();
+            }
+            match timeout(self.timeout, self.body.next()).await {
+                Ok(Some(Ok(bytes))) => self.bytes.extend_from_slice(&bytes),
+                Ok(None) => self.is_over = true,
+                Ok(Some(Err(_))) => return self.broken("the connection failed"),
+                Err(_) => return self.broken("the next line did not arrive in time"),
+            }
+        }
+    }
+
+    /// Returns the next line of those that have arrived.
+    fn in_memory(&mut self) -> Option<Line> {
+        loop {
+            let end = self.bytes[self.seen..]
+                .iter()
+                .position(|byte| *byte == b'\n');
+            let Some(end) = end.map(|end| end + self.seen) else {
+                self.seen = self.bytes.len();
+                if self.seen > LINE_BYTES_MAX {
+                    self.bytes.clear();
+                    self.seen = 0;
+                    if !std::mem::replace(&mut self.is_skipping, true) {
+                        return Some(Err(too_long()));
+                    }
+                }
+                return None;
+            };
+            let line = self.bytes.split_to(end + 1).freeze();
+            self.seen = 0;
+            if std::mem::take(&mut self.is_skipping) || line.trim_ascii().is_empty() {
+                continue;
+            }
+            return Some(match line.len() > LINE_BYTES_MAX {
+                true => Err(too_long()),
+                false => Ok(line),
+            });
+        }
+    }
+
+    /// Returns what comes after the last end of a line.
+    fn rest(&mut self) -> Option<Line> {
+        self.seen = 0;
+        let line = self.bytes.split().freeze();
+        let is_line = !self.is_skipping && !line.trim_ascii().is_empty();
+        is_line.then_some(Ok(line))
+    }
+
+    fn broken(&mut self, why: &str) -> Option<Line> {
+        self.is_over = true;
+        self.bytes.clear();
+        self.seen = 0;
+        let status = StatusCode::REQUEST_TIMEOUT;
+        let text = format!("{why}; the lines before are answered");
+        Some(Err(Problem::new(status, "timed_out", text)))
+    }
+}
+
+fn too_long() -> Problem {
+    Problem::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "too_large",
+        format!("the line has more than {LINE_BYTES_MAX} bytes"),
+    )
+}
+
+fn lines(lines: Lines) -> impl Stream<Item = Line> {
+    stream::unfold(lines, |mut lines| async move {
+        lines.next().await.map(|line| (line, lines))
+    })
+}
+
+/// Pushes the lines of a body, some at a time, and returns their results in order.
+///
+/// # Errors
+///
+/// A problem when too many clients push lines already.
+pub(super) fn push(app: &Arc<App>, queue: Queue<Body>, body: HttpBody) -> Result<Response> {
+    let place = Arc::clone(&app.line_pushes).try_acquire_owned();
+    let place = place.map_err(|_| {
+        let text = "too many clients push lines at the same time; retry later, or push JSON";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", text)
+    })?;
+    let body = Lines {
+        body: body.into_data_stream(),
+        bytes: BytesMut::new(),
+        seen: 0,
+        timeout: app.settings.limits.body_timeout(),
+        is_skipping: false,
+        is_over: false,
+    };
+    let closing = app.closing.clone();
+    let results = lines(body)
+        .take_until(closing.cancelled_owned())
+        .enumerate()
+        .map(move |(index, line)| push_one(queue.clone(), index, line))
+        .buffered(PUSHES_AT_ONCE);
+    let results = results.map(move |line| {
+        let _place = &place; // for as long as the stream lives
+        Ok::<_, std::convert::Infallible>(line)
+    });
+    let body = HttpBody::from_stream(results);
+    Ok(reply::with_type(
+        StatusCode::OK,
+        HeaderValue::from_static(MEDIA_TYPE),
+        body,
+    ))
+}
+
+async fn push_one(queue: Queue<Body>, index: usize, line: Line) -> Bytes {
+    let pushed = match line {
+        Ok(line) => send(&queue, &line).await,
+        Err(problem) => Err(problem),
+    };
+    let number = index + 1;
+    let line = match pushed {
+        Ok(pushed) => serde_json::to_string(&pushed),
+        Err(problem) => {
+            serde_json::to_string(&serde_json::json!({"line": number, "problem": problem}))
+        }
+    };
+    // Texts and numbers are always JSON.
+    Bytes::from(line.unwrap_or_default() + "\n")
+}
+
+async fn send(queue: &Queue<Body>, line: &[u8]) -> Result<PushedEvent> {
+    // A value of JSON first, so that the position in an error is that in the line.
+    let line: &RawValue = serde_json::from_slice(line.trim_ascii())
+        .map_err(|error| Problem::invalid(format!("the line is no JSON: {error}")))?;
+    let event: NewEvent = decode(line.get().as_bytes())?;
+    let receipt = event.build(queue)?.send().await.map_err(not_pushed)?;
+    Ok(PushedEvent::from(&receipt))
+}

@@ -1,0 +1,187 @@
+//! Records: how attempts and events ended.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use duly::records::{Cursor, Outcome, Page, Record};
+use duly::time::Timestamp;
+use duly::{ErrorKind, EventId};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::access::granted;
+use super::input::{InPath, QueuePath};
+use super::problem::{Problem, Problems, Result};
+use crate::auth::Scope;
+use crate::state::App;
+
+/// The filters of records; all must match.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RecordFilter {
+    /// Records of this event: its whole history.
+    #[param(value_type = Option<String>, min_length = 26, max_length = 26,
+        pattern = "^[0-7][0-9A-TV-Za-tv-z]{25}$", example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
+    id: Option<EventId>,
+    /// Records with this outcome.
+    #[param(value_type = Option<String>, example = "buried",
+        pattern = "^(acked|retried|snoozed|buried|discarded|cancelled|expired|lease_lost|revived|edited|dropped)$")]
+    outcome: Option<Outcome>,
+    /// Records of events with this key.
+    #[param(min_length = 1, max_length = 256, example = "customer:8")]
+    key: Option<String>,
+    /// What ended at this time or later, in milliseconds since the epoch.
+    #[param(minimum = 0, maximum = 4102444800000u64, example = 1767225600000u64)]
+    since_ms: Option<u64>,
+    /// What ended before this time, in milliseconds since the epoch.
+    #[param(minimum = 0, maximum = 4102444800000u64, example = 1767312000000u64)]
+    until_ms: Option<u64>,
+    /// Whether the newest come first. Default: the oldest.
+    #[param(example = true)]
+    newest_first: Option<bool>,
+    /// The `next` of the page before.
+    #[param(
+        min_length = 30,
+        max_length = 80,
+        example = "1767225600000000-7-01KBKSY8Q3X4H1W9V0T5RZ7M2C",
+        pattern = "^[0-9]{1,19}-[0-9]{1,19}-[0-7][0-9A-TV-Za-tv-z]{25}$"
+    )]
+    after: Option<String>,
+    /// The most records of the page, 1 to 1,000. Default: 100.
+    #[param(minimum = 1, maximum = 1000, example = 100)]
+    limit: Option<u32>,
+}
+
+/// The latest time of a filter, in milliseconds since the epoch.
+const TIME_MS_MAX: u64 = 4_102_444_800_000;
+
+/// A page of records.
+#[derive(Default, Serialize, ToSchema)]
+pub(super) struct RecordPage {
+    /// The records. There may be fewer than the limit, or none, although `next` is there.
+    items: Vec<RecordView>,
+    /// The `after` of the next page; absent after the last one.
+    #[schema(example = "1767225600000000-7-01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
+    next: Option<String>,
+}
+
+/// How an attempt or an event ended.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RecordView {
+    /// The event.
+    #[schema(example = "01KBKSY8Q3X4H1W9V0T5RZ7M2C")]
+    id: String,
+    /// The number of the attempt, from 1; 0 if none had begun.
+    #[schema(minimum = 0, maximum = 65535, example = 1)]
+    attempt: u16,
+    /// How it ended.
+    #[schema(example = "acked")]
+    outcome: &'static str,
+    /// Why it failed, if it did, for programs.
+    #[schema(example = "failed")]
+    cause: Option<&'static str>,
+    /// The error of the consumer.
+    #[schema(example = "the bank is closed")]
+    error: Option<String>,
+    /// The key of the event.
+    #[schema(example = "customer:8")]
+    key: Option<String>,
+    /// When the attempt was due, in milliseconds since the epoch.
+    #[schema(minimum = 0, example = 1767225600000u64)]
+    due_ms: u64,
+    /// When it was leased, in milliseconds since the epoch; absent if it was not.
+    #[schema(minimum = 0, example = 1767225600001u64)]
+    leased_ms: Option<u64>,
+    /// When it ended, in milliseconds since the epoch.
+    #[schema(minimum = 0, example = 1767225600025u64)]
+    ended_ms: u64,
+    /// Who did it, if it was an operation on a dead letter.
+    #[schema(example = "ann")]
+    actor: Option<String>,
+}
+
+impl From<Record> for RecordView {
+    fn from(record: Record) -> Self {
+        let leased_us = record.stages.fetched_us;
+        Self {
+            id: record.id.to_string(),
+            attempt: record.attempt,
+            outcome: record.outcome.as_str(),
+            cause: record.cause.map(duly::records::Cause::as_str),
+            error: record.error,
+            key: record.key,
+            due_ms: record.due.as_millis(),
+            leased_ms: (leased_us > 0).then_some(leased_us / 1_000),
+            ended_ms: record.stages.finished_us / 1_000,
+            actor: record.by,
+        }
+    }
+}
+
+/// Returns records of a queue, page by page
+#[utoipa::path(
+    get, path = "/v1/{namespace}/queues/{queue}/records", operation_id = "listRecords",
+    tag = "records", params(QueuePath, RecordFilter),
+    responses((status = 200, description = "A page of records", body = RecordPage), Problems)
+)]
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    InPath(QueuePath { namespace, queue }): InPath<QueuePath>,
+    headers: HeaderMap,
+    filter: std::result::Result<Query<RecordFilter>, QueryRejection>,
+) -> Result<Response> {
+    let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
+    let Query(filter) = filter?;
+    let name = pool.queue(&namespace, &queue)?.name().clone();
+    let mut records = pool.bus().records().queue(&name);
+    if let Some(id) = filter.id {
+        records = records.id(id);
+    }
+    if let Some(outcome) = filter.outcome {
+        records = records.outcome(outcome);
+    }
+    if let Some(key) = filter.key {
+        records = records.key(key);
+    }
+    for (name, time) in [("since_ms", filter.since_ms), ("until_ms", filter.until_ms)] {
+        if let Some(time) = time.filter(|time| *time > TIME_MS_MAX) {
+            return Err(Problem::invalid(format!(
+                "{name} is {time}; it must be at most {TIME_MS_MAX}"
+            )));
+        }
+    }
+    if let (Some(since), Some(until)) = (filter.since_ms, filter.until_ms)
+        && since >= until
+    {
+        return Ok(Json(RecordPage::default()).into_response());
+    }
+    if let Some(since) = filter.since_ms {
+        records = records.since(Timestamp::from_millis(since));
+    }
+    if let Some(until) = filter.until_ms {
+        records = records.until(Timestamp::from_millis(until));
+    }
+    if filter.newest_first == Some(true) {
+        records = records.newest_first();
+    }
+    let after = filter.after.map(|after| after.parse::<Cursor>());
+    let records = records.after(after.transpose()?);
+    let page = match records.limit(filter.limit.unwrap_or(100)).page().await {
+        // A new queue whose name is nearly that of another.
+        Err(error) if error.kind() == ErrorKind::NotFound => Page {
+            items: Vec::new(),
+            next: None,
+        },
+        page => page?,
+    };
+    let page = RecordPage {
+        items: page.items.into_iter().map(RecordView::from).collect(),
+        next: page.next.map(|next| next.to_string()),
+    };
+    Ok(Json(page).into_response())
+}

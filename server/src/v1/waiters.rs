@@ -1,0 +1,126 @@
+//! Requests of this process that wait for what another request does: a reply, or a settled lease.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use duly::EventId;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// The waiting requests. Each belongs to a connection, so their number is bounded.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    replies: Mutex<HashMap<EventId, Waiting>>,
+    leases: Mutex<HashMap<String, Arc<InFlight>>>,
+}
+
+/// The requests that wait for the end of an event.
+#[derive(Debug, Default)]
+struct Waiting {
+    ended: Arc<Notify>,
+    count: usize,
+}
+
+/// A request that waits for the end of an event.
+#[derive(Debug)]
+pub(super) struct Waiter<'a> {
+    waiters: &'a Waiters,
+    id: EventId,
+    pub(super) ended: Arc<Notify>,
+}
+
+/// The leases of a stream that are not settled.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    leases: Mutex<HashMap<String, Instant>>,
+    /// Notified when there is room for another.
+    pub(super) freed: Notify,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Waiters {
+    /// Waits for the end of an event, from now on.
+    pub(super) fn wait(&self, id: EventId) -> Waiter<'_> {
+        let mut replies = lock(&self.replies);
+        let waiting = replies.entry(id).or_default();
+        waiting.count += 1;
+        Waiter {
+            waiters: self,
+            id,
+            ended: Arc::clone(&waiting.ended),
+        }
+    }
+
+    /// Reports that a lease was settled.
+    pub(super) fn settled(&self, id: EventId, token: &str) {
+        if let Some(waiting) = lock(&self.replies).get(&id) {
+            waiting.ended.notify_waiters();
+        }
+        let stream = lock(&self.leases).remove(token);
+        if let Some(stream) = stream {
+            lock(&stream.leases).remove(token);
+            stream.freed.notify_one();
+        }
+    }
+
+    /// Reports that a lease ends `ttr` from now.
+    pub(super) fn extended(&self, token: &str, ttr: Duration) {
+        let stream = lock(&self.leases).get(token).cloned();
+        if let Some(stream) = stream
+            && let Some(deadline) = lock(&stream.leases).get_mut(token)
+        {
+            *deadline = Instant::now() + ttr;
+        }
+    }
+
+    /// Adds a lease to those of a stream.
+    pub(super) fn add(&self, stream: &Arc<InFlight>, token: String, ttr: Duration) {
+        lock(&stream.leases).insert(token.clone(), Instant::now() + ttr);
+        lock(&self.leases).insert(token, Arc::clone(stream));
+    }
+
+    /// Removes leases whose time to run is over; returns how many are left, and when the next ends.
+    pub(super) fn in_flight(&self, stream: &InFlight) -> (usize, Option<Instant>) {
+        let now = Instant::now();
+        let mut leases = lock(&stream.leases);
+        let over = leases.extract_if(|_, deadline| *deadline <= now);
+        let over: Vec<String> = over.map(|(token, _)| token).collect();
+        let left = (leases.len(), leases.values().min().copied());
+        drop(leases);
+        self.forget(&over);
+        left
+    }
+
+    /// Removes every lease of a stream, and returns their tokens.
+    pub(super) fn take(&self, stream: &InFlight) -> Vec<String> {
+        let tokens: Vec<String> = lock(&stream.leases)
+            .drain()
+            .map(|(token, _)| token)
+            .collect();
+        self.forget(&tokens);
+        tokens
+    }
+
+    fn forget(&self, tokens: &[String]) {
+        let mut leases = lock(&self.leases);
+        for token in tokens {
+            leases.remove(token);
+        }
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let mut replies = lock(&self.waiters.replies);
+        if let Some(waiting) = replies.get_mut(&self.id) {
+            waiting.count -= 1;
+            if waiting.count == 0 {
+                replies.remove(&self.id);
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The delivery of one leased event: a request, and the settlement that follows from it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duly::ErrorKind;
+use duly::lease::{EncodedPayload, LeaseOutcome, LeaseStatus, LeaseToken, Leased};
+use tokio::time::{Instant, sleep};
+
+use super::exchange::Message;
+use super::failure::{Failure, FailureKind};
+use super::pace;
+use super::runner::{Runner, Slot};
+use super::target::Target;
+
+/// How often a settlement is tried.
+const SETTLES_MAX: u32 = 6;
+/// The pause after the first failed settlement; it doubles.
+const SETTLE_PAUSE: Duration = Duration::from_millis(100);
+
+/// How a delivery ended.
+enum Ended {
+    /// There was no request, or it was cut off.
+    Returned,
+    Delivered,
+    Failed {
+        failure: Failure,
+        /// The rest of the circuit, when the request was its probe.
+        rest: Option<Duration>,
+    },
+}
+
+/// Delivers an event, and settles it.
+pub(super) async fn deliver(
+    runner: Arc<Runner>,
+    target: Arc<Target>,
+    leased: Leased<EncodedPayload>,
+    slot: Slot,
+) {
+    let token = leased.token().clone();
+    let message = Message::new(&runner.key, leased.into_event());
+    let ended = tokio::select! {
+        biased;
+        () = runner.deps.aborted.cancelled() => Ended::Returned,
+        ended = attempt(&runner, &target, &message) => ended,
+        () = keep_lease(&runner, &token) => Ended::Returned,
+    };
+    if let Ended::Returned = ended {
+        runner.labels.returned();
+    }
+    if let Ended::Failed { failure, .. } = &ended
+        && failure.kind == FailureKind::Gone
+    {
+        // Before the event is ready again, so that it is not sent again.
+        runner.disable(&target, &failure.text).await;
+    }
+    settle(&runner, &token, outcome(ended)).await;
+    drop(slot);
+}
+
+/// Decides how an attempt ends; pure.
+fn outcome(ended: Ended) -> LeaseOutcome {
+    match ended {
+        Ended::Returned => LeaseOutcome::Release,
+        Ended::Delivered => LeaseOutcome::Ack,
+        Ended::Failed { failure, rest } => match rest {
+            _ if failure.kind == FailureKind::Gone => LeaseOutcome::Release,
+            // The target is dead, which is not the fault of the event. A later one is probed next.
+            Some(rest) if failure.kind.is_of_target() => {
+                LeaseOutcome::Snooze(failure.retry_after.unwrap_or(rest))
+            }
+            _ => LeaseOutcome::Retry {
+                after: failure.retry_after,
+                reason: Some(failure.text),
+            },
+        },
+    }
+}
+
+/// Makes the request, when its turn comes.
+async fn attempt(runner: &Arc<Runner>, target: &Target, message: &Message) -> Ended {
+    let turn = async {
+        let place = runner.deps.places.acquire().await;
+        take_call(runner, target).await;
+        place
+    };
+    let _place = tokio::select! {
+        place = turn => place,
+        () = runner.cancelled() => return Ended::Returned,
+    };
+    let Some(admission) = runner.admit() else {
+        return Ended::Returned;
+    };
+    let began = Instant::now();
+    let result = runner.deps.exchange.send(target, message).await;
+    runner
+        .labels
+        .sent(result.as_ref().copied(), began.elapsed());
+    let rest = admission.resolve(result.as_ref().copied());
+    match result {
+        Ok(()) => Ended::Delivered,
+        Err(failure) => Ended::Failed { failure, rest },
+    }
+}
+
+/// Takes one call of the rate that all servers share.
+async fn take_call(runner: &Runner, target: &Target) {
+    let Some(rate) = target.row.rate else { return };
+    let (calls, window) = pace::window(rate);
+    let counter = format!("webhook/{}@{rate}", runner.key);
+    loop {
+        match runner.deps.shared.take(&counter, calls, window).await {
+            Ok(true) => return,
+            Ok(false) => {
+                let pause = (window / 20).min(Duration::from_secs(1));
+                sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+            }
+            Err(error) => {
+                // The pace of this server still holds.
+                tracing::warn!(webhook = %runner.key, %error, "rate of a webhook is not shared");
+                return;
+            }
+        }
+    }
+}
+
+/// Extends a lease again and again; never returns.
+async fn keep_lease(runner: &Runner, token: &LeaseToken) {
+    let ttr = runner.deps.ttr;
+    loop {
+        sleep(ttr / 3).await;
+        match runner.pool.bus().extend_lease(token, ttr).await {
+            Ok(LeaseStatus::Held) => {}
+            Ok(LeaseStatus::Lost) => {
+                tracing::warn!(webhook = %runner.key, id = %token.id(), "lease of a delivery lost");
+                return std::future::pending().await;
+            }
+            Err(error) => {
+                tracing::warn!(
+                    webhook = %runner.key, id = %token.id(), %error,
+                    "lease of a delivery not extended"
+                );
+            }
+        }
+    }
+}
+
+/// Settles an attempt; what cannot be settled comes back when its lease ends.
+async fn settle(runner: &Runner, token: &LeaseToken, outcome: LeaseOutcome) {
+    let mut pause = SETTLE_PAUSE;
+    for tries in 1..=SETTLES_MAX {
+        let error = match runner.pool.bus().settle_lease(token, outcome.clone()).await {
+            Ok(LeaseStatus::Held) => return,
+            Ok(LeaseStatus::Lost) => {
+                // Its loss, or who else has settled it, is logged where it happened.
+                tracing::debug!(webhook = %runner.key, id = %token.id(), "settled too late");
+                return;
+            }
+            Err(error) => error,
+        };
+        if tries == SETTLES_MAX || error.kind() == ErrorKind::Closed {
+            tracing::error!(webhook = %runner.key, id = %token.id(), %error, "delivery not settled");
+            return;
+        }
+        sleep(pause).await;
+        pause *= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(status: u16, rest: Option<u64>, retry_after: Option<u64>) -> LeaseOutcome {
+        let kind = FailureKind::of_status(status);
+        let failure = Failure {
+            retry_after: retry_after.map(Duration::from_secs),
+            ..Failure::new(kind, "why")
+        };
+        outcome(Ended::Failed {
+            failure,
+            rest: rest.map(Duration::from_secs),
+        })
+    }
+
+    fn retry(after: Option<u64>) -> LeaseOutcome {
+        LeaseOutcome::Retry {
+            after: after.map(Duration::from_secs),
+            reason: Some("why".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_webhook_attempt_counts_unless_the_target_is_dead() {
+        assert_eq!(outcome(Ended::Delivered), LeaseOutcome::Ack);
+        assert_eq!(outcome(Ended::Returned), LeaseOutcome::Release);
+        assert_eq!(failed(500, None, None), retry(None));
+        assert_eq!(failed(503, None, Some(7)), retry(Some(7)));
+        assert_eq!(failed(410, None, Some(7)), LeaseOutcome::Release);
+        let snooze = |seconds| LeaseOutcome::Snooze(Duration::from_secs(seconds));
+        assert_eq!(failed(503, Some(4), None), snooze(4));
+        assert_eq!(failed(503, Some(4), Some(9)), snooze(9));
+        assert_eq!(
+            failed(422, Some(4), None),
+            retry(None),
+            "the event's own fault"
+        );
+    }
+}

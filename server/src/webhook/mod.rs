@@ -1,0 +1,244 @@
+//! Webhooks: queues whose events are delivered by POST to a URL.
+//!
+//! ```text
+//!  /v1 ----> shared state: targets
+//!                 |  each server reads it again when its version changes
+//!                 v
+//!             runner of a target: circuit, pace, places
+//!                 |  leases events
+//!                 v
+//!             delivery: signed POST ----> settlement: done, retry, dead letter
+//! ```
+//!
+//! [`target`] is a target as stored and as used, [`address`] the check of what may be reached, which
+//! [`resolver`] makes for names; [`exchange`] is one request, signed with a [`secret`], and
+//! [`failure`] what went wrong with it; [`circuit`] and [`pace`] decide when a [`runner`] may start a
+//! [`delivery`]. Concurrency and circuit belong to each server, rates are shared by all.
+
+mod address;
+mod circuit;
+mod counters;
+mod delivery;
+mod exchange;
+mod failure;
+mod pace;
+mod resolver;
+mod retry_after;
+mod runner;
+mod secret;
+mod target;
+mod targets;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, Notify, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use self::address::AddressGuard;
+use self::circuit::CircuitLimits;
+pub(crate) use self::circuit::CircuitState;
+pub(crate) use self::counters::{SECONDS, SECONDS_BOUNDS};
+use self::exchange::Exchange;
+use self::runner::Runner;
+pub(crate) use self::runner::RunnerStatus;
+pub(crate) use self::secret::Secret;
+pub(crate) use self::target::{Target, TargetKey, TargetRow};
+pub(crate) use self::targets::SetResult;
+use crate::pools::Pools;
+use crate::settings::WebhookSettings;
+use crate::shared::{Result, SharedState};
+
+/// The most targets of a shared state.
+pub(crate) const TARGETS_MAX: usize = 1_000;
+/// How often a server looks whether targets have changed.
+const LOOK_EVERY: Duration = Duration::from_millis(400);
+/// How long deliveries may take to hand their events back when the grace period is over.
+const HAND_BACK_MAX: Duration = Duration::from_secs(5);
+
+/// What all runners share.
+#[derive(Debug)]
+struct Deps {
+    exchange: Exchange,
+    shared: SharedState,
+    circuit: CircuitLimits,
+    ttr: Duration,
+    /// Places for requests of this server.
+    places: Semaphore,
+    /// The runners, and the deliveries in flight.
+    tasks: TaskTracker,
+    /// Cancelled when the server stops: no more deliveries start.
+    stopping: CancellationToken,
+    /// Cancelled when its grace period is over: deliveries hand their events back.
+    aborted: CancellationToken,
+}
+
+/// The webhooks of a server; when it is dropped, they end.
+pub(crate) struct Webhooks {
+    inner: Arc<Inner>,
+    _stop: DropGuard,
+}
+
+impl fmt::Debug for Webhooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Webhooks").finish_non_exhaustive()
+    }
+}
+
+struct Inner {
+    deps: Arc<Deps>,
+    pools: Pools,
+    /// The runners, and the version of the shared state that they are of.
+    runners: Mutex<Runners>,
+    /// A request of this server has changed a target.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Runners {
+    version: Option<u64>,
+    by_key: BTreeMap<TargetKey, Arc<Runner>>,
+}
+
+impl Webhooks {
+    /// Starts the delivery of all targets.
+    pub(crate) fn start(settings: &WebhookSettings, pools: &Pools, shared: &SharedState) -> Self {
+        let guard = Arc::new(AddressGuard::new(settings));
+        let stopping = CancellationToken::new();
+        let deps = Deps {
+            exchange: Exchange::new(settings, guard),
+            shared: shared.clone(),
+            circuit: CircuitLimits::new(settings),
+            ttr: settings.ttr(),
+            places: Semaphore::new(settings.concurrency),
+            tasks: TaskTracker::new(),
+            stopping: stopping.clone(),
+            aborted: CancellationToken::new(),
+        };
+        let inner = Arc::new(Inner {
+            deps: Arc::new(deps),
+            pools: pools.clone(),
+            runners: Mutex::default(),
+            changed: Notify::new(),
+        });
+        tokio::spawn(Arc::clone(&inner).watch());
+        Self {
+            inner,
+            _stop: stopping.drop_guard(),
+        }
+    }
+
+    /// Stops: starts no more requests, waits for those that run within the grace period, and hands
+    /// the events of the others back.
+    pub(crate) async fn stop(&self, grace: Duration) {
+        let deps = &self.inner.deps;
+        deps.stopping.cancel();
+        deps.tasks.close();
+        if timeout(grace, deps.tasks.wait()).await.is_ok() {
+            return;
+        }
+        let cut_off = deps.tasks.len();
+        tracing::warn!(cut_off, ?grace, "deliveries did not end in time");
+        deps.aborted.cancel();
+        if timeout(HAND_BACK_MAX, deps.tasks.wait()).await.is_err() {
+            tracing::error!("events of webhooks not handed back; they come back with their leases");
+        }
+    }
+
+    /// Returns what a target shows of itself on this server, if it runs here.
+    pub(crate) async fn status(&self, key: &TargetKey) -> Option<RunnerStatus> {
+        let runners = self.inner.runners.lock().await;
+        runners.by_key.get(key).map(|runner| runner.status())
+    }
+
+    /// Checks the URL of a target.
+    pub(crate) fn check(&self, target: &Target) -> std::result::Result<(), String> {
+        self.inner.deps.exchange.check(target)
+    }
+
+    fn shared(&self) -> &SharedState {
+        &self.inner.deps.shared
+    }
+
+    /// Takes a change over on this server at once.
+    async fn refresh(&self) {
+        if let Err(error) = self.inner.reconcile().await {
+            // It is stored, and the watch takes it over.
+            tracing::warn!(%error, "change of a webhook not yet taken over");
+            self.inner.changed.notify_one();
+        }
+    }
+}
+
+impl Inner {
+    /// Follows the changes of targets until the server stops.
+    async fn watch(self: Arc<Self>) {
+        let mut has_failed = false;
+        loop {
+            let reconciled = self.reconcile().await;
+            match &reconciled {
+                Err(error) if !has_failed => {
+                    tracing::warn!(%error, "webhooks cannot be read; those known go on");
+                }
+                Ok(()) if has_failed => tracing::info!("webhooks can be read again"),
+                Err(_) | Ok(()) => {}
+            }
+            has_failed = reconciled.is_err();
+            tokio::select! {
+                () = self.deps.stopping.cancelled() => return,
+                () = self.changed.notified() => {}
+                () = sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    /// Makes the runners those of the stored targets.
+    async fn reconcile(&self) -> Result<()> {
+        let mut runners = self.runners.lock().await;
+        let version = self.deps.shared.version().await?;
+        if runners.version == Some(version) || self.deps.stopping.is_cancelled() {
+            return Ok(());
+        }
+        let mut stored = targets::read_all(&self.deps.shared).await?;
+        runners.by_key.retain(|key, runner| {
+            let is_stored = stored.contains_key(key);
+            if !is_stored {
+                runner.cancel();
+            }
+            is_stored
+        });
+        for (key, runner) in &runners.by_key {
+            if let Some(target) = stored.remove(key) {
+                runner.update(target);
+            }
+        }
+        for (key, target) in stored {
+            if let Some(runner) = self.runner(&key, target) {
+                self.deps.tasks.spawn(Arc::clone(&runner).run());
+                runners.by_key.insert(key, runner);
+            }
+        }
+        runners.version = Some(version);
+        Ok(())
+    }
+
+    /// Returns a runner, unless this server does not have the pool.
+    fn runner(&self, key: &TargetKey, target: Target) -> Option<Arc<Runner>> {
+        let pool = self.pools.get(&key.pool)?;
+        match pool.queue(&key.namespace, &key.queue) {
+            Ok(queue) => {
+                let (queue, deps) = (queue.name().clone(), Arc::clone(&self.deps));
+                let runner = Runner::new(key.clone(), pool.clone(), queue, target, deps);
+                Some(Arc::new(runner))
+            }
+            Err(error) => {
+                tracing::error!(webhook = %key, %error, "webhook of a queue that cannot be");
+                None
+            }
+        }
+    }
+}

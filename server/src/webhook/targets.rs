@@ -1,0 +1,109 @@
+//! The targets in the shared state: read, set, remove.
+
+use std::collections::BTreeMap;
+
+use super::target::{Disabled, Target, TargetKey, TargetRow};
+use super::{TARGETS_MAX, Webhooks};
+use crate::shared::{Result, SharedState, StateError, Table};
+
+/// What came of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SetResult {
+    /// The target is new.
+    Created,
+    /// The target is another one now.
+    Changed,
+    /// Another request has created one at the same time; nothing was changed.
+    Conflict,
+    /// There are as many targets as there may be.
+    Full,
+}
+
+/// Reads every target; one that cannot be read is reported, and left out.
+pub(super) async fn read_all(shared: &SharedState) -> Result<BTreeMap<TargetKey, Target>> {
+    read(shared, "").await
+}
+
+async fn read(shared: &SharedState, prefix: &str) -> Result<BTreeMap<TargetKey, Target>> {
+    let rows = shared.list(Table::Webhooks, prefix).await?;
+    if rows.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let disabled = shared.list(Table::WebhooksDisabled, prefix).await?;
+    let mut disabled: BTreeMap<_, _> = disabled.into_iter().collect();
+    let targets = rows.into_iter().filter_map(|(key, row)| {
+        let target = parse(&row, disabled.remove(&key).as_deref());
+        if let Err(why) = &target {
+            tracing::error!(webhook = key, why, "stored webhook cannot be read");
+        }
+        Some((TargetKey::parse(&key)?, target.ok()?))
+    });
+    Ok(targets.collect())
+}
+
+fn parse(row: &str, disabled: Option<&str>) -> std::result::Result<Target, String> {
+    let row = serde_json::from_str::<TargetRow>(row);
+    let disabled = disabled.and_then(|text| serde_json::from_str::<Disabled>(text).ok());
+    Target::new(row.map_err(|error| error.to_string())?, disabled)
+}
+
+impl Webhooks {
+    /// Returns a target.
+    pub(crate) async fn get(&self, key: &TargetKey) -> Result<Option<Target>> {
+        let text = key.to_string();
+        let shared = self.shared();
+        let Some(row) = shared.get(Table::Webhooks, &text).await? else {
+            return Ok(None);
+        };
+        let disabled = shared.get(Table::WebhooksDisabled, &text).await?;
+        let target = parse(&row, disabled.as_deref());
+        target.map(Some).map_err(|why| StateError::new(&text, &why))
+    }
+
+    /// Returns the targets of a namespace, by queue.
+    pub(crate) async fn list(
+        &self,
+        pool: &str,
+        namespace: &str,
+    ) -> Result<BTreeMap<TargetKey, Target>> {
+        read(self.shared(), &TargetKey::prefix(pool, namespace)).await
+    }
+
+    /// Sets the target of a queue; every server follows within a second. With `is_new` not where
+    /// there is one.
+    pub(crate) async fn set(
+        &self,
+        key: &TargetKey,
+        row: &TargetRow,
+        is_new: bool,
+    ) -> Result<SetResult> {
+        let (text, shared) = (key.to_string(), self.shared());
+        let encoded = serde_json::to_string(row);
+        let encoded = encoded.map_err(|error| StateError::new(&text, &error))?;
+        if !is_new {
+            shared.put(Table::Webhooks, &text, &encoded).await?;
+            self.refresh().await;
+            return Ok(SetResult::Changed);
+        }
+        if shared.list(Table::Webhooks, "").await?.len() >= TARGETS_MAX {
+            return Ok(SetResult::Full);
+        }
+        let is_created = shared.put_new(Table::Webhooks, &text, &encoded).await?;
+        self.refresh().await;
+        Ok(match is_created {
+            true => SetResult::Created,
+            false => SetResult::Conflict,
+        })
+    }
+
+    /// Removes the target of a queue: on this server no more requests begin, on the others within a
+    /// second. Returns whether there was one.
+    pub(crate) async fn remove(&self, key: &TargetKey) -> Result<bool> {
+        let (text, shared) = (key.to_string(), self.shared());
+        let is_known = shared.get(Table::Webhooks, &text).await?.is_some();
+        shared.remove(Table::Webhooks, &text).await?;
+        shared.remove(Table::WebhooksDisabled, &text).await?;
+        self.refresh().await;
+        Ok(is_known)
+    }
+}

@@ -1,0 +1,121 @@
+//! The audit: who changed what, when, and from where.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::world::{World, on_every_store, reply};
+
+on_every_store! {
+    admin_actions_are_recorded_and_nothing_secret
+    the_audit_is_read_page_by_page
+}
+
+async fn audit(world: &World, query: &str) -> Value {
+    world
+        .admin(Method::GET, &format!("/audit{query}"))
+        .await
+        .is(200)
+}
+
+async fn admin_actions_are_recorded_and_nothing_secret(world: World) {
+    let token = world.new_token("ns", "").await;
+    let path = format!("/token/ns/{token}");
+    let limit = r#"{"read":5,"write":5,"interval":1}"#;
+    world
+        .admin_with(Method::PUT, &format!("{path}/limit"), limit)
+        .await
+        .is(200);
+    world.admin(Method::DELETE, &path).await.is(204);
+    let id = world.publish("/api/ns/q", "x").await;
+    for change in [
+        json!({"paused": true}),
+        json!({"paused": false}),
+        json!({"rate": 5.0}),
+    ] {
+        let patch = world.request(Method::PATCH, "/v1/ns/queues/q");
+        let patch = patch.header("Content-Type", "application/json");
+        reply(patch.body(change.to_string())).await.is(204);
+    }
+    for action in ["revive", "drop"] {
+        let path = format!("/v1/ns/queues/q/dead-letters/{action}");
+        let post = world
+            .request(Method::POST, &path)
+            .header("Content-Type", "application/json");
+        reply(post.body(json!({"ids": [id]}).to_string()))
+            .await
+            .is(200);
+    }
+    world.put("/api/ns/q/deadletter", "").await.is(200);
+    world.delete("/api/ns/q/deadletter").await.is(204);
+    world.delete("/api/ns/q").await.is(204);
+
+    let page = audit(&world, "").await;
+    let items = page["items"].as_array().unwrap();
+    let actions: Vec<_> = items
+        .iter()
+        .rev()
+        .map(|item| item["action"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        actions,
+        [
+            "token created",
+            "token created",
+            "limit set",
+            "token revoked",
+            "queue paused",
+            "queue resumed",
+            "rate of queue set",
+            "dead letters revived",
+            "dead letters dropped",
+            "dead letters revived",
+            "dead letters dropped",
+            "queue destroyed",
+        ]
+    );
+    for item in items {
+        assert_eq!(item["from"], "127.0.0.1");
+        assert!(item["at_ms"].as_u64() > Some(1_700_000_000_000));
+        assert!(item["target"].as_str().unwrap().starts_with("default/ns"));
+    }
+    assert!(items[0]["actor"].as_str().unwrap().starts_with("sha256~"));
+    assert_eq!(items[11]["actor"], "anonymous");
+    let text = page.to_string();
+    assert!(
+        !text.contains(&token) && !text.contains(&world.token),
+        "{text}"
+    );
+}
+
+async fn the_audit_is_read_page_by_page(world: World) {
+    for _ in 0..4 {
+        world.new_token("ns", "").await;
+    }
+    let (mut seen, mut before) = (0, String::new());
+    loop {
+        let page = audit(&world, &format!("?limit=2{before}")).await;
+        seen += page["items"].as_array().unwrap().len();
+        match page["next"].as_str() {
+            Some(next) => before = format!("&before={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, 5);
+    world.admin(Method::GET, "/audit?limit=0").await.is(400);
+    world.admin(Method::GET, "/audit?before=x").await.is(400);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_audit_is_for_accounts_where_there_are_some() {
+    let accounts = "[admin]\nlisten = '127.0.0.1:0'\naccounts = { ann = 'secret' }\n";
+    let settings =
+        format!("[api]\nlisten = '127.0.0.1:0'\n{accounts}[pools.default]\nurl = 'memory:'");
+    let settings = duly_server::Settings::from_toml(&settings).unwrap();
+    let server = duly_server::Server::start(settings).await.unwrap();
+    let url = format!("http://{}/audit", server.admin_address());
+    let client = crate::world::client();
+    assert_eq!(reply(client.get(&url)).await.status, 401);
+    let read = reply(client.get(&url).basic_auth("ann", Some("secret"))).await;
+    assert_eq!(read.is(200)["items"], json!([]));
+    server.stop().await;
+}

@@ -1,0 +1,99 @@
+//! Bodies: slow, and larger than allowed.
+
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::{connect, ended, others_are_served};
+use crate::world::{Place, World};
+
+const TARGETS: [(&str, &str); 3] = [
+    ("PUT", "/api/ns/q"),
+    ("PUT", "/api/ns/q/bulk"),
+    ("POST", "/v1/ns/queues/q/events"),
+];
+
+async fn begin(world: &World, (method, path): (&str, &str), more: &str) -> TcpStream {
+    let mut stream = connect(world).await;
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nX-Token: {}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\n{more}\r\n\r\n",
+        world.token
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_byte_by_byte_is_ended() {
+    let world = World::start_with(Place::Embedded, "[limits]\nbody_timeout_s = 1").await;
+    for target in TARGETS {
+        let mut stream = begin(&world, target, "Content-Length: 1000").await;
+        let drip = async {
+            loop {
+                if stream.write_all(b"x").await.is_err() {
+                    return;
+                }
+                let readable = stream.readable();
+                if tokio::time::timeout(Duration::from_millis(50), readable)
+                    .await
+                    .is_ok()
+                {
+                    return;
+                }
+            }
+        };
+        let ended_in_time = tokio::time::timeout(Duration::from_secs(20), drip).await;
+        assert!(
+            ended_in_time.is_ok(),
+            "{target:?}: the server answers while the body drips"
+        );
+        let text = ended(&mut stream).await;
+        assert!(
+            text.is_empty() || text.starts_with("HTTP/1.1 4"),
+            "{target:?}: {text}"
+        );
+        others_are_served(&world).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_over_the_limit_is_refused_declared_or_chunked() {
+    let world = World::start(Place::Embedded).await;
+    for (target, size) in TARGETS.into_iter().zip([2 << 20, 70 << 20, 9 << 20]) {
+        for is_chunked in [false, true] {
+            let framing = match is_chunked {
+                true => "Transfer-Encoding: chunked".to_owned(),
+                false => format!("Content-Length: {size}"),
+            };
+            let mut stream = begin(&world, target, &framing).await;
+            let part = vec![b'1'; 1 << 16];
+            for _ in 0..size / part.len() {
+                let sent = match is_chunked {
+                    true => {
+                        let head = format!("{:x}\r\n", part.len());
+                        let chunk = [head.as_bytes(), &part, b"\r\n"].concat();
+                        stream.write_all(&chunk).await
+                    }
+                    false => stream.write_all(&part).await,
+                };
+                if sent.is_err() {
+                    break; // refused before it was all there
+                }
+            }
+            if is_chunked {
+                stream.write_all(b"0\r\n\r\n").await.ok();
+            }
+            let text = ended(&mut stream).await;
+            assert!(
+                text.starts_with("HTTP/1.1 413"),
+                "{target:?} {is_chunked}: {text}"
+            );
+        }
+    }
+    let mut stream = begin(&world, TARGETS[2], "Content-Length: 99999999999").await;
+    let text = ended(&mut stream).await;
+    assert!(text.starts_with("HTTP/1.1 413"), "{text}");
+    others_are_served(&world).await;
+}

@@ -1,0 +1,127 @@
+//! Events as lines, and leases as server-sent events.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{lease, push, settle};
+use crate::world::{World, on_every_store, reply, until};
+
+on_every_store! {
+    lines_are_pushed_in_order_and_a_broken_one_is_named
+    a_stream_has_only_so_many_in_flight
+    what_a_stream_did_not_settle_comes_back
+}
+
+async fn lines_are_pushed_in_order_and_a_broken_one_is_named(world: World) {
+    let long = format!("{{\"payload\":\"{}\"}}", "x".repeat(2 << 20));
+    let body = [
+        r#"{"payload":1,"id":"01KBKSY8Q3X4H1W9V0T5RZ7M2C","delay":1}"#,
+        "{\"payload\":1",
+        r#"{"payload":1,"idempotency_key":"a","delay_ms":60000}"#,
+        "",
+        r#"{"payload":1,"idempotency_key":"a","delay_ms":60000}"#,
+        r#"{"payload":2,"idempotency_key":"a","delay_ms":60000}"#,
+        &long,
+        r#"{"payload":3}"#,
+    ]
+    .join("\n");
+    let request = world.request(Method::POST, "/v1/ns/queues/q/events");
+    let request = request.header("Content-Type", "application/x-ndjson");
+    let pushed = reply(request.body(body)).await;
+    assert_eq!(pushed.status, 200);
+    assert_eq!(pushed.headers["content-type"], "application/x-ndjson");
+    let lines = pushed
+        .text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<Value> = lines.collect();
+    assert_eq!(lines.len(), 7, "{lines:?}");
+    assert_eq!(
+        (&lines[0]["line"], &lines[0]["problem"]["status"]),
+        (&json!(1), &json!(422))
+    );
+    let detail = super::of(&lines[0]["problem"], "detail");
+    assert!(detail.contains("unknown field `delay`"), "{detail}");
+    assert_eq!(lines[1]["problem"]["status"], 400);
+    // Two lines of one id are pushed at the same time: one of them is the duplicate.
+    let duplicates = [&lines[2], &lines[3]].map(|line| line["duplicate"] == true);
+    assert_eq!(duplicates.iter().filter(|it| **it).count(), 1, "{lines:?}");
+    assert_eq!(lines[2]["id"], lines[3]["id"]);
+    assert_eq!(lines[5]["problem"]["status"], 413);
+    assert_eq!(lines[6]["duplicate"], false);
+}
+
+/// Reads server-sent events.
+struct Stream(reqwest::Response, String);
+
+impl Stream {
+    async fn open(world: &World, options: &str) -> Self {
+        let path = format!("/v1/ns/queues/q/leases/stream?{options}");
+        let response = world.request(Method::GET, &path).send().await.unwrap();
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self(response, String::new())
+    }
+
+    /// Returns the next lease; `None` if there is none within a time.
+    async fn next(&mut self, within: Duration) -> Option<Value> {
+        let read = async {
+            loop {
+                if let Some((message, rest)) = self.1.split_once("\n\n") {
+                    let (message, rest) = (message.to_owned(), rest.to_owned());
+                    self.1 = rest;
+                    if let Some((_, data)) = message.split_once("data: ") {
+                        return serde_json::from_str(data).unwrap();
+                    }
+                    continue;
+                }
+                let chunk = self.0.chunk().await.unwrap().expect("the stream goes on");
+                self.1 += std::str::from_utf8(&chunk).unwrap();
+            }
+        };
+        tokio::time::timeout(within, read).await.ok()
+    }
+}
+
+async fn a_stream_has_only_so_many_in_flight(world: World) {
+    for number in 0..3 {
+        push(&world, json!({"payload": number, "attempts": 2})).await;
+    }
+    let mut stream = Stream::open(&world, "max_in_flight=2&ttr_ms=60000").await;
+    let long = Duration::from_secs(20);
+    let first = stream.next(long).await.unwrap();
+    let second = stream.next(long).await.unwrap();
+    assert_eq!(stream.next(Duration::from_millis(300)).await, None);
+    settle(&world, &first, json!({"outcome": "ack"}))
+        .await
+        .is(204);
+    let third = stream.next(long).await.unwrap();
+    for leased in [second, third] {
+        settle(&world, &leased, json!({"outcome": "ack"}))
+            .await
+            .is(204);
+    }
+    push(&world, json!({"payload": 4})).await;
+    assert_eq!(stream.next(long).await.unwrap()["attempt"], 1);
+}
+
+async fn what_a_stream_did_not_settle_comes_back(world: World) {
+    push(&world, json!({"payload": 1, "attempts": 5})).await;
+    let mut stream = Stream::open(&world, "ttr_ms=3600000").await;
+    let leased = stream.next(Duration::from_secs(20)).await.unwrap();
+    assert_eq!(leased["attempt"], 1);
+    drop(stream);
+    let again = lease(&world, json!({"ttr_ms": 30_000, "wait_ms": 20_000})).await;
+    assert_eq!(
+        (&again[0]["id"], &again[0]["attempt"]),
+        (&leased["id"], &json!(2))
+    );
+    until("the old lease is lost", async || {
+        settle(&world, &leased, json!({"outcome": "ack"}))
+            .await
+            .status
+            == 409
+    })
+    .await;
+}

@@ -1,0 +1,140 @@
+//! The webhooks of `/v1`: set, shown, listed, removed, and who may.
+
+use reqwest::Method;
+use serde_json::json;
+
+use super::receiver::Receiver;
+use super::{LOCAL, path, push_one, send, set, set_to, view, wait_for_empty};
+use crate::world::{World, on_every_store};
+
+on_every_store! {
+    a_webhook_is_set_shown_listed_and_removed
+}
+
+async fn a_webhook_is_set_shown_listed_and_removed(world: World) {
+    let body = json!({
+        "url": "https://hooks.shop.test/x?key=hidden", "concurrency": 3, "rate": 5.5,
+        "timeout_ms": 2_000, "headers": {"authorization": "Bearer hidden"}, "paused": true,
+    });
+    let created = set(&world, body.clone()).await.is(201);
+    let secret = created["created_secret"].as_str().unwrap();
+    assert!(secret.starts_with("whsec_"), "{created}");
+    let seen = view(&world).await;
+    assert_eq!(seen["url"], "https://hooks.shop.test/x?...");
+    assert_eq!(seen["headers"], json!(["authorization"]));
+    assert_eq!(
+        (&seen["secrets"], &seen["paused"]),
+        (&json!(1), &json!(true))
+    );
+    assert_eq!(
+        (&seen["concurrency"], &seen["rate"]),
+        (&json!(3), &json!(5.5))
+    );
+    assert_eq!(
+        (&seen["state"], &seen["in_flight"]),
+        (&json!("closed"), &json!(0))
+    );
+    let changed = set(&world, body.clone()).await.is(200);
+    assert_eq!(changed["created_ms"], created["created_ms"]);
+    send(&world, Method::PUT, &path("other"), &body)
+        .await
+        .is(201);
+    let listed = world.get("/v1/ns/webhooks").await.is(200);
+    let queues: Vec<_> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|webhook| &webhook["queue"])
+        .collect();
+    assert_eq!(queues, ["other", "q"]);
+    for text in [seen.to_string(), changed.to_string(), listed.to_string()] {
+        assert!(
+            !text.contains("hidden") && !text.contains("whsec_"),
+            "{text}"
+        );
+    }
+    world.delete(&path("q")).await.is(204);
+    world.delete(&path("q")).await.is(404);
+    world.get(&path("q")).await.is(404);
+    world.delete(&path("other")).await.is(204);
+    assert_eq!(world.get("/v1/ns/webhooks").await.is(200), json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_webhook_is_refused_with_a_problem() {
+    let world = World::start(crate::world::Place::Embedded).await;
+    let url = "https://shop.test/";
+    for (body, status, text) in [
+        (json!({}), 422, "missing field `url`"),
+        (
+            json!({"url": url, "secret": "x"}),
+            422,
+            "unknown field `secret`",
+        ),
+        (json!({"url": url, "concurrency": 0}), 400, "1 to 256"),
+        (json!({"url": url, "rate": 0}), 400, "10000"),
+        (json!({"url": url, "timeout_ms": 1}), 400, "600000"),
+        (json!({"url": url, "secrets": []}), 400, "1 or 2"),
+        (
+            json!({"url": url, "secrets": ["whsec_AAAA"]}),
+            400,
+            "24 to 64 bytes",
+        ),
+        (
+            json!({"url": url, "headers": {"host": "x"}}),
+            400,
+            "host is set by duly",
+        ),
+        (
+            json!({"url": "https://a:b@shop.test/"}),
+            400,
+            "authorization",
+        ),
+    ] {
+        let reply = set(&world, body).await;
+        assert_eq!(reply.headers["content-type"], "application/problem+json");
+        let problem = reply.is(status);
+        assert!(
+            problem["detail"].as_str().unwrap().contains(text),
+            "{problem}"
+        );
+    }
+    let description = world.get("/v1/openapi.json").await.is(200);
+    let webhook = &description["paths"]["/v1/{namespace}/queues/{queue}/webhook"];
+    assert!(webhook["put"].is_object() && webhook["delete"].is_object());
+    let fields = &description["components"]["schemas"]["WebhookBody"]["properties"];
+    assert_eq!(fields["concurrency"]["maximum"], 256);
+    assert_eq!(fields["secrets"]["maxItems"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_administer_a_queue_sets_no_webhook() {
+    let mut world = World::start(crate::world::Place::Embedded).await;
+    let body = json!({"url": "https://shop.test/"});
+    set(&world, body.clone()).await.is(201);
+    world.token = world
+        .new_token("ns", "&scopes=publish,consume&queues=q")
+        .await;
+    set(&world, body.clone()).await.is(403);
+    world.delete(&path("q")).await.is(403);
+    view(&world).await;
+    assert_eq!(world.get("/v1/ns/webhooks").await.is(200)[0]["queue"], "q");
+    world.token = world.new_token("ns", "&queues=other").await;
+    world.get(&path("q")).await.is(403);
+    assert_eq!(world.get("/v1/ns/webhooks").await.is(200), json!([]));
+    world.token = "nobody".to_owned();
+    world.get("/v1/ns/webhooks").await.is(401);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_webhook_delivers_when_it_goes_on() {
+    let world = World::start_with(crate::world::Place::Embedded, LOCAL).await;
+    let receiver = Receiver::start().await;
+    set_to(&world, &receiver, json!({"paused": true})).await;
+    push_one(&world).await;
+    assert_eq!(world.get("/v1/ns/queues/q").await.is(200)["ready"], 1);
+    assert!(receiver.received().is_empty());
+    set_to(&world, &receiver, json!({"paused": false})).await;
+    receiver.wait_for(1).await;
+    wait_for_empty(&world).await;
+}
