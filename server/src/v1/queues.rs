@@ -22,7 +22,7 @@ use crate::auth::Scope;
 use crate::state::App;
 
 /// The most steps of a forecast.
-const STEPS_MAX: u32 = 400;
+const STEPS_MAX: u64 = 400;
 
 /// The events of a queue by state, and its settings.
 #[derive(Serialize, ToSchema)]
@@ -137,12 +137,12 @@ pub(super) async fn set(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ForecastSpan {
-    /// The length of a step, in milliseconds.
-    #[param(minimum = 1, maximum = 31536000000u64, example = 60000)]
+    /// How far to look, in milliseconds.
+    #[param(minimum = 1, maximum = 4294967295000u64, example = 3600000)]
+    horizon_ms: u64,
+    /// The length of a step, in milliseconds; longer if there were more than 400.
+    #[param(minimum = 1, maximum = 4294967295000u64, example = 60000)]
     step_ms: u64,
-    /// The number of steps, from now. Default: 60.
-    #[param(minimum = 1, maximum = 400, example = 60)]
-    steps: Option<u32>,
 }
 
 /// A step of a forecast.
@@ -171,14 +171,18 @@ pub(super) async fn forecast(
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
     let Query(span) = span?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
-    let (step, steps) = (span.step_ms, span.steps.unwrap_or(60));
-    if !(1..=SPAN_MS_MAX).contains(&step) || !(1..=STEPS_MAX).contains(&steps) {
+    let (horizon, step) = (span.horizon_ms, span.step_ms);
+    if [horizon, step]
+        .iter()
+        .any(|it| !(1..=SPAN_MS_MAX).contains(it))
+    {
         return Err(Problem::invalid(format!(
-            "step_ms is {step} and steps {steps}; they must be 1 to {SPAN_MS_MAX} and 1 to {STEPS_MAX}"
+            "horizon_ms is {horizon} and step_ms {step}; they must be 1 to {SPAN_MS_MAX}"
         )));
     }
-    let step = Duration::from_millis(step);
-    let steps = match pool.bus().forecast(&name, step * steps, step).await {
+    let step = Duration::from_millis(step.max(horizon.div_ceil(STEPS_MAX)));
+    let horizon = Duration::from_millis(horizon);
+    let steps = match pool.bus().forecast(&name, horizon, step).await {
         // A new queue whose name is nearly that of another.
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         steps => steps?,
