@@ -90,7 +90,8 @@ fn within(name: &str, number: u64, (least, most): (u64, u64)) -> Result<Duration
     }
 }
 
-fn text(name: &str, text: String, least: usize) -> Result<String> {
+/// Checks the length of a text.
+pub(super) fn text(name: &str, text: String, least: usize) -> Result<String> {
     let len = text.chars().count();
     match (least..=TEXT_LEN_MAX).contains(&len) {
         true => Ok(text),

@@ -92,8 +92,8 @@ pub(super) struct QueueChange {
     /// Whether it is paused: then no consumer gets an event of it.
     #[schema(example = true)]
     paused: Option<bool>,
-    /// The most starts in a second, over all nodes; 0 removes the limit.
-    #[schema(minimum = 0, maximum = 1000000, multiple_of = 0.001, example = 10.0)]
+    /// The most starts in a second, over all nodes, at least 0.001; 0 removes the limit.
+    #[schema(minimum = 0, maximum = 1000000, example = 10.0)]
     rate: Option<f64>,
 }
 
@@ -112,15 +112,14 @@ pub(super) async fn set(
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
     let change: QueueChange = input::json(&app, &headers, body).await?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
+    // The rate first: it may be out of bounds, and then nothing is changed.
+    if let Some(rate) = change.rate {
+        pool.bus().set_rate(&name, at_least(rate)).await?;
+    }
     match change.paused {
         Some(true) => pool.bus().pause(&name).await?,
         Some(false) => pool.bus().resume(&name).await?,
         None => {}
-    }
-    if let Some(rate) = change.rate {
-        pool.bus()
-            .set_rate(&name, Some(rate).filter(|rate| *rate != 0.0))
-            .await?;
     }
     let action = match (change.paused, change.rate) {
         (Some(true), _) => "queue paused",
@@ -130,6 +129,15 @@ pub(super) async fn set(
     };
     access::audit(&app, &headers, action, (pool, &namespace, &queue)).await;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Returns a rate that the library takes; `None` removes it. One out of bounds stays so.
+fn at_least(rate: f64) -> Option<f64> {
+    match rate {
+        0.0 => None,
+        rate if rate > 0.0 => Some(rate.max(0.001)),
+        rate => Some(rate),
+    }
 }
 
 /// The span of a forecast.
