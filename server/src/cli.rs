@@ -58,13 +58,19 @@ impl Serve {
     }
 }
 
-/// Returns when the process is told to stop, by TERM or INT.
+/// Returns when the process is told to stop, by TERM, INT or HUP. USR1, by which the original
+/// reopens its log files, does nothing: this log is standard output.
 pub(crate) async fn stop_signal() -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut reopen = signal(SignalKind::user_defined1())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            _ = hangup.recv() => return Ok(()),
+            _ = reopen.recv() => tracing::info!("the log is standard output; nothing to reopen"),
+        }
     }
-    Ok(())
 }

@@ -21,8 +21,8 @@ use crate::clock;
 const TEXT_LEN_MAX: usize = 256;
 /// The most headers; the library adds some of its own.
 const HEADERS_MAX: usize = 24;
-/// The longest span, in milliseconds: 365 days.
-pub(super) const SPAN_MS_MAX: u64 = 365 * 86_400_000;
+/// The longest span, in milliseconds: 136 years.
+pub(super) const SPAN_MS_MAX: u64 = 4_294_967_295_000;
 
 /// An event to push. Its payload is either `payload` or `payload_base64`; it is due at once, after
 /// `delay_ms`, or at `due_ms`; its id is made by the server, or is `id`, or that of
@@ -51,7 +51,7 @@ pub(super) struct NewEvent {
     idempotency_key: Option<String>,
     /// The delay in milliseconds, counted from the push.
     #[serde(default, deserialize_with = "input::whole_or_none")]
-    #[schema(minimum = 0, maximum = 31536000000u64, example = 1800000)]
+    #[schema(minimum = 0, maximum = 4294967295000u64, example = 1800000)]
     delay_ms: Option<u64>,
     /// The due time in milliseconds since the epoch; a past one means at once.
     #[serde(default, deserialize_with = "input::whole_or_none")]
@@ -73,7 +73,7 @@ pub(super) struct NewEvent {
     attempts: Option<u16>,
     /// When it expires, in milliseconds from the push.
     #[serde(default, deserialize_with = "input::whole_or_none")]
-    #[schema(minimum = 1, maximum = 31536000000u64, example = 86400000)]
+    #[schema(minimum = 1, maximum = 4294967295000u64, example = 86400000)]
     expires_ms: Option<u64>,
     /// Its headers.
     #[serde(default)]
@@ -90,7 +90,8 @@ fn within(name: &str, number: u64, (least, most): (u64, u64)) -> Result<Duration
     }
 }
 
-fn text(name: &str, text: String, least: usize) -> Result<String> {
+/// Checks the length of a text.
+pub(super) fn text(name: &str, text: String, least: usize) -> Result<String> {
     let len = text.chars().count();
     match (least..=TEXT_LEN_MAX).contains(&len) {
         true => Ok(text),

@@ -126,7 +126,7 @@ fn unknown(path: &EventPath) -> Problem {
 pub(super) struct EventChange {
     /// The delay from now, in milliseconds.
     #[serde(default, deserialize_with = "input::whole_or_none")]
-    #[schema(minimum = 0, maximum = 31536000000u64, example = 60000)]
+    #[schema(minimum = 0, maximum = 4294967295000u64, example = 60000)]
     delay_ms: Option<u64>,
     /// The due time in milliseconds since the epoch; a past one means at once.
     #[serde(default, deserialize_with = "input::whole_or_none")]

@@ -41,7 +41,7 @@ pub(super) struct LeaseRequest {
     max: usize,
     /// The time to run, in milliseconds; an event that is not settled by then comes back.
     #[serde(deserialize_with = "input::whole")]
-    #[schema(minimum = 0, maximum = 31536000000u64, example = 30000)]
+    #[schema(minimum = 0, maximum = 4294967295000u64, example = 30000)]
     ttr_ms: u64,
     /// How long to wait for an event if none is ready, in milliseconds; an answer comes within 8
     /// seconds in any case. Default: 0.
@@ -167,7 +167,7 @@ pub(super) enum Settlement {
     Retry {
         /// The delay in milliseconds. Default: by the policy of the queue.
         #[serde(default, deserialize_with = "input::whole_or_none")]
-        #[schema(minimum = 0, maximum = 31536000000u64, example = 60000)]
+        #[schema(minimum = 0, maximum = 4294967295000u64, example = 60000)]
         delay_ms: Option<u64>,
         /// Why it failed, for the record.
         #[schema(max_length = 4096, example = "the bank is closed")]
@@ -178,7 +178,7 @@ pub(super) enum Settlement {
     Snooze {
         /// The delay in milliseconds.
         #[serde(deserialize_with = "input::whole")]
-        #[schema(minimum = 0, maximum = 31536000000u64, example = 60000)]
+        #[schema(minimum = 0, maximum = 4294967295000u64, example = 60000)]
         delay_ms: u64,
     },
     /// It is ready again at once, at its place; the attempt does not count.
@@ -322,7 +322,7 @@ pub(super) async fn settle(
 pub(super) struct ExtendRequest {
     /// The new time to run, in milliseconds from now.
     #[serde(deserialize_with = "input::whole")]
-    #[schema(minimum = 0, maximum = 31536000000u64, example = 60000)]
+    #[schema(minimum = 0, maximum = 4294967295000u64, example = 60000)]
     ttr_ms: u64,
 }
 

@@ -22,7 +22,7 @@ use crate::auth::Scope;
 use crate::state::App;
 
 /// The most steps of a forecast.
-const STEPS_MAX: u32 = 400;
+const STEPS_MAX: u64 = 400;
 
 /// The events of a queue by state, and its settings.
 #[derive(Serialize, ToSchema)]
@@ -92,8 +92,8 @@ pub(super) struct QueueChange {
     /// Whether it is paused: then no consumer gets an event of it.
     #[schema(example = true)]
     paused: Option<bool>,
-    /// The most starts in a second, over all nodes; 0 removes the limit.
-    #[schema(minimum = 0, maximum = 1000000, multiple_of = 0.001, example = 10.0)]
+    /// The most starts in a second, over all nodes, at least 0.001; 0 removes the limit.
+    #[schema(minimum = 0, maximum = 1000000, example = 10.0)]
     rate: Option<f64>,
 }
 
@@ -112,15 +112,14 @@ pub(super) async fn set(
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Admin).await?;
     let change: QueueChange = input::json(&app, &headers, body).await?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
+    // The rate first: it may be out of bounds, and then nothing is changed.
+    if let Some(rate) = change.rate {
+        pool.bus().set_rate(&name, at_least(rate)).await?;
+    }
     match change.paused {
         Some(true) => pool.bus().pause(&name).await?,
         Some(false) => pool.bus().resume(&name).await?,
         None => {}
-    }
-    if let Some(rate) = change.rate {
-        pool.bus()
-            .set_rate(&name, Some(rate).filter(|rate| *rate != 0.0))
-            .await?;
     }
     let action = match (change.paused, change.rate) {
         (Some(true), _) => "queue paused",
@@ -132,17 +131,26 @@ pub(super) async fn set(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Returns a rate that the library takes; `None` removes it. One out of bounds stays so.
+fn at_least(rate: f64) -> Option<f64> {
+    match rate {
+        0.0 => None,
+        rate if rate > 0.0 => Some(rate.max(0.001)),
+        rate => Some(rate),
+    }
+}
+
 /// The span of a forecast.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ForecastSpan {
-    /// The length of a step, in milliseconds.
-    #[param(minimum = 1, maximum = 31536000000u64, example = 60000)]
+    /// How far to look, in milliseconds.
+    #[param(minimum = 1, maximum = 4294967295000u64, example = 3600000)]
+    horizon_ms: u64,
+    /// The length of a step, in milliseconds; longer if there were more than 400.
+    #[param(minimum = 1, maximum = 4294967295000u64, example = 60000)]
     step_ms: u64,
-    /// The number of steps, from now. Default: 60.
-    #[param(minimum = 1, maximum = 400, example = 60)]
-    steps: Option<u32>,
 }
 
 /// A step of a forecast.
@@ -171,14 +179,18 @@ pub(super) async fn forecast(
     let pool = granted(&app, &headers, &namespace, &queue, Scope::Consume).await?;
     let Query(span) = span?;
     let name = pool.queue(&namespace, &queue)?.name().clone();
-    let (step, steps) = (span.step_ms, span.steps.unwrap_or(60));
-    if !(1..=SPAN_MS_MAX).contains(&step) || !(1..=STEPS_MAX).contains(&steps) {
+    let (horizon, step) = (span.horizon_ms, span.step_ms);
+    if [horizon, step]
+        .iter()
+        .any(|it| !(1..=SPAN_MS_MAX).contains(it))
+    {
         return Err(Problem::invalid(format!(
-            "step_ms is {step} and steps {steps}; they must be 1 to {SPAN_MS_MAX} and 1 to {STEPS_MAX}"
+            "horizon_ms is {horizon} and step_ms {step}; they must be 1 to {SPAN_MS_MAX}"
         )));
     }
-    let step = Duration::from_millis(step);
-    let steps = match pool.bus().forecast(&name, step * steps, step).await {
+    let step = Duration::from_millis(step.max(horizon.div_ceil(STEPS_MAX)));
+    let horizon = Duration::from_millis(horizon);
+    let steps = match pool.bus().forecast(&name, horizon, step).await {
         // A new queue whose name is nearly that of another.
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         steps => steps?,

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::access::granted;
+use super::event::text;
 use super::input::{InPath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use crate::auth::Scope;
@@ -146,7 +147,7 @@ pub(super) async fn list(
         records = records.outcome(outcome);
     }
     if let Some(key) = filter.key {
-        records = records.key(key);
+        records = records.key(text("key", key, 1)?);
     }
     for (name, time) in [("since_ms", filter.since_ms), ("until_ms", filter.until_ms)] {
         if let Some(time) = time.filter(|time| *time > TIME_MS_MAX) {

@@ -66,11 +66,19 @@ async fn garbage_is_refused_also_after_a_request() {
         "GET / HTTP/1.1\r\nHost: x\r\nX y: z\r\n\r\n",
     ] {
         let text = talk(&world, garbage.as_bytes()).await;
-        assert!(text.starts_with("HTTP/1.1 4"), "{garbage:?}: {text}");
+        // A client of HTTP/2 would not understand an answer.
+        let is_http2 = garbage.starts_with("PRI");
+        assert!(
+            is_http2 || text.starts_with("HTTP/1.1 4"),
+            "{garbage:?}: {text}"
+        );
         let text = talk(&world, format!("{good}{good}{garbage}").as_bytes()).await;
         let answers: Vec<&str> = text.matches("HTTP/1.1 200").collect();
         assert_eq!(answers.len(), 2, "{garbage:?}: {text}");
-        assert!(text.contains("HTTP/1.1 4"), "{garbage:?}: {text}");
+        assert!(
+            is_http2 || text.contains("HTTP/1.1 4"),
+            "{garbage:?}: {text}"
+        );
     }
     others_are_served(&world).await;
 }

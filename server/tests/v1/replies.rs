@@ -19,7 +19,7 @@ on_every_store! {
 
 const CALLS: &str = "/v1/ns/queues/q/calls";
 
-fn call(payload: Value) -> Value {
+fn call(payload: u64) -> Value {
     json!({"event": {"payload": payload}, "wait_ms": 20_000})
 }
 
@@ -30,7 +30,7 @@ async fn a_consumer_replies_to_a_call(world: World) {
         settle(&world, &leased[0], done).await.is(204);
         leased[0]["id"].clone()
     };
-    let call = call(json!(7));
+    let call = call(7);
     let (reply, id) = tokio::join!(send(&world, Method::POST, CALLS, &call), consumer);
     let reply = reply.is(200);
     assert_eq!(
@@ -51,7 +51,7 @@ async fn a_call_that_fails_says_why(world: World) {
         let bury = json!({"outcome": "bury", "reason": "no such order"});
         settle(&world, &leased[0], bury).await.is(204);
     };
-    let call = call(json!(7));
+    let call = call(7);
     let (reply, ()) = tokio::join!(send(&world, Method::POST, CALLS, &call), consumer);
     let problem = reply.is(409);
     let detail = super::of(&problem, "detail");
@@ -96,7 +96,7 @@ async fn a_handler_in_rust_replies_to_a_call() {
 
     let replies = bus.queue_named("ns.duly.replies").unwrap();
     REPLIES.set(replies).unwrap();
-    let reply = send(&world, Method::POST, CALLS, &call(json!(7))).await;
+    let reply = send(&world, Method::POST, CALLS, &call(7)).await;
     assert_eq!(reply.is(200)["reply"], 8);
     bus.shutdown(Duration::from_secs(5)).await.unwrap();
 }
