@@ -154,7 +154,9 @@ impl BusBuilder {
     }
 
     /// Sets how long before its due time an event may be prefetched, so that it starts on time.
-    /// Zero disables prefetch; at most 10 s. Default: 100 ms.
+    /// Zero disables prefetch; at most 10 s. Default: 100 ms. Of a crowd, many events that are due
+    /// at about the same time, the first may be prefetched up to 1 s before, since it takes longer
+    /// to fetch.
     pub fn read_ahead(mut self, ahead: Duration) -> Self {
         self.read_ahead = Some(ahead);
         self

@@ -145,7 +145,7 @@ impl<B> BucketState<B> {
             or(Mono::default(), BucketPoll::MoveDue { is_crowded }); // others may have room
         }
         if ahead_limit > 0 {
-            let at = self.mover.reads_ahead(options.ahead, self.last_fetch);
+            let at = self.mover.reads_ahead(options, self.last_fetch);
             or(at, fetch());
         }
         or(

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::core::options::NodeOptions;
 use crate::time::Mono;
 
 /// What is known of the waiting events of one bucket.
@@ -24,6 +25,23 @@ pub(crate) struct Mover {
     net: Mono,
     /// The last poll reached its limit, so there is more and no need to wait.
     full: bool,
+    /// The next scheduled events are a crowd.
+    crowd: bool,
+    /// When it was last known whether they are.
+    checked: Mono,
+}
+
+/// What a reply says of the waiting events.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// When the next scheduled event is due, by this node's clock.
+    pub(crate) next_due: Mono,
+    /// The ready list may have events.
+    pub(crate) ready: bool,
+    /// The poll reached its limit.
+    pub(crate) full: bool,
+    /// The next scheduled events are a crowd.
+    pub(crate) crowd: bool,
 }
 
 impl Mover {
@@ -36,6 +54,8 @@ impl Mover {
             ready: false,
             net: Mono::MAX,
             full: false,
+            crowd: false,
+            checked: Mono::default(),
         }
     }
 
@@ -60,8 +80,15 @@ impl Mover {
         self.net = Mono::MAX;
     }
 
-    /// Updates the schedule from a reply; polls again at `net` even without a wake-up.
-    pub(crate) fn looked(&mut self, next_due: Mono, ready: bool, full: bool, net: Mono) {
+    /// Updates the schedule from a reply that arrived `now`; polls again at `net` even without a
+    /// wake-up.
+    pub(crate) fn looked(&mut self, now: Mono, waiting: Waiting, net: Mono) {
+        let Waiting {
+            next_due,
+            ready,
+            full,
+            crowd,
+        } = waiting;
         *self = Self {
             next_due,
             unknown: self.unknown,
@@ -69,6 +96,8 @@ impl Mover {
             ready,
             net,
             full,
+            crowd,
+            checked: now,
         };
     }
 
@@ -91,16 +120,36 @@ impl Mover {
         self.next_due
     }
 
-    /// Returns when to prefetch: `ahead` before the next due time, but at least a quarter of it
-    /// after the last fetch, unless that would be late.
-    pub(crate) fn reads_ahead(&self, ahead: Duration, last: Mono) -> Mono {
-        let due = self.next_due;
+    /// Returns how long before its due time an event may be prefetched.
+    pub(crate) fn window(&self, options: &NodeOptions) -> Duration {
+        match self.crowd {
+            true => options.ahead.max(options.crowd_ahead),
+            false => options.ahead,
+        }
+    }
+
+    /// Returns when to prefetch: the window before the next due time, but at least a quarter of
+    /// `ahead` after the last fetch, unless that would be late.
+    pub(crate) fn reads_ahead(&self, options: &NodeOptions, last: Mono) -> Mono {
+        let (due, ahead) = (self.next_due, options.ahead);
         if due == Mono::MAX || ahead.is_zero() {
             return Mono::MAX;
         }
+        let from = due - self.window(options);
         if self.full {
-            return due - ahead;
+            return from;
         }
-        (due - ahead).max((last + ahead / 4).min(due))
+        from.max((last + ahead / 4).min(due))
+            .min(self.looks_for_crowd(options))
+    }
+
+    /// Returns when to find out whether the next events have become a crowd: once before a crowd
+    /// would be prefetched, unless a reply just said.
+    fn looks_for_crowd(&self, options: &NodeOptions) -> Mono {
+        let at = (self.next_due - options.crowd_ahead).max(self.checked + options.crowd_ahead / 2);
+        match at + options.ahead < self.next_due && !self.crowd {
+            true => at,
+            false => Mono::MAX,
+        }
     }
 }

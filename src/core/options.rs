@@ -41,6 +41,9 @@ pub struct NodeOptions {
     /// The prefetch window: how long before its due time an event may be leased. Zero disables
     /// prefetch. Default: 100 ms.
     pub ahead: Duration,
+    /// The prefetch window for a crowd: events that many others are due with, which takes longer
+    /// than `ahead` to fetch. No effect if it is not longer than `ahead`. Default: 1 s.
+    pub crowd_ahead: Duration,
     /// The most prefetched events of one queue. Default: 65,536.
     pub ahead_max: usize,
     /// The most events of one fetch, move or settle, at most 1,000. Default: 500.
@@ -90,6 +93,7 @@ impl Default for NodeOptions {
             non_owner_delay: Duration::from_millis(100),
             ignore_max: Duration::from_secs(1),
             ahead: Duration::from_millis(100),
+            crowd_ahead: Duration::from_secs(1),
             ahead_max: 65_536,
             batch: 500,
             settle_linger: Duration::from_micros(500),

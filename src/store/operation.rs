@@ -25,8 +25,8 @@
 use std::time::Duration;
 
 pub use crate::core::op::{
-    Answer, AttemptOutcome, BATCH_BYTES, BATCH_MAX, DeadPage, Delivery, FailureReason, Fetch,
-    Fetched, HOLDS_MAX, Holding, Kept, Lease, Moved, NewEvent, PeekBy, PeekCursor, Peeked,
+    Answer, AttemptOutcome, BATCH_BYTES, BATCH_MAX, CROWD, DeadPage, Delivery, FailureReason,
+    Fetch, Fetched, HOLDS_MAX, Holding, Kept, Lease, Moved, NewEvent, PeekBy, PeekCursor, Peeked,
     PushOutcome, Pushed, Reaped, Reply, RequestId, Rewriting, Settlement, Snapshot, StartMark,
     Stats, StoreOp,
 };

@@ -251,6 +251,7 @@ fn trust_in_a_lease_counts_from_when_it_was_asked_for() {
         deliveries: vec![delivery],
         ready: 0,
         next_due: None,
+        crowd_due: None,
         full: false,
         holding: Holding::default(),
     });

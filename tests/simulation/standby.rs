@@ -56,6 +56,7 @@ impl NextInLine {
             deliveries: Vec::new(),
             ready: 0,
             next_due: Some(Timestamp::from_millis(DUE_MS)),
+            crowd_due: None,
             full: false,
             holding: Holding::default(),
         });

@@ -3,7 +3,7 @@
 use crate::store_contract::harness::StoreHarness;
 use crate::store_contract::world::{A, B, World, ms, secs};
 use duly::event::State;
-use duly::store::operation::{AttemptOutcome, BATCH_MAX, Fetch, Fetched, StoreOp};
+use duly::store::operation::{AttemptOutcome, BATCH_MAX, CROWD, Fetch, Fetched, StoreOp};
 use duly::time::Clock;
 
 pub async fn a_delivery_carries_the_event_as_it_was_pushed(harness: &dyn StoreHarness) {
@@ -45,6 +45,31 @@ pub async fn a_fetch_takes_at_most_its_limit_and_tells_what_is_left(harness: &dy
     let fetched = world.op(StoreOp::fetch(world.fetching(A, 3))).await;
     assert_eq!((fetched.deliveries.len(), fetched.ready), (3, 2));
     assert_eq!(fetched.next_due, Some(world.now() + secs(9)));
+}
+
+pub async fn a_fetch_tells_when_the_last_of_a_crowd_is_due(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    let crowd_due = async |limit| {
+        let fetch = Fetch {
+            ahead: secs(1),
+            ahead_limit: limit,
+            ..world.fetching(A, 0)
+        };
+        world.op(StoreOp::fetch(fetch)).await.crowd_due
+    };
+    let delays = (0..CROWD).map(|number| ms(10 + u64::from(number > 0)));
+    let drafts: Vec<_> = delays.map(|delay| world.event().when(delay)).collect();
+    world.push_all(&drafts[1..]).await;
+    assert_eq!(crowd_due(0).await, None, "one is missing");
+    world.push_all(&drafts[..1]).await;
+    world.add(world.event().when(ms(12))).await;
+    assert_eq!(crowd_due(0).await, Some(world.now() + ms(11)));
+    assert_eq!(
+        crowd_due(1).await,
+        Some(world.now() + ms(12)),
+        "the first is leased"
+    );
+    assert_eq!(crowd_due(1).await, None);
 }
 
 pub async fn a_fetch_never_carries_more_than_the_bound(harness: &dyn StoreHarness) {

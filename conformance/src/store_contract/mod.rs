@@ -130,6 +130,7 @@ macro_rules! store_contract_tests {
                 a_delivery_carries_the_event_as_it_was_pushed
                 ready_events_come_in_the_order_of_their_arrival
                 a_fetch_takes_at_most_its_limit_and_tells_what_is_left
+                a_fetch_tells_when_the_last_of_a_crowd_is_due
                 a_fetch_never_carries_more_than_the_bound
                 a_leased_event_is_nobody_elses
                 a_repeated_fetch_answers_the_same_batch

@@ -132,7 +132,7 @@ impl<B> Node<B> {
                     node: *id,
                     request,
                     limit,
-                    ahead: options.ahead,
+                    ahead: care.mover.window(options),
                     ahead_limit,
                     hold: None,
                     starts,

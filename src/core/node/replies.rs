@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use crate::core::mover::Waiting;
 use crate::core::node::{Call, CallKind, Node};
 use crate::core::op::{Answer, Fetched, Kept, Moved, Reply, RequestId, Settlement, StartMark};
 use crate::core::step::Action;
 use crate::error::ErrorKind;
 use crate::time::{Mono, Timestamp};
+
+/// [`CROWD`](crate::core::op::CROWD) events due within this span of the first are a crowd.
+const CROWD_SPAN: Duration = Duration::from_millis(25);
 
 impl<B> Node<B> {
     pub(super) fn answered(
@@ -112,8 +116,13 @@ impl<B> Node<B> {
             ) => {
                 care.looking = false;
                 let next = now + options.sleep_max;
-                care.mover
-                    .looked(reckon(next_due), ready > 0, moved == *limit, next);
+                let waiting = Waiting {
+                    next_due: reckon(next_due),
+                    ready: ready > 0,
+                    full: moved == *limit,
+                    crowd: false,
+                };
+                care.mover.looked(now, waiting, next);
                 match ready {
                     0 => care.standby.looked(false, options, net),
                     _ => care.crowded_until = now + options.non_owner_delay,
@@ -130,6 +139,7 @@ impl<B> Node<B> {
                     deliveries,
                     ready,
                     next_due,
+                    crowd_due,
                     full,
                     holding,
                 }),
@@ -140,9 +150,15 @@ impl<B> Node<B> {
                 care.fetch_over(queue);
                 queue.ahead += deliveries.len();
                 care.last_fetch = call.sent;
-                let full = full || deliveries.len() >= (*full_at).max(1);
                 let next = now + options.sleep_max;
-                care.mover.looked(reckon(next_due), ready > 0, full, next);
+                let waiting = Waiting {
+                    next_due: reckon(next_due),
+                    ready: ready > 0,
+                    full: full || deliveries.len() >= (*full_at).max(1),
+                    // A fetch that its bytes have ended brings events too large to buffer many.
+                    crowd: !full && is_crowd(next_due, crowd_due),
+                };
+                care.mover.looked(now, waiting, next);
                 care.standby.looked(!deliveries.is_empty(), options, net);
                 if !deliveries.is_empty() {
                     care.renew(bucket, (now, call.sent), queue, options, out);
@@ -217,6 +233,13 @@ impl<B> Node<B> {
             (_, _) => {} // no call has such a reply
         }
     }
+}
+
+/// Returns whether so many events are due so soon after the next one that prefetching them takes
+/// longer than for others.
+fn is_crowd(next_due: Option<Timestamp>, crowd_due: Option<Timestamp>) -> bool {
+    let span = next_due.and_then(|next| Some(crowd_due?.since(next)));
+    span.is_some_and(|span| span <= CROWD_SPAN)
 }
 
 impl CallKind {

@@ -33,6 +33,10 @@ pub const BATCH_MAX: usize = 1_000;
 /// of large payloads keeps a server busy for seconds.
 pub const BATCH_BYTES: usize = 4 << 20;
 
+/// So many scheduled events are a crowd if they are due at about the same time: a fetch reports
+/// when the last of the next ones is due, so that a node can prefetch a crowd earlier.
+pub const CROWD: usize = 128;
+
 /// Returns how many of `items` fit into one operation, given the size of their payloads; at least
 /// 1.
 pub(crate) fn fitting<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> usize {

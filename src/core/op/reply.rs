@@ -117,6 +117,9 @@ pub struct Fetched<B = Arc<Envelope>> {
     pub ready: usize,
     /// When the next scheduled event that is not leased is due.
     pub next_due: Option<Timestamp>,
+    /// When the last of the next [`CROWD`](super::CROWD) scheduled events is due; `None` if there
+    /// are fewer.
+    pub crowd_due: Option<Timestamp>,
     /// Whether it ended at the byte limit, so that fewer events than requested do not mean that
     /// there are no more.
     pub full: bool,
@@ -339,6 +342,7 @@ impl<B> Fetched<B> {
             deliveries,
             ready,
             next_due,
+            crowd_due,
             full,
             holding,
         } = self;
@@ -349,6 +353,7 @@ impl<B> Fetched<B> {
                 .collect::<Result<_, E>>()?,
             ready,
             next_due,
+            crowd_due,
             full,
             holding,
         })

@@ -48,6 +48,12 @@ impl WaitingEvents {
         self.scheduled.first().map(|(due, _)| *due)
     }
 
+    /// Returns when the last of the next `count` scheduled events is due.
+    pub(super) fn due_of_next(&self, count: usize) -> Option<Timestamp> {
+        let last = self.scheduled.iter().nth(count - 1);
+        last.map(|(due, _)| *due)
+    }
+
     /// Returns how many are due until each of these instants; cheapest if ascending.
     pub(super) fn count_until_each(&self, ends_us: impl Iterator<Item = u64>) -> Vec<usize> {
         let mut count = self.counts.counting(&self.scheduled);

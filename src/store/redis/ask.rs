@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-use crate::core::op::{BATCH_MAX, Fetch, NewEvent, StoreOp, Unique};
+use crate::core::op::{BATCH_MAX, CROWD, Fetch, NewEvent, StoreOp, Unique};
 use crate::core::reference::{
     DedupWindow, FORGET_MAX, ID_AHEAD_MAX, bounded, check_by, check_spans,
 };
@@ -222,7 +222,7 @@ impl CallContext<'_> {
             Some(hold) => call.command.arg(us(hold)),
             None => call.command.arg(""),
         };
-        call.command.arg(fetch.starts.min(BATCH_MAX));
+        call.command.arg(fetch.starts.min(BATCH_MAX)).arg(CROWD);
         call
     }
 

@@ -95,7 +95,8 @@ pub(super) fn fetched(
     parts: &mut ReplyReader,
     (damaged, newer): (&mut Vec<(EventId, Error)>, &mut usize),
 ) -> Result<Reply> {
-    let (ready, next_due, full) = (parts.count()?, parts.time()?, parts.is_so()?);
+    let (ready, next_due) = (parts.count()?, parts.time()?);
+    let (crowd_due, full) = (parts.time()?, parts.is_so()?);
     let holding = holding(parts)?;
     *newer = parts.count()?;
     let places = parts.bytes()?;
@@ -134,6 +135,7 @@ pub(super) fn fetched(
         deliveries,
         ready,
         next_due,
+        crowd_due,
         full,
         holding,
     }))

@@ -141,6 +141,7 @@ impl World {
                 deliveries: Vec::new(),
                 ready: 0,
                 next_due: None,
+                crowd_due: None,
                 full: false,
                 holding: Holding::default(),
             });

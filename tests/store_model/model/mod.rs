@@ -320,6 +320,13 @@ impl Model {
         found.iter().map(|event| event.envelope.id).collect()
     }
 
+    fn due_of_next(&self, count: usize) -> Option<Timestamp> {
+        let last = self.scheduled(u64::MAX).into_iter().nth(count - 1)?;
+        let mut events = self.events.iter();
+        let last = events.find(|event| event.envelope.id == last)?;
+        Some(last.due)
+    }
+
     fn next_due(&self) -> Option<Timestamp> {
         let scheduled = self
             .events

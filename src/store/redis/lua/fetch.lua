@@ -7,7 +7,9 @@
 -- ARGV[8]  how long before its due time an event may be leased, us, and ARGV[9] limit of those
 -- ARGV[10] lease duration, us, or "" for as long as the node's heartbeat lasts
 -- ARGV[11] on how many of the leases, from the first one, handlers may start
--- Returns {now, ready events left, next due time or false, 1 if it stopped before it had examined
+-- ARGV[12] how many scheduled events are a crowd
+-- Returns {now, ready events left, next due time or false, due time of the last of a crowd or
+-- false, 1 if it stopped before it had examined
 -- all candidates, how many leases the node has that last as long as its heartbeat, its last request
 -- before this one, how many events it left to a newer duly, the places of the deliveries in their
 -- batch, two bytes each, or "" where they are 0 and so on, then three for each delivery: id; its
@@ -19,15 +21,16 @@ local REST = 1000 -- ms until it checks again for nodes that can read a newer fo
 local me, request, token = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local node = node_of(me) or new_node()
 node.seen = now
-local answer, len, recorded = { now, 0, false, 0, 0, node.last, 0, "" }, 8, false
+local answer, len, recorded = { now, 0, false, false, 0, 0, node.last, 0, "" }, 9, false
 local count, newer = 0, 0
 
 local function done()
   keep_node(me, node)
-  answer[2], answer[3], answer[5] = ready_len(), next_due() or false, node.kept
-  answer[7] = newer
+  answer[2], answer[3], answer[6] = ready_len(), next_due() or false, node.kept
+  local last = call("ZRANGE", DELAY, ARGV[12] - 1, ARGV[12] - 1, "WITHSCORES")[2]
+  answer[4], answer[8] = last and tonumber(last) or false, newer
   if newer > 0 then -- the rest may be unreadable too, and it would fetch without end
-    answer[4] = count > 0 and answer[4] or 0
+    answer[4], answer[5] = false, count > 0 and answer[5] or 0
     answer[2] = count > 0 and math.max(answer[2] - newer, 0) or 0
     answer[3] = math.min(answer[3] or math.huge, now_ms + REST)
   end
@@ -64,8 +67,8 @@ if request <= node.last then
       places[#places + 1] = u16(i - 1)
     end
   end
-  answer[8] = table.concat(places)
-  if len > 8 and node.kept > 0 and not node.reaping then
+  answer[9] = table.concat(places)
+  if len > 9 and node.kept > 0 and not node.reaping then
     node.beat = node.beat + 1
   end
   return done()
@@ -271,7 +274,7 @@ while count < limit and may_look() do
     end
   end
 end
-answer[4] = may_look() and 0 or 1
+answer[5] = may_look() and 0 or 1
 
 if count > 0 then
   leased = leased + count
