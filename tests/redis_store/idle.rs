@@ -5,7 +5,7 @@ use std::time::Duration;
 use duly::Annotation;
 use duly::metrics::MetricsChoices;
 
-use crate::redis_store::kit::{Read, builder, fresh, stop};
+use crate::redis_store::kit::{Read, builder, fresh, stop, until};
 use crate::servers::Redis;
 
 const QUEUES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
@@ -46,13 +46,15 @@ async fn asks_for_next_to_nothing(metrics: MetricsChoices) {
         let letters = vec!["a".to_owned(); 8 * 64];
         queue.push_many(letters, Duration::ZERO).await.unwrap();
     }
-    // What is measured is time in which nothing happens.
-    tokio::time::sleep(Duration::from_secs(2)).await;
     for name in QUEUES {
-        let stats = bus.stats(name).await.unwrap();
-        assert_eq!(stats, Default::default(), "it has nothing to do");
+        until("it has nothing to do", async || {
+            bus.stats(name).await.unwrap() == Default::default()
+        })
+        .await;
         assert_eq!(bus.bucket_stats(name).await.unwrap().len(), 8);
     }
+    // What is measured is time in which nothing happens.
+    tokio::time::sleep(Duration::from_secs(2)).await;
     let before = processed(&server);
     tokio::time::sleep(Duration::from_secs(5)).await;
     let commands = processed(&server) - before - 1; // the question itself

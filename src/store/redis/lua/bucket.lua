@@ -1,10 +1,10 @@
 -- Library: the preamble of every script on a bucket: keys, clock, counters.
 --
--- KEYS[1]   hash    meta: now (latest time ever given, us), leased (count), stale (entries of the
---                   ready list whose event has left it), entry and record (last and next number
---                   assigned), past (tombstones), forgotten (creation time of the newest forgotten
---                   id, ms), trimmed (last record in the journal), longest (upper bound of body
---                   lengths, bytes)
+-- KEYS[1]   hash    meta: counts (five doubles: the latest time ever given, us; leased events;
+--                   stale entries of the ready list, whose event has left it; the last number of an
+--                   entry; tombstones), record (next number assigned), forgotten (creation time of
+--                   the newest forgotten id, ms), trimmed (last record in the journal), longest
+--                   (upper bound of body lengths, bytes)
 -- KEYS[2]   hash    state: id -> state of the event; see below
 -- KEYS[3]   hash    body: id -> envelope
 -- KEYS[4]   zset    delay: id -> due time, ms
@@ -47,24 +47,27 @@ local LEASE, NODES, HELD, DEAD = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local UNIQUE, PAST, OUTBOX, WAKE, BY_KEY = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local HOLDS = KEYS[15]
 
-local meta = call("HMGET", META, "now", "leased", "stale", "record", "entry", "past",
-  "longest")
+local COUNTS = ">ddddd"
+local meta = call("HMGET", META, "counts", "record", "longest")
+local last_now, leased, stale, entry, past = 0, 0, 0, 0, 0
+if meta[1] then
+  last_now, leased, stale, entry, past = unpack_from(COUNTS, meta[1])
+end
 local now = ARGV[1]
 if now == "" then
   local time = call("TIME")
   now = time[1] * 1000000 + time[2]
 end
-now = math.max(tonumber(now), tonumber(meta[1] or 0))
+now = math.max(tonumber(now), last_now)
 local now_ms = math.floor(now / 1000)
-local leased, stale = tonumber(meta[2] or 0), tonumber(meta[3] or 0)
-local record, entry, past = tonumber(meta[4] or 1), tonumber(meta[5] or 0), tonumber(meta[6] or 0)
+local record = tonumber(meta[2] or 1)
 local RECORDS = 1 -- the record format that this version writes, and the newest that it reads
-local longest = tonumber(meta[7] or 0)
+local longest = tonumber(meta[3] or 0)
 
--- Writes the counters back: the last step of a script.
+-- Writes the counts back, all in one field, as each field more would cost every call: the last
+-- step of a script.
 local function leave()
-  call("HSET", META, "now", now, "leased", leased, "stale", stale, "record", record,
-    "entry", entry + 1, "past", past)
+  call("HSET", META, "counts", pack(COUNTS, now, leased, stale, entry + 1, past))
 end
 
 local ZEROS = string.rep("\0", 25)
