@@ -283,6 +283,22 @@ async fn in_a_file_a_lease_ends_with_its_process_and_its_attempt_counts() {
     assert_eq!((again[0].id(), again[0].attempt()), (id, 2));
 }
 
+#[tokio::test(start_paused = true)]
+async fn in_a_file_a_released_lease_does_not_count() {
+    let world = World::embedded();
+    let (bus, queue) = pulling(&world).await;
+    let id = queue.event(1).attempts(2).send().await.unwrap().id();
+    let leased = queue.lease(1, secs(10)).send().await.unwrap();
+    assert_eq!(leased[0].release().await.unwrap(), LeaseStatus::Held);
+    drop((leased, queue));
+    bus.shutdown(secs(1)).await.unwrap();
+    drop(bus);
+    let world = world.restart();
+    let (_bus, queue) = pulling(&world).await;
+    let again = queue.lease(1, secs(10)).send().await.unwrap();
+    assert_eq!((again[0].id(), again[0].attempt()), (id, 1));
+}
+
 async fn an_extended_lease_ends_later(world: World) {
     let (bus, queue) = pulling(&world).await;
     queue.push_now(1).await.unwrap();
