@@ -639,6 +639,26 @@ async fn a_fetch_whose_answer_is_lost_loses_no_event_and_no_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_queue_that_comes_first_is_waited_for_although_its_store_is_slower() {
+    let world = World::memory();
+    let way = Faulty::to(&world.store);
+    let (bus, low) = faulty(&world, &way).await;
+    let high = bus.queue_named::<u64>("high").unwrap();
+    low.push_now(1).await.unwrap();
+    high.push_now(2).await.unwrap();
+    way.meets(|bucket, _| match bucket.queue.as_str() {
+        "high" => Fault::LatePolicy(ms(200)),
+        _ => Fault::None,
+    });
+    let queues = [high.name().clone(), low.name().clone()];
+    for (wait, expected) in [(secs(9), b"2"), (secs(0), b"1")] {
+        let request = bus.lease_from(&queues, 1, secs(60)).wait(wait);
+        let leased = request.send().await.unwrap();
+        assert_eq!(leased[0].event().payload.bytes, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_the_store_is_away_who_waits_waits_on() {
     let world = World::memory();
     let way = Faulty::to(&world.store);
