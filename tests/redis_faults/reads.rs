@@ -39,7 +39,7 @@ async fn a_read_whose_connection_is_cut_is_repeated_once_and_never_unknown() {
         ..RedisOptions::default()
     });
     let proxy = Proxy::before(redis.address());
-    let bus = Bus::builder().store_url(&proxy.url()).publish_only();
+    let bus = Bus::builder().store_url(proxy.url()).publish_only();
     let bus = bus.start().await.unwrap();
     let queue = bus.queue_named::<u64>("reads").unwrap();
     let id = queue
