@@ -54,6 +54,6 @@ pub mod embedded {
     pub use crate::store::embedded::recovery::{Recovered, recover};
     pub use crate::store::embedded::retention::{Kept, Retention};
     pub use crate::store::embedded::schema::loose;
-    pub use crate::store::embedded::starts::Start;
+    pub use crate::store::embedded::starts::Note;
     pub use crate::store::embedded::sums::{of_control, of_event};
 }

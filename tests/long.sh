@@ -4,7 +4,7 @@
 #
 #     tests/long.sh            runs every part
 #     tests/long.sh <part>...  runs these: simulation stress model hostile embedded syscalls crash
-#                              redis records journal power benches mutants
+#                              redis server records journal power benches mutants
 #
 # What it sets of the environment, a million seeds of the simulation among it, wins nothing over what
 # is set already. Seeds are printed. tests/run.sh installs what is needed.
@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TERM_COLOR=never NO_COLOR=1
 for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it out of the PATH
 parts=("$@")
-[ $# != 0 ] || parts=(simulation stress model hostile embedded syscalls crash redis records journal
+[ $# != 0 ] || parts=(simulation stress model hostile embedded syscalls crash redis server records journal
     power benches mutants)
 failed=()
 
@@ -65,6 +65,11 @@ redis() {
     duly --test faults -- redis_faults::
     default DULY_BUSY_EVENTS 1000000
     duly --test stores -- redis_store::busy
+}
+server() {
+    default DULY_SERVER_KILLS 12
+    cargo test --quiet --locked --package duly-server --all-features --test server -- kills:: \
+        --nocapture --test-threads=1
 }
 records() {
     default DULY_RECORD_KILLS 20

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use duly::admin::{QueueStats, StoredEvent};
 use duly::codec::Codec;
 use duly::config::Settings;
 use duly::event::State;
@@ -19,8 +20,8 @@ use serde_json::value::RawValue;
 
 use crate::clock;
 
-/// The most ready events that a look at the head of a queue reads.
-const HEAD_SCAN_MAX: usize = 10_000;
+/// The most events that a scan of a queue reads, and dead ones.
+const SCAN_MAX: usize = 10_000;
 /// The size of a page of events.
 const PAGE: usize = 1_000;
 /// The largest payload that a pool stores: that of a job, and the frame around it.
@@ -211,41 +212,42 @@ impl Pool {
 
     /// Returns the job of a queue that has been ready for longest.
     ///
-    /// A store lists events in an order of its own, so of more than [`HEAD_SCAN_MAX`] ready jobs
+    /// A store lists events in an order of its own, so of a queue with more than [`SCAN_MAX`] jobs
     /// it is the one among those.
     pub(crate) async fn head(&self, queue: &Queue<Body>) -> Result<Option<FoundJob>> {
-        let mut best: Option<(Option<Timestamp>, EventId)> = None;
-        let (mut seen, mut place) = (0, None);
-        let now = clock::now();
-        loop {
-            let ready = queue.events().state(State::Ready).limit(PAGE);
-            let page = ready.after(place).page().await?;
-            seen += page.items.len();
-            for event in page.items {
-                let candidate = (event.since, event.id);
-                let has_expired = event.expires.is_some_and(|expires| expires <= now);
-                if !has_expired && best.is_none_or(|best| candidate < best) {
-                    best = Some(candidate);
-                }
+        let ready = self.stats(queue).await?.ready;
+        let mut best: Option<(Timestamp, EventId)> = None;
+        scan_ready(queue, ready, SCAN_MAX, |event, has_expired| {
+            let candidate = (event.since.unwrap_or(event.due), event.id);
+            if !has_expired && best.is_none_or(|best| candidate < best) {
+                best = Some(candidate);
             }
-            place = page.next;
-            if place.is_none() || seen >= HEAD_SCAN_MAX {
-                break;
-            }
-        }
+        })
+        .await?;
         match best {
             Some((_, id)) => self.get(queue, id).await,
             None => Ok(None),
         }
     }
 
-    /// Counts the ready jobs and the dead ones.
-    pub(crate) async fn sizes(&self, queue: &Queue<Body>) -> Result<(usize, usize)> {
+    /// Counts the ready jobs of a queue without those that have expired, which a store keeps until
+    /// a poll passes them; of a queue with more than [`PAGE`] jobs without those among that many.
+    pub(crate) async fn size(&self, queue: &Queue<Body>) -> Result<usize> {
+        let ready = self.stats(queue).await?.ready;
+        let mut expired = 0;
+        scan_ready(queue, ready, PAGE, |_, has_expired| {
+            expired += usize::from(has_expired);
+        })
+        .await?;
+        Ok(ready.saturating_sub(expired))
+    }
+
+    /// Counts the jobs of a queue by state.
+    pub(crate) async fn stats(&self, queue: &Queue<Body>) -> Result<QueueStats> {
         match self.bus.stats(queue.name()).await {
-            Ok(stats) => Ok((stats.ready, stats.dead)),
             // A new queue whose name is nearly that of another.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok((0, 0)),
-            Err(error) => Err(error),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(QueueStats::default()),
+            stats => stats,
         }
     }
 
@@ -262,7 +264,7 @@ impl Pool {
             };
             dead.extend(page.items.iter().map(|letter| (letter.died, letter.id)));
             place = page.next;
-            if place.is_none() || dead.len() >= HEAD_SCAN_MAX {
+            if place.is_none() || dead.len() >= SCAN_MAX {
                 break;
             }
         }
@@ -278,11 +280,10 @@ impl Pool {
 
     /// Removes the jobs that are ready now.
     pub(crate) async fn remove_ready(&self, queue: &Queue<Body>) -> Result<()> {
-        let mut place = None;
+        let (mut place, now) = (None, clock::now());
         loop {
-            let ready = queue.events().state(State::Ready).limit(PAGE);
-            let page = ready.after(place).page().await?;
-            for event in page.items {
+            let page = queue.events().limit(PAGE).after(place).page().await?;
+            for event in page.items.into_iter().filter(|event| is_ready(event, now)) {
                 // One that was leased meanwhile is not ready any more, and stays.
                 let _ = event.cancel().await?;
             }
@@ -297,6 +298,40 @@ impl Pool {
     pub(crate) async fn ping(&self) -> Result<()> {
         self.bus.controls().await.map(drop)
     }
+}
+
+/// Whether an event is ready: in the ready list, or due and not moved there yet.
+fn is_ready(event: &StoredEvent, now: Timestamp) -> bool {
+    match event.state {
+        State::Ready => true,
+        State::Scheduled => event.due <= now,
+        _ => false,
+    }
+}
+
+/// Visits `ready` ready events among the first `most` of a queue, each with whether it has expired.
+async fn scan_ready(
+    queue: &Queue<Body>,
+    mut ready: usize,
+    most: usize,
+    mut visit: impl FnMut(&StoredEvent, bool),
+) -> Result<()> {
+    let (mut seen, mut place) = (0, None);
+    let now = clock::now();
+    while ready > 0 && seen < most {
+        let page = queue.events().limit(PAGE).after(place).page().await?;
+        // A page without events counts as well.
+        seen += page.items.len() + 1;
+        for event in page.items.iter().filter(|event| is_ready(event, now)) {
+            visit(event, event.expires.is_some_and(|expires| expires <= now));
+            ready = ready.saturating_sub(1);
+        }
+        place = page.next;
+        if place.is_none() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
+use duly::EventId;
 use duly::lease::{EncodedPayload, Leased};
 use duly::metrics::Prometheus;
 use metrics::{counter, histogram};
@@ -12,8 +13,41 @@ use metrics::{counter, histogram};
 use crate::clock;
 use crate::webhook::{SECONDS, SECONDS_BOUNDS};
 
-/// How many pairs of pool and namespace have a label of their own; the rest share one.
+/// How many namespaces have a label of their own, and queues, and tokens; the rest share one.
 const LABELS_MAX: usize = 1_000;
+/// The upper bounds of the buckets of lmstfy's latencies, in milliseconds: 15, and 2.5 times the one
+/// before.
+const LATENCY_BOUNDS: &[f64] = &[
+    15.0,
+    37.5,
+    93.75,
+    234.375,
+    585.937_5,
+    1_464.843_75,
+    3_662.109_375,
+    9_155.273_437_5,
+    22_888.183_593_75,
+];
+/// Those of the times since a publish: 15, and 3.5 times the one before.
+const ELAPSED_BOUNDS: &[f64] = &[
+    15.0,
+    52.5,
+    183.75,
+    643.125,
+    2_250.937_5,
+    7_878.281_25,
+    27_573.984_375,
+];
+const LATENCY: &str = "infra_lmstfy_http_latency_milliseconds";
+const JOB_ELAPSED: &str = "infra_lmstfy_redis_job_elapsed_ms";
+const JOB_ACK_ELAPSED: &str = "infra_lmstfy_redis_job_ack_elapsed_ms";
+/// Histograms, and the upper bounds of their buckets.
+const HISTOGRAMS: &[(&str, &[f64])] = &[
+    (SECONDS, SECONDS_BOUNDS),
+    (LATENCY, LATENCY_BOUNDS),
+    (JOB_ELAPSED, ELAPSED_BOUNDS),
+    (JOB_ACK_ELAPSED, ELAPSED_BOUNDS),
+];
 /// The label of the rest.
 const OTHER: &str = "other";
 
@@ -21,15 +55,13 @@ static EXPORTER: OnceLock<Option<Prometheus>> = OnceLock::new();
 
 /// Installs the exporter of this process, once; another recorder of the process stays.
 pub(crate) fn install() {
-    EXPORTER.get_or_init(
-        || match Prometheus::install_with(&[(SECONDS, SECONDS_BOUNDS)]) {
-            Ok(exporter) => Some(exporter),
-            Err(error) => {
-                tracing::warn!(%error, "metrics are not exported");
-                None
-            }
-        },
-    );
+    EXPORTER.get_or_init(|| match Prometheus::install_with(HISTOGRAMS) {
+        Ok(exporter) => Some(exporter),
+        Err(error) => {
+            tracing::warn!(%error, "metrics are not exported");
+            None
+        }
+    });
 }
 
 /// Returns the page for Prometheus.
@@ -47,25 +79,35 @@ pub(crate) struct Labels {
 
 impl Labels {
     pub(crate) fn new(pool: &str, namespace: &str) -> Self {
-        static KNOWN: LazyLock<Mutex<HashSet<(String, String)>>> = LazyLock::new(Mutex::default);
-        let pair = (pool.to_owned(), namespace.to_owned());
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = known.contains(&pair);
-        if !is_known && known.len() >= LABELS_MAX {
-            return Self {
-                pool: pair.0,
-                namespace: OTHER.to_owned(),
-            };
-        }
-        if !is_known {
-            known.insert(pair.clone());
-        }
+        let namespace = match NAMESPACES.admit(format!("{pool}/{namespace}")) {
+            true => namespace,
+            false => OTHER,
+        };
         Self {
-            pool: pair.0,
-            namespace: pair.1,
+            pool: pool.to_owned(),
+            namespace: namespace.to_owned(),
         }
     }
 }
+
+/// The names of a kind that have a label of their own.
+struct KnownLabels(LazyLock<Mutex<HashSet<String>>>);
+
+impl KnownLabels {
+    const fn new() -> Self {
+        Self(LazyLock::new(Mutex::default))
+    }
+
+    /// Whether a name has a label of its own: it has one already, or there is room for it.
+    fn admit(&self, name: String) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.contains(&name) || known.len() < LABELS_MAX && known.insert(name)
+    }
+}
+
+static NAMESPACES: KnownLabels = KnownLabels::new();
+static QUEUES: KnownLabels = KnownLabels::new();
+static TOKENS: KnownLabels = KnownLabels::new();
 
 /// Counts a request.
 pub(crate) fn served(
@@ -79,7 +121,7 @@ pub(crate) fn served(
     let method = method.to_string();
     if status.as_u16() < 300 {
         histogram!(
-            "infra_lmstfy_http_latency_milliseconds",
+            LATENCY,
             "pool" => pool.clone(), "namespace" => namespace.clone(), "api" => api,
             "method" => method.clone()
         )
@@ -93,12 +135,16 @@ pub(crate) fn served(
     .increment(1);
 }
 
-/// Counts a request over its limit.
-pub(crate) fn throttled(labels: &Labels, action: &'static str) {
+/// Counts a request over the limit of a token, which is shown by its handle.
+pub(crate) fn throttled(labels: &Labels, token: &str, action: &'static str) {
     let Labels { pool, namespace } = labels.clone();
+    let token = match TOKENS.admit(format!("{pool}/{namespace}/{token}")) {
+        true => token,
+        false => OTHER,
+    };
     counter!(
         "infra_lmstfy_http_rate_limit",
-        "pool" => pool, "namespace" => namespace, "action" => action
+        "pool" => pool, "namespace" => namespace, "token" => token.to_owned(), "action" => action
     )
     .increment(1);
 }
@@ -131,10 +177,21 @@ pub(crate) fn consumed(labels: &Labels, jobs: &[Leased<EncodedPayload>], is_batc
         let queue = job.queue().split_once('.').map_or("", |(_, queue)| queue);
         let labels = labeled(&pool, &namespace, queue);
         counter!("infra_lmstfy_redis_consume_queue_jobs", labels.iter()).increment(1);
-        let elapsed = clock::now().since(job.id().created());
-        histogram!("infra_lmstfy_redis_job_elapsed_ms", labels.iter())
-            .record(elapsed.as_secs_f64() * 1_000.0);
+        histogram!(JOB_ELAPSED, labels.iter()).record(since_ms(job.id()));
     }
+}
+
+/// Counts a deleted job; one that was leased was acked, and has taken this long since its publish.
+pub(crate) fn ended(labels: &Labels, queue: &str, id: EventId, was_leased: bool) {
+    counter!("infra_lmstfy_redis_pool_delete_jobs", "pool" => labels.pool.clone()).increment(1);
+    if was_leased && id.tells_time() {
+        let labels = labeled(&labels.pool, &labels.namespace, queue);
+        histogram!(JOB_ACK_ELAPSED, labels.iter()).record(since_ms(id));
+    }
+}
+
+fn since_ms(id: EventId) -> f64 {
+    clock::now().since(id.created()).as_secs_f64() * 1_000.0
 }
 
 /// Counts respawned jobs.
@@ -146,11 +203,10 @@ pub(crate) fn respawned(labels: &Labels, jobs: usize) {
 
 /// Returns the labels of a queue; beyond a number of queues the same for all others.
 pub(crate) fn labeled(pool: &str, namespace: &str, queue: &str) -> Vec<metrics::Label> {
-    static KNOWN: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
-    let key = format!("{pool}/{namespace}/{queue}");
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_shown = known.contains(&key) || known.len() < LABELS_MAX && known.insert(key);
-    let queue = if is_shown { queue } else { OTHER };
+    let queue = match QUEUES.admit(format!("{pool}/{namespace}/{queue}")) {
+        true => queue,
+        false => OTHER,
+    };
     let label = |name: &'static str, value: &str| metrics::Label::new(name, value.to_owned());
     vec![
         label("pool", pool),

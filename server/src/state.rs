@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Tokens;
+use crate::lmstfy::gauges::Gauges;
 use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::shared::{Result, SharedState, Table};
@@ -39,6 +40,8 @@ pub(crate) struct App {
     pub(crate) line_pushes: Arc<Semaphore>,
     /// The leases and calls of `/v1` that a request of this process waits for.
     pub(crate) waiters: Waiters,
+    /// Sizes of queues, for the page of metrics.
+    pub(crate) gauges: Gauges,
     /// Cancelled when the server stops: parked polls end.
     pub(crate) closing: CancellationToken,
     /// The queues that the shared state knows already.
@@ -57,6 +60,7 @@ impl App {
             large_bodies: Semaphore::new(LARGE_BODIES_MAX),
             line_pushes: Arc::new(Semaphore::new(LINE_PUSHES_MAX)),
             waiters: Waiters::default(),
+            gauges: Gauges::default(),
             closing: CancellationToken::new(),
             known: Mutex::default(),
         }

@@ -1,19 +1,22 @@
-//! `kill -9` of the program under load: every confirmed job is delivered.
+//! `kill -9` of the program under load: every confirmed job is delivered, and of a bulk all or none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use reqwest::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::world::{client, reply, until};
+use crate::servers;
+use crate::world::{client, reply, until, with_prefix};
 
-/// How often the program is killed.
+/// How often the program is killed, unless `DULY_SERVER_KILLS` says otherwise.
 const KILLS: usize = 4;
-/// How many clients publish at the same time.
+/// How many clients publish at the same time; every other one publishes bulks.
 const CLIENTS: usize = 8;
+/// The jobs of a bulk.
+const BULK: usize = 8;
 /// How many jobs are confirmed before each kill.
 const JOBS: usize = 200;
 
@@ -81,17 +84,23 @@ impl Drop for Program {
     }
 }
 
+fn kills() -> usize {
+    let kills = std::env::var("DULY_SERVER_KILLS").ok();
+    kills.map_or(KILLS, |kills| kills.parse().expect("a number of kills"))
+}
+
 /// Publishes until the program is gone; returns what was confirmed.
-async fn publish(client: Client, url: String) -> Vec<String> {
+async fn publish(client: Client, url: String, is_bulk: bool) -> Vec<String> {
     let mut ids = Vec::new();
     loop {
-        let sent = client
-            .put(&url)
-            .header("X-Token", TOKEN)
-            .body("x")
-            .send()
-            .await;
-        let Ok(response) = sent else { return ids };
+        let body = match is_bulk {
+            true => json!(vec![fastrand::u64(..); BULK]).to_string(),
+            false => "x".to_owned(),
+        };
+        let put = client.put(&url).header("X-Token", TOKEN).body(body);
+        let Ok(response) = put.send().await else {
+            return ids;
+        };
         let status = response.status();
         let Ok(text) = response.text().await else {
             return ids;
@@ -100,7 +109,11 @@ async fn publish(client: Client, url: String) -> Vec<String> {
             return ids;
         }
         let reply: Value = serde_json::from_str(&text).expect("JSON");
-        ids.push(reply["job_id"].as_str().expect("an id").to_owned());
+        let of = |id: &Value| id.as_str().expect("an id").to_owned();
+        match reply["job_ids"].as_array() {
+            Some(bulk) => ids.extend(bulk.iter().map(of)),
+            None => ids.push(of(&reply["job_id"])),
+        }
     }
 }
 
@@ -108,16 +121,19 @@ async fn every_confirmed_job_is_delivered(store: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let client = client();
     let mut confirmed = BTreeSet::new();
-    for kill in 0..KILLS {
+    let kills = kills();
+    for kill in 0..kills {
         let mut program = Program::start(folder.path(), store);
         if kill == 0 {
             let path = format!("{}/token/ns?description=d&token={TOKEN}", program.admin);
             reply(client.post(path)).await.is(201);
         }
-        let url = format!("{}/api/ns/q?ttl=0&tries=50", program.api);
         let mut clients = JoinSet::new();
-        for _ in 0..CLIENTS {
-            clients.spawn(publish(client.clone(), url.clone()));
+        for number in 0..CLIENTS {
+            let is_bulk = number % 2 == 1;
+            let bulk = if is_bulk { "/bulk" } else { "" };
+            let url = format!("{}/api/ns/q{bulk}?ttl=0&tries=50", program.api);
+            clients.spawn(publish(client.clone(), url, is_bulk));
         }
         let size = format!("{}/api/ns/q/size", program.api);
         let enough = (kill + 1) * JOBS;
@@ -133,6 +149,7 @@ async fn every_confirmed_job_is_delivered(store: &str) {
     }
     let program = Program::start(folder.path(), store);
     let mut delivered = BTreeSet::new();
+    let mut bulks: BTreeMap<String, usize> = BTreeMap::new();
     let url = format!("{}/api/ns/q?count=100&ttr=600&timeout=1", program.api);
     loop {
         let jobs = reply(client.get(&url).header("X-Token", TOKEN)).await;
@@ -140,9 +157,15 @@ async fn every_confirmed_job_is_delivered(store: &str) {
             break;
         }
         let jobs = jobs.is(200);
-        let ids = jobs.as_array().expect("an array").iter();
-        delivered.extend(ids.map(|job| job["job_id"].as_str().expect("an id").to_owned()));
+        for job in jobs.as_array().expect("an array") {
+            let text = |field: &str| job[field].as_str().expect("a text").to_owned();
+            delivered.insert(text("job_id"));
+            *bulks.entry(text("data")).or_default() += 1;
+        }
     }
+    bulks.remove("eA=="); // what is no bulk
+    let torn: Vec<_> = bulks.iter().filter(|(_, jobs)| **jobs != BULK).collect();
+    assert!(torn.is_empty() && !bulks.is_empty(), "torn: {torn:?}");
     let lost: Vec<_> = confirmed.difference(&delivered).collect();
     assert!(
         lost.is_empty(),
@@ -150,7 +173,7 @@ async fn every_confirmed_job_is_delivered(store: &str) {
         lost.len(),
         confirmed.len()
     );
-    assert!(confirmed.len() > KILLS, "{}", confirmed.len());
+    assert!(confirmed.len() > kills, "{}", confirmed.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -160,8 +183,10 @@ async fn on_the_embedded_store() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_redis() {
-    let url = crate::servers::shared().url();
-    let separator = if url.contains('?') { '&' } else { '?' };
-    let url = format!("{url}{separator}prefix={}", crate::servers::prefix());
-    every_confirmed_job_is_delivered(&url).await;
+    every_confirmed_job_is_delivered(&with_prefix(&servers::shared().url())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_cluster() {
+    every_confirmed_job_is_delivered(&with_prefix(&servers::shared_cluster())).await;
 }

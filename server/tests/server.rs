@@ -10,6 +10,7 @@ mod examples;
 mod hostile;
 mod kills;
 mod lmstfy;
+mod places;
 mod process;
 mod v1;
 mod webhooks;

@@ -223,7 +223,8 @@ pub(crate) async fn reply(request: reqwest::RequestBuilder) -> Reply {
     }
 }
 
-fn with_prefix(url: &str) -> String {
+/// Adds a prefix of its own to the URL of a Redis.
+pub(crate) fn with_prefix(url: &str) -> String {
     let separator = if url.contains('?') { '&' } else { '?' };
     format!("{url}{separator}prefix={}", servers::prefix())
 }

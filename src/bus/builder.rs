@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::flow::{Entry, Flow, QueueChoices, QueueOptions, Replies, RuntimeSettings, Setup};
 use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, States};
 use crate::journal::{RecordChoices, RecorderOptions};
-use crate::metrics::{self, MetricsChoices, PushMeters, QueueLabels};
+use crate::metrics::{self, MetricsChoices, PullMeters, PushMeters, QueueLabels};
 use crate::record::NodeId;
 use crate::store::{Durability, Metered, Store};
 use crate::time::{Clock, SystemClock};
@@ -326,7 +326,7 @@ impl BusBuilder {
             false => store,
         };
         let labels = Arc::new(QueueLabels::new(metrics.queues_max()));
-        let push_meters = PushMeters::new(Arc::clone(&labels));
+        let push_meters = PushMeters::of_pushes(Arc::clone(&labels));
         let mut consumed: Vec<_> = handlers.iter().map(|(queue, ..)| queue).collect();
         consumed.sort_unstable();
         for queue in consumed.into_iter().chain(queues.keys()) {
@@ -356,6 +356,7 @@ impl BusBuilder {
             keys: keys.clone(),
             checks,
             push_meters,
+            pull_meters: PullMeters::of_pulls(Arc::clone(&labels)),
             pushes: AtomicU64::new(fastrand::u64(..)),
             payload_bytes_max,
             durability,

@@ -15,7 +15,10 @@ impl<T: Serialize + Send + Sync + 'static> Queue<T> {
     /// [`Context::reply`](crate::Context::reply), or `()` if it gives none.
     ///
     /// The event is as durable as any other: it is handled even if the wait ends first. The handler
-    /// must run in this process. Waits at most 24 hours. The reply may arrive a moment before the
+    /// must run in this process, and the queue should have handlers and pulling consumers in no
+    /// other: what another process handles is done, but its reply does not come here, and the call
+    /// times out. The README of `duly-server` says how to reply to callers over HTTP. Waits at most
+    /// 24 hours. The reply may arrive a moment before the
     /// event's record can be read.
     ///
     /// # Errors

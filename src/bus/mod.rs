@@ -67,7 +67,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, Payload, QueueName};
 use crate::flow::{Check, Flow, QueueOptions, Replies, RuntimeSettings};
 use crate::handler::{Annotated, Context};
-use crate::metrics::PushMeters;
+use crate::metrics::{PullMeters, PushMeters};
 use crate::record::NodeId;
 use crate::store::{Durability, Operation, Store, StoreFuture};
 use crate::time::Timestamp;
@@ -130,6 +130,7 @@ pub(crate) struct Inner {
     /// The payload checks of all handlers of this program, whether they run here or not.
     checks: BTreeMap<QueueName, Check>,
     push_meters: PushMeters,
+    pull_meters: PullMeters,
     /// Counts the events that were pushed one by one, from a random start.
     pushes: AtomicU64,
     payload_bytes_max: usize,

@@ -19,7 +19,7 @@ impl CallMetrics {
         let settled = match op {
             StoreOp::Settle { settlements, .. } => settlements
                 .iter()
-                .map(|settlement| settled(&settlement.verdict))
+                .map(|settlement| settle_kind(&settlement.verdict))
                 .collect(),
             _ => Vec::new(),
         };
@@ -44,7 +44,8 @@ impl CallMetrics {
     }
 }
 
-fn settled(verdict: &AttemptOutcome) -> SettleKind {
+/// Returns the kind of a verdict.
+pub(crate) fn settle_kind(verdict: &AttemptOutcome) -> SettleKind {
     match verdict {
         AttemptOutcome::Ack => SettleKind::Acked,
         AttemptOutcome::Retry(..) => SettleKind::Retried,

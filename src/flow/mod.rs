@@ -15,6 +15,7 @@ mod pull;
 mod runtime_settings;
 mod start;
 
+pub(crate) use call_metrics::settle_kind;
 pub(crate) use consumers::consumer::ValuePublisher;
 pub(crate) use consumers::registry::{Check, Entry, annotations, checks, linked};
 pub use consumers::registry::{Construct, Registration};

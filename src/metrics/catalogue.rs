@@ -159,7 +159,7 @@ pub const CATALOGUE: &[Metric] = &[
         COUNTER,
         Unit::Count,
         &["queue"],
-        "Attempts whose handler was started.",
+        "Attempts that were started: of handlers, and those that consumers have pulled.",
     ),
     metric(
         SETTLED,
@@ -187,7 +187,7 @@ pub const CATALOGUE: &[Metric] = &[
         Kind::Histogram(LATENESS_BOUNDS),
         Unit::Seconds,
         &["queue", "stage"],
-        "How late handlers were started: `move`, `fetch` and `start` add up to `total`.",
+        "How late attempts were started: `move`, `fetch` and `start` add up to `total`.",
     ),
     metric(
         HANDLER,

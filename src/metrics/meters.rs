@@ -49,31 +49,54 @@ impl PushCounters {
     }
 }
 
-/// The push counters by queue; queues that share a label share counters.
-pub(crate) struct PushMeters {
+/// Metrics by queue; queues that share a label share metrics.
+pub(crate) struct QueueMeters<M> {
     labels: Arc<QueueLabels>,
-    made: RwLock<HashMap<SharedString, Arc<PushCounters>>>,
+    new: fn(SharedString) -> M,
+    made: RwLock<HashMap<SharedString, Arc<M>>>,
 }
 
+/// The counters of pushes by queue.
+pub(crate) type PushMeters = QueueMeters<PushCounters>;
+
+/// The metrics of pulled attempts by queue.
+pub(crate) type PullMeters = QueueMeters<PullMetrics>;
+
 impl PushMeters {
-    pub(crate) fn new(labels: Arc<QueueLabels>) -> Self {
+    pub(crate) fn of_pushes(labels: Arc<QueueLabels>) -> Self {
+        Self::new(labels, PushCounters::new)
+    }
+}
+
+impl PullMeters {
+    pub(crate) fn of_pulls(labels: Arc<QueueLabels>) -> Self {
+        Self::new(labels, |label| PullMetrics {
+            starts: StartMetrics::new(&label),
+            settles: MoverCounters::new(&label),
+        })
+    }
+}
+
+impl<M> QueueMeters<M> {
+    fn new(labels: Arc<QueueLabels>, new: fn(SharedString) -> M) -> Self {
         Self {
             labels,
+            new,
             made: RwLock::default(),
         }
     }
 
-    /// Returns the push counters of a queue.
-    pub(crate) fn of(&self, queue: &QueueName) -> Arc<PushCounters> {
+    /// Returns the metrics of a queue.
+    pub(crate) fn of(&self, queue: &QueueName) -> Arc<M> {
         let label = self.labels.label(queue);
         {
             let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(pushes) = made.get(&label) {
-                return Arc::clone(pushes);
+            if let Some(metrics) = made.get(&label) {
+                return Arc::clone(metrics);
             }
         }
         let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(PushCounters::new(label.clone()));
+        let new = || Arc::new((self.new)(label.clone()));
         Arc::clone(made.entry(label.clone()).or_insert_with(new))
     }
 }
@@ -153,18 +176,23 @@ impl MoverCounters {
     }
 }
 
-/// The metrics of one queue's attempts.
-pub(crate) struct AttemptMetrics {
+/// The metrics of attempts of one queue that consumers have pulled.
+pub(crate) struct PullMetrics {
+    pub(crate) starts: StartMetrics,
+    pub(crate) settles: MoverCounters,
+}
+
+/// The metrics of starts of one queue's attempts.
+pub(crate) struct StartMetrics {
     delivered: Counter,
     moving: Histogram,
     fetching: Histogram,
     starting: Histogram,
     total: Histogram,
-    handler: Histogram,
 }
 
-impl AttemptMetrics {
-    pub(crate) fn new(label: &SharedString) -> Self {
+impl StartMetrics {
+    fn new(label: &SharedString) -> Self {
         let stage = |stage: &'static str| {
             let queue = label.clone();
             histogram!(LATENESS, "queue" => queue, "stage" => stage)
@@ -175,17 +203,36 @@ impl AttemptMetrics {
             fetching: stage("fetch"),
             starting: stage("start"),
             total: stage("total"),
-            handler: histogram!(HANDLER, "queue" => label.clone()),
         }
     }
 
-    /// Counts a handler's start.
+    /// Counts a start.
     pub(crate) fn started(&self, stages: &Stages) {
         self.delivered.increment(1);
         self.moving.record(seconds(stages.move_us));
         self.fetching.record(seconds(stages.fetch_us));
         self.starting.record(seconds(stages.start_us));
         self.total.record(seconds(stages.total_us()));
+    }
+}
+
+/// The metrics of one queue's handler.
+pub(crate) struct AttemptMetrics {
+    starts: StartMetrics,
+    handler: Histogram,
+}
+
+impl AttemptMetrics {
+    pub(crate) fn new(label: &SharedString) -> Self {
+        Self {
+            starts: StartMetrics::new(label),
+            handler: histogram!(HANDLER, "queue" => label.clone()),
+        }
+    }
+
+    /// Counts a handler's start.
+    pub(crate) fn started(&self, stages: &Stages) {
+        self.starts.started(stages);
     }
 
     /// Records how long a handler ran.

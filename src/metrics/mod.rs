@@ -25,7 +25,7 @@ pub(crate) use self::journal::{
     journal_away, journal_dropped, journal_lag, journal_recorded, journal_starts, outbox_waiting,
 };
 pub(crate) use self::meters::{
-    AttemptMetrics, Gauges, MoverCounters, MoverSleepGauge, PushCounters, PushMeters,
+    AttemptMetrics, Gauges, MoverCounters, MoverSleepGauge, PullMeters, PushCounters, PushMeters,
     QueueActivity, SettleKind,
 };
 pub(crate) use self::node::{clock_skew, live_nodes};

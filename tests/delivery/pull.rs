@@ -283,6 +283,22 @@ async fn in_a_file_a_lease_ends_with_its_process_and_its_attempt_counts() {
     assert_eq!((again[0].id(), again[0].attempt()), (id, 2));
 }
 
+#[tokio::test(start_paused = true)]
+async fn in_a_file_a_released_lease_does_not_count() {
+    let world = World::embedded();
+    let (bus, queue) = pulling(&world).await;
+    let id = queue.event(1).attempts(2).send().await.unwrap().id();
+    let leased = queue.lease(1, secs(10)).send().await.unwrap();
+    assert_eq!(leased[0].release().await.unwrap(), LeaseStatus::Held);
+    drop((leased, queue));
+    bus.shutdown(secs(1)).await.unwrap();
+    drop(bus);
+    let world = world.restart();
+    let (_bus, queue) = pulling(&world).await;
+    let again = queue.lease(1, secs(10)).send().await.unwrap();
+    assert_eq!((again[0].id(), again[0].attempt()), (id, 1));
+}
+
 async fn an_extended_lease_ends_later(world: World) {
     let (bus, queue) = pulling(&world).await;
     queue.push_now(1).await.unwrap();
@@ -620,6 +636,26 @@ async fn a_fetch_whose_answer_is_lost_loses_no_event_and_no_attempt() {
     let leased = queue.lease(1, secs(60)).wait(secs(9)).send().await.unwrap();
     assert_eq!((leased[0].id(), leased[0].attempt()), (id, 1));
     assert!(bus.clock().elapsed() < secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_comes_first_is_waited_for_although_its_store_is_slower() {
+    let world = World::memory();
+    let way = Faulty::to(&world.store);
+    let (bus, low) = faulty(&world, &way).await;
+    let high = bus.queue_named::<u64>("high").unwrap();
+    low.push_now(1).await.unwrap();
+    high.push_now(2).await.unwrap();
+    way.meets(|bucket, _| match bucket.queue.as_str() {
+        "high" => Fault::LatePolicy(ms(200)),
+        _ => Fault::None,
+    });
+    let queues = [high.name().clone(), low.name().clone()];
+    for (wait, expected) in [(secs(9), b"2"), (secs(0), b"1")] {
+        let request = bus.lease_from(&queues, 1, secs(60)).wait(wait);
+        let leased = request.send().await.unwrap();
+        assert_eq!(leased[0].event().payload.bytes, expected);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -124,7 +124,7 @@ fn damage_that_happens_while_the_store_is_open_is_never_delivered() {
     assert_eq!(stats(&store).leased, 2);
     drop(store);
     let store = place.open();
-    assert_eq!(stats(&store).scheduled, 2);
+    assert_eq!(stats(&store).ready, 2);
     assert_eq!(damaged(&store).len(), 1);
 }
 

@@ -115,7 +115,7 @@ fn a_closed_store_can_be_opened_again_while_its_handle_lives() {
     let error = push(&closed, event(2, duly::time::When::Now, 1)).expect_err("it is closed");
     assert_eq!(error.kind(), ErrorKind::Closed);
     let store = place.open();
-    assert_eq!(stats(&store).scheduled, 1);
+    assert_eq!(stats(&store).ready, 1);
 }
 
 /// A child that is just being made has a copy of every open file, and so of the lock, until it

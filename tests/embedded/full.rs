@@ -148,7 +148,7 @@ async fn fills_its_disk() {
         .apply(&key(), duly::store::operation::StoreOp::Stats)
         .await;
     let stats = answer.expect("stats").reply;
-    assert!(matches!(stats, duly::store::operation::Reply::Stats(stats) if stats.scheduled == 1));
+    assert!(matches!(stats, duly::store::operation::Reply::Stats(stats) if stats.ready == 1));
     println!("passed");
 }
 

@@ -349,3 +349,41 @@ async fn an_attempt_stays_noted_while_the_outcome_of_the_one_before_is_written()
     let store = EmbeddedStore::open_with(place.path(), options).expect("a store");
     assert_eq!(get(&store, 1).expect("it is there").tries, 2);
 }
+
+#[test]
+fn a_lease_that_its_holder_released_is_not_counted() {
+    let place = Place::new();
+    let store = place.open();
+    (1..=3).for_each(|n| push_now(&store, n));
+    for request in 1..=2 {
+        let deliveries = fetch(&store, request);
+        note(&store, &deliveries);
+        for delivery in &deliveries {
+            assert!(settle(&store, delivery, AttemptOutcome::Release).expect("a settle"));
+        }
+    }
+    // The second of three is leased once more, and runs when the process ends.
+    let again = fetch(&store, 3);
+    note(&store, &again[1..2]);
+    drop(store);
+    let store = place.open();
+    let tries = |event: usize| get(&store, event as u64 + 1).expect("it is there").tries;
+    let ran = (0..3).find(|event| again[1].id == id(*event as u64 + 1));
+    let counted: Vec<_> = (0..3).filter(|event| tries(*event) == 1).collect();
+    assert_eq!(counted, [ran.expect("one of them")]);
+}
+
+#[test]
+fn a_repeated_release_does_not_hand_back_the_lease_after_it() {
+    let place = Place::new();
+    let store = place.open();
+    push_now(&store, 1);
+    let released = begin(&store, 1);
+    let release = || settle(&store, &released, AttemptOutcome::Release).expect("a settle");
+    assert!(release());
+    begin(&store, 2);
+    release();
+    drop(store);
+    let store = place.open();
+    assert_eq!(get(&store, 1).expect("it is there").tries, 1);
+}

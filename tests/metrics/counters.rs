@@ -1,5 +1,6 @@
 //! Every counter counts what it says.
 
+use duly::lease::{LeaseOutcome, LeaseStatus};
 use duly::prelude::*;
 use duly::store::operation::StoreOp;
 use duly::testing::Probe;
@@ -241,4 +242,37 @@ async fn a_settle_whose_answer_is_lost_is_counted_once() {
     );
     let errors = seen.value("duly_store_errors_total{kind=unknown,op=settle}");
     assert_eq!(errors, 2.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pulled_attempts_are_counted_as_handled_ones_are() {
+    let seen = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&seen);
+    let world = World::memory();
+    let bus = world.start(Bus::builder().publish_only()).await;
+    let queue = bus.queue_named::<u64>("orders").unwrap();
+    queue.push_many(0..5, secs(10)).await.unwrap();
+    bus.advance(secs(13)).await;
+    let leased = queue.lease(5, secs(60)).send().await.unwrap();
+    assert_eq!(seen.value("duly_delivered_total{queue=orders}"), 5.0);
+    let late = seen.values("duly_lateness_seconds{queue=orders,stage=total}");
+    assert_eq!(late, [3.0; 5]);
+    let outcomes = [
+        LeaseOutcome::Ack,
+        LeaseOutcome::Release,
+        LeaseOutcome::Snooze(secs(60)),
+        LeaseOutcome::Bury(None),
+        LeaseOutcome::Discard(None),
+    ];
+    for (leased, outcome) in leased.iter().zip(outcomes) {
+        let settled = bus.settle_lease(leased.token(), outcome).await;
+        assert_eq!(settled.unwrap(), LeaseStatus::Held);
+    }
+    for outcome in ["acked", "released", "snoozed", "buried", "discarded"] {
+        let name = format!("duly_settled_total{{outcome={outcome},queue=orders}}");
+        assert_eq!(seen.value(&name), 1.0, "{outcome}");
+    }
+    assert_eq!(seen.value("duly_leases_lost_total{queue=orders}"), 0.0);
+    assert_eq!(leased[0].release().await.unwrap(), LeaseStatus::Lost);
+    assert_eq!(seen.value("duly_leases_lost_total{queue=orders}"), 1.0);
 }

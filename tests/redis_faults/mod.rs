@@ -16,6 +16,7 @@ mod handed_on;
 mod kills;
 mod pair;
 mod pushes;
+mod reads;
 mod scripts;
 mod starts;
 mod torn;

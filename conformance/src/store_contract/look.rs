@@ -98,6 +98,22 @@ pub async fn stats_count_every_event_once(harness: &dyn StoreHarness) {
     assert_eq!(world.stats().await, expected);
 }
 
+pub async fn stats_count_what_is_due_as_ready_before_it_is_moved(harness: &dyn StoreHarness) {
+    let world = World::new(harness).await;
+    for delay in [1, 2, 3] {
+        world.add(world.event().when(secs(delay))).await;
+    }
+    let counts = async || {
+        let stats = world.stats().await;
+        (stats.scheduled, stats.ready)
+    };
+    assert_eq!(counts().await, (3, 0));
+    world.advance(secs(2));
+    assert_eq!(counts().await, (1, 2));
+    world.move_due().await;
+    assert_eq!(counts().await, (1, 2));
+}
+
 pub async fn stats_tell_since_when_the_next_event_is_ready(harness: &dyn StoreHarness) {
     let world = World::new(harness).await;
     let oldest = async || world.stats().await.oldest_ready;

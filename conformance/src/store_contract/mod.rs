@@ -261,6 +261,7 @@ macro_rules! store_contract_tests {
                 get_tells_where_an_event_stands
                 a_snapshot_tells_since_when_and_until_when
                 stats_count_every_event_once
+                stats_count_what_is_due_as_ready_before_it_is_moved
                 stats_tell_since_when_the_next_event_is_ready
                 the_forecast_counts_what_falls_due_within_each_span
                 each_of_many_spans_of_a_forecast_is_counted_exactly

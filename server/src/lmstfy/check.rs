@@ -123,13 +123,20 @@ impl<'a> Call<'a> {
             Endpoint::DeadDelete => "dead letters dropped",
             _ => return,
         };
-        let Some((token, _)) = &self.grant else {
-            return;
-        };
-        let (pool, tokens) = (self.pool.name(), &self.app.tokens);
-        let actor = tokens.handle(pool, &self.route.namespace, token);
-        let target = format!("{pool}/{}/{}", self.route.namespace, self.route.queue);
-        tokens.audit(&actor, action, &target).await;
+        let Route {
+            namespace, queue, ..
+        } = &self.route;
+        let target = format!("{}/{namespace}/{queue}", self.pool.name());
+        let actor = self.token_handle();
+        self.app.tokens.audit(&actor, action, &target).await;
+    }
+
+    /// Returns how metrics and the audit show the token; nothing in it is secret.
+    pub(super) fn token_handle(&self) -> String {
+        let token = self.grant.as_ref().map(|(token, _)| token.as_str());
+        let (pool, namespace) = (self.pool.name(), &self.route.namespace);
+        let handle = |token| self.app.tokens.handle(pool, namespace, token);
+        token.map(handle).unwrap_or_default()
     }
 
     /// Returns the queue of the request.

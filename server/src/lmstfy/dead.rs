@@ -36,13 +36,13 @@ struct DeadView<'a> {
 }
 
 pub(super) async fn size(call: &Call<'_>) -> Result<Response> {
-    let (_, dead) = call.pool.sizes(&call.queue()?).await?;
-    Ok(jobs::sized(call, dead))
+    let stats = call.pool.stats(&call.queue()?).await?;
+    Ok(jobs::sized(call, stats.dead))
 }
 
 pub(super) async fn peek(call: &Call<'_>) -> Result<Response> {
     let queue = call.queue()?;
-    let (_, size) = call.pool.sizes(&queue).await?;
+    let size = call.pool.stats(&queue).await?.dead;
     let head = match size {
         0 => None,
         _ => call.pool.dead(&queue, 1).await?.first().copied(),

@@ -8,6 +8,7 @@ use super::check::Call;
 use super::job::JobView;
 use super::{ApiError, Result, dead, job_id};
 use crate::http::reply;
+use crate::metrics;
 
 pub(super) async fn get(call: &Call<'_>, id: &str) -> Result<Response> {
     let none = || ApiError::not_found("job not found");
@@ -36,13 +37,12 @@ pub(super) async fn end(call: &Call<'_>, id: &str) -> Result<()> {
         return Ok(());
     };
     let queue = call.queue()?;
-    if call.pool.end(&queue, id).await? {
-        return Ok(());
-    }
-    if let Some(now) = dead::respawned(call, id).await? {
-        call.pool.end(&queue, now).await?;
+    let mut was_leased = call.pool.end(&queue, id).await?;
+    if !was_leased && let Some(now) = dead::respawned(call, id).await? {
+        was_leased = call.pool.end(&queue, now).await?;
         dead::forget_respawned(call, id).await?;
     }
+    metrics::ended(&call.labels(), &call.route.queue, id, was_leased);
     Ok(())
 }
 
@@ -68,8 +68,8 @@ struct SizeView<'a> {
 }
 
 pub(super) async fn size(call: &Call<'_>) -> Result<Response> {
-    let (ready, _) = call.pool.sizes(&call.queue()?).await?;
-    Ok(sized(call, ready))
+    let size = call.pool.size(&call.queue()?).await?;
+    Ok(sized(call, size))
 }
 
 /// Returns a response with a size.

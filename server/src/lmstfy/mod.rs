@@ -8,6 +8,7 @@ mod check;
 mod consume;
 mod dead;
 pub(crate) mod delivered;
+pub(crate) mod gauges;
 mod job;
 mod job_id;
 mod jobs;
@@ -130,7 +131,7 @@ pub(crate) async fn handle(State(app): State<Arc<App>>, request: Request) -> Res
         Ok(taken) => taken,
         Err(error) => {
             if matches!(error, ApiError::Message(..)) {
-                metrics::throttled(&labels, call.action_name());
+                metrics::throttled(&labels, &call.token_handle(), call.action_name());
             }
             return error.into_response();
         }
@@ -182,4 +183,30 @@ fn redirect(status: StatusCode, path: String, query: Option<&str>) -> Response {
         response.headers_mut().insert(header::LOCATION, location);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_limiter_that_fails_is_told_from_other_errors() {
+        for (error, text) in [
+            (
+                ApiError::Throttler("broken".into()),
+                r#"{"err":"internal error"}"#,
+            ),
+            (
+                ApiError::Internal("broken".into()),
+                r#"{"error":"internal error"}"#,
+            ),
+        ] {
+            let response = error.into_response();
+            assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(body, text.as_bytes());
+        }
+    }
 }

@@ -149,9 +149,8 @@ fn published(ids: &[EventId], attributes: &Attributes) -> Response {
 pub(super) async fn bulk(call: &Call<'_>, parts: &Parts, body: HttpBody) -> Result<Response> {
     let options = Options::parse(call, parts.uri.query())?;
     let timeout = call.app.settings.limits.body_timeout();
-    // A body may be large, so few are read at the same time.
-    let _place = call.app.large_bodies.acquire().await;
-    let body = body::read(body, BULK_BYTES_MAX, timeout)
+    let places = &call.app.large_bodies;
+    let (body, _place) = body::read_large(body, BULK_BYTES_MAX, timeout, places)
         .await
         .map_err(unread)?;
     let attributes = Attributes::parse(&parts.headers)?;

@@ -5,6 +5,7 @@
 //! memory is used only after a look at the version that began later than the request: a revoked
 //! token ends at once, on every node, and a look costs one small read for all requests that wait.
 
+mod link;
 mod local;
 mod remote;
 mod version;

@@ -4,19 +4,11 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use redis::aio::{
-    ConnectionLike, ConnectionManager, ConnectionManagerConfig, MultiplexedConnection,
-};
-use redis::cluster::ClusterClientBuilder;
-use redis::cluster_async::ClusterConnection;
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
-use redis::{Cmd, FromRedisValue, Pipeline, RedisFuture, Script, Value};
-use tokio::sync::Mutex;
+use redis::{Cmd, FromRedisValue, Pipeline, Script};
 
-use super::{AUDIT_MAX, AuditLine, Result, StateError, Table};
+use super::link::{Address, Link};
+use super::{AUDIT_MAX, AuditLine, Result, Table};
 
-/// How long a command may take.
-const TIMEOUT: Duration = Duration::from_secs(5);
 /// The default prefix of keys; the URL's `prefix` comes before it.
 const TAG: &str = "{duly-server}";
 
@@ -47,58 +39,6 @@ pub(super) struct RemoteState {
     prefix: Arc<str>,
 }
 
-/// Where the server is, and the connection to it, which heals by itself.
-#[derive(Clone)]
-enum Link {
-    Fixed(Connection),
-    /// The master that sentinels name, asked for again after an error.
-    Sentinel(Arc<Mutex<SentinelLink>>),
-}
-
-struct SentinelLink {
-    client: SentinelClient,
-    connection: Option<MultiplexedConnection>,
-}
-
-/// A connection that many calls share.
-#[derive(Clone)]
-enum Connection {
-    One(ConnectionManager),
-    Cluster(ClusterConnection),
-    Master(MultiplexedConnection),
-}
-
-impl ConnectionLike for Connection {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        match self {
-            Self::One(connection) => connection.req_packed_command(command),
-            Self::Cluster(connection) => connection.req_packed_command(command),
-            Self::Master(connection) => connection.req_packed_command(command),
-        }
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        commands: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        match self {
-            Self::One(connection) => connection.req_packed_commands(commands, offset, count),
-            Self::Cluster(connection) => connection.req_packed_commands(commands, offset, count),
-            Self::Master(connection) => connection.req_packed_commands(commands, offset, count),
-        }
-    }
-
-    fn get_db(&self) -> i64 {
-        match self {
-            Self::One(connection) => connection.get_db(),
-            Self::Cluster(connection) => connection.get_db(),
-            Self::Master(connection) => connection.get_db(),
-        }
-    }
-}
-
 impl fmt::Debug for RemoteState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RemoteState")
@@ -107,36 +47,13 @@ impl fmt::Debug for RemoteState {
     }
 }
 
-#[allow(clippy::needless_pass_by_value)] // what `map_err` takes
-fn failed(error: redis::RedisError) -> StateError {
-    StateError::new("redis", &error)
-}
-
-/// A URL without the parameters that only `duly` knows, and its key prefix.
-fn parts(url: &str) -> (String, Option<String>) {
-    let Some((place, query)) = url.split_once('?') else {
-        return (url.to_owned(), None);
-    };
-    let (mut kept, mut prefix) = (Vec::new(), None);
-    for part in query.split('&') {
-        match part.split_once('=') {
-            Some(("prefix", value)) => prefix = Some(value.to_owned()),
-            Some(("db" | "user" | "password", _)) => kept.push(part),
-            _ => {}
-        }
-    }
-    match kept.is_empty() {
-        true => (place.to_owned(), prefix),
-        false => (format!("{place}?{}", kept.join("&")), prefix),
-    }
-}
-
 impl RemoteState {
     pub(super) async fn open(url: &str) -> Result<Self> {
-        let (url, prefix) = parts(url);
+        let address = Address::parse(url)?;
+        let prefix = address.prefix.as_ref();
         let prefix = prefix.map_or_else(|| TAG.to_owned(), |prefix| format!("{prefix}:{TAG}"));
         Ok(Self {
-            link: Link::open(&url).await?,
+            link: Link::open(&address).await?,
             prefix: prefix.into(),
         })
     }
@@ -257,107 +174,5 @@ impl RemoteState {
         let lines = lines.into_iter();
         let lines = lines.filter_map(|(place, mut fields)| Some((place, fields.pop()?.1)));
         Ok(lines.collect())
-    }
-}
-
-impl Link {
-    async fn open(url: &str) -> Result<Self> {
-        let scheme = url.split_once("://").map_or(url, |(scheme, _)| scheme);
-        match scheme {
-            "redis-cluster" | "rediss-cluster" => {
-                let nodes = nodes(url, "-cluster");
-                let client = ClusterClientBuilder::new(nodes)
-                    .response_timeout(TIMEOUT)
-                    .connection_timeout(TIMEOUT)
-                    .build()
-                    .map_err(failed)?;
-                let connection = client.get_async_connection().await.map_err(failed)?;
-                Ok(Self::Fixed(Connection::Cluster(connection)))
-            }
-            "redis-sentinel" | "rediss-sentinel" => {
-                let (servers, path) = url
-                    .rsplit_once('/')
-                    .ok_or_else(|| StateError("a sentinel url names its master".to_owned()))?;
-                let client = SentinelClientBuilder::new(
-                    nodes(servers, "-sentinel")
-                        .iter()
-                        .map(|node| {
-                            redis::IntoConnectionInfo::into_connection_info(node.as_str())
-                                .map(|info| info.addr().clone())
-                        })
-                        .collect::<redis::RedisResult<Vec<_>>>()
-                        .map_err(failed)?,
-                    path,
-                    SentinelServerType::Master,
-                )
-                .and_then(SentinelClientBuilder::build)
-                .map_err(failed)?;
-                Ok(Self::Sentinel(Arc::new(Mutex::new(SentinelLink {
-                    client,
-                    connection: None,
-                }))))
-            }
-            _ => {
-                let client = redis::Client::open(url).map_err(failed)?;
-                let config = ConnectionManagerConfig::new()
-                    .set_response_timeout(Some(TIMEOUT))
-                    .set_connection_timeout(Some(TIMEOUT));
-                let manager = ConnectionManager::new_with_config(client, config).await;
-                Ok(Self::Fixed(Connection::One(manager.map_err(failed)?)))
-            }
-        }
-    }
-
-    async fn connection(&self) -> Result<Connection> {
-        let link = match self {
-            Self::Fixed(connection) => return Ok(connection.clone()),
-            Self::Sentinel(link) => link,
-        };
-        let mut link = link.lock().await;
-        if let Some(connection) = &link.connection {
-            return Ok(Connection::Master(connection.clone()));
-        }
-        let connection = link.client.get_async_connection().await.map_err(failed)?;
-        link.connection = Some(connection.clone());
-        Ok(Connection::Master(connection))
-    }
-
-    /// Forgets the master after an error: it may be another one now.
-    async fn checked<T>(&self, value: redis::RedisResult<T>) -> Result<T> {
-        if let (Err(_), Self::Sentinel(link)) = (&value, self) {
-            link.lock().await.connection = None;
-        }
-        value.map_err(failed)
-    }
-}
-
-/// The URL of each server that a URL names, with its login.
-fn nodes(url: &str, kind: &str) -> Vec<String> {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
-    let scheme = scheme.replace(kind, "");
-    let rest = rest.trim_end_matches('/');
-    let (login, servers) = match rest.rsplit_once('@') {
-        Some((login, servers)) => (format!("{login}@"), servers),
-        None => (String::new(), rest),
-    };
-    let node = |server: &str| format!("{scheme}://{login}{server}");
-    servers.split(',').map(node).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nodes_of_a_cluster_have_its_login() {
-        let nodes = nodes("rediss-cluster://me:word@a,b:7001", "-cluster");
-        assert_eq!(nodes, ["rediss://me:word@a", "rediss://me:word@b:7001"]);
-    }
-
-    #[test]
-    fn the_prefix_is_taken_from_the_url() {
-        let (url, prefix) = parts("redis+unix:///tmp/s.sock?db=1&prefix=t1&timeout=2s");
-        assert_eq!(url, "redis+unix:///tmp/s.sock?db=1");
-        assert_eq!(prefix.as_deref(), Some("t1"));
     }
 }

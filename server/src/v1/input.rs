@@ -20,8 +20,6 @@ use crate::state::App;
 
 /// The largest body of a request, in bytes.
 pub(super) const BODY_BYTES_MAX: usize = 8 << 20;
-/// A body up to this size, in bytes, needs no place among the large ones.
-const SMALL_BODY_BYTES: usize = 64 << 10;
 
 /// The path of a queue.
 #[derive(Deserialize, IntoParams)]
@@ -159,16 +157,11 @@ pub(super) async fn json<T: DeserializeOwned>(
     if media_type(headers) != "application/json" {
         return Err(unsupported("application/json"));
     }
-    let length = headers.get(header::CONTENT_LENGTH);
-    let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    // Few bodies that may be large are in memory at the same time.
-    let _place = match length {
-        Some(length) if length <= SMALL_BODY_BYTES => None,
-        _ => Some(app.large_bodies.acquire().await),
-    };
-    let timeout = app.settings.limits.body_timeout();
-    let bytes = body::read(body, BODY_BYTES_MAX, timeout).await;
-    decode(&bytes.map_err(unread)?)
+    let (timeout, places) = (app.settings.limits.body_timeout(), &app.large_bodies);
+    let (bytes, _place) = body::read_large(body, BODY_BYTES_MAX, timeout, places)
+        .await
+        .map_err(unread)?;
+    decode(&bytes)
 }
 
 fn unread(error: BodyError) -> Problem {

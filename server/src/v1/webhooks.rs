@@ -119,7 +119,7 @@ pub(super) struct WebhookView {
 enum WebhookState {
     /// Events are delivered.
     Closed,
-    /// The target is dead; events stay in the queue, and lose no attempts.
+    /// The target is dead; events stay in the queue, and no request is made but a probe.
     Open,
     /// One request is made, to learn whether the target is back.
     Probing,

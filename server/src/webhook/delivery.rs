@@ -65,10 +65,8 @@ fn outcome(ended: Ended) -> LeaseOutcome {
         Ended::Delivered => LeaseOutcome::Ack,
         Ended::Failed { failure, rest } => match rest {
             _ if failure.kind == FailureKind::Gone => LeaseOutcome::Release,
-            // The target is dead, which is not the fault of the event. A later one is probed next.
-            Some(rest) if failure.kind.is_of_target() => {
-                LeaseOutcome::Snooze(failure.retry_after.unwrap_or(rest))
-            }
+            // The target is not reached, so nothing was attempted. A later event is probed next.
+            Some(rest) if failure.kind.is_without_response() => LeaseOutcome::Snooze(rest),
             _ => LeaseOutcome::Retry {
                 after: failure.retry_after,
                 reason: Some(failure.text),
@@ -191,19 +189,23 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_attempt_counts_unless_the_target_is_dead() {
+    fn a_webhook_attempt_counts_unless_a_probe_has_no_response() {
         assert_eq!(outcome(Ended::Delivered), LeaseOutcome::Ack);
         assert_eq!(outcome(Ended::Returned), LeaseOutcome::Release);
         assert_eq!(failed(500, None, None), retry(None));
         assert_eq!(failed(503, None, Some(7)), retry(Some(7)));
         assert_eq!(failed(410, None, Some(7)), LeaseOutcome::Release);
-        let snooze = |seconds| LeaseOutcome::Snooze(Duration::from_secs(seconds));
-        assert_eq!(failed(503, Some(4), None), snooze(4));
-        assert_eq!(failed(503, Some(4), Some(9)), snooze(9));
-        assert_eq!(
-            failed(422, Some(4), None),
-            retry(None),
-            "the event's own fault"
-        );
+        assert_eq!(failed(503, Some(4), None), retry(None));
+        assert_eq!(failed(503, Some(4), Some(9)), retry(Some(9)));
+        assert_eq!(failed(301, Some(4), None), retry(None));
+        for kind in [FailureKind::Connection, FailureKind::Timeout] {
+            let unreached = |rest| {
+                let failure = Failure::new(kind, "why");
+                outcome(Ended::Failed { failure, rest })
+            };
+            let rest = Duration::from_secs(4);
+            assert_eq!(unreached(Some(rest)), LeaseOutcome::Snooze(rest));
+            assert_eq!(unreached(None), retry(None));
+        }
     }
 }

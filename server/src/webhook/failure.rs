@@ -46,6 +46,14 @@ impl FailureKind {
         }
     }
 
+    /// Whether there was no response at all.
+    pub(super) fn is_without_response(self) -> bool {
+        match self {
+            Self::Client | Self::Address | Self::Connection | Self::Timeout => true,
+            Self::Redirect | Self::Gone | Self::Status(_) => false,
+        }
+    }
+
     /// The label of metrics.
     pub(super) const fn label(self) -> &'static str {
         match self {

@@ -97,3 +97,38 @@ async fn a_body_over_the_limit_is_refused_declared_or_chunked() {
     assert!(text.starts_with("HTTP/1.1 413"), "{text}");
     others_are_served(&world).await;
 }
+
+/// Sends a part of a large body every now and then, until it is refused.
+async fn drip(mut stream: TcpStream) {
+    while stream.write_all(b"11111111").await.is_ok() {
+        let readable = stream.readable();
+        if tokio::time::timeout(Duration::from_millis(50), readable)
+            .await
+            .is_ok()
+        {
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_bodies_that_drip_keep_no_place_from_others() {
+    let world = World::start_with(Place::Embedded, "[limits]\nbody_timeout_s = 3600").await;
+    let part = "1".repeat(100 << 10);
+    for target in [TARGETS[1], TARGETS[2]] {
+        let mut dripping = tokio::task::JoinSet::new();
+        for _ in 0..24 {
+            let mut stream = begin(&world, target, "Content-Length: 1000000").await;
+            stream.write_all(part.as_bytes()).await.unwrap();
+            dripping.spawn(drip(stream));
+        }
+        let small = world.put("/api/ns/q/bulk", "[1]").await;
+        small.is(201);
+        let large = format!("[\"{part}\"]");
+        let served = world.put("/api/ns/q/bulk", &large);
+        let served = tokio::time::timeout(Duration::from_secs(120), served).await;
+        served.expect("a place is free in time").is(201);
+        let ended = tokio::time::timeout(Duration::from_secs(120), dripping.join_all()).await;
+        assert!(ended.is_ok(), "each of them is refused");
+    }
+}

@@ -11,6 +11,7 @@ use crate::world::{Place, World, on_every_store, reply};
 on_every_store! {
     a_client_that_hangs_up_gets_no_job
     deleted_jobs_are_not_counted_nor_met
+    expired_jobs_are_not_counted_nor_met
     a_failed_poll_does_not_hang
 }
 
@@ -53,6 +54,30 @@ async fn deleted_jobs_are_not_counted_nor_met(world: World) {
     );
 }
 
+async fn expired_jobs_are_not_counted_nor_met(world: World) {
+    let mut expiring = String::new();
+    for _ in 0..5 {
+        expiring = world.publish("/api/ns/q?ttl=1", "x").await;
+    }
+    let last = world.publish("/api/ns/q?tries=3", "x").await;
+    let path = format!("/api/ns/q/job/{expiring}");
+    crate::world::until("they have expired", async || {
+        world.get(&path).await.status == 404
+    })
+    .await;
+    let head = world.get("/api/ns/q/peek").await.is(200);
+    assert_eq!(
+        (&head["job_id"], &head["remain_tries"]),
+        (&last.clone().into(), &3.into())
+    );
+    world.wait_for_size("q", 1).await;
+    let jobs = world.consume("/api/ns/q?count=5").await;
+    assert_eq!(
+        (jobs.as_array().map(Vec::len), &jobs[0]["job_id"]),
+        (Some(1), &last.into())
+    );
+}
+
 async fn a_failed_poll_does_not_hang(world: World) {
     world.publish("/api/ns/q?ttl=1", "x").await;
     let polls = async {
@@ -67,7 +92,13 @@ async fn a_failed_poll_does_not_hang(world: World) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_token_ends_on_every_node_at_once() {
-    let world = World::start(Place::Redis).await;
+    for place in [Place::Redis, Place::Cluster] {
+        revoke(place).await;
+    }
+}
+
+async fn revoke(place: Place) {
+    let world = World::start(place).await;
     let other = world.another().await;
     for _ in 0..20 {
         let token = world.new_token("ns", "").await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::publish::data;
-use crate::world::{World, on_every_store};
+use crate::world::{Place, World, on_every_store};
 
 on_every_store! {
     a_job_has_all_its_fields_in_order
@@ -21,6 +21,7 @@ on_every_store! {
     an_acked_job_is_gone
     a_late_ack_removes_a_job
     an_expired_job_vanishes
+    a_leased_job_that_expires_vanishes
     a_delayed_job_is_never_early
     a_reply_is_published_to_a_queue_named_by_the_job
 }
@@ -194,6 +195,19 @@ async fn an_expired_job_vanishes(world: World) {
     assert_eq!(world.dead_size("q").await, 0);
 }
 
+async fn a_leased_job_that_expires_vanishes(world: World) {
+    let id = world.publish("/api/ns/q?ttl=1&tries=5", "x").await;
+    world.consume("/api/ns/q?ttr=2").await;
+    let path = format!("/api/ns/q/job/{id}");
+    crate::world::until("the job has expired", async || {
+        world.get(&path).await.status == 404
+    })
+    .await;
+    // A poll that ends later than its lease.
+    world.get("/api/ns/q?timeout=3").await.is(404);
+    assert_eq!((world.size("q").await, world.dead_size("q").await), (0, 0));
+}
+
 async fn a_delayed_job_is_never_early(world: World) {
     let began = Instant::now();
     world.publish("/api/ns/q?delay=1", "x").await;
@@ -218,4 +232,19 @@ async fn a_reply_is_published_to_a_queue_named_by_the_job(world: World) {
     };
     let (reply, ()) = tokio::join!(world.consume(&reply_path), worker);
     assert_eq!(data(&reply), b"answer");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_defaults_are_settings() {
+    let jobs = "[jobs]\ndelay_s = 1\nttl_s = 50\ntries = 3\nttr_s = 0\ntimeout_s = 20";
+    let world = World::start_with(Place::Embedded, jobs).await;
+    let began = Instant::now();
+    let id = world.publish("/api/ns/q", "x").await;
+    assert!(id.ends_with("0G0000"), "{id}");
+    let job = world.consume("/api/ns/q").await;
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    assert!((45..50).contains(&job["ttl"].as_u64().unwrap()), "{job}");
+    assert_eq!(job["remain_tries"], 2);
+    let job = world.consume("/api/ns/q").await;
+    assert_eq!(job["remain_tries"], 1, "its time to run was 0");
 }

@@ -10,6 +10,7 @@ on_every_store! {
     a_job_is_found_in_any_state
     destroy_removes_ready_jobs_alone
     a_delayed_job_is_recalled
+    a_due_job_is_ready_although_nobody_polls
 }
 
 async fn a_peek_shows_the_oldest_ready_job(world: World) {
@@ -65,6 +66,21 @@ async fn destroy_removes_ready_jobs_alone(world: World) {
     world.get(&format!("/api/ns/q/job/{leased}")).await.is(200);
     world.get(&format!("/api/ns/q/job/{delayed}")).await.is(200);
     world.delete("/api/ns/q").await.is(204);
+}
+
+async fn a_due_job_is_ready_although_nobody_polls(world: World) {
+    let id = world.publish("/api/ns/q?delay=1", "x").await;
+    assert_eq!(world.size("q").await, 0);
+    world
+        .get("/api/ns/q/peek")
+        .await
+        .fails(404, "the queue is empty");
+    world.wait_for_size("q", 1).await;
+    let job = world.get("/api/ns/q/peek").await.is(200);
+    assert_eq!(job["job_id"], id);
+    world.delete("/api/ns/q").await.is(204);
+    assert_eq!(world.size("q").await, 0);
+    world.get(&format!("/api/ns/q/job/{id}")).await.is(404);
 }
 
 async fn a_delayed_job_is_recalled(world: World) {

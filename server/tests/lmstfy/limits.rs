@@ -11,6 +11,9 @@ on_every_store! {
     publishes_are_limited
     consumes_that_find_a_job_are_limited
     each_token_has_its_own_limit
+    a_window_ends
+    a_batch_is_one_call
+    a_limit_ends_with_its_token
 }
 
 async fn a_limit_is_made_read_changed_and_removed(world: World) {
@@ -124,4 +127,42 @@ async fn each_token_has_its_own_limit(world: World) {
         statuses.push(put(&other).await);
     }
     assert_eq!(statuses, [201, 201, 201, 429]);
+}
+
+async fn a_window_ends(world: World) {
+    limit(&world, &world.token, r#"{"write":1,"interval":1}"#).await;
+    world.put("/api/ns/q", "x").await.is(201);
+    crate::world::until("a window begins", async || {
+        world.put("/api/ns/q", "x").await.status == 201
+    })
+    .await;
+    assert_eq!(world.size("q").await, 2);
+}
+
+async fn a_batch_is_one_call(world: World) {
+    world.put("/api/ns/q/bulk", "[1,2,3,4]").await.is(201);
+    limit(&world, &world.token, r#"{"read":2,"interval":3600}"#).await;
+    world.get("/api/ns/q?count=2").await.is(200);
+    world.get("/api/ns/q?count=1").await.is(200);
+    assert_eq!(world.get("/api/ns/q?count=1").await.status, 429);
+}
+
+async fn a_limit_ends_with_its_token(world: World) {
+    let token = "a-token-of-somebodys-choice";
+    let more = format!("&token={token}");
+    world.new_token("ns", &more).await;
+    limit(&world, token, r#"{"write":1,"interval":3600}"#).await;
+    world
+        .admin(Method::DELETE, &format!("/token/ns/{token}"))
+        .await
+        .is(204);
+    world.new_token("ns", &more).await;
+    let path = format!("/token/ns/{token}/limit");
+    world.admin(Method::GET, &path).await.is(404);
+    for _ in 0..2 {
+        let put = world.client.put(world.api_url("/api/ns/q"));
+        crate::world::reply(put.header("X-Token", token))
+            .await
+            .is(201);
+    }
 }

@@ -7,4 +7,5 @@ mod conventions;
 mod dead;
 mod jobs;
 mod limits;
+mod metrics;
 mod publish;

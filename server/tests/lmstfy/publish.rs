@@ -2,10 +2,15 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::StreamBody;
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-use crate::world::{Reply, World, on_every_store, reply};
+use crate::world::{Place, Reply, World, on_every_store, reply};
 
 on_every_store! {
     an_id_ends_with_the_delay
@@ -20,6 +25,9 @@ on_every_store! {
     a_bad_republish_leaves_the_old_job_alone
     attributes_need_a_versioned_id
     attributes_are_cut_and_counted
+    a_bulk_gives_each_job_the_attributes
+    a_body_may_be_chunked_and_of_any_content_type
+    a_body_is_sent_after_a_continue
 }
 
 /// Returns the body of a job.
@@ -227,4 +235,78 @@ async fn attributes_are_cut_and_counted(world: World) {
         put.header(format!("Job-Attr-a{n}"), "x")
     });
     reply(most).await.is(201);
+}
+
+async fn a_bulk_gives_each_job_the_attributes(world: World) {
+    let put = world.request(Method::PUT, "/api/ns/q/bulk");
+    let put = put.header("Enable-Job-Version", "YES").body("[1, 2]");
+    let put = put
+        .header("Job-Attr-Shop", "first")
+        .header("Job-Attr-Shop", "second");
+    let published = reply(put).await.is(201);
+    let jobs = world.consume("/api/ns/q?count=2").await;
+    for n in 0..2 {
+        assert_eq!(jobs[n]["job_id"], published["job_ids"][n]);
+        assert_eq!(jobs[n]["job_id"].as_str().map(str::len), Some(27));
+        assert_eq!(jobs[n]["attributes"], json!({"shop": "first"}));
+    }
+}
+
+async fn a_body_may_be_chunked_and_of_any_content_type(world: World) {
+    for content_type in ["text/binary", "application/json", "nonsense"] {
+        let parts = [b"o\xFA".to_vec(), b"ne".to_vec()];
+        let frames = parts.map(|part| Ok::<_, std::io::Error>(Frame::data(Bytes::from(part))));
+        let frames = StreamBody::new(futures_util::stream::iter(frames));
+        let body = reqwest::Body::wrap(frames);
+        let put = world.request(Method::PUT, "/api/ns/q").body(body);
+        reply(put.header("Content-Type", content_type))
+            .await
+            .is(201);
+        assert_eq!(data(&world.consume("/api/ns/q").await), b"o\xFAne");
+    }
+}
+
+/// libcurl sends no large body before it is told to.
+async fn a_body_is_sent_after_a_continue(world: World) {
+    let mut stream = TcpStream::connect(world.server.api_address())
+        .await
+        .unwrap();
+    let head = format!(
+        "PUT /api/ns/q HTTP/1.1\r\nHost: x\r\nX-Token: {}\r\nContent-Length: 4\r\n\
+         Expect: 100-continue\r\nConnection: close\r\n\r\n",
+        world.token
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut text = vec![0; "HTTP/1.1 100 Continue\r\n\r\n".len()];
+    stream.read_exact(&mut text).await.unwrap();
+    assert!(text.starts_with(b"HTTP/1.1 100"));
+    stream.write_all(b"body").await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    assert!(text.starts_with("HTTP/1.1 201"), "{text}");
+    assert_eq!(data(&world.consume("/api/ns/q").await), b"body");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_does_not_arrive_is_not_read() {
+    let world = World::start_with(Place::Embedded, "[limits]\nbody_timeout_s = 1").await;
+    for path in ["/api/ns/q", "/api/ns/q/bulk", "/api/ns/q/job/x"] {
+        let mut stream = TcpStream::connect(world.server.api_address())
+            .await
+            .unwrap();
+        let begin = format!(
+            "PUT {path} HTTP/1.1\r\nHost: x\r\nX-Token: {}\r\nContent-Length: 4\r\n\
+             Connection: close\r\n\r\nbo",
+            world.token
+        );
+        stream.write_all(begin.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        assert!(text.starts_with("HTTP/1.1 400"), "{text}");
+        assert!(
+            text.ends_with(r#"{"error":"failed to read body"}"#),
+            "{text}"
+        );
+    }
+    assert_eq!(world.size("q").await, 0);
 }

@@ -17,29 +17,29 @@ async fn wait_for_waiting(world: &World, many: u64) {
     .await;
 }
 
+/// Returns an address that nobody listens at.
+fn free_address() -> std::net::SocketAddr {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    free.local_addr().unwrap()
+}
+
 async fn a_webhook_circuit_opens_and_closes_without_lost_attempts(place: Place) {
     let settings = format!("{LOCAL}circuit_failures = 3\ncircuit_rest_ms = 20");
     let world = World::start_with(place, &settings).await;
-    let receiver = Receiver::start().await;
-    receiver.always(Answer::Status(503));
-    set_to(&world, &receiver, json!({"concurrency": 1})).await;
+    let address = free_address();
+    let body = json!({"url": format!("http://{address}/hook"), "concurrency": 1});
+    super::set(&world, body).await.is(201);
     // Each has an attempt left when the circuit opens.
     let event = json!({"payload": 1, "attempts": 2});
     push(&world, json!([event, event, event])).await;
     // Probes of the second attempts: each would be the last one, if it counted.
-    let received = receiver.wait_for(8).await;
-    assert!(received[3..].iter().all(|probe| probe.attempt() == 2));
-    let seen = view(&world).await;
-    assert_ne!(seen["state"], "closed", "{seen}");
-    assert!(seen["failures"].as_u64() >= Some(3), "{seen}");
-    assert!(
-        seen["last_error"]["text"]
-            .as_str()
-            .unwrap()
-            .starts_with("HTTP 503")
-    );
+    until("probes have failed", async || {
+        view(&world).await["failures"].as_u64() >= Some(8)
+    })
+    .await;
+    assert_ne!(view(&world).await["state"], "closed");
     assert_eq!(world.dead_size("q").await, 0);
-    receiver.always(Answer::Status(200));
+    let receiver = Receiver::start_at(address).await;
     wait_for_empty(&world).await;
     let seen = view(&world).await;
     assert_eq!(
@@ -51,6 +51,24 @@ async fn a_webhook_circuit_opens_and_closes_without_lost_attempts(place: Place) 
 }
 
 super::on_both! { a_webhook_circuit_opens_and_closes_without_lost_attempts }
+
+async fn a_webhook_probe_that_has_a_response_counts(place: Place) {
+    let settings = format!("{LOCAL}circuit_failures = 1\ncircuit_rest_ms = 20");
+    let world = World::start_with(place, &settings).await;
+    let receiver = Receiver::start().await;
+    receiver.always(Answer::Status(503));
+    set_to(&world, &receiver, json!({})).await;
+    push(&world, json!([{"payload": 1, "attempts": 3}])).await;
+    world.wait_for_dead("q", 1).await;
+    let attempts: Vec<_> = receiver.received().iter().map(|it| it.attempt()).collect();
+    assert_eq!(attempts, [1, 2, 3]);
+    let seen = view(&world).await;
+    assert_ne!(seen["state"], "closed", "{seen}");
+    let text = seen["last_error"]["text"].as_str().unwrap();
+    assert!(text.starts_with("HTTP 503"), "{text}");
+}
+
+super::on_both! { a_webhook_probe_that_has_a_response_counts }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_webhook_circuit_makes_no_request() {
@@ -85,10 +103,7 @@ async fn an_open_webhook_circuit_makes_no_request() {
 async fn a_webhook_target_that_nobody_listens_at_comes_back() {
     let settings = format!("{LOCAL}circuit_failures = 1\ncircuit_rest_ms = 20");
     let world = World::start_with(Place::Embedded, &settings).await;
-    let address = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        free.local_addr().unwrap()
-    };
+    let address = free_address();
     let body = json!({"url": format!("http://{address}/hook?key=hidden")});
     super::set(&world, body).await.is(201);
     push(&world, json!([{"payload": 1, "attempts": 2}])).await;

@@ -26,6 +26,7 @@ use crate::core::pull::PulledEvent;
 use crate::error::{Error, Result};
 use crate::event::{Envelope, Event, QueueName};
 use crate::flow::{Flow, PullOrder};
+use crate::metrics::Stages;
 use crate::record::NodeId;
 use crate::time::Mono;
 
@@ -198,6 +199,9 @@ impl<T> LeaseRequest<T> {
                 let event = Event::stored(payload, Arc::clone(&envelope), due, attempt, fetched_us);
                 let inner = Arc::clone(&self.inner);
                 inner.leases.held.add(&token);
+                let stages = Stages::of(due.as_micros(), delivery.moved_us, fetched_us, now_us);
+                let metrics = inner.pull_meters.of(&token.queue);
+                metrics.starts.started(&stages);
                 Some(Leased::new(inner, token, event, envelope.expires, deadline))
             }
             Err(verdict) => {

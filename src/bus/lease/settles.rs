@@ -11,6 +11,7 @@ use crate::bus::Inner;
 use crate::core::op::{BATCH_MAX, Settlement, StartMark, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
+use crate::flow::settle_kind;
 use crate::record::NodeId;
 
 /// The most settlements of one bucket and holder that may wait.
@@ -155,7 +156,13 @@ impl Inner {
         (bucket, node): &Group,
         settlements: Vec<Settlement>,
     ) -> Result<Vec<bool>> {
+        let kinds = settlements.iter().map(|it| settle_kind(&it.verdict));
+        let kinds: Vec<_> = kinds.collect();
         let settle = StoreOp::settle(*node, settlements, StartMark::default());
-        self.apply(bucket, settle).await
+        let stood = self.apply(bucket, settle).await?;
+        let metrics = self.pull_meters.of(&bucket.queue);
+        let batch = kinds.into_iter().zip(stood.iter().copied());
+        metrics.settles.settled(batch);
+        Ok(stood)
     }
 }

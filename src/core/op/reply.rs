@@ -278,7 +278,7 @@ pub struct Snapshot<B = Arc<Envelope>> {
 pub struct Stats {
     /// Events that wait for their due time.
     pub scheduled: usize,
-    /// Due events that wait for a consumer.
+    /// Due events that wait for a consumer, whether they were moved to the ready list or not.
     pub ready: usize,
     /// Events leased to a node.
     pub leased: usize,

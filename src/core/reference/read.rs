@@ -98,9 +98,11 @@ impl<B: Clone> Bucket<B> {
     /// DueCounts events by state; unconfirmed ones are not counted.
     #[must_use]
     pub fn stats(&self) -> Stats {
+        let due = self.waiting.count_until_each([self.now_us].into_iter());
+        let due = due.first().copied().unwrap_or_default();
         Stats {
-            scheduled: self.waiting.scheduled_len(),
-            ready: self.waiting.ready_len(),
+            scheduled: self.waiting.scheduled_len() - due,
+            ready: self.waiting.ready_len() + due,
             leased: self.nodes.leased(),
             dead: self.dead.len(),
             oldest_ready: self

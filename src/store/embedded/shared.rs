@@ -19,7 +19,7 @@ use crate::store::embedded::pending::{Chunk, Pending};
 use crate::store::embedded::reader::{Reader, Reading, closed};
 use crate::store::embedded::retention::Kept;
 use crate::store::embedded::space::Space;
-use crate::store::embedded::starts::{Start, Starts};
+use crate::store::embedded::starts::{self, Start, Starts};
 use crate::store::embedded::stop::Stop;
 use crate::store::hub::LocalMembership;
 use crate::store::shards::{Shards, WakeRule};
@@ -90,12 +90,16 @@ impl Shared {
             StoreOp::Fetch(fetch) => fetch.node,
             _ => NodeId::default(),
         };
+        let released = starts::released(&op);
         let news = WakeRule::of(&op);
         let now_us = self.clock.wall_us();
         let mut scribe = Scribe::new(&self.cache);
         self.shards.change(key, news, |bucket| {
             let answer = bucket.apply(now_us, op, &mut scribe)?;
             let changes = scribe.changes;
+            if !released.is_empty() {
+                self.hand_back(bucket, now_us, &released);
+            }
             let wait = if changes.is_empty() {
                 // It may rest on what others decided and nobody has written yet.
                 must_wait.then(|| self.pending.newest()).flatten()

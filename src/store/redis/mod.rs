@@ -29,6 +29,7 @@ mod options;
 pub(crate) mod outbox;
 mod peek;
 pub(crate) mod push;
+mod reads;
 pub(crate) mod record;
 pub(crate) mod registry;
 pub(crate) mod scripts;
@@ -274,6 +275,9 @@ impl Store for RedisStore {
                     async move { by_hand::rewrite(&shared, &bucket, &rewritings).await },
                 )
             }
+            op if reads::only_reads(&op) => StoreFuture::new(async move {
+                reads::read(|| shared.operate(&bucket, op.clone())).await
+            }),
             op => StoreFuture::new(async move { shared.operate(&bucket, op).await }),
         }
     }
@@ -313,7 +317,7 @@ impl Store for RedisStore {
 
     fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
         let shared = Arc::clone(&self.shared);
-        StoreFuture::new(async move { registry::read(&shared).await })
+        StoreFuture::new(async move { reads::read(|| registry::read(&shared)).await })
     }
 
     fn known_buckets(&self) -> StoreFuture<KnownBuckets> {
@@ -336,7 +340,7 @@ impl Store for RedisStore {
 
     fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
         let shared = Arc::clone(&self.shared);
-        StoreFuture::new(async move { hub::controls(&shared).await })
+        StoreFuture::new(async move { reads::read(|| hub::controls(&shared)).await })
     }
 
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
@@ -357,7 +361,9 @@ impl Store for RedisStore {
             return StoreFuture::ready(Ok(OutboxPage::default()));
         };
         let shared = Arc::clone(&self.shared);
-        StoreFuture::new(async move { outbox::page(&shared, &bucket, after, limit).await })
+        StoreFuture::new(async move {
+            reads::read(|| outbox::page(&shared, &bucket, after, limit)).await
+        })
     }
 
     fn trim_outbox(&self, outbox: &Outbox, through: u64) -> StoreFuture<()> {

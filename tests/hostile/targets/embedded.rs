@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use duly::__internal::embedded::{COLUMNS, Reader, loose, of_control, of_event, sum_of_row};
-use duly::__internal::embedded::{Kept, Recovered, Retention, Row, Start, recover};
+use duly::__internal::embedded::{Kept, Note, Recovered, Retention, Row, recover};
 use duly::__internal::{DedupWindow, wire};
 use duly::records::Query;
 use duly::store::Control;
@@ -206,13 +206,19 @@ fn some(data: &mut &[u8]) -> Option<Vec<u8>> {
 /// The notes of an embedded store of what has started.
 pub(crate) fn embedded_note(data: &[u8]) {
     for note in data.as_chunks::<32>().0 {
-        let _ = Start::from_bytes(note);
+        let _ = Note::from_bytes(note);
         let mut sealed = *note;
         let sum = xxh3_64(&note[..28]).to_le_bytes();
         sealed[28..].copy_from_slice(&sum[..4]);
-        let read = Start::from_bytes(&sealed);
-        assert_eq!(read.is_some(), sealed[26..28] == [0, 0], "{sealed:?}");
-        let id = read.map(|start| start.id.to_bytes().to_vec());
-        assert!(id.is_none_or(|id| id == sealed[..16]));
+        let (kind, start) = match Note::from_bytes(&sealed) {
+            Some(Note::Started(start)) => (Some([0, 0]), Some(start)),
+            Some(Note::HandedBack(start)) => (Some([1, 0]), Some(start)),
+            None => (None, None),
+        };
+        let known = [[0, 0], [1, 0]]
+            .into_iter()
+            .find(|kind| sealed[26..28] == *kind);
+        assert_eq!(kind, known, "{sealed:?}");
+        assert!(start.is_none_or(|start| start.id.to_bytes() == sealed[..16]));
     }
 }

@@ -172,6 +172,21 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
+        name: "release-stays-started",
+        breaks: Attempts,
+        bug: "embedded: what its holder released counts at an open",
+        edits: &[edit(
+            "src/store/embedded/starts.rs",
+            "Note::HandedBack(start) => running.remove(&start),",
+            "Note::HandedBack(_) => true,",
+        )],
+        caught_by: test(
+            "embedded",
+            "a_lease_that_its_holder_released_is_not_counted",
+        ),
+        masked_by: None,
+    },
+    Mutant {
         name: "revive-ends-no-start",
         breaks: Attempts,
         bug: "embedded: a start from before a revive counts where its record is damaged",

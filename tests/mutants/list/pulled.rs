@@ -51,6 +51,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         masked_by: None,
     },
     Mutant {
+        name: "pull-any-queue-first",
+        breaks: Pulled,
+        bug: "a puller takes from a later queue before it is known that an earlier one has nothing",
+        edits: &[edit(
+            "src/core/pull/fetches.rs",
+            ".all(|at| !self.may_have(now, caller, *at))",
+            ".all(|at| !self.may_have(now, caller, *at) || *at != queue)",
+        )],
+        caught_by: delivery("a_queue_that_comes_first_is_waited_for_although_its_store_is_slower"),
+        masked_by: None,
+    },
+    Mutant {
         name: "pull-never-reaps",
         breaks: Pulled,
         bug: "leases of pulled events are taken back an hour after their deadline",

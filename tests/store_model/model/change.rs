@@ -201,9 +201,10 @@ impl Model {
         let count = |state| self.ids(|event| event.state == state).len();
         let ready = self.events.iter();
         let ready = ready.filter(|event| event.state == State::Ready);
+        let due = self.scheduled(self.now_us).len();
         Reply::Stats(Stats {
-            scheduled: count(State::Scheduled),
-            ready: count(State::Ready),
+            scheduled: count(State::Scheduled) - due,
+            ready: count(State::Ready) + due,
             leased: count(State::Leased),
             dead: count(State::Dead),
             oldest_ready: ready

@@ -69,8 +69,8 @@ pub(super) async fn info(State(app): State<Arc<App>>, RawQuery(query): RawQuery)
 }
 
 /// `GET /metrics`.
-#[allow(clippy::unused_async)] // a handler of axum is async
-pub(super) async fn metrics() -> Response {
+pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    app.gauges.refresh(&app).await;
     reply::with_type(StatusCode::OK, PROMETHEUS, server_metrics::page())
 }
 

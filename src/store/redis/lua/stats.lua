@@ -1,7 +1,8 @@
 -- Script: counts events by state, and reads the head of the ready list.
 --
--- Returns {now, scheduled, ready, leased, dead, since when the first ready event is ready, ms, or
--- false when none is, or when more stale entries precede it than one call reads}.
+-- Returns {now, scheduled, ready, leased, dead, since when the first event of the ready list is there,
+-- ms, or false when none is, or when more stale entries precede it than one call reads}. What is due
+-- and not moved yet is ready.
 local LOOKED_AT = 1000
 
 local function oldest_ready()
@@ -22,6 +23,7 @@ end
 
 local ready = ready_len()
 local oldest = ready > 0 and oldest_ready()
-local counts = { call("ZCARD", DELAY), ready, leased, call("ZCARD", DEAD), oldest }
+local due = call("ZCOUNT", DELAY, "-inf", now_ms)
+local counts = { call("ZCARD", DELAY) - due, ready + due, leased, call("ZCARD", DEAD), oldest }
 leave()
 return { now, unpack(counts) }

@@ -1,0 +1,135 @@
+//! Section 3: metrics, by the names and labels that lmstfy's dashboard reads.
+
+use reqwest::Method;
+
+use crate::world::{World, on_every_store};
+
+on_every_store! {
+    requests_and_jobs_are_counted
+    sizes_of_queues_are_gauges
+    refused_calls_are_counted_by_token
+}
+
+/// Returns a queue that no other test of this process uses.
+fn queue() -> String {
+    format!("metrics-{}", fastrand::u64(..))
+}
+
+/// Returns the page, whose samples have their labels in the order of their names.
+async fn page(world: &World) -> Vec<String> {
+    let page = world.admin(Method::GET, "/metrics").await;
+    assert_eq!(page.status, 200);
+    page.text.lines().map(sorted).collect()
+}
+
+fn sorted(line: &str) -> String {
+    let parts = line
+        .split_once('{')
+        .and_then(|(name, rest)| Some((name, rest.rsplit_once('}')?)));
+    let Some((name, (labels, value))) = parts else {
+        return line.to_owned();
+    };
+    let mut labels: Vec<&str> = labels.split(',').collect();
+    labels.sort_unstable();
+    format!("{name}{{{}}}{value}", labels.join(","))
+}
+
+fn has(page: &[String], begin: &str) {
+    assert!(page.iter().any(|line| line.starts_with(begin)), "{begin}");
+}
+
+async fn requests_and_jobs_are_counted(world: World) {
+    let queue = queue();
+    let path = format!("/api/ns/{queue}");
+    world.publish(&path, "x").await;
+    world.publish(&format!("{path}?delay=600"), "x").await;
+    let job = world.consume(&format!("{path}?count=2")).await;
+    let id = job[0]["job_id"].as_str().unwrap();
+    world.delete(&format!("{path}/job/{id}")).await.is(204);
+    world.put(&format!("{path}/deadletter"), "").await.is(200);
+    let page = page(&world).await;
+    let labels = format!("namespace=\"ns\",pool=\"default\",queue=\"{queue}\"");
+    has(
+        &page,
+        &format!("infra_lmstfy_redis_publish_queue_jobs{{{labels}}} 2"),
+    );
+    has(
+        &page,
+        &format!("infra_lmstfy_redis_consume_queue_jobs{{{labels}}} 1"),
+    );
+    for name in ["job_elapsed_ms", "job_ack_elapsed_ms"] {
+        has(
+            &page,
+            &format!("infra_lmstfy_redis_{name}_count{{{labels}}} 1"),
+        );
+        for bound in ["15", "52.5", "183.75", "27573.984375", "+Inf"] {
+            let bucket = format!("infra_lmstfy_redis_{name}_bucket{{le=\"{bound}\",{labels}}}");
+            has(&page, &bucket);
+        }
+    }
+    for name in [
+        "publish_jobs",
+        "consume_multi_jobs",
+        "pool_add_jobs",
+        "pool_get_jobs",
+        "pool_delete_jobs",
+        "timer_add_jobs",
+        "queue_direct_push_jobs",
+        "queue_pop_jobs",
+        "deadletter_respawn_jobs",
+    ] {
+        has(
+            &page,
+            &format!("infra_lmstfy_redis_{name}{{pool=\"default\"}} "),
+        );
+    }
+    let call = "api=\"publish\",code=\"201\",method=\"PUT\",namespace=\"ns\",pool=\"default\"";
+    has(&page, &format!("infra_lmstfy_http_http_codes{{{call}}} "));
+    for bound in ["15", "37.5", "22888.18359375", "+Inf"] {
+        let labels = format!(
+            "api=\"publish\",le=\"{bound}\",method=\"PUT\",namespace=\"ns\",pool=\"default\""
+        );
+        has(
+            &page,
+            &format!("infra_lmstfy_http_latency_milliseconds_bucket{{{labels}}} "),
+        );
+    }
+}
+
+async fn sizes_of_queues_are_gauges(world: World) {
+    let queue = queue();
+    let path = format!("/api/ns/{queue}");
+    world.publish(&path, "dies").await;
+    world.consume(&format!("{path}?ttr=0")).await;
+    world.wait_for_dead(&queue, 1).await;
+    for _ in 0..2 {
+        world.publish(&path, "ready").await;
+    }
+    world.publish(&format!("{path}?delay=600"), "later").await;
+    let page = page(&world).await;
+    let labels = format!("namespace=\"ns\",pool=\"default\",queue=\"{queue}\"");
+    has(
+        &page,
+        &format!("infra_lmstfy_redis_queue_sizes{{{labels}}} 2"),
+    );
+    has(
+        &page,
+        &format!("infra_lmstfy_redis_deadletter_sizes{{{labels}}} 1"),
+    );
+    has(&page, "infra_lmstfy_redis_timer_sizes{pool=\"default\"} ");
+}
+
+async fn refused_calls_are_counted_by_token(world: World) {
+    let path = format!("/token/ns/{}/limit", world.token);
+    let limit = r#"{"write":1,"read":1,"interval":3600}"#;
+    world.admin_with(Method::POST, &path, limit).await.is(201);
+    world.publish("/api/ns/q", "x").await;
+    assert_eq!(world.put("/api/ns/q", "x").await.status, 429);
+    let page = page(&world).await;
+    let refused = page.iter().find(|line| {
+        line.starts_with("infra_lmstfy_http_rate_limit{action=\"produce\"")
+            && line.contains("namespace=\"ns\",pool=\"default\",token=\"sha256~")
+    });
+    assert!(refused.is_some(), "{page:?}");
+    assert!(!page.join("\n").contains(&world.token), "it is a secret");
+}
