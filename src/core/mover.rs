@@ -12,33 +12,27 @@ use crate::time::Mono;
 /// store calls [`woken`](Self::woken). The sleep is capped in case that wake-up is lost.
 #[derive(Debug)]
 pub(crate) struct Mover {
-    /// When the next scheduled event is due; [`Mono::MAX`] is never.
-    next_due: Mono,
+    /// What the last reply said.
+    waiting: Waiting,
+    /// When it arrived.
+    replied: Mono,
     /// Since when the content is unknown: the bucket was never polled, or something earlier
     /// arrived.
     unknown: Option<Mono>,
     /// There is work that other nodes may not know of.
     at_once: bool,
-    /// The ready list may have events.
-    ready: bool,
     /// When to poll even without a wake-up.
     net: Mono,
-    /// The last poll reached its limit, so there is more and no need to wait.
-    full: bool,
-    /// The next scheduled events are a crowd.
-    crowd: bool,
-    /// When it was last known whether they are.
-    checked: Mono,
 }
 
 /// What a reply says of the waiting events.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    /// When the next scheduled event is due, by this node's clock.
+    /// When the next scheduled event is due; [`Mono::MAX`] is never.
     pub(crate) next_due: Mono,
     /// The ready list may have events.
     pub(crate) ready: bool,
-    /// The poll reached its limit.
+    /// The poll reached its limit, so there is more and no need to wait.
     pub(crate) full: bool,
     /// The next scheduled events are a crowd.
     pub(crate) crowd: bool,
@@ -48,14 +42,16 @@ impl Mover {
     /// Creates the schedule of a bucket that was never polled.
     pub(crate) fn new() -> Self {
         Self {
-            next_due: Mono::MAX,
+            waiting: Waiting {
+                next_due: Mono::MAX,
+                ready: false,
+                full: false,
+                crowd: false,
+            },
+            replied: Mono::default(),
             unknown: Some(Mono::default()),
             at_once: false,
-            ready: false,
             net: Mono::MAX,
-            full: false,
-            crowd: false,
-            checked: Mono::default(),
         }
     }
 
@@ -83,27 +79,12 @@ impl Mover {
     /// Updates the schedule from a reply that arrived `now`; polls again at `net` even without a
     /// wake-up.
     pub(crate) fn looked(&mut self, now: Mono, waiting: Waiting, net: Mono) {
-        let Waiting {
-            next_due,
-            ready,
-            full,
-            crowd,
-        } = waiting;
-        *self = Self {
-            next_due,
-            unknown: self.unknown,
-            at_once: self.at_once,
-            ready,
-            net,
-            full,
-            crowd,
-            checked: now,
-        };
+        (self.waiting, self.replied, self.net) = (waiting, now, net);
     }
 
     /// Returns whether the ready list may have events.
     pub(crate) fn has_ready(&self) -> bool {
-        self.ready
+        self.waiting.ready
     }
 
     /// Returns when to poll although nothing is known to be due: `later` after the wake-up, or at
@@ -117,12 +98,12 @@ impl Mover {
 
     /// Returns when scheduled events have to be moved.
     pub(crate) fn moves_at(&self) -> Mono {
-        self.next_due
+        self.waiting.next_due
     }
 
     /// Returns how long before its due time an event may be prefetched.
     pub(crate) fn window(&self, options: &NodeOptions) -> Duration {
-        match self.crowd {
+        match self.waiting.crowd {
             true => options.ahead.max(options.crowd_ahead),
             false => options.ahead,
         }
@@ -131,12 +112,12 @@ impl Mover {
     /// Returns when to prefetch: the window before the next due time, but at least a quarter of
     /// `ahead` after the last fetch, unless that would be late.
     pub(crate) fn reads_ahead(&self, options: &NodeOptions, last: Mono) -> Mono {
-        let (due, ahead) = (self.next_due, options.ahead);
+        let (due, ahead) = (self.waiting.next_due, options.ahead);
         if due == Mono::MAX || ahead.is_zero() {
             return Mono::MAX;
         }
         let from = due - self.window(options);
-        if self.full {
+        if self.waiting.full {
             return from;
         }
         from.max((last + ahead / 4).min(due))
@@ -146,10 +127,52 @@ impl Mover {
     /// Returns when to find out whether the next events have become a crowd: once before a crowd
     /// would be prefetched, unless a reply just said.
     fn looks_for_crowd(&self, options: &NodeOptions) -> Mono {
-        let at = (self.next_due - options.crowd_ahead).max(self.checked + options.crowd_ahead / 2);
-        match at + options.ahead < self.next_due && !self.crowd {
+        let due = self.waiting.next_due;
+        let at = (due - options.crowd_ahead).max(self.replied + options.crowd_ahead / 2);
+        match at + options.ahead < due && !self.waiting.crowd {
             true => at,
             false => Mono::MAX,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Mono {
+        Mono::default() + Duration::from_millis(ms)
+    }
+
+    /// When a bucket is prefetched whose next event is due at `due_ms`, as of a reply that arrived
+    /// at `replied_ms` and followed the last fetch at once.
+    fn reads_ahead(due_ms: u64, replied_ms: u64, crowd: bool) -> Mono {
+        let mut mover = Mover::new();
+        let waiting = Waiting {
+            next_due: at(due_ms),
+            ready: false,
+            full: false,
+            crowd,
+        };
+        mover.looked(at(replied_ms), waiting, Mono::MAX);
+        mover.reads_ahead(&NodeOptions::default(), at(replied_ms))
+    }
+
+    #[test]
+    fn a_crowd_is_prefetched_a_second_before_and_others_shortly_before() {
+        assert_eq!(reads_ahead(9_000, 5, true), at(8_000));
+        assert_eq!(reads_ahead(9_000, 8_300, false), at(8_900));
+    }
+
+    #[test]
+    fn whether_a_crowd_has_formed_is_found_out_once_before_it_would_be_prefetched() {
+        assert_eq!(reads_ahead(9_000, 5, false), at(8_000));
+        assert_eq!(reads_ahead(9_000, 7_800, false), at(8_300));
+        assert_eq!(reads_ahead(9_000, 8_300, false), at(8_900), "no more");
+    }
+
+    #[test]
+    fn a_crowd_that_brings_nothing_is_not_asked_for_without_a_pause() {
+        assert_eq!(reads_ahead(9_000, 8_500, true), at(8_525));
     }
 }
