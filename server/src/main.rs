@@ -36,9 +36,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a command of an operator; one thread is enough for it.
+/// Runs a command of an operator.
 fn operate(command: OperatorCommand) -> Result<(), CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| CommandError::failed(format!("the runtime does not start: {error}")))?;

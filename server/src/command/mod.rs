@@ -3,6 +3,7 @@
 //! [`source`] is the trait of what they work on, [`store`] and [`remote`] implement it; [`output`]
 //! renders, [`error`] has the exit codes, [`view`] the forms of JSON.
 
+mod bench;
 mod dead;
 mod error;
 mod event;
@@ -76,6 +77,8 @@ pub(crate) enum OperatorCommand {
         #[command(flatten)]
         arguments: token::TokenArguments,
     },
+    /// Measures a store: pushes, drains, lateness, a herd, and the raw ceiling of the same store
+    Bench(bench::BenchCommand),
     /// Writes the completions of a shell to the standard output
     Completions(manual::Completions),
     /// Writes the manual page to the standard output
@@ -136,6 +139,7 @@ pub(crate) async fn run(command: OperatorCommand, description: clap::Command) ->
         OperatorCommand::Token { json, arguments } => {
             token::run(Output::new(json), arguments).await
         }
+        OperatorCommand::Bench(command) => bench::run(command).await,
         OperatorCommand::Completions(arguments) => manual::completions(description, &arguments),
         OperatorCommand::Man(arguments) => manual::man(description, &arguments),
         OperatorCommand::Queue { target, command } => on(target, Work::Queue(command)).await,

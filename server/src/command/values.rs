@@ -1,8 +1,11 @@
 //! Values of arguments: durations and times.
 
-use std::time::{Duration, SystemTime};
+use std::sync::LazyLock;
+use std::time::Duration;
 
-use duly::time::Timestamp;
+use duly::time::{Clock, SystemClock, Timestamp};
+
+static CLOCK: LazyLock<SystemClock> = LazyLock::new(SystemClock::new);
 
 /// The units of a duration, each with its milliseconds.
 const UNITS: [(&str, u64); 5] = [
@@ -115,7 +118,17 @@ fn days_of(year: u64, month: u64) -> u64 {
 
 /// Returns the time of this machine, in milliseconds since the epoch.
 pub(crate) fn now_ms() -> u64 {
-    Timestamp::from(SystemTime::now()).as_millis()
+    now().as_millis()
+}
+
+/// Returns the time of this machine.
+pub(crate) fn now() -> Timestamp {
+    CLOCK.now()
+}
+
+/// Returns the time of this machine, in microseconds since the epoch.
+pub(crate) fn now_us() -> u64 {
+    CLOCK.wall_us()
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ async fn dropping_asks(shop: &Shop) {
 }
 
 async fn a_rate_paces(shop: &Shop) {
-    let begun = std::time::Instant::now();
+    let begun = tokio::time::Instant::now();
     let revived = shop.json(&with(&["dead", "revive", "--all", "--rate", "4"]));
     assert_eq!(revived["done"], 2);
     // The second one waits for a quarter of a second.
