@@ -56,6 +56,8 @@ fn one_workload_is_measured_alone_and_shown() {
     let store = format!("sqlite:{}", folder.path().join("jobs.db").display());
     let figures = measured(&store, "push");
     assert!(figures["push_one_per_s"].as_f64() > Some(0.0));
+    let bytes = figures["ceiling"]["bytes_per_event"].as_f64();
+    assert!(bytes > Some(64.0), "{figures}");
     assert_eq!(figures["drain_per_s"], Value::Null);
     let file = folder.path().join("figures.json");
     let arguments = ["bench", "--workload", "push", "--events", "100", "--store"];

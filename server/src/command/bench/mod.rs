@@ -124,10 +124,12 @@ async fn measure(place: &Place, command: &BenchCommand) -> Result<Figures> {
         let (rate, bytes) = load::push_batch(place, events).await?;
         figures.push_batch_per_s = Some(rate);
         figures.bytes_per_event = Some(bytes);
-        let mut ceiling = Ceiling::open(place)?;
-        figures.ceiling.push_one_per_s = Some(ceiling.push_one(events).await?);
+        let pushed = Ceiling::open(place)?.push_one(events).await?;
+        figures.ceiling.push_one_per_s = Some(pushed);
         let before = place.bytes().await?;
-        figures.ceiling.push_batch_per_s = Some(ceiling.push_batch(events).await?);
+        // Closed again, so that what is in a log has gone to its file.
+        let pushed = Ceiling::open(place)?.push_batch(events).await?;
+        figures.ceiling.push_batch_per_s = Some(pushed);
         let bytes = place.bytes().await?.saturating_sub(before);
         figures.ceiling.bytes_per_event = Some(bytes as f64 / events as f64);
     }
