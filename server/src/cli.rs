@@ -4,12 +4,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::command::OperatorCommand;
 use clap::{Args, Parser, Subcommand};
 use duly_server::Settings;
 use duly_server::settings::{Overrides, SettingsError};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A delayed job queue over HTTP.
+/// A delayed job queue over HTTP, and the commands of its operator.
+///
+/// Exit codes: 0 done, 1 failed, 2 wrong usage or not confirmed, 3 not found, 4 the state of the
+/// event does not allow it, 5 store or server not available or not in time, 6 not allowed.
 #[derive(Debug, Parser)]
 #[command(name = "duly", version, about)]
 pub(crate) struct Arguments {
@@ -19,8 +23,10 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Runs the server.
+    /// Runs the server
     Serve(Serve),
+    #[command(flatten)]
+    Operator(OperatorCommand),
 }
 
 /// Every flag overrides the environment, which overrides the file.

@@ -1,13 +1,15 @@
-//! The program `duly`: a server of delayed jobs over HTTP.
+//! The program `duly`: a server of delayed jobs over HTTP, and the commands of its operator.
 
 mod cli;
+mod command;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use duly_server::{Server, log};
 
-use crate::cli::{Arguments, Command};
+use crate::cli::{Arguments, Command, Serve};
+use crate::command::{CommandError, OperatorCommand};
 
 /// A fifth of a request goes into memory with the system's allocator.
 #[global_allocator]
@@ -15,13 +17,32 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
-    match run(command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            report(&*error);
-            ExitCode::FAILURE
-        }
+    match command {
+        Command::Serve(arguments) => match serve(arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                report(&*error);
+                ExitCode::FAILURE
+            }
+        },
+        Command::Operator(command) => match operate(command) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) if error.is_broken_pipe => ExitCode::SUCCESS,
+            Err(error) => {
+                report(&error);
+                error.failure.exit_code()
+            }
+        },
     }
+}
+
+/// Runs a command of an operator.
+fn operate(command: OperatorCommand) -> Result<(), CommandError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::failed(format!("the runtime does not start: {error}")))?;
+    runtime.block_on(command::run(command, Arguments::command()))
 }
 
 #[allow(clippy::print_stderr)] // the log may not run yet, and this is a program's last word
@@ -34,8 +55,7 @@ fn report(error: &dyn std::error::Error) {
     }
 }
 
-fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
-    let Command::Serve(arguments) = command;
+fn serve(arguments: Serve) -> Result<(), Box<dyn std::error::Error>> {
     let settings = arguments.settings()?;
     log::start(&settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()

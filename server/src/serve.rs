@@ -74,11 +74,8 @@ impl Server {
         let library = duly::config::Settings::load()
             .map_err(|error| StartError::new("the settings of duly cannot be read", error))?;
         let mut urls = settings.pool_urls();
-        if let Some(url) = &library.store_url
-            && !settings.pools.contains_key(crate::settings::DEFAULT_POOL)
-        {
-            urls.insert(crate::settings::DEFAULT_POOL.to_owned(), url.clone());
-        }
+        let default_url = settings.default_store_url(&library);
+        urls.insert(crate::settings::DEFAULT_POOL.to_owned(), default_url);
         let state_url = settings.state_url(&urls);
         let shared = SharedState::open(&state_url)
             .await

@@ -6,6 +6,7 @@
 mod servers;
 
 mod audit;
+mod commands;
 mod examples;
 mod hostile;
 mod kills;

@@ -36,6 +36,35 @@ impl QueueLoad {
 }
 
 impl Bus {
+    /// Returns the name of each queue that the store knows, in their order.
+    ///
+    /// A queue is known from its first push or consumer on, also while it has no events.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// bus.queue_named::<u64>("order-close")?.push_now(7).await?;
+    ///
+    /// assert_eq!(bus.queues().await?, ["order-close".parse()?]);
+    /// # bus.shutdown(std::time::Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub async fn queues(&self) -> Result<Vec<QueueName>> {
+        let buckets = self.inner.open()?.buckets().await?;
+        let mut queues: Vec<_> = buckets.into_iter().map(|bucket| bucket.queue).collect();
+        queues.sort_unstable();
+        queues.dedup();
+        Ok(queues)
+    }
+
     /// Counts the events of a queue by state.
     ///
     /// # Errors

@@ -227,6 +227,15 @@ impl Settings {
         urls
     }
 
+    /// Returns the URL of the store of the pool `default`: of the settings of the server, of the
+    /// library, or `sqlite:duly.db`.
+    #[must_use]
+    pub fn default_store_url(&self, library: &duly::config::Settings) -> String {
+        let store = self.pools.get(DEFAULT_POOL).map(|pool| &pool.url);
+        let store = store.or(library.store_url.as_ref());
+        store.map_or_else(|| DEFAULT_STORE.to_owned(), String::clone)
+    }
+
     /// Returns the URL of the shared state: beside the store of the pool `default` unless set.
     pub(crate) fn state_url(&self, pools: &BTreeMap<String, String>) -> String {
         if let Some(url) = &self.admin.state {

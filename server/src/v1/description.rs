@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use utoipa::OpenApi;
 
 use super::event::latest_due_ms;
-use super::{calls, dead, events, leases, problem, queues, records, webhooks};
+use super::{calls, dead, events, leases, problem, queue_list, queues, records, webhooks};
 
 /// What the operations do not say. A stream has no end, so it is no operation that a client
 /// generated from the description could call.
@@ -32,7 +32,7 @@ const ABOUT: &str = "Delayed jobs over HTTP. Leased events also come as server-s
         calls::call, calls::get_reply,
         leases::lease, leases::settle, leases::extend,
         records::list,
-        queues::stats, queues::set, queues::forecast,
+        queue_list::list, queues::stats, queues::set, queues::forecast,
         dead::list, dead::revive, dead::drop_letters,
         webhooks::set, webhooks::get, webhooks::remove, webhooks::list,
     )

@@ -16,6 +16,7 @@ mod lease_stream;
 mod leases;
 mod problem;
 mod push_lines;
+mod queue_list;
 mod queues;
 mod records;
 mod waiters;
@@ -58,6 +59,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/{namespace}/queues/{queue}/records", get(records::list))
         .route("/{namespace}/leases/{token}/settle", post(leases::settle))
         .route("/{namespace}/leases/{token}/extend", post(leases::extend))
+        .route("/{namespace}/queues", get(queue_list::list))
         .route(
             "/{namespace}/queues/{queue}",
             get(queues::stats).patch(queues::set),

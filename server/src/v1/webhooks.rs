@@ -33,7 +33,7 @@ pub(super) struct NamespacePath {
         pattern = "^[-_A-Za-z0-9]+$",
         example = "shop"
     )]
-    namespace: String,
+    pub(super) namespace: String,
 }
 
 /// The URL that a queue is delivered to, and how it may be called. A `PUT` replaces all of it, but

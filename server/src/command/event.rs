@@ -1,0 +1,188 @@
+//! `duly event`: show, explain, cancel, reschedule, run-now, update.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use duly::time::Timestamp;
+use duly::{EventId, QueueName};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::error::{CommandError, Result};
+use super::output::{Output, confirm, payload, plain, time};
+use super::source::Source;
+use super::values;
+use super::view::{EventChange, EventPath, EventView};
+
+/// The largest payload of a file.
+const PAYLOAD_BYTES_MAX: u64 = 64 << 20;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum EventCommand {
+    /// Shows an event, with its payload
+    Show(EventArguments),
+    /// Explains where an event is, what it waits for, and what to do
+    Explain(EventArguments),
+    /// Cancels an event that waits
+    Cancel {
+        #[command(flatten)]
+        event: EventArguments,
+        /// Does not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Makes an event that waits due at another time
+    #[command(group = clap::ArgGroup::new("when").required(true))]
+    Reschedule {
+        #[command(flatten)]
+        event: EventArguments,
+        /// Due after this time from now
+        #[arg(long, value_name = "DURATION", group = "when", value_parser = values::duration)]
+        after: Option<Duration>,
+        /// Due at this time, such as 2026-01-31T12:00:00Z
+        #[arg(long, value_name = "TIME", group = "when", value_parser = values::time)]
+        at: Option<Timestamp>,
+    },
+    /// Makes an event that waits due now
+    RunNow(EventArguments),
+    /// Replaces the payload of an event that waits
+    #[command(group = clap::ArgGroup::new("new").required(true))]
+    Update {
+        #[command(flatten)]
+        event: EventArguments,
+        /// The new payload, JSON
+        #[arg(long, value_name = "JSON", group = "new")]
+        payload: Option<String>,
+        /// A file with the new payload, JSON; `-` is the standard input
+        #[arg(long, value_name = "FILE", group = "new")]
+        payload_file: Option<PathBuf>,
+    },
+}
+
+/// An event.
+#[derive(Args, Debug)]
+pub(crate) struct EventArguments {
+    /// The id of the event
+    id: EventId,
+    /// Its queue; needed with --server
+    #[arg(long, short, value_name = "QUEUE")]
+    queue: Option<QueueName>,
+}
+
+impl EventArguments {
+    fn path(&self) -> EventPath<'_> {
+        EventPath {
+            id: self.id,
+            queue: self.queue.as_deref(),
+        }
+    }
+}
+
+pub(crate) async fn run<S: Source>(
+    source: &S,
+    output: Output,
+    command: EventCommand,
+) -> Result<()> {
+    match command {
+        EventCommand::Show(event) => show(output, &source.event(event.path()).await?),
+        EventCommand::Explain(event) => {
+            let explained = source.explain(event.path()).await?;
+            output.value(&explained, &explained.text)
+        }
+        EventCommand::Cancel { event, yes } => {
+            // An unknown event is no question.
+            let found = source.event(event.path()).await?;
+            confirm(yes, &format!("Cancel event {} for good?", found.id))?;
+            source.cancel(event.path()).await?;
+            let id = event.id;
+            let value = json!({"id": id.to_string(), "cancelled": true});
+            output.value(&value, &format!("event {id} is cancelled"))
+        }
+        EventCommand::Reschedule { event, after, at } => {
+            let change = match (after, at) {
+                (Some(after), _) => EventChange::After(after),
+                (None, Some(at)) => EventChange::At(at),
+                (None, None) => return Err(CommandError::usage("give --after or --at")),
+            };
+            changed(source, output, &event, change).await
+        }
+        EventCommand::RunNow(event) => {
+            let change = EventChange::After(Duration::ZERO);
+            changed(source, output, &event, change).await
+        }
+        EventCommand::Update {
+            event,
+            payload,
+            payload_file,
+        } => {
+            let text = match (payload, payload_file) {
+                (Some(text), _) => text,
+                (None, Some(file)) => read(&file)?,
+                (None, None) => return Err(CommandError::usage("give --payload or a file")),
+            };
+            let json = RawValue::from_string(text).map_err(|error| {
+                CommandError::usage(format!(
+                    "the payload is no JSON: {error}; a text is written with quotes, '\"text\"'"
+                ))
+            })?;
+            changed(source, output, &event, EventChange::Payload(json)).await
+        }
+    }
+}
+
+async fn changed<S: Source>(
+    source: &S,
+    output: Output,
+    event: &EventArguments,
+    change: EventChange,
+) -> Result<()> {
+    let due_ms = source.change(event.path(), change).await?;
+    let id = event.id;
+    let value = json!({"id": id.to_string(), "due_ms": due_ms});
+    output.value(
+        &value,
+        &format!("event {id} is changed, due {}", time(due_ms)),
+    )
+}
+
+fn show(output: Output, event: &EventView) -> Result<()> {
+    if output.json {
+        return output.json(event);
+    }
+    let headers = event.headers.iter();
+    let headers: Vec<_> = headers
+        .map(|(name, value)| plain(&format!("{name}: {value}")))
+        .collect();
+    output.fields(&[
+        ("id", Some(event.id.clone())),
+        ("queue", Some(event.queue.clone())),
+        ("state", Some(event.state.clone())),
+        ("due", Some(time(event.due_ms))),
+        ("expires", event.expires_ms.map(time)),
+        (
+            "attempts left",
+            event.attempts_left.map(|it| it.to_string()),
+        ),
+        ("key", event.key.as_deref().map(plain)),
+        ("headers", (!headers.is_empty()).then(|| headers.join(", "))),
+        ("payload", event.payload_base64.as_deref().map(payload)),
+    ])
+}
+
+fn read(file: &std::path::Path) -> Result<String> {
+    let wrong = |error: std::io::Error| {
+        CommandError::usage(format!("{} cannot be read: {error}", file.display()))
+    };
+    let mut text = String::new();
+    let reader: Box<dyn Read> = match file.as_os_str() == "-" {
+        true => Box::new(std::io::stdin()),
+        false => Box::new(std::fs::File::open(file).map_err(wrong)?),
+    };
+    reader
+        .take(PAYLOAD_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(wrong)?;
+    Ok(text)
+}

@@ -1,0 +1,292 @@
+//! `duly queue`: list, show, pause, resume, set, drain, purge.
+
+use std::time::Duration;
+
+use clap::Subcommand;
+use duly::QueueName;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::error::{CommandError, Failure, Result};
+use super::output::{Colour, Output, age, confirm, progress, time};
+use super::source::Source;
+use super::values;
+use super::view::{QueueChange, QueueView};
+
+/// How often a drain looks.
+const DRAIN_POLL: Duration = Duration::from_millis(200);
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueueCommand {
+    /// Lists the queues, with their events by state
+    List {
+        /// The most queues
+        #[arg(long, value_name = "N", default_value_t = 1_000)]
+        limit: usize,
+    },
+    /// Shows one queue and its settings
+    Show {
+        /// The queue
+        queue: QueueName,
+    },
+    /// Pauses a queue on every node: no event of it starts
+    Pause {
+        /// The queue
+        queue: QueueName,
+    },
+    /// Resumes a paused queue
+    Resume {
+        /// The queue
+        queue: QueueName,
+    },
+    /// Changes settings of a queue on every node; `none` removes one
+    #[command(group = clap::ArgGroup::new("setting").required(true).multiple(true))]
+    Set {
+        /// The queue
+        queue: QueueName,
+        /// The most starts in a second, over all nodes
+        #[arg(long, value_name = "N|none", group = "setting", value_parser = optional::<f64>)]
+        rate: Option<Setting<f64>>,
+        /// The most handlers at once on each node; needs --store
+        #[arg(long, value_name = "N|none", group = "setting", value_parser = optional::<u16>)]
+        workers: Option<Setting<u16>>,
+        /// The number of buckets for new events; needs --store
+        #[arg(long, value_name = "N|none", group = "setting", value_parser = optional::<u16>)]
+        buckets: Option<Setting<u16>>,
+    },
+    /// Waits until no event of a queue is due, ready or leased
+    Drain {
+        /// The queue
+        queue: QueueName,
+        /// Waits for the scheduled events, too
+        #[arg(long)]
+        scheduled: bool,
+        /// Gives up after this time, with exit code 5
+        #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+        timeout: Option<Duration>,
+    },
+    /// Cancels every event of a queue that waits, scheduled or ready; needs --store
+    Purge {
+        /// The queue
+        queue: QueueName,
+        /// Does not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// A value of a setting, or none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting<T>(Option<T>);
+
+fn optional<T: std::str::FromStr>(text: &str) -> std::result::Result<Setting<T>, String> {
+    match text {
+        "none" => Ok(Setting(None)),
+        _ => match text.parse() {
+            Ok(value) => Ok(Setting(Some(value))),
+            Err(_) => Err(format!("`{text}` is neither a number nor `none`")),
+        },
+    }
+}
+
+pub(crate) async fn run<S: Source>(
+    source: &S,
+    output: Output,
+    command: QueueCommand,
+) -> Result<()> {
+    match command {
+        QueueCommand::List { limit } => list(source, output, limit).await,
+        QueueCommand::Show { queue } => show(output, &source.queue(&queue).await?),
+        QueueCommand::Pause { queue } => {
+            let change = QueueChange {
+                paused: Some(true),
+                ..QueueChange::default()
+            };
+            set(source, output, &queue, change).await
+        }
+        QueueCommand::Resume { queue } => {
+            let change = QueueChange {
+                paused: Some(false),
+                ..QueueChange::default()
+            };
+            set(source, output, &queue, change).await
+        }
+        QueueCommand::Set {
+            queue,
+            rate,
+            workers,
+            buckets,
+        } => {
+            let change = QueueChange {
+                paused: None,
+                rate: rate.map(|Setting(rate)| rate),
+                workers: workers.map(|Setting(workers)| workers),
+                buckets: buckets.map(|Setting(buckets)| buckets),
+            };
+            set(source, output, &queue, change).await
+        }
+        QueueCommand::Drain {
+            queue,
+            scheduled,
+            timeout,
+        } => drain(source, output, &queue, scheduled, timeout).await,
+        QueueCommand::Purge { queue, yes } => purge(source, output, &queue, yes).await,
+    }
+}
+
+async fn list<S: Source>(source: &S, output: Output, limit: usize) -> Result<()> {
+    let names = source.queues().await?;
+    let mut queues = Vec::new();
+    let bar = progress(Some(names.len().min(limit) as u64), "queues");
+    for name in names.iter().take(limit) {
+        queues.push(source.queue(name).await?);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if output.json {
+        return output.json(&queues);
+    }
+    let now = values::now_ms();
+    let rows: Vec<_> = queues
+        .iter()
+        .map(|queue| {
+            let oldest = queue.oldest_ready_ms.map(|at| age(now.saturating_sub(at)));
+            let paused = if queue.paused { "paused" } else { "" };
+            vec![
+                queue.queue.clone(),
+                queue.scheduled.to_string(),
+                queue.ready.to_string(),
+                queue.leased.to_string(),
+                queue.dead.to_string(),
+                oldest.unwrap_or_default(),
+                paused.to_owned(),
+            ]
+        })
+        .collect();
+    let heads = [
+        "QUEUE",
+        "SCHEDULED",
+        "READY",
+        "LEASED",
+        "DEAD",
+        "OLDEST",
+        "",
+    ];
+    output.table(&heads, &rows)?;
+    match names.len() > limit {
+        true => output.line(&format!("... and {} more queues", names.len() - limit)),
+        false => Ok(()),
+    }
+}
+
+fn show(output: Output, queue: &QueueView) -> Result<()> {
+    if output.json {
+        return output.json(queue);
+    }
+    let state = match queue.paused {
+        true => output.paint(Colour::Yellow, "paused"),
+        false => output.paint(Colour::Green, "running"),
+    };
+    let dead = queue.dead.to_string();
+    let dead = match queue.dead {
+        0 => dead,
+        _ => output.paint(Colour::Red, &dead),
+    };
+    output.fields(&[
+        ("queue", Some(queue.queue.clone())),
+        ("state", Some(state)),
+        ("scheduled", Some(queue.scheduled.to_string())),
+        ("ready", Some(queue.ready.to_string())),
+        ("leased", Some(queue.leased.to_string())),
+        ("dead", Some(dead)),
+        ("oldest ready", queue.oldest_ready_ms.map(time)),
+        ("rate", queue.rate.map(|rate| format!("{rate} a second"))),
+        ("workers", queue.workers.map(|it| it.to_string())),
+        ("buckets", queue.buckets.map(|it| it.to_string())),
+    ])
+}
+
+async fn set<S: Source>(
+    source: &S,
+    output: Output,
+    queue: &str,
+    change: QueueChange,
+) -> Result<()> {
+    source.set_queue(queue, change).await?;
+    let text = match change.paused {
+        Some(true) => format!("queue {queue} is paused"),
+        Some(false) => format!("queue {queue} is resumed"),
+        None => format!("queue {queue} is changed"),
+    };
+    let mut value = json!({"queue": queue});
+    if let Some(paused) = change.paused {
+        value["paused"] = paused.into();
+    }
+    if let Some(rate) = change.rate {
+        value["rate"] = json!(rate);
+    }
+    if let Some(workers) = change.workers {
+        value["workers"] = json!(workers);
+    }
+    if let Some(buckets) = change.buckets {
+        value["buckets"] = json!(buckets);
+    }
+    output.value(&value, &text)
+}
+
+async fn drain<S: Source>(
+    source: &S,
+    output: Output,
+    queue: &str,
+    with_scheduled: bool,
+    timeout: Option<Duration>,
+) -> Result<()> {
+    let begun = Instant::now();
+    let mut bar = None;
+    loop {
+        let view = source.queue(queue).await?;
+        let scheduled = match with_scheduled {
+            true => view.scheduled,
+            // A due event is scheduled until a consumer moves it; a forecast counts it at once.
+            false => {
+                let steps = source.forecast(queue, MILLISECOND, MILLISECOND).await?;
+                steps.iter().map(|step| step.events).sum()
+            }
+        };
+        let left = (view.ready + view.leased + scheduled) as u64;
+        if left == 0 {
+            if let Some(bar) = bar {
+                indicatif::ProgressBar::finish_and_clear(&bar);
+            }
+            let value = json!({"queue": queue, "left": 0});
+            return output.value(&value, &format!("queue {queue} is drained"));
+        }
+        let bar = bar.get_or_insert_with(|| progress(Some(left), "draining"));
+        let most = bar.length().unwrap_or(left).max(left);
+        bar.set_length(most);
+        bar.set_position(most - left);
+        if timeout.is_some_and(|timeout| begun.elapsed() >= timeout) {
+            bar.finish_and_clear();
+            let paused = if view.paused { "; it is paused" } else { "" };
+            return Err(CommandError::new(
+                Failure::Unavailable,
+                format!("queue {queue} still has {left} events{paused}"),
+            ));
+        }
+        sleep(DRAIN_POLL).await;
+    }
+}
+
+async fn purge<S: Source>(source: &S, output: Output, queue: &str, yes: bool) -> Result<()> {
+    let view = source.queue(queue).await?;
+    let waiting = view.scheduled + view.ready;
+    let question = format!("Cancel {waiting} events of queue {queue} for good?");
+    confirm(yes, &question)?;
+    let bar = progress(Some(waiting as u64), "cancelling");
+    let cancelled = source.purge(queue, &|done| bar.set_position(done)).await;
+    bar.finish_and_clear();
+    let cancelled = cancelled?;
+    let value = json!({"queue": queue, "cancelled": cancelled});
+    output.value(&value, &format!("{cancelled} events are cancelled"))
+}

@@ -1,0 +1,241 @@
+//! `duly records`: how attempts and events ended.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use duly::records::{Cause, Outcome};
+use duly::time::Timestamp;
+use duly::{EventId, QueueName};
+use tokio::time::sleep;
+
+use super::error::{CommandError, Result};
+use super::output::{Colour, Output, plain, time};
+use super::source::{PAGE, Source};
+use super::values;
+use super::view::{RecordFilter, RecordView};
+
+/// How often new records are looked for.
+const FOLLOW_POLL: Duration = Duration::from_millis(500);
+/// How late a record may be stored: nodes write them behind the work.
+const FOLLOW_OVERLAP_MS: u64 = 5_000;
+
+#[derive(Args, Debug)]
+pub(crate) struct RecordsCommand {
+    /// Those of this queue; needed with --server
+    #[arg(long, short, value_name = "QUEUE")]
+    queue: Option<QueueName>,
+    /// Those of this event: its whole history
+    #[arg(long, value_name = "ID")]
+    id: Option<EventId>,
+    /// Those with this outcome, such as acked, retried or buried
+    #[arg(long, value_name = "OUTCOME")]
+    outcome: Option<Outcome>,
+    /// Those of attempts that failed for this cause, such as failed, timed_out or panicked
+    #[arg(long, value_name = "CAUSE")]
+    cause: Option<Cause>,
+    /// What ended at this time or later: 2026-01-31T12:00:00Z, or a duration ago, such as 2h
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    since: Option<Timestamp>,
+    /// What ended before this time
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    until: Option<Timestamp>,
+    /// Those of events with this key
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// Those whose error contains this text
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+    /// The newest first
+    #[arg(long, conflicts_with = "follow")]
+    newest: bool,
+    /// The most records [default: 100]; with --follow, of those before it begins
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Goes on with new records until it is interrupted
+    #[arg(long, short, conflicts_with = "until")]
+    follow: bool,
+    /// The form of the output; --json is the same as json
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// The form of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// An object on each line
+    Json,
+    /// Comma-separated values, with a line of names
+    Csv,
+}
+
+/// Writes records in a form.
+struct Writer {
+    output: Output,
+    format: Format,
+    is_first: bool,
+}
+
+impl Writer {
+    fn write(&mut self, records: &[RecordView]) -> Result<()> {
+        let has_head = std::mem::take(&mut self.is_first);
+        match self.format {
+            Format::Text => records.iter().try_for_each(|record| self.text(record)),
+            Format::Json => records.iter().try_for_each(|it| self.output.json(it)),
+            Format::Csv => {
+                let mut writer = csv::WriterBuilder::new()
+                    .has_headers(false)
+                    .from_writer(Vec::new());
+                let wrong = |error: csv::Error| CommandError::failed(error.to_string());
+                if has_head {
+                    writer.write_record(COLUMNS).map_err(wrong)?;
+                }
+                for record in records {
+                    writer.serialize(record).map_err(wrong)?;
+                }
+                let bytes = writer.into_inner();
+                let bytes = bytes.map_err(|error| CommandError::failed(error.to_string()))?;
+                Ok(std::io::stdout().lock().write_all(&bytes)?)
+            }
+        }
+    }
+
+    fn text(&self, record: &RecordView) -> Result<()> {
+        let outcome = match record.outcome.as_str() {
+            "acked" | "revived" => Colour::Green,
+            "buried" | "lease_lost" => Colour::Red,
+            _ => Colour::Yellow,
+        };
+        let mut line = format!(
+            "{}  {}  {}  attempt {}  {}",
+            time(record.ended_ms),
+            record.id,
+            record.queue,
+            record.attempt,
+            self.output.paint(outcome, &record.outcome),
+        );
+        if let Some(cause) = &record.cause {
+            line.push_str(&format!("  {cause}"));
+        }
+        if let Some(actor) = &record.actor {
+            line.push_str(&format!("  by {}", plain(actor)));
+        }
+        if let Some(error) = &record.error {
+            line.push_str(&format!("  {}", plain(error)));
+        }
+        self.output.line(&line)
+    }
+}
+
+/// The columns of CSV, in the order of the fields of a record.
+const COLUMNS: [&str; 11] = [
+    "id",
+    "queue",
+    "attempt",
+    "outcome",
+    "cause",
+    "error",
+    "key",
+    "due_ms",
+    "leased_ms",
+    "ended_ms",
+    "actor",
+];
+
+pub(crate) async fn run<S: Source>(
+    source: &S,
+    output: Output,
+    command: RecordsCommand,
+) -> Result<()> {
+    let mut filter = RecordFilter {
+        queue: command.queue.as_ref().map(QueueName::to_string),
+        id: command.id,
+        outcome: command.outcome,
+        cause: command.cause,
+        since: command.since,
+        until: command.until,
+        key: command.key,
+        error: command.error,
+        newest_first: command.newest,
+    };
+    let mut writer = Writer {
+        output,
+        format: match output.json {
+            true => Format::Json,
+            false => command.format,
+        },
+        is_first: true,
+    };
+    if command.follow {
+        return follow(
+            source,
+            &mut filter,
+            &mut writer,
+            command.limit.unwrap_or(100),
+        )
+        .await;
+    }
+    let (mut left, mut next) = (command.limit.unwrap_or(100), None);
+    while left > 0 {
+        let page = source.records(&filter, next.as_deref(), left.min(PAGE));
+        let page = page.await?;
+        left -= page.items.len().min(left);
+        writer.write(&page.items)?;
+        next = page.next;
+        if next.is_none() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the last records, and then each new one. A record may be stored later than a younger
+/// one, so each look goes back a little, and leaves out what was written.
+async fn follow<S: Source>(
+    source: &S,
+    filter: &mut RecordFilter,
+    writer: &mut Writer,
+    limit: usize,
+) -> Result<()> {
+    filter.newest_first = true;
+    let mut last = match limit {
+        0 => Vec::new(),
+        _ => source.records(filter, None, limit.min(PAGE)).await?.items,
+    };
+    last.reverse();
+    writer.write(&last)?;
+    filter.newest_first = false;
+    let newest = last.last().map_or_else(values::now_ms, |it| it.ended_ms);
+    let mut written: BTreeSet<_> = last.iter().map(identity).collect();
+    let (mut newest, first) = (newest, last.first().map_or(newest, |it| it.ended_ms));
+    loop {
+        // Not before the first record that was written: the older ones were not asked for.
+        let since = newest.saturating_sub(FOLLOW_OVERLAP_MS).max(first);
+        filter.since = Some(Timestamp::from_millis(since));
+        written.retain(|(ended_ms, ..)| *ended_ms >= since);
+        let mut next = None;
+        loop {
+            let mut page = source.records(filter, next.as_deref(), PAGE).await?;
+            page.items.retain(|record| written.insert(identity(record)));
+            newest = page
+                .items
+                .iter()
+                .map(|record| record.ended_ms)
+                .fold(newest, u64::max);
+            writer.write(&page.items)?;
+            next = page.next;
+            if next.is_none() {
+                break;
+            }
+        }
+        sleep(FOLLOW_POLL).await;
+    }
+}
+
+fn identity(record: &RecordView) -> (u64, String, u16, String) {
+    let RecordView { id, outcome, .. } = record;
+    (record.ended_ms, id.clone(), record.attempt, outcome.clone())
+}

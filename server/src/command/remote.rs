@@ -1,0 +1,387 @@
+//! A server as the source of a command, over `/v1`.
+
+use std::time::Duration;
+
+use duly::EventId;
+use duly::time::Timestamp;
+use reqwest::{Client, Method, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::error::{CommandError, Failure, Result};
+use super::source::Source;
+use super::view::{
+    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView, PageView,
+    QueueChange, QueueView, RecordFilter, RecordView, StepView,
+};
+
+/// How long a request may take: a forecast waits for its turn.
+const TIMEOUT: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A client of one listener of a server.
+#[derive(Debug)]
+pub(crate) struct HttpClient {
+    client: Client,
+    base: Url,
+    authorization: Option<String>,
+}
+
+impl HttpClient {
+    /// A client of the listener at `url`, with the value of the header `Authorization`.
+    pub(crate) fn new(url: &str, authorization: Option<String>) -> Result<Self> {
+        let base = Url::parse(url).ok();
+        let base = base.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let base = base.ok_or_else(|| {
+            CommandError::usage(format!(
+                "`{url}` is no URL of a server; write one such as http://127.0.0.1:7777"
+            ))
+        })?;
+        // It fails where one is installed already, which serves as well.
+        rustls::crypto::ring::default_provider()
+            .install_default()
+            .ok();
+        let builder = Client::builder()
+            .timeout(TIMEOUT)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none());
+        let client = builder.build().map_err(|error| {
+            CommandError::failed(format!("the HTTP client does not start: {error}"))
+        })?;
+        Ok(Self {
+            client,
+            base,
+            authorization,
+        })
+    }
+
+    /// Sends a request to a path of these segments; returns the body of the response, `Null` if it
+    /// has none.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        segments: &[&str],
+        query: &[(&str, String)],
+        body: Option<String>,
+    ) -> Result<Value> {
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(segments);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let mut request = self.client.request(method, url);
+        if let Some(value) = &self.authorization {
+            request = request.header(reqwest::header::AUTHORIZATION, value);
+        }
+        if let Some(body) = body {
+            let json = "application/json";
+            request = request
+                .header(reqwest::header::CONTENT_TYPE, json)
+                .body(body);
+        }
+        let failed = |error: reqwest::Error| {
+            let mut text = format!("{} does not respond: {error}", self.base);
+            let mut cause = std::error::Error::source(&error);
+            while let Some(error) = cause {
+                text.push_str(&format!("\n  because: {error}"));
+                cause = error.source();
+            }
+            CommandError::new(Failure::Unavailable, text)
+        };
+        let response = request.send().await.map_err(failed)?;
+        let status = response.status();
+        let text = response.text().await.map_err(failed)?;
+        if !status.is_success() {
+            return Err(self.refused(status, &text));
+        }
+        match text.is_empty() {
+            true => Ok(Value::Null),
+            false => serde_json::from_str(&text).map_err(|error| self.not_understood(&error)),
+        }
+    }
+
+    fn refused(&self, status: StatusCode, text: &str) -> CommandError {
+        let failure = match status.as_u16() {
+            400 | 405 | 413 | 415 | 422 => Failure::Usage,
+            401 | 403 => Failure::Denied,
+            404 => Failure::NotFound,
+            409 => Failure::Conflict,
+            408 | 429 | 503 | 504 => Failure::Unavailable,
+            _ => Failure::Failed,
+        };
+        let problem: Value = serde_json::from_str(text).unwrap_or_default();
+        let detail = problem["detail"].as_str().or(problem["error"].as_str());
+        let detail = detail.unwrap_or("no reason is given");
+        CommandError::new(failure, format!("the server refuses, {status}: {detail}"))
+    }
+
+    fn not_understood(&self, error: &serde_json::Error) -> CommandError {
+        CommandError::failed(format!("{} is no server of duly: {error}", self.base))
+    }
+
+    fn read<T: DeserializeOwned>(&self, value: Value) -> Result<T> {
+        serde_json::from_value(value).map_err(|error| self.not_understood(&error))
+    }
+}
+
+/// A server, with a token of one of its namespaces.
+#[derive(Debug)]
+pub(crate) struct Server {
+    http: HttpClient,
+    namespace: Option<String>,
+}
+
+impl Server {
+    pub(crate) fn new(url: &str, token: Option<&str>, namespace: Option<String>) -> Result<Self> {
+        let token = token.ok_or_else(|| {
+            let text = "--server needs a token: --token, or the variable DULY_TOKEN";
+            CommandError::new(Failure::Denied, text)
+        })?;
+        Ok(Self {
+            http: HttpClient::new(url, Some(format!("Bearer {token}")))?,
+            namespace,
+        })
+    }
+
+    async fn get<T: DeserializeOwned>(
+        &self,
+        segments: &[&str],
+        query: &[(&str, String)],
+    ) -> Result<T> {
+        let value = self.http.send(Method::GET, segments, query, None).await?;
+        self.http.read(value)
+    }
+}
+
+/// Splits the name of a queue as the library has it: the queue `close` of the namespace `shop` is
+/// `shop.close`.
+fn split(queue: &str) -> Result<(&str, &str)> {
+    queue.split_once('.').ok_or_else(|| {
+        CommandError::usage(format!(
+            "`{queue}` has no namespace; with --server a queue is named `namespace.queue`, such \
+             as shop.close"
+        ))
+    })
+}
+
+fn of_event<'a>(path: EventPath<'a>) -> Result<(&'a str, &'a str, String)> {
+    let queue = path.queue.ok_or_else(|| {
+        let text = "with --server an event is found in its queue; add --queue namespace.queue";
+        CommandError::usage(text)
+    })?;
+    let (namespace, queue) = split(queue)?;
+    Ok((namespace, queue, path.id.to_string()))
+}
+
+fn in_queue<'a>(queue: Option<&'a String>, what: &str) -> Result<(&'a str, &'a str)> {
+    let queue = queue.ok_or_else(|| {
+        let text = format!("with --server, {what} are those of a queue; add --queue");
+        CommandError::usage(text)
+    })?;
+    split(queue)
+}
+
+impl Source for Server {
+    async fn queues(&self) -> Result<Vec<String>> {
+        let namespace = self.namespace.as_deref().ok_or_else(|| {
+            let text = "with --server the queues of a namespace are listed; add --namespace";
+            CommandError::usage(text)
+        })?;
+        let mut queues: Vec<String> = self.get(&["v1", namespace, "queues"], &[]).await?;
+        for queue in &mut queues {
+            queue.insert_str(0, &format!("{namespace}."));
+        }
+        Ok(queues)
+    }
+
+    async fn queue(&self, queue: &str) -> Result<QueueView> {
+        let (namespace, name) = split(queue)?;
+        let view = self.get(&["v1", namespace, "queues", name], &[]).await?;
+        Ok(QueueView {
+            queue: queue.to_owned(),
+            ..view
+        })
+    }
+
+    async fn set_queue(&self, queue: &str, change: QueueChange) -> Result<()> {
+        if change.workers.is_some() || change.buckets.is_some() {
+            return Err(CommandError::needs_store("to set workers or buckets"));
+        }
+        let (namespace, name) = split(queue)?;
+        let mut body = serde_json::Map::new();
+        if let Some(paused) = change.paused {
+            body.insert("paused".to_owned(), paused.into());
+        }
+        if let Some(rate) = change.rate {
+            body.insert("rate".to_owned(), rate.unwrap_or(0.0).into());
+        }
+        let body = Some(Value::from(body).to_string());
+        let path = ["v1", namespace, "queues", name];
+        self.http
+            .send(Method::PATCH, &path, &[], body)
+            .await
+            .map(drop)
+    }
+
+    async fn purge(&self, _queue: &str, _progress: &dyn Fn(u64)) -> Result<u64> {
+        Err(CommandError::needs_store("to purge a queue"))
+    }
+
+    async fn forecast(
+        &self,
+        queue: &str,
+        horizon: Duration,
+        step: Duration,
+    ) -> Result<Vec<StepView>> {
+        let (namespace, name) = split(queue)?;
+        let query = [
+            ("horizon_ms", horizon.as_millis().to_string()),
+            ("step_ms", step.as_millis().to_string()),
+        ];
+        let path = ["v1", namespace, "queues", name, "forecast"];
+        self.get(&path, &query).await
+    }
+
+    async fn event(&self, path: EventPath<'_>) -> Result<EventView> {
+        let (namespace, name, id) = of_event(path)?;
+        let view = ["v1", namespace, "queues", name, "events", &id];
+        let view = self.get(&view, &[]).await?;
+        Ok(EventView {
+            queue: format!("{namespace}.{name}"),
+            ..view
+        })
+    }
+
+    async fn explain(&self, path: EventPath<'_>) -> Result<ExplanationView> {
+        let (namespace, name, id) = of_event(path)?;
+        let path = [
+            "v1",
+            namespace,
+            "queues",
+            name,
+            "events",
+            &id,
+            "explanation",
+        ];
+        self.get(&path, &[]).await
+    }
+
+    async fn cancel(&self, path: EventPath<'_>) -> Result<()> {
+        let (namespace, name, id) = of_event(path)?;
+        let path = ["v1", namespace, "queues", name, "events", &id];
+        let sent = self.http.send(Method::DELETE, &path, &[], None);
+        sent.await.map(drop)
+    }
+
+    async fn change(&self, path: EventPath<'_>, change: EventChange) -> Result<u64> {
+        let (namespace, name, id) = of_event(path)?;
+        let body = match change {
+            EventChange::After(delay) => json!({"delay_ms": millis(delay)}).to_string(),
+            EventChange::At(due) => json!({"due_ms": due.as_millis()}).to_string(),
+            // The text of the payload, as a number may have more digits than a value keeps.
+            EventChange::Payload(payload) => format!("{{\"payload\":{}}}", payload.get()),
+        };
+        let path = ["v1", namespace, "queues", name, "events", &id];
+        let sent = self.http.send(Method::PATCH, &path, &[], Some(body));
+        let changed = sent.await?;
+        let due = changed["due_ms"].as_u64();
+        due.ok_or_else(|| CommandError::failed("the server's response has no due_ms"))
+    }
+
+    async fn dead(
+        &self,
+        filter: &DeadFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<PageView<DeadView>> {
+        if filter.cause.is_some() {
+            return Err(CommandError::needs_store(
+                "to filter dead letters by --cause",
+            ));
+        }
+        let (namespace, name) = in_queue(filter.queue.as_ref(), "dead letters")?;
+        let mut query = vec![("limit", limit.to_string())];
+        query.extend(after.map(|after| ("after", after.to_owned())));
+        let path = ["v1", namespace, "queues", name, "dead-letters"];
+        let mut page: PageView<DeadView> = self.get(&path, &query).await?;
+        page.items.retain(|letter| matches(filter, letter));
+        for letter in &mut page.items {
+            letter.queue = format!("{namespace}.{name}");
+        }
+        Ok(page)
+    }
+
+    async fn act_on_dead(&self, queue: &str, ids: &[EventId], action: DeadAction) -> Result<u64> {
+        let (namespace, name) = split(queue)?;
+        let action = match action {
+            DeadAction::Revive => "revive",
+            DeadAction::Drop => "drop",
+        };
+        let ids: Vec<_> = ids.iter().map(EventId::to_string).collect();
+        let path = ["v1", namespace, "queues", name, "dead-letters", action];
+        let body = Some(json!({ "ids": ids }).to_string());
+        let done = self.http.send(Method::POST, &path, &[], body).await?;
+        let done = done["done"].as_u64();
+        done.ok_or_else(|| CommandError::failed("the server's response has no done"))
+    }
+
+    async fn records(
+        &self,
+        filter: &RecordFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<PageView<RecordView>> {
+        if filter.cause.is_some() || filter.error.is_some() {
+            let what = "to filter records by --cause or --error";
+            return Err(CommandError::needs_store(what));
+        }
+        let (namespace, name) = in_queue(filter.queue.as_ref(), "records")?;
+        let millis = |time: Timestamp| time.as_millis().to_string();
+        let fields = [
+            ("id", filter.id.map(|id| id.to_string())),
+            ("outcome", filter.outcome.map(|it| it.as_str().to_owned())),
+            ("key", filter.key.clone()),
+            ("since_ms", filter.since.map(millis)),
+            ("until_ms", filter.until.map(millis)),
+            (
+                "newest_first",
+                filter.newest_first.then(|| "true".to_owned()),
+            ),
+            ("after", after.map(str::to_owned)),
+            ("limit", Some(limit.to_string())),
+        ];
+        let query = fields.into_iter();
+        let query: Vec<_> = query
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect();
+        let path = ["v1", namespace, "queues", name, "records"];
+        let mut page: PageView<RecordView> = self.get(&path, &query).await?;
+        for record in &mut page.items {
+            record.queue = format!("{namespace}.{name}");
+        }
+        Ok(page)
+    }
+
+    async fn close(self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether a dead letter matches the filters that `/v1` does not have.
+fn matches(filter: &DeadFilter, letter: &DeadView) -> bool {
+    let died = letter.died_ms.map(Timestamp::from_millis);
+    let contains = |text: &String| letter.error.as_ref().is_some_and(|it| it.contains(text));
+    filter.since.is_none_or(|since| died >= Some(since))
+        && filter
+            .until
+            .is_none_or(|until| died.is_some_and(|died| died < until))
+        && filter.error.as_ref().is_none_or(contains)
+        && (filter.key.is_none() || filter.key == letter.key)
+}
+
+fn millis(delay: Duration) -> u64 {
+    u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,51 @@
+//! The trait of what commands work on: a store, or a server.
+
+use std::time::Duration;
+
+use duly::EventId;
+
+use super::error::Result;
+use super::view::{
+    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView, PageView,
+    QueueChange, QueueView, RecordFilter, RecordView, StepView,
+};
+
+/// The most items of a page.
+pub(crate) const PAGE: usize = 1_000;
+
+/// A store or a server. A page may have fewer items than its limit, or none, although there are
+/// more: only its `next` shows it.
+pub(crate) trait Source {
+    /// Returns the name of each queue.
+    async fn queues(&self) -> Result<Vec<String>>;
+    async fn queue(&self, queue: &str) -> Result<QueueView>;
+    async fn set_queue(&self, queue: &str, change: QueueChange) -> Result<()>;
+    /// Cancels the events that wait; calls `progress` with how many so far, and returns how many.
+    async fn purge(&self, queue: &str, progress: &dyn Fn(u64)) -> Result<u64>;
+    async fn forecast(
+        &self,
+        queue: &str,
+        horizon: Duration,
+        step: Duration,
+    ) -> Result<Vec<StepView>>;
+    async fn event(&self, path: EventPath<'_>) -> Result<EventView>;
+    async fn explain(&self, path: EventPath<'_>) -> Result<ExplanationView>;
+    async fn cancel(&self, path: EventPath<'_>) -> Result<()>;
+    /// Returns when the changed event is due, in milliseconds since the epoch.
+    async fn change(&self, path: EventPath<'_>, change: EventChange) -> Result<u64>;
+    async fn dead(
+        &self,
+        filter: &DeadFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<PageView<DeadView>>;
+    /// Changes dead letters of a queue, at most [`PAGE`]; returns how many were there.
+    async fn act_on_dead(&self, queue: &str, ids: &[EventId], action: DeadAction) -> Result<u64>;
+    async fn records(
+        &self,
+        filter: &RecordFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<PageView<RecordView>>;
+    async fn close(self) -> Result<()>;
+}

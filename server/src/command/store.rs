@@ -1,0 +1,366 @@
+//! A store as the source of a command.
+
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use duly::admin::StoredEvent;
+use duly::codec::Codec;
+use duly::config::Settings;
+use duly::dead_letters::{DeadLetter, DeadLetterCursor};
+use duly::event::{Payload, State};
+use duly::records::{Cursor, Record};
+use duly::time::Timestamp;
+use duly::{Bus, Cancelled, Changed, EventId, Queue, QueueName};
+use futures_util::StreamExt;
+use serde_json::value::RawValue;
+
+use super::error::{CommandError, Failure, Result};
+use super::source::{PAGE, Source};
+use super::view::{
+    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView, PageView,
+    QueueChange, QueueView, RecordFilter, RecordView, StepView,
+};
+
+/// How long the store may take to end what is under way.
+const GRACE: Duration = Duration::from_secs(5);
+/// How many events are cancelled at the same time.
+const CANCELS_AT_ONCE: usize = 64;
+
+/// A store, and who works on it.
+#[derive(Debug)]
+pub(crate) struct Store {
+    bus: Bus,
+    actor: String,
+}
+
+impl Store {
+    /// Opens the store of a URL; one in a file must exist, so that a wrong name is an error and no
+    /// new file.
+    pub(crate) async fn open(url: &str, settings: Settings) -> Result<Self> {
+        if let Some(file) = url.strip_prefix("sqlite:") {
+            let file = file.strip_prefix("//").unwrap_or(file);
+            let file = file.split('?').next().unwrap_or(file);
+            if !Path::new(file).exists() {
+                return Err(CommandError::not_found(format!(
+                    "there is no store {url}; name an existing one by --store, or a server by \
+                     --server"
+                )));
+            }
+        }
+        let builder = Bus::builder().settings(settings).store_url(url);
+        let bus = builder.only_registered().publish_only().start().await?;
+        let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
+        let user = user.filter(|user| user.len() <= duly::records::BY_BYTES_MAX);
+        let actor = user.unwrap_or_else(|| "duly".to_owned());
+        Ok(Self { bus, actor })
+    }
+
+    fn payload(&self, id: EventId, queue: &QueueName, payload: &Payload) -> Option<String> {
+        let opened = self.bus.keys().open(id, queue, payload).ok()?;
+        Some(STANDARD.encode(&opened.value))
+    }
+
+    async fn found(&self, EventPath { id, queue }: EventPath<'_>) -> Result<StoredEvent> {
+        let found = match queue {
+            None => self.bus.event(id).await?,
+            Some(queue) => {
+                let name = QueueName::new(queue)?;
+                let found = self.bus.event(id).await?;
+                found.filter(|event| event.queue == name)
+            }
+        };
+        found.ok_or_else(|| unknown(id))
+    }
+
+    fn dead_view(&self, letter: &DeadLetter) -> DeadView {
+        DeadView {
+            id: letter.id.to_string(),
+            queue: letter.queue.to_string(),
+            died_ms: letter.died.map(Timestamp::as_millis),
+            tries: letter.tries,
+            key: letter.key.clone(),
+            cause: letter.cause().map(|cause| cause.as_str().to_owned()),
+            error: letter.error().map(str::to_owned),
+            payload_base64: self.payload(letter.id, &letter.queue, &letter.payload),
+        }
+    }
+
+    async fn check_known(&self, queue: &str) -> Result<QueueName> {
+        let name = QueueName::new(queue)?;
+        match self.bus.queues().await?.contains(&name) {
+            true => Ok(name),
+            false => Err(CommandError::not_found(format!(
+                "the store has no queue {name}; `duly queue list` shows those that it has"
+            ))),
+        }
+    }
+}
+
+impl Source for Store {
+    async fn queues(&self) -> Result<Vec<String>> {
+        let queues = self.bus.queues().await?;
+        Ok(queues.iter().map(QueueName::to_string).collect())
+    }
+
+    async fn queue(&self, queue: &str) -> Result<QueueView> {
+        let name = self.check_known(queue).await?;
+        let stats = self.bus.stats(&name).await?;
+        let control = self.bus.controls().await?.remove(&name);
+        let control = control.unwrap_or_default();
+        Ok(QueueView {
+            queue: name.to_string(),
+            scheduled: stats.scheduled,
+            ready: stats.ready,
+            leased: stats.leased,
+            dead: stats.dead,
+            oldest_ready_ms: stats.oldest_ready.map(Timestamp::as_millis),
+            paused: control.paused,
+            rate: control.rate,
+            workers: control.workers,
+            buckets: control.buckets,
+        })
+    }
+
+    async fn set_queue(&self, queue: &str, change: QueueChange) -> Result<()> {
+        // What may be out of bounds first: then nothing is changed.
+        if let Some(rate) = change.rate {
+            self.bus.set_rate(queue, rate).await?;
+        }
+        if let Some(buckets) = change.buckets {
+            self.bus.set_buckets(queue, buckets).await?;
+        }
+        if let Some(workers) = change.workers {
+            self.bus.set_workers_everywhere(queue, workers).await?;
+        }
+        match change.paused {
+            Some(true) => self.bus.pause(queue).await?,
+            Some(false) => self.bus.resume(queue).await?,
+            None => {}
+        }
+        Ok(())
+    }
+
+    async fn purge(&self, queue: &str, progress: &dyn Fn(u64)) -> Result<u64> {
+        let name = self.check_known(queue).await?;
+        let stats = self.bus.stats(&name).await?;
+        // What is pushed meanwhile must not keep it from ending.
+        let most = stats.scheduled + stats.ready;
+        let (mut seen, mut cancelled) = (0, 0);
+        for state in [State::Scheduled, State::Ready] {
+            let mut place = None;
+            while seen < most {
+                let waiting = self.bus.events().queue(&name).state(state).limit(PAGE);
+                let page = waiting.after(place).page().await?;
+                seen += page.items.len();
+                let cancels = page
+                    .items
+                    .into_iter()
+                    .map(|event| async move { event.cancel().await });
+                let mut cancels =
+                    futures_util::stream::iter(cancels).buffer_unordered(CANCELS_AT_ONCE);
+                while let Some(done) = cancels.next().await {
+                    let is_done = matches!(
+                        done?,
+                        Cancelled::Cancelled | Cancelled::CancelledAfterAttempt
+                    );
+                    cancelled += u64::from(is_done);
+                }
+                progress(cancelled);
+                place = page.next;
+                if place.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(cancelled)
+    }
+
+    async fn forecast(
+        &self,
+        queue: &str,
+        horizon: Duration,
+        step: Duration,
+    ) -> Result<Vec<StepView>> {
+        let name = self.check_known(queue).await?;
+        let steps = self.bus.forecast(&name, horizon, step).await?;
+        let views = steps.iter().map(|step| StepView {
+            until_ms: step.until.as_millis(),
+            events: step.events,
+        });
+        Ok(views.collect())
+    }
+
+    async fn event(&self, path: EventPath<'_>) -> Result<EventView> {
+        let event = self.found(path).await?;
+        let payload = event.payload.as_ref();
+        Ok(EventView {
+            id: event.id.to_string(),
+            queue: event.queue.to_string(),
+            state: event.state.as_str().to_owned(),
+            due_ms: event.due.as_millis(),
+            attempts_left: event.tries_max.map(|most| most.saturating_sub(event.tries)),
+            expires_ms: event.expires.map(Timestamp::as_millis),
+            key: event.key.clone(),
+            headers: event.headers.iter().cloned().collect(),
+            payload_base64: payload.and_then(|it| self.payload(event.id, &event.queue, it)),
+        })
+    }
+
+    async fn explain(&self, path: EventPath<'_>) -> Result<ExplanationView> {
+        let explained = self.bus.explain(path.id).await?;
+        let is_of_queue = |queue: &str| explained.queue.as_ref().is_some_and(|it| **it == *queue);
+        if explained.queue.is_none() || !path.queue.is_none_or(is_of_queue) {
+            return Err(unknown(path.id));
+        }
+        Ok(ExplanationView {
+            id: explained.id.to_string(),
+            state: explained.state.map(|state| state.as_str().to_owned()),
+            due_ms: explained.due.map(Timestamp::as_millis),
+            tries: explained.tries,
+            text: explained.to_string(),
+            advice: explained.advice(),
+        })
+    }
+
+    async fn cancel(&self, path: EventPath<'_>) -> Result<()> {
+        match self.found(path).await?.cancel().await? {
+            Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => Ok(()),
+            Cancelled::TooLate(state) => Err(too_late(path.id, state)),
+            _ => Err(unknown(path.id)),
+        }
+    }
+
+    async fn change(&self, path: EventPath<'_>, change: EventChange) -> Result<u64> {
+        let event = self.found(path).await?;
+        let changed = match change {
+            EventChange::After(delay) => event.reschedule(delay).await?,
+            EventChange::At(due) => event.reschedule(due).await?,
+            EventChange::Payload(json) => {
+                let queue: Queue<Box<RawValue>> = self.bus.queue_named(&event.queue)?;
+                queue.with_codec(Codec::Json).update(path.id, &json).await?
+            }
+        };
+        match changed {
+            Changed::Changed(due) | Changed::ChangedAfterAttempt(due) => Ok(due.as_millis()),
+            Changed::TooLate(state) => Err(too_late(path.id, state)),
+            _ => Err(unknown(path.id)),
+        }
+    }
+
+    async fn dead(
+        &self,
+        filter: &DeadFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<PageView<DeadView>> {
+        let mut letters = self.bus.dead_letters().limit(limit);
+        if let Some(queue) = &filter.queue {
+            letters = letters.queue(queue);
+        }
+        if let Some(since) = filter.since {
+            letters = letters.since(since);
+        }
+        if let Some(until) = filter.until {
+            letters = letters.until(until);
+        }
+        if let Some(cause) = filter.cause {
+            letters = letters.cause(cause);
+        }
+        if let Some(error) = &filter.error {
+            letters = letters.error(error);
+        }
+        if let Some(key) = &filter.key {
+            letters = letters.key(key);
+        }
+        let after = after.map(str::parse::<DeadLetterCursor>).transpose()?;
+        let page = letters.after(after).page().await?;
+        Ok(PageView {
+            items: page.items.iter().map(|it| self.dead_view(it)).collect(),
+            next: page.next.map(|next| next.to_string()),
+        })
+    }
+
+    async fn act_on_dead(&self, queue: &str, ids: &[EventId], action: DeadAction) -> Result<u64> {
+        let letters = self.bus.dead_letters().queue(queue).by(&self.actor);
+        let ids = ids.iter().copied();
+        let result = match action {
+            DeadAction::Revive => letters.revive(ids).await?,
+            DeadAction::Drop => letters.drop(ids).await?,
+        };
+        Ok(result.finished()?.done)
+    }
+
+    async fn records(
+        &self,
+        filter: &RecordFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<PageView<RecordView>> {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        let mut records = self.bus.records().limit(limit);
+        if let Some(queue) = &filter.queue {
+            records = records.queue(queue);
+        }
+        if let Some(id) = filter.id {
+            records = records.id(id);
+        }
+        if let Some(outcome) = filter.outcome {
+            records = records.outcome(outcome);
+        }
+        if let Some(cause) = filter.cause {
+            records = records.cause(cause);
+        }
+        if let Some(since) = filter.since {
+            records = records.since(since);
+        }
+        if let Some(until) = filter.until {
+            records = records.until(until);
+        }
+        if let Some(key) = &filter.key {
+            records = records.key(key);
+        }
+        if let Some(error) = &filter.error {
+            records = records.error_contains(error);
+        }
+        if filter.newest_first {
+            records = records.newest_first();
+        }
+        let after = after.map(str::parse::<Cursor>).transpose()?;
+        let page = records.after(after).page().await?;
+        Ok(PageView {
+            items: page.items.into_iter().map(record_view).collect(),
+            next: page.next.map(|next| next.to_string()),
+        })
+    }
+
+    async fn close(self) -> Result<()> {
+        Ok(self.bus.shutdown(GRACE).await?)
+    }
+}
+
+fn record_view(record: Record) -> RecordView {
+    let leased_us = record.stages.fetched_us;
+    RecordView {
+        id: record.id.to_string(),
+        queue: record.queue.to_string(),
+        attempt: record.attempt,
+        outcome: record.outcome.as_str().to_owned(),
+        cause: record.cause.map(|cause| cause.as_str().to_owned()),
+        error: record.error,
+        key: record.key,
+        due_ms: record.due.as_millis(),
+        leased_ms: (leased_us > 0).then_some(leased_us / 1_000),
+        ended_ms: record.stages.finished_us / 1_000,
+        actor: record.by,
+    }
+}
+
+fn unknown(id: EventId) -> CommandError {
+    CommandError::not_found(format!("no event has the id {id}"))
+}
+
+fn too_late(id: EventId, state: State) -> CommandError {
+    CommandError::new(Failure::Conflict, format!("event {id} is {state}"))
+}

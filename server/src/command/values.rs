@@ -1,0 +1,169 @@
+//! Values of arguments: durations and times.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use duly::time::{Clock, SystemClock, Timestamp};
+
+static CLOCK: LazyLock<SystemClock> = LazyLock::new(SystemClock::new);
+
+/// The units of a duration, each with its milliseconds.
+const UNITS: [(&str, u64); 5] = [
+    ("ms", 1),
+    ("s", 1_000),
+    ("m", 60_000),
+    ("h", 3_600_000),
+    ("d", 86_400_000),
+];
+const DAY_S: u64 = 86_400;
+
+/// Parses a duration such as `90s` or `1h30m`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || {
+        format!("`{text}` is no duration; write a number and a unit, ms, s, m, h or d, such as 90s")
+    };
+    let (mut rest, mut millis) = (text, 0_u64);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+        let (number, more) = rest.split_at(digits);
+        let unit_len = more.find(|c: char| c.is_ascii_digit());
+        let (unit, more) = more.split_at(unit_len.unwrap_or(more.len()));
+        let (_, of_unit) = UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .ok_or_else(wrong)?;
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        let part = number.checked_mul(*of_unit).ok_or_else(wrong)?;
+        millis = millis.checked_add(part).ok_or_else(wrong)?;
+        rest = more;
+    }
+    match text.is_empty() {
+        true => Err(wrong()),
+        false => Ok(Duration::from_millis(millis)),
+    }
+}
+
+/// Parses a duration that is not zero.
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err(format!("`{text}` is zero; it must be longer")),
+        span => Ok(span),
+    }
+}
+
+/// Parses a time: `2026-01-31T12:00:00Z`, milliseconds since the epoch, or a duration ago.
+pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
+    if let Some(time) = rfc3339(text) {
+        return Ok(time);
+    }
+    if let Ok(millis) = text.parse() {
+        return Ok(Timestamp::from_millis(millis));
+    }
+    match duration(text) {
+        Ok(ago) => {
+            let now = now_ms();
+            let ago = u64::try_from(ago.as_millis()).unwrap_or(now);
+            Ok(Timestamp::from_millis(now.saturating_sub(ago)))
+        }
+        Err(_) => Err(format!(
+            "`{text}` is no time; write 2026-01-31T12:00:00Z, milliseconds since the epoch, or a \
+             duration ago, such as 2h"
+        )),
+    }
+}
+
+/// Parses a time in UTC, to the second or finer.
+fn rfc3339(text: &str) -> Option<Timestamp> {
+    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let [year, month, day] = numbers(date, '-')?;
+    let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+    let [hour, minute, second] = numbers(time, ':')?;
+    let is_fraction = (1..=9).contains(&fraction.len()) && is_digits(fraction);
+    let is_time = hour < 24 && minute < 60 && second < 60 && is_fraction;
+    let is_date = (1970..=9999).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=days_of(year, month)).contains(&day);
+    if !is_time || !is_date {
+        return None;
+    }
+    let years = (1970..year).map(|year| (1..=12).map(|month| days_of(year, month)).sum::<u64>());
+    let months = (1..month).map(|month| days_of(year, month));
+    let days = years.sum::<u64>() + months.sum::<u64>() + day - 1;
+    let seconds = days * DAY_S + hour * 3_600 + minute * 60 + second;
+    let millis: u64 = format!("{fraction:0<3}")[..3].parse().ok()?;
+    Some(Timestamp::from_millis(seconds * 1_000 + millis))
+}
+
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn numbers(text: &str, separator: char) -> Option<[u64; 3]> {
+    let numbers = text.split(separator).map(|part| match is_digits(part) {
+        true => part.parse().ok(),
+        false => None,
+    });
+    numbers.collect::<Option<Vec<u64>>>()?.try_into().ok()
+}
+
+fn days_of(year: u64, month: u64) -> u64 {
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Returns the time of this machine, in milliseconds since the epoch.
+pub(crate) fn now_ms() -> u64 {
+    now().as_millis()
+}
+
+/// Returns the time of this machine.
+pub(crate) fn now() -> Timestamp {
+    CLOCK.now()
+}
+
+/// Returns the time of this machine, in microseconds since the epoch.
+pub(crate) fn now_us() -> u64 {
+    CLOCK.wall_us()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_mins(90)));
+        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        for wrong in ["", "5", "5x", "s", "-5s", "1.5s", "99999999999999999999s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+        assert!(span("0s").is_err());
+    }
+
+    #[test]
+    fn times_are_dates_numbers_or_durations_ago() {
+        let millis = |text| time(text).map(Timestamp::as_millis);
+        assert_eq!(millis("1767225600000"), Ok(1_767_225_600_000));
+        assert_eq!(millis("2026-01-01T00:00:00Z"), Ok(1_767_225_600_000));
+        assert_eq!(millis("2024-02-29T12:00:00.25Z"), Ok(1_709_208_000_250));
+        let hour_ago = millis("1h").unwrap();
+        assert!(now_ms() - hour_ago >= 3_600_000);
+        for wrong in [
+            "yesterday",
+            "2026-02-29T00:00:00Z",
+            "2026-01-01",
+            "2026-13-01T00:00:00Z",
+            "2026-01-01T24:00:00Z",
+            "2026-01-01T00:00:00.Z",
+            "2026-01-01T00:00:00.éZ",
+        ] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+}

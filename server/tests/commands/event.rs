@@ -1,0 +1,91 @@
+//! `duly event`.
+
+use serde_json::json;
+
+use super::{Shop, on_every_target};
+
+on_every_target! {
+    an_event_is_shown_and_explained
+    an_event_is_cancelled_when_confirmed
+    an_event_is_rescheduled_and_updated
+    an_event_that_is_unknown_or_over_has_its_exit_code
+}
+
+const QUEUE: [&str; 2] = ["--queue", "ns.mail"];
+const UNKNOWN: &str = "01KBKSY8Q3X4H1W9V0T5RZ7M2C";
+
+fn with<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    arguments.iter().copied().chain(QUEUE).collect()
+}
+
+async fn an_event_is_shown_and_explained(shop: &Shop) {
+    let id = shop.scheduled.to_string();
+    let event = shop.json(&with(&["event", "show", &id]));
+    assert_eq!(event["id"], id);
+    assert_eq!(event["queue"], "ns.mail");
+    assert_eq!(event["state"], "scheduled");
+    assert_eq!(event["key"], "customer:9");
+    assert_eq!(event["headers"], json!({"shop": "a"}));
+    assert_eq!(event["payload_base64"], "eyJ0byI6M30=");
+    let shown = shop.run(&with(&["event", "show", &id]));
+    assert!(shown.text().contains(r#"{"to":3}"#), "{shown:?}");
+
+    let explained = shop.json(&with(&["event", "explain", &id]));
+    assert_eq!(explained["state"], "scheduled");
+    let text = shop.run(&with(&["event", "explain", &id]));
+    assert!(text.text().contains("scheduled"), "{text:?}");
+    if shop.is_server() {
+        shop.run(&["event", "show", &id]).fails(2, "add --queue");
+    } else {
+        assert_eq!(shop.json(&["event", "show", &id])["queue"], "ns.mail");
+    }
+}
+
+async fn an_event_is_cancelled_when_confirmed(shop: &Shop) {
+    let id = shop.scheduled.to_string();
+    let cancel = with(&["event", "cancel", &id]);
+    shop.run(&cancel).fails(2, "--yes");
+    assert_eq!(
+        shop.json(&with(&["event", "show", &id]))["state"],
+        "scheduled"
+    );
+    let done = shop.json(&with(&["event", "cancel", &id, "--yes"]));
+    assert_eq!(done, json!({"id": id, "cancelled": true}));
+    assert_eq!(shop.waiting(), 1);
+}
+
+async fn an_event_is_rescheduled_and_updated(shop: &Shop) {
+    let id = shop.scheduled.to_string();
+    let at = "2099-01-01T00:00:00Z";
+    let moved = shop.json(&with(&["event", "reschedule", &id, "--at", at]));
+    assert_eq!(moved, json!({"id": id, "due_ms": 4_070_908_800_000_u64}));
+    let payload = r#"{"to":9007199254740993}"#;
+    shop.json(&with(&["event", "update", &id, "--payload", payload]));
+    let event = shop.run(&with(&["event", "show", &id]));
+    assert!(event.text().contains(payload), "{event:?}");
+    assert!(event.text().contains("2099-01-01T00:00:00.000Z"));
+
+    shop.json(&with(&["event", "run-now", &id]));
+    let due_ms = shop.json(&with(&["event", "show", &id]))["due_ms"].as_u64();
+    assert!(due_ms.unwrap() < 4_070_908_800_000);
+
+    shop.run(&with(&["event", "update", &id, "--payload", "text"]))
+        .fails(2, "is no JSON");
+    shop.run(&with(&["event", "reschedule", &id]))
+        .fails(2, "--after");
+    shop.run(&with(&["event", "reschedule", &id, "--at", "noon"]))
+        .fails(2, "is no time");
+}
+
+async fn an_event_that_is_unknown_or_over_has_its_exit_code(shop: &Shop) {
+    for command in ["show", "explain", "run-now"] {
+        shop.run(&with(&["event", command, UNKNOWN]))
+            .fails(3, UNKNOWN);
+    }
+    shop.run(&with(&["event", "cancel", UNKNOWN, "--yes"]))
+        .fails(3, UNKNOWN);
+    let dead = shop.dead[0].to_string();
+    shop.run(&with(&["event", "run-now", &dead]))
+        .fails(4, "dead");
+    shop.run(&["event", "show", "7"]).fails(2, "'7'");
+}

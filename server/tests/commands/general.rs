@@ -1,0 +1,72 @@
+//! What all commands have in common: usage, stores that are not there, completions, the manual.
+
+use super::{Shop, Target, duly};
+
+#[test]
+fn a_store_in_a_file_is_never_made_by_a_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nothing.db");
+    let store = format!("sqlite:{}", file.display());
+    duly(&["queue", "list", "--store", &store]).fails(3, "there is no store");
+    assert!(!file.exists());
+    // Without --store it is the default of `duly serve`.
+    duly(&["queue", "list"]).fails(3, "sqlite:duly.db");
+}
+
+#[test]
+fn wrong_usage_has_exit_code_2() {
+    duly(&["queue", "lisst"]).fails(2, "'list'");
+    duly(&["queue", "list", "--store", "oracle:x"]).fails(2, "oracle");
+    let both = ["--store", "memory:", "--server", "http://x"];
+    duly(&[&["queue", "list"], &both[..]].concat()).fails(2, "cannot be used with");
+    let no_url = [
+        "queue",
+        "list",
+        "--server",
+        "localhost:7777",
+        "--token",
+        "t",
+    ];
+    duly(&no_url).fails(2, "is no URL of a server");
+    let named = ["--token", "t", "--server", "http://127.0.0.1:1"];
+    duly(&[&["queue", "show", "mail"], &named[..]].concat()).fails(2, "namespace.queue");
+}
+
+#[test]
+fn a_server_that_does_not_respond_has_exit_code_5() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    duly(&[
+        "queue", "show", "ns.mail", "--token", "t", "--server", &server,
+    ])
+    .fails(5, "does not respond");
+}
+
+#[test]
+fn completions_and_the_manual_are_written() {
+    for shell in ["bash", "zsh", "fish"] {
+        let written = duly(&["completions", shell]);
+        assert!(written.text().contains("reschedule"), "{shell}");
+    }
+    let manual = duly(&["man"]);
+    assert!(manual.text().contains(".TH duly 1"), "{manual:?}");
+    assert!(manual.text().contains("Exit codes"), "{manual:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    duly(&["man", "--folder", path]).text();
+    assert!(folder.path().join("duly-queue-set.1").exists());
+    duly(&["man", "--folder", &format!("{path}/none")]).fails(1, "cannot be written");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_of_the_settings_is_the_default() {
+    let shop = Shop::open(Target::Embedded).await;
+    let store = format!("sqlite:{}", shop.folder().join("jobs.db").display());
+    let file = shop.folder().join("server.toml");
+    std::fs::write(&file, format!("[pools.default]\nurl = '{store}'\n")).unwrap();
+    let file = file.to_str().unwrap();
+    let listed = duly(&["queue", "list", "--json", "--config", file]).json();
+    assert_eq!(listed[0]["queue"], "ns.mail");
+    duly(&["queue", "list", "--config", "none.toml"]).fails(2, "none.toml");
+}

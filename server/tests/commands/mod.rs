@@ -1,0 +1,196 @@
+//! The commands of an operator, run as processes: their output and exit codes, straight at a store
+//! and against a server.
+
+mod bench;
+mod dead;
+mod event;
+mod general;
+mod queue;
+mod records;
+mod token;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use duly::{Bus, EventId};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::servers;
+use crate::world::World;
+
+/// What a command works on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target {
+    Embedded,
+    Redis,
+    Server,
+}
+
+/// A shop whose queue `ns.mail` has an event in an hour, a ready one, and two dead letters.
+pub(crate) struct Shop {
+    /// The arguments that name the store or the server.
+    target: Vec<String>,
+    pub(crate) scheduled: EventId,
+    pub(crate) dead: [EventId; 2],
+    pub(crate) world: Option<World>,
+    folder: Option<TempDir>,
+}
+
+/// What a command has written, and its exit code.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ran {
+    /// Asserts success, and returns the JSON of the output.
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.code, 0, "{self:?}");
+        serde_json::from_str(&self.out).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    /// Asserts success, and returns the output.
+    pub(crate) fn text(&self) -> &str {
+        assert_eq!(self.code, 0, "{self:?}");
+        &self.out
+    }
+
+    /// Asserts an exit code and a part of the error.
+    pub(crate) fn fails(&self, code: i32, text: &str) {
+        assert_eq!(self.code, code, "{self:?}");
+        assert!(self.err.contains(text), "{text}: {self:?}");
+        assert_eq!(self.out, "", "{self:?}");
+    }
+}
+
+/// Runs the program without a terminal.
+pub(crate) fn duly(arguments: &[&str]) -> Ran {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_duly"))
+        .args(arguments)
+        .current_dir(folder.path())
+        .env("USER", "ann")
+        .env_remove("DULY_TOKEN")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    Ran {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+impl Shop {
+    pub(crate) async fn open(target: Target) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = match target {
+            Target::Redis => {
+                let url = servers::shared().url();
+                let separator = if url.contains('?') { '&' } else { '?' };
+                format!("{url}{separator}prefix={}", servers::prefix())
+            }
+            _ => format!("sqlite:{}", folder.path().join("jobs.db").display()),
+        };
+        let (scheduled, dead) = seed(&url).await;
+        let (target, world, folder) = match target {
+            Target::Server => {
+                let world = World::start_at(folder, url, "").await;
+                let server = world.api_url("");
+                let target = ["--server", &server, "--token", &world.token];
+                (target.map(str::to_owned).to_vec(), Some(world), None)
+            }
+            _ => (vec!["--store".to_owned(), url], None, Some(folder)),
+        };
+        Self {
+            target,
+            scheduled,
+            dead,
+            world,
+            folder,
+        }
+    }
+
+    /// Runs a command on the store or the server.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        let target = self.target.iter().map(String::as_str);
+        let arguments: Vec<_> = arguments.iter().copied().chain(target).collect();
+        duly(&arguments)
+    }
+
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let arguments: Vec<_> = arguments.iter().copied().chain(["--json"]).collect();
+        self.run(&arguments).json()
+    }
+
+    /// Returns how many events of the queue wait: a due one is scheduled until a consumer moves it.
+    pub(crate) fn waiting(&self) -> u64 {
+        let queue = self.json(&["queue", "show", "ns.mail"]);
+        let count = |state: &str| queue[state].as_u64().unwrap();
+        count("scheduled") + count("ready")
+    }
+
+    /// Returns whether it is run against a server.
+    pub(crate) fn is_server(&self) -> bool {
+        self.world.is_some()
+    }
+
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.as_ref().unwrap().path()
+    }
+
+    pub(crate) async fn close(self) {
+        if let Some(world) = self.world {
+            world.server.stop().await;
+        }
+    }
+}
+
+async fn seed(url: &str) -> (EventId, [EventId; 2]) {
+    let bus = Bus::builder().store_url(url).only_registered();
+    let bus = bus.publish_only().start().await.unwrap();
+    let queue = bus.queue_named::<Value>("ns.mail").unwrap();
+    let mut dead = Vec::new();
+    for (number, error) in [(1, "no such address"), (2, "the post is closed")] {
+        let event = queue.event(json!({"to": number})).key("customer:8");
+        let receipt = event.attempts(1).send().await.unwrap();
+        let leased = queue.lease(1, Duration::from_secs(30));
+        let leased = leased.wait(Duration::from_secs(5)).send().await.unwrap();
+        assert_eq!(leased[0].id(), receipt.id());
+        let status = leased[0].bury(error).await.unwrap();
+        assert_eq!(status, duly::lease::LeaseStatus::Held);
+        dead.push(receipt.id());
+    }
+    let hour = Duration::from_secs(3_600);
+    let scheduled = queue.event(json!({"to": 3})).after(hour).key("customer:9");
+    let scheduled = scheduled.header("shop", "a").send().await.unwrap().id();
+    queue.push_now(json!({"to": 4})).await.unwrap();
+    bus.shutdown(Duration::from_secs(5)).await.unwrap();
+    (scheduled, dead.try_into().unwrap())
+}
+
+/// Makes a test of each case, on each target.
+macro_rules! on_every_target {
+    ($($case:ident)*) => {
+        mod embedded { $crate::commands::on_a_target!(Embedded: $($case)*); }
+        mod redis { $crate::commands::on_a_target!(Redis: $($case)*); }
+        mod server { $crate::commands::on_a_target!(Server: $($case)*); }
+    };
+}
+
+macro_rules! on_a_target {
+    ($target:ident: $($case:ident)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            use $crate::commands::{Shop, Target};
+            let shop = Shop::open(Target::$target).await;
+            super::$case(&shop).await;
+            shop.close().await;
+        }
+    )*};
+}
+
+pub(crate) use {on_a_target, on_every_target};

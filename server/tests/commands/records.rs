@@ -1,0 +1,87 @@
+//! `duly records`.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::{Shop, on_every_target};
+
+on_every_target! {
+    records_are_filtered
+    records_have_three_forms
+    new_records_are_followed
+}
+
+const QUEUE: [&str; 2] = ["--queue", "ns.mail"];
+
+fn with<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    arguments.iter().copied().chain(QUEUE).collect()
+}
+
+async fn records_are_filtered(shop: &Shop) {
+    let count = |more: &[&str]| {
+        let ran = shop.run(&[&with(&["records"]), more].concat());
+        ran.text().lines().count()
+    };
+    let id = shop.dead[0].to_string();
+    assert_eq!(count(&["--outcome", "buried"]), 2);
+    assert_eq!(count(&["--outcome", "acked"]), 0);
+    assert_eq!(count(&["--id", &id]), 1);
+    assert_eq!(count(&["--since", "1h"]), 2);
+    assert_eq!(count(&["--until", "1h"]), 0);
+    assert_eq!(count(&["--key", "customer:8"]), 2);
+    assert_eq!(count(&["--limit", "1"]), 1);
+    let by_error = with(&["records", "--error", "address"]);
+    match shop.is_server() {
+        true => shop.run(&by_error).fails(2, "use --store"),
+        false => assert_eq!(shop.run(&by_error).text().lines().count(), 1),
+    }
+    shop.run(&with(&["records", "--outcome", "fine"]))
+        .fails(2, "expected one of");
+}
+
+async fn records_have_three_forms(shop: &Shop) {
+    let newest = with(&["records", "--newest", "--limit", "1"]);
+    let record = shop.json(&newest);
+    assert_eq!(record["error"], "the post is closed");
+    assert_eq!(record["queue"], "ns.mail");
+    assert_eq!(record["outcome"], "buried");
+    let text = shop.run(&newest);
+    assert!(text.text().contains("buried"), "{text:?}");
+    let csv = shop.run(&with(&["records", "--format", "csv"]));
+    let mut lines = csv.text().lines();
+    assert_eq!(
+        lines.next(),
+        Some("id,queue,attempt,outcome,cause,error,key,due_ms,leased_ms,ended_ms,actor")
+    );
+    let first = lines.next().unwrap();
+    assert!(first.starts_with(&shop.dead[0].to_string()), "{first}");
+    assert!(first.contains(",buried,"), "{first}");
+    assert_eq!(lines.count(), 1);
+}
+
+async fn new_records_are_followed(shop: &Shop) {
+    if !shop.target[1].starts_with("redis") && !shop.is_server() {
+        return; // a file has one process, which follows; nothing else can add a record
+    }
+    let mut follows = Command::new(env!("CARGO_BIN_EXE_duly"))
+        .args(with(&["records", "--follow", "--json"]))
+        .args(&shop.target)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(follows.stdout.take().unwrap()).lines();
+    let mut outcome = || {
+        let line = lines.next().unwrap().unwrap();
+        let record: Value = serde_json::from_str(&line).unwrap();
+        record["outcome"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(outcome(), "buried");
+    assert_eq!(outcome(), "buried");
+    let id = shop.dead[0].to_string();
+    shop.json(&with(&["dead", "drop", &id, "--yes"]));
+    assert_eq!(outcome(), "dropped");
+    follows.kill().unwrap();
+    follows.wait().unwrap();
+}
