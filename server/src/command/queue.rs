@@ -15,7 +15,6 @@ use super::view::{QueueChange, QueueView};
 
 /// How often a drain looks.
 const DRAIN_POLL: Duration = Duration::from_millis(200);
-const MILLISECOND: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueueCommand {
@@ -246,14 +245,7 @@ async fn drain<S: Source>(
     let mut bar = None;
     loop {
         let view = source.queue(queue).await?;
-        let scheduled = match with_scheduled {
-            true => view.scheduled,
-            // A due event is scheduled until a consumer moves it; a forecast counts it at once.
-            false => {
-                let steps = source.forecast(queue, MILLISECOND, MILLISECOND).await?;
-                steps.iter().map(|step| step.events).sum()
-            }
-        };
+        let scheduled = if with_scheduled { view.scheduled } else { 0 };
         let left = (view.ready + view.leased + scheduled) as u64;
         if left == 0 {
             if let Some(bar) = bar {
