@@ -124,12 +124,11 @@ impl Mover {
             .min(self.looks_for_crowd(options))
     }
 
-    /// Returns when to find out whether the next events have become a crowd: once before a crowd
-    /// would be prefetched, unless a reply just said.
+    /// Returns when to find out whether the next events are a crowd: when one would be prefetched,
+    /// unless the last reply came later than that.
     fn looks_for_crowd(&self, options: &NodeOptions) -> Mono {
-        let due = self.waiting.next_due;
-        let at = (due - options.crowd_ahead).max(self.replied + options.crowd_ahead / 2);
-        match at + options.ahead < due && !self.waiting.crowd {
+        let at = self.waiting.next_due - options.crowd_ahead;
+        match self.replied < at {
             true => at,
             false => Mono::MAX,
         }
@@ -167,8 +166,8 @@ mod tests {
     #[test]
     fn whether_a_crowd_has_formed_is_found_out_once_before_it_would_be_prefetched() {
         assert_eq!(reads_ahead(9_000, 5, false), at(8_000));
-        assert_eq!(reads_ahead(9_000, 7_800, false), at(8_300));
-        assert_eq!(reads_ahead(9_000, 8_300, false), at(8_900), "no more");
+        assert_eq!(reads_ahead(9_000, 7_999, false), at(8_000));
+        assert_eq!(reads_ahead(9_000, 8_000, false), at(8_900), "no more");
     }
 
     #[test]

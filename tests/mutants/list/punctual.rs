@@ -9,13 +9,17 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "src/core/node/replies.rs",
-                ".looked(reckon(next_due), ready > 0, moved == *limit, next);",
-                ".looked(reckon(next_due.filter(|_| false)), ready > 0, moved == *limit, next);",
+                "next_due: reckon(next_due),\n                    ready: ready > 0,\n                    \
+                 full: moved == *limit,",
+                "next_due: Mono::MAX,\n                    ready: ready > 0,\n                    \
+                 full: moved == *limit,",
             ),
             edit(
                 "src/core/node/replies.rs",
-                "care.mover.looked(reckon(next_due), ready > 0, full, next);",
-                "care.mover.looked(reckon(next_due.filter(|_| false)), ready > 0, full, next);",
+                "next_due: reckon(next_due),\n                    ready: ready > 0,\n                    \
+                 full: full ||",
+                "next_due: Mono::MAX,\n                    ready: ready > 0,\n                    \
+                 full: full ||",
             ),
         ],
         caught_by: delivery("nothing_starts_before_its_due_time_nor_much_later"),
