@@ -10,7 +10,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::http::access_log::{self, AccessLog};
 use crate::http::listener::Listener;
-use crate::http::tls;
+use crate::http::{tls, unread};
 use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::shared::SharedState;
@@ -156,6 +156,7 @@ fn layered(listener: &'static str, app: &App, router: Router) -> Router {
     let log = AccessLog::new(listener, Arc::clone(&app.access_log));
     router
         .layer(CatchPanicLayer::custom(lmstfy::panicked))
+        .layer(middleware::from_fn(unread::discard))
         .layer(middleware::from_fn_with_state(log, access_log::log))
 }
 

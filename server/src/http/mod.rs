@@ -6,3 +6,4 @@ pub(crate) mod listener;
 pub(crate) mod peer;
 pub(crate) mod reply;
 pub(crate) mod tls;
+pub(crate) mod unread;

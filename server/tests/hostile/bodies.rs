@@ -99,6 +99,26 @@ async fn a_body_over_the_limit_is_refused_declared_or_chunked() {
 }
 
 /// Sends a part of a large body every now and then, until it is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_that_needs_no_body_reaches_a_client_that_sends_first() {
+    let world = World::start(Place::Embedded).await;
+    let size = 8 << 20; // more than sockets buffer
+    for (target, status) in [
+        (("PUT", "/api/ns/q?tries=0"), "400"),
+        (("POST", "/v1/ns/nothing"), "404"),
+    ] {
+        let mut stream = begin(&world, target, &format!("Content-Length: {size}")).await;
+        stream.write_all(&vec![b'x'; size]).await.unwrap();
+        let text = ended(&mut stream).await;
+        let expected = format!("HTTP/1.1 {status}");
+        assert!(text.starts_with(&expected), "{target:?}: {text}");
+    }
+    let more = "Content-Length: 1000\r\nExpect: 100-continue";
+    let mut stream = begin(&world, ("PUT", "/api/ns/q?tries=0"), more).await;
+    let text = ended(&mut stream).await;
+    assert!(text.starts_with("HTTP/1.1 400"), "{text}");
+}
+
 async fn drip(mut stream: TcpStream) {
     while stream.write_all(b"11111111").await.is_ok() {
         let readable = stream.readable();

@@ -1,0 +1,93 @@
+//! Refusals of requests whose body was not read: what the client sends is thrown away first, so
+//! that a client that sends all before it reads learns why, instead of a broken connection.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::EXPECT;
+use axum::middleware::Next;
+use axum::response::Response;
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// How much of a body is thrown away, and how long that may take.
+const DISCARDED_MAX: u64 = 16 << 20;
+const TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Throws the body of a refused request away if nobody has read any of it.
+pub(crate) async fn discard(request: Request, next: Next) -> Response {
+    let body = request.body();
+    let is_too_large = body.size_hint().lower() > DISCARDED_MAX;
+    // A client that expects to be asked for the body has not sent it.
+    if body.is_end_stream() || is_too_large || request.headers().contains_key(EXPECT) {
+        return next.run(request).await;
+    }
+    let (unread, mut left) = oneshot::channel();
+    let request = request.map(|body| {
+        Body::new(WatchedBody {
+            body,
+            unread: Some(unread),
+        })
+    });
+    let response = next.run(request).await;
+    if response.status().is_client_error()
+        && let Ok(body) = left.try_recv()
+    {
+        // A client that sends more, or more slowly, does not learn why.
+        timeout(TIME_MAX, read_out(body)).await.ok();
+    }
+    response
+}
+
+async fn read_out(mut body: Body) {
+    let mut seen = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        seen += frame.data_ref().map_or(0, |data| data.len() as u64);
+        if seen > DISCARDED_MAX {
+            break;
+        }
+    }
+}
+
+/// A body that is handed over when it is dropped unread.
+struct WatchedBody {
+    body: Body,
+    /// `None` once something of it was read.
+    unread: Option<oneshot::Sender<Body>>,
+}
+
+impl http_body::Body for WatchedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        self.unread = None;
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for WatchedBody {
+    fn drop(&mut self) {
+        if let Some(unread) = self.unread.take() {
+            // Fails only if the request was dropped as well.
+            unread.send(std::mem::take(&mut self.body)).ok();
+        }
+    }
+}
