@@ -43,6 +43,20 @@ pub(super) struct QueuePath {
     pub(super) queue: String,
 }
 
+/// The path of a namespace.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct NamespacePath {
+    /// The namespace that the token is for.
+    #[param(
+        min_length = 1,
+        max_length = 255,
+        pattern = "^[-_A-Za-z0-9]+$",
+        example = "shop"
+    )]
+    pub(super) namespace: String,
+}
+
 /// The path of an event.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]

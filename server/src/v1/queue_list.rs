@@ -8,9 +8,8 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 
 use super::access::granted_namespace;
-use super::input::InPath;
+use super::input::{InPath, NamespacePath};
 use super::problem::{Problems, Result};
-use super::webhooks::NamespacePath;
 use crate::auth::Scope;
 use crate::shared::Table;
 use crate::state::App;

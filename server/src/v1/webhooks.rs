@@ -10,10 +10,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use duly::time::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::access::{self, granted, granted_namespace};
-use super::input::{self, InPath, QueuePath};
+use super::input::{self, InPath, NamespacePath, QueuePath};
 use super::problem::{Problem, Problems, Result};
 use crate::auth::Scope;
 use crate::clock;
@@ -21,20 +21,6 @@ use crate::state::App;
 use crate::webhook::{
     CircuitState, RunnerStatus, Secret, SetResult, TARGETS_MAX, Target, TargetKey, TargetRow,
 };
-
-/// The path of a namespace.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Path)]
-pub(super) struct NamespacePath {
-    /// The namespace that the token is for.
-    #[param(
-        min_length = 1,
-        max_length = 255,
-        pattern = "^[-_A-Za-z0-9]+$",
-        example = "shop"
-    )]
-    pub(super) namespace: String,
-}
 
 /// The URL that a queue is delivered to, and how it may be called. A `PUT` replaces all of it, but
 /// keeps the secrets if it has none.
