@@ -137,10 +137,10 @@ async fn a_page_of_damaged_records_alone_hides_none_of_the_others() {
     let bare = Bare::open(&url).await;
     bare.handle(1, 1_000).await; // a page, as records are read
     let others = bare.handle(2, 1).await;
-    // The length of the first one's key: no record behind it in its entry can be read.
+    // The first entry ends within its first record.
     let script = "local all = redis.call('XRANGE', KEYS[1], '-', '+') redis.call('DEL', KEYS[1]) \
                   for i, it in ipairs(all) do local s = it[2][2] \
-                  if i == 1 then s = s:sub(1, 68) .. 'xxxx' .. s:sub(73) end \
+                  if i == 1 then s = s:sub(1, 68) end \
                   redis.call('XADD', KEYS[1], it[1], 'r', s) end return #all";
     assert_eq!(
         server.cli(&["EVAL", script, "1", &key(&prefix, "outbox")]),
