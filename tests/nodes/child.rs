@@ -196,26 +196,39 @@ fn live(folder: &Path, url: &str, role: &Role) {
         let stop = CancellationToken::new();
         let pushers = (0..role.pushers).map(|number| {
             let random = fastrand::Rng::with_seed(role.seed * 10 + number);
-            let push = push(queue.clone(), Arc::clone(&log), random, role.pace);
-            tokio::spawn(stop.clone().run_until_cancelled_owned(push))
+            let stop = stop.clone();
+            tokio::spawn(push(
+                queue.clone(),
+                Arc::clone(&log),
+                random,
+                role.pace,
+                stop,
+            ))
         });
         let pushers: Vec<_> = pushers.collect();
         let ended = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
         ended.await.expect("it is read").expect("it can be read");
         stop.cancel();
         for pusher in pushers {
-            pusher.await.expect("a pusher goes on until the end");
+            pusher.await.expect("a pusher does not panic");
         }
         bus.shutdown(Duration::from_secs(10)).await.expect("a stop");
     });
 }
 
-/// Pushes on and on. An id is pushed again after an answer was lost, half the time; after a
-/// refusal it never is, so that it can be seen that nothing happened.
-async fn push(queue: Queue<u64>, log: Arc<Log>, mut random: fastrand::Rng, pace: Duration) {
+/// Pushes until it is stopped, between two events: what it asked is always logged. An id is pushed
+/// again after an answer was lost, half the time; after a refusal it never is, so that it can be
+/// seen that nothing happened.
+async fn push(
+    queue: Queue<u64>,
+    log: Arc<Log>,
+    mut random: fastrand::Rng,
+    pace: Duration,
+    stop: CancellationToken,
+) {
     let pause = Duration::from_millis(10);
     let attempts = ATTEMPTS;
-    loop {
+    while !stop.is_cancelled() {
         let (id, payload) = (queue.new_id(), random.u64(..1_000_000));
         let delay = Duration::from_millis(random.u64(..300).saturating_sub(100));
         // One of few, so that many are kept out.
