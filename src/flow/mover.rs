@@ -39,6 +39,9 @@ const TOGETHER_MAX: usize = 64;
 /// The longest that ended attempts are gathered.
 const PATIENCE: Duration = Duration::from_micros(300);
 
+/// How many inputs and actions keep their place over a sleep: at a start there are far more.
+const KEPT_MAX: usize = 1024;
+
 /// Drives the node: feeds it inputs and carries out its actions.
 ///
 /// It never waits for a handler, a full ring or a slow store: a call that does not complete at once
@@ -152,6 +155,8 @@ impl Mover {
                 false => 1,
             };
             if self.inbox.may_sleep(ends_at) {
+                self.news.shrink_to(KEPT_MAX);
+                self.actions.shrink_to(KEPT_MAX);
                 let at = self.node.wakes();
                 let waits = |queue| self.node.waits_for_rate(now, queue);
                 let at = self.looks.before_sleep(now, at, &self.lanes, waits);

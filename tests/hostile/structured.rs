@@ -192,8 +192,11 @@ proptest! {
         let hub = [
             "hub", "members", "queues", "registered", "registry", "control",
         ];
-        let hub = hub.map(|part| hub_key("duly", part).into_bytes());
-        let keys = |bucket| BucketKeys::new("duly", bucket).all().to_vec();
+        let hub = hub.map(|part| hub_key("duly", part));
+        let keys = |bucket| -> Vec<_> {
+            let keys = BucketKeys::new("duly", bucket);
+            keys.iter().map(|key| key.to_string()).collect()
+        };
         let mut all: BTreeSet<_> = keys(&one).into_iter().chain(hub.clone()).collect();
         prop_assert_eq!(all.len(), keys(&one).len() + hub.len());
         let before = all.len();

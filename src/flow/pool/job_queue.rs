@@ -28,7 +28,7 @@ struct Inner<J> {
     sealed: bool,
 }
 
-impl<J> JobQueue<J> {
+impl<J: Send + 'static> JobQueue<J> {
     /// An empty one.
     pub fn new(consumer: RingConsumer<J>) -> Self {
         let inner = Inner {
@@ -143,7 +143,7 @@ impl<J> JobQueue<J> {
     }
 }
 
-impl<J> Inner<J> {
+impl<J: Send + 'static> Inner<J> {
     #[inline]
     fn drain_ring(&mut self) -> bool {
         !self.sealed && self.consumer.drain_into(&mut self.stash)
@@ -155,7 +155,7 @@ impl<J> Inner<J> {
     }
 
     #[inline]
-    fn has_work(&self) -> bool {
+    fn has_work(&mut self) -> bool {
         !self.stash.is_empty() || (!self.sealed && self.consumer.has_available())
     }
 }

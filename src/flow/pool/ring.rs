@@ -9,11 +9,13 @@
 //!   [`RingConsumer::drain_into`] reads to the end and keeps the guard to itself;
 //! - taking a few events costs as much as scanning the whole backlog, so everything is taken at
 //!   once.
+//!
+//! Its slots are allocated by the first publication: of a thousand queues, few have work.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use disruptor::{
     BusySpin, EventPoller, MissingFreeSlots, MultiProducer, MultiProducerBarrier, Producer,
@@ -29,7 +31,7 @@ type Slot<T> = Mutex<Option<T>>;
 /// The fewest slots a ring may have.
 pub(crate) const CAPACITY_MIN: usize = 64;
 
-/// The most slots a ring may have; they are allocated when the ring is made.
+/// The most slots a ring may have.
 pub(crate) const CAPACITY_MAX: usize = 1 << 20;
 
 /// Creates a ring of `capacity` slots.
@@ -45,30 +47,85 @@ where
     if !capacity.is_power_of_two() || !(CAPACITY_MIN..=CAPACITY_MAX).contains(&capacity) {
         return Err(BadCapacity(capacity));
     }
-    // A wait strategy is for consumer threads, which there are not: nothing ever spins.
-    let (poller, builder) =
-        build_multi_producer(capacity, Slot::default, BusySpin).new_event_poller();
-    let producer = RingProducer {
-        inner: builder.build(),
+    let ring = Arc::new(Ring {
         capacity,
+        slots: OnceLock::new(),
+    });
+    let consumer = RingConsumer {
+        ring: Arc::clone(&ring),
+        inner: None,
     };
-    Ok((producer, RingConsumer { inner: poller }))
+    Ok((RingProducer { ring, inner: None }, consumer))
+}
+
+/// A ring whose slots are allocated on demand.
+struct Ring<T> {
+    capacity: usize,
+    slots: OnceLock<Slots<T>>,
+}
+
+type SlotProducer<T> = MultiProducer<Slot<T>, SingleConsumerBarrier>;
+type SlotPoller<T> = EventPoller<Slot<T>, MultiProducerBarrier>;
+
+/// The ends of the allocated slots.
+struct Slots<T> {
+    capacity: usize,
+    /// The producer that all others are cloned from.
+    producer: Mutex<SlotProducer<T>>,
+    /// Taken by the consumer.
+    poller: Mutex<Option<SlotPoller<T>>>,
+}
+
+impl<T: Send + 'static> Slots<T> {
+    fn new(capacity: usize) -> Self {
+        // A wait strategy is for consumer threads, which there are not: nothing ever spins.
+        let (poller, builder) =
+            build_multi_producer(capacity, Slot::default, BusySpin).new_event_poller();
+        Self {
+            capacity,
+            producer: Mutex::new(builder.build()),
+            poller: Mutex::new(Some(poller)),
+        }
+    }
+
+    fn producer(&self) -> Attached<T> {
+        Attached {
+            producer: lock(&self.producer).clone(),
+            capacity: self.capacity,
+        }
+    }
 }
 
 /// The publishing side of the ring. Cloning costs a lock, so a publisher keeps its clone.
 pub struct RingProducer<T> {
-    inner: MultiProducer<Slot<T>, SingleConsumerBarrier>,
+    ring: Arc<Ring<T>>,
+    /// `None` until its first publication.
+    inner: Option<Attached<T>>,
+}
+
+/// A producer of allocated slots.
+struct Attached<T> {
+    producer: SlotProducer<T>,
     capacity: usize,
 }
 
-impl<T> RingProducer<T> {
+impl<T: Send + 'static> RingProducer<T> {
+    /// Returns the producer of the slots, which it allocates if no publisher has.
+    #[inline]
+    fn attached(&mut self) -> &mut Attached<T> {
+        let ring = &self.ring;
+        self.inner.get_or_insert_with(|| {
+            let slots = ring.slots.get_or_init(|| Slots::new(ring.capacity));
+            slots.producer()
+        })
+    }
+
     /// Publishes `value`, or returns it when the ring is full.
     #[inline]
     pub(crate) fn try_publish(&mut self, value: T) -> Result<(), T> {
         let mut value = Some(value);
-        let published = self
-            .inner
-            .try_publish(|slot| mem::swap(content(slot), &mut value));
+        let producer = &mut self.attached().producer;
+        let published = producer.try_publish(|slot| mem::swap(content(slot), &mut value));
         match (published, value) {
             (Err(_full), Some(value)) => Err(value),
             // Published: the swap has left us the slot's `None`.
@@ -84,9 +141,10 @@ impl<T> RingProducer<T> {
         values: &mut VecDeque<U>,
         wrap: impl Fn(U) -> T,
     ) -> usize {
-        let mut count = values.len().min(self.capacity);
+        let Attached { producer, capacity } = self.attached();
+        let mut count = values.len().min(*capacity);
         while count > 0 {
-            let published = self.inner.try_batch_publish(count, |slots| {
+            let published = producer.try_batch_publish(count, |slots| {
                 for slot in slots {
                     *content(slot) = values.pop_front().map(&wrap);
                 }
@@ -104,18 +162,25 @@ impl<T> RingProducer<T> {
     /// Fills every slot with an empty value, if and only if the ring is empty and no publisher is
     /// half-way. Until the consumer drains it, the ring is full from then on.
     pub(crate) fn try_fill(&mut self) -> bool {
-        self.inner.try_batch_publish(self.capacity, drop).is_ok()
+        // Without slots, the fewest will do: nothing is ever published there.
+        self.ring.slots.get_or_init(|| Slots::new(CAPACITY_MIN));
+        let Attached { producer, capacity } = self.attached();
+        producer.try_batch_publish(*capacity, drop).is_ok()
     }
 
     /// Returns how many slots are taken, including those being published now.
     pub(crate) fn len(&mut self) -> usize {
+        if self.ring.slots.get().is_none() {
+            return 0;
+        }
+        let Attached { producer, capacity } = self.attached();
         // The ring does not report its length, but how many slots a batch that can never fit would
         // lack.
-        match self.inner.try_batch_publish(self.capacity + 1, drop) {
+        match producer.try_batch_publish(*capacity + 1, drop) {
             Err(MissingFreeSlots(missing)) => usize::try_from(missing)
                 .unwrap_or(usize::MAX)
                 .saturating_sub(1),
-            Ok(_sequence) => self.capacity,
+            Ok(_sequence) => *capacity,
         }
     }
 }
@@ -123,23 +188,33 @@ impl<T> RingProducer<T> {
 impl<T> Clone for RingProducer<T> {
     fn clone(&self) -> Self {
         Self {
-            inner: self.inner.clone(),
-            capacity: self.capacity,
+            ring: Arc::clone(&self.ring),
+            inner: None, // attached by its own first publication
         }
     }
 }
 
 /// The single consuming side of the ring.
 pub struct RingConsumer<T> {
-    inner: EventPoller<Slot<T>, MultiProducerBarrier>,
+    ring: Arc<Ring<T>>,
+    /// `None` until there are slots.
+    inner: Option<SlotPoller<T>>,
 }
 
 impl<T> RingConsumer<T> {
+    #[inline]
+    fn poller(&mut self) -> Option<&mut SlotPoller<T>> {
+        if self.inner.is_none() {
+            self.inner = lock(&self.ring.slots.get()?.poller).take();
+        }
+        self.inner.as_mut()
+    }
+
     /// Moves everything that is published to the back of `stash`, which frees its slots; returns
     /// whether there was anything.
     #[inline]
     pub(crate) fn drain_into(&mut self, stash: &mut VecDeque<T>) -> bool {
-        let Ok(mut published) = self.inner.poll() else {
+        let Some(Ok(mut published)) = self.poller().map(EventPoller::poll) else {
             return false;
         };
         stash.extend((&mut published).filter_map(|slot| lock(slot).take()));
@@ -148,8 +223,8 @@ impl<T> RingConsumer<T> {
 
     /// Returns whether [`drain_into`](Self::drain_into) would find something.
     #[inline]
-    pub(crate) fn has_available(&self) -> bool {
-        self.inner.has_available()
+    pub(crate) fn has_available(&mut self) -> bool {
+        self.poller().is_some_and(|poller| poller.has_available())
     }
 }
 
@@ -176,8 +251,8 @@ fn content<T>(slot: &mut Slot<T>) -> &mut Option<T> {
 }
 
 #[inline]
-fn lock<T>(slot: &Slot<T>) -> MutexGuard<'_, Option<T>> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ pub(super) async fn roll_call(shared: &Shared, me: MemberInfo) -> Result<Members
     loop {
         let script = &scripts::ROLL;
         let keys = ["members", "queues", "hub"].map(|part| key(shared, part));
-        let mut command = script.call(&keys);
+        let mut command = script.call(keys.into_iter());
         match shared.terms().now_us {
             Some(now_us) => command.arg(now_us),
             None => command.arg(""),
@@ -217,7 +217,7 @@ pub(super) async fn set(shared: &Shared, queue: &QueueName, setting: Setting) ->
         Setting::Buckets(buckets) => ("buckets", text(buckets.map(|it| it.to_string()))),
     };
     let script = &scripts::SET;
-    let mut command = script.call(&[key(shared, "control"), key(shared, "members")]);
+    let mut command = script.call(["control", "members"].iter().map(|part| key(shared, part)));
     command
         .arg(format!("{queue}:{name}"))
         .arg(value)

@@ -4,15 +4,19 @@
 //! buckets of a queue are distributed over a cluster. Keys that all nodes share have the tag
 //! `{hub}`. A queue's name contains none of `{`, `}` and `:`, so no two buckets share a key.
 
+use std::fmt;
+
+use redis::{RedisWrite, ToRedisArgs, ToSingleRedisArg};
+
 use crate::event::BucketKey;
 
-/// The keys of one bucket, in the order that every script expects.
+/// The keys of one bucket. Only what they have in common is stored: a thousand queues have many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketKeys {
-    keys: Vec<Vec<u8>>,
+    base: Box<str>,
 }
 
-/// The parts of a bucket's keys, in the order of `KEYS`.
+/// The parts of a bucket's keys, in the order that every script expects.
 pub(super) const PARTS: [&str; 15] = [
     "meta", "state", "body", "delay", "ready", "lease", "nodes", "held", "dead", "unique", "past",
     "outbox", "wake", "keys", "holds",
@@ -21,17 +25,42 @@ pub(super) const PARTS: [&str; 15] = [
 impl BucketKeys {
     /// Builds the keys of `bucket` under `prefix`.
     pub fn new(prefix: &str, bucket: &BucketKey) -> Self {
-        let key = |name: &str| part(prefix, bucket, name).into_bytes();
         Self {
-            keys: PARTS.into_iter().map(key).collect(),
+            base: part(prefix, bucket, "").into_boxed_str(),
         }
     }
 
-    /// Returns all keys.
-    pub fn all(&self) -> &[Vec<u8>] {
-        &self.keys
+    /// Returns all keys, in the order of `PARTS`.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Key<'_>> {
+        let key = |part| Key {
+            base: &self.base,
+            part,
+        };
+        PARTS.into_iter().map(key)
     }
 }
+
+/// One key of a bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    base: &'a str,
+    part: &'static str,
+}
+
+impl fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.base)?;
+        f.write_str(self.part)
+    }
+}
+
+impl ToRedisArgs for Key<'_> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg_fmt(self);
+    }
+}
+
+impl ToSingleRedisArg for Key<'_> {}
 
 /// Returns one key of a bucket; `wake` is its channel for notifications of earlier work.
 pub(super) fn part(prefix: &str, bucket: &BucketKey, name: &str) -> String {

@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use redis::ToSingleRedisArg;
+
 #[cfg(feature = "testing")]
 use crate::store::redis::body;
 
@@ -39,7 +41,10 @@ impl Script {
     }
 
     /// Starts a call on these keys; arguments follow.
-    pub(super) fn call(&self, keys: &[Vec<u8>]) -> redis::Cmd {
+    pub(super) fn call(
+        &self,
+        keys: impl ExactSizeIterator<Item = impl ToSingleRedisArg>,
+    ) -> redis::Cmd {
         let mut call = redis::cmd("EVALSHA");
         call.arg(&self.hash).arg(keys.len());
         for key in keys {

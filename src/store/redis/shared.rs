@@ -231,8 +231,8 @@ impl Shared {
         if let StoreOp::Fetch(fetch) = &op
             && !read.damaged.is_empty()
         {
-            self.bury(bucket, fetch.node, fetch.request, read.damaged)
-                .await?;
+            let burying = self.bury(bucket, fetch.node, fetch.request, read.damaged);
+            Box::pin(burying).await?; // rare, and large
         }
         Ok(read.answer)
     }

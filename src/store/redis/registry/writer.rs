@@ -198,7 +198,7 @@ async fn register(shared: &Shared, batch: &[BucketKey]) -> Result<()> {
     }
     let script = &scripts::REGISTER;
     let keys = ["registered", "registry", "members"].map(|part| hub::key(shared, part));
-    let mut command = script.call(&keys);
+    let mut command = script.call(keys.into_iter());
     command.arg(&super::token());
     for bucket in batch {
         command.arg(bucket.to_string());

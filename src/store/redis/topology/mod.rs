@@ -56,7 +56,8 @@ impl Connection {
                 let answer = in_time(deadline, connection.send_packed_command(command)).await;
                 (answer.and_then(accepted), false)
             }
-            Self::Cluster(cluster) => cluster.ask(command, deadline).await,
+            // Boxed, as it is far larger than the call to one server, which every call would carry.
+            Self::Cluster(cluster) => Box::pin(cluster.ask(command, deadline)).await,
         }
     }
 
@@ -86,7 +87,7 @@ impl Connection {
                 let asking = connection.send_packed_commands(commands, 0, commands.len());
                 (in_time(deadline, asking).await, false)
             }
-            Self::Cluster(cluster) => cluster.ask_all(commands, slot, deadline).await,
+            Self::Cluster(cluster) => Box::pin(cluster.ask_all(commands, slot, deadline)).await,
         }
     }
 }
