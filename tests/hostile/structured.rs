@@ -195,7 +195,7 @@ proptest! {
         let hub = hub.map(|part| hub_key("duly", part));
         let keys = |bucket| -> Vec<_> {
             let keys = BucketKeys::new("duly", bucket);
-            keys.iter().map(|key| key.to_string()).collect()
+            keys.all().map(|key| key.to_string()).collect()
         };
         let mut all: BTreeSet<_> = keys(&one).into_iter().chain(hub.clone()).collect();
         prop_assert_eq!(all.len(), keys(&one).len() + hub.len());

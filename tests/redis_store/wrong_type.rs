@@ -174,5 +174,5 @@ mod on_its_way {
 mod of_dead_letters {
     use crate::redis_store::overwritten::of_each;
 
-    of_each!(loses_no_dead_letter: meta, body, delay, ready, state, dead, unique, keys, past, outbox);
+    of_each!(loses_no_dead_letter: meta, body, delay, ready, state, dead, unique, by_key, past, outbox);
 }

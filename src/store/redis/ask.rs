@@ -39,7 +39,7 @@ pub(super) struct CallContext<'a> {
 
 impl CallContext<'_> {
     pub(super) fn call(&self, script: &'static Script, keys: &BucketKeys) -> Call {
-        let mut command = script.call(keys.iter());
+        let mut command = script.call(keys.of(script.parts()));
         match self.now_us {
             Some(now_us) => command.arg(now_us),
             None => command.arg(""),

@@ -16,10 +16,10 @@ pub struct BucketKeys {
     base: Box<str>,
 }
 
-/// The parts of a bucket's keys, in the order that every script expects.
+/// The parts of a bucket's keys. A script names a key by its part in capitals.
 pub(super) const PARTS: [&str; 15] = [
     "meta", "state", "body", "delay", "ready", "lease", "nodes", "held", "dead", "unique", "past",
-    "outbox", "wake", "keys", "holds",
+    "outbox", "wake", "by_key", "holds",
 ];
 
 impl BucketKeys {
@@ -30,13 +30,18 @@ impl BucketKeys {
         }
     }
 
-    /// Returns all keys, in the order of `PARTS`.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Key<'_>> {
-        let key = |part| Key {
-            base: &self.base,
-            part,
-        };
-        PARTS.into_iter().map(key)
+    /// Returns all keys.
+    pub fn all(&self) -> impl ExactSizeIterator<Item = Key<'_>> {
+        self.of(&PARTS)
+    }
+
+    /// Returns the keys of these parts.
+    pub(super) fn of<'a>(
+        &'a self,
+        parts: &'a [&'static str],
+    ) -> impl ExactSizeIterator<Item = Key<'a>> {
+        let base = &*self.base;
+        parts.iter().map(move |part| Key { base, part })
     }
 }
 

@@ -1,24 +1,30 @@
 //! The Lua scripts: one for each operation, assembled from shared parts.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use redis::ToSingleRedisArg;
 
 #[cfg(feature = "testing")]
 use crate::store::redis::body;
+use crate::store::redis::keys;
 
 /// A script in the form that the server receives.
 #[derive(Debug)]
 pub struct Script {
     /// Its name in logs and errors.
     pub name: &'static str,
+    /// Which keys of a bucket it is called with.
+    parts: Vec<&'static str>,
     text: String,
     hash: String,
 }
 
 impl Script {
-    fn new(name: &'static str, parts: &[&str]) -> Self {
-        let text = parts.concat();
+    fn new(name: &'static str, header: &str, sources: &[&str]) -> Self {
+        let source = sources.concat();
+        let parts = parts_in(&source);
+        let text = [header, &named_keys(&parts), &source].concat();
         #[cfg(feature = "testing")]
         let text = match body::pretended_format() {
             Some(format) => text
@@ -27,7 +33,17 @@ impl Script {
             None => text,
         };
         let hash = redis::Script::new(&text).get_hash().to_owned();
-        Self { name, text, hash }
+        Self {
+            name,
+            parts,
+            text,
+            hash,
+        }
+    }
+
+    /// Returns the parts of a bucket's keys that it is called with: those that it touches.
+    pub(super) fn parts(&self) -> &[&'static str] {
+        &self.parts
     }
 
     /// Returns its text.
@@ -54,6 +70,27 @@ impl Script {
     }
 }
 
+/// Returns the parts whose keys a source names in its code.
+fn parts_in(source: &str) -> Vec<&'static str> {
+    let code = source.lines().filter_map(|line| line.split("--").next());
+    let is_in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let names: HashSet<&str> = code
+        .flat_map(|line| line.split(|c| !is_in_name(c)))
+        .collect();
+    let is_named = |part: &&str| names.contains(&*part.to_ascii_uppercase());
+    keys::PARTS.into_iter().filter(is_named).collect()
+}
+
+/// The line that gives a script the names of its keys.
+fn named_keys(parts: &[&str]) -> String {
+    if parts.is_empty() {
+        return String::new();
+    }
+    let names = parts.join(", ").to_ascii_uppercase();
+    let keys: Vec<_> = (1..=parts.len()).map(|n| format!("KEYS[{n}]")).collect();
+    format!("local {names} = {}\n", keys.join(", "))
+}
+
 /// The header of a script that frees memory, or needs so little that it must run on a server whose
 /// memory is full.
 const DRAINS: &str = "#!lua flags=allow-oom\n";
@@ -67,8 +104,7 @@ macro_rules! scripts {
         $(
             $(#[$doc])*
             pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
-                Script::new($file, &[
-                    $flags,
+                Script::new($file, $flags, &[
                     $(include_str!(concat!("lua/", $part, ".lua")),)*
                     include_str!(concat!("lua/", $file, ".lua")),
                 ])
@@ -137,4 +173,30 @@ scripts! {
     REGISTER = "register", DRAINS, [];
     /// Changes one runtime setting of a queue.
     SET = "set", DRAINS, [];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_called_with_the_keys_that_its_code_names() {
+        let source = "-- HELD is of no use here\nlocal body = call('HGET', BODY, id) -- nor LEASE\n\
+                      return body or READY_LEN(META)\n";
+        let parts = parts_in(source);
+        assert_eq!(parts, ["meta", "body"]);
+        assert_eq!(named_keys(&parts), "local META, BODY = KEYS[1], KEYS[2]\n");
+    }
+
+    #[test]
+    fn the_keys_of_a_script_are_those_that_it_touches() {
+        assert_eq!(FORECAST.parts(), ["meta", "delay", "ready"]);
+        assert_eq!(
+            AUDIT.parts().len(),
+            keys::PARTS.len() - 1,
+            "all but the channel"
+        );
+        assert_eq!(ROLL.parts(), [""; 0], "its keys are those of all nodes");
+        for script in all() {}
+    }
 }

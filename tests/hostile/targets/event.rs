@@ -84,7 +84,7 @@ fn is_a_name(text: &str) -> bool {
 /// The queue and the bucket can be read out of every key, and the part in braces, by which a
 /// cluster finds the slot, is they and nothing else.
 pub(crate) fn survives_its_keys(bucket: &BucketKey) {
-    for key in BucketKeys::new("shop", bucket).iter() {
+    for key in BucketKeys::new("shop", bucket).all() {
         let key = key.to_string();
         let (prefix, rest) = key.split_once('{').expect("a brace");
         let (tag, part) = rest.split_once('}').expect("another one");

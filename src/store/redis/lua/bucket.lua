@@ -1,29 +1,30 @@
--- Library: the preamble of every script on a bucket: keys, clock, counters.
+-- Library: the preamble of every script on a bucket: keys, clock, counters. A script is called with
+-- the keys that it and its libraries name.
 --
--- KEYS[1]   hash    meta: counts (five doubles: the latest time ever given, us; leased events;
---                   stale entries of the ready list, whose event has left it; the last number of an
---                   entry; tombstones), record (next number assigned), forgotten (creation time of
---                   the newest forgotten id, ms), trimmed (last record in the journal), longest
---                   (upper bound of body lengths, bytes)
--- KEYS[2]   hash    state: id -> state of the event; see below
--- KEYS[3]   hash    body: id -> envelope
--- KEYS[4]   zset    delay: id -> due time, ms
--- KEYS[5]   list    ready list: id .. number of the entry
--- KEYS[6]   zset    lease: id -> deadline, ms, of leases with a deadline of their own
--- KEYS[7]   hash    nodes: node -> its record, see nodes.lua
--- KEYS[8]   hash    held: node .. request -> ids of the batch; "#" .. node .. request -> how many
---                   of them are still leased
--- KEYS[9]   zset    dead: id -> 0, so that it is ordered by id
--- KEYS[10]  hash    unique: unique key -> id; for a done event whose key is reserved for a while,
---                   id .. until when, ms
--- KEYS[11]  list    past: tombstones, the ids of ended events, in batches, the oldest first; each
---                   batch begins with its time, us
--- KEYS[12]  stream  outbox: records; the id of an entry is the number of its first record
--- KEYS[13]  channel for notifications of earlier work in the bucket
--- KEYS[14]  zset    keys: length of the key .. key .. id -> 0, of events that have a key and have
---                   not ended, so that those of one key are ordered by id
--- KEYS[15]  zset    holds: unique key -> until when a done event reserves it, ms
--- ARGV[1]   the time in microseconds, or "" for the server's
+-- META     hash    counts (five doubles: the latest time ever given, us; leased events;
+--                  stale entries of the ready list, whose event has left it; the last number of an
+--                  entry; tombstones), record (next number assigned), forgotten (creation time of
+--                  the newest forgotten id, ms), trimmed (last record in the journal), longest
+--                  (upper bound of body lengths, bytes)
+-- STATE    hash    id -> state of the event; see below
+-- BODY     hash    id -> envelope
+-- DELAY    zset    id -> due time, ms
+-- READY    list    id .. number of the entry
+-- LEASE    zset    id -> deadline, ms, of leases with a deadline of their own
+-- NODES    hash    node -> its record, see nodes.lua
+-- HELD     hash    node .. request -> ids of the batch; "#" .. node .. request -> how many
+--                  of them are still leased
+-- DEAD     zset    id -> 0, so that it is ordered by id
+-- UNIQUE   hash    unique key -> id; for a done event whose key is reserved for a while,
+--                  id .. until when, ms
+-- PAST     list    tombstones, the ids of ended events, in batches, the oldest first; each
+--                  batch begins with its time, us
+-- OUTBOX   stream  records; the id of an entry is the number of its first record
+-- WAKE     channel for notifications of earlier work in the bucket
+-- BY_KEY   zset    length of the key .. key .. id -> 0, of events that have a key and have
+--                  not ended, so that those of one key are ordered by id
+-- HOLDS    zset    unique key -> until when a done event reserves it, ms
+-- ARGV[1]  the time in microseconds, or "" for the server's
 --
 -- An event that was pushed with a delay and never touched since has no state: it is in the delay
 -- set and has a body. All others have one. Its numbers are big-endian:
@@ -42,10 +43,6 @@
 -- One clock for all nodes: the server's, which never goes back within a bucket.
 local call, pack, unpack_from = redis.call, struct.pack, struct.unpack
 local byte, char, sub = string.byte, string.char, string.sub
-local META, STATE, BODY, DELAY, READY = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local LEASE, NODES, HELD, DEAD = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local UNIQUE, PAST, OUTBOX, WAKE, BY_KEY = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local HOLDS = KEYS[15]
 
 local COUNTS = ">ddddd"
 local meta = call("HMGET", META, "counts", "record", "longest")
