@@ -197,6 +197,5 @@ mod tests {
             "all but the channel"
         );
         assert_eq!(ROLL.parts(), [""; 0], "its keys are those of all nodes");
-        for script in all() {}
     }
 }
