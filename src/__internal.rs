@@ -9,7 +9,8 @@ pub use crate::core::step::{Action, CallId, Input, Job};
 
 /// Envelopes as rows.
 pub mod wire {
-    pub use crate::codec::wire::{VERSION, View, decode, encode};
+    pub use crate::codec::body::View;
+    pub use crate::codec::wire::{decode, encode, view};
 }
 
 /// Spans of time as text.
@@ -30,8 +31,8 @@ pub mod pool {
 /// What lies in Redis and what servers answer, straight to what reads it.
 #[cfg(feature = "redis")]
 pub mod redis {
+    pub use crate::codec::body::{decode, encode};
     pub use crate::store::redis::answer::{DecodedReply, ReplyReader, read, unreadable, updated};
-    pub use crate::store::redis::body::{decode, encode};
     pub use crate::store::redis::check::info;
     pub use crate::store::redis::hub::{read_controls, read_members, read_queues};
     pub use crate::store::redis::in_parts::{read_counted, read_settled};

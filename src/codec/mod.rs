@@ -3,6 +3,7 @@
 //! A plain JSON payload is stored as it is. Any other has a [frame](Frame) that names its codec and
 //! its key, so that payloads pushed before a change of a queue's codec or key stay readable.
 
+pub(crate) mod body;
 mod cipher;
 mod decrypted;
 mod form;

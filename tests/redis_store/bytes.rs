@@ -63,9 +63,6 @@ fn bodies_have_the_bytes_that_they_always_had() {
         assert_eq!(hex(&written), hex(&bytes(golden)), "{envelope:?}");
         assert_eq!(decode(id(), &queue(), &bytes(golden)).unwrap(), envelope);
     }
-    // Written before bodies named their trace.
-    let read = decode(id(), &queue(), &bytes(HEADER_ALONE)).unwrap();
-    assert_eq!(read, traced(plain()));
 }
 
 const PLAIN: &str = "10c94e49b5b3eb32638546e27b7d";
@@ -76,9 +73,6 @@ const TRACED: &str = "1ac6c0e0b5b3eb32638546e20000005a80001001000b74726163657061
 const ALL: &str = "1fb18f1fb5b3eb32638546e20000005d81001000016b01000b7472616365706172656e7400373030 \
     2d30313032303330343035303630373038303930613062306330643065306631302d303066303637 \
     616130626139303262372d30310102030405060708090a0b0c0d0e0f107b7d";
-const HEADER_ALONE: &str = "124ddc8cb5b3eb32638546e20000004a80001001000b7472616365706172656e74003730302d3031 \
-    3032303330343035303630373038303930613062306330643065306631302d303066303637616130 \
-    626139303262372d30317b7d";
 
 #[test]
 fn records_are_read_from_the_bytes_that_they_always_had() {

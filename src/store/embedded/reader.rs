@@ -77,12 +77,11 @@ impl Reader {
             )?;
             let rows = statement.query_map([DAMAGED_MAX], |found| {
                 let body: Vec<u8> = found.get(3).unwrap_or_default();
-                let id = body.get(2..).and_then(|rest| rest.first_chunk());
                 Ok(Damaged {
                     found: Timestamp::from_millis(found.get::<_, i64>(0)?.cast_unsigned()),
                     why: found.get(1)?,
                     row: found.get::<_, Option<i64>>(2)?.map(i64::cast_unsigned),
-                    id: id.map(|bytes| EventId::from_bytes(*bytes)),
+                    id: wire::id_in(&body),
                     body,
                 })
             })?;

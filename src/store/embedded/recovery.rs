@@ -10,7 +10,8 @@ use std::sync::Mutex;
 
 use rusqlite::{Connection, Row as Found};
 
-use crate::codec::wire::View;
+use crate::codec::body::View;
+use crate::codec::wire;
 use crate::core::op::{Reply, StoreOp};
 use crate::core::reference::{DedupWindow, Restored, Tombstone};
 use crate::error::{Error, Result};
@@ -161,7 +162,7 @@ impl Scan {
         let body = body
             .as_blob()
             .map_err(|error| Error::corrupt("it is no envelope").because(error))?;
-        let view = View::read(body)?;
+        let view = wire::view(body)?;
         let row = Row::new(number, view.id);
         if !ledger::NUMBERS.contains(&number) {
             return Err(Error::corrupt("no row has such a number"));
@@ -181,13 +182,13 @@ impl Scan {
             due,
             tries,
             attempts: view.attempts,
-            fingerprint: view.fingerprint(),
+            fingerprint: view.fingerprint,
             key: view.key.map(str::to_owned),
             unique: view.unique.map(str::to_owned),
-            unique_for: view.unique_for()?,
+            unique_for: view.unique_for(),
             expires: view.expires,
             late: view.late,
-            tells: view.tells()?,
+            tells: view.tells(),
             bytes: view.payload.len(),
             dead_at: dead,
         };

@@ -1,6 +1,6 @@
 //! The tables, whose file it is, and which version of them.
 //!
-//! # Format 6
+//! # Format 7
 //!
 //! | table | a row is | columns |
 //! |---|---|---|
@@ -23,7 +23,7 @@ use crate::sqlite::{Kind, records};
 use crate::store::embedded::sums;
 
 /// The version of the tables that this duly writes and reads.
-const FORMAT: i64 = 6;
+const FORMAT: i64 = 7;
 
 /// A store's file. Its application id is "duly" in ASCII.
 pub(super) const KIND: Kind = Kind {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use redis::Value;
 
+use crate::codec::body;
 use crate::core::op::{
     Answer, Cancelled, Changed, DeadPage, Kept, Moved, PeekCursor, Peeked, Reply, Snapshot, Stats,
     StoreOp,
@@ -11,7 +12,6 @@ use crate::core::op::{
 use crate::error::{Error, Result};
 use crate::event::{Envelope, EventId, QueueName, State};
 use crate::record::NodeId;
-use crate::store::redis::body;
 use crate::store::redis::leases::{fetched, holding, reaped, taken_back};
 use crate::time::Timestamp;
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::Cmd;
 
+use crate::codec::body;
 use crate::core::op::{BATCH_MAX, CROWD, Fetch, NewEvent, StoreOp, Unique};
 use crate::core::reference::{
     DedupWindow, FORGET_MAX, ID_AHEAD_MAX, bounded, check_by, check_spans,
@@ -11,7 +12,6 @@ use crate::core::reference::{
 use crate::error::{Error, Result};
 use crate::event::EventId;
 use crate::store::redis::admit::checked;
-use crate::store::redis::body;
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::scripts::{self, Script};
 use crate::time::{DELAY_MAX, When};

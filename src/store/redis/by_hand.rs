@@ -1,11 +1,11 @@
 //! Administrative operations that may take several calls.
 
+use crate::codec::body;
 use crate::core::op::{Answer, Reply, Rewriting};
 use crate::core::reference::{bounded, check_by, check_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Payload};
 use crate::store::redis::answer::{ReplyReader, updated};
-use crate::store::redis::body;
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
 

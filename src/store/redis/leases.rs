@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use redis::Cmd;
 
+use crate::codec::body;
 use crate::core::op::{
     BATCH_MAX, Delivery, Fetch, Fetched, Holding, Reaped, Reply, StartMark, StoreOp,
 };
@@ -14,7 +15,7 @@ use crate::event::{EventId, QueueName};
 use crate::store::redis::answer::{ReplyReader, STATE_LEN, number_at, unreadable};
 use crate::store::redis::ask::{Call, CallContext, EXACT_MAX, us};
 use crate::store::redis::keys::BucketKeys;
-use crate::store::redis::{body, scripts};
+use crate::store::redis::scripts;
 use crate::time::Timestamp;
 
 impl CallContext<'_> {

@@ -8,7 +8,6 @@ pub(crate) mod answer;
 mod ask;
 mod ask_settle;
 mod backoff;
-pub(crate) mod body;
 mod by_hand;
 mod capacity;
 pub(crate) mod check;

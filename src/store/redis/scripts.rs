@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use redis::ToSingleRedisArg;
 
 #[cfg(feature = "testing")]
-use crate::store::redis::body;
+use crate::codec::body;
 use crate::store::redis::keys;
 
 /// A script in the form that the server receives.

@@ -130,7 +130,7 @@ impl Table {
     fn sum(self, cells: &[Cell], connection: &Connection) -> Option<i64> {
         match (self, cells) {
             (Self::Events, [row, due, tries, dead, _, Cell::Blob(body)]) => {
-                let row = Row::new(row.integer()?, wire::View::read(body).ok()?.id);
+                let row = Row::new(row.integer()?, wire::view(body).ok()?.id);
                 let (due, tries) = (due.integer()?, tries.integer()?);
                 Some(of_event(row, due, tries, dead.integer()))
             }

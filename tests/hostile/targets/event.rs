@@ -2,19 +2,24 @@
 
 use duly::__internal::redis::BucketKeys;
 use duly::__internal::wire;
-use duly::__internal::wire::View;
 use duly::event::{BucketId, BucketKey};
 use duly::{ErrorKind, EventId, QueueName};
-use xxhash_rust::xxh3::xxh3_64;
 
+use super::redis::sealed_body;
 use super::{TIMES, bounded, in_words, prints_and_reads_back};
 
 /// The bytes of an envelope.
 pub(crate) fn envelope(data: &[u8]) {
     read_envelope(data);
-    // Behind a checksum that is right, or the reader would hardly ever be reached.
-    if let Some((body, _)) = data.split_last_chunk::<8>() {
-        read_envelope(&[body, &xxh3_64(body).to_le_bytes()].concat());
+    // With checksums that hold, or the reader behind them would hardly ever be reached.
+    if let Some((queue, data)) = data.split_first() {
+        let queue = ["q", "a.b-c"][usize::from(queue % 2)];
+        let name = QueueName::new(queue).expect("a name");
+        let id = EventId::from_bytes([7; 16]);
+        if let Some(body) = sealed_body(id, &name, data) {
+            let len = (queue.len() as u16).to_be_bytes();
+            read_envelope(&[&id.to_bytes(), &len[..], queue.as_bytes(), &body].concat());
+        }
     }
 }
 
@@ -25,8 +30,10 @@ fn read_envelope(bytes: &[u8]) {
             wire::encode(&envelope, &mut again);
             assert_eq!(again, bytes, "an envelope has one form");
             assert_eq!(wire::decode(&again).expect("it was just written"), envelope);
-            let view = View::read(bytes).expect("it was read");
-            assert_eq!(view.fingerprint(), envelope.fingerprint());
+            let view = wire::view(bytes).expect("it was read");
+            assert_eq!(view.fingerprint, envelope.fingerprint());
+            assert_eq!(view.tells(), envelope.tells());
+            assert_eq!(view.unique_for(), envelope.unique_for());
         }
         Err(error) => in_words(&error, &[ErrorKind::Corrupt]),
     }

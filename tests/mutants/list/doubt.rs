@@ -61,9 +61,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "the checksum of an envelope is not compared",
         edits: &[edit(
-            "src/codec/wire.rs",
-            "if xxh3_64(body).to_le_bytes() != *checksum {",
-            "if false && xxh3_64(body).to_le_bytes() != *checksum {",
+            "src/codec/body/view.rs",
+            "            return Err(\"is damaged: its checksum does not hold\".into());\n",
+            "",
         )],
         caught_by: test(
             "embedded",
@@ -118,8 +118,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "Redis: the checksum of a body is not compared",
         edits: &[edit(
-            "src/store/redis/body.rs",
-            "        return Err(\"is damaged: its checksum does not hold\".into());\n",
+            "src/codec/body/view.rs",
+            "            return Err(\"is damaged: its checksum does not hold\".into());\n",
             "",
         )],
         caught_by: test(

@@ -1,4 +1,4 @@
-//! The encoding of an envelope in the Redis store, without the fields that its keys contain.
+//! The binary format of an [`Envelope`] without its id and its queue, which keys or rows contain.
 //!
 //! # Newer formats
 //!
@@ -35,20 +35,28 @@
 //! | .. | headers: their number in 1, then name and value of each, both with a length of 2; flag 128 |
 //! | 16 | the trace that the headers name; only of a traced one |
 //!
-//! Scripts read the attempts, the expiry, the lateness, the keys, the trace and the payload
+//! Every envelope has exactly one encoding; anything else is rejected. Scripts of the Redis store
+//! read the attempts, the expiry, the lateness, the keys, the trace and the payload
 //! (`lua/body.lua`), and compare fingerprints. The trace stands at the end, where a script finds it
 //! without the headers. The check and the fingerprint together find any damage.
+//!
+//! # If you change this
+//!
+//! Add a table for the new format and keep reading every older one: stores contain them for as long
+//! as events wait. Increment the format of the embedded store, so that an older duly refuses the
+//! file instead of discarding what it cannot read. Add golden bytes to `tests/wire.rs`, and never
+//! change those of an older format.
 
-use std::time::Duration;
+mod view;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::error::{Error, Result};
-use crate::event::{Envelope, EventId, Headers, LatePolicy, Payload, QueueName, TraceId};
-use crate::time::Timestamp;
+pub use self::view::View;
+use crate::error::Result;
+use crate::event::{Envelope, EventId, LatePolicy, QueueName, TraceId};
 
 /// The length of the prefix that identifies a body among those of the same event.
-pub(super) const HEAD_LEN: usize = 12;
+pub(crate) const HEAD_LEN: usize = 12;
 
 const FORMAT: u8 = 1;
 /// The high four bits of every format after format 1.
@@ -71,11 +79,18 @@ const HEADERS: u8 = 128;
 
 /// Encodes `envelope`.
 pub fn encode(envelope: &Envelope) -> Vec<u8> {
+    let mut out = Vec::new();
+    append(envelope, &mut out);
+    out
+}
+
+/// Appends the encoding of `envelope` to `out`.
+pub(super) fn append(envelope: &Envelope, out: &mut Vec<u8>) {
     let (flags, trace) = (extras_flags(envelope), envelope.trace());
     let keeps = envelope.keeps_payload;
     let has_extras = flags != 0 || envelope.attempts != ATTEMPTS || keeps; // a trace has a header
-    let mut out =
-        Vec::with_capacity(HEAD_LEN + envelope.payload.len() + 64 * usize::from(has_extras));
+    out.reserve(HEAD_LEN + envelope.payload.len() + 64 * usize::from(has_extras));
+    let from = out.len();
     let said = [
         (envelope.delayed, DELAYED),
         (has_extras, EXTRAS),
@@ -89,20 +104,19 @@ pub fn encode(envelope: &Envelope) -> Vec<u8> {
     }
     out.extend_from_slice(&envelope.fingerprint().to_be_bytes());
     if has_extras {
-        put_extras(&mut out, envelope, flags, trace);
+        put_extras(out, envelope, flags, trace);
     }
-    let check = check(envelope.id, &out);
+    let check = check(envelope.id, &out[from..]);
     match format {
-        1 => out[1..4].copy_from_slice(&check),
-        _ => out[2..4].copy_from_slice(&check[1..]),
+        1 => out[from + 1..from + 4].copy_from_slice(&check),
+        _ => out[from + 2..from + 4].copy_from_slice(&check[1..]),
     }
     out.extend_from_slice(envelope.payload.as_bytes());
-    out
 }
 
 /// Returns the newest format that this version reads and writes. In tests a child process may act
 /// as a newer build.
-pub(super) fn newest() -> u8 {
+pub(crate) fn newest() -> u8 {
     #[cfg(feature = "testing")]
     if let Some(format) = pretended_format() {
         return format;
@@ -113,66 +127,19 @@ pub(super) fn newest() -> u8 {
 /// Returns the format that a test pretends to be the newest, for bodies and records alike; its
 /// bytes are those of format 1, except for the beginning.
 #[cfg(feature = "testing")]
-pub(super) fn pretended_format() -> Option<u8> {
+pub(crate) fn pretended_format() -> Option<u8> {
     static FORMAT: std::sync::OnceLock<Option<u8>> = std::sync::OnceLock::new();
     *FORMAT.get_or_init(|| std::env::var("DULY_TEST_FORMAT").ok()?.parse().ok())
 }
 
 /// Decodes the envelope of the event `id` of `queue`.
+///
+/// # Errors
+///
+/// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a checksum is wrong, the format unknown, or
+/// the encoding malformed.
 pub fn decode(id: EventId, queue: &QueueName, bytes: &[u8]) -> Result<Envelope> {
-    read(id, queue, bytes)
-        .map_err(|wrong| Error::corrupt(format!("the body of event {id} {wrong}")))
-}
-
-type Read<T> = std::result::Result<T, String>;
-
-/// The error for flags that no version has written so far.
-const FLAGS: &str = "has unknown flags: it was written by a newer duly, or it is damaged";
-
-fn read(id: EventId, queue: &QueueName, bytes: &[u8]) -> Read<Envelope> {
-    let mut rest = BodyReader(bytes);
-    let [first] = rest.array()?;
-    let format = match first >> 4 {
-        NEWER => bytes.get(1).copied().unwrap_or_default(),
-        format => format,
-    };
-    let is_known = match first >> 4 {
-        FORMAT => true,
-        NEWER => (FORMAT + 1..=newest()).contains(&format),
-        _ => false,
-    };
-    if !is_known {
-        return Err(format!(
-            "has format {format}, this duly reads formats to {}: it was written by a newer duly, or \
-             it is damaged",
-            newest()
-        ));
-    }
-    if first & (KEEPS | TRACED) != 0 && first & EXTRAS == 0 {
-        return Err(FLAGS.into());
-    }
-    let said = rest.array::<3>()?;
-    let fingerprint = u64::from_be_bytes(rest.array()?);
-    let mut envelope = Envelope::new(id, queue.clone(), Payload::from(&[][..]));
-    envelope.attempts = ATTEMPTS;
-    envelope.delayed = first & DELAYED != 0;
-    envelope.keeps_payload = first & KEEPS != 0;
-    if first & EXTRAS != 0 {
-        let len = u32::from_be_bytes(rest.array()?);
-        let extras = rest.take(len as usize)?;
-        read_extras(&mut envelope, BodyReader(extras), first & TRACED != 0)?;
-    }
-    let (head, payload) = bytes.split_at(bytes.len() - rest.0.len());
-    envelope.payload = Payload::from(payload);
-    let check = check(id, head);
-    let is_whole = match format {
-        FORMAT => check == said,
-        _ => check[1..] == said[1..],
-    };
-    if !is_whole || envelope.fingerprint() != fingerprint {
-        return Err("is damaged: its checksum does not hold".into());
-    }
-    Ok(envelope)
+    Ok(View::read(id, queue, bytes)?.to_envelope(queue.clone()))
 }
 
 /// The checksum of everything but the payload, with its own bytes taken as zero.
@@ -239,82 +206,7 @@ fn put_extras(out: &mut Vec<u8>, envelope: &Envelope, flags: u8, trace: Option<T
     out[from..from + 4].copy_from_slice(&(len as u32).to_be_bytes()); // some 70 KB at most
 }
 
-fn read_extras(envelope: &mut Envelope, mut rest: BodyReader<'_>, is_traced: bool) -> Read<()> {
-    let [flags] = rest.array()?;
-    let has = |flag: u8| flags & flag != 0;
-    if has(LATE_EXPIRE) && has(LATE_BURY) {
-        return Err(FLAGS.into());
-    }
-    envelope.attempts = u16::from_be_bytes(rest.array()?);
-    if has(EXPIRES) {
-        envelope.expires = Some(rest.timestamp()?);
-    }
-    if has(LATE_EXPIRE) || has(LATE_BURY) {
-        let secs = u64::from_be_bytes(rest.array()?);
-        let nanos = u32::from_be_bytes(rest.array()?);
-        if nanos >= 1_000_000_000 {
-            return Err("has a lateness whose nanoseconds exceed a second".into());
-        }
-        let late = Duration::new(secs, nanos);
-        envelope.late = match has(LATE_BURY) {
-            true => LatePolicy::Bury(late),
-            false => LatePolicy::Expire(late),
-        };
-    }
-    if has(PUSHED) {
-        envelope.pushed = rest.timestamp()?;
-    }
-    if has(VERSION) {
-        envelope.version = u32::from_be_bytes(rest.array()?);
-    }
-    if has(KEY) {
-        envelope.key = Some(rest.text()?);
-    }
-    if has(UNIQUE) {
-        envelope.unique = Some(rest.text()?);
-    }
-    if has(HEADERS) {
-        let [count] = rest.array()?;
-        let headers = (0..count).map(|_| Ok((rest.text()?, rest.text()?)));
-        envelope.headers = headers.collect::<Read<Headers>>()?;
-    }
-    if is_traced && envelope.trace() != TraceId::from_bytes(rest.array()?) {
-        return Err("has a trace that its headers do not name: it is damaged".into());
-    }
-    match rest.0 {
-        [] => Ok(()),
-        _ => Err("has extras longer than their length".into()),
-    }
-}
-
 fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&(text.len() as u16).to_be_bytes()); // at most TEXT_BYTES_MAX
     out.extend_from_slice(text.as_bytes());
-}
-
-/// The unread rest.
-struct BodyReader<'a>(&'a [u8]);
-
-impl<'a> BodyReader<'a> {
-    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
-        let (array, rest) = self.0.split_first_chunk::<N>().ok_or("is truncated")?;
-        self.0 = rest;
-        Ok(*array)
-    }
-
-    fn take(&mut self, len: usize) -> Read<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or("is truncated")?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn timestamp(&mut self) -> Read<Timestamp> {
-        Ok(Timestamp::from_millis(u64::from_be_bytes(self.array()?)))
-    }
-
-    fn text(&mut self) -> Read<String> {
-        let len = u16::from_be_bytes(self.array()?);
-        let text = self.take(usize::from(len))?.to_vec();
-        String::from_utf8(text).map_err(|_| "has a text that is not UTF-8".into())
-    }
 }
