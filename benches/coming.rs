@@ -48,7 +48,7 @@ enum Beside {
     Nothing,
     /// A forecast each so often.
     Forecasts(Duration),
-    Census,
+    DepthSampler,
 }
 
 const TURNS: [(Beside, &str); 4] = [
@@ -61,7 +61,7 @@ const TURNS: [(Beside, &str); 4] = [
         Beside::Forecasts(Duration::from_millis(100)),
         "ten forecasts of 400 steps a second",
     ),
-    (Beside::Census, "a census each second"),
+    (Beside::DepthSampler, "a depth_sampler each second"),
 ];
 
 /// How much is measured.
@@ -147,16 +147,16 @@ async fn measure(name: &str, store: Arc<dyn Store>, size: Size) -> Outcome {
                     asker.abort();
                     rate
                 }
-                Beside::Census => {
+                Beside::DepthSampler => {
                     let counting = MetricsChoices {
-                        census_every: Some(Duration::from_secs(1).min(size.turn / 2)),
+                        depths_every: Some(Duration::from_secs(1).min(size.turn / 2)),
                         ..MetricsChoices::default()
                     };
                     let builder = bus().shared_store(Arc::clone(&store)).metrics(counting);
                     let builder = builder.register_as(Annotation::new("others"), Nothing);
-                    let census = builder.only_registered().start().await?;
+                    let depth_sampler = builder.only_registered().start().await?;
                     let rate = pushed(&pusher, size.turn).await?;
-                    drop(census); // its store is the pusher's
+                    drop(depth_sampler); // its store is the pusher's
                     rate
                 }
             };

@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?; // a port that is free
     let choices = MetricsChoices {
         listen: Some(address),
-        census_every: Some(Duration::from_millis(200)), // so that nobody has to wait here
+        depths_every: Some(Duration::from_millis(200)), // so that nobody has to wait here
         ..MetricsChoices::default()
     };
     let builder = Bus::builder().store_url("memory:").metrics(choices);

@@ -32,17 +32,17 @@ pub mod pool {
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use crate::codec::body::{decode, encode};
-    pub use crate::store::redis::answer::{DecodedReply, ReplyReader, read, unreadable, updated};
-    pub use crate::store::redis::check::info;
-    pub use crate::store::redis::hub::{read_controls, read_members, read_queues};
+    pub use crate::store::redis::decode::{DecodedReply, ReplyReader, read, unreadable, updated};
     pub use crate::store::redis::in_parts::{read_counted, read_settled};
     pub use crate::store::redis::keys::{BucketKeys, hub};
-    pub use crate::store::redis::news::told_of;
     pub use crate::store::redis::outbox::read as read_outbox;
+    pub use crate::store::redis::preflight::info;
     pub use crate::store::redis::push::read as read_pushed;
     pub use crate::store::redis::record::of_entry;
     pub use crate::store::redis::registry::read_page;
     pub use crate::store::redis::scripts::{Script, all as scripts};
+    pub use crate::store::redis::shared_state::{read_controls, read_members, read_queues};
+    pub use crate::store::redis::subscription::told_of;
     pub use crate::store::redis::topology::Slots;
     pub use crate::store::redis::url::{Address, Target};
 }

@@ -12,10 +12,10 @@ mod bad;
 mod faulty;
 mod servers;
 
+mod dead_letters;
 mod delivery;
 mod explain;
 mod hostile;
-mod letters;
 mod metrics;
 mod payloads;
 mod traces;

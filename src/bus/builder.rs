@@ -381,7 +381,7 @@ impl BusBuilder {
             keys,
             member_lost,
             labels,
-            census: metrics.census(self.virtual_time),
+            depth_sampler: metrics.depth_sampler(self.virtual_time),
             virtual_time: self.virtual_time,
         })
         .await?;

@@ -149,10 +149,10 @@ const METRICS: [Key<Settings>; 3] = [
         "an address and a port such as `127.0.0.1:9464` or `[::]:9464`",
         |settings, found| found.address().map(|it| settings.metrics.listen = Some(it)),
     ),
-    Key::new("census_every", DURATION, |settings, found| {
+    Key::new("depths_every", DURATION, |settings, found| {
         found
             .duration()
-            .map(|it| settings.metrics.census_every = Some(it))
+            .map(|it| settings.metrics.depths_every = Some(it))
     }),
 ];
 

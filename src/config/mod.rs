@@ -24,7 +24,7 @@
 //! | `encryption.use` | the id of the key under which new payloads are encrypted | none |
 //! | `metrics.queues_max` | how many queues have their own label in metrics, 0 to 10,000 | 100 |
 //! | `metrics.listen` | an address and a port, where Prometheus reads the metrics of this process | none |
-//! | `metrics.census_every` | how often the events of each queue are counted, a duration from 100 ms to 1 h, or 0 s for never | `10s` |
+//! | `metrics.depths_every` | how often the events of each queue are counted, a duration from 100 ms to 1 h, or 0 s for never | `10s` |
 //! | `queue_defaults.<key>` | for every queue without its own value | |
 //! | `queues.<name>.<key>` | for the queue of that name | |
 //!

@@ -39,7 +39,7 @@ pub(crate) struct BucketState<B> {
     /// A fetch without a reply. Its repeat returns the same batch.
     pub(crate) fetching: Option<Fetch>,
     /// A move or a fetch is in flight.
-    pub(crate) looking: bool,
+    pub(crate) is_polling: bool,
     pub(crate) last_fetch: Mono,
     pub(crate) backoff: Backoff,
     /// The store has failed for good: nothing more is sent.
@@ -77,7 +77,7 @@ impl<B> BucketState<B> {
             held: PrefetchBuffer::new(!options.poll_every.is_zero()),
             counted: (0, 0),
             fetching: None,
-            looking: false,
+            is_polling: false,
             last_fetch: Mono::default(),
             backoff: Backoff::default(),
             failed: false,
@@ -86,14 +86,14 @@ impl<B> BucketState<B> {
 
     /// Returns the next poll and its time, within the limits of queue and node; `None` waits for an
     /// input.
-    pub(crate) fn look(
+    pub(crate) fn next_poll(
         &self,
         now: Mono,
         queue: &QueueState,
         options: &NodeOptions,
         stopping: bool,
     ) -> Option<(Mono, BucketPoll)> {
-        if self.looking {
+        if self.is_polling {
             return None;
         }
         if let Some(fetch) = &self.fetching {
@@ -161,7 +161,7 @@ impl<B> BucketState<B> {
 
     /// Ends the fetch in flight and returns the room reserved for it.
     pub(crate) fn fetch_over(&mut self, queue: &mut QueueState) {
-        self.looking = false;
+        self.is_polling = false;
         if let Some(fetch) = self.fetching.take() {
             queue.reserved -= fetch.limit;
             queue.ahead -= fetch.ahead_limit;
@@ -263,7 +263,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     /// Notes a failed call. Errors that look permanent are retried as well, more rarely.
-    pub(crate) fn failed(&mut self, now: Mono, kind: ErrorKind, options: &NodeOptions) {
+    pub(crate) fn extend(&mut self, now: Mono, kind: ErrorKind, options: &NodeOptions) {
         let longest = match kind {
             ErrorKind::Invalid | ErrorKind::Corrupt => options.refused_max,
             _ => options.retry_max,
@@ -272,7 +272,7 @@ impl Backoff {
         self.until = now + self.last;
     }
 
-    pub(crate) fn answered(&mut self) {
+    pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }
 }

@@ -73,7 +73,7 @@ impl Holdings {
     }
 
     /// The last fetch that got a reply.
-    pub(crate) fn answered(&self) -> RequestId {
+    pub(crate) fn last_fetch(&self) -> RequestId {
         self.answered
     }
 

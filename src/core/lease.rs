@@ -51,7 +51,7 @@ impl Leases {
     /// confirms what was fetched meanwhile.
     pub(crate) fn lapsed(&self, now: Mono) -> Option<RequestId> {
         let lapsed = self.holdings.len() > 0 && now >= self.fresh_until;
-        lapsed.then_some(self.holdings.answered())
+        lapsed.then_some(self.holdings.last_fetch())
     }
 
     /// Handles the reply to a fetch sent at `sent` that returned events.
@@ -83,7 +83,7 @@ impl Leases {
     }
 
     /// Handles a failed heartbeat: retries soon, and more slowly after a while.
-    pub(crate) fn unanswered(&mut self, now: Mono, options: &NodeOptions) {
+    pub(crate) fn handle_failure(&mut self, now: Mono, options: &NodeOptions) {
         self.in_flight = false;
         let pause = match now < self.heard + options.lease_timeout * 3 {
             true => options.heartbeat / 4,
@@ -159,7 +159,7 @@ impl Leases {
         (from, through): (RequestId, RequestId),
         more: bool,
     ) {
-        self.reconciliation = match (more, through >= self.holdings.answered()) {
+        self.reconciliation = match (more, through >= self.holdings.last_fetch()) {
             (true, _) => Reconciliation::Differs { from, at: now },
             (false, false) => Reconciliation::Differs {
                 from: through + 1,

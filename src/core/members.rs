@@ -95,7 +95,7 @@ impl Members {
     /// The reply may have been slow, so ages count up to when the poll was *sent*. A span without
     /// replies proves nothing: a member that this node could not read may have been unable to
     /// report.
-    pub(crate) fn answered(
+    pub(crate) fn handle_reply(
         &mut self,
         now: Mono,
         members: &[Member],
@@ -150,7 +150,7 @@ impl Members {
     ///
     /// That suspects no member. But a node that dies now goes unnoticed here, so the buckets are
     /// scanned.
-    pub(crate) fn unanswered(&mut self, now: Mono, options: &NodeOptions) -> bool {
+    pub(crate) fn handle_failure(&mut self, now: Mono, options: &NodeOptions) -> bool {
         self.sent = None;
         let last = self.answered.unwrap_or_default();
         let is_blind = now.since(last) >= options.absent_after;
@@ -254,7 +254,7 @@ mod tests {
         let membership: Vec<_> = (1..=4).map(|node| member(node, 1)).collect();
         let seen_by = |me: u64, membership: &[Member]| {
             let mut members = Members::new(NodeId(me));
-            members.answered(at(0), membership, &options);
+            members.handle_reply(at(0), membership, &options);
             owned(&members)
         };
         let before: Vec<_> = (1..=3).map(|me| seen_by(me, &membership[..3])).collect();
@@ -277,12 +277,15 @@ mod tests {
         let membership = [member(1, 1), member(2, 7)];
         let mut told = Vec::new();
         for ms in (0..3_000).step_by(250) {
-            if members.answered(at(ms), &membership, &options).suspicion {
+            if members
+                .handle_reply(at(ms), &membership, &options)
+                .suspicion
+            {
                 told.push((ms, members.count(&queue())));
             }
         }
         assert_eq!(told, [(500, 2), (1_500, 1)]);
-        let gone = members.answered(at(3_000), &membership[..1], &options);
+        let gone = members.handle_reply(at(3_000), &membership[..1], &options);
         assert!(gone.suspicion && gone.is_new);
     }
 
@@ -291,11 +294,11 @@ mod tests {
         let options = NodeOptions::default();
         let mut members = Members::new(NodeId(1));
         let membership = [member(2, 7)];
-        members.answered(at(0), &membership, &options);
-        assert!(!members.unanswered(at(1_000), &options));
-        assert!(members.unanswered(at(2_000), &options));
+        members.handle_reply(at(0), &membership, &options);
+        assert!(!members.handle_failure(at(1_000), &options));
+        assert!(members.handle_failure(at(2_000), &options));
         assert!(!members.is_alive(NodeId(2)), "nothing is known of it");
-        let change = members.answered(at(9_000), &membership, &options);
+        let change = members.handle_reply(at(9_000), &membership, &options);
         assert!(!change.suspicion && !change.is_new && change.was_away);
         assert!(members.is_alive(NodeId(2)));
     }
@@ -304,9 +307,9 @@ mod tests {
     fn an_answer_that_was_long_on_its_way_shows_what_was_so_when_it_was_asked_for() {
         let options = NodeOptions::default();
         let mut members = Members::new(NodeId(1));
-        members.answered(at(0), &[member(2, 7)], &options);
+        members.handle_reply(at(0), &[member(2, 7)], &options);
         members.call(at(250), true, &options);
-        let change = members.answered(at(5_000), &[member(2, 7)], &options);
+        let change = members.handle_reply(at(5_000), &[member(2, 7)], &options);
         assert_eq!(change, MembershipChange::default());
     }
 }

@@ -9,7 +9,7 @@ use crate::time::Mono;
 ///
 /// Every reply carries the next due time, so the mover sleeps exactly until then, counted from the
 /// reply: polling early is harmless, and polling in a loop is impossible. After an earlier push the
-/// store calls [`woken`](Self::woken). The sleep is capped in case that wake-up is lost.
+/// store calls [`wake`](Self::wake). The sleep is capped in case that wake-up is lost.
 #[derive(Debug)]
 pub(crate) struct Mover {
     /// What the last reply said.
@@ -56,29 +56,29 @@ impl Mover {
     }
 
     /// Something earlier arrived at `now`.
-    pub(crate) fn woken(&mut self, now: Mono) {
+    pub(crate) fn wake(&mut self, now: Mono) {
         self.unknown = Some(self.unknown.map_or(now, |since| since.min(now)));
     }
 
     /// The bucket's owner has no room for its ready events.
-    pub(crate) fn called(&mut self, now: Mono) {
+    pub(crate) fn poll_soon(&mut self, now: Mono) {
         self.unknown = Some(now);
     }
 
     /// There is work that other nodes may not know of.
-    pub(crate) fn found(&mut self) {
+    pub(crate) fn poll_at_once(&mut self) {
         self.at_once = true;
     }
 
     /// A poll is sent; a wake-up from now on may be about events it misses.
-    pub(crate) fn looks(&mut self) {
+    pub(crate) fn start_poll(&mut self) {
         (self.unknown, self.at_once) = (None, false);
         self.net = Mono::MAX;
     }
 
     /// Updates the schedule from a reply that arrived `now`; polls again at `net` even without a
     /// wake-up.
-    pub(crate) fn looked(&mut self, now: Mono, waiting: Waiting, net: Mono) {
+    pub(crate) fn finish_poll(&mut self, now: Mono, waiting: Waiting, net: Mono) {
         (self.waiting, self.replied, self.net) = (waiting, now, net);
     }
 
@@ -153,7 +153,7 @@ mod tests {
             full: false,
             crowd,
         };
-        mover.looked(at(replied_ms), waiting, Mono::MAX);
+        mover.finish_poll(at(replied_ms), waiting, Mono::MAX);
         mover.reads_ahead(&NodeOptions::default(), at(replied_ms))
     }
 

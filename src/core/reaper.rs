@@ -60,7 +60,7 @@ impl Reaper {
 
     /// Handles the reply to a scan by node `me`; while membership is unknown it scans every
     /// `blind_every`.
-    pub(crate) fn looked(
+    pub(crate) fn finish_scan(
         &mut self,
         now: Mono,
         me: NodeId,
@@ -94,7 +94,7 @@ impl Reaper {
     }
 
     /// Handles a failed scan.
-    pub(crate) fn unanswered(&mut self, now: Mono, options: &NodeOptions) {
+    pub(crate) fn fail_scan(&mut self, now: Mono, options: &NodeOptions) {
         self.in_flight = false;
         self.again = false;
         self.next = now + options.reap_every;

@@ -81,7 +81,7 @@ impl Settler {
     }
 
     /// Handles a lost reply: the batch is resent.
-    pub(crate) fn unanswered(&mut self) {
+    pub(crate) fn handle_failure(&mut self) {
         self.in_flight = false;
     }
 }

@@ -55,7 +55,7 @@ impl Standby {
 
     /// Handles a call of an owner without room; returns whether this node polls soon. The nodes
     /// poll in turn, so that the first ones find all events.
-    pub(crate) fn called(&mut self, now: Mono, options: &NodeOptions) -> bool {
+    pub(crate) fn handle_call(&mut self, now: Mono, options: &NodeOptions) -> bool {
         let hears = self.rank > 0 && now >= self.ignores_until;
         if hears {
             let before = u32::try_from(self.rank - 1).unwrap_or(u32::MAX);
@@ -77,13 +77,13 @@ impl Standby {
     }
 
     /// A poll is sent; a call from now on may be about events it misses.
-    pub(crate) fn looks(&mut self) {
+    pub(crate) fn start_poll(&mut self) {
         self.is_called = false;
     }
 
     /// A poll `found` events that better-ranked nodes had left, or none; while there are none, a
     /// node beyond the second polls every `net`.
-    pub(crate) fn looked(&mut self, found: bool, options: &NodeOptions, net: Duration) {
+    pub(crate) fn finish_poll(&mut self, found: bool, options: &NodeOptions, net: Duration) {
         // After a call that came meanwhile it polls again when the call asked for it.
         if !self.is_called {
             self.wait = match found || self.rank == 1 {

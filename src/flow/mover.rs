@@ -50,17 +50,17 @@ pub(crate) struct Mover {
     pub(crate) node: Node<Arc<Envelope>>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) lanes: Vec<Arc<dyn Consumer>>,
+    pub(crate) consumers: Vec<Arc<dyn Consumer>>,
     /// The inputs and actions of a turn; kept for their capacity.
-    pub(crate) news: Vec<NodeInput>,
+    pub(crate) inputs: Vec<NodeInput>,
     pub(crate) actions: Vec<Action<Arc<Envelope>>>,
     pub(crate) gates: Arc<LeaseFences>,
     /// The counters of each queue's moves.
     pub(crate) moves: Vec<Arc<MoverCounters>>,
-    pub(crate) looks: GaugeUpdater,
+    pub(crate) gauges: GaugeUpdater,
     pub(crate) inbox: Arc<Inbox>,
     /// `None` where the store has only one node.
-    pub(crate) roll: Option<Arc<MembershipPoll>>,
+    pub(crate) membership: Option<Arc<MembershipPoll>>,
     /// The buckets that the store does not serve, by index.
     pub(crate) outage: Arc<Outage<usize>>,
     /// Notified when another node is lost.
@@ -134,9 +134,9 @@ impl Mover {
         let mut answers = VecDeque::new();
         let mut ended = 0;
         loop {
-            self.inbox.take(&mut self.news);
+            self.inbox.take(&mut self.inputs);
             let now = self.clock.mono();
-            for input in self.news.drain(..).chain(answers.drain(..)) {
+            for input in self.inputs.drain(..).chain(answers.drain(..)) {
                 ended += usize::from(matches!(input, Input::Ended { .. }));
                 self.node.handle(now, input, &mut self.actions);
             }
@@ -155,11 +155,11 @@ impl Mover {
                 false => 1,
             };
             if self.inbox.may_sleep(ends_at) {
-                self.news.shrink_to(KEPT_MAX);
+                self.inputs.shrink_to(KEPT_MAX);
                 self.actions.shrink_to(KEPT_MAX);
                 let at = self.node.wakes();
                 let waits = |queue| self.node.waits_for_rate(now, queue);
-                let at = self.looks.before_sleep(now, at, &self.lanes, waits);
+                let at = self.gauges.before_sleep(now, at, &self.consumers, waits);
                 return if ends_at > 1 {
                     at.min(now + PATIENCE)
                 } else {
@@ -178,17 +178,17 @@ impl Mover {
                 let span = trace::call_of_settle(key, &op);
                 let answer = span.in_scope(|| self.store.apply(key, op));
                 let outage = Arc::clone(&self.outage);
-                let told = CallContext {
+                let context = CallContext {
                     tally,
                     span,
                     outage,
                     bucket,
                 };
-                return self.ask(call, answer, told);
+                return self.ask(call, answer, context);
             }
             Action::PollMembers => {
-                if let Some(roll) = &self.roll {
-                    self.runtime.spawn(Arc::clone(roll).poll_in_background());
+                if let Some(poll) = &self.membership {
+                    self.runtime.spawn(Arc::clone(poll).poll_in_background());
                 }
             }
             Action::MemberLost => self.member_lost.notify_one(),
@@ -196,7 +196,7 @@ impl Mover {
                 let key = self.node.bucket(bucket).clone();
                 self.inbox.serves(key, bucket);
             }
-            Action::Publish { queue, jobs } => self.lanes[queue].publish_jobs(jobs),
+            Action::Publish { queue, jobs } => self.consumers[queue].publish_jobs(jobs),
             Action::Fresh { bucket, until } => self.gates.of(bucket).fresh(until.as_nanos()),
             Action::Lost {
                 bucket,
@@ -231,17 +231,17 @@ impl Mover {
         &self,
         call: CallId,
         mut answer: StoreFuture<Answer>,
-        told: CallContext,
+        context: CallContext,
     ) -> Option<NodeInput> {
         let mut cx = Context::from_waker(Waker::noop());
-        let span = &told.span;
+        let span = &context.span;
         if let Poll::Ready(answer) = span.in_scope(|| Pin::new(&mut answer).poll(&mut cx)) {
-            return Some(answered(call, answer, told));
+            return Some(reply_of(call, answer, context));
         }
         let inbox = Arc::clone(&self.inbox);
         self.runtime.spawn(async move {
             let answer = tokio::time::timeout(CALL_TIMEOUT, answer)
-                .instrument(told.span.clone())
+                .instrument(context.span.clone())
                 .await
                 .unwrap_or_else(|_| {
                     Err(Error::new(
@@ -249,7 +249,7 @@ impl Mover {
                         "the store did not respond in time",
                     ))
                 });
-            inbox.add(answered(call, answer, told));
+            inbox.add(reply_of(call, answer, context));
         });
         None
     }
@@ -263,14 +263,14 @@ struct CallContext {
     bucket: usize,
 }
 
-fn answered(call: CallId, answer: Result<Answer>, told: CallContext) -> NodeInput {
-    trace::settled(&told.span, answer.as_ref().err());
-    told.tally.count(&answer);
+fn reply_of(call: CallId, answer: Result<Answer>, context: CallContext) -> NodeInput {
+    trace::settled(&context.span, answer.as_ref().err());
+    context.tally.count(&answer);
     match &answer {
-        Ok(_) => told.outage.succeeded(&told.bucket),
+        Ok(_) => context.outage.succeeded(&context.bucket),
         // The lease is lost, but the store is well.
         Err(error) if error.kind() == ErrorKind::LeaseLost => {}
-        Err(error) => told.outage.failed(told.bucket, error),
+        Err(error) => context.outage.failed(context.bucket, error),
     }
     let answer = answer.map_err(|error| error.kind());
     Input::Answered { call, answer }

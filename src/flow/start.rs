@@ -60,14 +60,14 @@ pub(crate) struct Setup {
     /// The labels of queues in metrics.
     pub(crate) labels: Arc<QueueLabels>,
     /// How often the depth is sampled; `None`: never.
-    pub(crate) census: Option<SampleInterval>,
+    pub(crate) depth_sampler: Option<SampleInterval>,
     /// Whether time is virtual, so that the mover must be a task of the runtime.
     pub(crate) virtual_time: bool,
 }
 
 /// The running flow of events through this process: one mover, and a consumer for each queue.
 pub(crate) struct Flow {
-    lanes: Arc<Consumers>,
+    consumers: Arc<Consumers>,
     orders: Arc<SettingsReader>,
     inbox: Arc<Inbox>,
     /// The callers that pull.
@@ -75,13 +75,13 @@ pub(crate) struct Flow {
     /// The buckets that the store does not serve.
     outage: Arc<Outage<usize>>,
     /// `None` where the store has only one node.
-    roll: Option<Arc<MembershipPoll>>,
+    membership: Option<Arc<MembershipPoll>>,
     /// Cancelled when the node has stopped.
     stopped: CancellationToken,
     /// Cancelled to end the mover and the depth sampler at once.
     abandoned: CancellationToken,
     /// The depth sampler; it runs until the flow is abandoned.
-    census: Option<JoinHandle<()>>,
+    depth_sampler: Option<JoinHandle<()>>,
     /// Cancelled to stop handlers.
     stop: CancellationToken,
     /// The callers that wait for a handler's reply.
@@ -107,7 +107,7 @@ impl Flow {
             keys,
             member_lost,
             labels,
-            census,
+            depth_sampler,
             virtual_time,
         } = setup;
         let runtime = Handle::current();
@@ -136,16 +136,16 @@ impl Flow {
             places.insert(queue.clone(), place);
         }
         inbox.consumes(places);
-        let looks = GaugeUpdater::at(handlers.iter().map(|(queue, ..)| queue), &labels);
+        let gauges = GaugeUpdater::at(handlers.iter().map(|(queue, ..)| queue), &labels);
         let mut moves = Vec::new();
         let stuck = Arc::<Notify>::default();
 
-        let mut lanes = BTreeMap::new();
+        let mut consumers = BTreeMap::new();
         let mut in_order = Vec::new();
         for (place, (queue, options, entry)) in handlers.into_iter().enumerate() {
             let label = labels.label(&queue);
             moves.push(Arc::new(MoverCounters::new(&label)));
-            let means = ExecutorDeps {
+            let deps = ExecutorDeps {
                 options: Arc::clone(&options),
                 surroundings: ShardedEnv::new(&HandlerEnv {
                     queue: queue.clone(),
@@ -164,61 +164,65 @@ impl Flow {
                 blocked: Arc::<LogLimiter>::default(),
             };
             let parts = ConsumerDeps {
-                means,
+                deps,
                 runtime: runtime.clone(),
                 board: Arc::clone(&board),
                 virtual_time,
             };
-            let lane = (entry.install)(parts)?;
-            in_order.push(Arc::clone(&lane));
-            lanes.insert(queue, ConsumerEntry::new(lane, place, options));
+            let consumer = (entry.install)(parts)?;
+            in_order.push(Arc::clone(&consumer));
+            consumers.insert(queue, ConsumerEntry::new(consumer, place, options));
         }
-        let lanes = Consumers::new(lanes, Arc::clone(&controls), Arc::clone(&inbox));
-        let lanes = Arc::new(lanes);
+        let consumers = Consumers::new(consumers, Arc::clone(&controls), Arc::clone(&inbox));
+        let consumers = Arc::new(consumers);
         let orders = Arc::new(SettingsReader {
             store: Arc::clone(&store),
             controls,
-            lanes: Arc::clone(&lanes),
+            consumers: Arc::clone(&consumers),
             pulls: Arc::clone(&pulls),
         });
 
         store.watch(Arc::clone(&inbox) as Arc<dyn Watcher>);
         // Before the mover begins, so that nothing is fetched against the settings.
         orders.read_at_start().await?;
-        let roll = if store.is_shared() {
+        let membership = if store.is_shared() {
             let me = MemberInfo {
                 node: id,
-                queues: lanes.queues(),
+                queues: consumers.queues(),
                 leaves: false,
             };
-            let roll = Arc::new(MembershipPoll::new(
+            let membership = Arc::new(MembershipPoll::new(
                 Arc::clone(&orders),
                 Arc::clone(&inbox),
                 me,
             ));
             // A node starts even if the store is full, and drains it.
-            Arc::clone(&roll).poll_in_background().await;
-            Some(roll)
+            Arc::clone(&membership).poll_in_background().await;
+            Some(membership)
         } else {
             None
         };
         let (stopped, abandoned) = (CancellationToken::new(), CancellationToken::new());
-        if lanes.iter().any(|(_, served)| served.lane.blocks()) {
-            runtime.spawn(stuck::follow(Arc::clone(&lanes), stuck, abandoned.clone()));
+        if consumers.iter().any(|(_, served)| served.consumer.blocks()) {
+            runtime.spawn(stuck::follow(
+                Arc::clone(&consumers),
+                stuck,
+                abandoned.clone(),
+            ));
         }
-        let census = census.map(|pace| {
-            let census = DepthSampler {
+        let depth_sampler = depth_sampler.map(|pace| {
+            let depth_sampler = DepthSampler {
                 id,
                 store: Arc::clone(&store),
                 clock: Arc::clone(&clock),
                 labels,
                 inbox: Arc::clone(&inbox),
-                queues: lanes.queues(),
-                roll: roll.clone(),
+                queues: consumers.queues(),
+                membership: membership.clone(),
                 pace,
                 stop: abandoned.clone(),
             };
-            runtime.spawn(census.run())
+            runtime.spawn(depth_sampler.run())
         });
         let outage = Arc::new(Outage::of("operations on buckets"));
         let mover = Mover {
@@ -226,14 +230,14 @@ impl Flow {
             node,
             store,
             clock,
-            lanes: in_order,
-            news: Vec::new(),
+            consumers: in_order,
+            inputs: Vec::new(),
             actions: Vec::new(),
             gates,
             moves,
-            looks,
+            gauges,
             inbox: Arc::clone(&inbox),
-            roll: roll.clone(),
+            membership: membership.clone(),
             member_lost,
             runtime,
             stopped: stopped.clone(),
@@ -245,15 +249,15 @@ impl Flow {
             mover.spawn_thread()?;
         }
         Ok(Self {
-            lanes,
+            consumers,
             orders,
             inbox,
             pulls,
             outage,
-            roll,
+            membership,
             stopped,
             abandoned,
-            census,
+            depth_sampler,
             stop,
             replies,
         })
@@ -262,7 +266,7 @@ impl Flow {
     /// Returns the port for values of type `T` into the ring of `queue`, if this process consumes
     /// it.
     pub(crate) fn port<T: 'static>(&self, queue: &QueueName) -> Option<Arc<dyn ValuePublisher<T>>> {
-        let port: Box<dyn Any> = Arc::clone(&self.lanes.get(queue)?.lane).port();
+        let port: Box<dyn Any> = Arc::clone(&self.consumers.get(queue)?.consumer).port();
         port.downcast().ok().map(|port| *port)
     }
 
@@ -274,25 +278,25 @@ impl Flow {
 
     /// Returns whether this process has a handler for `queue`.
     pub(crate) fn serves(&self, queue: &QueueName) -> bool {
-        self.lanes.get(queue).is_some()
+        self.consumers.get(queue).is_some()
     }
 
     /// Returns whether a node that shares the store has a handler for `queue`, by the last poll.
     pub(crate) fn is_consumed(&self, queue: &QueueName) -> bool {
-        let roll = self.roll.as_ref();
-        roll.is_some_and(|roll| roll.is_consumed(queue))
+        let membership = self.membership.as_ref();
+        membership.is_some_and(|membership| membership.is_consumed(queue))
     }
 
     /// Returns whether a handler runs that blocks its thread.
     #[cfg(feature = "testing")]
     pub(crate) fn is_blocking(&self) -> bool {
-        let mut lanes = self.lanes.iter().map(|(_, served)| &served.lane);
-        lanes.any(|lane| lane.blocks() && lane.load().1 > 0)
+        let mut consumers = self.consumers.iter().map(|(_, served)| &served.consumer);
+        consumers.any(|consumer| consumer.blocks() && consumer.load().1 > 0)
     }
 
     /// Sets how many handlers of `queue` may run at once; 0 pauses it.
     pub(crate) fn set_workers(&self, queue: &QueueName, workers: usize) -> Result<()> {
-        self.lanes.set_workers(queue, workers)
+        self.consumers.set_workers(queue, workers)
     }
 
     /// Returns the callers that pull.
@@ -308,9 +312,9 @@ impl Flow {
     /// Returns for each queue how many events wait in its ring, how many workers are active, and
     /// how many there may be.
     pub(crate) fn load(&self) -> impl Iterator<Item = (&QueueName, usize, usize, usize)> {
-        self.lanes.iter().map(|(queue, served)| {
-            let (queued, active) = served.lane.load();
-            (queue, queued, active, served.lane.workers())
+        self.consumers.iter().map(|(queue, served)| {
+            let (queued, active) = served.consumer.load();
+            (queue, queued, active, served.consumer.workers())
         })
     }
 
@@ -320,9 +324,9 @@ impl Flow {
         self.inbox.add(Input::Stop);
         self.pulls.stop(SETTLE_MIN).await;
         let stops: Vec<_> = self
-            .lanes
+            .consumers
             .iter()
-            .map(|(_, served)| Arc::clone(&served.lane).stop())
+            .map(|(_, served)| Arc::clone(&served.consumer).stop())
             .collect();
         let mut finished = futures_util::future::join_all(stops);
         if tokio::time::timeout(grace, &mut finished).await.is_err() {
@@ -331,8 +335,8 @@ impl Flow {
                 .await
                 .is_err()
             {
-                for (_, served) in self.lanes.iter() {
-                    served.lane.cut();
+                for (_, served) in self.consumers.iter() {
+                    served.consumer.cut();
                 }
                 // Suspended handlers are gone now; those that block their thread are not awaited.
                 let _ = tokio::time::timeout(LAST_WORDS, finished).await;
@@ -341,13 +345,13 @@ impl Flow {
         let settled = tokio::time::timeout(grace.max(SETTLE_MIN), self.stopped.cancelled()).await;
         // A node that has not settled everything may hold leases, and must not leave.
         if settled.is_ok()
-            && let Some(roll) = self.roll.take()
+            && let Some(membership) = self.membership.take()
         {
-            roll.leave().await;
+            membership.leave().await;
         }
-        if let Some(census) = self.census.take() {
+        if let Some(depth_sampler) = self.depth_sampler.take() {
             self.abandoned.cancel();
-            let _ = census.await; // no gauges of this node after its stop
+            let _ = depth_sampler.await; // no gauges of this node after its stop
         }
         settled.is_ok()
     }
@@ -363,9 +367,9 @@ impl Drop for Flow {
         self.abandoned.cancel();
         self.pulls.abandon();
         self.inbox.add(Input::Stop); // wakes the mover, so that it sees that it is abandoned
-        for (_, served) in self.lanes.iter() {
-            served.lane.set_workers(0); // or cut jobs make room for waiting ones
-            served.lane.cut();
+        for (_, served) in self.consumers.iter() {
+            served.consumer.set_workers(0); // or cut jobs make room for waiting ones
+            served.consumer.cut();
         }
         self.replies.give_up();
     }

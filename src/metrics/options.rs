@@ -40,7 +40,7 @@ pub struct MetricsChoices {
     /// How often queue depth is sampled, 100 ms to 1 h; zero disables it. Default: 10 s, which
     /// suits a scrape interval of 15 s and costs a store little; by default only while a recorder
     /// of the crate `metrics` is installed.
-    pub census_every: Option<Duration>,
+    pub depths_every: Option<Duration>,
 }
 
 impl MetricsChoices {
@@ -50,7 +50,7 @@ impl MetricsChoices {
         Self {
             queues_max: stronger.queues_max.or(self.queues_max),
             listen: stronger.listen.or(self.listen),
-            census_every: stronger.census_every.or(self.census_every),
+            depths_every: stronger.depths_every.or(self.depths_every),
         }
     }
 
@@ -66,9 +66,9 @@ impl MetricsChoices {
             )));
         }
         let possible = |every: &Duration| every.is_zero() || CENSUS.contains(every);
-        if let Some(every) = self.census_every.filter(|every| !possible(every)) {
+        if let Some(every) = self.depths_every.filter(|every| !possible(every)) {
             return Err(Error::invalid(format!(
-                "metrics.census_every is {every:?}; it must be 100ms to 1h, or 0s for never"
+                "metrics.depths_every is {every:?}; it must be 100ms to 1h, or 0s for never"
             )));
         }
         Ok(())
@@ -76,12 +76,12 @@ impl MetricsChoices {
 
     /// Returns how often queue depth is sampled; `None`: never. In virtual time it is off by
     /// default, since a month there is a moment.
-    pub(crate) fn census(&self, virtual_time: bool) -> Option<SampleInterval> {
-        let every = match (self.census_every, virtual_time) {
+    pub(crate) fn depth_sampler(&self, virtual_time: bool) -> Option<SampleInterval> {
+        let every = match (self.depths_every, virtual_time) {
             (None, true) => return None,
             (every, _) => every.unwrap_or(CENSUS_EVERY),
         };
-        let always = self.census_every.is_some();
+        let always = self.depths_every.is_some();
         (!every.is_zero()).then_some(SampleInterval { every, always })
     }
 

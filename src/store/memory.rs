@@ -157,7 +157,7 @@ impl Store for MemoryStore {
         self.clock.wall_us()
     }
 
-    fn roll_call(&self, me: MemberInfo) -> StoreFuture<Membership> {
+    fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
         let used = self.shards.used();
         let roll = match self.shared {
             true => self.hub.call(me, self.clock.wall_us(), used),

@@ -70,7 +70,7 @@ impl Op {
         "drop",
         "stats",
         "forecast",
-        "roll_call",
+        "poll_members",
         "controls",
         "set",
         "buckets",
@@ -224,8 +224,8 @@ impl Store for Metered {
         self.near.now_us()
     }
 
-    fn roll_call(&self, me: MemberInfo) -> StoreFuture<Membership> {
-        self.timed(Op::RollCall, |near| near.roll_call(me))
+    fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
+        self.timed(Op::RollCall, |near| near.poll_members(me))
     }
 
     fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {

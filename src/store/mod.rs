@@ -136,7 +136,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// When the store cannot be reached.
-    fn roll_call(&self, me: MemberInfo) -> StoreFuture<Membership> {
+    fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
         StoreFuture::ready(Ok(Membership::alone(&me)))
     }
 

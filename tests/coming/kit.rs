@@ -33,7 +33,7 @@ impl Handler for Nothing {
 pub(crate) fn counting(url: &str) -> BusBuilder {
     LazyLock::force(&PAGE);
     let choices = MetricsChoices {
-        census_every: Some(Duration::from_millis(100)),
+        depths_every: Some(Duration::from_millis(100)),
         ..MetricsChoices::default()
     };
     let builder = Bus::builder().only_registered();
@@ -90,7 +90,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     assert!(waited.is_ok(), "not in time: {what}\n{}", PAGE.render());
 }
 
-/// Asks again until it has been so for several censuses: nodes that have just come do not agree at
+/// Asks again until it has been so for several samples: nodes that have just come do not agree at
 /// once on who counts what.
 pub(crate) async fn settled(what: &str, mut holds: impl FnMut() -> bool) {
     let mut looks = 0;

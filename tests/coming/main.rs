@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // these are tests, though the macro that names them hides it
 
-mod census;
+mod depths;
 mod forecast;
 mod kit;
 mod own_recorder;

@@ -78,7 +78,7 @@ async fn start() -> (SocketAddr, SocketAddr, String, String) {
     let node = |number: usize, address: SocketAddr| {
         let choices = MetricsChoices {
             listen: Some(address),
-            census_every: Some(Duration::from_millis(500)),
+            depths_every: Some(Duration::from_millis(500)),
             ..MetricsChoices::default()
         };
         let records = RecordChoices {

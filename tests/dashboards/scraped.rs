@@ -51,7 +51,7 @@ fn a_port_that_is_taken_is_an_error_that_names_address_and_setting() {
 #[test]
 fn the_page_holds_every_row_of_the_catalogue_and_nothing_else_of_duly() {
     let mut wrong = Vec::new();
-    // The first census, and the first events that are read ahead, take a moment.
+    // The first sample, and the first events that are read ahead, take a moment.
     until("the page is whole", || {
         wrong = Page::read(&PROGRAM.page()).differences();
         wrong.is_empty()

@@ -185,8 +185,8 @@ impl Store for Faulty {
         self.near.push_durably(bucket, events, wanted)
     }
 
-    fn roll_call(&self, me: MemberInfo) -> StoreFuture<Membership> {
-        self.met(|near| near.roll_call(me))
+    fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
+        self.met(|near| near.poll_members(me))
     }
 
     fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {

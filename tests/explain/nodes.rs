@@ -190,11 +190,11 @@ async fn who_asks_is_no_member_and_leaves_no_trace() {
         queues: Arc::from([]),
         leaves: false,
     };
-    let before = world.store.roll_call(ghost.clone()).await.unwrap();
+    let before = world.store.poll_members(ghost.clone()).await.unwrap();
     for _ in 0..3 {
         asked.explain(id).await.unwrap();
     }
-    let after = world.store.roll_call(ghost).await.unwrap();
+    let after = world.store.poll_members(ghost).await.unwrap();
     let nodes = |roll: duly::store::Membership| -> Vec<_> {
         roll.members.iter().map(|member| member.node).collect()
     };

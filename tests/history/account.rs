@@ -5,7 +5,7 @@
 use duly::event::State as EventState;
 use duly::records::Outcome;
 use duly::time::Timestamp;
-use duly_conformance::history::{ClientChecker, Entry, Promise, PushResult, What};
+use duly_conformance::history::{ClientChecker, Entry, EntryKind, Promise, PushResult};
 
 use crate::history::kit::{
     answered, asked, cancel_told, entry, found, good, id, recorded, report, started,
@@ -61,14 +61,14 @@ fn a_start_before_the_due_time_is_early() {
 fn a_delivery_of_what_the_store_has_lost_is_not_early_for_the_push_that_came_after() {
     let mut entries = good();
     let due = Some(Timestamp::from_millis(20));
-    let again = What::PushAnswered {
+    let again = EntryKind::PushAnswered {
         verdict: PushResult::Accepted,
         payload: 5,
         due,
     };
     entries.insert(2, entry(9, again));
     assert_eq!(report(&entries).early, 0);
-    let still = What::PushAnswered {
+    let still = EntryKind::PushAnswered {
         verdict: PushResult::Duplicate,
         payload: 5,
         due,
@@ -131,7 +131,7 @@ fn two_starts_under_one_lease_are_one_too_many() {
 #[test]
 fn a_refused_push_that_happened_was_not_refused() {
     assert_eq!(
-        broken(&with(1, entry(2, What::PushRefused))),
+        broken(&with(1, entry(2, EntryKind::PushRefused))),
         Promise::Doubt
     );
 }
@@ -143,7 +143,7 @@ fn what_nobody_pushed_must_not_happen() {
 
 #[test]
 fn a_push_without_an_answer_may_or_may_not_have_happened() {
-    let unknown = entry(2, What::Unknown);
+    let unknown = entry(2, EntryKind::Unknown);
     assert!(report(&[asked(), unknown]).is_clean());
     assert!(report(&with(1, unknown)).is_clean());
     let mut account = ClientChecker::new();

@@ -5,7 +5,7 @@ use duly::event::{BucketId, State as EventState};
 use duly::records::{NodeId, Outcome};
 use duly::time::Timestamp;
 use duly_conformance::history::{
-    ChangeResult, ClientChecker, Entry, Lease, PushResult, Report, What,
+    ChangeResult, ClientChecker, Entry, EntryKind, Lease, PushResult, Report,
 };
 
 pub(crate) const NODE: NodeId = NodeId(7);
@@ -22,7 +22,7 @@ pub(crate) fn lease(request: u64) -> Lease {
     }
 }
 
-pub(crate) fn entry(at_ms: u64, what: What) -> Entry {
+pub(crate) fn entry(at_ms: u64, what: EntryKind) -> Entry {
     Entry {
         at_us: at_ms * 1_000,
         store_us: at_ms * 1_000,
@@ -33,7 +33,7 @@ pub(crate) fn entry(at_ms: u64, what: What) -> Entry {
 
 pub(crate) fn asked() -> Entry {
     let (payload, attempts) = (5, 2);
-    entry(1, What::PushAsked { payload, attempts })
+    entry(1, EntryKind::PushAsked { payload, attempts })
 }
 
 pub(crate) fn answered(verdict: PushResult) -> Entry {
@@ -41,7 +41,7 @@ pub(crate) fn answered(verdict: PushResult) -> Entry {
     let payload = 5;
     entry(
         2,
-        What::PushAnswered {
+        EntryKind::PushAnswered {
             verdict,
             payload,
             due,
@@ -52,7 +52,7 @@ pub(crate) fn answered(verdict: PushResult) -> Entry {
 pub(crate) fn started(at_ms: u64, attempt: u16) -> Entry {
     entry(
         at_ms,
-        What::Started {
+        EntryKind::Started {
             lease: lease(attempt.into()),
             attempt,
             due: DUE,
@@ -64,7 +64,7 @@ pub(crate) fn started(at_ms: u64, attempt: u16) -> Entry {
 pub(crate) fn recorded(attempt: u16, outcome: Outcome) -> Entry {
     entry(
         100,
-        What::Recorded {
+        EntryKind::Recorded {
             node: NODE,
             attempt,
             outcome,
@@ -75,13 +75,13 @@ pub(crate) fn recorded(attempt: u16, outcome: Outcome) -> Entry {
 
 pub(crate) fn found(state: EventState) -> Entry {
     let state = Some(state);
-    entry(101, What::Found { state })
+    entry(101, EntryKind::Found { state })
 }
 
 pub(crate) fn cancel_told() -> Entry {
     entry(
         3,
-        What::CancelAnswered {
+        EntryKind::CancelAnswered {
             truth: ChangeResult::Done,
         },
     )

@@ -1,7 +1,7 @@
 //! What a checker of single steps finds.
 
 use duly::records::{NodeId, Outcome};
-use duly_conformance::history::{AttemptEnd, Checker, Entry, Expect, Lease, Promise, What};
+use duly_conformance::history::{AttemptEnd, Checker, Entry, EntryKind, Expect, Lease, Promise};
 
 use crate::history::kit::{DUE, entry, lease, recorded, started};
 
@@ -11,7 +11,7 @@ fn a_checker_names_the_step_at_fault() {
     let (due, payload, attempts) = (DUE, 5, 2);
     let added = entry(
         2,
-        What::Added {
+        EntryKind::Added {
             due,
             payload,
             attempts,
@@ -19,7 +19,7 @@ fn a_checker_names_the_step_at_fault() {
     );
     let leased = entry(
         10,
-        What::Leased {
+        EntryKind::Leased {
             lease,
             attempt: 1,
             due,
@@ -28,7 +28,7 @@ fn a_checker_names_the_step_at_fault() {
     );
     let ended = entry(
         11,
-        What::Ended {
+        EntryKind::Ended {
             lease,
             ending: AttemptEnd::Ack,
             delay_us: 0,
@@ -36,7 +36,7 @@ fn a_checker_names_the_step_at_fault() {
     );
     let settled = entry(
         12,
-        What::Settled {
+        EntryKind::Settled {
             lease,
             ending: AttemptEnd::Ack,
             accepted: true,
@@ -82,7 +82,7 @@ fn the_wait_for_another_node_begins_anew_when_that_one_dies_too() {
         let attempt = u16::try_from(number).expect("few nodes");
         entry(
             at_ms,
-            What::Leased {
+            EntryKind::Leased {
                 lease,
                 attempt,
                 due,
@@ -92,10 +92,10 @@ fn the_wait_for_another_node_begins_anew_when_that_one_dies_too() {
     };
     let died = |at_ms, number| Entry {
         id: None,
-        ..entry(at_ms, What::Died { node: node(number) })
+        ..entry(at_ms, EntryKind::Died { node: node(number) })
     };
     let lost = |at_ms| {
-        let recorded = What::Recorded {
+        let recorded = EntryKind::Recorded {
             node: node(1),
             attempt: 1,
             outcome: Outcome::LeaseLost,
@@ -103,7 +103,7 @@ fn the_wait_for_another_node_begins_anew_when_that_one_dies_too() {
         };
         entry(at_ms, recorded)
     };
-    let added = What::Added {
+    let added = EntryKind::Added {
         due,
         payload,
         attempts,

@@ -3,7 +3,9 @@
 use duly::EventId;
 use duly::event::BucketId;
 use duly::records::{NodeId, Outcome};
-use duly_conformance::history::{Checker, ClientChecker, Entry, Expect, Promise, PushResult, What};
+use duly_conformance::history::{
+    Checker, ClientChecker, Entry, EntryKind, Expect, Promise, PushResult,
+};
 
 use crate::history::kit::{DUE, entry, lease};
 
@@ -16,19 +18,19 @@ fn uniques(pushes: &[(u64, bool, Option<u64>)], leased: &[u64]) -> Result<(), Pr
     for (number, replaces, taken_by) in pushes {
         let mut steps = Vec::new();
         if taken_by.is_none() {
-            steps.push(What::Added {
+            steps.push(EntryKind::Added {
                 due,
                 payload,
                 attempts,
             });
         }
-        steps.push(What::UniqueAsked {
+        steps.push(EntryKind::UniqueAsked {
             key,
             replaces: *replaces,
             taken_by: taken_by.map(id),
         });
         if leased.contains(number) {
-            steps.push(What::Leased {
+            steps.push(EntryKind::Leased {
                 lease: lease(*number),
                 attempt: 1,
                 due,
@@ -73,7 +75,7 @@ fn two_of_a_key(first_ended: u64, answered: u64, ended: u64) -> Vec<Promise> {
     let ids = [1, 2].map(|number| EventId::from_parts(DUE, BucketId(0), number));
     let (payload, attempts) = (5, 2);
     let (key, replaces, taken_by) = (1, false, None);
-    let asked = What::UniqueAsked {
+    let asked = EntryKind::UniqueAsked {
         key,
         replaces,
         taken_by,
@@ -87,15 +89,15 @@ fn two_of_a_key(first_ended: u64, answered: u64, ended: u64) -> Vec<Promise> {
         });
     };
     for (number, answered, ended) in [(0, 3, first_ended), (1, answered, ended)] {
-        read(number, 1, What::PushAsked { payload, attempts });
+        read(number, 1, EntryKind::PushAsked { payload, attempts });
         read(number, answered, asked);
-        let answered_as = What::PushAnswered {
+        let answered_as = EntryKind::PushAnswered {
             verdict,
             payload,
             due,
         };
         read(number, answered, answered_as);
-        let cancelled = What::Recorded {
+        let cancelled = EntryKind::Recorded {
             node: NodeId(0),
             attempt: 0,
             outcome: Outcome::Cancelled,

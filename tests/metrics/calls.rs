@@ -33,7 +33,7 @@ async fn every_call_is_timed_by_its_operation() {
     let buckets = bus.bucket_stats("orders").await.unwrap().len();
     assert_eq!(calls("stats"), 2 * buckets, "one a bucket");
     bus.advance(secs(70)).await;
-    for op in ["fetch", "settle", "roll_call", "controls", "buckets"] {
+    for op in ["fetch", "settle", "poll_members", "controls", "buckets"] {
         assert!(calls(op) > 0, "{op}");
     }
     assert_eq!(seen.sum("duly_store_errors_total"), 0.0);

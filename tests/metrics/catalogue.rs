@@ -86,7 +86,7 @@ async fn told() -> BTreeMap<String, BTreeSet<Vec<String>>> {
         .builder()
         .shared_journal(Arc::new(MemoryJournal::default()));
     let builder = builder.metrics(MetricsChoices {
-        census_every: Some(secs(1)),
+        depths_every: Some(secs(1)),
         ..MetricsChoices::default()
     });
     let builder = builder.register_as(ORDERS, Probe::<u64>::new());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use duly::prelude::*;
 use duly::records::Record;
 use duly::store::RedisStore;
-use duly_conformance::history::{ClientChecker, PushResult, Report, What};
+use duly_conformance::history::{ClientChecker, EntryKind, PushResult, Report};
 
 use super::child::{self, Role};
 use super::log::Log;
@@ -80,7 +80,7 @@ async fn push_again(bus: &Bus, log: &Log, account: &ClientChecker) {
         let receipt = queue.event(payload).id(id).send().await;
         let due = Some(receipt.expect("a repeat is accepted").due());
         let verdict = PushResult::Accepted;
-        let what = What::PushAnswered {
+        let what = EntryKind::PushAnswered {
             verdict,
             payload,
             due,
@@ -108,7 +108,7 @@ async fn drain(bus: &Bus) {
 /// What the store knows in the end: every record, and where each event is.
 async fn testify(bus: &Bus, log: &Log, account: &ClientChecker) {
     for record in records(bus).await {
-        let what = What::Recorded {
+        let what = EntryKind::Recorded {
             node: record.node,
             attempt: record.attempt,
             outcome: record.outcome,
@@ -120,7 +120,7 @@ async fn testify(bus: &Bus, log: &Log, account: &ClientChecker) {
     for id in account.ids() {
         let found = patiently(|| queue.get(id)).await;
         let state = found.map(|snapshot| snapshot.state);
-        log.of(id, What::Found { state });
+        log.of(id, EntryKind::Found { state });
     }
 }
 

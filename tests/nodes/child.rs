@@ -9,7 +9,7 @@ use duly::config::QueueChoices;
 use duly::prelude::*;
 use duly::time::{Clock, Mono, SystemClock};
 use duly::{Annotation, ErrorKind};
-use duly_conformance::history::{PushResult, What};
+use duly_conformance::history::{EntryKind, PushResult};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -110,7 +110,7 @@ impl Handler for Work {
     type Payload = u64;
 
     async fn handle(&self, event: Event<u64>, cx: &Context) -> Result<(), Failure> {
-        let started = What::Started {
+        let started = EntryKind::Started {
             lease: cx.lease().expect("it comes from the store"),
             attempt: event.attempt(),
             due: event.due().expect("it comes from the store"),
@@ -165,7 +165,7 @@ pub(crate) async fn bus(url: &str, log: &Arc<Log>, role: &Role) -> duly::Result<
     }
     let bus = builder.start().await?;
     let (node, process) = (bus.node_id(), std::process::id());
-    log.add(None, What::Joined { node, process });
+    log.add(None, EntryKind::Joined { node, process });
     Ok(bus)
 }
 
@@ -233,7 +233,7 @@ async fn push(
         let delay = Duration::from_millis(random.u64(..300).saturating_sub(100));
         // One of few, so that many are kept out.
         let unique = (random.u8(..4) == 0).then(|| random.u64(..3));
-        log.of(id, What::PushAsked { payload, attempts });
+        log.of(id, EntryKind::PushAsked { payload, attempts });
         let is_pushed = loop {
             let mut event = queue.event(payload).id(id).after(delay);
             if let Some(key) = unique {
@@ -244,7 +244,7 @@ async fn push(
                     let other = Some(receipt.id()).filter(|other| *other != id);
                     if let Some(key) = unique {
                         let (replaces, taken_by) = (false, other);
-                        let what = What::UniqueAsked {
+                        let what = EntryKind::UniqueAsked {
                             key,
                             replaces,
                             taken_by,
@@ -255,7 +255,7 @@ async fn push(
                         Some(_) => PushResult::Taken,
                         None => PushResult::Accepted,
                     };
-                    let what = What::PushAnswered {
+                    let what = EntryKind::PushAnswered {
                         verdict,
                         payload,
                         due: Some(receipt.due()),
@@ -264,14 +264,14 @@ async fn push(
                     break other.is_none();
                 }
                 Err(error) if error.kind() == ErrorKind::Unknown => {
-                    log.of(id, What::Unknown);
+                    log.of(id, EntryKind::Unknown);
                     tokio::time::sleep(pause).await;
                     if random.bool() {
                         break false;
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Full) => {
-                    log.of(id, What::PushRefused);
+                    log.of(id, EntryKind::PushRefused);
                     tokio::time::sleep(pause).await;
                     break false;
                 }
@@ -282,7 +282,7 @@ async fn push(
             let answer = queue.cancel(id).await;
             if let Ok(answer) = answer {
                 let truth = answer.into();
-                log.of(id, What::CancelAnswered { truth });
+                log.of(id, EntryKind::CancelAnswered { truth });
             }
         }
         if !pace.is_zero() {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use duly::EventId;
 use duly::records::NodeId;
-use duly_conformance::history::{Entry, What, lines};
+use duly_conformance::history::{Entry, EntryKind, lines};
 
 use super::process::now_us;
 
@@ -22,23 +22,23 @@ impl Log {
     }
 
     /// What happens now to an event.
-    pub(crate) fn of(&self, id: EventId, what: What) {
+    pub(crate) fn of(&self, id: EventId, what: EntryKind) {
         self.add(Some(id), what);
     }
 
     /// What happened to an event then, by the store's clock.
-    pub(crate) fn at(&self, store_us: u64, id: EventId, what: What) {
+    pub(crate) fn at(&self, store_us: u64, id: EventId, what: EntryKind) {
         self.write(store_us, Some(id), what);
     }
 
     /// What happens now.
-    pub(crate) fn add(&self, id: Option<EventId>, what: What) {
+    pub(crate) fn add(&self, id: Option<EventId>, what: EntryKind) {
         self.write(now_us(), id, what);
     }
 
     /// One `write`, so that no other process writes in between; what a kill leaves of it is
     /// skipped. Every store here goes by this machine's clock.
-    fn write(&self, store_us: u64, id: Option<EventId>, what: What) {
+    fn write(&self, store_us: u64, id: Option<EventId>, what: EntryKind) {
         let entry = Entry {
             at_us: now_us(),
             store_us,
@@ -87,7 +87,7 @@ pub(crate) struct Start {
 /// Every start, in the order in which they were written.
 pub(crate) fn starts(entries: &[Entry]) -> impl Iterator<Item = Start> {
     entries.iter().filter_map(|entry| match entry.what {
-        What::Started { lease, .. } => Some(Start {
+        EntryKind::Started { lease, .. } => Some(Start {
             id: entry.id?,
             at_us: entry.at_us,
             node: lease.node,
@@ -99,7 +99,7 @@ pub(crate) fn starts(entries: &[Entry]) -> impl Iterator<Item = Start> {
 /// As which node a process takes part, once it does.
 pub(crate) fn node_of(entries: &[Entry], process: u32) -> Option<NodeId> {
     entries.iter().find_map(|entry| match entry.what {
-        What::Joined { node, process: of } if of == process => Some(node),
+        EntryKind::Joined { node, process: of } if of == process => Some(node),
         _ => None,
     })
 }

@@ -50,8 +50,8 @@ impl Store for Deaf {
         self.0.now_us()
     }
 
-    fn roll_call(&self, me: MemberInfo) -> StoreFuture<Membership> {
-        self.0.roll_call(me)
+    fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
+        self.0.poll_members(me)
     }
 
     fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {

@@ -12,7 +12,7 @@ use duly::journal::{Found, Journal, PostgresJournal, RecorderOptions, SqliteJour
 use duly::prelude::*;
 use duly::records::{Cursor, NodeId, Numbered, Query};
 use duly::store::{EmbeddedStore, Outbox, RedisStore, Store};
-use duly_conformance::history::{Report, What};
+use duly_conformance::history::{EntryKind, Report};
 
 use crate::nodes::{Memory, Node, Role, Site, account, starts, starts_of};
 use crate::records::deaf::Deaf;
@@ -263,15 +263,16 @@ fn compare(case: &str, site: &Site, report: &Report, journal: &[Numbered]) {
     }
     let entries = site.entries();
     let started = entries.iter().filter_map(|entry| match entry.what {
-        What::Started { attempt, lease, .. } => Some((entry.id?, attempt, lease.node)),
+        EntryKind::Started { attempt, lease, .. } => Some((entry.id?, attempt, lease.node)),
         _ => None,
     });
     let started: BTreeSet<(EventId, u16, NodeId)> = started.collect();
     let is_missing =
         |(id, attempt, _): &&(EventId, u16, NodeId)| !attempts.contains_key(&(*id, *attempt));
     let missing: Vec<_> = started.iter().filter(is_missing).collect();
-    let recorded =
-        |entry: &&duly_conformance::history::Entry| matches!(entry.what, What::Recorded { .. });
+    let recorded = |entry: &&duly_conformance::history::Entry| {
+        matches!(entry.what, EntryKind::Recorded { .. })
+    };
     let told = entries.iter().filter(recorded).count();
     println!(
         "{case}: {} records of {} attempts, {} starts seen, {} leases lost, {} missing, {} twice",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use duly_conformance::history::{Entry, Report, What};
+use duly_conformance::history::{Entry, EntryKind, Report};
 
 use crate::nodes::{HANGS, Memory, Node, Role, Site, node_of, now_us, starts, starts_of};
 use crate::redis_faults::scripts::Call;
@@ -101,7 +101,7 @@ fn stop_while_it_handles(site: &Site, node: &Node) {
 fn hangs(entries: &[Entry], process: u32) -> bool {
     let (node, since_us) = (node_of(entries, process), now_us() - 800_000);
     entries.iter().any(|entry| match entry.what {
-        What::Started { lease, payload, .. } => {
+        EntryKind::Started { lease, payload, .. } => {
             Some(lease.node) == node && payload % 20 == HANGS && entry.at_us > since_us
         }
         _ => false,

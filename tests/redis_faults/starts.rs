@@ -9,7 +9,7 @@ use duly::EventId;
 use duly::config::QueueChoices;
 use duly::prelude::*;
 use duly::records::NodeId;
-use duly_conformance::history::{Entry, What};
+use duly_conformance::history::{Entry, EntryKind};
 
 use crate::nodes::{Role, Site, node_of, starts, starts_of};
 use crate::servers::Redis;
@@ -50,7 +50,9 @@ async fn until_leased(bus: &Bus, least: usize) {
 /// The attempt under which each event started on a node.
 fn attempts_on(entries: &[Entry], node: NodeId) -> BTreeMap<EventId, u16> {
     let attempt = |entry: &Entry| match entry.what {
-        What::Started { lease, attempt, .. } if lease.node == node => Some((entry.id?, attempt)),
+        EntryKind::Started { lease, attempt, .. } if lease.node == node => {
+            Some((entry.id?, attempt))
+        }
         _ => None,
     };
     entries.iter().filter_map(attempt).collect()

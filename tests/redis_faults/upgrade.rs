@@ -8,7 +8,7 @@ use duly::EventId;
 use duly::records::NodeId;
 use duly::store::operation::{Reply, Stats, StoreOp};
 use duly::store::{RedisStore, Store};
-use duly_conformance::history::{Entry, What};
+use duly_conformance::history::{Entry, EntryKind};
 
 use crate::nodes::{Role, Site};
 use crate::servers::Redis;
@@ -36,19 +36,19 @@ fn handles(format: Option<u8>) -> Role {
 
 /// What was accepted and can end without a start only if it is cancelled: it has no unique key.
 fn pushed(entries: &[Entry]) -> BTreeSet<EventId> {
-    let of = |is_it: fn(&What) -> bool| -> BTreeSet<EventId> {
+    let of = |is_it: fn(&EntryKind) -> bool| -> BTreeSet<EventId> {
         let entries = entries.iter().filter(|entry| is_it(&entry.what));
         entries.filter_map(|entry| entry.id).collect()
     };
-    let unique = of(|what| matches!(what, What::UniqueAsked { .. }));
-    let pushed = of(|what| matches!(what, What::PushAnswered { .. }));
+    let unique = of(|what| matches!(what, EntryKind::UniqueAsked { .. }));
+    let pushed = of(|what| matches!(what, EntryKind::PushAnswered { .. }));
     pushed.difference(&unique).copied().collect()
 }
 
 /// What was started, and on which nodes.
 fn started(entries: &[Entry]) -> BTreeSet<(EventId, NodeId)> {
     let started = entries.iter().filter_map(|entry| match entry.what {
-        What::Started { lease, .. } => Some((entry.id?, lease.node)),
+        EntryKind::Started { lease, .. } => Some((entry.id?, lease.node)),
         _ => None,
     });
     started.collect()
@@ -56,7 +56,7 @@ fn started(entries: &[Entry]) -> BTreeSet<(EventId, NodeId)> {
 
 fn cancelled(entries: &[Entry]) -> BTreeSet<EventId> {
     let asked = entries.iter().filter_map(|entry| match entry.what {
-        What::CancelAnswered { .. } => entry.id,
+        EntryKind::CancelAnswered { .. } => entry.id,
         _ => None,
     });
     asked.collect()
@@ -64,7 +64,7 @@ fn cancelled(entries: &[Entry]) -> BTreeSet<EventId> {
 
 fn node_of(entries: &[Entry], process: u32) -> Option<NodeId> {
     entries.iter().find_map(|entry| match entry.what {
-        What::Joined { node, process: its } if its == process => Some(node),
+        EntryKind::Joined { node, process: its } if its == process => Some(node),
         _ => None,
     })
 }

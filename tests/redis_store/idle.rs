@@ -26,7 +26,7 @@ async fn an_idle_bus_asks_for_next_to_nothing() {
 #[tokio::test]
 async fn a_bus_that_counts_its_idle_queues_asks_for_no_more() {
     let choices = MetricsChoices {
-        census_every: Some(Duration::from_secs(1)),
+        depths_every: Some(Duration::from_secs(1)),
         ..MetricsChoices::default()
     };
     asks_for_next_to_nothing(choices).await;

@@ -268,7 +268,7 @@ async fn a_process_whose_keys_get_another_format_takes_part_no_more() {
     let roll_calls = async || {
         // One of so many looks at the format.
         for _ in 0..8 {
-            bare.store.roll_call(me()).await?;
+            bare.store.poll_members(me()).await?;
         }
         Ok::<_, duly::Error>(())
     };

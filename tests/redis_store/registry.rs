@@ -72,7 +72,7 @@ async fn versions(store: &RedisStore) -> (u64, u64) {
         queues: Arc::from([]),
         leaves: false,
     };
-    let roll = store.roll_call(me).await.expect("it is answered");
+    let roll = store.poll_members(me).await.expect("it is answered");
     (roll.buckets_version, roll.controls_version)
 }
 

@@ -8,7 +8,7 @@ use duly::event::Envelope;
 use duly::store::operation::{Answer, NewEvent, Reply, StoreOp};
 use duly::time::{Timestamp, When};
 use duly::{ErrorKind, EventId, LatePolicy, QueueName, Unique};
-use duly_conformance::history::{Promise, PushResult, What};
+use duly_conformance::history::{EntryKind, Promise, PushResult};
 
 use crate::bugs::Bug;
 use crate::network::Caller;
@@ -295,7 +295,7 @@ impl World {
         let (bucket, op, id) = (*bucket, op.clone(), *id);
         if let StoreOp::Push(events) = &op {
             let envelope = &events[0].envelope;
-            let what = What::PushAsked {
+            let what = EntryKind::PushAsked {
                 payload: value_of(&envelope.payload),
                 attempts: envelope.attempts,
             };
@@ -312,7 +312,7 @@ impl World {
         if let Some(push) = op.push {
             return self.bus_push_failed(at, push, ErrorKind::Unknown);
         }
-        self.note(Some(op.id), What::Unknown);
+        self.note(Some(op.id), EntryKind::Unknown);
         if self.bug == Some(Bug::NewIdAfterUnknown) {
             self.push_under_new_id(at);
         }
@@ -327,10 +327,10 @@ impl World {
         if is_push && op.is_copied {
             // The copy may have happened: another push of the same id that is surely refused says
             // nothing of this one.
-            self.note(Some(id), What::Unknown);
+            self.note(Some(id), EntryKind::Unknown);
         }
         if is_push && is_sure {
-            self.note(Some(id), What::PushRefused);
+            self.note(Some(id), EntryKind::PushRefused);
             if self.rng.chance(400) {
                 self.clients.ops[at].is_answered = true;
                 self.clients.answered += 1;
@@ -388,12 +388,12 @@ impl World {
                 let text = format!("a client was refused with {kind:?}");
                 return self.break_off(Promise::Accepted, Some(id), text);
             }
-            (StoreOp::Push(events), Ok(Reply::Pushed(pushed))) => Some(What::PushAnswered {
+            (StoreOp::Push(events), Ok(Reply::Pushed(pushed))) => Some(EntryKind::PushAnswered {
                 verdict: PushResult::of(pushed[0].verdict, id),
                 payload: value_of(&events[0].envelope.payload),
                 due: Some(pushed[0].due),
             }),
-            (_, Ok(Reply::Cancelled(truth))) => Some(What::CancelAnswered {
+            (_, Ok(Reply::Cancelled(truth))) => Some(EntryKind::CancelAnswered {
                 truth: truth.into(),
             }),
             (_, Ok(_)) => None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use duly::__internal::{Input, Job};
 use duly::records::Cause;
 use duly::store::operation::{AttemptOutcome, FailureReason, Settlement};
-use duly_conformance::history::{Lease, Promise, What};
+use duly_conformance::history::{EntryKind, Lease, Promise};
 
 use crate::bugs::Bug;
 use crate::pool::{self, Running};
@@ -65,7 +65,7 @@ impl World {
             node: self.nodes[at].id().unwrap_or_default(),
             request: job.delivery.request,
         };
-        let what = What::Started {
+        let what = EntryKind::Started {
             lease,
             attempt: job.delivery.attempt,
             due: job.delivery.due,
@@ -128,7 +128,7 @@ impl World {
         let Running {
             job, settlement, ..
         } = running;
-        let what = What::Ended {
+        let what = EntryKind::Ended {
             lease: Lease {
                 node: self.nodes[at].id().unwrap_or_default(),
                 request: settlement.request,
@@ -151,7 +151,7 @@ impl World {
         };
         node.is_stopping = true;
         let life = node.life;
-        self.note(None, What::Stopping { node: id });
+        self.note(None, EntryKind::Stopping { node: id });
         self.drive(at, Some(Input::Stop));
         for queue in 0..self.plan.queues {
             while let Some(job) = self.nodes[at]

@@ -1,7 +1,7 @@
 //! What breaks when, and how it is mended.
 
 use duly::__internal::Input;
-use duly_conformance::history::What;
+use duly_conformance::history::EntryKind;
 
 use crate::network::Cut;
 use crate::store::Health;
@@ -241,7 +241,7 @@ impl World {
         self.roll_tail_found();
         self.store.mend_clock();
         self.network.cuts.fill(Cut::Nothing);
-        self.note(None, What::Healed);
+        self.note(None, EntryKind::Healed);
         for queue in 0..self.plan.queues {
             self.set_paused(queue, false);
             self.set_rate(queue, self.plan.rate);

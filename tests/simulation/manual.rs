@@ -10,7 +10,7 @@ use duly::store::operation::{
     StartMark, StoreOp,
 };
 use duly::{ErrorKind, EventId};
-use duly_conformance::history::{Lease, What};
+use duly_conformance::history::{EntryKind, Lease};
 
 use crate::bugs::Bug;
 use crate::network::Caller;
@@ -198,7 +198,7 @@ impl World {
             let op = settle(lease, id, AttemptOutcome::Release, fetched_us);
             return self.manual_asks(at, call.bucket, op, 0);
         }
-        let what = What::Started {
+        let what = EntryKind::Started {
             lease,
             attempt: delivery.attempt,
             due: delivery.due,
@@ -284,7 +284,7 @@ impl World {
             true => AttemptOutcome::Retry(Duration::from_millis(50), failing),
             false => AttemptOutcome::Ack,
         };
-        let what = What::Ended {
+        let what = EntryKind::Ended {
             lease,
             ending: ending_of(&verdict),
             delay_us: delay_of(&verdict),

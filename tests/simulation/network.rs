@@ -3,7 +3,7 @@
 use duly::__internal::CallId;
 use duly::ErrorKind;
 use duly::store::operation::{Answer, Moved, Reply, StoreOp};
-use duly_conformance::history::{Promise, What};
+use duly_conformance::history::{EntryKind, Promise};
 
 use crate::bugs::Bug;
 use crate::plan::Clog;
@@ -216,7 +216,7 @@ impl World {
         let (answer, happened) = self.store.apply(self.now_us, bucket, op);
         let store_us = self.store.buckets[bucket].now_us();
         for (id, what) in self.written(happened) {
-            if let What::Added { payload, .. } = what {
+            if let EntryKind::Added { payload, .. } = what {
                 self.added(id, payload);
             }
             self.note_at(store_us, Some(id), what);

@@ -6,7 +6,7 @@ use duly::__internal::{Action, CallId, Input, Load, Node};
 use duly::ErrorKind;
 use duly::records::NodeId;
 use duly::time::Mono;
-use duly_conformance::history::{Promise, What};
+use duly_conformance::history::{EntryKind, Promise};
 
 use crate::bugs::Bug;
 use crate::network::Caller;
@@ -166,7 +166,7 @@ impl World {
         node.pools.clear();
         node.backlog.clear();
         node.paused_until_us = 0;
-        self.note(None, What::Died { node: core.id() });
+        self.note(None, EntryKind::Died { node: core.id() });
     }
 
     /// Something reaches a node, unless it stands still or is another one by now.
@@ -363,8 +363,8 @@ impl World {
                 }
                 // What it could not hand back to a store that has failed it leaves as the dead do.
                 let what = match self.nodes[at].doubted.is_empty() {
-                    true => What::Stopped { node: id },
-                    false => What::Died { node: id },
+                    true => EntryKind::Stopped { node: id },
+                    false => EntryKind::Died { node: id },
                 };
                 self.note(None, what);
                 self.leave_roll(id);

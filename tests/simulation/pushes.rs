@@ -8,7 +8,7 @@ use duly::event::Envelope;
 use duly::store::operation::{Answer, NewEvent, PushOutcome, Pushed, Reply, StoreOp};
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId};
-use duly_conformance::history::{PushResult, What};
+use duly_conformance::history::{EntryKind, PushResult};
 
 use crate::bugs::Bug;
 use crate::store::{Body, value_of};
@@ -50,8 +50,8 @@ impl World {
             // One of two copies may come after the other was refused.
             && !self.clients.was_copied(at);
         let what = match is_sure {
-            true => What::PushRefused,
-            false => What::Unknown,
+            true => EntryKind::PushRefused,
+            false => EntryKind::Unknown,
         };
         self.clients.is_answered(at);
         let id = self.clients.id_of(at);
@@ -80,7 +80,7 @@ impl World {
             NextPush::Done(verdict) => verdict,
             NextPush::Renew => verdict,
         };
-        let what = What::PushAnswered {
+        let what = EntryKind::PushAnswered {
             verdict: PushResult::of(verdict, id),
             payload: value_of(&event.envelope.payload),
             due: Some(due),

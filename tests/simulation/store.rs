@@ -12,7 +12,7 @@ use duly::store::DedupWindow;
 use duly::store::operation::{Answer, StoreOp};
 use duly::time::Timestamp;
 use duly::{ErrorKind, EventId};
-use duly_conformance::history::{Lease, What};
+use duly_conformance::history::{EntryKind, Lease};
 
 pub use self::tell::ending_of;
 use self::tell::{Asked, tell};
@@ -80,16 +80,16 @@ struct WallClock {
 
 /// What happened in an operation.
 #[derive(Debug, Default)]
-pub struct Notes(pub Vec<(EventId, What)>);
+pub struct Notes(pub Vec<(EventId, EntryKind)>);
 
 /// An answer, and what happened to which event beside.
-pub type Applied = (Result<Answer<Body>, ErrorKind>, Vec<(EventId, What)>);
+pub type Applied = (Result<Answer<Body>, ErrorKind>, Vec<(EventId, EntryKind)>);
 
 impl ChangeSink for Notes {
     type Body = Body;
 
     fn added(&mut self, envelope: &Arc<Envelope>, due: Timestamp) -> Body {
-        let what = What::Added {
+        let what = EntryKind::Added {
             due,
             payload: value_of(&envelope.payload),
             attempts: envelope.attempts,
@@ -107,23 +107,23 @@ impl ChangeSink for Notes {
     }
 
     fn buried(&mut self, body: &Body, _: Timestamp, _: u16) {
-        self.0.push((body.id, What::Buried));
+        self.0.push((body.id, EntryKind::Buried));
     }
 
     fn revived(&mut self, body: &Body, _: Timestamp) {
-        self.0.push((body.id, What::Revived));
+        self.0.push((body.id, EntryKind::Revived));
     }
 
     fn removed(&mut self, body: &Body) {
-        self.0.push((body.id, What::Removed));
+        self.0.push((body.id, EntryKind::Removed));
     }
 
     fn handed_back(&mut self, body: &Body, lease: Lease) {
-        self.0.push((body.id, What::HandedBack { lease }));
+        self.0.push((body.id, EntryKind::HandedBack { lease }));
     }
 
     fn recorded(&mut self, record: Record, _telling: Option<&Self::Body>) {
-        let what = What::Recorded {
+        let what = EntryKind::Recorded {
             node: record.node,
             attempt: record.attempt,
             outcome: record.outcome,

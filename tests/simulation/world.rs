@@ -8,7 +8,7 @@ use duly::event::{BucketId, BucketKey};
 use duly::store::operation::{Reply, StoreOp};
 use duly::{EventId, QueueName};
 use duly_conformance::history;
-use duly_conformance::history::{Checker, ClientChecker, Entry, Promise, What};
+use duly_conformance::history::{Checker, ClientChecker, Entry, EntryKind, Promise};
 
 use crate::agenda::Agenda;
 use crate::bugs::Bug;
@@ -235,7 +235,7 @@ impl World {
                     continue; // which says nothing of how it ended
                 }
                 let state = found.map(|found| found.state);
-                self.note(Some(id), What::Found { state });
+                self.note(Some(id), EntryKind::Found { state });
             }
         }
         let report = std::mem::take(&mut self.account).close();
@@ -296,12 +296,12 @@ impl World {
     }
 
     /// Writes a line of history, as the nodes see time.
-    pub fn note(&mut self, id: Option<EventId>, what: What) {
+    pub fn note(&mut self, id: Option<EventId>, what: EntryKind) {
         let bucket = id.and_then(|id| self.clients.bucket_of(id));
         self.note_at(self.store.time_us(self.now_us, bucket), id, what);
     }
 
-    pub fn note_at(&mut self, store_us: u64, id: Option<EventId>, what: What) {
+    pub fn note_at(&mut self, store_us: u64, id: Option<EventId>, what: EntryKind) {
         let entry = Entry {
             at_us: self.now_us,
             store_us,

@@ -1,8 +1,8 @@
 //! The rules for each lease, start, settle and record of an event.
 
 use super::entry::{AttemptEnd, Entry};
+use super::event_history::EventHistory;
 use super::expect::Expect;
-use super::life::EventHistory;
 use super::promise::{Promise, Verdict, broken};
 use duly::records::{NodeId, Outcome};
 use duly::store::operation::Lease;

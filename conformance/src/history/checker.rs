@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::entry::{ChangeResult, Entry, PushResult, What};
+use super::entry::{ChangeResult, Entry, EntryKind, PushResult};
+use super::event_history::EventHistory;
 use super::expect::Expect;
-use super::life::EventHistory;
 use super::memory::Tombstones;
 use super::promise::{BrokenPromise, Promise, Verdict, broken};
 use super::unique::UniqueKeyOwners;
@@ -66,19 +66,19 @@ impl Checker {
     /// The promise that it breaks.
     pub fn read(&mut self, entry: &Entry) -> Result<(), BrokenPromise> {
         let read = match entry.what {
-            What::Died { node } => {
+            EntryKind::Died { node } => {
                 self.died(entry.at_us, node);
                 Ok(())
             }
-            What::Stopping { node } => {
+            EntryKind::Stopping { node } => {
                 self.stopping.insert(node);
                 Ok(())
             }
-            What::Stopped { node } => {
+            EntryKind::Stopped { node } => {
                 self.stopping.remove(&node);
                 return self.stopped(node);
             }
-            What::Healed => {
+            EntryKind::Healed => {
                 let settled_us = entry.store_us.saturating_add(self.expect.calm_after_us);
                 let from_us = &mut self.expect.late_counts_from_us;
                 *from_us = (*from_us).min(settled_us);
@@ -94,7 +94,7 @@ impl Checker {
 
     fn read_of_event(&mut self, id: EventId, entry: &Entry) -> Verdict {
         match entry.what {
-            What::Added {
+            EntryKind::Added {
                 due,
                 payload,
                 attempts,
@@ -120,11 +120,11 @@ impl Checker {
                     .insert(id, EventHistory::new(entry, due, payload, attempts));
                 return Ok(());
             }
-            What::PushAsked { payload, attempts } => {
+            EntryKind::PushAsked { payload, attempts } => {
                 self.asked.entry((id, payload)).or_insert(attempts);
                 return Ok(());
             }
-            What::UniqueAsked {
+            EntryKind::UniqueAsked {
                 key,
                 replaces,
                 taken_by,
@@ -132,12 +132,12 @@ impl Checker {
                 let asked = (key, replaces, taken_by);
                 return self.uniques.asked(id, asked, &self.lives);
             }
-            What::PushAnswered {
+            EntryKind::PushAnswered {
                 verdict, payload, ..
             } => {
                 return self.push_answered(id, verdict, payload, entry.store_us);
             }
-            What::CancelApplied {
+            EntryKind::CancelApplied {
                 truth: ChangeResult::NotFound,
             } => {
                 let is_there = self.lives.contains_key(&id);
@@ -149,18 +149,18 @@ impl Checker {
                     false => Ok(()),
                 };
             }
-            What::Unknown
-            | What::PushRefused
-            | What::Found { .. }
-            | What::Rescheduled {
+            EntryKind::Unknown
+            | EntryKind::PushRefused
+            | EntryKind::Found { .. }
+            | EntryKind::Rescheduled {
                 truth: ChangeResult::NotFound,
                 ..
             }
-            | What::Updated {
+            | EntryKind::Updated {
                 truth: ChangeResult::NotFound,
                 ..
             }
-            | What::CancelAnswered {
+            | EntryKind::CancelAnswered {
                 truth: ChangeResult::NotFound,
             } => return Ok(()),
             _ => {}
@@ -172,8 +172,8 @@ impl Checker {
             );
         };
         match entry.what {
-            What::Started { .. } => self.starts += 1,
-            What::Leased { lease, .. } if self.dead_nodes.contains(&lease.node) => {
+            EntryKind::Started { .. } => self.starts += 1,
+            EntryKind::Leased { lease, .. } if self.dead_nodes.contains(&lease.node) => {
                 life.orphaned(entry.at_us);
             }
             _ => {}
@@ -194,16 +194,16 @@ impl Checker {
             _ => {}
         }
         self.leases_lost += u64::from(match entry.what {
-            What::Recorded { outcome, .. } => outcome == Outcome::LeaseLost,
-            What::HandedBack { .. } => true,
+            EntryKind::Recorded { outcome, .. } => outcome == Outcome::LeaseLost,
+            EntryKind::HandedBack { .. } => true,
             _ => false,
         });
         if life.owes_record() {
             self.owed.push(id);
         }
         match entry.what {
-            What::Removed => self.over.push((id, entry.store_us)),
-            What::Revived => self.uniques.revived(id, &self.lives),
+            EntryKind::Removed => self.over.push((id, entry.store_us)),
+            EntryKind::Revived => self.uniques.revived(id, &self.lives),
             _ => {}
         }
         Ok(())

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::entry::{Entry, What};
+use super::entry::{Entry, EntryKind};
 use super::promise::{BrokenPromise, Promise};
 use duly::EventId;
 use duly::event::BucketId;
@@ -33,15 +33,15 @@ struct Claim {
 impl UniqueKeyClaims {
     pub(super) fn read(&mut self, id: EventId, entry: &Entry) {
         match entry.what {
-            What::PushAsked { .. } => {
+            EntryKind::PushAsked { .. } => {
                 self.asked_us.entry(id).or_insert(entry.store_us);
             }
             // The last record is the event's end, except for an edit, which ends nothing.
-            What::Recorded {
+            EntryKind::Recorded {
                 outcome: Outcome::Edited,
                 ..
             } => {}
-            What::Recorded { outcome, .. } => {
+            EntryKind::Recorded { outcome, .. } => {
                 let before = self.ended_us.insert(id, entry.store_us);
                 let buried_us = match outcome {
                     Outcome::Buried => Some(entry.store_us),
@@ -52,7 +52,7 @@ impl UniqueKeyClaims {
                     self.buried_us.entry(id).or_insert(buried_us);
                 }
             }
-            What::UniqueAsked {
+            EntryKind::UniqueAsked {
                 key,
                 replaces,
                 taken_by,

@@ -22,7 +22,7 @@ pub struct Entry {
     pub id: Option<EventId>,
     /// The observation.
     #[serde(flatten)]
-    pub what: What,
+    pub what: EntryKind,
 }
 
 /// An observation.
@@ -36,7 +36,7 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum What {
+pub enum EntryKind {
     /// A client pushes, possibly again.
     PushAsked {
         /// The payload.

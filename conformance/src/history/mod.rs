@@ -14,7 +14,7 @@
 //! # Examples
 //!
 //! ```
-//! use duly_conformance::history::{ClientChecker, lines};
+//! use duly_conformance::hitimeline::{ClientChecker, lines};
 //!
 //! let history = r#"
 //! {"at_us":1000,"store_us":1000,"id":"00000000000000000000000001","what":"push_asked","payload":7,"attempts":3}
@@ -31,23 +31,23 @@
 //! # Ok::<(), duly::Error>(())
 //! ```
 
-mod account;
 mod attempt;
 mod checker;
 mod claims;
+mod client_checker;
 mod entry;
+mod event_history;
 mod expect;
-mod life;
 mod line;
 mod memory;
 mod promise;
 mod report;
-mod story;
+mod timeline;
 mod unique;
 
-pub use self::account::ClientChecker;
 pub use self::checker::Checker;
-pub use self::entry::{AttemptEnd, ChangeResult, Entry, PushResult, What};
+pub use self::client_checker::ClientChecker;
+pub use self::entry::{AttemptEnd, ChangeResult, Entry, EntryKind, PushResult};
 pub use self::expect::Expect;
 pub use self::line::lines;
 pub use self::promise::{BrokenPromise, Promise};

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::life::EventHistory;
+use super::event_history::EventHistory;
 use super::promise::{Promise, Verdict, broken};
 use duly::EventId;
 use duly::event::BucketId;

@@ -36,7 +36,7 @@ impl World {
             queues,
             leaves,
         };
-        self.store().roll_call(me).await.expect("it is answered")
+        self.store().poll_members(me).await.expect("it is answered")
     }
 
     async fn buckets_version(&self) -> u64 {
@@ -206,7 +206,11 @@ pub async fn a_member_that_leaves_is_gone_at_once(harness: &dyn StoreHarness) {
         queues: Arc::from(["one".parse().expect("a legal name")]),
         leaves: true,
     };
-    let roll = world.store().roll_call(me).await.expect("it is answered");
+    let roll = world
+        .store()
+        .poll_members(me)
+        .await
+        .expect("it is answered");
     assert_eq!(member(&roll, A), None);
     assert_eq!(member(&world.call(B, &["one"]).await, A), None);
 }

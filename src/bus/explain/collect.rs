@@ -69,7 +69,7 @@ impl Facts {
 pub(super) async fn explain(bus: &Bus, id: EventId) -> Explanation {
     let inner = &*bus.inner;
     let mut facts = Facts::default();
-    let (roll, found) = tokio::join!(roll_call(inner), find(inner, id, &mut facts));
+    let (membership, found) = tokio::join!(poll_members(inner), find(inner, id, &mut facts));
     facts.found = found;
     let Some(Located { bucket, .. }) = &facts.found else {
         return conclude(inner, id, facts).await;
@@ -82,7 +82,7 @@ pub(super) async fn explain(bus: &Bus, id: EventId) -> Explanation {
     facts.away = facts.away.or(why_not_served);
     let load = bus.load();
     facts.here = load.into_iter().find(|load| load.queue == bucket.queue);
-    if let Some(first) = facts.miss(roll) {
+    if let Some(first) = facts.miss(membership) {
         facts.nodes = listen(inner, first, &bucket, &mut facts).await;
     }
     let controls = in_time(inner.store.controls()).await;
@@ -121,14 +121,14 @@ async fn known_buckets(inner: &Inner, facts: &mut Facts) -> Option<Vec<BucketKey
 }
 
 /// Reads the members, without becoming one.
-async fn roll_call(inner: &Inner) -> Result<Vec<Member>> {
+async fn poll_members(inner: &Inner) -> Result<Vec<Member>> {
     let listener = MemberInfo {
         node: NodeId(fastrand::u64(1..)),
         queues: [].into(),
         leaves: true,
     };
-    let roll = in_time(inner.store.roll_call(listener)).await?;
-    Ok(roll.members)
+    let membership = in_time(inner.store.poll_members(listener)).await?;
+    Ok(membership.members)
 }
 
 /// Observes which members are alive: a dead node stays a member for a minute, but its poll counter
@@ -153,7 +153,7 @@ async fn listen(
     let mut second = Vec::new();
     if matters {
         tokio::time::sleep(LISTEN).await;
-        let called = roll_call(inner).await;
+        let called = poll_members(inner).await;
         second = facts.miss(called)?;
         let again = inner.look_up(bucket.clone(), found_id(facts)?).await;
         if let Some(again) = facts.miss(again) {

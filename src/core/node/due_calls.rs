@@ -17,26 +17,26 @@ impl<B> Node<B> {
             options,
             ..
         } = self;
-        let care = &mut buckets[bucket];
-        let resting = care.backoff.until > now;
+        let state = &mut buckets[bucket];
+        let resting = state.backoff.until > now;
         let mut due_calls = Vec::new();
-        if care.leases.wakes() <= now {
-            let held = care.leases.beat(now, options);
+        if state.leases.wakes() <= now {
+            let held = state.leases.beat(now, options);
             due_calls.push((
                 CallKind::Heartbeat { held },
                 StoreOp::Heartbeat {
                     node: *id,
                     holds: held,
-                    started: care.held.acknowledged(),
+                    started: state.held.acknowledged(),
                 },
             ));
         }
-        if care.leases.states() <= now && !resting {
+        if state.leases.states() <= now && !resting {
             let Statement {
                 from,
                 through,
                 held,
-            } = care.leases.state();
+            } = state.leases.state();
             due_calls.push((
                 CallKind::Reconcile { from, through },
                 StoreOp::Reconcile {
@@ -44,15 +44,15 @@ impl<B> Node<B> {
                     from,
                     through,
                     held,
-                    started: care.held.acknowledged(),
+                    started: state.held.acknowledged(),
                     limit: options.batch,
                 },
             ));
         }
-        if care.settles(options, pace) <= now {
-            let settlements = care.settler.send(now, options);
-            let announced = care.announce(now, &mut queues[care.queue], true);
-            let started = announced.unwrap_or_default().max(care.held.acknowledged());
+        if state.settles(options, pace) <= now {
+            let settlements = state.settler.send(now, options);
+            let announced = state.announce(now, &mut queues[state.queue], true);
+            let started = announced.unwrap_or_default().max(state.held.acknowledged());
             due_calls.push((
                 CallKind::Settle { started },
                 StoreOp::Settle {
@@ -62,7 +62,7 @@ impl<B> Node<B> {
                 },
             ));
         }
-        match care.look(now, &queues[care.queue], options, self.stopping) {
+        match state.next_poll(now, &queues[state.queue], options, self.stopping) {
             Some((at, look)) if at <= now => due_calls.push(self.poll_op(bucket, look)),
             _ => {}
         }
@@ -73,8 +73,8 @@ impl<B> Node<B> {
             options,
             ..
         } = self;
-        let care = &mut buckets[bucket];
-        if !resting && let Some(started) = care.announce(now, &mut queues[care.queue], false) {
+        let state = &mut buckets[bucket];
+        if !resting && let Some(started) = state.announce(now, &mut queues[state.queue], false) {
             due_calls.push((
                 CallKind::Announce { started },
                 StoreOp::Settle {
@@ -84,8 +84,8 @@ impl<B> Node<B> {
                 },
             ));
         }
-        if care.reaper.wakes() <= now && !resting && !self.stopping {
-            let silent = care.reaper.send(now, options);
+        if state.reaper.wakes() <= now && !resting && !self.stopping {
+            let silent = state.reaper.send(now, options);
             due_calls.push((
                 CallKind::Reap,
                 StoreOp::Reap {
@@ -105,25 +105,25 @@ impl<B> Node<B> {
             options,
             ..
         } = self;
-        let care = &mut buckets[bucket];
-        care.looking = true;
+        let state = &mut buckets[bucket];
+        state.is_polling = true;
         let fetch = match look {
             BucketPoll::MoveDue { is_crowded } => {
-                care.mover.looks();
-                care.standby.looks();
-                let calls = is_crowded && queues[care.queue].nodes > 1;
+                state.mover.start_poll();
+                state.standby.start_poll();
+                let calls = is_crowded && queues[state.queue].nodes > 1;
                 let limit = options.batch;
                 return (CallKind::Move { limit }, StoreOp::MoveDue { limit, calls });
             }
             BucketPoll::FetchAgain(fetch) => fetch,
             BucketPoll::Fetch { limit, ahead_limit } => {
-                care.mover.looks();
-                care.standby.looks();
-                let queue = &mut queues[care.queue];
-                let starts = care.starts(queue, limit + ahead_limit);
+                state.mover.start_poll();
+                state.standby.start_poll();
+                let queue = &mut queues[state.queue];
+                let starts = state.starts(queue, limit + ahead_limit);
                 queue.reserved += limit;
                 queue.ahead += ahead_limit;
-                if care.held.announces() {
+                if state.held.announces() {
                     queue.fetched_starts += starts;
                 }
                 self.next_request += 1;
@@ -132,21 +132,21 @@ impl<B> Node<B> {
                     node: *id,
                     request,
                     limit,
-                    ahead: care.mover.window(options),
+                    ahead: state.mover.window(options),
                     ahead_limit,
                     hold: None,
                     starts,
                 }
             }
         };
-        care.fetching = Some(fetch.clone());
+        state.fetching = Some(fetch.clone());
         let kind = CallKind::Fetch {
             request: fetch.request,
             full_at: match fetch.ahead_limit {
                 0 => fetch.limit,
                 ahead_limit => ahead_limit,
             },
-            held: care.leases.holdings.total(),
+            held: state.leases.holdings.total(),
             starts: fetch.starts,
         };
         (kind, StoreOp::Fetch(fetch))

@@ -13,7 +13,7 @@ impl<B> Node<B> {
     /// leases: then it must seem dead, so that others take over what it loses.
     pub(super) fn poll_members(&mut self, now: Mono, out: &mut Vec<Action<B>>) {
         let is_heard =
-            |care: &BucketState<B>| care.failed || care.leases.is_heard(now, &self.options);
+            |state: &BucketState<B>| state.failed || state.leases.is_heard(now, &self.options);
         let may = self.buckets.iter().all(is_heard);
         self.members.call(now, may, &self.options);
         if may {
@@ -23,7 +23,7 @@ impl<B> Node<B> {
 
     /// Handles the reply to a membership poll.
     pub(super) fn members_seen(&mut self, now: Mono, members: &[Member], out: &mut Vec<Action<B>>) {
-        let change = self.members.answered(now, members, &self.options);
+        let change = self.members.handle_reply(now, members, &self.options);
         if change.suspicion {
             self.suspect();
         }
@@ -52,9 +52,9 @@ impl<B> Node<B> {
 
     /// A member may be dead: scans for its leases.
     pub(super) fn suspect(&mut self) {
-        for (at, care) in self.buckets.iter_mut().enumerate() {
-            care.reaper.suspects();
-            care.standby.suspects(&self.options);
+        for (at, state) in self.buckets.iter_mut().enumerate() {
+            state.reaper.suspects();
+            state.standby.suspects(&self.options);
             self.touched.insert(at);
         }
     }
@@ -62,12 +62,12 @@ impl<B> Node<B> {
     /// Recomputes which buckets this node owns, and its share of each rate. Events prefetched from
     /// a bucket that gets another owner stay here.
     fn assign(&mut self) {
-        for (at, care) in self.buckets.iter_mut().enumerate() {
-            let rank = self.members.rank(&care.key);
-            if care.standby.rank() != rank {
-                care.standby = Standby::new(rank, &self.options);
+        for (at, state) in self.buckets.iter_mut().enumerate() {
+            let rank = self.members.rank(&state.key);
+            if state.standby.rank() != rank {
+                state.standby = Standby::new(rank, &self.options);
                 if rank == 0 {
-                    care.mover.found(); // the previous owner may have left events
+                    state.mover.poll_at_once(); // the previous owner may have left events
                 }
                 self.touched.insert(at);
             }
@@ -82,11 +82,11 @@ impl<B> Node<B> {
 
     /// Sets the rate limit of a queue, over all nodes.
     pub(super) fn rated(&mut self, now: Mono, queue: usize, rate: Option<f64>) {
-        let care = &mut self.queues[queue];
-        let nodes = self.members.count(&care.name);
-        match (&mut care.rate, rate) {
+        let state = &mut self.queues[queue];
+        let nodes = self.members.count(&state.name);
+        match (&mut state.rate, rate) {
             (Some(rate), Some(per_second)) => rate.change(now, per_second, nodes),
-            (care, rate) => *care = rate.map(|per_second| Rate::new(per_second, nodes)),
+            (state, rate) => *state = rate.map(|per_second| Rate::new(per_second, nodes)),
         }
         self.roomy.insert(queue);
     }

@@ -177,7 +177,7 @@ impl<B> Node<B> {
     pub fn waits_for_rate(&self, now: Mono, queue: usize) -> bool {
         let queue = &self.queues[queue];
         let paced = queue.rate.as_ref().is_some_and(|rate| rate.wakes() > now);
-        let is_due = |care: &BucketState<B>| care.mover.has_ready() || care.is_overdue(now);
+        let is_due = |state: &BucketState<B>| state.mover.has_ready() || state.is_overdue(now);
         paced && queue.free() > 0 && queue.buckets.iter().any(|at| is_due(&self.buckets[*at]))
     }
 
@@ -225,13 +225,13 @@ impl<B> Node<B> {
     pub fn handle(&mut self, now: Mono, input: Input<B>, out: &mut Vec<Action<B>>) {
         match input {
             Input::Woken { bucket } => {
-                self.buckets[bucket].mover.woken(now);
+                self.buckets[bucket].mover.wake(now);
                 self.touched.insert(bucket);
             }
             Input::Called { bucket } => {
-                let care = &mut self.buckets[bucket];
-                if care.standby.called(now, &self.options) {
-                    care.mover.called(now);
+                let state = &mut self.buckets[bucket];
+                if state.standby.handle_call(now, &self.options) {
+                    state.mover.poll_soon(now);
                     self.touched.insert(bucket);
                 }
             }
@@ -239,15 +239,15 @@ impl<B> Node<B> {
                 let call = self.calls.remove(&call);
                 if let Some(call) = call.filter(|call| !self.buckets[call.bucket].failed) {
                     self.touched.insert(call.bucket);
-                    self.answered(now, &call, answer, out);
+                    self.handle_reply(now, &call, answer, out);
                 }
             }
             Input::Ended { bucket, settlement } => {
-                let care = &mut self.buckets[bucket];
-                care.settler.add(now, settlement);
-                let queue = &mut self.queues[care.queue];
+                let state = &mut self.buckets[bucket];
+                state.settler.add(now, settlement);
+                let queue = &mut self.queues[state.queue];
                 queue.outstanding = queue.outstanding.saturating_sub(1);
-                self.roomy.insert(care.queue);
+                self.roomy.insert(state.queue);
                 self.touched.insert(bucket);
             }
             Input::Resized {
@@ -259,7 +259,7 @@ impl<B> Node<B> {
                 self.roomy.insert(queue);
                 if capacity == 0 {
                     // Other nodes may take what this node will not start.
-                    self.hand_back_prefetched(now, |care| care.queue == queue);
+                    self.hand_back_prefetched(now, |state| state.queue == queue);
                 }
             }
             Input::Rated { queue, rate } => self.rated(now, queue, rate),
@@ -271,7 +271,7 @@ impl<B> Node<B> {
             }
             Input::MembersSeen { members } => self.members_seen(now, &members, out),
             Input::PollFailed => {
-                if self.members.unanswered(now, &self.options) {
+                if self.members.handle_failure(now, &self.options) {
                     self.suspect();
                 }
             }
@@ -311,13 +311,13 @@ impl<B> Node<B> {
     }
 
     fn hand_back_prefetched(&mut self, now: Mono, which: impl Fn(&BucketState<B>) -> bool) {
-        for (at, care) in self
+        for (at, state) in self
             .buckets
             .iter_mut()
             .enumerate()
-            .filter(|(_, care)| which(care))
+            .filter(|(_, state)| which(state))
         {
-            care.release_prefetched(now, RequestId::MAX, &mut self.queues[care.queue]);
+            state.release_prefetched(now, RequestId::MAX, &mut self.queues[state.queue]);
             self.touched.insert(at);
         }
     }
@@ -327,7 +327,7 @@ impl<B> Node<B> {
             && self
                 .buckets
                 .iter()
-                .all(|care| (care.settler.len() == 0 && care.fetching.is_none()) || care.failed)
+                .all(|state| (state.settler.len() == 0 && state.fetching.is_none()) || state.failed)
     }
 
     /// Sends the store calls that a bucket needs now.
@@ -367,21 +367,21 @@ impl<B> Node<B> {
 
     /// Sets the timer to the first action that the bucket needs and may take.
     fn set_timer(&mut self, now: Mono, bucket: usize) {
-        let care = &self.buckets[bucket];
-        let queue = &self.queues[care.queue];
-        let states = care.leases.states().max(care.backoff.until);
-        let mut at = care.leases.wakes().min(states);
-        at = at.min(care.settles(&self.options, self.pace(now)));
+        let state = &self.buckets[bucket];
+        let queue = &self.queues[state.queue];
+        let states = state.leases.states().max(state.backoff.until);
+        let mut at = state.leases.wakes().min(states);
+        at = at.min(state.settles(&self.options, self.pace(now)));
         if queue.free() > 0 {
             let paced = queue.rate.as_ref().map_or(Mono::default(), Rate::wakes);
-            at = at.min(care.next_prefetched_due().max(paced));
+            at = at.min(state.next_prefetched_due().max(paced));
         }
-        at = at.min(care.announces_at(now, queue).max(care.backoff.until));
-        if let Some((look, _)) = care.look(now, queue, &self.options, self.stopping) {
+        at = at.min(state.announces_at(now, queue).max(state.backoff.until));
+        if let Some((look, _)) = state.next_poll(now, queue, &self.options, self.stopping) {
             at = at.min(look);
         }
         if !self.stopping {
-            at = at.min(care.reaper.wakes().max(care.backoff.until));
+            at = at.min(state.reaper.wakes().max(state.backoff.until));
         }
         let timer = &mut self.timer_of[bucket];
         if *timer != at {

@@ -23,13 +23,13 @@ impl<B> Node<B> {
     /// events come first.
     pub(super) fn publish(&mut self, now: Mono, out: &mut Vec<Action<B>>) {
         for at in &self.touched {
-            let care = &mut self.buckets[*at];
-            let queue = &mut self.queues[care.queue];
-            if queue.rate.is_none() && !care.failed {
-                let jobs = care.take_due(now, queue.free().min(self.options.batch));
-                queue.publish(care.queue, jobs, out);
-                care.grow_window(now, queue);
-                if care.is_overdue(now) {
+            let state = &mut self.buckets[*at];
+            let queue = &mut self.queues[state.queue];
+            if queue.rate.is_none() && !state.failed {
+                let jobs = state.take_due(now, queue.free().min(self.options.batch));
+                queue.publish(state.queue, jobs, out);
+                state.grow_window(now, queue);
+                if state.is_overdue(now) {
                     self.starved = now;
                 }
             }

@@ -13,7 +13,7 @@ use crate::time::{Mono, Timestamp};
 const CROWD_SPAN: Duration = Duration::from_millis(25);
 
 impl<B> Node<B> {
-    pub(super) fn answered(
+    pub(super) fn handle_reply(
         &mut self,
         now: Mono,
         call: &Call,
@@ -24,52 +24,52 @@ impl<B> Node<B> {
             true => Ok(answer),
             false => Err(ErrorKind::Corrupt),
         });
-        let care = &mut self.buckets[call.bucket];
-        let queue = &mut self.queues[care.queue];
+        let state = &mut self.buckets[call.bucket];
+        let queue = &mut self.queues[state.queue];
         match answer {
             Ok(Answer { now_us, reply }) => {
-                care.clock.learn(call.sent, now, now_us);
-                care.backoff.answered();
+                state.clock.learn(call.sent, now, now_us);
+                state.backoff.reset();
                 self.replied(now, call, now_us, reply, out);
             }
             Err(kind) => {
-                care.backoff.failed(now, kind, &self.options);
+                state.backoff.extend(now, kind, &self.options);
                 match call.kind {
                     CallKind::Move { .. } => {
-                        care.looking = false;
-                        care.mover.woken(now);
+                        state.is_polling = false;
+                        state.mover.wake(now);
                     }
                     CallKind::Fetch { request, .. } if kind == ErrorKind::LeaseLost => {
                         // This node was reaped. The request stays refused for ever, and everything
                         // fetched before belongs to other nodes now.
-                        care.fetch_over(queue);
-                        care.mover.woken(now);
-                        self.roomy.insert(care.queue);
-                        care.release_prefetched(now, request, queue);
+                        state.fetch_over(queue);
+                        state.mover.wake(now);
+                        self.roomy.insert(state.queue);
+                        state.release_prefetched(now, request, queue);
                         out.push(Action::Lost {
                             bucket: call.bucket,
                             through: request,
                             is_certain: true,
                         });
                     }
-                    CallKind::Fetch { .. } => care.looking = false,
-                    CallKind::Settle { .. } => care.settler.unanswered(),
+                    CallKind::Fetch { .. } => state.is_polling = false,
+                    CallKind::Settle { .. } => state.settler.handle_failure(),
                     CallKind::Announce { .. } => {}
-                    CallKind::Heartbeat { .. } => care.leases.unanswered(now, &self.options),
+                    CallKind::Heartbeat { .. } => state.leases.handle_failure(now, &self.options),
                     CallKind::Reconcile { from, .. } => {
-                        care.leases.unstated(now, from, &self.options);
+                        state.leases.unstated(now, from, &self.options);
                     }
-                    CallKind::Reap => care.reaper.unanswered(now, &self.options),
+                    CallKind::Reap => state.reaper.fail_scan(now, &self.options),
                 }
                 if let CallKind::Settle { started } | CallKind::Announce { started } = call.kind {
                     self.announced(call.bucket, started, false);
                 }
-                let care = &mut self.buckets[call.bucket];
-                let queue = &mut self.queues[care.queue];
+                let state = &mut self.buckets[call.bucket];
+                let queue = &mut self.queues[state.queue];
                 // Only this error is permanent; any other may be over soon.
                 if kind == ErrorKind::Closed {
-                    care.fail(queue);
-                    self.roomy.insert(care.queue);
+                    state.fail(queue);
+                    self.roomy.insert(state.queue);
                     out.push(Action::StoreFailed {
                         bucket: call.bucket,
                         kind,
@@ -90,8 +90,8 @@ impl<B> Node<B> {
         let bucket = call.bucket;
         let each = Duration::from_millis(self.buckets.len() as u64);
         let blind_every = self.options.blind_every.max(each);
-        let care = &mut self.buckets[bucket];
-        let queue = &mut self.queues[care.queue];
+        let state = &mut self.buckets[bucket];
+        let queue = &mut self.queues[state.queue];
         let options = &self.options;
         let net = match self.members.is_blind() {
             true => options.blind_every,
@@ -114,7 +114,7 @@ impl<B> Node<B> {
                     next_due,
                 }),
             ) => {
-                care.looking = false;
+                state.is_polling = false;
                 let next = now + options.sleep_max;
                 let waiting = Waiting {
                     next_due: reckon(next_due),
@@ -122,10 +122,10 @@ impl<B> Node<B> {
                     full: moved == *limit,
                     crowd: false,
                 };
-                care.mover.looked(now, waiting, next);
+                state.mover.finish_poll(now, waiting, next);
                 match ready {
-                    0 => care.standby.looked(false, options, net),
-                    _ => care.crowded_until = now + options.non_owner_delay,
+                    0 => state.standby.finish_poll(false, options, net),
+                    _ => state.crowded_until = now + options.non_owner_delay,
                 }
             }
             (
@@ -145,11 +145,11 @@ impl<B> Node<B> {
                 }),
             ) => {
                 if queue.room() == 0 || queue.window.room(queue.startable()) == 0 {
-                    self.roomy.insert(care.queue); // the other buckets waited for this reply
+                    self.roomy.insert(state.queue); // the other buckets waited for this reply
                 }
-                care.fetch_over(queue);
+                state.fetch_over(queue);
                 queue.ahead += deliveries.len();
-                care.last_fetch = call.sent;
+                state.last_fetch = call.sent;
                 let next = now + options.sleep_max;
                 let waiting = Waiting {
                     next_due: reckon(next_due),
@@ -158,14 +158,16 @@ impl<B> Node<B> {
                     // A fetch that its bytes have ended brings events too large to buffer many.
                     crowd: !full && is_crowd(next_due, crowd_due),
                 };
-                care.mover.looked(now, waiting, next);
-                care.standby.looked(!deliveries.is_empty(), options, net);
+                state.mover.finish_poll(now, waiting, next);
+                state
+                    .standby
+                    .finish_poll(!deliveries.is_empty(), options, net);
                 if !deliveries.is_empty() {
-                    care.renew(bucket, (now, call.sent), queue, options, out);
-                    care.leases.fetched(call.sent, options);
+                    state.renew(bucket, (now, call.sent), queue, options, out);
+                    state.leases.fetched(call.sent, options);
                 }
-                if !deliveries.is_empty() && *starts > 0 && care.held.announces() {
-                    care.held.acknowledge(StartMark {
+                if !deliveries.is_empty() && *starts > 0 && state.held.announces() {
+                    state.held.acknowledge(StartMark {
                         request: *request,
                         leases: *starts,
                     });
@@ -173,23 +175,23 @@ impl<B> Node<B> {
                 }
                 let brought = deliveries.len();
                 let ids = deliveries.iter().map(|delivery| delivery.id).collect();
-                care.leases.compare_fetched(now, *held, holding, brought);
-                care.leases.holdings.fetched(*request, ids);
-                care.hold(bucket, now_us, deliveries);
-                care.count_held(queue);
+                state.leases.compare_fetched(now, *held, holding, brought);
+                state.leases.holdings.fetched(*request, ids);
+                state.hold(bucket, now_us, deliveries);
+                state.count_held(queue);
                 if self.stopping || queue.is_paused() {
-                    care.release_prefetched(now, RequestId::MAX, queue);
+                    state.release_prefetched(now, RequestId::MAX, queue);
                 }
             }
             (CallKind::Announce { started }, Reply::Settled(_)) => {
                 self.announced(bucket, *started, true);
             }
             (CallKind::Settle { started }, Reply::Settled(accepted)) => {
-                for settlement in care.settler.settled() {
+                for settlement in state.settler.settled() {
                     let Settlement { id, request, .. } = settlement;
-                    care.leases.holdings.ended(request, id);
+                    state.leases.holdings.ended(request, id);
                 }
-                self.roomy.insert(care.queue);
+                self.roomy.insert(state.queue);
                 let lost = accepted.iter().filter(|accepted| !**accepted).count();
                 if lost > 0 {
                     out.push(Action::Refused { bucket, lost });
@@ -197,14 +199,14 @@ impl<B> Node<B> {
                 self.announced(bucket, *started, true);
             }
             (CallKind::Heartbeat { held }, Reply::Kept(Kept { stands, holding })) => {
-                care.leases.beaten(call.sent);
-                care.leases.compare(now, *held, holding);
+                state.leases.beaten(call.sent);
+                state.leases.compare(now, *held, holding);
                 if stands {
-                    care.renew(bucket, (now, call.sent), queue, options, out);
+                    state.renew(bucket, (now, call.sent), queue, options, out);
                 } else {
                     // Everything fetched before this heartbeat was sent belongs to other nodes now.
                     let through = held.last;
-                    care.release_prefetched(now, through, queue);
+                    state.release_prefetched(now, through, queue);
                     out.push(Action::Lost {
                         bucket,
                         through,
@@ -213,21 +215,26 @@ impl<B> Node<B> {
                 }
             }
             (CallKind::Reconcile { from, through }, Reply::Reaped(reaped)) => {
-                care.leases.stated(now, (*from, *through), reaped.more);
+                state.leases.stated(now, (*from, *through), reaped.more);
                 if reaped.ready > 0 {
-                    care.mover.found();
+                    state.mover.poll_at_once();
                 }
             }
             (CallKind::Reap, Reply::Reaped(reaped)) => {
-                care.reaper
-                    .looked(now, self.id, &reaped, &self.members, (options, blind_every));
-                care.reaper.deadline(reckon(reaped.next_deadline));
+                state.reaper.finish_scan(
+                    now,
+                    self.id,
+                    &reaped,
+                    &self.members,
+                    (options, blind_every),
+                );
+                state.reaper.deadline(reckon(reaped.next_deadline));
                 let is_holder = reaped.holders.iter().any(|(node, _)| *node == self.id);
-                if is_holder && care.leases.holdings.len() == 0 && care.fetching.is_none() {
-                    care.leases.differs(now); // it may only have been so at the scan
+                if is_holder && state.leases.holdings.len() == 0 && state.fetching.is_none() {
+                    state.leases.differs(now); // it may only have been so at the scan
                 }
                 if reaped.ready > 0 {
-                    care.mover.found();
+                    state.mover.poll_at_once();
                 }
             }
             (_, _) => {} // no call has such a reply

@@ -113,16 +113,16 @@ impl<B> BucketState<B> {
 impl<B> Node<B> {
     /// Handles the end of a call that announced starts.
     pub(super) fn announced(&mut self, bucket: usize, mark: StartMark, is_known: bool) {
-        let care = &mut self.buckets[bucket];
-        let queue = &mut self.queues[care.queue];
+        let state = &mut self.buckets[bucket];
+        let queue = &mut self.queues[state.queue];
         if is_known {
-            if mark > care.held.acknowledged() {
+            if mark > state.held.acknowledged() {
                 queue.window.acknowledged();
             }
-            care.held.acknowledge(mark);
+            state.held.acknowledge(mark);
         } else {
-            care.held.unacknowledged();
+            state.held.unacknowledged();
         }
-        care.count_held(queue);
+        state.count_held(queue);
     }
 }

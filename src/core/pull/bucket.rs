@@ -78,7 +78,7 @@ impl PulledBucket {
     }
 
     /// There may be more than is known.
-    pub(super) fn woken(&mut self) {
+    pub(super) fn wake(&mut self) {
         self.is_dirty = true;
         self.was_woken = true;
     }

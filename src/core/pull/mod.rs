@@ -244,14 +244,14 @@ impl<B: Clone> Puller<B> {
                 if let Some(at) = self.bucket_of.get(&bucket).copied()
                     && let Some(bucket) = self.buckets.get_mut(&at)
                 {
-                    bucket.woken();
+                    bucket.wake();
                     self.touched.insert(at);
                 }
             }
             PullInput::Answered { call, answer } => {
                 if let Some(call) = self.calls.remove(&call) {
                     self.touched.insert(call.bucket);
-                    self.answered(now, call, answer);
+                    self.handle_reply(now, call, answer);
                 }
             }
             PullInput::Serve { queue, buckets } => self.serve(now, queue, buckets),
@@ -310,7 +310,7 @@ impl<B: Clone> Puller<B> {
             self.resolve(now, requester, out);
         }
         for at in buckets {
-            self.care(now, at, out);
+            self.state(now, at, out);
             self.arm(now, at);
         }
     }

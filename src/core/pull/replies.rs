@@ -11,7 +11,7 @@ use crate::time::{Mono, When};
 
 impl<B: Clone> Puller<B> {
     /// Handles the reply to a call, or its failure.
-    pub(super) fn answered(
+    pub(super) fn handle_reply(
         &mut self,
         now: Mono,
         call: PullCall,
@@ -37,7 +37,7 @@ impl<B: Clone> Puller<B> {
             (PullCallKind::Reap, Ok(answer)) => match answer.reply {
                 Reply::Reaped(reaped) => {
                     if reaped.ready > 0 {
-                        bucket.woken();
+                        bucket.wake();
                     }
                     let ends = (reaped.next_deadline, reaped.more);
                     bucket.reaped(now, ends, (&self.clock, &self.options, many));
@@ -47,7 +47,7 @@ impl<B: Clone> Puller<B> {
             (PullCallKind::Reap, Err(_)) => bucket.reap_failed(now, &self.options),
             (PullCallKind::Release(_), Ok(_)) => {
                 bucket.is_settling = false;
-                bucket.woken(); // what was handed back is ready
+                bucket.wake(); // what was handed back is ready
             }
             (PullCallKind::Release(settlements), Err(_)) => {
                 // Releasing again does no harm; those that never succeed end with their deadline.
@@ -158,7 +158,7 @@ impl<B: Clone> Puller<B> {
     }
 
     /// Does what a bucket needs besides fetches: reaps, hands back, and polls as a fallback.
-    pub(super) fn care(&mut self, now: Mono, at: usize, out: &mut Vec<PullAction<B>>) {
+    pub(super) fn state(&mut self, now: Mono, at: usize, out: &mut Vec<PullAction<B>>) {
         let Some(bucket) = self.buckets.get_mut(&at) else {
             return;
         };

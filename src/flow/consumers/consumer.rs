@@ -96,10 +96,10 @@ where
         runtime: &Handle,
         board: &Arc<DeadlineTable>,
     ) -> Result<Self> {
-        let options = Arc::clone(&executor.means.options);
+        let options = Arc::clone(&executor.deps.options);
         let own_runtime = match options.dedicated {
             false => None,
-            true => Some(own_runtime(&executor.means.surroundings.queue)?),
+            true => Some(own_runtime(&executor.deps.surroundings.queue)?),
         };
         let (runtime, board) = match &own_runtime {
             None => (runtime.clone(), Arc::clone(board)),
@@ -139,7 +139,7 @@ where
             }
         }
         if forgotten > 0 {
-            let queue = &self.pool.work().means.surroundings.queue;
+            let queue = &self.pool.work().deps.surroundings.queue;
             tracing::warn!(%queue, forgotten, "published events dropped at shutdown");
         }
     }
@@ -160,7 +160,7 @@ where
         }
         // Credits reserve room for these, but values published in memory took it: wait for room.
         let mut publisher = self.pool.publisher();
-        let inbox = Arc::clone(&self.pool.work().means.inbox);
+        let inbox = Arc::clone(&self.pool.work().deps.inbox);
         self.runtime.spawn(async move {
             while !tasks.is_empty() {
                 if publisher.publish_many(&mut tasks).await.is_err() {

@@ -56,13 +56,13 @@ impl GaugeUpdater {
         &mut self,
         now: Mono,
         at: Mono,
-        lanes: &[Arc<dyn Consumer>],
+        consumers: &[Arc<dyn Consumer>],
         waits: impl Fn(usize) -> bool,
     ) -> Mono {
         let mut is_at_rest = false;
         if now >= self.next {
             self.next = now + EVERY;
-            is_at_rest = self.look(lanes, waits);
+            is_at_rest = self.look(consumers, waits);
         }
         let at = match is_at_rest {
             true => at,
@@ -73,15 +73,15 @@ impl GaugeUpdater {
     }
 
     /// Sets every gauge; returns whether they stay correct until something happens.
-    fn look(&mut self, lanes: &[Arc<dyn Consumer>], waits: impl Fn(usize) -> bool) -> bool {
+    fn look(&mut self, consumers: &[Arc<dyn Consumer>], waits: impl Fn(usize) -> bool) -> bool {
         let mut doing = vec![QueueActivity::default(); self.gauges.len()];
-        for (queue, (lane, place)) in lanes.iter().zip(&self.places).enumerate() {
-            let (ring_used, busy) = lane.load();
+        for (queue, (consumer, place)) in consumers.iter().zip(&self.places).enumerate() {
+            let (ring_used, busy) = consumer.load();
             doing[*place] = doing[*place].and(QueueActivity {
                 ring_used,
                 busy,
-                stuck: lane.stuck(),
-                workers: lane.workers(),
+                stuck: consumer.stuck(),
+                workers: consumer.workers(),
                 waits_for_rate: waits(queue),
             });
         }

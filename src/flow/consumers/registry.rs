@@ -21,7 +21,7 @@ use crate::handler::{Annotated, Annotation, BlockingHandler, Handler, Upgrade};
 
 /// The dependencies of a consumer besides its handler.
 pub(crate) struct ConsumerDeps {
-    pub(crate) means: ExecutorDeps,
+    pub(crate) deps: ExecutorDeps,
     pub(crate) runtime: Handle,
     pub(crate) board: Arc<DeadlineTable>,
     /// Whether time is virtual, and so must stand still while a thread works.
@@ -67,7 +67,7 @@ impl Entry {
         upgrade: Option<Upgrade<H::Payload>>,
     ) -> Self {
         Self::new::<H, _>(annotation, upgrade, |parts| {
-            let queue = &parts.means.surroundings.queue;
+            let queue = &parts.deps.surroundings.queue;
             BlockingAttempt::new(handler, BlockingThreads::new(queue, parts.virtual_time))
         })
     }
@@ -83,23 +83,23 @@ impl Entry {
         let install = move |parts: ConsumerDeps| {
             let handler = make(&parts);
             let ConsumerDeps {
-                means,
+                deps,
                 runtime,
                 board,
                 virtual_time: _,
             } = parts;
             let reading = PayloadDecoder {
-                keys: means.keys.clone(),
-                version: means.options.version,
+                keys: deps.keys.clone(),
+                version: deps.options.version,
                 upgrade,
             };
             let executor = Executor {
                 handler,
-                means,
+                deps,
                 reading,
             };
-            let lane = HandlerConsumer::new(executor, &runtime, &board)?;
-            Ok(Arc::new(lane) as Arc<dyn Consumer>)
+            let consumer = HandlerConsumer::new(executor, &runtime, &board)?;
+            Ok(Arc::new(consumer) as Arc<dyn Consumer>)
         };
         Self {
             handler: type_name::<H>(),

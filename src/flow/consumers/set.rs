@@ -13,14 +13,14 @@ use crate::flow::runtime_settings::RuntimeSettings;
 
 /// The consumers of a process, run as its options and the runtime settings say.
 pub(crate) struct Consumers {
-    lanes: BTreeMap<QueueName, ConsumerEntry>,
+    consumers: BTreeMap<QueueName, ConsumerEntry>,
     controls: Arc<RuntimeSettings>,
     inbox: Arc<Inbox>,
 }
 
 /// One queue.
 pub(crate) struct ConsumerEntry {
-    pub(crate) lane: Arc<dyn Consumer>,
+    pub(crate) consumer: Arc<dyn Consumer>,
     /// Its index in the node.
     place: usize,
     options: Arc<QueueOptions>,
@@ -47,10 +47,14 @@ struct AppliedSettings {
 }
 
 impl ConsumerEntry {
-    pub(crate) fn new(lane: Arc<dyn Consumer>, place: usize, options: Arc<QueueOptions>) -> Self {
+    pub(crate) fn new(
+        consumer: Arc<dyn Consumer>,
+        place: usize,
+        options: Arc<QueueOptions>,
+    ) -> Self {
         let chosen = options.workers;
         Self {
-            lane,
+            consumer,
             place,
             options,
             course: Mutex::new(ConsumerState {
@@ -64,34 +68,34 @@ impl ConsumerEntry {
 
 impl Consumers {
     pub(crate) fn new(
-        lanes: BTreeMap<QueueName, ConsumerEntry>,
+        consumers: BTreeMap<QueueName, ConsumerEntry>,
         controls: Arc<RuntimeSettings>,
         inbox: Arc<Inbox>,
     ) -> Self {
         Self {
-            lanes,
+            consumers,
             controls,
             inbox,
         }
     }
 
     pub(crate) fn get(&self, queue: &QueueName) -> Option<&ConsumerEntry> {
-        self.lanes.get(queue)
+        self.consumers.get(queue)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&QueueName, &ConsumerEntry)> {
-        self.lanes.iter()
+        self.consumers.iter()
     }
 
     /// Returns the names of all queues.
     pub(crate) fn queues(&self) -> Arc<[QueueName]> {
-        self.lanes.keys().cloned().collect()
+        self.consumers.keys().cloned().collect()
     }
 
     /// Sets how many handlers of `queue` this process runs at once. A number set for every node
     /// takes precedence.
     pub(crate) fn set_workers(&self, queue: &QueueName, workers: usize) -> Result<()> {
-        let Some(served) = self.lanes.get(queue) else {
+        let Some(served) = self.consumers.get(queue) else {
             return Err(Error::new(
                 ErrorKind::NotFound,
                 format!("queue {queue} has no handler in this process"),
@@ -103,7 +107,7 @@ impl Consumers {
 
     /// Applies the current runtime settings, and serves the buckets that new events go to.
     pub(crate) fn follow(&self) {
-        for (queue, served) in &self.lanes {
+        for (queue, served) in &self.consumers {
             self.steer(queue, served, None);
             let control = self.controls.of(queue);
             let buckets = served.options.buckets.max(control.buckets.unwrap_or(0));
@@ -117,7 +121,7 @@ impl Consumers {
     /// Serves those of the listed buckets whose queues this process consumes.
     pub(crate) fn serve(&self, listed: &[BucketKey]) {
         for key in listed {
-            if let Some(served) = self.lanes.get(&key.queue) {
+            if let Some(served) = self.consumers.get(&key.queue) {
                 self.inbox.serve(served.place, key.clone());
             }
         }
@@ -126,7 +130,10 @@ impl Consumers {
     /// Stops fetching for queues whose workers are all held by blocking handlers that run on after
     /// their timeout, and releases what waits there. Returns whether there is such a queue.
     pub(crate) fn follow_stuck(&self) -> bool {
-        let blocking = self.lanes.iter().filter(|(_, served)| served.lane.blocks());
+        let blocking = self
+            .consumers
+            .iter()
+            .filter(|(_, served)| served.consumer.blocks());
         blocking.fold(false, |any, (queue, served)| {
             self.steer(queue, served, None) || any
         })
@@ -141,7 +148,7 @@ impl Consumers {
             true => 0,
             false => control.workers.map_or(course.chosen, usize::from),
         };
-        let stuck = served.lane.stuck();
+        let stuck = served.consumer.stuck();
         let is_stuck = workers > 0 && stuck >= workers;
         let capacity = match (workers, control.rate) {
             (0, _) => 0,
@@ -164,7 +171,7 @@ impl Consumers {
         if course.told != Some(terms) {
             // Only for a changed number: a stopped consumer has none, and must stay stopped.
             if course.told.is_none_or(|told| told.workers != workers) {
-                served.lane.set_workers(workers);
+                served.consumer.set_workers(workers);
             }
             course.told = Some(terms);
             let queue = served.place;
@@ -177,7 +184,7 @@ impl Consumers {
             });
         }
         if is_stuck {
-            served.lane.withdraw();
+            served.consumer.withdraw();
         }
         is_stuck
     }

@@ -12,22 +12,22 @@ use crate::flow::consumers::set::Consumers;
 /// it.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Tracks the consumers until it is stopped; sleeps until `told`, or for a moment while a queue has
+/// Tracks the consumers until it is stopped; sleeps until `stuck`, or for a moment while a queue has
 /// no worker left.
-pub(crate) async fn follow(lanes: Arc<Consumers>, told: Arc<Notify>, stop: CancellationToken) {
+pub(crate) async fn follow(consumers: Arc<Consumers>, stuck: Arc<Notify>, stop: CancellationToken) {
     let mut is_stuck = false;
     loop {
-        let told = told.notified();
+        let stuck = stuck.notified();
         let waited = match is_stuck {
             true => stop
-                .run_until_cancelled(tokio::time::timeout(AGAIN, told))
+                .run_until_cancelled(tokio::time::timeout(AGAIN, stuck))
                 .await
                 .map(drop),
-            false => stop.run_until_cancelled(told).await,
+            false => stop.run_until_cancelled(stuck).await,
         };
         if waited.is_none() {
             return;
         }
-        is_stuck = lanes.follow_stuck();
+        is_stuck = consumers.follow_stuck();
     }
 }

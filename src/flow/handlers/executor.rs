@@ -34,7 +34,7 @@ pub(crate) enum Task<T> {
 /// Runs the attempts of one queue.
 pub(crate) struct Executor<A: Attempt> {
     pub(crate) handler: A,
-    pub(crate) means: ExecutorDeps,
+    pub(crate) deps: ExecutorDeps,
     pub(crate) reading: PayloadDecoder<A::Payload>,
 }
 
@@ -58,23 +58,23 @@ where
             }
         };
         let request = ticket.as_ref().map(|ticket| ticket.job.delivery.request);
-        let cx = Context::new(self.means.surroundings.of_this_thread(), request);
+        let cx = Context::new(self.deps.surroundings.of_this_thread(), request);
         let on_a_thread = if A::CAN_BE_DROPPED {
             None
         } else {
             ticket.clone()
         };
         let may_start = on_a_thread.clone().map(|ticket| {
-            let means = self.means.clone();
-            Box::new(move || means.may_start(&ticket)) as StartCheck
+            let deps = self.deps.clone();
+            Box::new(move || deps.may_start(&ticket)) as StartCheck
         });
         let timed_out = move || {
             if let Some(ticket) = on_a_thread {
                 self.settle(&ticket, JobEnd::TimedOut);
             }
-            self.means.stuck.notify_one();
+            self.deps.stuck.notify_one();
         };
-        let limit = self.means.options.timeout;
+        let limit = self.deps.options.timeout;
         let future = self.handler.attempt(event, cx, limit, may_start, timed_out);
         Some((ticket, future))
     }
@@ -94,7 +94,7 @@ where
     }
 
     fn limit(&self) -> Option<Duration> {
-        A::CAN_BE_DROPPED.then_some(self.means.options.timeout)
+        A::CAN_BE_DROPPED.then_some(self.deps.options.timeout)
     }
 }
 
@@ -106,18 +106,18 @@ where
     fn check_in(&self, job: Box<Job<Arc<Envelope>>>) -> Option<(Event<A::Payload>, Ticket)> {
         // A handler on its own thread may start later: its lease is checked, and its start logged,
         // there.
-        if A::CAN_BE_DROPPED && !self.means.is_fresh(&job) {
-            self.means.hand_back(&job);
+        if A::CAN_BE_DROPPED && !self.deps.is_fresh(&job) {
+            self.deps.hand_back(&job);
             return None;
         }
         let delivery = &job.delivery;
         let envelope = &delivery.body;
-        let started_us = self.means.store.now_us();
+        let started_us = self.deps.store.now_us();
         if has_expired(envelope, started_us) {
             let words = "the event expired before its handler started";
             let ended = || CallResult::Failed(words.to_owned());
-            self.means.replies.tell(delivery.id, ended);
-            self.means.tell(&job, 0, AttemptOutcome::Expire);
+            self.deps.replies.tell(delivery.id, ended);
+            self.deps.tell(&job, 0, AttemptOutcome::Expire);
             return None;
         }
         let payload = match self.reading.read(envelope) {
@@ -127,8 +127,8 @@ where
                 return None;
             }
         };
-        if A::CAN_BE_DROPPED && !self.means.note_start(&job, started_us) {
-            self.means.hand_back_later(&job);
+        if A::CAN_BE_DROPPED && !self.deps.note_start(&job, started_us) {
+            self.deps.hand_back_later(&job);
             return None;
         }
         let (due, attempt) = (delivery.due, delivery.attempt);
@@ -137,7 +137,7 @@ where
             traced: trace::handle(&job.delivery, started_us),
             job,
             started_us,
-            since: self.means.clock.mono(),
+            since: self.deps.clock.mono(),
             phase: (!A::CAN_BE_DROPPED).then(Arc::default),
         };
         Some((event, ticket))
@@ -162,18 +162,18 @@ where
             error: Some(words.clone()),
         };
         if tries_again {
-            let policy = &self.means.options.backoff;
+            let policy = &self.deps.options.backoff;
             let delay = policy.delay_after(delivery.attempt, fastrand::f64());
             trace::unread(delivery, cause, Some(delay));
             return self
-                .means
+                .deps
                 .tell(job, 0, AttemptOutcome::Retry(delay, failing));
         }
         trace::unread(delivery, cause, None);
-        self.means
+        self.deps
             .replies
             .tell(delivery.id, || CallResult::Failed(words));
-        self.means.tell(job, 0, AttemptOutcome::Bury(failing));
+        self.deps.tell(job, 0, AttemptOutcome::Bury(failing));
     }
 
     /// Decides the outcome of an attempt and passes it on, once.
@@ -181,14 +181,14 @@ where
         match ticket.tell() {
             SettlePhase::Started => {}
             SettlePhase::NotStarted if matches!(ended, JobEnd::Cut) => {
-                return self.means.hand_back(&ticket.job);
+                return self.deps.hand_back(&ticket.job);
             }
-            SettlePhase::NotStarted => return self.means.hand_back_later(&ticket.job),
+            SettlePhase::NotStarted => return self.deps.hand_back_later(&ticket.job),
             // It was settled at its timeout; only its worker is released now.
-            SettlePhase::Already => return self.means.stuck.notify_one(),
+            SettlePhase::Already => return self.deps.stuck.notify_one(),
         }
-        let ran = self.means.clock.mono().since(ticket.since);
-        self.means.runs.ended(ran);
+        let ran = self.deps.clock.mono().since(ticket.since);
+        self.deps.runs.ended(ran);
         let ended = match ended {
             JobEnd::Finished(HandlerExit::Returned(..)) if self.is_too_late(ran) => {
                 self.warn_of_blocking(ticket, ran);
@@ -200,15 +200,15 @@ where
             id, attempt, body, ..
         } = &ticket.job.delivery;
         let tries = (*attempt, body.attempts);
-        let (verdict, reply) = judge(tries, ended, &self.means.options.backoff, fastrand::f64());
+        let (verdict, reply) = judge(tries, ended, &self.deps.options.backoff, fastrand::f64());
         match &verdict {
-            AttemptOutcome::Ack => self.means.replies.tell(*id, || CallResult::Replied(reply)),
+            AttemptOutcome::Ack => self.deps.replies.tell(*id, || CallResult::Replied(reply)),
             AttemptOutcome::Bury(FailureReason { error, cause }) => {
-                self.means.replies.tell(*id, || {
+                self.deps.replies.tell(*id, || {
                     CallResult::Failed(error.clone().unwrap_or_else(|| cause.to_string()))
                 });
             }
-            AttemptOutcome::Discard(words) => self.means.replies.tell(*id, || {
+            AttemptOutcome::Discard(words) => self.deps.replies.tell(*id, || {
                 CallResult::Failed(words.clone().unwrap_or_else(|| "discarded".to_owned()))
             }),
             AttemptOutcome::Retry(..)
@@ -217,13 +217,13 @@ where
             | AttemptOutcome::Release => {}
         }
         ticket.traced.ended(&ticket.job.delivery, &verdict);
-        self.means.tell(&ticket.job, ticket.started_us(), verdict);
+        self.deps.tell(&ticket.job, ticket.started_us(), verdict);
     }
 
     /// Returns whether a handler on the runtime exceeded its timeout. Nothing could end it while it
     /// blocked its thread, but its attempt was over.
     fn is_too_late(&self, ran: Duration) -> bool {
-        A::CAN_BE_DROPPED && ran > self.means.options.timeout.saturating_add(SLACK)
+        A::CAN_BE_DROPPED && ran > self.deps.options.timeout.saturating_add(SLACK)
     }
 
     #[cold]
@@ -233,8 +233,8 @@ where
             options,
             surroundings,
             ..
-        } = &self.means;
-        if self.means.blocked.allows(clock.mono()) {
+        } = &self.deps;
+        if self.deps.blocked.allows(clock.mono()) {
             tracing::warn!(
                 queue = %surroundings.queue,
                 id = %ticket.job.delivery.id,
@@ -248,12 +248,12 @@ where
 
     /// Releases a delivery whose handler never started.
     pub(crate) fn hand_back(&self, job: &Job<Arc<Envelope>>) {
-        self.means.hand_back(job);
+        self.deps.hand_back(job);
     }
 
     /// Logs the failure of an event that was published in memory, which is not retried.
     fn log_failure(&self, ended: &JobEnd<HandlerExit>) {
-        let queue = &self.means.surroundings.queue;
+        let queue = &self.deps.surroundings.queue;
         match ended {
             JobEnd::Finished(HandlerExit::Returned(Err(failure), _)) => {
                 tracing::warn!(%queue, %failure, "handler of a published event failed");

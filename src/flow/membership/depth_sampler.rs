@@ -41,7 +41,7 @@ pub(crate) struct DepthSampler {
     /// The queues that this node consumes.
     pub(crate) queues: Arc<[QueueName]>,
     /// `None` where the store has only one node.
-    pub(crate) roll: Option<Arc<MembershipPoll>>,
+    pub(crate) membership: Option<Arc<MembershipPoll>>,
     pub(crate) pace: SampleInterval,
     pub(crate) stop: CancellationToken,
 }
@@ -56,7 +56,7 @@ impl DepthSampler {
             if !self.pace.always && !metrics::is_recorder_installed() {
                 continue;
             }
-            let count = self.count(&mut known, self.inbox.news());
+            let count = self.count(&mut known, self.inbox.active_buckets());
             if let Some(Err(error)) = self.stop.run_until_cancelled(count).await {
                 tracing::debug!(%error, "failed to sample queue depth");
             }
@@ -121,15 +121,15 @@ impl DepthSampler {
 
     /// Returns the number of members; `None` while it is unknown.
     fn members(&self) -> Option<usize> {
-        match &self.roll {
-            Some(roll) => roll.members(),
+        match &self.membership {
+            Some(poll) => poll.members(),
             None => Some(usize::from(!self.queues.is_empty())),
         }
     }
 
     fn reports(&self, queue: &QueueName) -> bool {
-        let is_consumed = |roll: &Arc<MembershipPoll>| roll.is_consumed(queue);
-        self.queues.contains(queue) || !self.roll.as_ref().is_some_and(is_consumed)
+        let is_consumed = |poll: &Arc<MembershipPoll>| poll.is_consumed(queue);
+        self.queues.contains(queue) || !self.membership.as_ref().is_some_and(is_consumed)
     }
 
     /// Counts one bucket and measures the clock skew.

@@ -28,7 +28,7 @@ const ALL_EVERY: Duration = Duration::from_secs(60);
 pub(crate) struct SettingsReader {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) controls: Arc<RuntimeSettings>,
-    pub(crate) lanes: Arc<Consumers>,
+    pub(crate) consumers: Arc<Consumers>,
     pub(crate) pulls: Arc<Pulls>,
 }
 
@@ -55,7 +55,7 @@ impl SettingsReader {
             %error,
             "failed to read runtime settings; configured settings apply until the store responds"
         );
-        self.lanes.follow();
+        self.consumers.follow();
         Ok(())
     }
 
@@ -67,7 +67,7 @@ impl SettingsReader {
     pub(crate) async fn read_controls(&self) -> Result<()> {
         let controls = in_time(self.store.controls()).await?;
         self.controls.replace(controls);
-        self.lanes.follow();
+        self.consumers.follow();
         Ok(())
     }
 
@@ -78,7 +78,7 @@ impl SettingsReader {
     /// When the store cannot be read; everything stays as it is.
     pub(crate) async fn read_buckets(&self) -> Result<()> {
         let buckets = in_time(self.store.buckets()).await?;
-        self.lanes.serve(&buckets);
+        self.consumers.serve(&buckets);
         self.pulls.found(&buckets);
         Ok(())
     }
@@ -152,23 +152,23 @@ impl MembershipPoll {
     pub(crate) async fn call(&self) -> Result<()> {
         let called = {
             let _one = self.calls.lock().await;
-            in_time(self.orders.store.roll_call(self.me.clone())).await
+            in_time(self.orders.store.poll_members(self.me.clone())).await
         };
-        let roll = match called {
-            Ok(roll) => roll,
+        let membership = match called {
+            Ok(membership) => membership,
             Err(error) => {
                 self.was_away.store(true, Ordering::Relaxed);
                 self.inbox.add(Input::PollFailed);
                 return Err(error);
             }
         };
-        let members = roll.members;
+        let members = membership.members;
         let consumed = members.iter().map(|it| Arc::clone(&it.queues));
         *self.consumed() = Some(consumed.collect());
         self.inbox.add(Input::MembersSeen { members });
         // If they are being read now, the next poll checks again.
         if let Ok(mut read) = self.read.try_lock() {
-            let versions = (roll.controls_version, roll.buckets_version);
+            let versions = (membership.controls_version, membership.buckets_version);
             self.follow(versions, &mut read).await?;
         }
         Ok(())
@@ -212,7 +212,7 @@ impl MembershipPoll {
             leaves: true,
             ..self.me.clone()
         };
-        if let Err(error) = in_time(self.orders.store.roll_call(me)).await {
+        if let Err(error) = in_time(self.orders.store.poll_members(me)).await {
             tracing::debug!(%error, "failed to leave the membership");
         }
     }

@@ -21,14 +21,14 @@ pub(crate) type NodeInput = Input<Arc<Envelope>>;
 /// a membership poll, and these are bounded by credits, by the number of buckets and by time.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    news: Mailbox<NodeInput>,
+    mailbox: Mailbox<NodeInput>,
     mover: OnceLock<WakeTarget>,
     /// The indexes of the buckets that this node serves.
     buckets: RwLock<HashMap<BucketKey, usize>>,
     /// The indexes of the queues that it serves.
     queues: OnceLock<HashMap<QueueName, usize>>,
     /// The notifications of the depth sampler, if there is one.
-    census: OnceLock<ActiveBuckets>,
+    active_buckets: OnceLock<ActiveBuckets>,
 }
 
 /// How the mover sleeps, and so how it is woken.
@@ -65,8 +65,8 @@ impl Inbox {
     }
 
     /// Returns the buckets that received events, tracked from the first call on.
-    pub(crate) fn news(&self) -> &ActiveBuckets {
-        self.census.get_or_init(ActiveBuckets::default)
+    pub(crate) fn active_buckets(&self) -> &ActiveBuckets {
+        self.active_buckets.get_or_init(ActiveBuckets::default)
     }
 
     /// Returns the index of a bucket that this node serves.
@@ -76,22 +76,22 @@ impl Inbox {
     }
 
     /// Adds an input, and wakes the mover if it sleeps and this is worth it.
-    pub(crate) fn add(&self, news: NodeInput) {
-        let is_end = matches!(news, Input::Ended { .. });
-        if self.news.add(news, is_end) {
+    pub(crate) fn add(&self, input: NodeInput) {
+        let is_end = matches!(input, Input::Ended { .. });
+        if self.mailbox.add(input, is_end) {
             self.wake();
         }
     }
 
-    /// Takes all inputs into `news`, which must be empty.
-    pub(crate) fn take(&self, news: &mut Vec<NodeInput>) {
-        self.news.take(news);
+    /// Takes all inputs into `inputs`, which must be empty.
+    pub(crate) fn take(&self, inputs: &mut Vec<NodeInput>) {
+        self.mailbox.take(inputs);
     }
 
     /// Prepares to sleep until `ends_at` attempts have ended or something else happens; returns
     /// `false` when that is so already.
     pub(crate) fn may_sleep(&self, ends_at: usize) -> bool {
-        self.news.may_sleep(ends_at)
+        self.mailbox.may_sleep(ends_at)
     }
 
     fn wake(&self) {
@@ -111,8 +111,8 @@ impl Watcher for Inbox {
     }
 
     fn earlier(&self, bucket: &BucketKey) {
-        if let Some(news) = self.census.get() {
-            news.note(bucket);
+        if let Some(active) = self.active_buckets.get() {
+            active.note(bucket);
         }
         if let Some(bucket) = self.place(bucket) {
             return self.add(Input::Woken { bucket });

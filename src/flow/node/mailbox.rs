@@ -21,7 +21,7 @@ pub(crate) struct Mailbox<T> {
 
 #[derive(Debug)]
 struct MailboxState<T> {
-    news: Vec<T>,
+    messages: Vec<T>,
     /// How many small messages are worth a wake-up.
     enough: usize,
 }
@@ -29,7 +29,7 @@ struct MailboxState<T> {
 impl<T> Default for Mailbox<T> {
     fn default() -> Self {
         let waiting = MailboxState {
-            news: Vec::new(),
+            messages: Vec::new(),
             enough: 1,
         };
         Self {
@@ -41,16 +41,16 @@ impl<T> Default for Mailbox<T> {
 impl<T> Mailbox<T> {
     /// Adds a message; returns whether to wake the reader. A message that is not `small` is always
     /// worth a wake-up.
-    pub(crate) fn add(&self, news: T, small: bool) -> bool {
+    pub(crate) fn add(&self, message: T, small: bool) -> bool {
         let mut waiting = self.lock();
-        waiting.news.push(news);
+        waiting.messages.push(message);
         // Beyond the number the reader has been woken, and has not read since.
-        !small || waiting.news.len() == waiting.enough
+        !small || waiting.messages.len() == waiting.enough
     }
 
-    /// Takes all messages into `news`, which must be empty.
-    pub(crate) fn take(&self, news: &mut Vec<T>) {
-        std::mem::swap(&mut self.lock().news, news);
+    /// Takes all messages into `messages`, which must be empty.
+    pub(crate) fn take(&self, messages: &mut Vec<T>) {
+        std::mem::swap(&mut self.lock().messages, messages);
     }
 
     /// Prepares to sleep until there are `enough` small messages, at least one, or any other;
@@ -58,7 +58,7 @@ impl<T> Mailbox<T> {
     pub(crate) fn may_sleep(&self, enough: usize) -> bool {
         let mut waiting = self.lock();
         waiting.enough = enough.max(1);
-        waiting.news.len() < waiting.enough
+        waiting.messages.len() < waiting.enough
     }
 
     fn lock(&self) -> MutexGuard<'_, MailboxState<T>> {

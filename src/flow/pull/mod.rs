@@ -56,7 +56,7 @@ pub(crate) struct Pulls {
     controls: Arc<RuntimeSettings>,
     options: PullOptions,
     runtime: Handle,
-    news: Mutex<Vec<PullMessage>>,
+    messages: Mutex<Vec<PullMessage>>,
     notify: Notify,
     /// The known buckets of each queue, and whether anybody has pulled from it.
     known: RwLock<BTreeMap<QueueName, (BTreeSet<BucketId>, bool)>>,
@@ -83,7 +83,7 @@ impl Pulls {
             controls,
             options,
             runtime: Handle::current(),
-            news: Mutex::default(),
+            messages: Mutex::default(),
             notify: Notify::new(),
             known: RwLock::default(),
             next: AtomicU64::new(0),
@@ -202,13 +202,13 @@ impl Pulls {
     }
 
     fn add(&self, message: PullMessage) {
-        self.news().push(message);
+        self.messages().push(message);
         self.notify.notify_one();
     }
 
-    fn news(&self) -> std::sync::MutexGuard<'_, Vec<PullMessage>> {
+    fn messages(&self) -> std::sync::MutexGuard<'_, Vec<PullMessage>> {
         // Poison is harmless: every change under the lock is one call.
-        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stops: callers are refused, and what is leased for them is handed back.

@@ -71,15 +71,15 @@ impl PullTask {
 
     /// Does what is to be done now; returns whether there may be more.
     fn turn(&mut self) -> bool {
-        let news = std::mem::take(&mut *self.pulls.news());
+        let messages = std::mem::take(&mut *self.pulls.messages());
         let now = self.pulls.clock.mono();
         let mut actions = Vec::new();
-        let has_news = !news.is_empty();
-        for message in news {
+        let has_messages = !messages.is_empty();
+        for message in messages {
             self.take(now, message, &mut actions);
         }
         self.puller.turn(now, &mut actions);
-        let is_busy = has_news || !actions.is_empty();
+        let is_busy = has_messages || !actions.is_empty();
         let mut answers = Answers::new();
         self.act(actions, &mut answers);
         while let Some(answer) = answers.pop_front() {
@@ -176,7 +176,7 @@ impl PullTask {
                     let mut answer = self.pulls.store.apply(&bucket, op);
                     let mut cx = Context::from_waker(Waker::noop());
                     if let Poll::Ready(answer) = Pin::new(&mut answer).poll(&mut cx) {
-                        let answer = told(&self.outage, answer);
+                        let answer = note_outcome(&self.outage, answer);
                         answers.push_back(PullInput::Answered { call, answer });
                         continue;
                     }
@@ -187,7 +187,7 @@ impl PullTask {
                             Err(Error::new(ErrorKind::Unknown, words))
                         };
                         let answer = tokio::time::timeout(CALL_TIMEOUT, answer).await;
-                        let answer = told(&outage, answer.unwrap_or_else(late));
+                        let answer = note_outcome(&outage, answer.unwrap_or_else(late));
                         let answered = PullInput::Answered { call, answer };
                         pulls.add(PullMessage::Input(answered));
                     });
@@ -198,7 +198,7 @@ impl PullTask {
 }
 
 /// Logs failures of the store in a bounded number of lines.
-fn told<T>(outage: &Outage, answer: Result<T>) -> Result<T, ErrorKind> {
+fn note_outcome<T>(outage: &Outage, answer: Result<T>) -> Result<T, ErrorKind> {
     match &answer {
         Ok(_) => outage.succeeded(&()),
         Err(error) => outage.failed((), error),

@@ -49,7 +49,7 @@ pub struct RecorderOptions {
     pub retry_max: Duration,
     /// How often it looks into every outbox, for what another node has written and not recorded
     /// before it died; more than 0. It also looks within a second of a node that consumes something
-    /// leaving the roll. Default: as often as the store's [`fallback_poll_every`](Store::fallback_poll_every) says.
+    /// ending its membership. Default: as often as the store's [`fallback_poll_every`](Store::fallback_poll_every) says.
     pub fallback_poll_every: Option<Duration>,
     /// How long it may take to record what is left when the bus stops. Default: 2 s.
     pub stop_within: Duration,

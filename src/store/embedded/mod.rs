@@ -267,9 +267,9 @@ impl Store for EmbeddedStore {
         self.shared.clock.wall_us()
     }
 
-    fn roll_call(&self, me: MemberInfo) -> StoreFuture<Membership> {
-        let roll = self.shared.hub.alone(&me, self.shared.shards.used());
-        StoreFuture::ready(Ok(roll))
+    fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
+        let membership = self.shared.hub.alone(&me, self.shared.shards.used());
+        StoreFuture::ready(Ok(membership))
     }
 
     fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {

@@ -11,10 +11,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
 use crate::store::Durability;
 use crate::store::redis::admit::check_push;
-use crate::store::redis::answer::ReplyReader;
-use crate::store::redis::check::ServerFacts;
+use crate::store::redis::decode::ReplyReader;
 use crate::store::redis::durable::{DurabilityWait, ReachedDurability};
-use crate::store::redis::link::ScriptReply;
+use crate::store::redis::managed::ScriptReply;
+use crate::store::redis::preflight::ServerFacts;
 use crate::store::redis::push;
 use crate::store::redis::shared::Shared;
 

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::event::BucketKey;
-use crate::store::redis::link::ManagedConnection;
+use crate::store::redis::managed::ManagedConnection;
 use crate::store::redis::options::ConnectionOptions;
 use crate::store::redis::url::Target;
 

@@ -13,8 +13,8 @@ use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::lanes::{CallQueues, Driver};
-use super::link::{ManagedConnection, ScriptReply, maybe_applied, with_text};
+use super::call_queues::{CallQueues, Driver};
+use super::managed::{ManagedConnection, ScriptReply, maybe_applied, with_text};
 use super::topology::accepted;
 use crate::error::{Error, ErrorKind, Result};
 

@@ -12,8 +12,8 @@ use crate::core::op::{
 use crate::core::reference::bounded;
 use crate::error::{Error, Result};
 use crate::event::{EventId, QueueName};
-use crate::store::redis::answer::{ReplyReader, STATE_LEN, number_at, unreadable};
-use crate::store::redis::ask::{Call, CallContext, EXACT_MAX, us};
+use crate::store::redis::decode::{ReplyReader, STATE_LEN, number_at, unreadable};
+use crate::store::redis::encode::{Call, CallContext, EXACT_MAX, us};
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::scripts;
 use crate::time::Timestamp;

@@ -3,36 +3,36 @@
 //! Each operation is one script on the keys of one bucket, so it is atomic, and takes one round
 //! trip. Its semantics are those of the reference store.
 
+mod admin;
 mod admit;
-pub(crate) mod answer;
-mod ask;
-mod ask_settle;
 mod backoff;
-mod by_hand;
+mod call_queues;
 mod capacity;
-pub(crate) mod check;
 mod choices;
 mod confirmed;
 mod connections;
+pub(crate) mod decode;
 mod durable;
+mod encode;
+mod encode_settle;
 mod fault;
-pub(crate) mod hub;
 pub(crate) mod in_parts;
 pub(crate) mod keys;
-mod lane;
-mod lanes;
 mod leases;
-mod link;
-pub(crate) mod news;
+mod live_connection;
+mod managed;
 mod options;
 pub(crate) mod outbox;
 mod peek;
+pub(crate) mod preflight;
 pub(crate) mod push;
 mod reads;
 pub(crate) mod record;
 pub(crate) mod registry;
 pub(crate) mod scripts;
 mod shared;
+pub(crate) mod shared_state;
+pub(crate) mod subscription;
 #[cfg(test)]
 mod tests;
 pub(crate) mod topology;
@@ -45,9 +45,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::check::ServerFacts;
 pub use self::choices::RedisOptions;
 use self::connections::StoreConnections;
+use self::preflight::ServerFacts;
 use self::push::Pushes;
 use self::shared::Shared;
 use self::url::Target;
@@ -179,7 +179,7 @@ impl RedisStore {
         let links = StoreConnections::open(&target).await?;
         let prefix = target.asked.prefix.clone();
         let prefix = prefix.unwrap_or_else(|| PREFIX.to_owned());
-        let found = check::check(&links.work, &target, &prefix, &SystemClock::new()).await?;
+        let found = preflight::check(&links.work, &target, &prefix, &SystemClock::new()).await?;
         let shared = Shared::new(prefix, target, links, options);
         shared.check_times()?;
         shared.set_offset(found.offset_us);
@@ -267,12 +267,10 @@ impl Store for RedisStore {
                 by,
                 dead_only,
             } => StoreFuture::new(async move {
-                by_hand::update(&shared, &bucket, id, &payload, by.as_deref(), dead_only).await
+                admin::update(&shared, &bucket, id, &payload, by.as_deref(), dead_only).await
             }),
             StoreOp::Rewrite(rewritings) => {
-                StoreFuture::new(
-                    async move { by_hand::rewrite(&shared, &bucket, &rewritings).await },
-                )
+                StoreFuture::new(async move { admin::rewrite(&shared, &bucket, &rewritings).await })
             }
             op if reads::only_reads(&op) => StoreFuture::new(async move {
                 reads::read(|| shared.operate(&bucket, op.clone())).await
@@ -332,19 +330,19 @@ impl Store for RedisStore {
         self.shared.watch(watcher);
     }
 
-    fn roll_call(&self, me: MemberInfo) -> StoreFuture<Membership> {
+    fn poll_members(&self, me: MemberInfo) -> StoreFuture<Membership> {
         let shared = Arc::clone(&self.shared);
-        StoreFuture::new(async move { hub::roll_call(&shared, me).await })
+        StoreFuture::new(async move { shared_state::poll_members(&shared, me).await })
     }
 
     fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
         let shared = Arc::clone(&self.shared);
-        StoreFuture::new(async move { reads::read(|| hub::controls(&shared)).await })
+        StoreFuture::new(async move { reads::read(|| shared_state::controls(&shared)).await })
     }
 
     fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
         let (shared, queue) = (Arc::clone(&self.shared), queue.clone());
-        StoreFuture::new(async move { hub::set(&shared, &queue, setting).await })
+        StoreFuture::new(async move { shared_state::set(&shared, &queue, setting).await })
     }
 
     fn outboxes(&self) -> StoreFuture<Vec<Outbox>> {

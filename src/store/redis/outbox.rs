@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, QueueName};
 use crate::record::Numbered;
-use crate::store::redis::answer::{ReplyReader, unreadable};
+use crate::store::redis::decode::{ReplyReader, unreadable};
 use crate::store::redis::record;
 use crate::store::redis::shared::Shared;
 use crate::store::{

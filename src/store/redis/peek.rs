@@ -1,7 +1,7 @@
 //! Encoding of a read of one page of events.
 
 use crate::core::op::{BATCH_MAX, PeekBy, PeekCursor};
-use crate::store::redis::ask::{Call, CallContext};
+use crate::store::redis::encode::{Call, CallContext};
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::scripts;
 

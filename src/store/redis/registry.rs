@@ -20,9 +20,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
 use crate::outage::Outage;
 use crate::store::KnownBuckets;
-use crate::store::redis::answer::{ReplyReader, unreadable};
-use crate::store::redis::hub;
+use crate::store::redis::decode::{ReplyReader, unreadable};
 use crate::store::redis::shared::Shared;
+use crate::store::redis::shared_state;
 
 /// The page size of reads.
 const PAGE: usize = 1_000;
@@ -197,7 +197,7 @@ pub(super) async fn known(shared: &Arc<Shared>) -> Result<KnownBuckets> {
             registry.asked.succeeded(&());
             return Ok(KnownBuckets::all(buckets));
         }
-        Err(error) if !hub::is_away(&error) => return Err(error),
+        Err(error) if !shared_state::is_away(&error) => return Err(error),
         Err(error) => error,
     };
     if !patience.is_zero() {
@@ -221,7 +221,7 @@ async fn read_new(shared: &Shared, listed: &mut CachedList) -> Result<()> {
     loop {
         let from = listed.buckets.len() - usize::from(listed.last.is_some());
         let mut command = redis::cmd("LRANGE");
-        command.arg(hub::key(shared, "registry"));
+        command.arg(shared_state::key(shared, "registry"));
         command.arg(from).arg(from + PAGE - 1);
         let value = shared.send(&shared.links.hub, &command).await?;
         let mut page = read_page(value)?;

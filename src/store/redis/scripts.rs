@@ -168,7 +168,7 @@ scripts! {
     /// Checks the invariants.
     AUDIT = "audit", DRAINS, ["bucket", "body", "nodes"];
     /// Announces a node, and returns the members.
-    ROLL = "roll", DRAINS, [];
+    POLL_MEMBERS = "poll_members", DRAINS, [];
     /// Adds buckets to the registry.
     REGISTER = "register", DRAINS, [];
     /// Changes one runtime setting of a queue.
@@ -196,6 +196,10 @@ mod tests {
             keys::PARTS.len() - 1,
             "all but the channel"
         );
-        assert_eq!(ROLL.parts(), [""; 0], "its keys are those of all nodes");
+        assert_eq!(
+            POLL_MEMBERS.parts(),
+            [""; 0],
+            "its keys are those of all nodes"
+        );
     }
 }

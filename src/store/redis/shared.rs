@@ -11,20 +11,20 @@ use crate::error::{Error, Result};
 use crate::event::{BucketKey, EventId};
 use crate::record::{Cause, NodeId};
 use crate::store::Watcher;
-use crate::store::redis::answer::{self, ReplyReader};
-use crate::store::redis::ask::{Call, CallContext};
 use crate::store::redis::capacity::Capacity;
 use crate::store::redis::choices::RedisOptions;
 use crate::store::redis::connections::StoreConnections;
-use crate::store::redis::hub::SharedState;
+use crate::store::redis::decode::{self, ReplyReader};
+use crate::store::redis::encode::{Call, CallContext};
 use crate::store::redis::in_parts;
 use crate::store::redis::keys::BucketKeys;
-use crate::store::redis::link::{ManagedConnection, ScriptReply};
-use crate::store::redis::news::{NotificationCallbacks, Notifications};
+use crate::store::redis::managed::{ManagedConnection, ScriptReply};
 use crate::store::redis::options::ConnectionOptions;
 use crate::store::redis::outbox::Outboxes;
 use crate::store::redis::record::DAMAGED;
 use crate::store::redis::registry::Registry;
+use crate::store::redis::shared_state::SharedState;
+use crate::store::redis::subscription::{NotificationCallbacks, Notifications};
 use crate::store::redis::url::{Place, Target};
 use crate::time::{Clock, SystemClock};
 
@@ -213,7 +213,7 @@ impl Shared {
             _ => self.links.for_pushes(bucket),
         };
         let parts = self.call(link, &call).await?;
-        let read = answer::read(&bucket.queue, &op, parts)?;
+        let read = decode::read(&bucket.queue, &op, parts)?;
         self.learn(read.answer.now_us);
         if read.is_earlier {
             self.tell(bucket);

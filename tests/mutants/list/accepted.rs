@@ -113,8 +113,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a node does not repeat a fetch whose answer was lost",
         edits: &[edit(
             "src/core/node/replies.rs",
-            "CallKind::Fetch { .. } => care.looking = false,",
-            "CallKind::Fetch { .. } => care.fetch_over(queue),",
+            "CallKind::Fetch { .. } => state.is_polling = false,",
+            "CallKind::Fetch { .. } => state.fetch_over(queue),",
         )],
         caught_by: delivery("answers_that_are_lost_change_nothing"),
         masked_by: None,

@@ -63,7 +63,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a handler that blocks its thread beyond its timeout is acknowledged",
         edits: &[edit(
             "src/flow/handlers/executor.rs",
-            "A::CAN_BE_DROPPED && ran > self.means.options.timeout.saturating_add(SLACK)",
+            "A::CAN_BE_DROPPED && ran > self.deps.options.timeout.saturating_add(SLACK)",
             "A::CAN_BE_DROPPED && ran > Duration::MAX.saturating_sub(SLACK)",
         )],
         caught_by: delivery("a_handler_that_blocks_its_thread_beyond_its_timeout_has_timed_out"),

@@ -28,8 +28,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "of a queue that nobody consumes nobody tells how many events wait in it",
         edits: &[edit(
             "src/flow/membership/depth_sampler.rs",
-            "|| !self.roll.as_ref().is_some_and(is_consumed)",
-            "|| (false && !self.roll.as_ref().is_some_and(is_consumed))",
+            "|| !self.membership.as_ref().is_some_and(is_consumed)",
+            "|| (false && !self.membership.as_ref().is_some_and(is_consumed))",
         )],
         caught_by: coming("a_queue_that_nobody_consumes_is_reported_by_all"),
         masked_by: None,
@@ -49,10 +49,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "empty-buckets-not-heard-of",
         breaks: Metrics,
-        bug: "the census does not hear that something came into a bucket that was empty",
+        bug: "the sampler does not hear that something came into a bucket that was empty",
         edits: &[edit(
             "src/flow/node/inbox.rs",
-            "            news.note(bucket);\n",
+            "            active.note(bucket);\n",
             "            let _ = news;\n",
         )],
         caught_by: coming("a_bucket_that_was_empty_is_counted_as_soon_as_something_comes"),
@@ -61,7 +61,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "empty-buckets-asked-each-time",
         breaks: Metrics,
-        bug: "the census asks every bucket each time, also those in which nothing is",
+        bug: "the sampler asks every bucket each time, also those in which nothing is",
         edits: &[edit(
             "src/flow/membership/depth_sampler.rs",
             "let is_empty = known.buckets.get(key).is_some_and(BucketCount::is_empty);",

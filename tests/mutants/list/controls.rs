@@ -161,7 +161,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "what other programs consume is not known, and taken for a slip",
         edits: &[edit(
             "src/flow/start.rs",
-            "roll.is_some_and(|roll| roll.is_consumed(queue))",
+            "membership.is_some_and(|membership| membership.is_consumed(queue))",
             "roll.is_some_and(|roll| roll.is_consumed(queue) && queue.is_empty())",
         )],
         caught_by: delivery("a_queue_of_another_program_is_no_slip"),

@@ -159,7 +159,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "Redis: a script that the server has forgotten is not given to it again",
         edits: &[edit(
-            "src/store/redis/link/runs.rs",
+            "src/store/redis/managed/runs.rs",
             "let mut answer = lane.ask(call, deadline).await;\n        if answer",
             "let mut answer = lane.ask(call, deadline).await;\n        if false && answer",
         )],
@@ -174,7 +174,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Doubt,
         bug: "Redis: a connection that is cut after the call was sent is taken for one that never was",
         edits: &[edit(
-            "src/store/redis/lane.rs",
+            "src/store/redis/live_connection.rs",
             "let mut fault = fault::of(&cause, Stage::Sent);",
             "let mut fault = fault::of(&cause, Stage::Connecting);",
         )],
@@ -190,7 +190,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a handler starts although its start could not be noted",
         edits: &[edit(
             "src/flow/handlers/executor.rs",
-            "            self.means.hand_back_later(&job);\n            return None;\n",
+            "            self.deps.hand_back_later(&job);\n            return None;\n",
             "",
         )],
         caught_by: delivery("a_handler_whose_start_cannot_be_noted_does_not_start"),

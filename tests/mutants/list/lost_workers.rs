@@ -13,7 +13,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
                 StoreOp::Heartbeat {
                     node: *id,
                     holds: held,
-                    started: care.held.acknowledged(),
+                    started: state.held.acknowledged(),
                 },
             ));
 ",
@@ -128,8 +128,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a worker starts a handler without a look at its lease",
         edits: &[edit(
             "src/flow/handlers/executor.rs",
-            "if A::CAN_BE_DROPPED && !self.means.is_fresh(&job) {",
-            "if false && A::CAN_BE_DROPPED && !self.means.is_fresh(&job) {",
+            "if A::CAN_BE_DROPPED && !self.deps.is_fresh(&job) {",
+            "if false && A::CAN_BE_DROPPED && !self.deps.is_fresh(&job) {",
         )],
         caught_by: delivery("nothing_starts_on_a_lease_that_may_be_gone"),
         masked_by: None,

@@ -6,12 +6,12 @@ mod attempts;
 mod cancel;
 mod coming;
 mod controls;
+mod dead_letters;
 mod doubt;
 mod explained;
 mod full;
 mod ids;
 mod journal;
-mod letters;
 mod lost_workers;
 mod metrics;
 mod never_early;
@@ -44,7 +44,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         pulled::MUTANTS,
         punctual::MUTANTS,
         controls::MUTANTS,
-        letters::MUTANTS,
+        dead_letters::MUTANTS,
         explained::MUTANTS,
         payloads::MUTANTS,
         traced::MUTANTS,

@@ -118,8 +118,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "news for the mover do not wake it",
         edits: &[edit(
             "src/flow/node/inbox.rs",
-            "if self.news.add(news, is_end) {",
-            "if self.news.add(news, is_end) && false {",
+            "if self.mailbox.add(input, is_end) {",
+            "if self.mailbox.add(input, is_end) && false {",
         )],
         caught_by: delivery("nothing_starts_before_its_due_time_nor_much_later"),
         masked_by: None,
@@ -186,8 +186,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a mover that sleeps until some handlers have ended is not woken when they have",
         edits: &[edit(
             "src/flow/node/mailbox.rs",
-            "!small || waiting.news.len() == waiting.enough",
-            "!small || waiting.news.len() == 0",
+            "!small || waiting.messages.len() == waiting.enough",
+            "!small || waiting.messages.len() == 0",
         )],
         caught_by: test("loom", "two_small_news_wake_who_sleeps_for_two"),
         masked_by: None,

@@ -230,7 +230,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         breaks: Records,
         bug: "Redis: nobody is told that a cancel has left a record",
         edits: &[edit(
-            "src/store/redis/answer.rs",
+            "src/store/redis/decode.rs",
             "has_recorded = !matches!(cancelled, Cancelled::NotFound | Cancelled::TooLate(_));",
             "",
         )],

@@ -92,7 +92,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         bug: "a stop is over before the last outcomes are in the store",
         edits: &[edit(
             "src/core/node/mod.rs",
-            ".all(|care| (care.settler.len() == 0 && care.fetching.is_none()) || care.failed)",
+            ".all(|state| (state.settler.len() == 0 && state.fetching.is_none()) || state.failed)",
             ".all(|_| true)",
         )],
         caught_by: delivery("a_stop_waits_until_the_store_has_every_outcome"),

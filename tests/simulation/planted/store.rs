@@ -11,7 +11,7 @@ use duly::store::operation::{
 };
 use duly::time::{Timestamp, When};
 use duly::{Cancelled, Changed, ErrorKind, EventId, Unique};
-use duly_conformance::history::{Lease, Promise, What};
+use duly_conformance::history::{EntryKind, Lease, Promise};
 
 use crate::bugs::Bug;
 use crate::network::Caller;
@@ -119,7 +119,7 @@ impl World {
                 let stood = self.checker.lease_of(id) == Some(lease);
                 let now_us = self.store.time_us(self.now_us, Some(bucket));
                 let until = Timestamp::from_micros_up(now_us + hold.as_micros() as u64);
-                let what = What::Extended {
+                let what = EntryKind::Extended {
                     lease,
                     stood,
                     until,
@@ -174,7 +174,7 @@ impl World {
                 _ => None,
             };
             if let Some(taken_by) = taken_by {
-                let what = What::UniqueAsked {
+                let what = EntryKind::UniqueAsked {
                     key,
                     replaces,
                     taken_by,
@@ -258,10 +258,10 @@ impl World {
     }
 
     /// What the store really wrote of what happened.
-    pub fn written(&self, mut happened: Vec<(EventId, What)>) -> Vec<(EventId, What)> {
-        let is_retry = |what: &What| {
+    pub fn written(&self, mut happened: Vec<(EventId, EntryKind)>) -> Vec<(EventId, EntryKind)> {
+        let is_retry = |what: &EntryKind| {
             let outcome = match what {
-                What::Recorded { outcome, .. } => Some(*outcome),
+                EntryKind::Recorded { outcome, .. } => Some(*outcome),
                 _ => None,
             };
             outcome == Some(Outcome::Retried)
@@ -274,7 +274,7 @@ impl World {
             }
             Some(Bug::ExtendWithoutToken) => {
                 for (_, what) in &mut happened {
-                    if let What::Extended { stood, .. } = what {
+                    if let EntryKind::Extended { stood, .. } = what {
                         *stood = true;
                     }
                 }

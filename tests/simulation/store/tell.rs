@@ -8,7 +8,7 @@ use duly::store::operation::{
 };
 use duly::time::Timestamp;
 use duly::{Changed, EventId};
-use duly_conformance::history::{AttemptEnd, Lease, What};
+use duly_conformance::history::{AttemptEnd, EntryKind, Lease};
 
 use crate::store::{Body, value_of};
 
@@ -74,7 +74,7 @@ pub fn tell(
     asked: &Asked,
     answer: &Answer<Body>,
     promised: Option<Duration>,
-    happened: &mut Vec<(EventId, What)>,
+    happened: &mut Vec<(EventId, EntryKind)>,
 ) {
     let end = |hold: Duration| {
         let hold_us = promised.unwrap_or(hold).as_micros() as u64;
@@ -87,7 +87,7 @@ pub fn tell(
                     node: *node,
                     request: delivery.request,
                 };
-                let what = What::Leased {
+                let what = EntryKind::Leased {
                     lease,
                     attempt: delivery.attempt,
                     due: delivery.due,
@@ -96,13 +96,13 @@ pub fn tell(
                 happened.push((delivery.id, what));
                 if let Some(hold) = *hold {
                     let until = end(hold);
-                    happened.push((delivery.id, What::Held { lease, until }));
+                    happened.push((delivery.id, EntryKind::Held { lease, until }));
                 }
             }
         }
         (Asked::Settle(settled), Reply::Settled(accepted)) => {
             for ((id, lease, ending), accepted) in settled.iter().zip(accepted) {
-                let what = What::Settled {
+                let what = EntryKind::Settled {
                     lease: *lease,
                     ending: *ending,
                     accepted: *accepted,
@@ -112,7 +112,7 @@ pub fn tell(
         }
         (Asked::Extend { leases, hold }, Reply::Extended(stood)) => {
             for ((id, lease), stood) in leases.iter().zip(stood) {
-                let what = What::Extended {
+                let what = EntryKind::Extended {
                     lease: *lease,
                     stood: *stood,
                     until: end(*hold),
@@ -123,22 +123,22 @@ pub fn tell(
         (Asked::Push, Reply::Pushed(pushed)) => {
             for pushed in pushed {
                 if let PushOutcome::Replaced(id) = pushed.verdict {
-                    happened.push((id, What::Replaced));
+                    happened.push((id, EntryKind::Replaced));
                 }
             }
         }
         (Asked::Cancel(id), Reply::Cancelled(cancelled)) => {
             let truth = (*cancelled).into();
-            happened.push((*id, What::CancelApplied { truth }));
+            happened.push((*id, EntryKind::CancelApplied { truth }));
         }
         (Asked::Reschedule(id), Reply::Rescheduled(changed)) => {
             let truth = (*changed).into();
             let due = due_of(*changed);
-            happened.push((*id, What::Rescheduled { truth, due }));
+            happened.push((*id, EntryKind::Rescheduled { truth, due }));
         }
         (Asked::Update(id, payload), Reply::Updated(changed)) => {
             let (truth, payload) = ((*changed).into(), *payload);
-            happened.push((*id, What::Updated { truth, payload }));
+            happened.push((*id, EntryKind::Updated { truth, payload }));
         }
         _ => {}
     }

@@ -1,6 +1,6 @@
 use super::table::{RULES, SAYINGS};
 use super::*;
-use crate::store::redis::link::ManagedConnection;
+use crate::store::redis::managed::ManagedConnection;
 use crate::store::redis::options::ConnectionOptions;
 use crate::store::redis::tests::pretend::{Act, cluster, server};
 use crate::store::redis::url::Target;

@@ -8,11 +8,11 @@ use tokio::time::{Instant, timeout_at};
 use super::Registry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::BucketKey;
-use crate::store::redis::ask::Call;
 use crate::store::redis::backoff;
-use crate::store::redis::hub;
+use crate::store::redis::encode::Call;
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
+use crate::store::redis::shared_state;
 
 /// The limit of buckets in one call.
 const BATCH: usize = 1_000;
@@ -197,7 +197,7 @@ async fn register(shared: &Shared, batch: &[BucketKey]) -> Result<()> {
         return Ok(());
     }
     let script = &scripts::REGISTER;
-    let keys = ["registered", "registry", "members"].map(|part| hub::key(shared, part));
+    let keys = ["registered", "registry", "members"].map(|part| shared_state::key(shared, part));
     let mut command = script.call(keys.into_iter());
     command.arg(&super::token());
     for bucket in batch {

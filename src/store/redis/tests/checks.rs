@@ -1,8 +1,8 @@
 //! Tests of the start-up preflight.
 
-use super::super::check::{ServerFacts, check};
-use super::super::link::ManagedConnection;
+use super::super::managed::ManagedConnection;
 use super::super::options::ConnectionOptions;
+use super::super::preflight::{ServerFacts, check};
 use super::super::url::Target;
 use super::pretend::{self, Act};
 use super::servers::{Aof, Cluster, Redis, RedisOptions, shared_cluster};

@@ -6,15 +6,15 @@ mod servers;
 mod checks;
 mod durable;
 mod links;
-mod news;
 pub(super) mod pretend;
+mod subscription;
 mod topologies;
 
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::link::ManagedConnection;
+use super::managed::ManagedConnection;
 use super::options::ConnectionOptions;
 use super::url::Target;
 

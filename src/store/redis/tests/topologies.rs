@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::link::ManagedConnection;
+use super::super::managed::ManagedConnection;
 use super::super::options::ConnectionOptions;
 use super::super::url::Target;
 use super::pretend::{self, Act};

@@ -9,7 +9,7 @@ use duly::prelude::*;
 use duly::records::Cause;
 use duly::testing::Probe;
 
-use crate::letters::kit::{numbers, picky};
+use crate::dead_letters::kit::{numbers, picky};
 use crate::servers;
 
 /// Longer than anything here takes.

@@ -7,7 +7,7 @@ use super::claims::UniqueKeyClaims;
 use super::entry::Entry;
 use super::promise::{BrokenPromise, Promise};
 use super::report::Report;
-use super::story::EventTimeline;
+use super::timeline::EventTimeline;
 use duly::EventId;
 
 /// Follows every event of a history that holds what clients observed, and at its end the store's

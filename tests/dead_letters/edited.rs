@@ -5,7 +5,7 @@ use duly::event::State as EventState;
 use duly::prelude::*;
 use duly::testing::Probe;
 
-use crate::letters::kit::{graveyard, picky};
+use crate::dead_letters::kit::{graveyard, picky};
 use crate::world::{ORDERS, World, secs};
 
 over_every_store! {

@@ -6,7 +6,7 @@ use redis::{RedisError, Value};
 
 use crate::error::{Error, Result};
 use crate::store::redis::keys;
-use crate::store::redis::link::ManagedConnection;
+use crate::store::redis::managed::ManagedConnection;
 use crate::store::redis::scripts;
 use crate::store::redis::url::{Place, Target};
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::entry::{AttemptEnd, ChangeResult, Entry, What};
+use super::entry::{AttemptEnd, ChangeResult, Entry, EntryKind};
 use super::expect::Expect;
 use super::promise::{Promise, Verdict, broken};
 use duly::event::State;
@@ -114,15 +114,15 @@ impl EventHistory {
 
     pub(super) fn read(&mut self, entry: &Entry, expect: &Expect) -> Verdict {
         match entry.what {
-            What::CancelApplied { truth } => self.cancelled(truth),
-            What::Replaced if self.lease.is_some() => {
+            EntryKind::CancelApplied { truth } => self.cancelled(truth),
+            EntryKind::Replaced if self.lease.is_some() => {
                 broken(Promise::Truth, "a leased event was replaced")
             }
-            What::Replaced => {
+            EntryKind::Replaced => {
                 self.is_cancelled = true;
                 Ok(())
             }
-            What::CancelAnswered { truth } => {
+            EntryKind::CancelAnswered { truth } => {
                 self.is_cancel_told |= truth == ChangeResult::Done;
                 match truth {
                     ChangeResult::Done if self.may_still_run => broken(
@@ -136,27 +136,27 @@ impl EventHistory {
                     _ => Ok(()),
                 }
             }
-            What::Rescheduled { truth, due } => self.changed(truth, |life| {
+            EntryKind::Rescheduled { truth, due } => self.changed(truth, |life| {
                 life.due = due;
                 life.due_is_known(entry);
             }),
-            What::Updated { truth, payload } => self.changed(truth, |life| {
+            EntryKind::Updated { truth, payload } => self.changed(truth, |life| {
                 life.payload = payload;
                 life.was_updated = true;
             }),
-            What::Leased {
+            EntryKind::Leased {
                 lease,
                 attempt,
                 due,
                 payload,
             } => self.leased(entry, expect, lease, attempt, due, payload),
-            What::Held { lease, until } => {
+            EntryKind::Held { lease, until } => {
                 if self.lease == Some(lease) {
                     self.until.get_or_insert(until);
                 }
                 Ok(())
             }
-            What::Extended {
+            EntryKind::Extended {
                 lease,
                 stood: true,
                 until,
@@ -167,13 +167,13 @@ impl EventHistory {
                 }
                 false => broken(Promise::LostWorkers, "a lease that has ended was extended"),
             },
-            What::Started {
+            EntryKind::Started {
                 lease,
                 due,
                 payload,
                 ..
             } => self.started(entry, expect, lease, due, payload),
-            What::Ended {
+            EntryKind::Ended {
                 lease,
                 ending,
                 delay_us,
@@ -182,12 +182,12 @@ impl EventHistory {
                 self.ended.insert(lease, (ending, delay_us));
                 Ok(())
             }
-            What::Settled {
+            EntryKind::Settled {
                 lease,
                 ending,
                 accepted,
             } => self.settled(entry, lease, ending, accepted),
-            What::Recorded {
+            EntryKind::Recorded {
                 node,
                 attempt,
                 outcome,
@@ -196,13 +196,13 @@ impl EventHistory {
                 self.due_is_known(entry);
                 self.recorded(entry, expect, node, attempt, outcome)
             }
-            What::HandedBack { lease } => self.handed_back(entry, expect, lease),
-            What::Buried => {
+            EntryKind::HandedBack { lease } => self.handed_back(entry, expect, lease),
+            EntryKind::Buried => {
                 self.is_dead = true;
                 self.orphaned_us = None;
                 Ok(())
             }
-            What::Revived => {
+            EntryKind::Revived => {
                 self.is_dead = false;
                 self.tries = 0;
                 self.revivals += 1;
@@ -210,7 +210,7 @@ impl EventHistory {
                 self.due_is_known(entry);
                 Ok(())
             }
-            What::Removed => {
+            EntryKind::Removed => {
                 self.is_over = true;
                 Ok(())
             }

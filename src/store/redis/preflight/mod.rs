@@ -10,7 +10,7 @@ use redis::Value;
 
 use self::info::Info;
 pub(super) use self::info::Version;
-use super::link::ManagedConnection;
+use super::managed::ManagedConnection;
 use super::topology::SLOTS;
 use super::url::{Place, Target};
 use crate::error::{Error, Result};

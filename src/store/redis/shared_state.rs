@@ -10,8 +10,8 @@ use redis::Value;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::QueueName;
 use crate::record::NodeId;
-use crate::store::redis::answer::{ReplyReader, unreadable};
-use crate::store::redis::ask::Call;
+use crate::store::redis::decode::{ReplyReader, unreadable};
+use crate::store::redis::encode::Call;
 use crate::store::redis::keys;
 use crate::store::redis::registry;
 use crate::store::redis::scripts;
@@ -76,14 +76,14 @@ fn check_format(shared: &Shared, format: &[u8]) -> Result<()> {
 }
 
 /// Announces that a node is alive, and returns the other members.
-pub(super) async fn roll_call(shared: &Shared, me: MemberInfo) -> Result<Membership> {
+pub(super) async fn poll_members(shared: &Shared, me: MemberInfo) -> Result<Membership> {
     shared.hub.claim_once(shared).await?;
     let calls = shared.hub.calls.fetch_add(1, Ordering::Relaxed);
     let asks_for_format = calls.is_multiple_of(FORMAT_EVERY);
     let is_member = !me.queues.is_empty();
     let mut act = if me.leaves { "leaves" } else { "stays" };
     loop {
-        let script = &scripts::ROLL;
+        let script = &scripts::POLL_MEMBERS;
         let keys = ["members", "queues", "hub"].map(|part| key(shared, part));
         let mut command = script.call(keys.into_iter());
         match shared.terms().now_us {
@@ -153,7 +153,7 @@ async fn with_queues(shared: &Shared, members: Vec<(NodeId, u64)>) -> Result<Vec
             command.arg(&node.0.to_be_bytes());
         }
         let value = shared.send(&shared.links.hub, &command).await?;
-        let mut parts = ReplyReader::of("roll", value)?;
+        let mut parts = ReplyReader::of("poll_members", value)?;
         for node in unknown {
             // A member that has left meanwhile consumes nothing.
             let queues = read_queues(&mut parts)?;
@@ -172,8 +172,9 @@ async fn with_queues(shared: &Shared, members: Vec<(NodeId, u64)>) -> Result<Vec
 /// Decodes the queues of one member, a line each.
 pub fn read_queues(parts: &mut ReplyReader) -> Result<Arc<[QueueName]>> {
     let lines = parts.optional()?.unwrap_or_default();
-    let lines = String::from_utf8(lines).map_err(|_| unreadable("roll"))?;
-    let queue = |line| QueueName::new(line).map_err(|error| unreadable("roll").because(error));
+    let lines = String::from_utf8(lines).map_err(|_| unreadable("poll_members"))?;
+    let queue =
+        |line| QueueName::new(line).map_err(|error| unreadable("poll_members").because(error));
     lines.lines().map(queue).collect()
 }
 

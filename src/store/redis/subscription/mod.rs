@@ -6,8 +6,8 @@
 //! bucket is polled once; and [`Notifications::is_healthy`] reports whether every channel is subscribed, so
 //! that polls can be rare while it is.
 
-mod ear;
-mod engine;
+mod connection;
+mod task;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use self::engine::SubscriptionTask;
+use self::task::SubscriptionTask;
 use super::keys;
 use super::options::ConnectionOptions;
 use super::url::Target;

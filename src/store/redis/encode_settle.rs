@@ -6,7 +6,7 @@ use crate::core::op::{AttemptOutcome, Settlement, StartMark};
 use crate::core::reference::bounded;
 use crate::error::Result;
 use crate::record::{NodeId, cut_error};
-use crate::store::redis::ask::{Call, CallContext, add_text, us};
+use crate::store::redis::encode::{Call, CallContext, add_text, us};
 use crate::store::redis::keys::BucketKeys;
 use crate::store::redis::leases::add_mark;
 use crate::store::redis::record;

@@ -7,8 +7,8 @@ use duly::prelude::*;
 use duly::store::operation::StoreOp;
 use duly::testing::TestBus;
 
+use crate::dead_letters::kit::picky;
 use crate::faulty::{Fault, Faulty};
-use crate::letters::kit::picky;
 use crate::world::{ORDERS, World, secs};
 
 over_every_store! {

@@ -2,7 +2,7 @@
 
 use duly::event::Payload;
 
-use crate::letters::kit::graveyard;
+use crate::dead_letters::kit::graveyard;
 use crate::world::World;
 
 over_every_store! {

@@ -5,7 +5,7 @@ use crate::core::op::{Answer, Reply, Rewriting};
 use crate::core::reference::{bounded, check_by, check_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Payload};
-use crate::store::redis::answer::{ReplyReader, updated};
+use crate::store::redis::decode::{ReplyReader, updated};
 use crate::store::redis::scripts;
 use crate::store::redis::shared::Shared;
 

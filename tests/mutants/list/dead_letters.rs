@@ -1,8 +1,8 @@
 use super::{contract, edit, test};
 use crate::mutant::{Mutant, Promise::Controls, Test};
 
-const fn letters(name: &'static str) -> Test {
-    test("letters", name)
+const fn dead_letters(name: &'static str) -> Test {
+    test("dead_letters", name)
 }
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -15,7 +15,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "if !self.dry_run {",
             "if true {",
         )],
-        caught_by: letters("a_dry_run_counts_and_shows_and_changes_nothing"),
+        caught_by: dead_letters("a_dry_run_counts_and_shows_and_changes_nothing"),
         masked_by: None,
     },
     Mutant {
@@ -27,7 +27,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "            sleep_until(self.next).await;\n",
             "",
         )],
-        caught_by: letters("a_rate_is_kept_for_drops_too"),
+        caught_by: dead_letters("a_rate_is_kept_for_drops_too"),
         masked_by: None,
     },
     Mutant {
@@ -39,7 +39,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "let by = self.by.clone();",
             "let by = None;",
         )],
-        caught_by: letters("a_dropped_letter_is_gone_and_who_did_it_is_on_record"),
+        caught_by: dead_letters("a_dropped_letter_is_gone_and_who_did_it_is_on_record"),
         masked_by: None,
     },
     Mutant {
@@ -51,7 +51,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "letters.retain(|letter| self.filter.matches(letter));",
             "letters.retain(|letter| letter.state == crate::event::State::Dead);",
         )],
-        caught_by: letters("only_what_is_asked_for_is_revived"),
+        caught_by: dead_letters("only_what_is_asked_for_is_revived"),
         masked_by: None,
     },
     Mutant {
@@ -63,7 +63,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "        self.filter.began = Some(self.inner.now());\n",
             "",
         )],
-        caught_by: letters("what_dies_after_it_began_is_left_alone"),
+        caught_by: dead_letters("what_dies_after_it_began_is_left_alone"),
         masked_by: None,
     },
     Mutant {
@@ -75,7 +75,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             "dead_only: true",
             "dead_only: false",
         )],
-        caught_by: letters("what_is_not_dead_is_not_edited_and_the_answer_says_so"),
+        caught_by: dead_letters("what_is_not_dead_is_not_edited_and_the_answer_says_so"),
         masked_by: None,
     },
     Mutant {

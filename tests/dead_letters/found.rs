@@ -5,7 +5,7 @@ use duly::event::BucketId;
 use duly::prelude::*;
 use duly::records::Cause;
 
-use crate::letters::kit::{found, graveyard, numbers, picky};
+use crate::dead_letters::kit::{found, graveyard, numbers, picky};
 use crate::world::{ORDERS, World, ms, secs};
 
 const NONE: [u64; 0] = [];

@@ -6,24 +6,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Queues of calls, by key. A lane exists while one of its calls is in progress; there is one at a
+/// Queues of calls, by key. A queue exists while one of its calls is in progress; there is one at a
 /// time.
 pub(super) struct CallQueues<K, T> {
-    state: Mutex<State<K, T>>,
-    /// Notified when a lane has ended.
+    state: Mutex<QueueTable<K, T>>,
+    /// Notified when a queue has ended.
     ended: Notify,
 }
 
-struct State<K, T> {
-    lanes: HashMap<K, BTreeMap<u64, T>>,
+struct QueueTable<K, T> {
+    calls: HashMap<K, BTreeMap<u64, T>>,
     next: u64,
 }
 
 impl<K, T> Default for CallQueues<K, T> {
     fn default() -> Self {
         Self {
-            state: Mutex::new(State {
-                lanes: HashMap::new(),
+            state: Mutex::new(QueueTable {
+                calls: HashMap::new(),
                 next: 0,
             }),
             ended: Notify::new(),
@@ -32,26 +32,26 @@ impl<K, T> Default for CallQueues<K, T> {
 }
 
 impl<K: Clone + Eq + Hash, T> CallQueues<K, T> {
-    /// Enqueues an item. Returns its place, and whether the lane is new, so that the caller must
+    /// Enqueues an item. Returns its place, and whether the queue is new, so that the caller must
     /// drive it.
     pub(super) fn join(self: &Arc<Self>, key: &K, item: T) -> (Place<K, T>, bool) {
         let mut state = self.state();
         let number = state.next;
         state.next += 1;
-        let is_new = match state.lanes.get_mut(key) {
-            Some(lane) => {
-                lane.insert(number, item);
+        let is_new = match state.calls.get_mut(key) {
+            Some(queue) => {
+                queue.insert(number, item);
                 false
             }
             None => {
-                let lane = BTreeMap::from([(number, item)]);
-                state.lanes.insert(key.clone(), lane);
+                let queue = BTreeMap::from([(number, item)]);
+                state.calls.insert(key.clone(), queue);
                 true
             }
         };
         drop(state);
         let place = Place {
-            lanes: Arc::clone(self),
+            queues: Arc::clone(self),
             key: key.clone(),
             number,
             is_left: false,
@@ -59,35 +59,35 @@ impl<K: Clone + Eq + Hash, T> CallQueues<K, T> {
         (place, is_new)
     }
 
-    /// Returns the driver of a lane, which calls [`Driver::take`] until it returns `None`.
+    /// Returns the driver of a queue, which calls [`Driver::take`] until it returns `None`.
     pub(super) fn drive(self: &Arc<Self>, key: K) -> Driver<K, T> {
         Driver {
-            lanes: Arc::clone(self),
+            queues: Arc::clone(self),
             key,
             is_over: false,
         }
     }
 
-    /// Waits until no lane is active.
+    /// Waits until no queue is active.
     pub(super) async fn idle(&self) {
         loop {
             let ended = self.ended.notified();
-            if self.state().lanes.is_empty() {
+            if self.state().calls.is_empty() {
                 return;
             }
             ended.await;
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<K, T>> {
+    fn state(&self) -> MutexGuard<'_, QueueTable<K, T>> {
         // Every change under the lock is one step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A place in a lane. Dropping it before its turn removes the item.
+/// A place in a queue. Dropping it before its turn removes the item.
 pub(super) struct Place<K: Clone + Eq + Hash, T> {
-    lanes: Arc<CallQueues<K, T>>,
+    queues: Arc<CallQueues<K, T>>,
     key: K,
     number: u64,
     is_left: bool,
@@ -99,11 +99,11 @@ impl<K: Clone + Eq + Hash, T> Place<K, T> {
         self.is_left = true;
     }
 
-    /// Leaves the lane. Returns the item, unless it was taken already.
+    /// Leaves the queue. Returns the item, unless it was taken already.
     pub(super) fn leave(&mut self) -> Option<T> {
         self.is_left = true;
-        let mut state = self.lanes.state();
-        state.lanes.get_mut(&self.key)?.remove(&self.number)
+        let mut state = self.queues.state();
+        state.calls.get_mut(&self.key)?.remove(&self.number)
     }
 }
 
@@ -115,10 +115,10 @@ impl<K: Clone + Eq + Hash, T> Drop for Place<K, T> {
     }
 }
 
-/// The driver of a lane. If its task is dropped, as with its runtime, the lane is dropped too, and
+/// The driver of a queue. If its task is dropped, as with its runtime, the queue is dropped too, and
 /// the next call begins another.
 pub(super) struct Driver<K: Clone + Eq + Hash, T> {
-    lanes: Arc<CallQueues<K, T>>,
+    queues: Arc<CallQueues<K, T>>,
     key: K,
     is_over: bool,
 }
@@ -129,25 +129,25 @@ impl<K: Clone + Eq + Hash, T> Driver<K, T> {
     }
 
     /// Takes the first waiting item, and those after it as long as they are `wanted`; `None` ends
-    /// the lane.
+    /// the queue.
     pub(super) fn take(&mut self, mut wanted: impl FnMut(&T) -> bool) -> Option<Vec<T>> {
-        let mut state = self.lanes.state();
-        let lane = state.lanes.get_mut(&self.key)?;
+        let mut state = self.queues.state();
+        let queue = state.calls.get_mut(&self.key)?;
         let mut taken = Vec::new();
-        while let Some(first) = lane.first_entry()
+        while let Some(first) = queue.first_entry()
             && wanted(first.get())
         {
             taken.push(first.remove());
         }
         if taken.is_empty()
-            && let Some((_, first)) = lane.pop_first()
+            && let Some((_, first)) = queue.pop_first()
         {
             taken.push(first);
         }
         if taken.is_empty() {
-            state.lanes.remove(&self.key);
+            state.calls.remove(&self.key);
             self.is_over = true;
-            self.lanes.ended.notify_waiters();
+            self.queues.ended.notify_waiters();
             return None;
         }
         Some(taken)
@@ -157,8 +157,8 @@ impl<K: Clone + Eq + Hash, T> Driver<K, T> {
 impl<K: Clone + Eq + Hash, T> Drop for Driver<K, T> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.lanes.state().lanes.remove(&self.key);
-            self.lanes.ended.notify_waiters();
+            self.queues.state().calls.remove(&self.key);
+            self.queues.ended.notify_waiters();
         }
     }
 }
@@ -169,28 +169,28 @@ mod tests {
 
     #[test]
     fn whoever_leaves_before_its_turn_was_never_there() {
-        let lanes = Arc::new(CallQueues::default());
-        let (first, is_new) = lanes.join(&"a", 1);
+        let queues = Arc::new(CallQueues::default());
+        let (first, is_new) = queues.join(&"a", 1);
         assert!(is_new);
-        let (mut second, is_new) = lanes.join(&"a", 2);
+        let (mut second, is_new) = queues.join(&"a", 2);
         assert!(!is_new);
-        let (third, _) = lanes.join(&"a", 3);
-        let (mut fourth, _) = lanes.join(&"a", 4);
+        let (third, _) = queues.join(&"a", 3);
+        let (mut fourth, _) = queues.join(&"a", 4);
         drop(third);
         assert_eq!(second.leave(), Some(2));
-        let mut driver = lanes.drive("a");
+        let mut driver = queues.drive("a");
         assert_eq!(driver.take(|_| true), Some(vec![1, 4]));
         assert_eq!(fourth.leave(), None, "its turn has come");
         assert_eq!(driver.take(|_| true), None);
         first.answered();
-        assert!(lanes.join(&"a", 5).1, "the lane has ended");
+        assert!(queues.join(&"a", 5).1, "the queue has ended");
     }
 
     #[test]
     fn a_lane_hands_out_one_at_least() {
-        let lanes = Arc::new(CallQueues::default());
-        let places: Vec<_> = (0..3).map(|number| lanes.join(&(), number).0).collect();
-        let mut driver = lanes.drive(());
+        let queues = Arc::new(CallQueues::default());
+        let places: Vec<_> = (0..3).map(|number| queues.join(&(), number).0).collect();
+        let mut driver = queues.drive(());
         assert_eq!(driver.take(|number| *number > 0), Some(vec![0]));
         assert_eq!(driver.take(|number| *number < 2), Some(vec![1]));
         drop(places);
@@ -199,10 +199,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_driver_that_is_dropped_takes_its_lane_with_it() {
-        let lanes = Arc::new(CallQueues::<_, u8>::default());
-        let (_place, _) = lanes.join(&1, 1);
-        drop(lanes.drive(1));
-        lanes.idle().await;
-        assert!(lanes.join(&1, 2).1);
+        let queues = Arc::new(CallQueues::<_, u8>::default());
+        let (_place, _) = queues.join(&1, 1);
+        drop(queues.drive(1));
+        queues.idle().await;
+        assert!(queues.join(&1, 2).1);
     }
 }

@@ -9,7 +9,7 @@ use duly::records::Cause;
 use duly::testing::TestBus;
 
 use crate::bad::{Bad, Mode};
-use crate::letters::kit::{numbers, picky};
+use crate::dead_letters::kit::{numbers, picky};
 use crate::world::{ORDERS, World, secs};
 
 over_every_store! {

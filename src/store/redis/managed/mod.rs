@@ -15,7 +15,7 @@ pub(super) use self::runs::{ScriptReply, maybe_applied, with_text};
 use super::backoff;
 use super::durable::DurableCalls;
 use super::fault::{CallFailure, Stage};
-use super::lane::LiveConnection;
+use super::live_connection::LiveConnection;
 use super::options::ConnectionOptions;
 use super::url::{Place, Target};
 use crate::error::{Error, ErrorKind, Result};

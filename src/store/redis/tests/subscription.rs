@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::super::keys;
-use super::super::news::{NotificationCallbacks, Notifications};
 use super::super::options::ConnectionOptions;
+use super::super::subscription::{NotificationCallbacks, Notifications};
 use super::super::url::Target;
 use super::servers::{Cluster, Proxy, Redis, RedisOptions, Sentinels};
 use super::{open, words};

@@ -7,7 +7,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::sleep;
 
 use super::Subscription;
-use super::ear::{ConnectionLost, SubscriberConnection};
+use super::connection::{ConnectionLost, SubscriberConnection};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::redis::backoff;
 use crate::store::redis::options::ConnectionOptions;

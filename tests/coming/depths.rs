@@ -119,7 +119,7 @@ async fn what_falls_due_soon_is_told_and_how_long_the_oldest_waits() {
 async fn a_bucket_that_was_empty_is_counted_as_soon_as_something_comes() {
     let _alone = ALONE.lock().await;
     let often = MetricsChoices {
-        census_every: Some(Duration::from_millis(500)),
+        depths_every: Some(Duration::from_millis(500)),
         ..MetricsChoices::default()
     };
     let builder = counting("memory:").metrics(often);
@@ -142,16 +142,16 @@ async fn a_bucket_that_was_empty_is_counted_as_soon_as_something_comes() {
     let soon = secs(10);
     let seen = until("it is seen", || depth("sleepy", "scheduled") == Some(160.0));
     let seen = tokio::time::timeout(soon, seen).await;
-    seen.expect("at the next census");
+    seen.expect("at the next sample");
     stop(&bus).await;
 }
 
-/// Waits for a census that asks no bucket how it is.
+/// Waits for a sample that asks no bucket how it is.
 async fn asks_no_bucket() {
     let calls = |op: &str| gauge("duly_store_call_seconds_count", &format!("op=\"{op}\""));
     let calls = || (calls("stats"), calls("buckets").expect("it is called"));
     let mut since = calls();
-    until("a census that asks no bucket", || {
+    until("a sample that asks no bucket", || {
         let (asked, begun) = calls();
         if asked != since.0 {
             since = (asked, begun);

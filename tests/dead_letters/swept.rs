@@ -5,7 +5,7 @@ use duly::prelude::*;
 use duly::records::{Cause, Record};
 use duly::testing::{Probe, TestBus};
 
-use crate::letters::kit::{graveyard, numbers, picky};
+use crate::dead_letters::kit::{graveyard, numbers, picky};
 use crate::world::{ORDERS, World, ms, secs};
 
 over_every_store! {

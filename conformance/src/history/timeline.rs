@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::entry::{AttemptEnd, ChangeResult, Entry, PushResult, What};
+use super::entry::{AttemptEnd, ChangeResult, Entry, EntryKind, PushResult};
 use super::promise::{Promise, Violation};
 use super::report::Report;
 use duly::event::State;
@@ -66,7 +66,7 @@ impl Kept {
 impl EventTimeline {
     pub(super) fn read(&mut self, entry: &Entry, early_us_max: u64) {
         match entry.what {
-            What::PushAsked { payload, attempts } => {
+            EntryKind::PushAsked { payload, attempts } => {
                 if !self.is_asked {
                     self.payload = payload;
                 }
@@ -74,7 +74,7 @@ impl EventTimeline {
                 self.attempts = self.attempts.max(attempts);
                 self.is_asked = true;
             }
-            What::PushAnswered {
+            EntryKind::PushAnswered {
                 verdict,
                 payload,
                 due,
@@ -97,15 +97,15 @@ impl EventTimeline {
                 }
                 PushResult::Unknown => self.unknown += 1,
             },
-            What::PushRefused => self.is_refused = true,
-            What::Unknown => self.unknown += 1,
-            What::CancelAnswered { truth } => self.is_cancelled |= truth == ChangeResult::Done,
-            What::Rescheduled { .. }
-            | What::Ended {
+            EntryKind::PushRefused => self.is_refused = true,
+            EntryKind::Unknown => self.unknown += 1,
+            EntryKind::CancelAnswered { truth } => self.is_cancelled |= truth == ChangeResult::Done,
+            EntryKind::Rescheduled { .. }
+            | EntryKind::Ended {
                 ending: AttemptEnd::Retry | AttemptEnd::Snooze,
                 ..
             } => self.is_moved = true,
-            What::Started {
+            EntryKind::Started {
                 lease,
                 attempt,
                 due,
@@ -121,7 +121,7 @@ impl EventTimeline {
                     u64::from(due.as_micros() > entry.store_us.saturating_add(early_us_max));
                 self.starts.push(Start { lease, attempt });
             }
-            What::Recorded {
+            EntryKind::Recorded {
                 node,
                 attempt,
                 outcome,
@@ -131,12 +131,12 @@ impl EventTimeline {
                 attempt,
                 outcome,
             }),
-            What::Revived => {
+            EntryKind::Revived => {
                 self.is_moved = true;
                 self.revivals += 1;
                 self.revived_at = self.records.len();
             }
-            What::Found { state } => (self.state, self.is_found) = (state, true),
+            EntryKind::Found { state } => (self.state, self.is_found) = (state, true),
             _ => {}
         }
     }
