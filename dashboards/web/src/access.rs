@@ -57,6 +57,12 @@ impl User {
         self
     }
 
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) fn sees(&self, queue: &str) -> bool {
         self.queues.as_ref().is_none_or(|sees| sees(queue))
     }

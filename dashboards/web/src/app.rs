@@ -1,8 +1,11 @@
 //! What every request of a dashboard shares.
 
+use std::fmt;
 use std::sync::Arc;
 
 use duly::Bus;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use tokio::sync::Semaphore;
 
 use crate::access::{Access, User};
@@ -30,6 +33,27 @@ pub(crate) struct App {
     pub(crate) sweeps: Arc<Sweeps>,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) logins: Semaphore,
+    pub(crate) closing: Closing,
+}
+
+/// Done when the server stops.
+#[derive(Clone)]
+pub(crate) struct Closing(Shared<BoxFuture<'static, ()>>);
+
+impl Closing {
+    pub(crate) fn new(closing: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(closing.boxed().shared())
+    }
+
+    pub(crate) async fn wait(self) {
+        self.0.await;
+    }
+}
+
+impl fmt::Debug for Closing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Closing")
+    }
 }
 
 /// What the frame of each page shows.
@@ -80,6 +104,7 @@ impl App {
             sweeps: Arc::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             logins: Semaphore::new(LOGINS_MAX),
+            closing: Closing::new(std::future::pending()),
         }
     }
 

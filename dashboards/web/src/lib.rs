@@ -44,7 +44,7 @@ use duly::Bus;
 
 use self::access::Open;
 pub use self::access::{Access, Credentials, Role, User};
-use self::app::App;
+use self::app::{App, Closing};
 
 /// The largest form, in bytes.
 const FORM_BYTES_MAX: usize = 64 << 10;
@@ -93,6 +93,12 @@ impl Dashboard {
     ) -> Self {
         self.app.name = name.into();
         self.app.others = others.into_iter().collect();
+        self
+    }
+
+    /// Ends streams of live updates when `closing` is done, so that a server can stop in order.
+    pub fn until(mut self, closing: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.app.closing = Closing::new(closing);
         self
     }
 

@@ -28,8 +28,11 @@ pub(crate) async fn stream(State(app): State<Arc<App>>, _visit: Visit) -> Respon
     let begin = (Arc::clone(&app), rounds, place);
     let events = stream::unfold(begin, move |(app, mut rounds, place)| async move {
         app.sampler.look();
-        let changed = tokio::time::timeout_at(ends, rounds.changed()).await;
-        changed.ok()?.ok()?;
+        let closing = app.closing.clone().wait();
+        tokio::select! {
+            changed = tokio::time::timeout_at(ends, rounds.changed()) => changed.ok()?.ok()?,
+            () = closing => return None,
+        }
         let round = *rounds.borrow_and_update();
         let event = Event::default().event("round").data(round.to_string());
         Some((Ok::<_, Infallible>(event), (app, rounds, place)))
