@@ -94,19 +94,15 @@ pub(crate) fn find(
 fn late(picture: &Picture, load: &[QueueLoad], name: &str, now: Timestamp) -> Option<Problem> {
     let queue = picture.queues.get(name)?;
     let stats = &queue.stats;
-    let waits = stats
-        .oldest_ready
-        .map_or(Duration::ZERO, |since| now.since(since));
+    let waits = picture.late(name, now);
     let control = picture.controls.get(name).copied().unwrap_or_default();
-    let is_late = stats.ready > 0 && waits >= LATE;
+    let is_late = waits >= LATE;
     if !is_late && !control.paused {
         return None;
     }
-    let ready = count(stats.ready, "event waits", "events wait");
-    let oldest = format!(
-        "{ready}, the oldest for {}",
-        span(Duration::from_secs(waits.as_secs()))
-    );
+    let here = load.iter().find(|load| load.queue.as_str() == name);
+    let many = stats.ready + here.map_or(0, |load| load.queued);
+    let oldest = count(many, "event waits", "events wait");
     let mut severity = match waits >= VERY_LATE {
         true => Severity::Bad,
         false => Severity::Warning,

@@ -96,6 +96,28 @@ pub(crate) struct Picture {
     pub(crate) error: Option<String>,
 }
 
+impl Picture {
+    /// Returns how late a queue is: how long its oldest ready event waits, or how late its handlers
+    /// have just started, since events may also wait in the ring of a node.
+    pub(crate) fn late(&self, queue: &str, now: Timestamp) -> Duration {
+        let stats = self.queues.get(queue).map(|queue| queue.stats);
+        let ready = stats.filter(|stats| stats.ready > 0);
+        let oldest = ready.and_then(|stats| stats.oldest_ready);
+        let waits = oldest.map_or(Duration::ZERO, |since| now.since(since));
+        let is_idle = stats.is_none_or(|stats| stats.ready + stats.leased == 0);
+        let since = now - Duration::from_secs(120);
+        let minutes = self.minutes.iter().flatten();
+        let newest = minutes
+            .rev()
+            .find(|it| it.start >= since && it.queue.as_str() == queue);
+        let started = newest.and_then(|minute| minute.lateness.percentile(50.0));
+        match is_idle {
+            true => waits,
+            false => waits.max(started.unwrap_or_default()),
+        }
+    }
+}
+
 /// The sampler of a bus.
 #[derive(Debug)]
 pub(crate) struct Sampler {

@@ -15,7 +15,7 @@ use duly::time::Timestamp;
 use crate::app::{App, Frame};
 use crate::error::{PageError, Result, html};
 use crate::guard::Visit;
-use crate::pages::queue::{name_of, shown_state};
+use crate::pages::queue::name_of;
 use crate::sample::in_time;
 use crate::text::{self, Fields, Moment, count, span};
 
@@ -90,7 +90,7 @@ pub(crate) async fn page(
         frame: app.frame(&visit, "queues", "Event"),
         id: id.to_string(),
         queue: name.to_string(),
-        state: state.map(shown_state),
+        state: state.map(EventState::as_str),
         attempts: attempts(found.as_ref(), &records),
         key: key.or_else(|| records.first()?.key.clone()),
         unique: found.as_ref().and_then(|event| event.unique.clone()),

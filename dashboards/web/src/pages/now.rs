@@ -77,7 +77,7 @@ fn totals(picture: &Picture, user: &User) -> Vec<Total> {
         total("Queues", count, "/queues"),
         total("Scheduled", sum.scheduled as u64, "/queues?sort=scheduled"),
         total("Ready", sum.ready as u64, "/queues?sort=ready"),
-        total("Running", sum.leased as u64, "/queues?sort=leased"),
+        total("Leased", sum.leased as u64, "/queues?sort=leased"),
         total("Dead", sum.dead as u64, "/dead"),
     ]
 }

@@ -7,7 +7,6 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use duly::QueueName;
-use duly::event::State as EventState;
 
 use crate::app::{App, Frame};
 use crate::chart::Chart;
@@ -89,11 +88,7 @@ pub(crate) async fn page(
         .iter()
         .map(|it| it.events)
         .collect();
-    let late = stats
-        .oldest_ready
-        .filter(|_| stats.ready > 0)
-        .map(|since| now.since(since));
-    let late = late.filter(|late| late.as_secs() > 0);
+    let late = Some(picture.late(&name, now)).filter(|late| late.as_secs() > 0);
     let load = app.bus.load();
     let here = load.iter().find(|load| load.queue == name);
     let serves = |node: &&crate::sample::NodeNow| node.node.queues.contains(&name);
@@ -103,7 +98,7 @@ pub(crate) async fn page(
         states: vec![
             ("Scheduled", number(stats.scheduled as u64), "scheduled"),
             ("Ready", number(stats.ready as u64), "ready"),
-            ("Running", number(stats.leased as u64), "leased"),
+            ("Leased", number(stats.leased as u64), "leased"),
             ("Dead", number(stats.dead as u64), "dead"),
         ],
         why: late
@@ -124,7 +119,7 @@ pub(crate) async fn page(
             .into_iter()
             .map(|event| Row {
                 id: event.id.to_string(),
-                state: shown_state(event.state),
+                state: event.state.as_str(),
                 due: Moment::new(event.due, now),
                 tries: event.tries,
                 key: event
@@ -137,14 +132,6 @@ pub(crate) async fn page(
         frame: app.frame(&visit, "queues", name.as_str()),
         name: name.to_string(),
     })
-}
-
-/// The word of pages for a state.
-pub(crate) fn shown_state(state: EventState) -> &'static str {
-    match state {
-        EventState::Leased => "running",
-        other => other.as_str(),
-    }
 }
 
 fn coming(steps: &[usize]) -> Option<Chart> {

@@ -21,7 +21,7 @@ const COLUMNS: [(&str, &str); 6] = [
     ("late", "Late"),
     ("scheduled", "Scheduled"),
     ("ready", "Ready"),
-    ("leased", "Running"),
+    ("leased", "Leased"),
     ("dead", "Dead"),
 ];
 
@@ -86,8 +86,7 @@ pub(crate) async fn page(
         .filter(|(name, _)| search.is_empty() || name.to_lowercase().contains(&search))
         .map(|(name, queue)| {
             let stats = queue.stats;
-            let late = stats.oldest_ready.filter(|_| stats.ready > 0);
-            let late = late.map_or(Duration::ZERO, |since| now.since(since));
+            let late = picture.late(name, now);
             let key = match sort {
                 "late" => late.as_millis(),
                 "scheduled" => stats.scheduled as u128,
