@@ -36,7 +36,7 @@ async fn confirm(event: Event<Order>) -> Result<(), Failure> {
 }
 
 /// It renders for most of a second, and there is one of it.
-#[delay_event(queue = "invoices", workers = 1, ring = 16, register = false)]
+#[delay_event(queue = "invoices", workers = 1, ring = 64, register = false)]
 async fn invoice(event: Event<Order>) -> Result<(), Failure> {
     work(800 + event.payload.order % 200).await;
     Ok(())
