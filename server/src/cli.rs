@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::command::OperatorCommand;
+use crate::demo::Demo;
 use clap::{Args, Parser, Subcommand};
 use duly_server::Settings;
 use duly_server::settings::{Overrides, SettingsError};
@@ -25,6 +26,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Runs the server
     Serve(Serve),
+    /// Runs a made-up shop with its dashboard, to look around
+    Demo(Demo),
     #[command(flatten)]
     Operator(OperatorCommand),
 }

@@ -7,6 +7,7 @@
 //!                     tokens     pools: a bus of `duly` each ----> embedded file, Redis, Cluster
 //!                        |
 //!  admin listener --> shared state: tokens, limits, audit ----> SQLite file or Redis
+//!                `--> dashboard of each pool
 //! ```
 //!
 //! The program is `duly serve`; this library is what it runs, and what its tests start.
@@ -14,6 +15,7 @@
 mod auth;
 mod bus;
 mod clock;
+mod dashboard;
 mod health;
 mod http;
 pub mod lmstfy;

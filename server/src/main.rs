@@ -2,6 +2,7 @@
 
 mod cli;
 mod command;
+mod demo;
 
 use std::process::ExitCode;
 
@@ -19,6 +20,13 @@ fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
     match command {
         Command::Serve(arguments) => match serve(arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                report(&*error);
+                ExitCode::FAILURE
+            }
+        },
+        Command::Demo(arguments) => match demonstrate(arguments) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 report(&*error);
@@ -53,6 +61,13 @@ fn report(error: &dyn std::error::Error) {
         eprintln!("  because: {error}");
         cause = error.source();
     }
+}
+
+fn demonstrate(arguments: demo::Demo) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(demo::run(arguments))
 }
 
 fn serve(arguments: Serve) -> Result<(), Box<dyn std::error::Error>> {

@@ -15,7 +15,7 @@ use crate::pools::Pools;
 use crate::settings::Settings;
 use crate::shared::SharedState;
 use crate::state::App;
-use crate::{health, lmstfy, metrics, v1};
+use crate::{dashboard, health, lmstfy, metrics, v1};
 
 /// File descriptors beside those of connections.
 const FILES_MARGIN: u64 = 1_024;
@@ -107,6 +107,10 @@ impl Server {
         let api = api(app);
         let api = Listener::start("api", settings.api.listen, api, tls, limits).map_err(failed)?;
         let admin = lmstfy::admin::router(Arc::clone(app)).route("/healthz", get(health::live));
+        let admin = match settings.admin.dashboard {
+            true => admin.merge(dashboard::router(app)),
+            false => admin,
+        };
         let admin = layered("admin", app, admin);
         let admin =
             Listener::start("admin", settings.admin.listen, admin, None, limits).map_err(failed)?;

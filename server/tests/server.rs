@@ -7,6 +7,7 @@ mod servers;
 
 mod audit;
 mod commands;
+mod dashboard;
 mod examples;
 mod hostile;
 mod kills;

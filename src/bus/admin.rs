@@ -1,11 +1,18 @@
 //! Administrative operations: statistics, and the number of workers.
 
+use std::sync::Arc;
+
+use futures_util::TryStreamExt;
+
+use crate::bus::fan_out::{in_order, in_time};
 use crate::bus::names::MatchLevel;
 use crate::bus::{Bus, Inner};
 use crate::config::queue_meant;
 use crate::core::op::{Stats, StoreOp};
 use crate::error::{Error, Result};
 use crate::event::{BucketId, BucketKey, QueueName};
+use crate::record::{NodeId, Page};
+use crate::store::MemberInfo;
 
 /// The number of events of a queue by state, over all of its buckets.
 pub type QueueStats = Stats;
@@ -35,7 +42,135 @@ impl QueueLoad {
     }
 }
 
+/// A node of a store: a process that has it open and consumes queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeInfo {
+    /// The node.
+    pub id: NodeId,
+    /// The queues that it consumes.
+    pub queues: Arc<[QueueName]>,
+    /// The number of its last membership poll; a live node polls four times a second, so of a node
+    /// that has stopped it does not change.
+    pub beat: u64,
+    /// Whether it is this process.
+    pub is_here: bool,
+}
+
 impl Bus {
+    /// Returns the nodes that consume queues of the store, in the order of their ids: this process
+    /// if it does, and the members of a shared store.
+    ///
+    /// A node that died stays a member for a minute; only its [`beat`](NodeInfo::beat) stops.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// assert!(bus.nodes().await?.is_empty()); // it only publishes
+    /// # bus.shutdown(std::time::Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub async fn nodes(&self) -> Result<Vec<NodeInfo>> {
+        let store = self.inner.open()?;
+        let here: Arc<[QueueName]> = self.load().into_iter().map(|load| load.queue).collect();
+        let mut nodes = Vec::new();
+        if store.is_shared() {
+            // It reads the members without becoming one.
+            let reader = MemberInfo {
+                node: NodeId(fastrand::u64(1..)),
+                queues: [].into(),
+                leaves: true,
+            };
+            let members = in_time(store.roll_call(reader)).await?.members;
+            nodes.extend(members.into_iter().map(|member| NodeInfo {
+                id: member.node,
+                queues: member.queues,
+                beat: member.beat,
+                is_here: member.node == self.inner.id,
+            }));
+        }
+        if !here.is_empty() && !nodes.iter().any(|node| node.is_here) {
+            nodes.push(NodeInfo {
+                id: self.inner.id,
+                queues: here,
+                beat: 0,
+                is_here: true,
+            });
+        }
+        nodes.sort_unstable_by_key(|node| node.id);
+        Ok(nodes)
+    }
+
+    /// Counts the events of up to `limit` queues by state: of those after `after` in the order of
+    /// their names. It reads the list of queues once, so that many queues cost less than a call of
+    /// [`stats`](Self::stats) for each.
+    ///
+    /// # Errors
+    ///
+    /// The store's error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use duly::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> duly::Result<()> {
+    /// let bus = Bus::builder().store_url("memory:").publish_only().start().await?;
+    /// for queue in ["a", "b", "c"] {
+    ///     bus.queue_named::<u64>(queue)?.push_now(7).await?;
+    /// }
+    /// let page = bus.stats_page(None, 2).await?;
+    /// assert_eq!(page.items[1].0.as_str(), "b");
+    /// let page = bus.stats_page(page.next, 2).await?;
+    /// assert_eq!((page.items[0].1.ready, page.next), (1, None));
+    /// # bus.shutdown(std::time::Duration::from_secs(1)).await
+    /// # }
+    /// ```
+    pub async fn stats_page(
+        &self,
+        after: Option<QueueName>,
+        limit: usize,
+    ) -> Result<Page<(QueueName, QueueStats), QueueName>> {
+        let mut buckets = self.inner.open()?.buckets().await?;
+        buckets.retain(|key| after.as_ref().is_none_or(|after| key.queue > *after));
+        buckets.sort_unstable();
+        let (mut queues, mut len) = (0, 0);
+        let mut last: Option<&QueueName> = None;
+        for key in &buckets {
+            if last != Some(&key.queue) {
+                if queues == limit.max(1) {
+                    break;
+                }
+                queues += 1;
+                last = Some(&key.queue);
+            }
+            len += 1;
+        }
+        let next = last.filter(|_| len < buckets.len()).cloned();
+        buckets.truncate(len);
+        let counted = buckets.into_iter().map(|key| async move {
+            let stats = self.inner.apply(&key, StoreOp::stats()).await?;
+            Ok::<_, Error>((key.queue, stats))
+        });
+        let mut items: Vec<(QueueName, QueueStats)> = Vec::new();
+        let mut counted = in_order(counted);
+        while let Some((queue, stats)) = counted.try_next().await? {
+            match items.last_mut().filter(|(last, _)| *last == queue) {
+                Some((_, sum)) => *sum += stats,
+                None => items.push((queue, stats)),
+            }
+        }
+        Ok(Page { items, next })
+    }
+
     /// Returns the name of each queue that the store knows, in their order.
     ///
     /// A queue is known from its first push or consumer on, also while it has no events.

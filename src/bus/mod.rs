@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-pub use admin::{QueueLoad, QueueStats};
+pub use admin::{NodeInfo, QueueLoad, QueueStats};
 pub use builder::BusBuilder;
 pub use dead_letters::{BulkResult, DeadLetter, DeadLetterCursor, DeadLetters, Edited, LastRecord};
 pub use events::{EVENTS_MAX, Events, StoredEvent};

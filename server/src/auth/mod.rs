@@ -345,6 +345,16 @@ impl Tokens {
 }
 
 impl Grant {
+    /// Whether the token has a right, to whatever queue.
+    pub(crate) fn has(&self, scope: Scope) -> bool {
+        self.row.has(scope)
+    }
+
+    /// Whether the token is for a queue.
+    pub(crate) fn is_for(&self, queue: &str) -> bool {
+        self.row.is_for(queue)
+    }
+
     /// Checks that the token may do something to a queue.
     pub(crate) fn allows(&self, scope: Scope, queue: &str) -> std::result::Result<(), Refusal> {
         self.row.allows(scope, queue).map_err(Refusal::Forbidden)

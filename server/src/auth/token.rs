@@ -118,12 +118,20 @@ impl TokenRow {
         self.expires_ms.is_some_and(|expires| expires <= now_ms)
     }
 
+    pub(super) fn has(&self, scope: Scope) -> bool {
+        self.scopes.contains(&scope)
+    }
+
+    pub(super) fn is_for(&self, queue: &str) -> bool {
+        self.queues.iter().any(|pattern| pattern.matches(queue))
+    }
+
     /// Checks a right; the error is what is missing.
     pub(super) fn allows(&self, scope: Scope, queue: &str) -> Result<(), String> {
-        if !self.scopes.contains(&scope) {
+        if !self.has(scope) {
             return Err(format!("the token has no scope {}", scope.name()));
         }
-        match self.queues.iter().any(|pattern| pattern.matches(queue)) {
+        match self.is_for(queue) {
             true => Ok(()),
             false => Err(format!("the token is not for queue {queue}")),
         }

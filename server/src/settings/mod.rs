@@ -70,6 +70,8 @@ pub struct AdminSettings {
     /// Where tokens, limits and the audit are kept: `sqlite:` and a file, a Redis URL, or
     /// `memory:`. Default: beside the store of the pool `default`.
     pub state: Option<String>,
+    /// Whether it has the dashboard, at `/dashboard`. Default: `true`.
+    pub dashboard: bool,
 }
 
 /// Leaves passwords out.
@@ -88,6 +90,7 @@ impl Default for AdminSettings {
             listen: SocketAddr::from(([127, 0, 0, 1], 7778)),
             accounts: BTreeMap::new(),
             state: None,
+            dashboard: true,
         }
     }
 }

@@ -14,7 +14,7 @@ const HEX_MAX: usize = 256;
 const HEX_LINE: usize = 16;
 
 /// Formats a stored payload: its value, or the id of its key if it is encrypted.
-pub(super) fn payload(stored: &[u8]) -> String {
+pub(in crate::bus) fn payload(stored: &[u8]) -> String {
     let Ok(frame) = Frame::read(stored) else {
         return hex(stored);
     };

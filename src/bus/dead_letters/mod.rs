@@ -5,7 +5,7 @@
 
 mod bulk;
 mod dead_letter;
-mod display;
+pub(super) mod display;
 mod edit;
 mod filter;
 mod page;

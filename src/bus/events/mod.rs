@@ -16,9 +16,9 @@ use serde::Serialize;
 pub use self::stored::StoredEvent;
 use crate::bus::fan_out::in_order;
 use crate::bus::{Bus, EventCursor, Inner, Queue};
-use crate::core::op::{Cancelled, Changed, PeekBy};
+use crate::core::op::{Cancelled, Changed, PeekBy, StoreOp};
 use crate::error::{Error, Result};
-use crate::event::{EventId, QueueName, State};
+use crate::event::{BucketKey, EventId, QueueName, State};
 use crate::time::When;
 
 /// The most events that one [`Events::cancel`] or [`Events::reschedule`] covers.
@@ -98,6 +98,19 @@ impl Bus {
     /// ```
     pub async fn event(&self, id: EventId) -> Result<Option<StoredEvent>> {
         page::event(&self.inner, id).await
+    }
+
+    /// Finds an event of a queue by its id, in one query of the store; `None` when the queue does not
+    /// know it, or not any more.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an invalid name, or the store's error.
+    pub async fn event_in(&self, queue: &str, id: EventId) -> Result<Option<StoredEvent>> {
+        let bucket = BucketKey::new(QueueName::new(queue)?, id.bucket());
+        let found = self.inner.apply(&bucket, StoreOp::get(id)).await?;
+        let event = |found| StoredEvent::new(Arc::clone(&self.inner), bucket.queue.clone(), &found);
+        Ok(found.map(event))
     }
 
     /// Starts a query for the events that are not over, or an operation on them.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 
 use crate::bus::Inner;
+use crate::bus::dead_letters::display;
 use crate::core::op::{Cancelled, Changed, Snapshot, StoreOp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{BucketKey, EventId, Headers, Payload, QueueName, State};
@@ -86,6 +87,15 @@ impl StoredEvent {
         };
         let payload = self.payload.as_ref().ok_or_else(none)?;
         self.inner.value(self.id, &self.queue, payload)
+    }
+
+    /// Formats its payload for display, as
+    /// [`DeadLetter::payload_shown`](crate::dead_letters::DeadLetter::payload_shown) does: of an
+    /// encrypted one only the id of its key. `None` when there is no payload.
+    #[must_use]
+    pub fn payload_shown(&self) -> Option<String> {
+        let payload = self.payload.as_ref()?;
+        Some(display::payload(payload.as_bytes()))
     }
 
     /// Cancels the event, and returns the result, by its current state.

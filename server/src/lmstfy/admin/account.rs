@@ -1,5 +1,6 @@
 //! Basic authentication of admin endpoints, where accounts are set.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -32,15 +33,9 @@ pub(super) async fn check(
         return next.run(request).await;
     }
     let given = credentials(request.headers());
-    let is_known = given.as_ref().is_some_and(|(user, password)| {
-        // Each account is compared, whatever matches, and in the same time.
-        let matches = accounts
-            .iter()
-            .fold(Choice::from(0), |found, (name, word)| {
-                found | (same(name, user) & same(word, password))
-            });
-        matches.into()
-    });
+    let is_known = given
+        .as_ref()
+        .is_some_and(|(user, password)| is_known(accounts, user, password));
     match given.filter(|_| is_known) {
         Some((user, _)) => {
             request.extensions_mut().insert(Actor(user));
@@ -55,6 +50,16 @@ pub(super) async fn check(
             response
         }
     }
+}
+
+/// Whether there is such an account. Each one is compared, whatever matches, and in the same time.
+pub(crate) fn is_known(accounts: &BTreeMap<String, String>, user: &str, password: &str) -> bool {
+    let matches = accounts
+        .iter()
+        .fold(Choice::from(0), |found, (name, word)| {
+            found | (same(name, user) & same(word, password))
+        });
+    matches.into()
 }
 
 /// Compares two texts in a time that tells neither their length nor where they differ.

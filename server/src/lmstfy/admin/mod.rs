@@ -1,6 +1,6 @@
 //! The admin endpoints of the contract.
 
-mod account;
+pub(crate) mod account;
 mod audit;
 mod info;
 mod limits;

@@ -1,0 +1,48 @@
+// Keeps a page current: when the server says that it has counted anew, the content is fetched and
+// replaced, unless somebody types or has selected text in it.
+(() => {
+  "use strict";
+  const script = document.currentScript;
+  const content = document.getElementById("content");
+  const light = document.getElementById("live");
+  if (!content || !window.EventSource || content.querySelector("[data-still]")) return;
+  const pause = 2500;
+  let last = Date.now();
+  let busy = false;
+
+  const isUsed = () => {
+    const active = document.activeElement;
+    const types = active && content.contains(active) && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName);
+    return types || document.hidden || !window.getSelection().isCollapsed;
+  };
+
+  const refresh = async () => {
+    if (busy || isUsed() || Date.now() - last < pause) return;
+    busy = true;
+    try {
+      const response = await fetch(location.href, { headers: { "x-live": "1" } });
+      if (response.ok && !response.redirected) {
+        const page = new DOMParser().parseFromString(await response.text(), "text/html");
+        const fresh = page.getElementById("content");
+        const active = document.activeElement;
+        const place = active && content.contains(active) ? active.getAttribute("href") : null;
+        if (fresh && !isUsed()) {
+          content.replaceChildren(...fresh.childNodes);
+          // Whoever moves by keyboard stays where they are.
+          const again = place && content.querySelector(`a[href="${CSS.escape(place)}"]`);
+          if (again) again.focus({ preventScroll: true });
+        }
+      }
+    } catch {
+      // The next message tries again.
+    } finally {
+      last = Date.now();
+      busy = false;
+    }
+  };
+
+  const source = new EventSource(script.dataset.live);
+  source.addEventListener("open", () => { light.hidden = false; });
+  source.addEventListener("error", () => { light.hidden = true; });
+  source.addEventListener("round", refresh);
+})();

@@ -1,0 +1,126 @@
+//! Who may do what: roles, users, and the trait that knows them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+/// What a user may do; each role may do what those before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Read everything, payloads included.
+    View,
+    /// Cancel and reschedule events.
+    Operate,
+    /// Pause queues, set their rates, revive and drop dead letters.
+    Admin,
+}
+
+impl Role {
+    /// The name of the role.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::View => "view",
+            Self::Operate => "operate",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// A user of the dashboard.
+#[derive(Clone)]
+pub struct User {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    pub(crate) queues: Option<Arc<dyn Fn(&str) -> bool + Send + Sync>>,
+}
+
+impl User {
+    /// A user of all queues. The name is that of the audit and of records; what exceeds 128 bytes is
+    /// cut off.
+    #[must_use]
+    pub fn new(name: impl Into<String>, role: Role) -> Self {
+        let mut name = name.into();
+        name.truncate(name.floor_char_boundary(duly::records::BY_BYTES_MAX));
+        Self {
+            name,
+            role,
+            queues: None,
+        }
+    }
+
+    /// Restricts the user to the queues for whose name `sees` returns `true`.
+    #[must_use]
+    pub fn only(mut self, sees: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.queues = Some(Arc::new(sees));
+        self
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn sees(&self, queue: &str) -> bool {
+        self.queues.as_ref().is_none_or(|sees| sees(queue))
+    }
+
+    pub(crate) fn sees_all(&self) -> bool {
+        self.queues.is_none()
+    }
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("User")
+            .field("name", &self.name)
+            .field("role", &self.role)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a visitor has entered into the login form.
+#[derive(Clone)]
+pub struct Credentials {
+    /// A name, or the namespace of a token.
+    pub name: String,
+    /// A password, or a token.
+    pub secret: String,
+}
+
+/// Leaves the secret out.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Knows the users of a dashboard.
+pub trait Access: fmt::Debug + Send + Sync + 'static {
+    /// Returns who a visitor is, by what the login form was given; `None` lets nobody in. Without
+    /// credentials it returns whom everybody is who has not logged in; `None` asks for a login.
+    ///
+    /// It is called for every request, so a token that was revoked ends its login.
+    fn user<'a>(&'a self, given: Option<&'a Credentials>) -> BoxFuture<'a, Option<User>>;
+
+    /// Records that a user has changed something. By default it is logged.
+    fn audit<'a>(&'a self, user: &'a User, action: &'a str, target: &'a str) -> BoxFuture<'a, ()> {
+        tracing::info!(user = user.name, action, target, "dashboard action");
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// Everybody has one role.
+#[derive(Debug)]
+pub(crate) struct Open(pub(crate) Role);
+
+impl Access for Open {
+    fn user<'a>(&'a self, _: Option<&'a Credentials>) -> BoxFuture<'a, Option<User>> {
+        let user = User::new("anonymous", self.0);
+        Box::pin(std::future::ready(Some(user)))
+    }
+}

@@ -1,0 +1,442 @@
+//! Actions: what each needs, the page that asks before it is done, and doing it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::{Path, RawForm, RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use duly::admin::StoredEvent;
+use duly::{Cancelled, Changed, EventId, QueueName};
+
+use crate::access::Role;
+use crate::app::{App, Frame};
+use crate::error::{PageError, Result, html};
+use crate::guard::{CSRF, Visit, check_csrf};
+use crate::pages::dead::DeadFilter;
+use crate::pages::queue::name_of;
+use crate::sample::in_time;
+use crate::sweeps::SweepKind;
+use crate::text::{self, Fields, count, encoded};
+
+/// How many dead letters a dry run counts.
+const DRY_RUN: usize = 1_000;
+/// The rate of a sweep unless another is entered, in a second.
+const SWEEP_RATE: f64 = 10.0;
+
+/// Something a user can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Pause,
+    Resume,
+    Rate,
+    Cancel,
+    RunNow,
+    Reschedule,
+    Revive,
+    Drop,
+    ReviveAll,
+    DropAll,
+    Stop,
+}
+
+impl Action {
+    const ALL: [(&'static str, Self); 11] = [
+        ("pause", Self::Pause),
+        ("resume", Self::Resume),
+        ("rate", Self::Rate),
+        ("cancel", Self::Cancel),
+        ("run-now", Self::RunNow),
+        ("reschedule", Self::Reschedule),
+        ("revive", Self::Revive),
+        ("drop", Self::Drop),
+        ("revive-all", Self::ReviveAll),
+        ("drop-all", Self::DropAll),
+        ("stop", Self::Stop),
+    ];
+
+    fn parse(name: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|(known, _)| *known == name);
+        let (_, action) = found.ok_or_else(|| PageError::not_found("there is no such action"))?;
+        Ok(action)
+    }
+
+    fn role(self) -> Role {
+        match self {
+            Self::Cancel | Self::RunNow | Self::Reschedule => Role::Operate,
+            _ => Role::Admin,
+        }
+    }
+
+    /// The title of the question, and the text of its button.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Pause => ("Pause this queue?", "Pause"),
+            Self::Resume => ("Resume this queue?", "Resume"),
+            Self::Rate => ("Set the rate of this queue", "Set rate"),
+            Self::Cancel => ("Cancel this event?", "Cancel the event"),
+            Self::RunNow => ("Run this event now?", "Run now"),
+            Self::Reschedule => ("Reschedule this event", "Reschedule"),
+            Self::Revive => ("Revive this dead letter?", "Revive"),
+            Self::Drop => ("Drop this dead letter?", "Drop for good"),
+            Self::ReviveAll => ("Revive dead letters?", "Revive"),
+            Self::DropAll => ("Drop dead letters?", "Drop for good"),
+            Self::Stop => ("Stop this sweep?", "Stop"),
+        }
+    }
+
+    /// What will happen.
+    fn effect(self) -> &'static str {
+        match self {
+            Self::Pause => {
+                "No handler of it starts on any node until it is resumed. Running handlers finish, \
+                 and pushes are accepted."
+            }
+            Self::Resume => "Its handlers start again on every node within a quarter of a second.",
+            Self::Rate => "At most so many handlers start in a second, over all nodes.",
+            Self::Cancel => "It will not run. This cannot be undone.",
+            Self::RunNow => "It becomes due now, and runs as soon as a worker is free.",
+            Self::Reschedule => "It becomes due so long from now.",
+            Self::Revive => "It becomes ready again, with all its attempts.",
+            Self::Drop => "It is removed, with its payload. This cannot be undone.",
+            Self::ReviveAll => {
+                "They become ready again, with all their attempts, in the background at this rate; \
+                 the page of dead letters shows how far it is, and stops it."
+            }
+            Self::DropAll => {
+                "They are removed, with their payloads, in the background at this rate. This cannot \
+                 be undone."
+            }
+            Self::Stop => "What it has done stays done; the rest stays dead.",
+        }
+    }
+
+    fn is_dangerous(self) -> bool {
+        matches!(self, Self::Cancel | Self::Drop | Self::DropAll)
+    }
+
+    fn name(self) -> &'static str {
+        let found = Self::ALL.into_iter().find(|(_, action)| *action == self);
+        found.map_or("", |(name, _)| name)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "confirm.html")]
+struct ConfirmPage {
+    frame: Frame,
+    action: &'static str,
+    subject: String,
+    effect: &'static str,
+    dry_run: Option<String>,
+    button: &'static str,
+    is_dangerous: bool,
+    hidden: Vec<(&'static str, String)>,
+    input: Option<Input>,
+    back: String,
+}
+
+/// A field to fill in.
+struct Input {
+    name: &'static str,
+    label: &'static str,
+    value: String,
+    hint: &'static str,
+}
+
+/// Where an action leads back to: a path of this dashboard.
+fn back(action: Action, fields: &Fields) -> String {
+    let queue = fields.get("queue").unwrap_or_default();
+    let id = fields.get("id").unwrap_or_default();
+    match action {
+        Action::Pause | Action::Resume | Action::Rate => format!("/queues/{queue}"),
+        Action::ReviveAll | Action::DropAll | Action::Stop => {
+            let query = fields.with(&[("id", ""), (CSRF, ""), ("rate", "")]);
+            format!("/dead?{query}")
+        }
+        _ => format!("/queues/{queue}/events/{id}"),
+    }
+}
+
+/// Asks before an action.
+pub(crate) async fn confirm(
+    State(app): State<Arc<App>>,
+    visit: Visit,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response> {
+    let action = Action::parse(&name)?;
+    visit.needs(action.role())?;
+    let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
+    let mut dry_run = None;
+    let subject = match action {
+        Action::ReviveAll | Action::DropAll => {
+            let filter = sweep_filter(&fields, &visit)?;
+            let page = in_time(filter.letters(&app.bus).limit(DRY_RUN).page()).await?;
+            let many = count(
+                page.items.len(),
+                "dead letter matches",
+                "dead letters match",
+            );
+            dry_run = Some(match page.next {
+                Some(_) => format!("At least {many}."),
+                None => format!("{many}."),
+            });
+            format!("Dead letters {}", filter.words())
+        }
+        Action::Stop => format!("Sweep {}", fields.get("id").unwrap_or_default()),
+        _ => {
+            let queue = name_of(&visit, fields.get("queue").unwrap_or_default())?;
+            match fields.get("id") {
+                Some(id) => format!("Event {id} of queue {queue}"),
+                None => format!("Queue {queue}"),
+            }
+        }
+    };
+    let input = match action {
+        Action::Rate => {
+            let queue = name_of(&visit, fields.get("queue").unwrap_or_default())?;
+            let control = in_time(app.bus.controls()).await?.remove(&queue);
+            let rate = control.and_then(|control| control.rate);
+            Some(Input {
+                name: "rate",
+                label: "Starts in a second",
+                value: rate.map(|rate| rate.to_string()).unwrap_or_default(),
+                hint: "0.001 to 1000000; empty removes the limit",
+            })
+        }
+        Action::ReviveAll | Action::DropAll => Some(Input {
+            name: "rate",
+            label: "Dead letters in a second",
+            value: SWEEP_RATE.to_string(),
+            hint: "0.001 to 1000000",
+        }),
+        Action::Reschedule => Some(Input {
+            name: "delay",
+            label: "Seconds from now",
+            value: "60".to_owned(),
+            hint: "0 to 4294967295",
+        }),
+        _ => None,
+    };
+    let hidden = ["queue", "id", "cause", "error", "key", "since", "until"];
+    let hidden = hidden
+        .into_iter()
+        .filter_map(|name| Some((name, fields.get(name)?.to_owned())));
+    let (title, button) = action.words();
+    html(&ConfirmPage {
+        hidden: hidden.collect(),
+        action: action.name(),
+        subject,
+        effect: action.effect(),
+        dry_run,
+        button,
+        is_dangerous: action.is_dangerous(),
+        input,
+        back: back(action, &fields),
+        frame: app.frame(&visit, "", title),
+    })
+}
+
+/// Does an action, records who did it, and goes back.
+pub(crate) async fn act(
+    State(app): State<Arc<App>>,
+    visit: Visit,
+    Path(name): Path<String>,
+    RawForm(form): RawForm,
+) -> Result<Response> {
+    let action = Action::parse(&name)?;
+    let fields = Fields::parse(&form);
+    check_csrf(&visit.csrf, fields.get(CSRF))?;
+    visit.needs(action.role())?;
+    let (done, target) = perform(&app, &visit, action, &fields).await?;
+    let name = match action {
+        Action::Pause => "queue paused",
+        Action::Resume => "queue resumed",
+        Action::Rate => "rate of queue set",
+        Action::Cancel => "event cancelled",
+        Action::RunNow | Action::Reschedule => "event rescheduled",
+        Action::Revive | Action::ReviveAll => "dead letters revived",
+        Action::Drop | Action::DropAll => "dead letters dropped",
+        Action::Stop => "sweep stopped",
+    };
+    app.access.audit(&visit.user, name, &target).await;
+    let back = back(action, &fields);
+    let separator = if back.contains('?') { '&' } else { '?' };
+    let to = format!("{}{back}{separator}done={}", app.base, encoded(&done));
+    Ok(Redirect::to(&to).into_response())
+}
+
+/// Does an action; returns what was done, and to what.
+async fn perform(
+    app: &App,
+    visit: &Visit,
+    action: Action,
+    fields: &Fields,
+) -> Result<(String, String)> {
+    let bus = &app.bus;
+    match action {
+        Action::ReviveAll | Action::DropAll => return sweep(app, visit, action, fields),
+        Action::Stop => return stop(app, visit, fields),
+        _ => {}
+    }
+    let queue = name_of(visit, fields.get("queue").unwrap_or_default())?;
+    let done = match action {
+        Action::Pause => {
+            known(app, &queue).await?;
+            bus.pause(&queue).await?;
+            format!("{queue} is paused.")
+        }
+        Action::Resume => {
+            known(app, &queue).await?;
+            bus.resume(&queue).await?;
+            format!("{queue} runs again.")
+        }
+        Action::Rate => {
+            known(app, &queue).await?;
+            let rate = number(fields, "rate")?;
+            bus.set_rate(&queue, rate).await?;
+            match rate {
+                Some(rate) => format!("The rate of {queue} is {rate} in a second."),
+                None => format!("{queue} has no rate any more."),
+            }
+        }
+        _ => {
+            let id: EventId = fields.get("id").unwrap_or_default().parse()?;
+            let done = on_event(app, visit, action, (&queue, id), fields).await?;
+            return Ok((done, format!("{queue}/{id}")));
+        }
+    };
+    Ok((done, queue.to_string()))
+}
+
+/// Fails unless the store has the queue, so that a wrong address sets nothing.
+async fn known(app: &App, queue: &QueueName) -> Result<()> {
+    match in_time(app.bus.queues()).await?.binary_search(queue) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(PageError::not_found(format!("there is no queue {queue}"))),
+    }
+}
+
+async fn on_event(
+    app: &App,
+    visit: &Visit,
+    action: Action,
+    (queue, id): (&QueueName, EventId),
+    fields: &Fields,
+) -> Result<String> {
+    let letters = || app.bus.dead_letters().queue(queue).by(&visit.user.name);
+    let result = match action {
+        Action::Revive => letters().revive([id]).await?,
+        Action::Drop => letters().drop([id]).await?,
+        _ => {
+            let event = in_time(app.bus.event_in(queue, id)).await?;
+            let event = event.ok_or_else(|| gone(id, "not known any more"))?;
+            return change(&event, action, fields).await;
+        }
+    };
+    match result.finished()?.done {
+        0 => Err(gone(id, "no dead letter any more")),
+        _ if action == Action::Drop => Ok(format!("{id} is dropped.")),
+        _ => Ok(format!("{id} is ready again.")),
+    }
+}
+
+async fn change(event: &StoredEvent, action: Action, fields: &Fields) -> Result<String> {
+    let id = event.id;
+    if action == Action::Cancel {
+        return match event.cancel().await? {
+            Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => {
+                Ok(format!("{id} is cancelled."))
+            }
+            Cancelled::TooLate(state) => Err(gone(id, state.as_str())),
+            _ => Err(gone(id, "not known any more")),
+        };
+    }
+    let delay = match action {
+        Action::Reschedule => number(fields, "delay")?.unwrap_or(0.0),
+        _ => 0.0,
+    };
+    let delay = Duration::try_from_secs_f64(delay)
+        .map_err(|_| PageError::invalid("the delay must be 0 to 4294967295 seconds"))?;
+    match event.reschedule(delay).await? {
+        Changed::Changed(due) | Changed::ChangedAfterAttempt(due) => {
+            let due = text::Moment::new(due, text::now());
+            Ok(format!("{id} is due {}.", due.far))
+        }
+        Changed::TooLate(state) => Err(gone(id, state.as_str())),
+        _ => Err(gone(id, "not known any more")),
+    }
+}
+
+fn gone(id: EventId, state: &str) -> PageError {
+    PageError::new(
+        StatusCode::CONFLICT,
+        format!("nothing was done: event {id} is {state}"),
+    )
+}
+
+fn number(fields: &Fields, name: &str) -> Result<Option<f64>> {
+    let Some(text) = fields.get(name) else {
+        return Ok(None);
+    };
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    let wrong = || {
+        PageError::invalid(format!(
+            "{name} is “{}”; it must be a number",
+            text::cut(text, 40)
+        ))
+    };
+    number.map(Some).ok_or_else(wrong)
+}
+
+/// Reads the filter of a sweep; who sees some queues only has to name one.
+fn sweep_filter(fields: &Fields, visit: &Visit) -> Result<DeadFilter> {
+    let filter = DeadFilter::read(fields, visit)?;
+    match filter.queue.is_none() && !visit.user.sees_all() {
+        true => Err(PageError::invalid("choose a queue first")),
+        false => Ok(filter),
+    }
+}
+
+fn sweep(app: &App, visit: &Visit, action: Action, fields: &Fields) -> Result<(String, String)> {
+    let filter = sweep_filter(fields, visit)?;
+    let rate = number(fields, "rate")?.unwrap_or(SWEEP_RATE);
+    if !(0.001..=1e6).contains(&rate) {
+        return Err(PageError::invalid(
+            "the rate must be 0.001 to 1000000 in a second",
+        ));
+    }
+    let (kind, verb) = match action {
+        Action::DropAll => (SweepKind::Drop, "Drop"),
+        _ => (SweepKind::Revive, "Revive"),
+    };
+    let words = filter.words();
+    let what = format!("{verb} dead letters {words}, {rate} in a second");
+    let (user, queue) = (visit.user.name.clone(), filter.queue.clone());
+    let actor = user.clone();
+    let make = move |bus: &duly::Bus| filter.letters(bus).by(&actor).rate(rate);
+    let started = app
+        .sweeps
+        .start(kind, (what, user, queue.clone()), app.bus.clone(), make);
+    if started.is_none() {
+        let text = "too many sweeps run already; wait until one is done, or stop one";
+        return Err(PageError::new(StatusCode::TOO_MANY_REQUESTS, text));
+    }
+    let target = queue.unwrap_or_else(|| "every queue".to_owned());
+    Ok(("The sweep has begun.".to_owned(), target))
+}
+
+fn stop(app: &App, visit: &Visit, fields: &Fields) -> Result<(String, String)> {
+    let id = fields.get("id").and_then(|id| id.parse::<u64>().ok());
+    let sweeps = app.sweeps.list();
+    let sweep = sweeps.iter().find(|sweep| Some(sweep.id) == id);
+    let sweep = sweep.filter(|sweep| match &sweep.queue {
+        Some(queue) => visit.user.sees(queue),
+        None => visit.user.sees_all(),
+    });
+    let sweep = sweep.ok_or_else(|| PageError::not_found("there is no such sweep"))?;
+    sweep.stop();
+    Ok(("The sweep stops.".to_owned(), sweep.what.clone()))
+}

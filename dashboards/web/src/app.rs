@@ -1,0 +1,123 @@
+//! What every request of a dashboard shares.
+
+use std::fmt;
+use std::sync::Arc;
+
+use duly::Bus;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use tokio::sync::Semaphore;
+
+use crate::access::{Access, User};
+use crate::guard::Visit;
+use crate::sample::Sampler;
+use crate::sweeps::Sweeps;
+
+/// The most streams of live updates.
+const STREAMS_MAX: usize = 64;
+/// The most logins that are checked at the same time.
+const LOGINS_MAX: usize = 4;
+
+/// A dashboard's own state.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) bus: Bus,
+    /// The path of the dashboard, with which every link begins.
+    pub(crate) base: String,
+    /// The name of the store, if there are several.
+    pub(crate) name: String,
+    /// The names of other stores, and the paths of their dashboards.
+    pub(crate) others: Vec<(String, String)>,
+    pub(crate) access: Arc<dyn Access>,
+    pub(crate) sampler: Arc<Sampler>,
+    pub(crate) sweeps: Arc<Sweeps>,
+    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) logins: Semaphore,
+    pub(crate) closing: Closing,
+}
+
+/// Done when the server stops.
+#[derive(Clone)]
+pub(crate) struct Closing(Shared<BoxFuture<'static, ()>>);
+
+impl Closing {
+    pub(crate) fn new(closing: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(closing.boxed().shared())
+    }
+
+    pub(crate) async fn wait(self) {
+        self.0.await;
+    }
+}
+
+impl fmt::Debug for Closing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Closing")
+    }
+}
+
+/// What the frame of each page shows.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) base: String,
+    pub(crate) title: String,
+    /// The item of the navigation.
+    pub(crate) page: &'static str,
+    pub(crate) user: User,
+    pub(crate) csrf: String,
+    /// What an action has done.
+    pub(crate) done: Option<String>,
+    pub(crate) store: String,
+    pub(crate) others: Vec<(String, String)>,
+}
+
+impl Frame {
+    pub(crate) fn is_at(&self, page: &str) -> &'static str {
+        match self.page == page {
+            true => "page",
+            false => "false",
+        }
+    }
+
+    pub(crate) fn operates(&self) -> bool {
+        self.user.role >= crate::Role::Operate
+    }
+
+    pub(crate) fn administers(&self) -> bool {
+        self.user.role >= crate::Role::Admin
+    }
+
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.user.name == "anonymous"
+    }
+}
+
+impl App {
+    pub(crate) fn new(bus: Bus, access: Arc<dyn Access>) -> Self {
+        Self {
+            sampler: Arc::new(Sampler::new(bus.clone())),
+            bus,
+            base: "/dashboard".to_owned(),
+            name: String::new(),
+            others: Vec::new(),
+            access,
+            sweeps: Arc::default(),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            logins: Semaphore::new(LOGINS_MAX),
+            closing: Closing::new(std::future::pending()),
+        }
+    }
+
+    pub(crate) fn frame(&self, visit: &Visit, page: &'static str, title: &str) -> Frame {
+        Frame {
+            base: self.base.clone(),
+            title: title.to_owned(),
+            page,
+            user: visit.user.clone(),
+            csrf: visit.csrf.clone(),
+            done: visit.done.clone(),
+            store: self.name.clone(),
+            others: self.others.clone(),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The dashboard of `duly`: pages for the operator of a bus, as a router of axum.
+//!
+//! ```text
+//!  request -> guard: headers, origin -> visit: who it is -> page ----> picture <- sampler -> bus
+//!                                                        `-> action -> bus, audit
+//! ```
+//!
+//! `duly serve` serves it on its admin listener. A program mounts it beside its own routes:
+//!
+//! ```no_run
+//! # async fn mount(bus: duly::Bus, app: axum::Router) -> axum::Router {
+//! use duly_dashboard::{Dashboard, Role};
+//!
+//! // On a listener that only operators reach; else give it an `Access` of your own.
+//! app.merge(Dashboard::new(bus).open(Role::Admin).router())
+//! # }
+//! ```
+//!
+//! Pages are rendered by the server and work without script; a small script of ours keeps them
+//! current. They load nothing from elsewhere. Each asks a bounded number of questions of the store,
+//! however many queues and events there are.
+
+mod access;
+mod action;
+mod app;
+mod assets;
+mod chart;
+mod error;
+mod guard;
+mod live;
+mod login;
+mod pages;
+mod problems;
+mod sample;
+mod sweeps;
+mod text;
+
+use std::sync::Arc;
+
+use axum::extract::DefaultBodyLimit;
+use axum::routing::get;
+use axum::{Router, middleware};
+use duly::Bus;
+
+use self::access::Open;
+pub use self::access::{Access, Credentials, Role, User};
+use self::app::{App, Closing};
+
+/// The largest form, in bytes.
+const FORM_BYTES_MAX: usize = 64 << 10;
+
+/// A dashboard of a bus, before it becomes a router.
+#[derive(Debug)]
+#[must_use = "it serves nothing before `router`"]
+pub struct Dashboard {
+    app: App,
+}
+
+impl Dashboard {
+    /// A dashboard at `/dashboard`, on which everybody who reaches it may read everything and
+    /// change nothing.
+    pub fn new(bus: Bus) -> Self {
+        Self {
+            app: App::new(bus, Arc::new(Open(Role::View))),
+        }
+    }
+
+    /// Serves it at another path, such as `/jobs`; it begins with a `/`, and does not end with one.
+    pub fn at(mut self, path: impl Into<String>) -> Self {
+        self.app.base = path.into();
+        self
+    }
+
+    /// Lets everybody who reaches it act in this role.
+    pub fn open(self, role: Role) -> Self {
+        self.authorize(Open(role))
+    }
+
+    /// Asks `access` who a visitor is, and tells it what was changed.
+    ///
+    /// A layer in front of the router may instead put a [`User`] into the extensions of a request,
+    /// for example from the session of the surrounding program.
+    pub fn authorize(mut self, access: impl Access) -> Self {
+        self.app.access = Arc::new(access);
+        self
+    }
+
+    /// Names its store, and those that other dashboards show: each with the path of its dashboard.
+    pub fn stores(
+        mut self,
+        name: impl Into<String>,
+        others: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        self.app.name = name.into();
+        self.app.others = others.into_iter().collect();
+        self
+    }
+
+    /// Ends streams of live updates when `closing` is done, so that a server can stop in order.
+    pub fn until(mut self, closing: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.app.closing = Closing::new(closing);
+        self
+    }
+
+    /// Returns the routes, all below its path, to be merged into a router.
+    pub fn router(self) -> Router {
+        let app = Arc::new(self.app);
+        let base = app.base.clone();
+        let pages = Router::new()
+            .route("/", get(pages::now::page))
+            .route("/queues", get(pages::queues::page))
+            .route("/queues/{queue}", get(pages::queue::page))
+            .route("/queues/{queue}/events/{id}", get(pages::event::page))
+            .route("/find", get(pages::event::find))
+            .route("/dead", get(pages::dead::page))
+            .route("/records", get(pages::records::page))
+            .route("/records/export", get(pages::records::export))
+            .route("/nodes", get(pages::nodes::page))
+            .route("/act/{action}", get(action::confirm).post(action::act))
+            .route("/login", get(login::page).post(login::submit))
+            .route("/logout", axum::routing::post(login::end))
+            .route("/live", get(live::stream))
+            .route("/assets/{name}", get(assets::get))
+            .fallback(error::unknown)
+            .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
+            .layer(middleware::from_fn_with_state(
+                Arc::clone(&app),
+                guard::guard,
+            ))
+            .with_state(app);
+        let slash = format!("{base}/");
+        let to_slash = move || async move { axum::response::Redirect::permanent(&slash) };
+        // A nested `/` is the path itself, without its slash.
+        Router::new()
+            .nest(&format!("{base}/"), pages)
+            .route(&base, get(to_slash))
+    }
+}

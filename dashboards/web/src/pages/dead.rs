@@ -1,0 +1,222 @@
+//! Dead letters: found by a filter, one by one or all of them.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use duly::Bus;
+use duly::dead_letters::{DeadLetterCursor, DeadLetters};
+use duly::records::Cause;
+use duly::time::Timestamp;
+
+use crate::app::{App, Frame};
+use crate::error::{PageError, Result, html};
+use crate::guard::Visit;
+use crate::pages::queue::name_of;
+use crate::sample::in_time;
+use crate::text::{self, Fields, Moment};
+
+/// The rows of a page.
+const ROWS: usize = 50;
+/// How many queues are named in one question.
+const QUEUES_MAX: usize = 200;
+
+/// A filter of dead letters, as it stands in a query.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeadFilter {
+    pub(crate) queue: Option<String>,
+    pub(crate) cause: Option<Cause>,
+    pub(crate) error: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) since: Option<Timestamp>,
+    pub(crate) until: Option<Timestamp>,
+}
+
+impl DeadFilter {
+    pub(crate) fn read(fields: &Fields, visit: &Visit) -> Result<Self> {
+        let owned = |name: &str| fields.get(name).map(str::to_owned);
+        let queue = fields
+            .get("queue")
+            .map(|queue| name_of(visit, queue))
+            .transpose()?;
+        Ok(Self {
+            queue: queue.map(|queue| queue.to_string()),
+            cause: fields.get("cause").map(str::parse).transpose()?,
+            error: owned("error"),
+            key: owned("key"),
+            since: text::instant(fields, "since")?,
+            until: text::instant(fields, "until")?,
+        })
+    }
+
+    pub(crate) fn letters(&self, bus: &Bus) -> DeadLetters {
+        let mut letters = bus.dead_letters();
+        if let Some(queue) = &self.queue {
+            letters = letters.queue(queue);
+        }
+        if let Some(cause) = self.cause {
+            letters = letters.cause(cause);
+        }
+        if let Some(error) = &self.error {
+            letters = letters.error(error);
+        }
+        if let Some(key) = &self.key {
+            letters = letters.key(key);
+        }
+        if let Some(since) = self.since {
+            letters = letters.since(since);
+        }
+        if let Some(until) = self.until {
+            letters = letters.until(until);
+        }
+        letters
+    }
+
+    /// The filter in words.
+    pub(crate) fn words(&self) -> String {
+        let mut words = vec![match &self.queue {
+            Some(queue) => format!("of queue {queue}"),
+            None => "of every queue".to_owned(),
+        }];
+        words.extend(
+            self.cause
+                .map(|cause| format!("that failed by cause {cause}")),
+        );
+        words.extend(
+            self.error
+                .as_ref()
+                .map(|it| format!("whose error has “{}”", text::cut(it, 80))),
+        );
+        words.extend(
+            self.key
+                .as_ref()
+                .map(|it| format!("with key {}", text::cut(it, 80))),
+        );
+        words.extend(self.since.map(|at| format!("dead since {at}")));
+        words.extend(self.until.map(|at| format!("dead before {at}")));
+        words.join(", ")
+    }
+}
+
+#[derive(Template)]
+#[template(path = "dead.html")]
+struct DeadPage {
+    frame: Frame,
+    queue: String,
+    cause: String,
+    error: String,
+    key: String,
+    since: String,
+    until: String,
+    causes: Vec<&'static str>,
+    rows: Vec<Row>,
+    query: String,
+    next: Option<String>,
+    is_first: bool,
+    sweeps: Vec<SweepRow>,
+}
+
+struct Row {
+    id: String,
+    queue: String,
+    died: Option<Moment>,
+    tries: u16,
+    cause: String,
+    error: String,
+}
+
+struct SweepRow {
+    id: u64,
+    what: String,
+    user: String,
+    done: String,
+    ended: Option<String>,
+}
+
+pub(crate) async fn page(
+    State(app): State<Arc<App>>,
+    visit: Visit,
+    RawQuery(query): RawQuery,
+) -> Result<Response> {
+    let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
+    let filter = DeadFilter::read(&fields, &visit)?;
+    let picture = app.sampler.picture().await;
+    let mut letters = filter.letters(&app.bus);
+    let mut is_asked = true;
+    if filter.queue.is_none() && picture.is_whole {
+        // Only the queues that have some are asked, however many there are.
+        let queues = picture
+            .queues
+            .iter()
+            .filter(|(_, queue)| queue.stats.dead > 0);
+        let queues = queues
+            .filter(|(name, _)| visit.user.sees(name))
+            .take(QUEUES_MAX);
+        is_asked = false;
+        for (name, _) in queues {
+            letters = letters.queue(name);
+            is_asked = true;
+        }
+    } else if filter.queue.is_none() && !visit.user.sees_all() {
+        return Err(PageError::invalid(
+            "choose a queue; the others are still being counted",
+        ));
+    }
+    let after = fields
+        .get("after")
+        .map(str::parse::<DeadLetterCursor>)
+        .transpose()?;
+    let is_first = after.is_none();
+    let (items, next) = match is_asked {
+        true => {
+            let page = in_time(letters.after(after).limit(ROWS).page()).await?;
+            (page.items, page.next)
+        }
+        false => (Vec::new(), None),
+    };
+    let now = text::now();
+    let rows = items.into_iter().map(|letter| Row {
+        id: letter.id.to_string(),
+        queue: letter.queue.to_string(),
+        died: letter.died.map(|died| Moment::new(died, now)),
+        tries: letter.tries,
+        cause: letter
+            .cause()
+            .map(|cause| cause.as_str().replace('_', " "))
+            .unwrap_or_default(),
+        error: match (&letter.last, letter.error()) {
+            (_, Some(error)) => text::cut(error, 300),
+            (duly::dead_letters::LastRecord::Pruned, None) => "its record was pruned".to_owned(),
+            _ => String::new(),
+        },
+    });
+    let sweeps = app.sweeps.list().into_iter();
+    let sweeps = sweeps.filter(|sweep| match &sweep.queue {
+        Some(queue) => visit.user.sees(queue),
+        None => visit.user.sees_all(),
+    });
+    html(&DeadPage {
+        queue: fields.text("queue"),
+        cause: fields.text("cause"),
+        error: fields.text("error"),
+        key: fields.text("key"),
+        since: fields.text("since"),
+        until: fields.text("until"),
+        causes: Cause::ALL.map(Cause::as_str).to_vec(),
+        rows: rows.collect(),
+        query: fields.with(&[("after", "")]),
+        next: next.map(|next| format!("?{}", fields.with(&[("after", &next.to_string())]))),
+        is_first,
+        sweeps: sweeps
+            .map(|sweep| SweepRow {
+                id: sweep.id,
+                what: sweep.what.clone(),
+                user: sweep.user.clone(),
+                done: text::number(sweep.done()),
+                ended: sweep.ended(),
+            })
+            .collect(),
+        frame: app.frame(&visit, "dead", "Dead letters"),
+    })
+}

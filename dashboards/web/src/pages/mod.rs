@@ -1,0 +1,9 @@
+//! The pages, one a file.
+
+pub(crate) mod dead;
+pub(crate) mod event;
+pub(crate) mod nodes;
+pub(crate) mod now;
+pub(crate) mod queue;
+pub(crate) mod queues;
+pub(crate) mod records;

@@ -1,0 +1,156 @@
+//! One queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use duly::QueueName;
+
+use crate::app::{App, Frame};
+use crate::chart::Chart;
+use crate::error::{PageError, Result, html};
+use crate::guard::Visit;
+use crate::pages::now::by_minute;
+use crate::problems::why_late;
+use crate::sample::{HOUR, in_time};
+use crate::text::{self, Moment, number, span};
+
+/// The minutes of its charts.
+const MINUTES: u64 = 60;
+/// The step of its forecast.
+const STEP: Duration = Duration::from_secs(120);
+/// How many events it lists.
+const EVENTS: usize = 20;
+
+#[derive(Template)]
+#[template(path = "queue.html")]
+struct QueuePage {
+    frame: Frame,
+    name: String,
+    states: Vec<(&'static str, String, &'static str)>,
+    late: Option<String>,
+    why: Option<String>,
+    paused: bool,
+    rate: Option<f64>,
+    workers: Option<u16>,
+    buckets: Option<u16>,
+    charts: Vec<Chart>,
+    coming: Option<Chart>,
+    here: Option<(usize, usize, usize)>,
+    nodes: Vec<(String, bool)>,
+    events: Vec<Row>,
+}
+
+struct Row {
+    id: String,
+    state: &'static str,
+    due: Moment,
+    tries: u16,
+    key: String,
+}
+
+/// Returns the name of a queue that the user may see.
+pub(crate) fn name_of(visit: &Visit, queue: &str) -> Result<QueueName> {
+    match QueueName::new(queue) {
+        Ok(name) if visit.user.sees(&name) => Ok(name),
+        Ok(_) | Err(_) => Err(PageError::not_found("there is no such queue")),
+    }
+}
+
+pub(crate) async fn page(
+    State(app): State<Arc<App>>,
+    visit: Visit,
+    Path(queue): Path<String>,
+) -> Result<Response> {
+    let name = name_of(&visit, &queue)?;
+    let buckets = in_time(app.bus.bucket_stats(&name)).await?;
+    if buckets.is_empty() {
+        return Err(PageError::not_found(format!("there is no queue {name}")));
+    }
+    let mut stats = duly::admin::QueueStats::default();
+    buckets.into_iter().for_each(|(_, of)| stats += of);
+    let picture = app.sampler.picture().await;
+    let now = text::now();
+    let since = now - Duration::from_secs(MINUTES * 60);
+    let minutes = app.bus.records().queue(&name).since(since).minutes();
+    let (minutes, forecast, events, controls) = tokio::join!(
+        in_time(minutes.limit(MINUTES as u32 + 1).page()),
+        in_time(app.bus.forecast(&name, HOUR, STEP)),
+        in_time(app.bus.events().queue(&name).limit(EVENTS).page()),
+        in_time(app.bus.controls()),
+    );
+    let control = controls?.remove(&name).unwrap_or_default();
+    let minutes = minutes.map(|page| page.items).unwrap_or_default();
+    let steps: Vec<usize> = forecast
+        .unwrap_or_default()
+        .iter()
+        .map(|it| it.events)
+        .collect();
+    let late = Some(picture.late(&name, now)).filter(|late| late.as_secs() > 0);
+    let load = app.bus.load();
+    let here = load.iter().find(|load| load.queue == name);
+    let serves = |node: &&crate::sample::NodeNow| node.node.queues.contains(&name);
+    let nodes = picture.nodes.iter().filter(serves);
+    let events = events.map(|page| page.items).unwrap_or_default();
+    html(&QueuePage {
+        states: vec![
+            ("Scheduled", number(stats.scheduled as u64), "scheduled"),
+            ("Ready", number(stats.ready as u64), "ready"),
+            ("Leased", number(stats.leased as u64), "leased"),
+            ("Dead", number(stats.dead as u64), "dead"),
+        ],
+        why: late
+            .filter(|late| late.as_secs() >= 5)
+            .map(|_| why_late(&picture, &load, &name)),
+        late: late.map(|late| span(Duration::from_secs(late.as_secs()))),
+        paused: control.paused,
+        rate: control.rate,
+        workers: control.workers,
+        buckets: control.buckets,
+        charts: by_minute(minutes.iter(), now, MINUTES),
+        coming: coming(&steps),
+        here: here.map(|load| (load.active, load.workers, load.queued)),
+        nodes: nodes
+            .map(|node| (node.node.id.to_string(), node.is_alive))
+            .collect(),
+        events: events
+            .into_iter()
+            .map(|event| Row {
+                id: event.id.to_string(),
+                state: event.state.as_str(),
+                due: Moment::new(event.due, now),
+                tries: event.tries,
+                key: event
+                    .key
+                    .as_deref()
+                    .map(|key| text::cut(key, 40))
+                    .unwrap_or_default(),
+            })
+            .collect(),
+        frame: app.frame(&visit, "queues", name.as_str()),
+        name: name.to_string(),
+    })
+}
+
+fn coming(steps: &[usize]) -> Option<Chart> {
+    let all: usize = steps.iter().sum();
+    let (at, most) = steps
+        .iter()
+        .enumerate()
+        .max_by_key(|(_, events)| **events)?;
+    let label = match all {
+        0 => "Nothing falls due in the next hour".to_owned(),
+        _ => format!(
+            "{} events fall due in the next hour, the most in about {} minutes: {} within two \
+             minutes",
+            number(all as u64),
+            at * 2 + 1,
+            number(*most as u64)
+        ),
+    };
+    let chart = Chart::new("Due in the next hour", number(all as u64), label);
+    let chart = chart.between("now", "in 1h").top(number(*most as u64));
+    Some(chart.bars(&[("calm", steps.iter().map(|it| *it as f64).collect())]))
+}

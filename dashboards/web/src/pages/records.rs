@@ -1,0 +1,221 @@
+//! Records: how attempts and events ended.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use duly::EventId;
+use duly::records::{Cause, Cursor, Format, NodeId, Outcome, Records};
+
+use crate::app::{App, Frame};
+use crate::error::{PageError, Result, html};
+use crate::guard::Visit;
+use crate::pages::event::outcome;
+use crate::pages::queue::name_of;
+use crate::sample::in_time;
+use crate::text::{self, Fields, Moment, span};
+
+/// The rows of a page.
+const ROWS: u32 = 50;
+/// The records of an export: so many pages of so many.
+const EXPORT_PAGES: usize = 10;
+const EXPORT_PAGE: u32 = 1_000;
+
+#[derive(Template)]
+#[template(path = "records.html")]
+struct RecordsPage {
+    frame: Frame,
+    fields: Vec<Field>,
+    outcome: String,
+    cause: String,
+    order: String,
+    outcomes: Vec<&'static str>,
+    causes: Vec<&'static str>,
+    rows: Vec<Row>,
+    query: String,
+    next: Option<String>,
+    is_first: bool,
+}
+
+/// A field of text of the filter.
+struct Field {
+    name: &'static str,
+    label: &'static str,
+    value: String,
+    hint: &'static str,
+    kind: &'static str,
+}
+
+struct Row {
+    id: String,
+    queue: String,
+    at: Moment,
+    attempt: String,
+    outcome: &'static str,
+    class: &'static str,
+    late: String,
+    took: String,
+    error: String,
+}
+
+/// Returns the query of a filter, newest first unless it says otherwise.
+fn records(app: &App, visit: &Visit, fields: &Fields) -> Result<Records> {
+    let mut records = app.bus.records();
+    if let Some(queue) = fields.get("queue") {
+        records = records.queue(&name_of(visit, queue)?);
+    }
+    if let Some(id) = fields.get("id") {
+        records = records.id(id.parse::<EventId>()?);
+    }
+    match fields.get("outcome") {
+        Some("failed") => records = records.failed(),
+        Some(outcome) => records = records.outcome(outcome.parse()?),
+        None => {}
+    }
+    if let Some(cause) = fields.get("cause") {
+        records = records.cause(cause.parse()?);
+    }
+    if let Some(key) = fields.get("key") {
+        records = records.key(key);
+    }
+    if let Some(error) = fields.get("error") {
+        records = records.error_contains(error);
+    }
+    if let Some(node) = fields.get("node") {
+        let node = u64::from_str_radix(node, 16)
+            .map_err(|_| PageError::invalid("a node has 16 hexadecimal digits"))?;
+        records = records.node(NodeId(node));
+    }
+    if let Some(since) = text::instant(fields, "since")? {
+        records = records.since(since);
+    }
+    if let Some(until) = text::instant(fields, "until")? {
+        records = records.until(until);
+    }
+    if fields.get("order") != Some("oldest") {
+        records = records.newest_first();
+    }
+    let after = fields.get("after").map(str::parse::<Cursor>).transpose()?;
+    Ok(records.after(after))
+}
+
+pub(crate) async fn page(
+    State(app): State<Arc<App>>,
+    visit: Visit,
+    RawQuery(query): RawQuery,
+) -> Result<Response> {
+    let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
+    let page = in_time(records(&app, &visit, &fields)?.limit(ROWS).page()).await?;
+    let now = text::now();
+    let items = page
+        .items
+        .into_iter()
+        .filter(|record| visit.user.sees(&record.queue));
+    let rows = items.map(|record| {
+        let stages = &record.stages;
+        let (word, class) = outcome(record.outcome);
+        let took = stages.finished_us.checked_sub(stages.started_us);
+        let took = took.filter(|_| stages.started_us > 0);
+        let cause = record.cause.map(|cause| cause.as_str().replace('_', " "));
+        let by = record.by.as_ref().map(|by| format!("by {by}"));
+        let error = record.error.as_ref().map(|error| text::cut(error, 200));
+        let error: Vec<String> = [cause, by, error].into_iter().flatten().collect();
+        Row {
+            id: record.id.to_string(),
+            queue: record.queue.to_string(),
+            at: Moment::new(
+                duly::time::Timestamp::from_millis(stages.finished_us / 1_000),
+                now,
+            ),
+            attempt: match record.attempt {
+                0 => "–".to_owned(),
+                attempt => attempt.to_string(),
+            },
+            outcome: word,
+            class,
+            late: record.lateness().map_or_else(|| "–".to_owned(), span),
+            took: took.map_or_else(
+                || "–".to_owned(),
+                |us| span(std::time::Duration::from_micros(us)),
+            ),
+            error: error.join(" · "),
+        }
+    });
+    let field = |name, label, hint, kind| Field {
+        name,
+        label,
+        value: fields.text(name),
+        hint,
+        kind,
+    };
+    html(&RecordsPage {
+        fields: vec![
+            field("queue", "Queue", "", "text"),
+            field("id", "Event", "", "text"),
+            field("key", "Key", "", "text"),
+            field("error", "Error contains", "", "text"),
+            field("node", "Node", "16 digits", "text"),
+            field("since", "Since, UTC", "", "datetime-local"),
+            field("until", "Until, UTC", "", "datetime-local"),
+        ],
+        outcome: fields.text("outcome"),
+        cause: fields.text("cause"),
+        order: fields.text("order"),
+        outcomes: Outcome::ALL.map(Outcome::as_str).to_vec(),
+        causes: Cause::ALL.map(Cause::as_str).to_vec(),
+        rows: rows.collect(),
+        query: fields.with(&[("after", "")]),
+        next: page
+            .next
+            .map(|next| format!("?{}", fields.with(&[("after", &next.to_string())]))),
+        is_first: fields.get("after").is_none(),
+        frame: app.frame(&visit, "records", "Records"),
+    })
+}
+
+/// Sends up to 10,000 records as a file; its header `link` has the address of the rest.
+pub(crate) async fn export(
+    State(app): State<Arc<App>>,
+    visit: Visit,
+    RawQuery(query): RawQuery,
+) -> Result<Response> {
+    let fields = Fields::parse(query.as_deref().unwrap_or_default().as_bytes());
+    let format: Format = fields.get("format").unwrap_or("jsonl").parse()?;
+    let query = records(&app, &visit, &fields)?.limit(EXPORT_PAGE);
+    let mut bytes = format.head();
+    let mut after = fields.get("after").map(str::parse::<Cursor>).transpose()?;
+    for _ in 0..EXPORT_PAGES {
+        let page = in_time(query.clone().after(after).page()).await?;
+        for record in page
+            .items
+            .iter()
+            .filter(|record| visit.user.sees(&record.queue))
+        {
+            format.write(record, &mut bytes);
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let kind = match format {
+        Format::Csv => "text/csv; charset=utf-8",
+        _ => "application/jsonl",
+    };
+    let name = format!("attachment; filename=\"records.{format}\"");
+    let mut response = ([(header::CONTENT_TYPE, kind)], bytes).into_response();
+    let headers = response.headers_mut();
+    if let Ok(name) = HeaderValue::from_str(&name) {
+        headers.insert(header::CONTENT_DISPOSITION, name);
+    }
+    if let Some(after) = after {
+        let query = fields.with(&[("after", &after.to_string())]);
+        let link = format!("<{}/records/export?{query}>; rel=\"next\"", app.base);
+        if let Ok(link) = HeaderValue::from_str(&link) {
+            headers.insert(header::LINK, link);
+        }
+    }
+    Ok(response)
+}

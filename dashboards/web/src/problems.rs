@@ -1,0 +1,253 @@
+//! What is wrong, worst first, each with its reason and where to look.
+
+use std::time::Duration;
+
+use duly::admin::QueueLoad;
+use duly::records::Outcome;
+use duly::time::Timestamp;
+
+use crate::access::User;
+use crate::sample::Picture;
+use crate::text::{self, count, encoded, number, span};
+
+/// From when on a wait counts as late, and as bad.
+const LATE: Duration = Duration::from_secs(5);
+const VERY_LATE: Duration = Duration::from_secs(60);
+/// From which share on failures are a problem, and of how many attempts at least.
+const FAILURES: f64 = 0.1;
+const ATTEMPTS_MIN: u64 = 20;
+/// Of how many minutes failures are counted.
+const FAILURE_MINUTES: u64 = 5;
+/// The most problems that are shown.
+const SHOWN_MAX: usize = 20;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Severity {
+    Bad,
+    Warning,
+    Note,
+}
+
+impl Severity {
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Self::Bad => "bad",
+            Self::Warning => "warn",
+            Self::Note => "note",
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bad => "Problem",
+            Self::Warning => "Warning",
+            Self::Note => "Note",
+        }
+    }
+}
+
+/// Something that is wrong.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) severity: Severity,
+    /// How much of it there is, among those of one severity.
+    weight: u64,
+    pub(crate) what: String,
+    pub(crate) why: String,
+    /// The path of the page that shows more, and its name.
+    pub(crate) link: String,
+    pub(crate) go: String,
+}
+
+/// Returns what is wrong, worst first, and how much more there is.
+pub(crate) fn find(
+    picture: &Picture,
+    load: &[QueueLoad],
+    user: &User,
+    now: Timestamp,
+) -> (Vec<Problem>, usize) {
+    let mut found = Vec::new();
+    if let Some(error) = &picture.error {
+        found.push(Problem {
+            severity: Severity::Bad,
+            weight: u64::MAX,
+            what: "The store does not answer".to_owned(),
+            why: error.clone(),
+            link: "/nodes".to_owned(),
+            go: "Nodes".to_owned(),
+        });
+    }
+    for name in picture.queues.keys().filter(|name| user.sees(name)) {
+        found.extend(late(picture, load, name, now));
+        found.extend(dead(picture, name));
+    }
+    found.extend(failing(picture, user, now));
+    found.extend(silent(picture, user, now));
+    found.sort_by(|a, b| (a.severity, b.weight, &a.what).cmp(&(b.severity, a.weight, &b.what)));
+    let more = found.len().saturating_sub(SHOWN_MAX);
+    found.truncate(SHOWN_MAX);
+    (found, more)
+}
+
+/// A queue whose events wait for too long, or that is paused.
+fn late(picture: &Picture, load: &[QueueLoad], name: &str, now: Timestamp) -> Option<Problem> {
+    let queue = picture.queues.get(name)?;
+    let stats = &queue.stats;
+    let waits = picture.late(name, now);
+    let control = picture.controls.get(name).copied().unwrap_or_default();
+    let is_late = waits >= LATE;
+    if !is_late && !control.paused {
+        return None;
+    }
+    let here = load.iter().find(|load| load.queue.as_str() == name);
+    let many = stats.ready + here.map_or(0, |load| load.queued);
+    let oldest = count(many, "event waits", "events wait");
+    let mut severity = match waits >= VERY_LATE {
+        true => Severity::Bad,
+        false => Severity::Warning,
+    };
+    let what = match (is_late, control.paused) {
+        (_, true) => format!("{name} is paused"),
+        _ => format!(
+            "{name} is {} late",
+            span(Duration::from_secs(waits.as_secs()))
+        ),
+    };
+    let why = if control.paused {
+        severity = if is_late {
+            Severity::Warning
+        } else {
+            Severity::Note
+        };
+        match stats.ready {
+            0 => "Nothing waits for it; resume it when it may run again.".to_owned(),
+            _ => format!("{oldest}. Resume it to let them run."),
+        }
+    } else {
+        format!("{}. {oldest}.", why_late(picture, load, name))
+    };
+    Some(Problem {
+        severity,
+        weight: waits.as_secs(),
+        what,
+        why,
+        link: format!("/queues/{name}"),
+        go: "Open queue".to_owned(),
+    })
+}
+
+/// Why a queue is late, as far as it can be seen from here.
+pub(crate) fn why_late(picture: &Picture, load: &[QueueLoad], name: &str) -> String {
+    let control = picture.controls.get(name).copied().unwrap_or_default();
+    let stats = picture.queues.get(name).map(|queue| &queue.stats);
+    let (ready, leased) = stats.map_or((0, 0), |stats| (stats.ready, stats.leased));
+    let here = load.iter().find(|load| load.queue.as_str() == name);
+    let serves = |node: &&crate::sample::NodeNow| {
+        node.is_alive && node.node.queues.iter().any(|queue| queue.as_str() == name)
+    };
+    let nodes = picture.nodes.iter().filter(serves).count();
+    if control.paused {
+        "The queue is paused".to_owned()
+    } else if control.workers == Some(0) {
+        "Its number of workers is set to 0 on every node".to_owned()
+    } else if nodes == 0 && leased == 0 {
+        "No live node consumes it, and nothing of it is leased".to_owned()
+    } else if let Some(rate) = control.rate {
+        let wait = Duration::from_secs_f64((ready as f64 / rate.max(0.001)).min(1e9));
+        format!(
+            "Its rate of {rate} a second is the limit: what waits takes {}",
+            span(Duration::from_secs(wait.as_secs()))
+        )
+    } else if let Some(here) = here.filter(|here| here.is_busy()) {
+        let workers = match here.workers {
+            1 => "Its only worker is busy".to_owned(),
+            workers => format!("All {workers} workers are busy"),
+        };
+        format!("{workers}: the handler is too slow for what comes, or needs more workers")
+    } else {
+        let nodes = count(nodes, "node consumes", "nodes consume");
+        format!(
+            "{nodes} it, with {} leased: more comes than is handled",
+            number(leased as u64)
+        )
+    }
+}
+
+/// A queue with dead letters.
+fn dead(picture: &Picture, name: &str) -> Option<Problem> {
+    let many = picture.queues.get(name)?.stats.dead;
+    if many == 0 {
+        return None;
+    }
+    let why = match picture.dead.get(name) {
+        Some(dead) if dead.count == dead.of => {
+            format!("They failed with: {}", text::cut(&dead.error, 160))
+        }
+        Some(dead) => format!(
+            "{} of {} failed with: {}",
+            dead.count,
+            dead.of,
+            text::cut(&dead.error, 160)
+        ),
+        None => "Their attempts are used up, or their failure is permanent.".to_owned(),
+    };
+    Some(Problem {
+        severity: Severity::Warning,
+        weight: many as u64,
+        what: format!("{name} has {}", count(many, "dead letter", "dead letters")),
+        why,
+        link: format!("/dead?queue={}", encoded(name)),
+        go: "Dead letters".to_owned(),
+    })
+}
+
+/// Queues of which many attempts fail.
+fn failing(picture: &Picture, user: &User, now: Timestamp) -> Vec<Problem> {
+    let mut sums: std::collections::BTreeMap<&str, (u64, u64)> = Default::default();
+    let since = now - Duration::from_secs(FAILURE_MINUTES * 60);
+    let minutes = picture.minutes.iter().flatten();
+    for minute in minutes.filter(|it| it.start >= since && user.sees(&it.queue)) {
+        let of = |outcome| minute.outcomes.get(&outcome).copied().unwrap_or(0);
+        let failed = of(Outcome::Retried) + of(Outcome::Buried) + of(Outcome::LeaseLost);
+        let sum = sums.entry(&minute.queue).or_default();
+        sum.0 += failed;
+        sum.1 += failed + of(Outcome::Acked) + of(Outcome::Discarded);
+    }
+    let bad = sums.into_iter().filter(|(_, (failed, all))| {
+        *all >= ATTEMPTS_MIN && *failed as f64 / *all as f64 >= FAILURES
+    });
+    let problem = |(name, (failed, all)): (&str, (u64, u64))| Problem {
+        severity: Severity::Warning,
+        weight: failed,
+        what: format!("{}% of attempts of {name} fail", failed * 100 / all),
+        why: format!(
+            "{} of {} attempts failed in the last {FAILURE_MINUTES} minutes.",
+            number(failed),
+            number(all)
+        ),
+        link: format!("/records?queue={}&outcome=failed", encoded(name)),
+        go: "Failed attempts".to_owned(),
+    };
+    bad.map(problem).collect()
+}
+
+/// Nodes that do not poll any more.
+fn silent(picture: &Picture, user: &User, now: Timestamp) -> Vec<Problem> {
+    let nodes = picture
+        .nodes
+        .iter()
+        .filter(|node| !node.is_alive && user.sees_all());
+    let problem = |node: &crate::sample::NodeNow| Problem {
+        severity: Severity::Warning,
+        weight: 0,
+        what: format!("Node {} is silent", node.node.id),
+        why: format!(
+            "It has not polled for {}; its events are taken over when it stays so.",
+            span(Duration::from_secs(now.since(node.heard).as_secs()))
+        ),
+        link: "/nodes".to_owned(),
+        go: "Nodes".to_owned(),
+    };
+    nodes.map(problem).collect()
+}

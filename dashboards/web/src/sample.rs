@@ -1,0 +1,345 @@
+//! The sampler: a picture of all queues in memory, which a bounded number of questions keeps
+//! current while somebody looks.
+//!
+//! Pages of many queues are rendered from the picture, so that a visitor more costs the store
+//! nothing. It is taken only while somebody looks, and for a minute longer: a dashboard that nobody
+//! opens asks nothing. The minutes before are in the records.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use duly::admin::{NodeInfo, QueueStats};
+use duly::records::{MinuteStats, NodeId};
+use duly::store::Control;
+use duly::time::Timestamp;
+use duly::{Bus, QueueName};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::text;
+
+/// The time between two rounds.
+const ROUND: Duration = Duration::from_secs(2);
+/// The queues that one question counts, and the most that a round counts.
+const QUEUES_AT_ONCE: usize = 500;
+const QUEUES_MAX: usize = 5_000;
+/// How long a round counts queues; the next one goes on.
+const COUNTING: Duration = Duration::from_millis(150);
+/// How long a question may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long it goes on when nobody looks any more.
+const LINGER: Duration = Duration::from_secs(60);
+/// How many points of history are kept: ten minutes.
+const POINTS_MAX: usize = 300;
+/// The time between two readings of what costs more.
+const DETAILS_EVERY: Duration = Duration::from_secs(10);
+/// How far back the minutes go.
+pub(crate) const MINUTES: u64 = 30;
+/// The most minutes of queues that are read; with more queues than `MINUTES_QUEUES_MAX` none are.
+const MINUTES_MAX: u32 = 5_000;
+const MINUTES_QUEUES_MAX: usize = 500;
+/// Of how many queues the next hour is counted, and its steps.
+const FORECASTS_MAX: usize = 8;
+const FORECAST_STEP: Duration = Duration::from_secs(120);
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+/// Of how many queues dead letters are read, and how many of each.
+const DEAD_QUEUES_MAX: usize = 5;
+const DEAD_MAX: usize = 20;
+
+/// A queue, as it was counted last.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueNow {
+    pub(crate) stats: QueueStats,
+}
+
+/// All queues at one time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Point {
+    pub(crate) ready: usize,
+    pub(crate) leased: usize,
+}
+
+/// A node, and whether it polled since the round before.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeNow {
+    pub(crate) node: NodeInfo,
+    pub(crate) is_alive: bool,
+    pub(crate) heard: Timestamp,
+}
+
+/// What a dead letter of a queue says, most often.
+#[derive(Clone, Debug)]
+pub(crate) struct DeadReason {
+    pub(crate) error: String,
+    pub(crate) count: usize,
+    pub(crate) of: usize,
+}
+
+/// All that is known now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Picture {
+    pub(crate) round: u64,
+    pub(crate) queues: BTreeMap<QueueName, QueueNow>,
+    /// Whether every queue was counted once.
+    pub(crate) is_whole: bool,
+    pub(crate) controls: BTreeMap<QueueName, Control>,
+    pub(crate) nodes: Vec<NodeNow>,
+    pub(crate) history: VecDeque<Point>,
+    /// Of each queue and minute; `None` with too many queues.
+    pub(crate) minutes: Option<Vec<MinuteStats>>,
+    /// Of the queues with most scheduled events, what is due in each step of the next hour.
+    pub(crate) coming: Vec<(QueueName, Vec<usize>)>,
+    pub(crate) dead: BTreeMap<QueueName, DeadReason>,
+    /// Why the store could not be asked, if that is so.
+    pub(crate) error: Option<String>,
+}
+
+impl Picture {
+    /// Returns how late a queue is: how long its oldest ready event waits, or how late its handlers
+    /// have just started, since events may also wait in the ring of a node.
+    pub(crate) fn late(&self, queue: &str, now: Timestamp) -> Duration {
+        let stats = self.queues.get(queue).map(|queue| queue.stats);
+        let ready = stats.filter(|stats| stats.ready > 0);
+        let oldest = ready.and_then(|stats| stats.oldest_ready);
+        let waits = oldest.map_or(Duration::ZERO, |since| now.since(since));
+        let is_idle = stats.is_none_or(|stats| stats.ready + stats.leased == 0);
+        let since = now - Duration::from_secs(120);
+        let minutes = self.minutes.iter().flatten();
+        let newest = minutes
+            .rev()
+            .find(|it| it.start >= since && it.queue.as_str() == queue);
+        let started = newest.and_then(|minute| minute.lateness.percentile(50.0));
+        match is_idle {
+            true => waits,
+            false => waits.max(started.unwrap_or_default()),
+        }
+    }
+}
+
+/// The sampler of a bus.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    bus: Bus,
+    picture: RwLock<Arc<Picture>>,
+    rounds: watch::Sender<u64>,
+    runs: AtomicBool,
+    looked: Mutex<Instant>,
+}
+
+impl Sampler {
+    pub(crate) fn new(bus: Bus) -> Self {
+        Self {
+            bus,
+            picture: RwLock::default(),
+            rounds: watch::Sender::new(0),
+            runs: AtomicBool::new(false),
+            looked: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Returns the picture; the first visitor waits for it.
+    pub(crate) async fn picture(self: &Arc<Self>) -> Arc<Picture> {
+        self.look();
+        let mut rounds = self.rounds.subscribe();
+        // Without a first round a page shows that there is none.
+        let _ = tokio::time::timeout(PATIENCE, rounds.wait_for(|round| *round > 0)).await;
+        self.now()
+    }
+
+    fn now(&self) -> Arc<Picture> {
+        Arc::clone(&self.picture.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the numbers of rounds, as they end.
+    pub(crate) fn rounds(&self) -> watch::Receiver<u64> {
+        self.rounds.subscribe()
+    }
+
+    /// Starts the rounds, or lets them go on.
+    pub(crate) fn look(self: &Arc<Self>) {
+        *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        if self.runs.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let sampler = Arc::downgrade(self);
+        tokio::spawn(async move {
+            let mut progress = Progress::default();
+            while let Some(sampler) = sampler.upgrade() {
+                let looked = *sampler
+                    .looked
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                if looked.elapsed() > LINGER {
+                    // The history has a gap now, and begins anew.
+                    *sampler
+                        .picture
+                        .write()
+                        .unwrap_or_else(PoisonError::into_inner) = Arc::default();
+                    sampler.rounds.send_replace(0);
+                    sampler.runs.store(false, Ordering::Release);
+                    return;
+                }
+                sampler.round(&mut progress).await;
+                drop(sampler);
+                tokio::time::sleep(ROUND).await;
+            }
+        });
+    }
+
+    async fn round(&self, progress: &mut Progress) {
+        let mut picture = (*self.now()).clone();
+        picture.error = None;
+        if let Err(error) = self.count(&mut picture, progress).await {
+            picture.error = Some(error.to_string());
+        }
+        if let Ok(controls) = in_time(self.bus.controls()).await {
+            picture.controls = controls;
+        }
+        if let Ok(nodes) = in_time(self.bus.nodes()).await {
+            progress.hear(nodes, &mut picture);
+        }
+        let details = progress
+            .details
+            .is_none_or(|at| at.elapsed() >= DETAILS_EVERY);
+        if details && picture.error.is_none() {
+            self.read_details(&mut picture).await;
+            progress.details = Some(Instant::now());
+        }
+        if picture.is_whole {
+            let sum = |of: fn(&QueueStats) -> usize| {
+                picture.queues.values().map(|queue| of(&queue.stats)).sum()
+            };
+            let point = Point {
+                ready: sum(|stats| stats.ready),
+                leased: sum(|stats| stats.leased),
+            };
+            picture.history.push_back(point);
+            if picture.history.len() > POINTS_MAX {
+                picture.history.pop_front();
+            }
+        }
+        picture.round += 1;
+        let round = picture.round;
+        *self.picture.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(picture);
+        self.rounds.send_replace(round);
+    }
+
+    /// Counts the next queues, once around at most.
+    async fn count(&self, picture: &mut Picture, progress: &mut Progress) -> duly::Result<()> {
+        let began = Instant::now();
+        let mut counted = 0;
+        while counted < QUEUES_MAX {
+            let page = self.bus.stats_page(progress.after.clone(), QUEUES_AT_ONCE);
+            let page = in_time(page).await?;
+            counted += page.items.len();
+            for (queue, stats) in page.items {
+                progress.seen.insert(queue.clone());
+                picture.queues.insert(queue, QueueNow { stats });
+            }
+            progress.after = page.next;
+            if progress.after.is_none() {
+                let seen = std::mem::take(&mut progress.seen);
+                picture.queues.retain(|queue, _| seen.contains(queue));
+                picture.is_whole = true;
+                return Ok(());
+            }
+            if began.elapsed() >= COUNTING {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads minutes, the next hour, and why dead letters died.
+    async fn read_details(&self, picture: &mut Picture) {
+        picture.minutes = None;
+        if picture.queues.len() <= MINUTES_QUEUES_MAX {
+            let since = text::now() - Duration::from_secs(MINUTES * 60);
+            let minutes = self.bus.records().since(since).minutes().limit(MINUTES_MAX);
+            if let Ok(page) = in_time(minutes.page()).await {
+                picture.minutes = Some(page.items);
+            }
+        }
+        picture.coming.clear();
+        for queue in largest(picture, FORECASTS_MAX, |stats| stats.scheduled) {
+            let steps = self.bus.forecast(&queue, HOUR, FORECAST_STEP);
+            let Ok(steps) = in_time(steps).await else {
+                break;
+            };
+            let steps = steps.into_iter().map(|step| step.events).collect();
+            picture.coming.push((queue, steps));
+        }
+        picture.dead.clear();
+        for queue in largest(picture, DEAD_QUEUES_MAX, |stats| stats.dead) {
+            let letters = self.bus.dead_letters().queue(&queue).limit(DEAD_MAX);
+            let Ok(page) = in_time(letters.page()).await else {
+                continue;
+            };
+            let mut errors: BTreeMap<String, usize> = BTreeMap::new();
+            for letter in &page.items {
+                let error = letter
+                    .error()
+                    .or(letter.cause().map(|cause| cause.as_str()));
+                *errors
+                    .entry(error.unwrap_or("unknown").to_owned())
+                    .or_default() += 1;
+            }
+            if let Some((error, count)) = errors.into_iter().max_by_key(|(_, count)| *count) {
+                let of = page.items.len();
+                picture.dead.insert(queue, DeadReason { error, count, of });
+            }
+        }
+    }
+}
+
+/// Where the rounds are.
+#[derive(Debug, Default)]
+struct Progress {
+    after: Option<QueueName>,
+    seen: BTreeSet<QueueName>,
+    beats: BTreeMap<NodeId, (u64, Timestamp)>,
+    details: Option<Instant>,
+}
+
+impl Progress {
+    /// Notes which nodes have polled since the round before.
+    fn hear(&mut self, nodes: Vec<NodeInfo>, picture: &mut Picture) {
+        let now = text::now();
+        let before = std::mem::take(&mut self.beats);
+        let nodes = nodes.into_iter().map(|node| {
+            let known = before.get(&node.id);
+            let is_alive = node.is_here || known.is_none_or(|(beat, _)| *beat != node.beat);
+            let heard = known.filter(|_| !is_alive).map_or(now, |(_, heard)| *heard);
+            self.beats.insert(node.id, (node.beat, heard));
+            NodeNow {
+                node,
+                is_alive,
+                heard,
+            }
+        });
+        picture.nodes = nodes.collect();
+    }
+}
+
+/// Returns the queues with the most of something, none that has nothing of it.
+fn largest(picture: &Picture, max: usize, of: fn(&QueueStats) -> usize) -> Vec<QueueName> {
+    let queues = picture.queues.iter();
+    let mut queues: Vec<_> = queues
+        .map(|(name, queue)| (of(&queue.stats), name))
+        .collect();
+    queues.retain(|(many, _)| *many > 0);
+    queues.sort_unstable_by(|a, b| b.cmp(a));
+    queues.truncate(max);
+    queues.into_iter().map(|(_, name)| name.clone()).collect()
+}
+
+/// Waits for a question for a bounded time.
+pub(crate) async fn in_time<T>(asked: impl Future<Output = duly::Result<T>>) -> duly::Result<T> {
+    let late = |_elapsed| {
+        let text = format!("the store did not respond within {PATIENCE:?}");
+        duly::Error::new(duly::ErrorKind::TimedOut, text)
+    };
+    tokio::time::timeout(PATIENCE, asked).await.map_err(late)?
+}

@@ -1,0 +1,229 @@
+//! Texts of pages: times, durations, numbers, and the fields of forms and queries.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use duly::time::Timestamp;
+
+use crate::error::PageError;
+
+/// The fields of a form or a query; of several of one name the last.
+#[derive(Debug, Default)]
+pub(crate) struct Fields(BTreeMap<String, String>);
+
+impl Fields {
+    pub(crate) fn parse(bytes: &[u8]) -> Self {
+        Self(form_urlencoded::parse(bytes).into_owned().collect())
+    }
+
+    /// Returns a field, unless it is empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let value = self.0.get(name)?.trim();
+        (!value.is_empty()).then_some(value)
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        self.get(name).unwrap_or_default().to_owned()
+    }
+
+    /// Returns a query of these fields with some replaced; an empty value removes a field.
+    pub(crate) fn with(&self, changes: &[(&str, &str)]) -> String {
+        let mut fields = self.0.clone();
+        fields.remove("done");
+        for (name, value) in changes {
+            fields.insert((*name).to_owned(), (*value).to_owned());
+        }
+        fields.retain(|_, value| !value.is_empty());
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(fields);
+        query.finish()
+    }
+}
+
+/// Encodes a text for a query.
+pub(crate) fn encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
+/// Whether a path stays in this dashboard.
+pub(crate) fn is_local(path: &str) -> bool {
+    path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\r', '\n', '\t'])
+}
+
+/// The time of this machine.
+pub(crate) fn now() -> Timestamp {
+    #[allow(clippy::disallowed_methods)] // what a page calls now is the operator's own time
+    std::time::SystemTime::now().into()
+}
+
+/// A number with a space between thousands.
+pub(crate) fn number(number: impl TryInto<u64>) -> String {
+    let digits = number.try_into().unwrap_or(u64::MAX).to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A duration in at most two units.
+pub(crate) fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let two = |big: u64, unit: &str, small: u64, of: &str| match small {
+        0 => format!("{big}{unit}"),
+        _ => format!("{big}{unit} {small}{of}"),
+    };
+    match seconds {
+        0 if span.subsec_millis() > 0 => format!("{}ms", span.subsec_millis()),
+        0 if span.subsec_micros() > 0 => format!("{}µs", span.subsec_micros()),
+        0 => "0s".to_owned(),
+        1..10 => format!("{:.1}s", span.as_secs_f64()),
+        10..60 => format!("{seconds}s"),
+        60..3_600 => two(seconds / 60, "m", seconds % 60, "s"),
+        3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
+        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+    }
+}
+
+/// Reads an instant in UTC, `2026-11-24T08:30` with or without seconds, or milliseconds since the
+/// epoch.
+pub(crate) fn instant(fields: &Fields, name: &str) -> Result<Option<Timestamp>, PageError> {
+    let Some(text) = fields.get(name) else {
+        return Ok(None);
+    };
+    let read = || {
+        if let Ok(ms) = text.parse() {
+            return Some(Timestamp::from_millis(ms));
+        }
+        let (date, time) = text.trim_end_matches('Z').split_once('T')?;
+        let mut date = date.splitn(3, '-').map(|part| part.parse::<u64>().ok());
+        let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+        let mut time = time.split(':').map(|part| part.parse::<u64>().ok());
+        let (hour, minute, second) = (
+            time.next()??,
+            time.next()??,
+            time.next().unwrap_or(Some(0))?,
+        );
+        let is_real = (1970..10_000).contains(&year)
+            && (1..=12).contains(&month)
+            && (1..=31).contains(&day)
+            && hour < 24
+            && minute < 60
+            && second < 60;
+        // The days since the epoch, by a year that begins in March.
+        let (y, m) = if month > 2 {
+            (year, month - 3)
+        } else {
+            (year - 1, month + 9)
+        };
+        let days = y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 + day - 1;
+        let days = is_real.then(|| days.checked_sub(719_468)).flatten()?;
+        let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
+        Some(Timestamp::from_millis(seconds * 1_000))
+    };
+    let wrong = || {
+        PageError::invalid(format!(
+            "{name} is no time; write it as 2026-11-24T08:30, in UTC"
+        ))
+    };
+    read().map(Some).ok_or_else(wrong)
+}
+
+/// An instant, with how far away it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Moment {
+    /// As in RFC 3339, in UTC.
+    pub(crate) exact: String,
+    /// Such as `3m 2s ago`.
+    pub(crate) far: String,
+}
+
+impl Moment {
+    pub(crate) fn new(at: Timestamp, now: Timestamp) -> Self {
+        let far = match at > now {
+            true => format!("in {}", span(whole(at.since(now)))),
+            false if now.since(at) < Duration::from_secs(1) => "now".to_owned(),
+            false => format!("{} ago", span(whole(now.since(at)))),
+        };
+        let exact = at.to_string();
+        Self { exact, far }
+    }
+}
+
+/// Whole seconds, of what is longer than one.
+fn whole(span: Duration) -> Duration {
+    match span.as_secs() {
+        0 => span,
+        seconds => Duration::from_secs(seconds),
+    }
+}
+
+/// Cuts a text off after so many characters.
+pub(crate) fn cut(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// A number with its noun.
+pub(crate) fn count(many: usize, one: &str, more: &str) -> String {
+    match many {
+        1 => format!("1 {one}"),
+        _ => format!("{} {more}", number(many as u64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_at_most_two_units() {
+        for (ms, expected) in [
+            (0, "0s"),
+            (7, "7ms"),
+            (1_500, "1.5s"),
+            (61_000, "1m 1s"),
+            (7_200_000, "2h"),
+            (90_000_000, "1d 1h"),
+        ] {
+            assert_eq!(span(Duration::from_millis(ms)), expected);
+        }
+    }
+
+    #[test]
+    fn an_instant_is_read_as_it_is_written() {
+        let read = |text: &str| instant(&Fields::parse(format!("t={text}").as_bytes()), "t");
+        for text in ["2026-11-24T08:30", "2024-02-29T23:59", "1970-01-01T00:00"] {
+            let at = read(text).unwrap().unwrap();
+            assert!(at.to_string().starts_with(text), "{text}: {at}");
+        }
+        assert_eq!(read("1500").unwrap(), Some(Timestamp::from_millis(1_500)));
+        for text in [
+            "yesterday",
+            "2026-13-01T00:00",
+            "2026-11-24",
+            "2026-11-24T24:00",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn thousands_are_apart() {
+        assert_eq!(number(999_u64), "999");
+        assert_eq!(number(1_234_567_u64), "1\u{202f}234\u{202f}567");
+    }
+
+    #[test]
+    fn a_path_elsewhere_is_not_local() {
+        assert!(is_local("/queues?sort=name"));
+        for path in ["//example.org", "https://example.org", "/\\example.org", ""] {
+            assert!(!is_local(path), "{path}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The dashboard of each pool on the admin listener, and who may do what in it.
+
+use std::sync::Arc;
+
+use axum::Router;
+use duly_dashboard::{Access, Credentials, Dashboard, Role, User};
+use futures_util::future::BoxFuture;
+
+use crate::auth::Scope;
+use crate::lmstfy::admin::account;
+use crate::lmstfy::names;
+use crate::settings::DEFAULT_POOL;
+use crate::state::App;
+
+/// Returns the routes of every pool's dashboard: `/dashboard` of the default one, and
+/// `/pools/{name}/dashboard` of the others.
+pub(crate) fn router(app: &Arc<App>) -> Router {
+    let names = || app.pools.names().map(str::to_owned);
+    let routers = app.pools.iter().map(|pool| {
+        let name = pool.name().to_owned();
+        let others = names().filter(|other| *other != name);
+        let others: Vec<_> = others.map(|other| (other.clone(), path(&other))).collect();
+        let access = PoolAccess {
+            app: Arc::clone(app),
+            pool: name.clone(),
+        };
+        Dashboard::new(pool.bus().clone())
+            .at(path(&name))
+            .stores(name, others)
+            .authorize(access)
+            .until(app.closing.clone().cancelled_owned())
+            .router()
+    });
+    routers.fold(Router::new(), Router::merge)
+}
+
+fn path(pool: &str) -> String {
+    match pool {
+        DEFAULT_POOL => "/dashboard".to_owned(),
+        pool => format!("/pools/{pool}/dashboard"),
+    }
+}
+
+/// The users of a pool's dashboard: the accounts of the admin listener, which may do everything, and
+/// the tokens of the pool, each for the queues of its namespace. Without accounts the listener is
+/// open, and so is its dashboard.
+#[derive(Debug)]
+struct PoolAccess {
+    app: Arc<App>,
+    pool: String,
+}
+
+impl PoolAccess {
+    async fn token(&self, given: &Credentials) -> Option<User> {
+        let (pool, token) = names::split(&given.secret);
+        if pool != self.pool {
+            return None;
+        }
+        let namespace = &given.name;
+        let tokens = &self.app.tokens;
+        let grant = tokens.check(pool, namespace, token).await.ok()?;
+        let role = match (grant.has(Scope::Admin), grant.has(Scope::Publish)) {
+            (true, _) => Role::Admin,
+            (false, true) => Role::Operate,
+            (false, false) => Role::View,
+        };
+        let name = format!("{namespace}/{}", tokens.handle(pool, namespace, token));
+        let prefix = format!("{namespace}.");
+        let is_for = move |queue: &str| {
+            let queue = queue.strip_prefix(&prefix);
+            queue.is_some_and(|queue| grant.is_for(queue))
+        };
+        Some(User::new(name, role).only(is_for))
+    }
+}
+
+impl Access for PoolAccess {
+    fn user<'a>(&'a self, given: Option<&'a Credentials>) -> BoxFuture<'a, Option<User>> {
+        Box::pin(async move {
+            let accounts = &self.app.settings.admin.accounts;
+            let Some(given) = given else {
+                let is_open = accounts.is_empty();
+                return is_open.then(|| User::new("anonymous", Role::Admin));
+            };
+            if account::is_known(accounts, &given.name, &given.secret) {
+                return Some(User::new(given.name.as_str(), Role::Admin));
+            }
+            self.token(given).await
+        })
+    }
+
+    fn audit<'a>(&'a self, user: &'a User, action: &'a str, target: &'a str) -> BoxFuture<'a, ()> {
+        // The queue `ns.q` is the queue `q` of the namespace `ns`.
+        let target = format!("{}/{}", self.pool, target.replacen('.', "/", 1));
+        Box::pin(async move {
+            let tokens = &self.app.tokens;
+            tokens.audit(user.name(), action, &target).await;
+        })
+    }
+}

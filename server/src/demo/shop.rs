@@ -1,0 +1,137 @@
+//! What happens in the made-up shop: what is there at the begin, and what customers do.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use duly::{Bus, Queue, Result};
+
+use crate::demo::handlers::Order;
+
+/// The time between two ticks, and how much of each queue comes in one.
+const TICK: Duration = Duration::from_millis(500);
+const ORDERS: u64 = 2;
+/// A newsletter goes out every so many ticks, to so many customers.
+const NEWSLETTER_EVERY: u64 = 120;
+const READERS: u64 = 250;
+/// Its rate, in a second.
+const NEWSLETTER_RATE: f64 = 5.0;
+/// What the next hour brings, and the seconds of its peak.
+const REMINDERS: u64 = 900;
+const PEAK: std::ops::Range<u64> = 2_000..2_500;
+const RENEWALS: u64 = 300;
+
+const CUSTOMERS: [&str; 8] = ["ada", "bo", "chidi", "dana", "emre", "fay", "goro", "hana"];
+
+/// The queues of the shop.
+pub(super) struct Shop {
+    bus: Bus,
+    confirmations: Queue<Order>,
+    invoices: Queue<Order>,
+    payments: Queue<Order>,
+    newsletter: Queue<Order>,
+    reminders: Queue<Order>,
+    renewals: Queue<Order>,
+    stock: Queue<Order>,
+    /// The random numbers, and the last order.
+    state: Mutex<(fastrand::Rng, u64)>,
+}
+
+impl Shop {
+    pub(super) fn open(bus: &Bus, seed: u64) -> Result<Self> {
+        Ok(Self {
+            confirmations: bus.queue_named("order-confirmations")?,
+            invoices: bus.queue_named("invoices")?,
+            payments: bus.queue_named("payments")?,
+            newsletter: bus.queue_named("newsletter")?,
+            reminders: bus.queue_named("cart-reminders")?,
+            renewals: bus.queue_named("renewals")?,
+            stock: bus.queue_named("stock-sync")?,
+            state: Mutex::new((fastrand::Rng::with_seed(seed), 1_000)),
+            bus: bus.clone(),
+        })
+    }
+
+    fn random(&self, range: std::ops::Range<u64>) -> u64 {
+        let mut state = self
+            .state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        state.0.u64(range)
+    }
+
+    fn order(&self) -> Order {
+        let mut state = self
+            .state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (random, last) = &mut *state;
+        *last += 1;
+        Order {
+            order: *last,
+            customer: CUSTOMERS[random.usize(..CUSTOMERS.len())].to_owned(),
+            total_cents: random.u64(900..25_000),
+        }
+    }
+
+    /// Fills the shop with what was there before it opens.
+    pub(super) async fn fill(&self) -> Result<()> {
+        self.bus
+            .set_rate("newsletter", Some(NEWSLETTER_RATE))
+            .await?;
+        let mut reminders = Vec::new();
+        for number in 0..REMINDERS {
+            let seconds = match number % 3 {
+                0 => self.random(PEAK),
+                _ => self.random(20..3_600),
+            };
+            let reminder = self.reminders.event(self.order());
+            reminders.push(reminder.after(Duration::from_secs(seconds)));
+        }
+        self.reminders.send_many(reminders).await?;
+        let mut renewals = Vec::new();
+        for _ in 0..RENEWALS {
+            let seconds = self.random(600..7 * 86_400);
+            let renewal = self.renewals.event(self.order());
+            renewals.push(renewal.after(Duration::from_secs(seconds)));
+        }
+        self.renewals.send_many(renewals).await?;
+        self.send_newsletter().await?;
+        // A backlog from before, so that there is something to see at once.
+        for _ in 0..24 {
+            self.sell().await?;
+        }
+        Ok(())
+    }
+
+    async fn send_newsletter(&self) -> Result<()> {
+        let letters = (0..READERS).map(|_| self.order());
+        self.newsletter.push_many(letters, Duration::ZERO).await?;
+        Ok(())
+    }
+
+    /// A customer buys something.
+    async fn sell(&self) -> Result<()> {
+        let order = self.order();
+        let key = format!("customer:{}", order.customer);
+        for queue in [&self.confirmations, &self.invoices, &self.payments] {
+            queue.event(order.clone()).key(&key).send().await?;
+        }
+        Ok(())
+    }
+
+    /// Runs the shop; it ends by an error only.
+    pub(super) async fn run(&self) -> Result<()> {
+        let mut ticks = tokio::time::interval(TICK);
+        for tick in 1.. {
+            ticks.tick().await;
+            for _ in 0..ORDERS {
+                self.sell().await?;
+            }
+            self.stock.push_now(self.order()).await?;
+            if tick % NEWSLETTER_EVERY == 0 {
+                self.send_newsletter().await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! Who may do what in the dashboard of a server: accounts, tokens, and the audit.
+
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::world::{Place, World, client, reply};
+
+/// Sends a request to the dashboard as a browser that has logged in.
+async fn visit(
+    world: &World,
+    method: Method,
+    path: &str,
+    login: Option<(&str, &str)>,
+    form: &[(&str, &str)],
+) -> crate::world::Reply {
+    let url = format!("http://{}/dashboard{path}", world.server.admin_address());
+    let cookie = login.map(|(name, secret)| {
+        use base64::Engine;
+        let text = format!("{name}\n{secret}");
+        let engine = base64::engine::general_purpose::URL_SAFE_NO_PAD;
+        format!("; duly_login={}", engine.encode(text))
+    });
+    let cookie = format!(
+        "duly_visit={}{}",
+        "v".repeat(24),
+        cookie.unwrap_or_default()
+    );
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(form);
+    let request = client().request(method, url).header("cookie", cookie);
+    let request = request.header("content-type", "application/x-www-form-urlencoded");
+    reply(request.body(query.finish())).await
+}
+
+fn csrf(page: &str) -> &str {
+    let (_, rest) = page.split_once("name=\"csrf\" value=\"").expect("a form");
+    rest.split('"').next().expect("a value")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_sees_its_namespace_and_does_what_its_scopes_allow() {
+    let world = World::start(Place::Embedded).await;
+    world.publish("/api/ns/mail?delay=600", "{}").await;
+    let other = world.new_token("other", "").await;
+    let publisher = world.new_token("ns", "&scopes=publish,consume").await;
+    let see = async |token: &str, namespace: &str, path: &str| {
+        visit(&world, Method::GET, path, Some((namespace, token)), &[]).await
+    };
+
+    let page = see(&publisher, "ns", "/queues/ns.mail").await;
+    assert_eq!(page.status, 200, "{page:?}");
+    assert!(page.text.contains("operate"), "{page:?}");
+    assert_eq!(see(&other, "other", "/queues/ns.mail").await.status, 404);
+    assert!(
+        !see(&other, "other", "/queues")
+            .await
+            .text
+            .contains("ns.mail")
+    );
+
+    // It may cancel an event, and not pause the queue.
+    let pause = "/act/pause?queue=ns.mail";
+    assert_eq!(see(&publisher, "ns", pause).await.status, 403);
+    let found = see(&publisher, "ns", "/queues/ns.mail").await.text;
+    let (_, event) = found.split_once("/queues/ns.mail/events/").unwrap();
+    let event = event.split('"').next().unwrap();
+    let cancel = format!("/act/cancel?queue=ns.mail&id={event}");
+    let question = see(&publisher, "ns", &cancel).await;
+    assert_eq!(question.status, 200, "{question:?}");
+    let fields = [
+        ("csrf", csrf(&question.text)),
+        ("queue", "ns.mail"),
+        ("id", event),
+    ];
+    let login = Some(("ns", publisher.as_str()));
+    let done = visit(&world, Method::POST, "/act/cancel", login, &fields).await;
+    assert_eq!(done.status, 303, "{done:?}");
+
+    let audit: Value = world.admin(Method::GET, "/audit?limit=1").await.is(200);
+    let line = &audit["items"][0];
+    assert_eq!(line["action"], "event cancelled");
+    assert_eq!(line["target"], format!("default/ns/mail/{event}"));
+    assert!(
+        line["actor"].as_str().unwrap().starts_with("ns/sha256~"),
+        "{line}"
+    );
+    assert_eq!(line["from"], "127.0.0.1");
+    world.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_there_are_accounts_the_dashboard_asks_for_a_login() {
+    let settings = "[api]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'\n\
+                    accounts = { ann = 'secret' }\n[log]\naccess = false\n\
+                    [pools.default]\nurl = 'memory:'";
+    let settings = duly_server::Settings::from_toml(settings).unwrap();
+    let server = duly_server::Server::start(settings).await.unwrap();
+    let url = format!("http://{}/dashboard", server.admin_address());
+    let client = client();
+    let away = reply(client.get(format!("{url}/queues?sort=name"))).await;
+    assert_eq!(away.status, 303);
+    let login = away.headers["location"].to_str().unwrap();
+    assert_eq!(login, "/dashboard/login?to=%2Fqueues%3Fsort%3Dname");
+
+    let form = reply(client.get(format!("{url}/login"))).await;
+    let visit = form.headers["set-cookie"].to_str().unwrap().to_owned();
+    assert!(visit.contains("HttpOnly; SameSite=Strict"), "{visit}");
+    let visit = visit.split(';').next().unwrap().to_owned();
+    let submit = async |secret: &str| {
+        let body = format!(
+            "csrf={}&name=ann&secret={secret}&to=/nodes",
+            csrf(&form.text)
+        );
+        let post = client.post(format!("{url}/login")).header("cookie", &visit);
+        let post = post.header("content-type", "application/x-www-form-urlencoded");
+        reply(post.body(body)).await
+    };
+    assert_eq!(submit("wrong").await.status, 401);
+    let let_in = submit("secret").await;
+    assert_eq!(let_in.status, 303);
+    assert_eq!(let_in.headers["location"], "/dashboard/nodes");
+    let cookie = let_in.headers["set-cookie"].to_str().unwrap();
+    assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
+    let cookie = format!("{visit}; {}", cookie.split(';').next().unwrap());
+    let nodes = reply(client.get(format!("{url}/nodes")).header("cookie", cookie)).await;
+    assert_eq!(nodes.status, 200);
+    assert!(nodes.text.contains("ann"), "{nodes:?}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_stops_at_once_while_a_page_is_kept_current() {
+    let world = World::start(Place::Embedded).await;
+    let url = format!("http://{}/dashboard/live", world.server.admin_address());
+    let live = client().get(url).send().await.unwrap();
+    assert_eq!(live.status(), 200);
+    let stopped = tokio::time::timeout(std::time::Duration::from_secs(10), world.server.stop());
+    assert!(stopped.await.is_ok(), "the stream held the stop up");
+    drop(live);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_may_have_no_dashboard() {
+    let world = World::start_with(Place::Embedded, "").await;
+    let url = format!("http://{}/dashboard/", world.server.admin_address());
+    assert_eq!(reply(client().get(&url)).await.status, 200);
+    world.server.stop().await;
+    let settings = "[api]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'\n\
+                    dashboard = false\n[pools.default]\nurl = 'memory:'";
+    let settings = duly_server::Settings::from_toml(settings).unwrap();
+    let server = duly_server::Server::start(settings).await.unwrap();
+    let url = format!("http://{}/dashboard/", server.admin_address());
+    assert_eq!(reply(client().get(&url)).await.status, 404);
+    server.stop().await;
+}

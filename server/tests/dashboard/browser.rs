@@ -1,0 +1,173 @@
+//! A headless Chromium, driven by chromedriver.
+
+use std::fmt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use axum::http::Method;
+use fantoccini::wd::WebDriverCompatibleCommand;
+use fantoccini::{Client, ClientBuilder, Locator};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+/// A browser, which ends with its value.
+pub(super) struct Browser {
+    pub(super) page: Client,
+    driver: Child,
+    _folder: tempfile::TempDir,
+}
+
+/// A command of the protocol of Chromium's own tools.
+struct DevTools(Value);
+
+impl fmt::Debug for DevTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DevTools({})", self.0)
+    }
+}
+
+impl WebDriverCompatibleCommand for DevTools {
+    fn endpoint(&self, base: &url::Url, id: Option<&str>) -> Result<url::Url, url::ParseError> {
+        base.join(&format!(
+            "session/{}/goog/cdp/execute",
+            id.unwrap_or_default()
+        ))
+    }
+
+    fn method_and_body(&self, _: &url::Url) -> (Method, Option<String>) {
+        (Method::POST, Some(self.0.to_string()))
+    }
+}
+
+impl Browser {
+    pub(super) async fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut driver = Command::new("chromedriver")
+            .args(["--port=0", "--log-level=OFF"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("chromedriver: tests/run.sh installs it on Debian, and says how elsewhere");
+        let mut lines = BufReader::new(driver.stdout.take().expect("its output")).lines();
+        let port = loop {
+            let line = lines.next_line().await.expect("its output");
+            let line = line.expect("the port, before it ends");
+            if let Some((_, port)) = line.rsplit_once("on port ") {
+                break port.trim_end_matches('.').to_owned();
+            }
+        };
+        // A full pipe would hold it up.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        let data = format!("--user-data-dir={}", folder.path().display());
+        let options = json!({"args": [
+            "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+            "--hide-scrollbars", "--window-size=1280,900", data,
+        ]});
+        let mut capabilities = serde_json::Map::new();
+        capabilities.insert("goog:chromeOptions".to_owned(), options);
+        let page = ClientBuilder::new(HttpConnector::new())
+            .capabilities(capabilities)
+            .connect(&format!("http://127.0.0.1:{port}"))
+            .await
+            .expect("a session");
+        Self {
+            page,
+            driver,
+            _folder: folder,
+        }
+    }
+
+    pub(super) async fn close(mut self) {
+        self.page.clone().close().await.expect("the session ends");
+        self.driver.kill().await.expect("the driver ends");
+    }
+
+    async fn tool(&self, command: &str, parameters: Value) {
+        let command = DevTools(json!({"cmd": command, "params": parameters}));
+        self.page
+            .issue_cmd(command)
+            .await
+            .expect("a command of the tools");
+    }
+
+    /// Sets the colours that a user prefers, and the size of the screen.
+    pub(super) async fn looks(&self, scheme: &str, width: u32, height: u32) {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.tool("Emulation.setEmulatedMedia", json!({"features": features}))
+            .await;
+        let size = json!({
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600,
+        });
+        self.tool("Emulation.setDeviceMetricsOverride", size).await;
+    }
+
+    pub(super) async fn script(&self, on: bool) {
+        let value = json!({"value": !on});
+        self.tool("Emulation.setScriptExecutionDisabled", value)
+            .await;
+    }
+
+    pub(super) async fn goto(&self, url: &str) {
+        self.page.goto(url).await.expect("a page");
+    }
+
+    /// Returns the text of the page.
+    pub(super) async fn text(&self) -> String {
+        let body = self.page.find(Locator::Css("main")).await.expect("a page");
+        body.text().await.expect("a text")
+    }
+
+    /// Waits for a text of the page.
+    pub(super) async fn sees(&self, text: &str) {
+        let looked = async {
+            while !self.text().await.contains(text) {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let seen = tokio::time::timeout(Duration::from_secs(60), looked).await;
+        if seen.is_err() {
+            panic!("no {text:?} within a minute in: {}", self.text().await);
+        }
+    }
+
+    /// Follows a link or presses a button of this text, in the part of the page under `within`.
+    pub(super) async fn press(&self, within: &str, text: &str) {
+        let path = format!(
+            "{within}//*[self::a or self::button][starts-with(normalize-space(.), '{text}')]"
+        );
+        // What is live may be replaced between finding and pressing.
+        for tried in 0..5 {
+            let found = self.page.wait().for_element(Locator::XPath(&path)).await;
+            let pressed = found
+                .unwrap_or_else(|error| panic!("{path}: {error}"))
+                .click()
+                .await;
+            match pressed {
+                Ok(()) => return,
+                Err(error) if tried == 4 => panic!("{path}: {error}"),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Calls a function of a script; returns what it returns.
+    pub(super) async fn run(&self, script: &str) -> Value {
+        self.page
+            .execute(script, Vec::new())
+            .await
+            .expect("a script")
+    }
+
+    /// Saves a picture of the page, where `DULY_PICTURES` names a folder.
+    pub(super) async fn picture(&self, name: &str) {
+        let Some(folder) = std::env::var_os("DULY_PICTURES") else {
+            return;
+        };
+        let bytes = self.page.screenshot().await.expect("a picture");
+        let path = std::path::Path::new(&folder).join(format!("{name}.png"));
+        std::fs::write(path, bytes).expect("a file");
+    }
+}
