@@ -89,7 +89,7 @@ impl Bus {
                 queues: [].into(),
                 leaves: true,
             };
-            let members = in_time(store.roll_call(reader)).await?.members;
+            let members = in_time(store.poll_members(reader)).await?.members;
             nodes.extend(members.into_iter().map(|member| NodeInfo {
                 id: member.node,
                 queues: member.queues,
