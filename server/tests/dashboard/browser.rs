@@ -45,7 +45,7 @@ impl Browser {
     pub(super) async fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut driver = Command::new("chromedriver")
-            .args(["--port=0", "--log-level=OFF"])
+            .arg("--port=0")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .kill_on_drop(true)
@@ -55,7 +55,7 @@ impl Browser {
         let port = loop {
             let line = lines.next_line().await.expect("its output");
             let line = line.expect("the port, before it ends");
-            if let Some((_, port)) = line.rsplit_once("on port ") {
+            if let Some((_, port)) = line.split_once("successfully on port ") {
                 break port.trim_end_matches('.').to_owned();
             }
         };

@@ -143,7 +143,7 @@ async fn pictures(browser: &Browser, url: &str) {
         return;
     }
     // The charts need some minutes.
-    tokio::time::sleep(Duration::from_secs(150)).await;
+    tokio::time::sleep(Duration::from_secs(100)).await;
     for (name, page, scheme, width, height) in [
         ("now", "/", "light", 1280, 860),
         ("now-dark", "/", "dark", 1280, 860),

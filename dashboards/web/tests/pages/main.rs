@@ -1,1 +1,8 @@
-fn main() {}
+//! The pages of a dashboard, as a client of HTTP gets them.
+
+#![allow(clippy::unwrap_used)] // these are tests
+
+mod bounds;
+mod forms;
+mod site;
+mod texts;

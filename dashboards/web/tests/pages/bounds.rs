@@ -1,0 +1,138 @@
+//! Ten thousand queues: pages ask the store for a bounded number of things.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use duly::event::{BucketId, BucketKey};
+use duly::store::operation::{Answer, NewEvent, StoreOp};
+use duly::store::{Control, Durability, MemoryStore, Setting, Store, StoreFuture, Watcher};
+use duly::{Bus, QueueName};
+use duly_dashboard::Role;
+
+use crate::site::Site;
+
+const QUEUES: usize = 10_000;
+
+/// A store that counts its calls, with many queues that are empty.
+#[derive(Debug)]
+struct Counted {
+    store: MemoryStore,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Store for Counted {
+    fn apply(&self, bucket: &BucketKey, op: StoreOp) -> StoreFuture<Answer> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.store.apply(bucket, op)
+    }
+
+    fn durability(&self) -> Durability {
+        self.store.durability()
+    }
+
+    fn push_durably(
+        &self,
+        bucket: &BucketKey,
+        events: Vec<NewEvent>,
+        wanted: Durability,
+    ) -> StoreFuture<Answer> {
+        self.store.push_durably(bucket, events, wanted)
+    }
+
+    fn now_us(&self) -> u64 {
+        self.store.now_us()
+    }
+
+    fn controls(&self) -> StoreFuture<BTreeMap<QueueName, Control>> {
+        self.store.controls()
+    }
+
+    fn set(&self, queue: &QueueName, setting: Setting) -> StoreFuture<()> {
+        self.store.set(queue, setting)
+    }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn buckets(&self) -> StoreFuture<Vec<BucketKey>> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let names = (0..QUEUES).map(|number| format!("queue-{number:05}"));
+        let keys = names.map(|name| BucketKey::new(name.parse().unwrap(), BucketId(0)));
+        let keys = keys.collect();
+        StoreFuture::new(async move { Ok(keys) })
+    }
+
+    fn watch(&self, watcher: Arc<dyn Watcher>) {
+        self.store.watch(watcher);
+    }
+
+    fn close(&self) -> StoreFuture<()> {
+        self.store.close()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_ten_thousand_queues_every_page_is_bounded() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let store = Counted {
+        store: MemoryStore::new(),
+        calls: Arc::clone(&calls),
+    };
+    let bus = Bus::builder().settings(Default::default()).store(store);
+    let bus = bus.only_registered().publish_only().start().await.unwrap();
+    let site = Site::of(bus, Role::Admin).await;
+    let whole = async {
+        while !site
+            .get("/queues")
+            .await
+            .text
+            .contains("50 of 10\u{202f}000</span>")
+        {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), whole)
+        .await
+        .unwrap();
+    for (path, most) in [
+        ("/", 0),
+        ("/queues?page=150&sort=name", 0),
+        ("/queues?q=99", 0),
+        ("/queues/queue-00042", 20),
+        ("/dead", 60),
+        ("/records", 60),
+        ("/nodes", 0),
+    ] {
+        // A round of the sampler, at most 5,000 queues, may fall into the page.
+        let mut fewest = usize::MAX;
+        for _ in 0..5 {
+            let before = calls.load(Ordering::Relaxed);
+            let began = Instant::now();
+            let page = site.get(path).await;
+            let asked = calls.load(Ordering::Relaxed) - before;
+            println!(
+                "{path}: {asked} calls, {:?}, {} bytes",
+                began.elapsed(),
+                page.text.len()
+            );
+            assert_eq!(page.status, 200, "{path}");
+            assert!(
+                page.text.len() < 100_000,
+                "{path} has {} bytes",
+                page.text.len()
+            );
+            assert!(page.text.matches("<tr>").count() <= 51, "{path}");
+            assert!(asked <= most + 5_500, "{path} made {asked} calls");
+            fewest = fewest.min(asked);
+        }
+        assert!(
+            fewest <= most,
+            "{path} made {fewest} calls, at most {most} are expected"
+        );
+    }
+    let page = site.get("/queues?sort=name&page=150").await;
+    assert!(page.text.contains("queue-07450") && !page.text.contains("queue-07500"));
+}

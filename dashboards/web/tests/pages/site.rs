@@ -1,0 +1,85 @@
+//! A dashboard on a port of its own, and its visitor.
+
+use std::net::SocketAddr;
+
+use duly::Bus;
+use duly_dashboard::{Dashboard, Role};
+use reqwest::{Client, Method, StatusCode};
+
+/// A dashboard that is served.
+pub(crate) struct Site {
+    pub(crate) bus: Bus,
+    address: SocketAddr,
+    client: Client,
+}
+
+/// A response.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Page {
+    /// Returns the token of its form.
+    pub(crate) fn csrf(&self) -> &str {
+        let (_, rest) = self.text.split_once("name=\"csrf\" value=\"").unwrap();
+        rest.split('"').next().unwrap()
+    }
+}
+
+impl Site {
+    pub(crate) async fn memory(role: Role) -> Self {
+        let bus = Bus::builder()
+            .settings(Default::default())
+            .store_url("memory:");
+        let bus = bus.only_registered().publish_only().start().await.unwrap();
+        Self::of(bus, role).await
+    }
+
+    pub(crate) async fn of(bus: Bus, role: Role) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Dashboard::new(bus.clone()).at("/jobs").open(role).router();
+        tokio::spawn(axum::serve(listener, router).into_future());
+        let client = Client::builder().redirect(reqwest::redirect::Policy::none());
+        let client = client.build().unwrap();
+        Self {
+            bus,
+            address,
+            client,
+        }
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        let url = format!("http://{}/jobs{path}", self.address);
+        let visit = format!("duly_visit={}", "v".repeat(24));
+        self.client.request(method, url).header("cookie", visit)
+    }
+
+    pub(crate) async fn send(request: reqwest::RequestBuilder) -> Page {
+        let response = request.send().await.unwrap();
+        Page {
+            status: response.status(),
+            headers: response.headers().clone(),
+            text: response.text().await.unwrap(),
+        }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Page {
+        Self::send(self.request(Method::GET, path)).await
+    }
+
+    pub(crate) fn form(&self, path: &str, fields: &[(&str, &str)]) -> reqwest::RequestBuilder {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.extend_pairs(fields);
+        let request = self.request(Method::POST, path);
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        request.body(form.finish())
+    }
+
+    pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
+        Self::send(self.form(path, fields)).await
+    }
+}

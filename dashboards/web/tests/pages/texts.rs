@@ -1,0 +1,180 @@
+//! What pages say: hostile texts, headers, exports, encrypted payloads.
+
+use std::time::Duration;
+
+use duly::Bus;
+use duly::codec::{Key, KeyRing};
+use duly_dashboard::Role;
+use serde_json::{Value, json};
+
+use crate::site::Site;
+
+const HOSTILE: &str = "</pre><script>alert(1)</script>\"'><img src=x onerror=alert(1)>";
+
+#[tokio::test]
+async fn hostile_texts_are_escaped_on_every_page() {
+    let site = Site::memory(Role::Admin).await;
+    let queue = site.bus.queue_named::<Value>("mail").unwrap();
+    let event = queue.event(json!({ HOSTILE: HOSTILE })).key(HOSTILE);
+    let id = event.header(HOSTILE, HOSTILE).send().await.unwrap().id();
+    let leased = queue
+        .lease(1, Duration::from_secs(60))
+        .wait(Duration::from_secs(9));
+    let leased = leased.send().await.unwrap();
+    let _ = leased[0].bury(HOSTILE).await.unwrap();
+    let text: String = form_urlencoded::byte_serialize(HOSTILE.as_bytes()).collect();
+    for path in [
+        "/".to_owned(),
+        format!("/?done={text}"),
+        format!("/queues?q={text}"),
+        format!("/queues?sort={text}&order={text}&page={text}"),
+        format!("/queues/{text}"),
+        "/queues/mail".to_owned(),
+        format!("/queues/mail/events/{id}"),
+        "/dead".to_owned(),
+        format!("/dead?error={text}&key={text}"),
+        format!("/dead?cause={text}"),
+        "/records".to_owned(),
+        format!("/records?key={text}&error={text}"),
+        format!("/records?since={text}"),
+        format!("/find?id={text}"),
+        format!("/login?to={text}"),
+        format!("/act/revive-all?error={text}"),
+        format!("/act/{text}"),
+    ] {
+        let page = site.get(&path).await;
+        assert_ne!(page.status, 500, "{path}");
+        assert!(!page.text.contains("<script>"), "{path}: {page:?}");
+        assert!(!page.text.contains("<img src=x"), "{path}: {page:?}");
+    }
+    let event = site.get(&format!("/queues/mail/events/{id}")).await;
+    assert!(event.text.contains("&#60;script&#62;alert(1)"), "{event:?}");
+}
+
+#[tokio::test]
+async fn every_response_forbids_what_is_not_ours() {
+    let site = Site::memory(Role::View).await;
+    for path in [
+        "/",
+        "/queues",
+        "/assets/style.css",
+        "/nothing",
+        "/login",
+        "/queues/no",
+    ] {
+        let page = site.get(path).await;
+        let policy = page.headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'"));
+        assert!(
+            !policy.contains("unsafe") && !policy.contains('*'),
+            "{policy}"
+        );
+        assert_eq!(page.headers["x-content-type-options"], "nosniff", "{path}");
+        assert_eq!(page.headers["x-frame-options"], "DENY", "{path}");
+        for inline in [
+            " style=",
+            "<style",
+            " onclick=",
+            "<script>",
+            "http://",
+            "https://",
+        ] {
+            let is_style = path.starts_with("/assets");
+            assert!(
+                is_style || !page.text.contains(inline),
+                "{path} has {inline}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_encrypted_payload_is_hidden() {
+    let keys = KeyRing::new();
+    keys.add("k1", Key::new([7; 32])).unwrap();
+    keys.choose("k1").unwrap();
+    let bus = Bus::builder()
+        .settings(Default::default())
+        .store_url("memory:")
+        .keys(keys);
+    let bus = bus.only_registered().publish_only().start().await.unwrap();
+    let queue = bus.queue_named::<String>("mail").unwrap();
+    let id = queue
+        .push("a secret".to_owned(), Duration::from_secs(60))
+        .await
+        .unwrap()
+        .id();
+    let site = Site::of(bus, Role::Admin).await;
+    let page = site.get(&format!("/queues/mail/events/{id}")).await;
+    assert!(
+        page.text.contains("Hidden: encrypted under key"),
+        "{page:?}"
+    );
+    assert!(!page.text.contains("a secret"), "{page:?}");
+}
+
+#[tokio::test]
+async fn records_are_exported_in_bounded_pages() {
+    let site = Site::memory(Role::View).await;
+    let queue = site.bus.queue_named::<u64>("mail").unwrap();
+    let sent = queue
+        .push_many(0..10_050, Duration::from_secs(3_600))
+        .await
+        .unwrap();
+    for id in sent.iter().map(duly::Receipt::id) {
+        queue.cancel(id).await.unwrap();
+    }
+    let first = site
+        .get("/records/export?queue=mail&outcome=cancelled&format=csv")
+        .await;
+    assert_eq!(first.headers["content-type"], "text/csv; charset=utf-8");
+    assert_eq!(first.text.lines().count(), 10_001);
+    let link = first.headers["link"].to_str().unwrap();
+    let next = link
+        .split(['<', '>'])
+        .nth(1)
+        .unwrap()
+        .strip_prefix("/jobs")
+        .unwrap();
+    let rest = site.get(next).await;
+    assert_eq!(rest.text.lines().count(), 51);
+    assert!(!rest.headers.contains_key("link"));
+    let lines = site
+        .get("/records/export?queue=mail&order=oldest&format=jsonl")
+        .await;
+    let line: Value = serde_json::from_str(lines.text.lines().next().unwrap()).unwrap();
+    assert_eq!(line["outcome"], "cancelled");
+}
+
+#[tokio::test]
+async fn an_event_tells_its_life() {
+    let site = Site::memory(Role::Operate).await;
+    let queue = site.bus.queue_named::<Value>("mail").unwrap();
+    let id = queue.push_now(json!({"to": "ann"})).await.unwrap().id();
+    let leased = queue
+        .lease(1, Duration::from_secs(60))
+        .wait(Duration::from_secs(9));
+    let leased = leased.send().await.unwrap();
+    let _ = leased[0]
+        .retry_after(Duration::from_secs(300), "the line is busy")
+        .await
+        .unwrap();
+    let page = site.get(&format!("/queues/mail/events/{id}")).await.text;
+    for text in [
+        "Pushed",
+        "Due for attempt 1",
+        "Leased",
+        "Failed, to be retried",
+        "the line is busy",
+        "it is due in",
+        "&#34;to&#34;: &#34;ann&#34;",
+        "Run now",
+    ] {
+        assert!(page.contains(text), "{text} is not in {page}");
+    }
+    let found = site.get(&format!("/find?id={id}")).await;
+    assert_eq!(
+        found.headers["location"],
+        format!("/jobs/queues/mail/events/{id}")
+    );
+}
