@@ -28,12 +28,15 @@ impl Role {
     }
 }
 
+/// Which queues a user sees.
+type QueueFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// A user of the dashboard.
 #[derive(Clone)]
 pub struct User {
     pub(crate) name: String,
     pub(crate) role: Role,
-    pub(crate) queues: Option<Arc<dyn Fn(&str) -> bool + Send + Sync>>,
+    pub(crate) queues: Option<QueueFilter>,
 }
 
 impl User {
