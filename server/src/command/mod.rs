@@ -16,6 +16,7 @@ mod remote;
 mod source;
 mod store;
 mod token;
+mod top;
 mod values;
 mod view;
 
@@ -68,6 +69,13 @@ pub(crate) enum OperatorCommand {
         target: Target,
         #[command(flatten)]
         command: forecast::ForecastCommand,
+    },
+    /// Shows all queues live in the terminal: how late, how many, what comes
+    Top {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        command: top::TopCommand,
     },
     /// Tokens of a server: create, list, revoke
     Token {
@@ -147,6 +155,7 @@ pub(crate) async fn run(command: OperatorCommand, description: clap::Command) ->
         OperatorCommand::Dead { target, command } => on(target, Work::Dead(command)).await,
         OperatorCommand::Records { target, command } => on(target, Work::Records(command)).await,
         OperatorCommand::Forecast { target, command } => on(target, Work::Forecast(command)).await,
+        OperatorCommand::Top { target, command } => on(target, Work::Top(command)).await,
     }
 }
 
@@ -157,6 +166,7 @@ enum Work {
     Dead(dead::DeadCommand),
     Records(records::RecordsCommand),
     Forecast(forecast::ForecastCommand),
+    Top(top::TopCommand),
 }
 
 async fn on(target: Target, work: Work) -> Result<()> {
@@ -178,6 +188,7 @@ async fn on_source<S: Source>(source: S, output: Output, work: Work) -> Result<(
         Work::Dead(command) => dead::run(&source, output, command).await,
         Work::Records(command) => records::run(&source, output, command).await,
         Work::Forecast(command) => forecast::run(&source, output, command).await,
+        Work::Top(command) => top::run(&source, output, command).await,
     };
     let closed = source.close().await;
     done.and(closed)

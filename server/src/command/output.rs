@@ -41,6 +41,10 @@ impl Output {
         Self { json, colours }
     }
 
+    pub(crate) fn has_colours(&self) -> bool {
+        self.colours
+    }
+
     pub(crate) fn line(&self, text: &str) -> Result<()> {
         Ok(writeln!(io::stdout().lock(), "{text}")?)
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use duly::EventId;
 use duly::time::Timestamp;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use reqwest::{Client, Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -12,13 +13,15 @@ use url::Url;
 use super::error::{CommandError, Failure, Result};
 use super::source::Source;
 use super::view::{
-    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView, PageView,
-    QueueChange, QueueView, RecordFilter, RecordView, StepView,
+    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView,
+    OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView, StepView,
 };
 
 /// How long a request may take: a forecast waits for its turn.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many queues of an overview are asked for at the same time.
+const QUEUES_AT_ONCE: usize = 8;
 
 /// A client of one listener of a server.
 #[derive(Debug)]
@@ -203,6 +206,21 @@ impl Source for Server {
         Ok(QueueView {
             queue: queue.to_owned(),
             ..view
+        })
+    }
+
+    async fn overview(&self, limit: usize) -> Result<OverviewView> {
+        let names = self.queues().await?;
+        let has_more = names.len() > limit;
+        let queues = stream::iter(names.into_iter().take(limit))
+            .map(async |name| self.queue(&name).await)
+            .buffered(QUEUES_AT_ONCE)
+            .try_collect()
+            .await?;
+        Ok(OverviewView {
+            queues,
+            has_more,
+            nodes: None,
         })
     }
 

@@ -6,8 +6,8 @@ use duly::EventId;
 
 use super::error::Result;
 use super::view::{
-    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView, PageView,
-    QueueChange, QueueView, RecordFilter, RecordView, StepView,
+    DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView,
+    OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView, StepView,
 };
 
 /// The most items of a page.
@@ -19,6 +19,8 @@ pub(crate) trait Source {
     /// Returns the name of each queue.
     async fn queues(&self) -> Result<Vec<String>>;
     async fn queue(&self, queue: &str) -> Result<QueueView>;
+    /// Returns at most `limit` queues, in the order of their names.
+    async fn overview(&self, limit: usize) -> Result<OverviewView>;
     async fn set_queue(&self, queue: &str, change: QueueChange) -> Result<()>;
     /// Cancels the events that wait; calls `progress` with how many so far, and returns how many.
     async fn purge(&self, queue: &str, progress: &dyn Fn(u64)) -> Result<u64>;

@@ -19,11 +19,25 @@ pub(crate) struct QueueView {
     pub(crate) oldest_ready_ms: Option<u64>,
     pub(crate) paused: bool,
     pub(crate) rate: Option<f64>,
+    /// The attempts and events that ended in the last whole minute; only of an overview of a store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<u64>,
     /// The next two are known to the store only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) workers: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) buckets: Option<u16>,
+}
+
+/// Many queues at once.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct OverviewView {
+    pub(crate) queues: Vec<QueueView>,
+    /// Whether there are queues beyond the limit.
+    pub(crate) has_more: bool,
+    /// How many nodes consume queues; known to the store only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nodes: Option<usize>,
 }
 
 /// A change of the settings of a queue; `Some(None)` removes a limit.

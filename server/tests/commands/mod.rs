@@ -8,6 +8,7 @@ mod general;
 mod queue;
 mod records;
 mod token;
+mod top;
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

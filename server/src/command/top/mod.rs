@@ -1,0 +1,117 @@
+//! `duly top`: a live view of all queues for a terminal, or one snapshot of it.
+
+mod board;
+mod screen;
+
+use std::cell::RefCell;
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::{StreamExt, stream};
+use ratatui::crossterm::event::{Event, EventStream};
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::board::{Board, Order};
+use super::error::Result;
+use super::output::{Output, time};
+use super::source::Source;
+use super::values;
+use super::view::{OverviewView, StepView};
+
+/// How far the load of the selected queue is shown, and its steps.
+const HOUR: Duration = Duration::from_secs(3_600);
+const STEP: Duration = Duration::from_secs(60);
+
+#[derive(Args, Debug)]
+pub(crate) struct TopCommand {
+    /// The time between two readings
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = values::span)]
+    interval: Duration,
+    /// The most queues that are read
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    limit: u16,
+    /// The order of the queues
+    #[arg(long, value_enum, default_value_t = Order::Lateness)]
+    sort: Order,
+    /// Writes one snapshot and ends, as it does where there is no terminal
+    #[arg(long)]
+    once: bool,
+}
+
+/// What is read in one round.
+#[derive(Debug)]
+struct Sample {
+    overview: OverviewView,
+    /// What falls due of the selected queue in the next hour.
+    forecast: Option<(String, Vec<StepView>)>,
+}
+
+async fn sample<S: Source>(source: &S, limit: usize, selected: Option<String>) -> Result<Sample> {
+    let overview = source.overview(limit).await?;
+    let is_there = |name: &String| overview.queues.iter().any(|queue| queue.queue == *name);
+    let forecast = match selected.filter(is_there) {
+        Some(queue) => {
+            let steps = source.forecast(&queue, HOUR, STEP).await?;
+            Some((queue, steps))
+        }
+        None => None,
+    };
+    Ok(Sample { overview, forecast })
+}
+
+pub(crate) async fn run<S: Source>(source: &S, output: Output, command: TopCommand) -> Result<()> {
+    let limit = usize::from(command.limit);
+    // What is wrong at once is an error of the command; what goes wrong later is shown.
+    let first = sample(source, limit, None).await?;
+    if output.json {
+        return output.json(&first.overview);
+    }
+    let mut board = Board::new(command.sort);
+    board.update(values::now_ms(), Ok(first));
+    if command.once || !io::stdout().is_terminal() {
+        return snapshot(output, &board);
+    }
+    let mut terminal = ratatui::try_init()?;
+    let ended = live(&mut terminal, source, output, &command, board).await;
+    let restored = ratatui::try_restore();
+    ended.and(restored.map_err(Into::into))
+}
+
+/// Draws until a key or a signal ends it.
+async fn live<S: Source>(
+    terminal: &mut ratatui::DefaultTerminal,
+    source: &S,
+    output: Output,
+    command: &TopCommand,
+    mut board: Board,
+) -> Result<()> {
+    let selected = RefCell::new(board.selected());
+    let samples = stream::unfold((), async |()| {
+        tokio::time::sleep(command.interval).await;
+        let queue = selected.borrow().clone();
+        Some((sample(source, usize::from(command.limit), queue).await, ()))
+    });
+    tokio::pin!(samples);
+    let mut keys = EventStream::new();
+    let mut terminated = signal(SignalKind::terminate())?;
+    loop {
+        terminal.draw(|frame| screen::draw(frame, &mut board, output.has_colours()))?;
+        tokio::select! {
+            Some(sample) = samples.next() => board.update(values::now_ms(), sample),
+            event = keys.next() => match event.transpose()? {
+                Some(Event::Key(key)) if board.quits(key) => return Ok(()),
+                Some(_) => {} // another key, or another size
+                None => return Ok(()),
+            },
+            _ = terminated.recv() => return Ok(()),
+        }
+        selected.replace(board.selected());
+    }
+}
+
+fn snapshot(output: Output, board: &Board) -> Result<()> {
+    output.line(&format!("{}  {}", time(board.read_ms()), board.summary()))?;
+    let rows: Vec<_> = board.rows().map(Vec::from).collect();
+    output.table(&board::HEADS, &rows)
+}

@@ -1,0 +1,239 @@
+//! The drawing of `duly top`.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table};
+
+use super::board::{Board, HEADS};
+use crate::command::output::{plain, time};
+
+/// The height from which the load of the selected queue is drawn.
+const CHART_FROM: u16 = 14;
+const CHART_HEIGHT: u16 = 4;
+
+/// Draws everything; without colours what matters is bold or reversed.
+pub(super) fn draw(frame: &mut Frame<'_>, board: &mut Board, colours: bool) {
+    let area = frame.area();
+    let chart = if area.height >= CHART_FROM {
+        CHART_HEIGHT
+    } else {
+        0
+    };
+    let [head, table, load, keys] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Min(1),
+        Constraint::Length(chart),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    draw_head(frame, head, board, colours);
+    draw_table(frame, table, board, colours);
+    if chart > 0 {
+        draw_load(frame, load, board, colours);
+    }
+    let order = board.order().as_str();
+    let line = format!("q quit   ↑↓ select   s sort: {order}");
+    frame.render_widget(Paragraph::new(line).style(dim()), keys);
+}
+
+fn draw_head(frame: &mut Frame<'_>, area: Rect, board: &Board, colours: bool) {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let title = Line::from(vec![
+        Span::styled("duly top", bold),
+        Span::raw(format!("   {}", time(board.read_ms()))),
+    ]);
+    let second = match board.error() {
+        Some(error) => Line::styled(plain(error), coloured(bold, Color::Red, colours)),
+        None => Line::raw(board.summary()),
+    };
+    frame.render_widget(Paragraph::new(vec![title, second]), area);
+}
+
+fn draw_table(frame: &mut Frame<'_>, area: Rect, board: &mut Board, colours: bool) {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let late: Vec<bool> = board.is_late().collect();
+    let rows = board.rows().zip(late).map(|(cells, is_late)| {
+        let cells = cells.into_iter().enumerate().map(|(column, cell)| {
+            let style = match (column, cell.as_str()) {
+                (1, _) if is_late => coloured(bold, Color::Yellow, colours),
+                (5, dead) if dead != "0" => coloured(Style::new(), Color::Red, colours),
+                _ => Style::new(),
+            };
+            let is_number = (2..=6).contains(&column);
+            let cell = if is_number {
+                Line::from(cell).right_aligned()
+            } else {
+                Line::from(cell)
+            };
+            Cell::from(cell).style(style)
+        });
+        Row::new(cells.collect::<Vec<_>>())
+    });
+    let heads = HEADS.iter().enumerate().map(|(column, head)| match column {
+        2..=6 => Cell::from(Line::from(*head).right_aligned()),
+        _ => Cell::from(*head),
+    });
+    let widths = [
+        Constraint::Min(12),
+        Constraint::Length(6),
+        Constraint::Length(9),
+        Constraint::Length(8),
+        Constraint::Length(7),
+        Constraint::Length(6),
+        Constraint::Length(9),
+        Constraint::Length(14),
+    ];
+    let table = Table::new(rows.collect::<Vec<_>>(), widths)
+        .header(Row::new(heads.collect::<Vec<_>>()).style(bold))
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+    frame.render_stateful_widget(table, area, &mut board.table);
+}
+
+/// What falls due of the selected queue, minute by minute.
+fn draw_load(frame: &mut Frame<'_>, area: Rect, board: &Board, colours: bool) {
+    let [title, chart] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(area);
+    let Some((queue, counts)) = board.forecast() else {
+        return;
+    };
+    let total: u64 = counts.iter().sum();
+    let words = format!("{queue}: {total} fall due in the next hour");
+    frame.render_widget(Paragraph::new(words).style(dim()), title);
+    let bars =
+        Sparkline::default()
+            .data(counts)
+            .style(coloured(Style::new(), Color::Cyan, colours));
+    frame.render_widget(bars, chart);
+}
+
+fn dim() -> Style {
+    Style::new().add_modifier(Modifier::DIM)
+}
+
+fn coloured(style: Style, colour: Color, colours: bool) -> Style {
+    match colours {
+        true => style.fg(colour),
+        false => style,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::{KeyCode, KeyEvent};
+
+    use super::*;
+    use crate::command::top::Sample;
+    use crate::command::top::board::Order;
+    use crate::command::view::{OverviewView, QueueView, StepView};
+
+    const NOW_MS: u64 = 1_700_000_000_000;
+
+    fn queue(name: &str, ready: usize, waits_ms: Option<u64>) -> QueueView {
+        QueueView {
+            queue: name.to_owned(),
+            scheduled: 7,
+            ready,
+            leased: 1,
+            dead: 2,
+            oldest_ready_ms: waits_ms.map(|waits| NOW_MS - waits),
+            paused: name == "mail",
+            rate: None,
+            ended: Some(30),
+            workers: None,
+            buckets: None,
+        }
+    }
+
+    fn board() -> Board {
+        let mut board = Board::new(Order::Lateness);
+        let overview = OverviewView {
+            queues: vec![
+                queue("close", 9, None),
+                queue("mail", 3, Some(90_000)),
+                queue("renew", 5, Some(20)),
+            ],
+            has_more: false,
+            nodes: Some(2),
+        };
+        let step = |events| StepView {
+            until_ms: NOW_MS,
+            events,
+        };
+        let forecast = Some(("mail".to_owned(), vec![step(0), step(4), step(8)]));
+        board.update(NOW_MS, Ok(Sample { overview, forecast }));
+        board
+    }
+
+    fn drawn(board: &mut Board, width: u16, height: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
+        let drawn = terminal.draw(|frame| draw(frame, board, false));
+        let buffer = drawn.expect("it is drawn").buffer.clone();
+        assert!(buffer.content().iter().all(|cell| cell.fg == Color::Reset));
+        let cells: Vec<_> = buffer.content().iter().map(|cell| cell.symbol()).collect();
+        let lines = cells.chunks(usize::from(width)).map(|line| line.concat());
+        lines.map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_latest_queue_is_first_and_its_load_is_drawn() {
+        let lines = drawn(&mut board(), 80, 16);
+        let expected = [
+            "duly top   2023-11-14T22:13:20.000Z",
+            "3 queues  21 scheduled  17 ready  3 leased  6 dead  2 nodes",
+        ];
+        assert_eq!(lines[..2], expected);
+        assert!(lines[2].starts_with("QUEUE"), "{lines:#?}");
+        assert!(lines[3].starts_with("mail           90s"), "{lines:#?}");
+        assert!(lines[3].ends_with("30 paused"), "{lines:#?}");
+        assert!(lines[4].starts_with("renew          20ms"), "{lines:#?}");
+        assert!(lines[5].starts_with("close  "), "{lines:#?}");
+        assert_eq!(lines[11], "mail: 12 fall due in the next hour");
+        assert!(lines[12..15].concat().contains('█'), "{lines:#?}");
+        assert_eq!(lines[15], "q quit   ↑↓ select   s sort: lateness");
+    }
+
+    #[test]
+    fn a_small_window_shows_the_queues_and_no_load() {
+        for (width, height) in [(40, 8), (20, 5), (3, 2), (1, 1)] {
+            let lines = drawn(&mut board(), width, height);
+            let mentions = lines.iter().any(|line| line.contains("fall due"));
+            assert!(!mentions, "{width} x {height}: {lines:#?}");
+        }
+        let lines = drawn(&mut board(), 40, 8);
+        assert!(lines[3].starts_with("mail"), "{lines:#?}");
+    }
+
+    #[test]
+    fn keys_select_and_sort_and_quit() {
+        let mut board = board();
+        let press = |board: &mut Board, code| board.quits(KeyEvent::from(code));
+        assert_eq!(board.selected().as_deref(), Some("mail"));
+        assert!(!press(&mut board, KeyCode::Down));
+        assert_eq!(board.selected().as_deref(), Some("renew"));
+        assert!(board.forecast().is_none(), "that of mail is not of renew");
+        assert!(!press(&mut board, KeyCode::PageDown));
+        assert_eq!(board.selected().as_deref(), Some("close"));
+        // Sorted by ready events now; the selected one stays selected.
+        assert!(!press(&mut board, KeyCode::Char('s')));
+        let names: Vec<_> = board.rows().map(|[name, ..]| name).collect();
+        assert_eq!(names, ["close", "renew", "mail"]);
+        assert_eq!(board.selected().as_deref(), Some("close"));
+        assert_eq!(board.table.selected(), Some(0));
+        assert!(press(&mut board, KeyCode::Char('q')));
+        assert!(press(&mut board, KeyCode::Esc));
+    }
+
+    #[test]
+    fn an_error_is_shown_over_the_last_sample() {
+        let mut board = board();
+        let error = crate::command::CommandError::failed("the store is away\u{1b}[2J");
+        board.update(NOW_MS + 5_000, Err(error));
+        let lines = drawn(&mut board, 80, 16);
+        assert!(lines[0].ends_with("22:13:20.000Z"), "{lines:#?}");
+        assert_eq!(lines[1], "the store is away [2J");
+        assert!(lines[3].starts_with("mail           90s"), "{lines:#?}");
+    }
+}
