@@ -28,12 +28,15 @@ impl Role {
     }
 }
 
+/// Returns whether a user may see a queue.
+type QueueFilter = dyn Fn(&str) -> bool + Send + Sync;
+
 /// A user of the dashboard.
 #[derive(Clone)]
 pub struct User {
     pub(crate) name: String,
     pub(crate) role: Role,
-    pub(crate) queues: Option<Arc<dyn Fn(&str) -> bool + Send + Sync>>,
+    queues: Option<Arc<QueueFilter>>,
 }
 
 impl User {

@@ -98,7 +98,7 @@ pub(crate) async fn page(
             (key, name, stats, late)
         })
         .collect();
-    queues.sort_by(|a, b| a.0.cmp(&b.0));
+    queues.sort_by_key(|queue| queue.0);
     if !is_ascending {
         queues.reverse();
         if sort != "name" {
