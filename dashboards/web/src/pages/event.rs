@@ -100,7 +100,7 @@ pub(crate) async fn page(
             .map(|at| Moment::new(at, now)),
         headers: found
             .as_ref()
-            .map(|event| event.headers.to_vec())
+            .map(|event| event.headers.clone())
             .unwrap_or_default(),
         is_hidden: payload
             .as_ref()

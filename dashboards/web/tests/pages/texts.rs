@@ -128,7 +128,8 @@ async fn records_are_exported_in_bounded_pages() {
         .await
         .unwrap();
     for id in sent.iter().map(duly::Receipt::id) {
-        queue.cancel(id).await.unwrap();
+        let cancelled = queue.cancel(id).await.unwrap();
+        assert_eq!(cancelled, duly::Cancelled::Cancelled);
     }
     let first = site
         .get("/records/export?queue=mail&outcome=cancelled&format=csv")
