@@ -121,6 +121,13 @@ for bin in /usr/lib/postgresql/*/bin; do PATH=$PATH:$bin; done # Debian keeps it
 need postgres postgresql
 need prometheus prometheus # with promtool: reads the metrics, the board and the alerts
 need strace strace # stops a child at each of its system calls
+if ! command -v chromedriver >/dev/null && grep -qs '^ID=ubuntu' /etc/os-release; then
+    # Its package of that name only asks for a snap, which a container does not run.
+    echo "chromedriver is missing: on Ubuntu run 'snap install chromium', or install Chrome for" \
+        "Testing and its chromedriver, and put both into the PATH" >&2
+    exit 1
+fi
+need chromedriver chromium chromium-driver # visits the dashboard
 [ "$(id -u)" = 0 ] || need fusermount3 fuse3 # lets a user mount; root needs no help
 
 step "building the tests"

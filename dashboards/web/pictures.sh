@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the pictures of the README from the seeded demo, by the test that visits it in a browser.
 # Usage: dashboards/web/pictures.sh [folder]; all pictures go there, dashboards/pictures unless given.
-# Needs chromium and chromedriver. It takes about four minutes, as charts need some.
+# Needs chromium and chromedriver. It takes some minutes, as charts need some.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

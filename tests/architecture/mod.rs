@@ -30,7 +30,12 @@ fn core_is_pure() {
 
 #[test]
 fn authors_of_stores_and_programs_need_nothing_hidden() {
-    let files = project(&["conformance/src", "examples", "server/src"]);
+    let files = project(&[
+        "conformance/src",
+        "examples",
+        "server/src",
+        "dashboards/web/src",
+    ]);
     let hidden = rooms::hidden_modules_named(&files, &["__internal", "__private"]);
     expect_none(&hidden);
 }
@@ -42,6 +47,7 @@ fn a_file_is_a_room_with_one_job() {
         "conformance/src",
         "macros/src",
         "server",
+        "dashboards/web",
     ])));
 }
 
@@ -52,6 +58,7 @@ fn nothing_is_left_lying() {
         "conformance/src",
         "macros/src",
         "server",
+        "dashboards/web",
         "tests",
         "examples",
         "benches",

@@ -28,15 +28,15 @@ impl Role {
     }
 }
 
-/// Which queues a user sees.
-type QueueFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+/// Returns whether a user may see a queue.
+type QueueFilter = dyn Fn(&str) -> bool + Send + Sync;
 
 /// A user of the dashboard.
 #[derive(Clone)]
 pub struct User {
     pub(crate) name: String,
     pub(crate) role: Role,
-    pub(crate) queues: Option<QueueFilter>,
+    queues: Option<Arc<QueueFilter>>,
 }
 
 impl User {

@@ -53,7 +53,8 @@ impl Browser {
             .expect("chromedriver: tests/run.sh installs it on Debian, and says how elsewhere");
         let mut lines = BufReader::new(driver.stdout.take().expect("its output")).lines();
         let port = loop {
-            let line = lines.next_line().await.expect("its output");
+            let line = tokio::time::timeout(Duration::from_secs(30), lines.next_line());
+            let line = line.await.expect("a line in time").expect("its output");
             let line = line.expect("the port, before it ends");
             if let Some((_, port)) = line.split_once("successfully on port ") {
                 break port.trim_end_matches('.').to_owned();

@@ -143,7 +143,7 @@ async fn pictures(browser: &Browser, url: &str) {
         return;
     }
     // The charts need some minutes.
-    tokio::time::sleep(Duration::from_secs(100)).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
     for (name, page, scheme, width, height) in [
         ("now", "/", "light", 1280, 860),
         ("now-dark", "/", "dark", 1280, 860),
@@ -162,7 +162,7 @@ async fn pictures(browser: &Browser, url: &str) {
     browser.looks("dark", 1280, 960).await;
     browser.goto(&format!("{url}/dead")).await;
     browser.press("//tbody/tr[1]/th", "").await;
-    browser.sees("Timeline").await;
+    browser.sees("Failed for good").await;
     browser.picture("event").await;
     browser.looks("light", 1280, 900).await;
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use duly::event::{BucketId, BucketKey};
 use duly::store::operation::{Answer, NewEvent, StoreOp};
@@ -110,14 +110,8 @@ async fn with_ten_thousand_queues_every_page_is_bounded() {
         let mut fewest = usize::MAX;
         for _ in 0..5 {
             let before = calls.load(Ordering::Relaxed);
-            let began = Instant::now();
             let page = site.get(path).await;
             let asked = calls.load(Ordering::Relaxed) - before;
-            println!(
-                "{path}: {asked} calls, {:?}, {} bytes",
-                began.elapsed(),
-                page.text.len()
-            );
             assert_eq!(page.status, 200, "{path}");
             assert!(
                 page.text.len() < 100_000,

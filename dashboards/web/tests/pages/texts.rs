@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use duly::Bus;
 use duly::codec::{Key, KeyRing};
+use duly::config::QueueChoices;
 use duly_dashboard::Role;
 use serde_json::{Value, json};
 
@@ -90,13 +91,18 @@ async fn every_response_forbids_what_is_not_ours() {
 
 #[tokio::test]
 async fn an_encrypted_payload_is_hidden() {
+    let encrypted = QueueChoices {
+        encrypt: Some(true),
+        ..QueueChoices::default()
+    };
     let keys = KeyRing::new();
     keys.add("k1", Key::new([7; 32])).unwrap();
     keys.choose("k1").unwrap();
     let bus = Bus::builder()
         .settings(Default::default())
         .store_url("memory:")
-        .keys(keys);
+        .keys(keys)
+        .queue("mail", encrypted);
     let bus = bus.only_registered().publish_only().start().await.unwrap();
     let queue = bus.queue_named::<String>("mail").unwrap();
     let id = queue
@@ -122,7 +128,8 @@ async fn records_are_exported_in_bounded_pages() {
         .await
         .unwrap();
     for id in sent.iter().map(duly::Receipt::id) {
-        queue.cancel(id).await.unwrap();
+        let cancelled = queue.cancel(id).await.unwrap();
+        assert_eq!(cancelled, duly::Cancelled::Cancelled);
     }
     let first = site
         .get("/records/export?queue=mail&outcome=cancelled&format=csv")

@@ -1,0 +1,180 @@
+//! Doing an action.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use duly::admin::StoredEvent;
+use duly::{Cancelled, Changed, EventId, QueueName};
+
+use super::{Action, SWEEP_RATE, sweep_filter};
+use crate::app::App;
+use crate::error::{PageError, Result};
+use crate::guard::Visit;
+use crate::pages::queue::name_of;
+use crate::sample::in_time;
+use crate::sweeps::SweepKind;
+use crate::text::{self, Fields};
+
+/// Does an action; returns what was done, and to what.
+pub(super) async fn perform(
+    app: &App,
+    visit: &Visit,
+    action: Action,
+    fields: &Fields,
+) -> Result<(String, String)> {
+    let bus = &app.bus;
+    match action {
+        Action::ReviveAll | Action::DropAll => return sweep(app, visit, action, fields),
+        Action::Stop => return stop(app, visit, fields),
+        _ => {}
+    }
+    let queue = name_of(visit, fields.get("queue").unwrap_or_default())?;
+    let done = match action {
+        Action::Pause => {
+            known(app, &queue).await?;
+            bus.pause(&queue).await?;
+            format!("{queue} is paused.")
+        }
+        Action::Resume => {
+            known(app, &queue).await?;
+            bus.resume(&queue).await?;
+            format!("{queue} runs again.")
+        }
+        Action::Rate => {
+            known(app, &queue).await?;
+            let rate = number(fields, "rate")?;
+            bus.set_rate(&queue, rate).await?;
+            match rate {
+                Some(rate) => format!("The rate of {queue} is {rate} in a second."),
+                None => format!("{queue} has no rate any more."),
+            }
+        }
+        _ => {
+            let id: EventId = fields.get("id").unwrap_or_default().parse()?;
+            let done = on_event(app, visit, action, (&queue, id), fields).await?;
+            return Ok((done, format!("{queue}/{id}")));
+        }
+    };
+    Ok((done, queue.to_string()))
+}
+
+/// Fails unless the store has the queue, so that a wrong address sets nothing.
+async fn known(app: &App, queue: &QueueName) -> Result<()> {
+    match in_time(app.bus.queues()).await?.binary_search(queue) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(PageError::not_found(format!("there is no queue {queue}"))),
+    }
+}
+
+async fn on_event(
+    app: &App,
+    visit: &Visit,
+    action: Action,
+    (queue, id): (&QueueName, EventId),
+    fields: &Fields,
+) -> Result<String> {
+    let letters = || app.bus.dead_letters().queue(queue).by(&visit.user.name);
+    let result = match action {
+        Action::Revive => letters().revive([id]).await?,
+        Action::Drop => letters().drop([id]).await?,
+        _ => {
+            let event = in_time(app.bus.event_in(queue, id)).await?;
+            let event = event.ok_or_else(|| gone(id, "not known any more"))?;
+            return change(&event, action, fields).await;
+        }
+    };
+    match result.finished()?.done {
+        0 => Err(gone(id, "no dead letter any more")),
+        _ if action == Action::Drop => Ok(format!("{id} is dropped.")),
+        _ => Ok(format!("{id} is ready again.")),
+    }
+}
+
+async fn change(event: &StoredEvent, action: Action, fields: &Fields) -> Result<String> {
+    let id = event.id;
+    if action == Action::Cancel {
+        return match event.cancel().await? {
+            Cancelled::Cancelled | Cancelled::CancelledAfterAttempt => {
+                Ok(format!("{id} is cancelled."))
+            }
+            Cancelled::TooLate(state) => Err(gone(id, state.as_str())),
+            _ => Err(gone(id, "not known any more")),
+        };
+    }
+    let delay = match action {
+        Action::Reschedule => number(fields, "delay")?.unwrap_or(0.0),
+        _ => 0.0,
+    };
+    let delay = Duration::try_from_secs_f64(delay)
+        .map_err(|_| PageError::invalid("the delay must be 0 to 4294967295 seconds"))?;
+    match event.reschedule(delay).await? {
+        Changed::Changed(due) | Changed::ChangedAfterAttempt(due) => {
+            let due = text::Moment::new(due, text::now());
+            Ok(format!("{id} is due {}.", due.far))
+        }
+        Changed::TooLate(state) => Err(gone(id, state.as_str())),
+        _ => Err(gone(id, "not known any more")),
+    }
+}
+
+fn gone(id: EventId, state: &str) -> PageError {
+    PageError::new(
+        StatusCode::CONFLICT,
+        format!("nothing was done: event {id} is {state}"),
+    )
+}
+
+fn number(fields: &Fields, name: &str) -> Result<Option<f64>> {
+    let Some(text) = fields.get(name) else {
+        return Ok(None);
+    };
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    let wrong = || {
+        PageError::invalid(format!(
+            "{name} is “{}”; it must be a number",
+            text::cut(text, 40)
+        ))
+    };
+    number.map(Some).ok_or_else(wrong)
+}
+
+fn sweep(app: &App, visit: &Visit, action: Action, fields: &Fields) -> Result<(String, String)> {
+    let filter = sweep_filter(fields, visit)?;
+    let rate = number(fields, "rate")?.unwrap_or(SWEEP_RATE);
+    if !(0.001..=1e6).contains(&rate) {
+        return Err(PageError::invalid(
+            "the rate must be 0.001 to 1000000 in a second",
+        ));
+    }
+    let (kind, verb) = match action {
+        Action::DropAll => (SweepKind::Drop, "Drop"),
+        _ => (SweepKind::Revive, "Revive"),
+    };
+    let words = filter.words();
+    let what = format!("{verb} dead letters {words}, {rate} in a second");
+    let (user, queue) = (visit.user.name.clone(), filter.queue.clone());
+    let actor = user.clone();
+    let make = move |bus: &duly::Bus| filter.letters(bus).by(&actor).rate(rate);
+    let started = app
+        .sweeps
+        .start(kind, (what, user, queue.clone()), app.bus.clone(), make);
+    if started.is_none() {
+        let text = "too many sweeps run already; wait until one is done, or stop one";
+        return Err(PageError::new(StatusCode::TOO_MANY_REQUESTS, text));
+    }
+    let target = queue.unwrap_or_else(|| "every queue".to_owned());
+    Ok(("The sweep has begun.".to_owned(), target))
+}
+
+fn stop(app: &App, visit: &Visit, fields: &Fields) -> Result<(String, String)> {
+    let id = fields.get("id").and_then(|id| id.parse::<u64>().ok());
+    let sweeps = app.sweeps.list();
+    let sweep = sweeps.iter().find(|sweep| Some(sweep.id) == id);
+    let sweep = sweep.filter(|sweep| match &sweep.queue {
+        Some(queue) => visit.user.sees(queue),
+        None => visit.user.sees_all(),
+    });
+    let sweep = sweep.ok_or_else(|| PageError::not_found("there is no such sweep"))?;
+    sweep.stop();
+    Ok(("The sweep stops.".to_owned(), sweep.what.clone()))
+}
