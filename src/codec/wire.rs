@@ -70,6 +70,7 @@ pub fn view(bytes: &[u8]) -> Result<View<'_>> {
 }
 
 /// Returns the id that the bytes of an envelope name, which may be damaged itself.
+#[cfg(feature = "embedded")]
 pub(crate) fn id_in(bytes: &[u8]) -> Option<EventId> {
     bytes.first_chunk().map(|id| EventId::from_bytes(*id))
 }

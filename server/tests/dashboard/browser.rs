@@ -41,6 +41,22 @@ impl WebDriverCompatibleCommand for DevTools {
     }
 }
 
+/// A test that failed leaves no browser behind.
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if let Some(driver) = self.driver.id() {
+            let group = format!("-{driver}");
+            let killed = std::process::Command::new("kill")
+                .args(["-KILL", "--", &group])
+                .status();
+            assert!(
+                killed.is_ok_and(|status| status.success()),
+                "the browser ends"
+            );
+        }
+    }
+}
+
 impl Browser {
     pub(super) async fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -48,6 +64,7 @@ impl Browser {
             .arg("--port=0")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
+            .process_group(0) // its browser is in it, too
             .kill_on_drop(true)
             .spawn()
             .expect("chromedriver: tests/run.sh installs it on Debian, and says how elsewhere");

@@ -52,8 +52,9 @@ mod view;
 use xxhash_rust::xxh3::Xxh3;
 
 pub use self::view::View;
-use crate::error::Result;
-use crate::event::{Envelope, EventId, LatePolicy, QueueName, TraceId};
+use crate::event::{Envelope, EventId, LatePolicy, TraceId};
+#[cfg(feature = "redis")]
+use crate::{error::Result, event::QueueName};
 
 /// The length of the prefix that identifies a body among those of the same event.
 pub(crate) const HEAD_LEN: usize = 12;
@@ -78,6 +79,7 @@ const VERSION: u8 = 64;
 const HEADERS: u8 = 128;
 
 /// Encodes `envelope`.
+#[cfg(feature = "redis")]
 pub fn encode(envelope: &Envelope) -> Vec<u8> {
     let mut out = Vec::new();
     append(envelope, &mut out);
@@ -138,6 +140,7 @@ pub(crate) fn pretended_format() -> Option<u8> {
 ///
 /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a checksum is wrong, the format unknown, or
 /// the encoding malformed.
+#[cfg(feature = "redis")]
 pub fn decode(id: EventId, queue: &QueueName, bytes: &[u8]) -> Result<Envelope> {
     Ok(View::read(id, queue, bytes)?.to_envelope(queue.clone()))
 }
