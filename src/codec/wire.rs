@@ -34,6 +34,7 @@ use crate::event::{Envelope, EventId, QueueName};
 /// ```
 pub fn encode(envelope: &Envelope, out: &mut Vec<u8>) {
     let queue = envelope.queue.as_bytes();
+    out.reserve(128 + queue.len() + envelope.payload.len()); // at once, and enough for most
     out.extend_from_slice(&envelope.id.to_bytes());
     out.extend_from_slice(&(queue.len() as u16).to_be_bytes()); // at most QueueName::LEN_MAX
     out.extend_from_slice(queue);
