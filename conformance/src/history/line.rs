@@ -16,9 +16,9 @@ impl Entry {
     /// # Examples
     ///
     /// ```
-    /// use duly_conformance::history::{Entry, What, lines};
+    /// use duly_conformance::history::{Entry, EntryKind, lines};
     ///
-    /// let entry = Entry { at_us: 7, store_us: 9, id: None, what: What::Healed };
+    /// let entry = Entry { at_us: 7, store_us: 9, id: None, what: EntryKind::Healed };
     /// let line = entry.to_line();
     /// assert_eq!(line, "\n{\"at_us\":7,\"store_us\":9,\"what\":\"healed\"}\n");
     /// assert_eq!(lines(line.as_bytes()).next().unwrap()?, entry);

@@ -14,7 +14,7 @@
 //! # Examples
 //!
 //! ```
-//! use duly_conformance::hitimeline::{ClientChecker, lines};
+//! use duly_conformance::history::{ClientChecker, lines};
 //!
 //! let history = r#"
 //! {"at_us":1000,"store_us":1000,"id":"00000000000000000000000001","what":"push_asked","payload":7,"attempts":3}

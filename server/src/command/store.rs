@@ -1,6 +1,5 @@
 //! A store as the source of a command.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,15 +10,15 @@ use duly::codec::Codec;
 use duly::config::Settings;
 use duly::dead_letters::{DeadLetter, DeadLetterCursor};
 use duly::event::{Payload, State};
-use duly::records::{Cursor, MinuteQuery, Record};
+use duly::records::{Cursor, Record};
 use duly::time::Timestamp;
 use duly::{Bus, Cancelled, Changed, EventId, Queue, QueueName};
 use futures_util::StreamExt;
 use serde_json::value::RawValue;
 
 use super::error::{CommandError, Failure, Result};
+use super::overview;
 use super::source::{PAGE, Source};
-use super::values;
 use super::view::{
     DeadAction, DeadFilter, DeadView, EventChange, EventPath, EventView, ExplanationView,
     OverviewView, PageView, QueueChange, QueueView, RecordFilter, RecordView, StepView,
@@ -29,7 +28,6 @@ use super::view::{
 const GRACE: Duration = Duration::from_secs(5);
 /// How many events are cancelled at the same time.
 const CANCELS_AT_ONCE: usize = 64;
-const MINUTE_MS: u64 = 60_000;
 
 /// A store, and who works on it.
 #[derive(Debug)]
@@ -128,42 +126,7 @@ impl Source for Store {
     }
 
     async fn overview(&self, limit: usize) -> Result<OverviewView> {
-        let counted = self.bus.stats_page(None, limit).await?;
-        let mut controls = self.bus.controls().await?;
-        let minute = values::now_ms() / MINUTE_MS * MINUTE_MS;
-        let at = Timestamp::from_millis;
-        let ended = self
-            .bus
-            .records()
-            .since(at(minute - MINUTE_MS))
-            .until(at(minute));
-        let ended = ended.minutes().limit(MinuteQuery::LIMIT_MAX).page().await?;
-        let mut ended: BTreeMap<_, u64> = ended
-            .items
-            .into_iter()
-            .map(|minute| (minute.queue, minute.outcomes.values().sum()))
-            .collect();
-        let queues = counted.items.into_iter().map(|(queue, stats)| {
-            let control = controls.remove(&queue).unwrap_or_default();
-            QueueView {
-                scheduled: stats.scheduled,
-                ready: stats.ready,
-                leased: stats.leased,
-                dead: stats.dead,
-                oldest_ready_ms: stats.oldest_ready.map(Timestamp::as_millis),
-                paused: control.paused,
-                rate: control.rate,
-                ended: Some(ended.remove(&queue).unwrap_or(0)),
-                workers: control.workers,
-                buckets: control.buckets,
-                queue: queue.to_string(),
-            }
-        });
-        Ok(OverviewView {
-            queues: queues.collect(),
-            has_more: counted.next.is_some(),
-            nodes: Some(self.bus.nodes().await?.len()),
-        })
+        overview::read(&self.bus, limit).await
     }
 
     async fn set_queue(&self, queue: &str, change: QueueChange) -> Result<()> {

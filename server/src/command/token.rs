@@ -9,8 +9,8 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::error::{CommandError, Result};
+use super::http::HttpClient;
 use super::output::{Output, confirm, plain};
-use super::remote::HttpClient;
 use super::values;
 
 #[derive(Args, Debug)]

@@ -52,9 +52,11 @@ mod view;
 use xxhash_rust::xxh3::Xxh3;
 
 pub use self::view::View;
-use crate::event::{Envelope, EventId, LatePolicy, TraceId};
 #[cfg(feature = "redis")]
-use crate::{error::Result, event::QueueName};
+use crate::error::Result;
+#[cfg(feature = "redis")]
+use crate::event::QueueName;
+use crate::event::{Envelope, EventId, LatePolicy, TraceId};
 
 /// The length of the prefix that identifies a body among those of the same event.
 pub(crate) const HEAD_LEN: usize = 12;

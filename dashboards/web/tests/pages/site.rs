@@ -43,6 +43,8 @@ impl Site {
         let address = listener.local_addr().unwrap();
         let router = Dashboard::new(bus.clone()).at("/jobs").open(role).router();
         tokio::spawn(axum::serve(listener, router).into_future());
+        // Where the whole workspace is built, the client is told to bring none.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().redirect(reqwest::redirect::Policy::none());
         let client = client.build().unwrap();
         Self {

@@ -1,0 +1,121 @@
+//! The HTTP client of the commands.
+
+use std::time::Duration;
+
+use reqwest::{Client, Method, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use url::Url;
+
+use super::error::{CommandError, Failure, Result};
+
+/// How long a request may take: a forecast waits for its turn.
+const TIMEOUT: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A client of one listener of a server.
+#[derive(Debug)]
+pub(crate) struct HttpClient {
+    client: Client,
+    base: Url,
+    authorization: Option<String>,
+}
+
+impl HttpClient {
+    /// A client of the listener at `url`, with the value of the header `Authorization`.
+    pub(crate) fn new(url: &str, authorization: Option<String>) -> Result<Self> {
+        let base = Url::parse(url).ok();
+        let base = base.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let base = base.ok_or_else(|| {
+            CommandError::usage(format!(
+                "`{url}` is no URL of a server; write one such as http://127.0.0.1:7777"
+            ))
+        })?;
+        // It fails where one is installed already, which serves as well.
+        rustls::crypto::ring::default_provider()
+            .install_default()
+            .ok();
+        let builder = Client::builder()
+            .timeout(TIMEOUT)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none());
+        let client = builder.build().map_err(|error| {
+            CommandError::failed(format!("the HTTP client does not start: {error}"))
+        })?;
+        Ok(Self {
+            client,
+            base,
+            authorization,
+        })
+    }
+
+    /// Sends a request to a path of these segments; returns the body of the response, `Null` if it
+    /// has none.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        segments: &[&str],
+        query: &[(&str, String)],
+        body: Option<String>,
+    ) -> Result<Value> {
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(segments);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let mut request = self.client.request(method, url);
+        if let Some(value) = &self.authorization {
+            request = request.header(reqwest::header::AUTHORIZATION, value);
+        }
+        if let Some(body) = body {
+            let json = "application/json";
+            request = request
+                .header(reqwest::header::CONTENT_TYPE, json)
+                .body(body);
+        }
+        let failed = |error: reqwest::Error| {
+            let mut text = format!("{} does not respond: {error}", self.base);
+            let mut cause = std::error::Error::source(&error);
+            while let Some(error) = cause {
+                text.push_str(&format!("\n  because: {error}"));
+                cause = error.source();
+            }
+            CommandError::new(Failure::Unavailable, text)
+        };
+        let response = request.send().await.map_err(failed)?;
+        let status = response.status();
+        let text = response.text().await.map_err(failed)?;
+        if !status.is_success() {
+            return Err(self.refused(status, &text));
+        }
+        match text.is_empty() {
+            true => Ok(Value::Null),
+            false => serde_json::from_str(&text).map_err(|error| self.not_understood(&error)),
+        }
+    }
+
+    fn refused(&self, status: StatusCode, text: &str) -> CommandError {
+        let failure = match status.as_u16() {
+            400 | 405 | 413 | 415 | 422 => Failure::Usage,
+            401 | 403 => Failure::Denied,
+            404 => Failure::NotFound,
+            409 => Failure::Conflict,
+            408 | 429 | 503 | 504 => Failure::Unavailable,
+            _ => Failure::Failed,
+        };
+        let problem: Value = serde_json::from_str(text).unwrap_or_default();
+        let detail = problem["detail"].as_str().or(problem["error"].as_str());
+        let detail = detail.unwrap_or("no reason is given");
+        CommandError::new(failure, format!("the server refuses, {status}: {detail}"))
+    }
+
+    fn not_understood(&self, error: &serde_json::Error) -> CommandError {
+        CommandError::failed(format!("{} is no server of duly: {error}", self.base))
+    }
+
+    /// Reads a value of a response.
+    pub(super) fn read<T: DeserializeOwned>(&self, value: Value) -> Result<T> {
+        serde_json::from_value(value).map_err(|error| self.not_understood(&error))
+    }
+}
