@@ -41,8 +41,28 @@
     }
   };
 
-  const source = new EventSource(script.dataset.live);
-  source.addEventListener("open", () => { light.hidden = false; });
-  source.addEventListener("error", () => { light.hidden = true; });
-  source.addEventListener("round", refresh);
+  // Only a page that is seen has a stream: a browser has six connections to a server, for all its
+  // tabs and for the pages that it keeps to go back to.
+  const address = script.dataset.live;
+  let source = null;
+  const open = () => {
+    if (source || document.hidden) return;
+    source = new EventSource(address);
+    source.addEventListener("open", () => { light.hidden = false; });
+    source.addEventListener("error", () => { light.hidden = true; });
+    source.addEventListener("round", refresh);
+  };
+  const close = () => {
+    if (source) source.close();
+    source = null;
+    light.hidden = true;
+  };
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return close();
+    open();
+    refresh();
+  });
+  window.addEventListener("pagehide", close);
+  window.addEventListener("pageshow", open);
+  open();
 })();

@@ -86,6 +86,8 @@ impl Browser {
         ]});
         let mut capabilities = serde_json::Map::new();
         capabilities.insert("goog:chromeOptions".to_owned(), options);
+        // A page takes a tenth of a second, unless streams of those before hold all connections.
+        capabilities.insert("timeouts".to_owned(), json!({"pageLoad": 30_000}));
         let page = ClientBuilder::new(HttpConnector::new())
             .capabilities(capabilities)
             .connect(&format!("http://127.0.0.1:{port}"))
@@ -132,22 +134,22 @@ impl Browser {
         self.page.goto(url).await.expect("a page");
     }
 
-    /// Returns the text of the page.
-    pub(super) async fn text(&self) -> String {
-        let body = self.page.find(Locator::Css("main")).await.expect("a page");
-        body.text().await.expect("a text")
+    /// Returns the text of the page; none while one page takes the place of another.
+    async fn text(&self) -> Option<String> {
+        let main = self.page.find(Locator::Css("main")).await.ok()?;
+        main.text().await.ok()
     }
 
     /// Waits for a text of the page.
     pub(super) async fn sees(&self, text: &str) {
         let looked = async {
-            while !self.text().await.contains(text) {
+            while !self.text().await.is_some_and(|shown| shown.contains(text)) {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
         let seen = tokio::time::timeout(Duration::from_secs(60), looked).await;
         if seen.is_err() {
-            panic!("no {text:?} within a minute in: {}", self.text().await);
+            panic!("no {text:?} within a minute in: {:?}", self.text().await);
         }
     }
 
